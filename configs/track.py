@@ -1,17 +1,17 @@
-"""Open-set recognition of tracks: a convolutional network and an LSTM over what it says.
+"""Open-set recognition of tracks: a convolutional network and an LSTM over its features.
 
     jaxatr train --config=track[:variant]
 
 Variants:
-  default   simulated tracks, visible band: 4 to 8 chips each, 5° of aspect and 150 m of range from
-            one to the next, from 2100 to 3450 m on, cut by the target's box, which is off by up to
-            a tenth in training; 5 vehicles known and 3 unknown. A network of half the usual width,
-            an LSTM of 128. Each evaluation has the mean over single chips,
-            from heads on the same convolutional network, beside the tracks. It can begin with the
-            weights of the variant below: --config.model.pretrained=RUN
-  chips     the same without the LSTM: trained on shuffled single chips, in as many steps of as many
-            chips; a track's score is the mean over its chips
-  smoke     the default on very little data: does it run?
+  default   simulated tracks, visible band: 4 to 8 chips each, 5° of aspect and 150 m of range
+            apart, starting from 2100 to 3450 m, cropped to the target's box, which training
+            perturbs by up to a tenth; 5 vehicles known and 3 unknown. A network of half the usual
+            width and an LSTM of size 128. Each evaluation compares the tracks with the mean over
+            single chips, from heads on the same convolutional network. To start from the weights
+            of the variant below: --config.model.pretrained=RUN
+  chips     the same without the LSTM, trained on shuffled single chips for the same number of
+            steps and chips per step; a track's score is the mean over its chips
+  smoke     the default on very little data, to check that everything runs
 """
 
 from jaxatr import config as configuration

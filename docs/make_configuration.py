@@ -22,11 +22,11 @@ INTRODUCTION = """# Configuration
 
 <!-- docs/make_configuration.py writes this page from the code; do not edit it by hand. -->
 
-A run has the fields below that are of every run, and those of its task. A configuration file starts from
-`jaxatr.config.of_task("package.module:Task")` and changes what it wants, or sets several variants by
-`jaxatr.config.of_variant`. On the command line a field is `--config.data.size=64`, and several values are separated by
-commas: `--config.data.select.range_m=1000,2000`. A field that the run does not have is refused; the nearest right one is
-named. A default `None` means that the field is not set.
+A run's configuration has the fields that are common to all runs and the fields of its task. A configuration file starts
+from `jaxatr.config.of_task("package.module:Task")` and sets fields, or defines several variants with
+`jaxatr.config.of_variant`. On the command line a field is set by `--config.data.size=64`; multiple values are separated
+by commas: `--config.data.select.range_m=1000,2000`. Setting a field that does not exist is an error that suggests the
+closest name. A default of `None` means that the field is unset.
 
 A [task of your own](training.md) declares its fields in its class method `fields`, a dictionary of dotted names to
 `jaxatr.config.Field(default, meaning)`.
@@ -44,35 +44,39 @@ GROUPS = {
 
 KINDS = {
     "Open-set recognition": (
-        "Of `jaxatr.tasks.open_set:OpenSet`, beside those of [G-OpenMax's generator](#g-openmaxs-"
-        "generator), its baseline.",
+        "Fields of `jaxatr.tasks.open_set:OpenSet`, which also has those of [G-OpenMax's generator]"
+        "(#g-openmaxs-generator), its baseline.",
         OPEN_SET,
     ),
     "Recipes of open-set recognition": (
-        "Of `jaxatr.tasks.open_set:OpenSet`, all off by default. [Guide](training.md#recipes).",
+        "Fields of `jaxatr.tasks.open_set:OpenSet`, all off by default. "
+        "[Guide](training.md#recipes).",
         RECIPES,
     ),
     "Tests of open-set recognition": (
-        "Of `jaxatr.tasks.open_set:OpenSet`, all off by default, and free to change after the "
+        "Fields of `jaxatr.tasks.open_set:OpenSet`, all off by default, which can be changed after "
         "training. [Guide](open_set.md#images-of-other-data).",
         TESTS,
     ),
     "Further augmentations": (
-        "Of open-set recognition of single images and of embeddings, all off by default. "
+        "Fields of open-set recognition of single images and of embeddings, all off by default. "
         "[Guide](training.md#recipes).",
         AUGMENTATIONS,
     ),
     "Tracks": (
-        "Of `jaxatr.tasks.track:TrackOpenSet`, beside those of open-set recognition. "
-        "[Guide](open_set.md#tracks).",
+        "Fields of `jaxatr.tasks.track:TrackOpenSet`, in addition to those of open-set "
+        "recognition. [Guide](open_set.md#tracks).",
         TRACK,
     ),
-    "Embeddings": ("Of `jaxatr.tasks.embedding:Embedding`. [Guide](embeddings.md).", EMBEDDING),
+    "Embeddings": (
+        "Fields of `jaxatr.tasks.embedding:Embedding`. [Guide](embeddings.md).",
+        EMBEDDING,
+    ),
     "Surrogates": (
-        "Of `jaxatr.tasks.distillation:Distillation`. [Guide](explanations.md).",
+        "Fields of `jaxatr.tasks.distillation:Distillation`. [Guide](explanations.md).",
         DISTILLATION,
     ),
-    "G-OpenMax's generator": ("Of `jaxatr.tasks.gan:ConditionalGan`.", GAN),
+    "G-OpenMax's generator": ("Fields of `jaxatr.tasks.gan:ConditionalGan`.", GAN),
 }
 
 
@@ -87,7 +91,7 @@ def page() -> str:
 
 
 def _of_group(group: str | None) -> Mapping[str, Field]:
-    """Returns the common fields of a group; of none, those that are in no group."""
+    """Returns the common fields of a group; for ``None``, those that are in no group."""
     found = configuration.COMMON.items()
     return {name: field for name, field in found if (name.split(".")[:-1] or [None])[0] == group}
 

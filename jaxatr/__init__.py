@@ -1,9 +1,10 @@
 """Target recognition in images with JAX.
 
-What is it, do we know it at all, what else looks like it, and which pixels say so.
+Open-set recognition (a known class or "unknown"), retrieval of similar images, and explanations.
 
-:func:`train` and :func:`evaluate` run a configuration; :func:`load` gives what predicts with a run:
-a :class:`Recogniser`, a :class:`Retriever` …; an :class:`Explainer` shows which pixels said so.
+:func:`train` trains a run from a configuration and :func:`evaluate` measures it. :func:`load`
+returns the predictor of a finished run, such as a :class:`Recogniser` or a :class:`Retriever`. An
+:class:`Explainer` shows which pixels support a prediction.
 """
 
 import sys
@@ -32,13 +33,13 @@ _PATHS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a public name when it is first used: importing the package stays fast."""
+    """Imports a public name on first use, so that importing the package stays fast."""
     if name not in _PATHS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from jaxatr.resolve import resolve
 
-    found = globals()[name] = resolve(_PATHS[name])
-    return found
+    value = globals()[name] = resolve(_PATHS[name])
+    return value
 
 
 def __dir__() -> list[str]:
@@ -46,7 +47,11 @@ def __dir__() -> list[str]:
 
 
 class _Package(types.ModuleType):
-    """The package, whose functions keep their names from the modules ``train`` and ``evaluate``."""
+    """The package's module type: ``train`` and ``evaluate`` stay functions.
+
+    Importing the submodules ``jaxatr.train`` and ``jaxatr.evaluate`` would otherwise replace the
+    functions of the same names.
+    """
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _PATHS and isinstance(value, types.ModuleType)):

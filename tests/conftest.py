@@ -1,7 +1,9 @@
 """Fixtures for every test: a small folder of chips, and a run trained on it."""
 
+import collections
 import functools
 import gc
+import hashlib
 import json
 import os
 import shutil
@@ -22,6 +24,7 @@ import jax
 import jaxtyping
 import numpy as np
 import pytest
+from jax._src import compiler
 from jax.experimental.compilation_cache import compilation_cache
 from ml_collections import ConfigDict
 from PIL import Image
@@ -35,7 +38,7 @@ CLASSES = ("cross", "disc", "ring", "square")
 
 
 def pytest_collection_finish():
-    """Leaves what has been imported out of every garbage collection, and collects less often."""
+    """Excludes imported objects from garbage collection, and collects less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -43,17 +46,48 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_shipped(tmp_path_factory):
-    """Goes by the rules on every machine, also where the package knows the processor's kernels."""
+    """Uses the rules on every machine, even if the shipped database covers its processor."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "SHIPPED", tmp_path_factory.mktemp("shipped"))
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once():
+    """Compiles a program once in this process, whichever function it was traced from.
+
+    jax keeps programs by function, and a run that is loaded again brings functions of its own.
+    """
+    compile_program = getattr(compiler, "backend_compile_and_load", None)
+    if compile_program is None:  # it is not public: another version may have another
+        yield
+        return
+    made = collections.OrderedDict()
+
+    def once(backend, module, devices, options, host_callbacks, *more, **named):
+        arguments = (backend, module, devices, options, host_callbacks, *more)
+        text = module.operation.get_asm(enable_debug_info=False)
+        if host_callbacks or "callback" in text:  # a program of this very function
+            return compile_program(*arguments, **named)
+        text = f"{id(backend)} {devices} {text}".encode() + options.SerializeAsString()
+        key = hashlib.sha256(text).digest()
+        if (program := made.pop(key, None)) is None:
+            program = compile_program(*arguments, **named)
+        made[key] = program  # the newest is the last
+        while len(made) > 500:
+            made.popitem(last=False)
+        return program
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "backend_compile_and_load", once)
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def compiles_in_memory():
-    """Ends what a command that ran in this process has begun: programs are kept on disk no more.
+    """Disables the on-disk compilation cache that a command in this process has enabled.
 
-    To write every program of the files that follow would take long, and XLA:CPU crashes on some.
+    Writing every program of the following test files would take long, and XLA:CPU crashes on some.
     """
     yield
     jax.config.update("jax_enable_compilation_cache", False)
@@ -62,7 +96,7 @@ def compiles_in_memory():
 
 @pytest.fixture
 def unchecked():
-    """Switches the run-time shape checks off, for tests of what a user without them is told."""
+    """Disables run-time shape checks, for tests of error messages that users see without them."""
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
@@ -70,7 +104,7 @@ def unchecked():
 
 @pytest.fixture
 def flags_of(monkeypatch):
-    """Sets the flags of a command's module as its command line would; returns the arguments."""
+    """Sets a command's flags like its command line, and returns the arguments."""
     from absl import flags
 
     def parse(module, *arguments):
@@ -116,7 +150,7 @@ def chips(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def small_config(chips, tmp_path_factory) -> ConfigDict:
-    """Three of the shapes known, one unknown, and a network that compiles in no time."""
+    """Three known shapes, one unknown, and a network that compiles quickly."""
     config = configuration.of_task()
     config.data.name = "image_folder"
     config.data.source = str(chips)
@@ -160,13 +194,13 @@ def make_embedding_config(levels, tmp_path_factory) -> ConfigDict:
 
 @pytest.fixture
 def embedding_config(levels, tmp_path_factory) -> ConfigDict:
-    """An embedding of all four shapes, and a network that compiles in no time."""
+    """An embedding of all four shapes, with a network that compiles quickly."""
     return make_embedding_config(levels, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def embedding_run(levels, tmp_path_factory) -> Path:
-    """The folder of an evaluated run of an embedding: three shapes trained, one new."""
+    """The folder of an evaluated embedding: three trained shapes, one new."""
     from jaxatr import runs
 
     config = make_embedding_config(levels, tmp_path_factory)
@@ -180,7 +214,7 @@ def embedding_run(levels, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def earlier(tmp_path_factory) -> Path:
-    """A small evaluated run of each kind, unpacked (tests/fixtures/make_runs.py)."""
+    """A small evaluated run of each task, unpacked (tests/fixtures/make_runs.py)."""
     root = tmp_path_factory.mktemp("earlier")
     with tarfile.open(Path(__file__).parent / "fixtures" / "runs.tar.xz") as archive:
         archive.extractall(root, filter="data")
@@ -192,7 +226,7 @@ def earlier(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_database_of_the_user(tmp_path_factory):
-    """Keeps measurements made here, and wishes in the environment, out of the tests."""
+    """Isolates the tests from the kernel database and environment variables of the user."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAXATR_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("JAXATR_FIND", raising=False)
@@ -201,7 +235,7 @@ def no_database_of_the_user(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def networks_of_the_tests(tmp_path_factory):
-    """Puts a module with a user's backbone on the import path, as a user's own would be."""
+    """Puts a module with a user-defined backbone on the import path."""
     folder = tmp_path_factory.mktemp("networks")
     (folder / "jaxatr_test_networks.py").write_text(NETWORKS)
     with pytest.MonkeyPatch.context() as patch:
@@ -246,7 +280,7 @@ class Map(nn.Module):
 
 @pytest.fixture(scope="session")
 def trained_run(small_config, tmp_path_factory) -> Path:
-    """The folder of a run that was trained and evaluated."""
+    """The folder of a trained and evaluated run."""
     from jaxatr import runs
 
     workdir = tmp_path_factory.mktemp("run") / "run"
@@ -269,7 +303,7 @@ def browser():
 
 @pytest.fixture(scope="session")
 def contrast():
-    """Finds the least contrast of text for each kind of element on a page."""
+    """Returns the lowest contrast of text for each kind of element on a page."""
     return lambda page: page.evaluate(CONTRAST)
 
 

@@ -112,7 +112,7 @@ def test_gopenmax_has_a_network_of_its_own(compared_run):
 
 
 def test_what_was_kept_is_unlike_every_class(compared_run):
-    """Judged by the run's own network, loaded anew."""
+    """The kept images are unlike any class for the run's network, loaded again."""
     from jaxatr.tasks import OpenSet
 
     task = OpenSet(training.load_config(compared_run))
@@ -135,7 +135,7 @@ def test_what_is_trained_is_not_trained_again(compared_run, tmp_path):
 
 
 def test_a_baseline_that_was_cut_goes_on(compared_run, tmp_path):
-    """Without its last files, every part of it is still there, and gives the same."""
+    """Training again without the last files gives the same results from the remaining parts."""
     copy = tmp_path / "run"
     shutil.copytree(compared_run, copy)
     (copy / "conflabel" / "detector.npz").unlink()
@@ -158,7 +158,7 @@ def test_the_report_judges_a_score_by_its_own_network(compared_run):
 
 
 def test_a_score_for_which_nothing_was_trained(trained_run):
-    with pytest.raises(ValueError, match="nothing was trained for gopenmax.*--baselines=gopenmax"):
+    with pytest.raises(ValueError, match="gopenmax has not been trained in.*--baselines=gopenmax"):
         runs.evaluate_run(trained_run, scores="mls,gopenmax")
     with pytest.raises(ValueError, match="conflabel_detector.*--baselines=conflabel"):
         runs.evaluate_run(trained_run, scores="conflabel_detector")
@@ -170,15 +170,13 @@ def test_wrong_names_and_runs_that_cannot_have_one(compared_run, tmp_path):
     with pytest.raises(ValueError, match="baselines: got 'odin'"):
         runs.train_baseline(compared_run, "odin")
     for part in ("conflabel", "gopenmax/generator", "gopenmax/classifier"):
-        with pytest.raises(ValueError, match="only an open-set run that is no part of a baseline"):
+        with pytest.raises(ValueError, match="not itself part of a baseline"):
             runs.train_baseline(compared_run / part, "conflabel")
     shutil.copytree(compared_run, tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     config["train"]["epochs"] = 99
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        ValueError, match="is at step .* of 334: a baseline is trained beside a fin"
-    ):
+    with pytest.raises(ValueError, match="is at step .* of 334: a baseline needs a fin"):
         runs.train_baseline(tmp_path / "run", "gopenmax")
 
 
@@ -199,7 +197,7 @@ def test_images_that_are_all_like_a_class(small_config, tmp_path):
     config = small(small_config)
     config.train.steps, config.gan.steps, config.gan.threshold = 1, 1, 0.01
     runs.train_run(config, tmp_path / "run", progress=False)
-    with pytest.raises(ValueError, match="a probability of 0.01 or more for all.*gan.threshold"):
+    with pytest.raises(ValueError, match="a probability of 0.01 or more to each.*gan.threshold"):
         runs.train_baseline(tmp_path / "run", "gopenmax", progress=False)
     assert not (tmp_path / "run" / "gopenmax" / "generated.npz").exists()
 

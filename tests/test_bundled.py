@@ -1,4 +1,4 @@
-"""The configurations that come with the package, found by name from a checkout and from a wheel."""
+"""Bundled configurations are found by name in a checkout and in a wheel."""
 
 import shutil
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_a_users_copy_in_an_empty_folder_is_the_same(tmp_path, monkeypatch, name
 
 
 def test_the_recipes_on_simulated_vehicles_share_their_data():
-    """A surrogate's target has its data: the same chips, classes and boxes."""
+    """A surrogate and its target have the same data: chips, classes and boxes."""
     target, surrogate = bundled.load("cbc"), bundled.load("distill")
     assert target.data.options.to_dict() == surrogate.data.options.to_dict()
     assert target.data.options.turns == 2 and target.data.center_crop == 64

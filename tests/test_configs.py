@@ -1,4 +1,4 @@
-"""The declared fields, and that every variant of every configuration file only changes those."""
+"""Every variant of every configuration file changes only declared fields."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""A run's network as an ONNX file, by the command and by the library."""
+"""Exporting a run as an ONNX file, by the command and by the library."""
 
 import functools
 import json
@@ -74,7 +74,7 @@ def flags(flags_of):
 
 
 def answers(path, chips):
-    """Returns onnxruntime's outputs by name, of batches of several lengths put together."""
+    """Returns onnxruntime's outputs by name, concatenated over batches of several sizes."""
     session = onnxruntime.InferenceSession(path)
     (given,) = session.get_inputs()
     parts = [session.run(None, {given.name: chips[rows]}) for rows in (slice(5), slice(5, None))]
@@ -110,7 +110,7 @@ def test_a_recogniser_says_the_same(trained_run, images, flags, tmp_path, capsys
 
 @pytest.fixture
 def outside(tmp_path, monkeypatch):
-    """Puts scores of a user's own on the import path, as ``users_traced``."""
+    """Puts user-defined scores on the import path, as ``users_traced``."""
     (tmp_path / "users_traced.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(tmp_path)
     yield
@@ -118,7 +118,7 @@ def outside(tmp_path, monkeypatch):
 
 
 def changed(run, folder, **fields):
-    """Copies a run, with other fields of its configuration, such as ``data__size``."""
+    """Copies a run and changes fields of its configuration, such as ``data__size``."""
     shutil.copytree(run, folder)
     record = json.loads((folder / "config.json").read_text())
     for name, value in fields.items():
@@ -129,7 +129,7 @@ def changed(run, folder, **fields):
 
 
 def check_equal(recogniser, images, found):
-    """Compares onnxruntime's answers with predictions."""
+    """Compares onnxruntime's outputs with predictions."""
     numbers = {name: place for place, name in enumerate(recogniser.classes)} | {UNKNOWN: -1}
     predictions = list(recogniser(images, batch_size=5))
     assert found["decision"].tolist() == [numbers[one.label] for one in predictions]
@@ -179,19 +179,19 @@ def test_one_size_when_asked_and_what_does_not_go_with_the_geometry(
     model = export_run(run, path, score="cbc", size=(40, 30), batch=2)
     sizes = [size.dim_value for size in model.graph.input[0].type.tensor_type.shape.dim]
     assert sizes == [2, 40, 30, 1]
-    with pytest.raises(ValueError, match="channels: got 2, wanted 1, or 1 or 3"):
+    with pytest.raises(ValueError, match="channels: got 2, wanted 1 or 3"):
         export_run(run, path, channels=2)
-    with pytest.raises(ValueError, match=r"size: \(40, 30\) makes chips of"):
+    with pytest.raises(ValueError, match=r"size: images of \(40, 30\) give chips of"):
         export_run(trained_run, path, score="cbc", size=(40, 30))
     with pytest.raises(ValueError, match="takes: got 'files', wanted 'images' or 'chips'"):
         export_run(run, path, takes="files")
-    with pytest.raises(ValueError, match="size, channels: got one with takes='chips'"):
+    with pytest.raises(ValueError, match="size, channels: not allowed with takes='chips'"):
         export_run(run, path, takes="chips", channels=1)
 
 
 def test_a_score_without_a_form_in_onnx_is_refused(trained_run, embedding_run, tmp_path):
     with pytest.raises(
-        ValueError, match="conflabel decides in .* no form in ONNX: take one of soft.* template"
+        ValueError, match="conflabel decides in .* be exported to ONNX: use one of soft.* template"
     ):
         export_run(trained_run, tmp_path / "model.onnx", score="conflabel")
     with pytest.raises(ValueError, match="score: .* is a run of Embedding"):
@@ -267,14 +267,14 @@ def test_a_plain_classifier_has_no_binary_ones(small_config, trained_run, images
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing was given, wanted one of inspect, describe, operators, import, export"),
+        ([], "no sub-command given, wanted one of inspect, describe, operators, import, export"),
         (["exprt"], "got 'exprt', wanted one of .* did you mean 'export'"),
-        (["export", "more"], "export takes flags alone"),
-        (["export", "--workdir=nowhere"], "--out must be given"),
-        (["export", "--out=model.onnx"], "--workdir must be given"),
-        (["export", "--workdir=nowhere", "--out=x.onnx"], "nowhere is no run folder"),
+        (["export", "more"], "export takes only flags"),
+        (["export", "--workdir=nowhere"], "--out is required"),
+        (["export", "--out=model.onnx"], "--workdir is required"),
+        (["export", "--workdir=nowhere", "--out=x.onnx"], "nowhere is not a run's folder"),
         (["export", "--workdir=x", "--out=x", "--checkpoint=y"], "--checkpoint: got 'y'"),
-        (["export", "--workdir=x", "--workdir=y", "--out=z"], "got 2 runs, and an ensemble is not"),
+        (["export", "--workdir=x", "--workdir=y", "--out=z"], "got 2 runs, but an ensemble cannot"),
         (["export", "--workdir=x", "--out=z", "--size=big"], "--size: got 'big', wanted ROWSx"),
         (["describe"], "wanted one ONNX file"),
     ],

@@ -1,4 +1,4 @@
-"""The fields that experiments set must exist: nothing else runs them before they are needed."""
+"""The fields that experiments set exist: no other test runs the experiments."""
 
 import argparse
 import importlib.util
@@ -539,7 +539,7 @@ def test_a_misspelt_field_would_be_found():
 
 
 def test_the_figures_of_the_kernels_are_drawn_from_the_records(tmp_path, capsys):
-    """A row that failed has no times; a record of nothing else is not drawn."""
+    """A failed row has no times; a record of only failed rows is not drawn."""
     pytest.importorskip("matplotlib")
     figures = load(EXPERIMENTS / "kernels" / "figures.py")
     about = {"device": "a processor", "dtype": "float32", "jax": "0.10.2", "batch": 64}

@@ -42,7 +42,7 @@ def rows():
 
 @pytest.fixture
 def outside(tmp_path, monkeypatch):
-    """Puts an example on the import path, under a name of its own."""
+    """Puts an example on the import path under a unique name."""
     monkeypatch.syspath_prepend(tmp_path)
     made = []
 

@@ -1,4 +1,4 @@
-"""A file is written whole or not at all, and a path that cannot be one is named as it was given."""
+"""Files are written atomically, and errors name invalid paths as given."""
 
 import pytest
 

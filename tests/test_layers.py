@@ -1,4 +1,4 @@
-"""The rooms of the package, and what none of them may import (pyproject.toml, importlinter)."""
+"""The import rules between the package's folders hold (pyproject.toml, importlinter)."""
 
 import subprocess
 import sys

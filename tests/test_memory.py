@@ -1,4 +1,4 @@
-"""Memory that a process keeps, and when it is left alone; each case in a process of its own."""
+"""A process keeps freed memory unless configured otherwise; each case in a separate process."""
 
 import os
 import platform

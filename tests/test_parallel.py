@@ -1,4 +1,4 @@
-"""Replicas, shards and batches over the local devices."""
+"""Replication, sharding and batches over the local devices."""
 
 import jax
 import jax.numpy as jnp

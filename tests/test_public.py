@@ -1,4 +1,4 @@
-"""What ``import jaxatr`` offers, in a process of its own: other tests import much of it."""
+"""The public names of ``import jaxatr``, in a separate process: other tests import much of it."""
 
 import subprocess
 import sys

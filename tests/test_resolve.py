@@ -1,4 +1,4 @@
-"""Dotted paths."""
+"""Resolving dotted paths."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The retriever of a trained embedding, and the command that uses it."""
+"""The retriever of a trained embedding, and predicting with it by the command."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""A run from configuration to evaluation, and the recogniser that it leaves behind."""
+"""A run from configuration to evaluation, and its recogniser."""
 
 import json
 import shutil
@@ -258,7 +258,7 @@ def test_a_known_class_without_training_images_is_refused(small_config, tmp_path
     folder(tmp_path / "chips", ("a", "b", "c"))
     config.data.source = folder(tmp_path / "chips", ("d",), ("test",))
     config.open_set.split, config.data.size = "known:a,d", 24
-    with pytest.raises(ValueError, match="split 'train' of image_folder holds no example of d,"):
+    with pytest.raises(ValueError, match="split 'train' of image_folder has no examples of d,"):
         runs.train_run(config, tmp_path / "run", progress=False)
 
 
@@ -267,7 +267,7 @@ def test_a_class_of_the_test_split_alone_is_unknown(small_config, tmp_path):
     folder(tmp_path / "chips", ("a", "b", "c"))
     config.data.source = folder(tmp_path / "chips", ("d",), ("test",))
     config.open_set.split, config.data.size, config.data.validation = "closed", 24, 0.0
-    with pytest.warns(UserWarning, match="nothing of them to train on: d$"):
+    with pytest.warns(UserWarning, match="without training examples are unknown: d$"):
         task = runs.make_task(config, tmp_path / "run")
     assert (task.split.known, task.split.unknown) == (("a", "b", "c"), ("d",))
     assert np.sum(task.parts["test"].labels == openset.UNKNOWN) == 4
@@ -283,7 +283,7 @@ def test_a_run_without_a_split_says_what_it_leaves_out(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.data.source = folder(tmp_path / "chips", ("a", "b"))
     config.open_set.split, config.data.size, config.data.validation = "closed", 24, 0.0
-    with pytest.warns(UserWarning, match="leaves AUROC, OSCR and FPR out: .*split=known:A,B"):
+    with pytest.warns(UserWarning, match="omits AUROC, OSCR and FPR: .*split=known:A,B"):
         runs.make_task(config, tmp_path / "run")
 
 
@@ -292,7 +292,7 @@ def test_choices_are_made_on_what_did_not_train(small_config, tmp_path):
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c"))
     config.open_set.split, config.data.size, config.data.validation = "closed", 24, 0.5
     config.data.test_split = config.data.train_split
-    with pytest.raises(ValueError, match="every example of the split 'train' trains"):
+    with pytest.raises(ValueError, match="all examples of the split 'train' are used for training"):
         runs.make_task(config, tmp_path / "run")
     config.open_set.hold_out = 1
     parts = runs.make_task(config, tmp_path / "run").parts
@@ -326,7 +326,7 @@ def test_too_few_images_for_a_validation_part_train_without_one(small_config, tm
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c", "d"), count=3)
     config.data.size, config.data.validation, config.train.steps = 24, 0.1, 2
     config.train.batch_size = 4
-    with pytest.warns(UserWarning, match="less than one image, so nothing is validated"):
+    with pytest.warns(UserWarning, match="less than one image, so there is no validation data"):
         runs.train_run(config, tmp_path / "run", progress=False)
     assert runs.evaluate_run(tmp_path / "run")["fitted_gamma"] is None
 
@@ -338,7 +338,7 @@ def test_images_that_were_left_out_are_told_and_recorded(small_config, tmp_path)
     (tmp_path / "chips" / "train" / "a" / "0.png").write_bytes(b"no image")
     config.data.size, config.data.skip_corrupt, config.train.steps = 24, True, 1
     config.train.batch_size = 4
-    with pytest.warns(UserWarning, match="1 images cannot be read and are left out:\n.*0.png"):
+    with pytest.warns(UserWarning, match="1 images cannot be read and are skipped:\n.*0.png"):
         runs.train_run(config, tmp_path / "run", progress=False)
     (entry,) = training.read_record(tmp_path / "run")["skipped"]
     assert "0.png" in entry[0]
@@ -356,5 +356,5 @@ def test_the_training_loss_is_equation_4(small_config):
 
 
 def test_a_folder_that_is_no_run(tmp_path):
-    with pytest.raises(ValueError, match="no run folder"):
+    with pytest.raises(ValueError, match="not a run's folder"):
         runs.evaluate_run(tmp_path)

@@ -1,4 +1,4 @@
-"""The command that measures kernels."""
+"""The command ``tune``."""
 
 import dataclasses
 import json
@@ -93,7 +93,7 @@ def test_a_wrong_and_a_failing_solver_are_told_and_give_an_exit_code(flags_of, c
 
 
 def test_a_wrong_configuration_is_told_where_the_default_is_right(flags_of, capsys, monkeypatch):
-    """Two forms of one solver: the find step leaves the second out, and says so too."""
+    """Of two variants of one solver, the find step skips the second and reports it."""
     solver, right = SOLVERS["blocked"], SOLVERS["blocked"].build
     first, second = (("images", 1),), (("images", 2),)
 
@@ -363,7 +363,7 @@ register(Problem, OPERATION)
 
 
 def test_an_operation_is_one_file(tmp_path, monkeypatch, flags_of, capsys):
-    """Found in the folder of further operations; measured, kept and shown."""
+    """An operation in the folder is found, measured, recorded and shown."""
     (tmp_path / "double.py").write_text(DOUBLE)
     monkeypatch.setattr(solver, "_OPERATIONS", dict(solver._OPERATIONS))
     monkeypatch.setattr(contrib, "__path__", [*contrib.__path__, str(tmp_path)])
@@ -405,5 +405,5 @@ def test_an_unknown_sub_command_is_named(unchecked, monkeypatch):
     tune.define_flags()
     with pytest.raises(ValueError, match="got 'convolve', wanted one of conv, bn, .*, show first"):
         tune.main(["convolve"])
-    with pytest.raises(ValueError, match="nothing was given, wanted one of"):
+    with pytest.raises(ValueError, match="no sub-command given, wanted one of"):
         tune.main([])

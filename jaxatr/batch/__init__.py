@@ -1,8 +1,8 @@
-"""Predictions of any number of chips: in parts on disk, by one process or by a cluster.
+"""Batch prediction of any number of inputs into part files, in one process or on a cluster.
 
-The inputs of all ``sources`` are listed into numbered shards (``manifest``). A ``worker`` makes a
-file of each shard (``parts``), which is there whole or not at all. Started again, what is whole is
-kept. An ``engine`` shares the shards out among workers; ``predicting`` does it all.
+``manifest`` lists the inputs of all ``sources`` in numbered shards. A ``worker`` predicts a shard
+and writes its part file atomically (``parts``). When a batch is started again, complete parts are
+kept. An ``engine`` distributes the shards to workers; ``predicting`` runs a batch.
 """
 
 from jaxatr.batch.predicting import ENGINES, Totals, predict_parts

@@ -1,4 +1,4 @@
-"""The protocol of an engine, which shares shards out among workers; and the one of this process."""
+"""The base class of engines, which distribute shards to workers, and the local engine."""
 
 import abc
 from collections.abc import Callable, Iterator
@@ -8,14 +8,15 @@ from jaxatr.batch.worker import Identity, Job, Part, Worker
 
 
 class Engine(abc.ABC):
-    """Workers, and the shards that they make parts of. Used as a context.
+    """Distributes the shards of a job to workers; a context manager.
 
     Attributes:
-      job: of the workers.
-      shards: how many there are.
-      workers: that were asked for; None where nothing was said.
-      gallery_workers: among which the galleries are shared out; 0: every worker has them whole.
-      say: takes a line for the user.
+      job: the workers' job.
+      shards: number of shards.
+      workers: requested number of workers; None for the engine's default.
+      gallery_workers: number of workers that share the galleries; 0 if every worker holds them
+        entirely.
+      say: prints a line for the user.
     """
 
     def __init__(
@@ -26,13 +27,13 @@ class Engine(abc.ABC):
         gallery_workers: int,
         say: Callable[[str], object],
     ):
-        """Takes the job; nothing begins yet."""
+        """Takes the job; no worker is started yet."""
         self.job, self.shards, self.workers, self.say = job, shards, workers, say
         self.gallery_workers = gallery_workers
 
     @staticmethod
     def check() -> object:
-        """Checks that the engine can be used at all.
+        """Checks that the engine's packages are installed.
 
         Raises:
           ImportError: a package is missing.
@@ -40,23 +41,23 @@ class Engine(abc.ABC):
         return None
 
     def __enter__(self) -> "Engine":
-        """Begins, and returns itself."""
+        """Starts the engine."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends the workers."""
+        """Stops the workers."""
         return None
 
     @abc.abstractmethod
     def identity(self) -> Identity:
-        """Loads the first model, and says which it is."""
+        """Loads the model in the first worker, and returns its identity."""
 
     @abc.abstractmethod
     def parts(self, run: str) -> Iterator[Part]:
-        """Makes the parts of all shards; yields each once it is done, in any order.
+        """Makes the parts of all shards, and yields each when it is complete, in any order.
 
         Args:
-          run: digest of the run that every worker has to have.
+          run: digest of the run that every worker must have loaded.
         """
 
 
@@ -68,10 +69,10 @@ class Here(Engine):
         return Worker(self.job)
 
     def identity(self) -> Identity:
-        """Loads the model, and says which it is."""
+        """Loads the model, and returns its identity."""
         return self._worker.identity()
 
     def parts(self, run: str) -> Iterator[Part]:
-        """Makes one part after the other."""
+        """Makes the parts one after another."""
         for number in range(self.shards):
             yield self._worker.make(number, run)

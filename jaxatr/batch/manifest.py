@@ -1,8 +1,8 @@
-"""The list of all inputs, cut into numbered shards, beside the parts that are made of them.
+"""The manifest: the list of all inputs in numbered shards, in the folder of the parts.
 
-``_manifest/inputs-00012.json.gz`` lists the inputs of shard 12; ``_manifest/manifest.json``, which
-is written last, how many there are, and a digest of them all. Nothing but one shard is in memory.
-Parquet's readers pass over folders whose names begin with ``_``.
+``_manifest/inputs-00012.json.gz`` lists the inputs of shard 12. ``_manifest/manifest.json`` is
+written last and holds their number and a digest of all lists. Only one shard is in memory at a
+time. Parquet readers ignore folders whose names begin with ``_``.
 """
 
 import gzip
@@ -20,16 +20,16 @@ from jaxatr.batch.sources import Key, Source
 FOLDER = "_manifest"
 _FILE = "manifest.json"
 _VERSION = 1
-_OFTEN = 1_000_000  # inputs between two lines on how many are listed
+_OFTEN = 1_000_000  # inputs between two lines of progress
 
 
 class Manifest(NamedTuple):
-    """How the inputs are cut into shards.
+    """The division of the inputs into shards.
 
     Attributes:
-      arguments: names of the sources, as the user gave them.
-      size: inputs of a shard; the last one may have fewer.
-      inputs: how many there are.
+      arguments: names of the sources, as given by the user.
+      size: number of inputs in a shard; the last shard may have fewer.
+      inputs: total number of inputs.
       digest: SHA-256 of the shards' lists and the states of the sources.
     """
 
@@ -40,7 +40,7 @@ class Manifest(NamedTuple):
 
     @property
     def shards(self) -> int:
-        """How many shards there are."""
+        """The number of shards."""
         return -(-self.inputs // self.size)
 
 
@@ -48,7 +48,7 @@ class Shard(NamedTuple):
     """The inputs of a shard.
 
     Attributes:
-      runs: number of a source, and keys of inputs of it, one run after the other.
+      runs: (number of a source, keys of consecutive inputs from it), in order.
       digest: SHA-256 of the list.
     """
 
@@ -68,7 +68,7 @@ def read(out: Path, number: int) -> Shard:
     """
     text = _text(out, number)
     if text is None:
-        raise ValueError(f"{_path(out, number)}: missing or damaged; start the command again")
+        raise ValueError(f"{_path(out, number)}: missing or damaged; run the command again")
     return Shard([(source, keys) for source, keys in json.loads(text)], _digest(text))
 
 
@@ -78,18 +78,18 @@ def listed(
     size: int,
     say: Callable[[str], object] = lambda line: None,
 ) -> Manifest:
-    """Lists the inputs, or checks that they are those that were listed in this folder before.
+    """Lists the inputs in shards, or checks that they match an existing manifest.
 
-    Lists that were damaged are written anew.
+    Damaged lists of an existing manifest are rewritten.
 
     Args:
       out: the folder of the parts.
-      sources: of the inputs.
-      size: inputs of a shard.
-      say: takes a line on how many are listed, now and then.
+      sources: sources of the inputs.
+      size: number of inputs in a shard.
+      say: prints a line of progress from time to time.
 
     Raises:
-      ValueError: there are no inputs, or others were listed in this folder.
+      ValueError: there are no inputs, or the manifest in the folder is of other inputs.
     """
     path = out / FOLDER / _FILE
     if not path.is_file():
@@ -104,18 +104,17 @@ def listed(
     ):
         if old != new:
             raise _refusal(out, what, old, new)
-    found, whole = _list(out, sources, size, say, write=False)
-    if found != before:
-        raise _refusal(out, "inputs", f"{before.inputs} of another list", found.inputs)
-    if not whole:
+    now, complete = _list(out, sources, size, say, write=False)
+    if now != before:
+        raise _refusal(out, "another list of inputs:", before.inputs, now.inputs)
+    if not complete:
         _list(out, sources, size, say, write=True)
-    return found
+    return now
 
 
 def _refusal(out: Path, what: str, old: Any, new: Any) -> ValueError:
     return ValueError(
-        f"{out}: it holds predictions of other {what}: {_short(old)}, and not {_short(new)}; "
-        "choose another --out"
+        f"{out}: it was made with {what} {_short(old)}, got {_short(new)}; choose another --out"
     )
 
 
@@ -132,8 +131,8 @@ def _list(
     *,
     write: bool,
 ) -> tuple[Manifest, bool]:
-    """Goes through all inputs; returns the manifest, and whether the shards' lists are there."""
-    digest, count, whole = hashlib.sha256(), 0, True
+    """Iterates over all inputs; returns the manifest, and whether all lists are on disk."""
+    digest, count, complete = hashlib.sha256(), 0, True
     for number, inputs in enumerate(_batches(sources, size)):
         runs = [
             (source, [key for _, key in run])
@@ -148,12 +147,12 @@ def _list(
             with files.replacing(_path(out, number)) as file:
                 file.write(gzip.compress(text.encode(), compresslevel=4, mtime=0))
         else:
-            whole = whole and _text(out, number) == text
+            complete = complete and _text(out, number) == text
     digest.update(json.dumps([source.state() for source in sources]).encode())
     if not count:
-        raise ValueError("no input: a folder, an archive, a table or a data set is wanted")
+        raise ValueError("no input: wanted a folder, an archive, a table or a data set")
     arguments = [source.name for source in sources]
-    return Manifest(arguments, size, count, digest.hexdigest()), whole
+    return Manifest(arguments, size, count, digest.hexdigest()), complete
 
 
 def _batches(sources: Sequence[Source], size: int) -> Iterator[list[tuple[int, Key]]]:
@@ -182,18 +181,18 @@ def _save(path: Path, manifest: Manifest) -> None:
 
 
 def _load(path: Path) -> Manifest:
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if (version := found.pop("version", None)) != _VERSION:
-        raise ValueError(f"{path}: it is of version {version}, and this is {_VERSION}")
-    return Manifest(**found)
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    if (version := fields.pop("version", None)) != _VERSION:
+        raise ValueError(f"{path}: got version {version}, wanted {_VERSION}")
+    return Manifest(**fields)
 
 
 def load_run(out: Path) -> dict[str, Any] | None:
-    """Reads which run the parts are of; None where none is noted."""
+    """Reads the identity of the run that made the parts; None if none is recorded."""
     path = out / FOLDER / "run.json"
     return json.loads(path.read_text(encoding="utf-8")) if os.path.exists(path) else None
 
 
 def save_run(out: Path, run: dict[str, Any]) -> None:
-    """Notes which run the parts are of."""
+    """Records the identity of the run that makes the parts."""
     files.write_text(out / FOLDER / "run.json", json.dumps(run, indent=1))

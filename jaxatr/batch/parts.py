@@ -1,4 +1,4 @@
-"""The files that are made of shards: there whole or not at all, with a checksum of every byte."""
+"""Part files: one Parquet file for each shard, written atomically with a checksum."""
 
 import hashlib
 import json
@@ -17,14 +17,14 @@ _BLANK = b"0" * _LENGTH
 
 
 class Facts(NamedTuple):
-    """The note in a part about itself.
+    """The metadata of a part file.
 
     Attributes:
-      shard: its number.
+      shard: number of the shard.
       inputs: digest of the shard's list of inputs.
       run: digest of the run that predicted.
-      rows: of the part, one for each input.
-      failed: of these, inputs that could not be used.
+      rows: number of rows, one for each input.
+      failed: number of rows whose input could not be used.
     """
 
     shard: int
@@ -46,23 +46,23 @@ def write(
     rows: Sequence[Mapping[str, Cell]],
     runtime: str,
 ) -> None:
-    """Writes a part, all of it or nothing.
+    """Writes a part atomically.
 
     Args:
-      out: the folder.
-      facts: about the part.
-      columns: name to the type of its cells.
-      rows: column to cell.
+      out: the folder of the parts.
+      facts: metadata of the part.
+      columns: name of a column to the type of its cells.
+      rows: rows, each a mapping from columns to cells.
       runtime: what ran the network, for the note.
 
     Raises:
       ValueError: the cells of a column differ in type.
-      OSError: it cannot be written.
+      OSError: the file cannot be written.
     """
     path = path_of(out, facts.shard)
     note = json.dumps({**facts._asdict(), "runtime": runtime, "sha256": _BLANK.decode()})
     content = data.parquet_bytes(path, columns, rows, {_KEY: note})
-    # The digest is that of the file with zeros in its place.
+    # The digest is computed with zeros in its own place.
     begin, _ = _split(content)
     digest = hashlib.sha256(content).hexdigest().encode()
     with files.replacing(path) as file:
@@ -70,26 +70,26 @@ def write(
 
 
 def check(path: Path) -> Facts:
-    """Reads the note of a part, if every byte is as it was written.
+    """Reads the metadata of a part, and verifies its checksum.
 
     Raises:
-      ValueError: it is damaged, or is no part; the message does not name it.
-      OSError: it cannot be read.
+      ValueError: the file is damaged or not a part; the message does not name the file.
+      OSError: the file cannot be read.
     """
     content = path.read_bytes()
     begin, digest = _split(content)
     blank = content[:begin] + _BLANK + content[begin + _LENGTH :]
     if hashlib.sha256(blank).hexdigest().encode() != digest:
-        raise ValueError("its checksum is not that of its content")
+        raise ValueError("its checksum does not match its content")
     parquet = extra("pyarrow.parquet", "parquet", f"{path}: a Parquet table")
-    noted: dict[str, Any] = json.loads(parquet.read_metadata(path).metadata[_KEY.encode()])
-    return Facts(*(noted[name] for name in Facts._fields))
+    note: dict[str, Any] = json.loads(parquet.read_metadata(path).metadata[_KEY.encode()])
+    return Facts(*(note[name] for name in Facts._fields))
 
 
 def _split(content: bytes) -> tuple[int, bytes]:
-    """Finds where the digest begins, which is in the file's last part, and the digest."""
+    """Finds the digest near the end of a file; returns its position and its text."""
     at = content.rfind(_MARK)
     begin = at + len(_MARK)
     if at < 0 or len(content) < begin + _LENGTH:
-        raise ValueError("there is no checksum in it")
+        raise ValueError("it has no checksum")
     return begin, content[begin : begin + _LENGTH]

@@ -1,4 +1,4 @@
-"""Predicts all inputs into the parts of a folder, and goes on there after any failure."""
+"""Predicts all inputs into part files in a folder, and resumes after any failure."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,17 +17,17 @@ from jaxatr.data import describe_passed
 from jaxatr.data.extras import extra
 
 ENGINES: dict[str, type[Engine]] = {"local": Here, "ray": RayCluster}
-"""Name of an engine to what shares out the shards."""
+"""The engines by name."""
 
 
 class Totals(NamedTuple):
-    """The inputs of all parts.
+    """The totals of a batch.
 
     Attributes:
-      predicted: inputs with a prediction.
-      failed: inputs that could not be used.
-      parts: files.
-      kept: parts that were there before.
+      predicted: number of inputs with a prediction.
+      failed: number of inputs that could not be used.
+      parts: number of part files.
+      kept: number of parts that were already complete.
     """
 
     predicted: int
@@ -49,39 +49,41 @@ def predict_parts(
     say: Callable[[str], object] = print,
     follow: Callable[[int, Iterator[Part]], Iterator[Part]] = lambda total, found: found,
 ) -> Totals:
-    """Predicts inputs into ``part-00000.parquet`` and so on, each there whole or not at all.
+    """Predicts inputs into the files ``part-00000.parquet``, … of a folder.
 
-    Called again for the same folder it keeps the parts that are whole and makes the others.
+    Each part is written atomically. Called again with the same folder, the function keeps complete
+    parts and makes the others.
 
     Args:
-      out: the folder of the parts; it may be there.
+      out: the folder of the parts; it is created if missing.
       workdirs: the run's folder, or several for an ensemble.
-      arguments: inputs, as :func:`jaxatr.batch.sources.sources_of` takes them.
-      engine: one of :data:`ENGINES`.
-      size: inputs of a part.
-      workers: models at work at a time; None for one on each device of the cluster.
-      gallery_workers: workers among which the galleries of scores are shared out; 0: every model
-        has them whole.
-      options: of the predictor.
-      say: takes a line for the user.
-      follow: takes the number of all inputs, and passes the parts on as they get done.
+      arguments: inputs, see :func:`jaxatr.batch.sources.sources_of`.
+      engine: name of one of :data:`ENGINES`.
+      size: number of inputs in a part.
+      workers: number of models that work in parallel; None for one on each device of the cluster.
+      gallery_workers: number of workers that share the galleries of scores; 0 if every model holds
+        them entirely.
+      options: options of the predictor.
+      say: prints a line for the user.
+      follow: receives the total number of inputs and the parts as they are completed, and passes
+        the parts on; for showing progress.
 
     Raises:
-      ValueError: there is no such input or run, the folder holds predictions of others, or another
-        process works in it.
-      OSError: the disk is full, or fails.
+      ValueError: there is no such input or run, the folder holds predictions of other inputs or
+        another run, or another process is using it.
+      OSError: the disk is full or fails.
       ImportError: a package is missing.
-      RuntimeError: workers die of a shard again and again.
+      RuntimeError: workers die repeatedly on the same shard.
     """
     extra("pyarrow", "parquet", f"{out}: a folder of Parquet files")
     ENGINES[engine].check()
     if (workers is not None or gallery_workers) and engine == "local":
         name = "gallery_workers" if gallery_workers else "workers"
-        raise ValueError(f"--{name}: the engine 'local' works in one process")
+        raise ValueError(f"--{name}: the engine 'local' runs in one process")
     for workdir in workdirs:  # before anything is listed
         kind = training.predictor_class(training.task_of(workdir))
     options = dict(options or {})
-    for name in {"source", "data_dir"} & options.keys():  # workers begin in other folders
+    for name in {"source", "data_dir"} & options.keys():  # workers have other current folders
         options[name] = str(Path(options[name]).expanduser().absolute())
     data_dir = options.get("data_dir")
     sources = sources_of(arguments, folders=kind.takes == "FOLDER", data_dir=data_dir)
@@ -97,26 +99,26 @@ def predict_parts(
             _check_run(out, identity)
             if identity.note:
                 say(identity.note)
-            done = list(_told(out, follow(listed.inputs, works.parts(identity.run)), say))
+            done = list(_counted(out, follow(listed.inputs, works.parts(identity.run)), say))
     rows, failed = sum(rows for rows, _, _ in done), sum(failed for _, failed, _ in done)
     if rows != listed.inputs or len(done) != listed.shards:
         raise AssertionError(f"{out}: {rows} rows of {listed.inputs} inputs")
     return Totals(rows - failed, failed, len(done), sum(kept for _, _, kept in done))
 
 
-def _told(
+def _counted(
     out: Path, done: Iterator[Part], say: Callable[[str], object]
 ) -> Iterator[tuple[int, int, bool]]:
-    """Names the parts that were damaged; yields rows, failed ones, and whether it was there."""
+    """Warns of damaged parts; yields (rows, failed rows, whether it was kept) for each part."""
     for part in done:
         if part.damaged:
-            say(f"warning: {out}/part-{part.shard:05}.parquet: {part.damaged}: made anew")
+            say(f"warning: {out}/part-{part.shard:05}.parquet: {part.damaged}: made again")
         yield part.rows, part.failed, part.kept
 
 
 @contextlib.contextmanager
 def _written(out: Path) -> Iterator[None]:
-    """Names the folder in an error of the disk, which knows no file."""
+    """Adds the folder to disk errors that name no file."""
     try:
         yield
     except OSError as error:
@@ -124,25 +126,25 @@ def _written(out: Path) -> Iterator[None]:
             raise
         raise OSError(
             error.errno,
-            f"{out}: {error.strerror}; the parts that are there are whole, and the same command "
-            "goes on with the others",
+            f"{out}: {error.strerror}; the existing parts are complete, and the same command "
+            "continues with the others",
         ) from error
 
 
 @contextlib.contextmanager
 def _owned(out: Path) -> Iterator[None]:
-    """Makes the folder, keeps other processes out, and removes what a killed one left."""
+    """Creates and locks the folder, and removes the partial files of a killed process."""
     if out.exists() and not out.is_dir():
-        raise ValueError(f"{out}: a folder is wanted, and this is a file")
+        raise ValueError(f"{out}: wanted a folder, got a file")
     folder = out / manifest.FOLDER
     if out.is_dir() and any(out.iterdir()) and not folder.is_dir():
-        raise ValueError(f"{out}: it holds something else already; choose another --out")
+        raise ValueError(f"{out}: the folder has other content; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     lock = files.locked(folder / "lock")
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        raise ValueError(f"{out}: another process predicts into it") from None
+        raise ValueError(f"{out}: another process is predicting into it") from None
     try:
         for place in (out, folder):
             for partial in place.glob(".*.partial"):
@@ -158,5 +160,5 @@ def _check_run(out: Path, identity: Identity) -> None:
         manifest.save_run(out, {"digest": identity.run, "runtime": identity.runtime})
     elif before["digest"] != identity.run:
         raise ValueError(
-            f"{out}: it holds predictions of another run, or of other options; choose another --out"
+            f"{out}: its predictions are of another run or with other options; choose another --out"
         )

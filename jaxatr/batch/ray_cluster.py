@@ -1,8 +1,8 @@
-"""Workers on a cluster of Ray: an actor for each device, a task for each shard.
+"""The Ray engine: an actor for each device, a task for each shard.
 
-Ray Data is not used. Its writers name files at random, and its checkpoints (Ray 2.60) load the ids
-of all rows that are done into memory. Here a shard's file has the shard's number and is replaced
-as a whole: what is done twice leaves one file.
+Ray Data is not used: its writers name files randomly, and its checkpoints (Ray 2.60) load the ids
+of all completed rows into memory. Here a part's name has the shard's number, and a part is replaced
+atomically, so that a shard that is computed twice gives one file.
 """
 
 import collections
@@ -21,15 +21,15 @@ from jaxatr.batch.worker import GalleryWorker, Identity, Part, Worker
 from jaxatr.data.extras import extra
 
 MOST_DEATHS = 3
-"""Workers that may die of a shard before it is given up."""
+"""Number of workers that may die on a shard before the batch fails."""
 
 _ACCELERATORS = ("GPU", "TPU")
 
 
 class RayCluster(Engine):
-    """Actors on the cluster that ``RAY_ADDRESS`` names, or on one of this machine without it.
+    """Runs workers as actors on the cluster at ``RAY_ADDRESS``, or on a local one if it is not set.
 
-    By default there is a model on each accelerator, and where there is none on each node.
+    By default there is one model on each accelerator, or without accelerators one on each node.
     """
 
     @staticmethod
@@ -49,90 +49,90 @@ class RayCluster(Engine):
         """Joins or starts the cluster, and starts the first worker.
 
         Raises:
-          ValueError: the cluster has not so many devices.
+          ValueError: the cluster has too few devices.
         """
         address = _address()
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported unasked
-        own: dict[str, Any] = {} if address else {"include_dashboard": False}
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry unless enabled
+        local: dict[str, Any] = {} if address else {"include_dashboard": False}
         try:
             self._ray.init(
                 address=address or "local",
                 log_to_driver=False,
                 logging_level="ERROR",
-                **own,
+                **local,
             )
             self._number, self._options = self._plan()
             self._pieces = [self._piece(number) for number in range(self.gallery_workers)]
-            self._actors = [self._started()]
+            self._actors = [self._start()]
         except BaseException:
             self._ray.shutdown()
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends the workers, and the cluster if it was started here."""
+        """Stops the workers, and the cluster if it was started here."""
         self._ray.shutdown()
 
     def _plan(self) -> tuple[int, dict[str, Any]]:
-        """Finds how many models there are, and what each worker is given."""
+        """Returns the number of models and the resource options of each worker."""
         resources = self._ray.cluster_resources()
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         kinds = () if os.environ.get("JAX_PLATFORMS") == "cpu" else _ACCELERATORS
         kind = next((kind for kind in kinds if resources.get(kind)), "CPU")
-        there = int(resources.get(kind, 0))
-        free = there - self.gallery_workers
-        wanted = self.workers or min(free, len(nodes) if kind == "CPU" else there)
+        total = int(resources.get(kind, 0))
+        free = total - self.gallery_workers
+        wanted = self.workers or min(free, len(nodes) if kind == "CPU" else total)
         if not 1 <= wanted <= free:
-            more = f" and {self.gallery_workers} of galleries" if self.gallery_workers else ""
-            raise ValueError(f"--workers: got {wanted}{more}, and the cluster has {there} {kind}")
+            more = f" and {self.gallery_workers} for galleries" if self.gallery_workers else ""
+            raise ValueError(f"--workers: got {wanted}{more}, but the cluster has {total} {kind}")
         number = min(wanted, self.shards)
         options: dict[str, Any] = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
         variables: dict[str, str] = {}
-        if _address() is None:  # what is imported here can be imported by workers here
+        if _address() is None:  # workers on this machine can import the same modules
             variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         if kind == "GPU":
             options["num_gpus"] = 1
         elif kind == "TPU":
             options["resources"] = {"TPU": 1}
-        else:  # the workers of a node share its cores; one alone takes them all
-            each = max(1, there // max(number + self.gallery_workers, len(nodes)))
+        else:  # the workers of a node share its cores
+            each = max(1, total // max(number + self.gallery_workers, len(nodes)))
             variables |= {"JAX_PLATFORMS": "cpu", "NPROC": str(each)}
         return number, options | {"runtime_env": {"env_vars": variables}}
 
-    def _started(self) -> Any:
+    def _start(self) -> Any:
         ask = _Ask(self._pieces) if self._pieces else None
         return self._ray.remote(Worker).options(**self._options).remote(self.job, ask)
 
     def _piece(self, number: int) -> Any:
-        # Nothing is lost with it: Ray starts another one, and asks that.
+        # A gallery worker has no state to lose: Ray restarts it and repeats the call.
         lasting = {"max_restarts": -1, "max_task_retries": -1}
         actor = self._ray.remote(GalleryWorker).options(**self._options, **lasting)
         return actor.remote(self.job, number, self.gallery_workers)
 
     def identity(self) -> Identity:
-        """Loads the model in the first worker, which fits and keeps what is not fitted yet."""
+        """Loads the model in the first worker, which fits and saves the scores if necessary."""
         for death in itertools.count(1):
             try:
                 return self._answer(self._actors[0].identity.remote())
             except self._ray.exceptions.RayActorError as error:
                 if death >= MOST_DEATHS:
                     raise RuntimeError(
-                        f"a worker died {death} times as it loaded the model ({_line(error)})"
+                        f"a worker died {death} times while loading the model ({_line(error)})"
                     ) from error
-                self.say("a worker died as it loaded the model; another one tries")
-                self._actors[0] = self._started()
+                self.say("a worker died while loading the model; starting another one")
+                self._actors[0] = self._start()
         raise AssertionError
 
     def _answer(self, asked: Any) -> Any:
-        """Waits for a worker's answer, and raises its error as if it had been raised here."""
+        """Waits for a worker's result; re-raises the original error of the worker."""
         try:
             return self._ray.get(asked)
         except self._ray.exceptions.RayTaskError as error:
             raise (error.cause or error) from error
 
     def parts(self, run: str) -> Iterator[Part]:
-        """Hands shards out; one whose worker dies is given to another worker."""
-        self._actors += [self._started() for _ in range(self._number - len(self._actors))]
+        """Distributes the shards; if a worker dies, another one takes its shard."""
+        self._actors += [self._start() for _ in range(self._number - len(self._actors))]
         todo: Iterator[int] = iter(range(self.shards))
         again: collections.deque[int] = collections.deque()
         deaths: collections.Counter[int] = collections.Counter()
@@ -155,12 +155,12 @@ class RayCluster(Engine):
                 deaths[number] += 1
                 if deaths[number] >= MOST_DEATHS:
                     raise RuntimeError(
-                        f"{path_of(self.job.out, number)}: {deaths[number]} workers died of it "
-                        f"({_line(error)})"
+                        f"{path_of(self.job.out, number)}: {deaths[number]} workers died while "
+                        f"making it ({_line(error)})"
                     ) from error
                 self.say(f"a worker died at shard {number}; another one takes it")
                 again.append(number)
-                idle.append(self._started())
+                idle.append(self._start())
             else:
                 idle.append(actor)
                 yield part
@@ -171,7 +171,7 @@ def _address() -> str | None:
 
 
 class _Ask:
-    """Asks the workers that have the pieces of the galleries, all at a time."""
+    """Searches the pieces of a gallery on all gallery workers in parallel."""
 
     def __init__(self, pieces: list[Any]):
         self._pieces = pieces
@@ -181,10 +181,10 @@ class _Ask:
     ) -> list[np.ndarray]:
         import ray
 
-        asked = ray.put(queries)  # once for all
-        return ray.get([p.search.remote(name, asked, classes, estimated) for p in self._pieces])
+        shared = ray.put(queries)  # stored once for all workers
+        return ray.get([p.search.remote(name, shared, classes, estimated) for p in self._pieces])
 
 
 def _line(error: Exception) -> str:
-    """Returns the last line of an error's text: it has the cause."""
+    """Returns the last line of an error's message, which has the cause."""
     return [line.strip() for line in str(error).splitlines() if line.strip()][-1]

@@ -1,4 +1,4 @@
-"""Makes the parts of shards with one model, in this process or as an actor of a cluster."""
+"""Workers that predict shards with one model, in this process or as actors of a cluster."""
 
 import collections
 import tempfile
@@ -19,23 +19,23 @@ from jaxatr.tasks.open_set.predictor import OpenSetPredictor
 from jaxatr.training import Predictor
 
 Ask = Callable[[str, np.ndarray, int, tuple[int, ...]], Iterable[np.ndarray]]
-"""Takes the name of a gallery and what is searched; gives the answers of its pieces."""
+"""Searches all pieces of a gallery; see :meth:`GalleryWorker.search` for the arguments."""
 
 READERS = 4
-"""Threads that read inputs, while the device computes."""
+"""Number of threads that read inputs while the device computes."""
 
 _AHEAD = 128
-"""Inputs that are read ahead of the device."""
+"""Number of inputs that are read ahead of the device."""
 
 
 class Job(NamedTuple):
-    """The work that all workers share in.
+    """The job of all workers.
 
     Attributes:
       out: the folder of the parts.
-      workdirs: the folders of the runs.
-      options: of the predictor.
-      sources: of the inputs.
+      workdirs: the folder of the run; several for an ensemble.
+      options: options of the predictor.
+      sources: sources of the inputs.
     """
 
     out: Path
@@ -45,12 +45,12 @@ class Job(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """The model that a worker has loaded.
+    """The identity of the model that a worker has loaded.
 
     Attributes:
-      run: digest of all that its answers depend on.
-      columns: of the rows of its predictions, name to type; empty where only rows can tell.
-      note: for the user; empty for nothing.
+      run: digest of everything that the predictions depend on.
+      columns: columns of the predictions, name to type; empty if only the rows determine them.
+      note: a note for the user; may be empty.
       runtime: what runs its network.
     """
 
@@ -61,14 +61,14 @@ class Identity(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A shard that is done.
+    """A completed part.
 
     Attributes:
-      shard: its number.
-      rows: of its part.
-      failed: of these, inputs that could not be used.
-      kept: it was there, and whole.
-      damaged: why the file that was there had to be made anew; empty where there was none.
+      shard: number of the shard.
+      rows: number of rows.
+      failed: number of rows whose input could not be used.
+      kept: whether the part was already complete.
+      damaged: why an existing file was replaced; empty if none was.
     """
 
     shard: int
@@ -79,14 +79,14 @@ class Part(NamedTuple):
 
 
 class Worker:
-    """A model and the job that it takes part in."""
+    """A model that predicts shards of a job."""
 
     def __init__(self, job: Job, ask: Ask | None = None):
-        """Takes the job; the model is loaded when it is first needed.
+        """Takes the job; the model is loaded on first use.
 
         Args:
           job: the job.
-          ask: asks the workers that have the pieces of the galleries; None: they are here.
+          ask: searches the galleries on gallery workers; None if this worker holds them.
         """
         self._job, self._ask = job, ask
 
@@ -110,32 +110,32 @@ class Worker:
         return self._loaded[1]
 
     def identity(self) -> Identity:
-        """Loads the model, and says which it is."""
+        """Loads the model, and returns its identity."""
         return self._identity
 
     def make(self, number: int, run: str) -> Part:
-        """Makes the part of a shard, or keeps it where it is there and whole.
+        """Makes the part of a shard, or keeps an existing one that is complete.
 
         Args:
-          number: of the shard.
-          run: digest of the run that the other workers have.
+          number: number of the shard.
+          run: digest of the run that all workers must have loaded.
 
         Raises:
-          ValueError: this worker has loaded another run, or the list of the shard is damaged.
+          ValueError: this worker has loaded another run, or the shard's list is damaged.
           OSError: the part cannot be written.
         """
         if run != self._identity.run:
-            raise ValueError(f"{', '.join(self._job.workdirs)}: it is another run on this worker")
+            raise ValueError(f"{', '.join(self._job.workdirs)}: the run differs on this worker")
         shard = manifest.read(self._job.out, number)
         path = parts.path_of(self._job.out, number)
         damaged = ""
         if path.exists():
             try:
-                found = parts.check(path)
-                wanted = parts.Facts(number, shard.digest, run, len(shard), found.failed)
-                if found == wanted:
-                    return Part(number, found.rows, found.failed, kept=True)
-                damaged = "it is of other inputs, or of another run"
+                existing = parts.check(path)
+                wanted = parts.Facts(number, shard.digest, run, len(shard), existing.failed)
+                if existing == wanted:
+                    return Part(number, existing.rows, existing.failed, kept=True)
+                damaged = "it is of other inputs or another run"
             except (ValueError, OSError, KeyError, TypeError) as error:
                 damaged = str(error)
         rows = self._rows(shard)
@@ -145,15 +145,17 @@ class Worker:
         return Part(number, len(rows), failed, damaged=damaged)
 
     def _columns(self, rows: Sequence[Mapping[str, Cell]]) -> dict[str, type | None]:
-        """Lists the columns, the same ones in every part, also of one where every input failed."""
+        """Lists the columns; every part has the same, even if all its inputs failed."""
         first: dict[str, type | None] = {"path": str, "error": str}
         known: dict[str, type | None] = {**self._identity.columns}
-        if not known:  # an empty column counts as one of numbers
+        if not known:  # a column without values gets the type of numbers
             names = dict.fromkeys(name for row in rows for name in row if name not in first)
             filled = {n for row in rows for n, cell in row.items() if cell is not None}
             known = {name: None if name in filled else float for name in names}
         if double := first.keys() & known.keys():
-            raise ValueError(f"--out: a prediction's field {min(double)!r} has a column's name")
+            raise ValueError(
+                f"--out: the prediction's field {min(double)!r} has the name of another column"
+            )
         return first | known
 
     def _rows(self, shard: manifest.Shard) -> list[dict[str, Cell]]:
@@ -179,12 +181,12 @@ class Worker:
         return rows
 
     def _found(self, shard: manifest.Shard, scratch: Path) -> Iterator[tuple[Found, bool]]:
-        """Yields the inputs, and whether a file is to be removed once it is read."""
+        """Yields the inputs, and whether a file is temporary."""
         for number, (source, keys) in enumerate(shard.runs):
-            own = scratch / str(number)
-            own.mkdir()
-            for found in self._job.sources[source].read(keys, own):
-                yield found, found.file.startswith(f"{own}/")
+            folder = scratch / str(number)
+            folder.mkdir()
+            for found in self._job.sources[source].read(keys, folder):
+                yield found, found.file.startswith(f"{folder}/")
 
     def _read_ahead(
         self, found: Iterator[tuple[Found, bool]], readers: ThreadPoolExecutor
@@ -198,7 +200,7 @@ class Worker:
             yield waiting.popleft().result()
 
     def _read(self, found: Found, temporary: bool) -> tuple[str, Any, str | None]:
-        """Reads an input: its name, and either it or the reason why it cannot be used."""
+        """Reads an input; returns its name, its content, and the reason if it cannot be used."""
         try:
             if found.error is not None:
                 raise found.error
@@ -216,10 +218,10 @@ class Worker:
 
 
 class GalleryWorker:
-    """A piece of the galleries that a job's runs decide by."""
+    """Holds a piece of the galleries of a job's run, and searches it."""
 
     def __init__(self, job: Job, number: int, of: int):
-        """Takes the job, and the piece by its number; it is loaded when it is first needed."""
+        """Takes the job and the number of the piece; the piece is loaded on first use."""
         self._job, self._number, self._of = job, number, of
 
     @cached_property
@@ -230,13 +232,13 @@ class GalleryWorker:
     def search(
         self, name: str, queries: np.ndarray, classes: int, estimated: tuple[int, ...]
     ) -> np.ndarray:
-        """Searches the piece, as :func:`jaxatr.openset.pieces.search`.
+        """Searches the piece; see :func:`jaxatr.openset.pieces.search`.
 
         Args:
-          name: of the gallery.
+          name: name of the gallery.
           queries: ``[b, s, d]``.
-          classes: k.
-          estimated: the forms by which a search in two stages estimates.
+          classes: number of classes k.
+          estimated: the forms that a two-stage search estimates with.
         """
         return pieces.search(self._pieces[name], np.array(queries), classes, estimated)
 
@@ -251,11 +253,11 @@ def load(job: Job) -> Predictor:
 def _decider(job: Job, predictor: Predictor) -> OpenSetPredictor:
     if len(job.workdirs) > 1 or not isinstance(predictor, OpenSetPredictor):
         raise ValueError(
-            f"--gallery_workers is of one open-set run, which {', '.join(job.workdirs)} is not"
+            f"--gallery_workers needs a single open-set run, got {', '.join(job.workdirs)}"
         )
     return predictor
 
 
 def _memory() -> str | None:
-    """Returns a folder in memory, where the system has one."""
+    """Returns a folder in memory if the system has one; else None."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None

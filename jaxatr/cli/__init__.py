@@ -1,1 +1,1 @@
-"""The commands: flags in, library call, exit code out."""
+"""The commands: they parse flags, call the library and return an exit code."""

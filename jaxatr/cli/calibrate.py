@@ -1,4 +1,4 @@
-"""Fits threshold and probabilities of a finished run to a few labelled chips of the field.
+"""Fits the threshold and probabilities of a finished run to a few labelled chips from the field.
 
 jaxatr calibrate --workdir=DIR --source=FOLDER [--score=NAME] [--tpr=0.95] [--per_class]
 jaxatr calibrate --workdir=DIR --undo [--score=NAME]
@@ -17,24 +17,24 @@ from jaxatr.cli import inputs
 def define_flags() -> None:
     """Defines the command's flags."""
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
-    flags.DEFINE_string("source", None, "A folder of class folders, of known classes.")
-    flags.DEFINE_string("score", None, "Of this score; default: of the one that decides.")
-    flags.DEFINE_float("tpr", None, "Accept this share of known chips; default: as configured.")
-    flags.DEFINE_bool("per_class", False, "A threshold for each class; default: as configured.")
+    flags.DEFINE_string("source", None, "A folder with a folder of chips for each known class.")
+    flags.DEFINE_string("score", None, "The score to calibrate; default: the one that decides.")
+    flags.DEFINE_float("tpr", None, "Share of known chips to accept; default: as configured.")
+    flags.DEFINE_bool("per_class", False, "Fit a threshold per class; default: as configured.")
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
     flags.DEFINE_bool("undo", False, "Remove the calibration.")
     flags.DEFINE_bool("json", False, "Print the figures as JSON.")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Calibrates, and prints figures before and after."""
+    """Calibrates a run or removes its calibration, and prints the figures before and after."""
     inputs.refuse(arguments)
     values = flags.FLAGS
     options: dict[str, Any] = inputs.given("score") | {
         "checkpoint": inputs.checkpoint(values.checkpoint)
     }
     if values.undo == (values.source is not None):
-        raise ValueError("--source=FOLDER or --undo: wanted one of them")
+        raise ValueError("wanted either --source=FOLDER or --undo")
     training.enable_compilation_cache()
     if values.undo:
         print(f"removed: {runs.undo_calibration(values.workdir, **options)}")
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Writes what :func:`jaxatr.runs.calibrate_run` returns."""
+    """Formats the result of :func:`jaxatr.runs.calibrate_run`."""
     header = ["", "threshold", "accepted", "temperature", "calibration error"]
     rows = []
     for when in ("before", "after"):
@@ -57,8 +57,8 @@ def text(result: dict[str, Any]) -> str:
     lines = [
         f"score: {result['score']}; chips: {counts}",
         reporting.text_table(header, rows),
-        "accepted: share of these known chips, afterwards of each by a threshold of all others",
+        "accepted: share of these chips; after: of each chip by a threshold fitted to the others",
     ]
     if result["after"]["threshold"] is None:
-        lines.append("no threshold (-): one for each class, or too few chips to reject any")
-    return "\n".join([*lines, f"kept in {result['path']}; jaxatr calibrate --undo removes it"])
+        lines.append("threshold -: one for each class, or too few chips to reject any")
+    return "\n".join([*lines, f"saved in {result['path']}; jaxatr calibrate --undo removes it"])

@@ -1,10 +1,11 @@
-"""Checks a data set: damage, duplicates, imbalance, and what gives classes away.
+"""Checks a data set for damaged files, duplicates, imbalance, and facts that reveal the class.
 
 jaxatr check PATH [--page=FILE.html] [--center_crop=64]
 jaxatr check NAME [--source=PATH] [--option=NAME=VALUE] [--page=FILE.html]
 
-PATH is a folder of images, an archive of one, or a table; NAME is a data set of `jaxatr prepare`.
-It ends with exit code 1 where something was found that spoils a training or its figures.
+PATH is a folder of images, an archive of such a folder, or a table; NAME is a
+data set known to `jaxatr prepare`. The exit code is 1 if a problem would
+invalidate a training or its figures.
 """
 
 import tempfile
@@ -24,42 +25,42 @@ from jaxatr.reporting import checked
 
 def define_flags() -> None:
     """Defines the command's flags."""
-    flags.DEFINE_string("page", None, "Write a page with the pictures, too: an HTML file.")
+    flags.DEFINE_string("page", None, "Also write an HTML page with pictures to this file.")
     flags.DEFINE_integer(
         "center_crop",
         0,
-        "Check the centre square of this side, in pixels, in place of the image.",
+        "Check only the centre square of each image, with this side in pixels; 0: whole images.",
         0,
     )
     flags.DEFINE_float(
         "alike", doctor.ALIKE, "Correlation from which two images count as nearly equal.", 0.0, 1.0
     )
     flags.DEFINE_integer(
-        "limit", inputs.CHECKED, "Read so many images at most, which are drawn; 0: all.", 0
+        "limit", inputs.CHECKED, "Check at most this many images, sampled randomly; 0: all.", 0
     )
-    flags.DEFINE_string("source", None, "Of a data set by its name: folder or archive of the data.")
-    flags.DEFINE_string("data_dir", None, "Of a data set by its name: where prepared sets lie.")
+    flags.DEFINE_string("source", None, "With NAME: folder or archive of the data.")
+    flags.DEFINE_string("data_dir", None, "With NAME: folder of prepared data sets.")
     inputs.define_options()
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints tables and findings, and writes the page; 1 where there is an error among them."""
+    """Prints tables and findings, and writes the page; returns 1 if a finding is an error."""
     if len(arguments) != 1:
-        raise ValueError(f"one folder, archive, table or data set is expected, got {[*arguments]}")
+        raise ValueError(f"wanted one folder, archive, table or data set, got {[*arguments]}")
     values = flags.FLAGS
     chip = data.Chip(center_crop=values.center_crop) if values.center_crop else None
     with _subject(arguments[0]) as subject:
-        found = doctor.examine(subject, chip=chip, alike=values.alike, limit=values.limit)
-        print("\n".join(checked.tables(found)))
+        diagnosis = doctor.examine(subject, chip=chip, alike=values.alike, limit=values.limit)
+        print("\n".join(checked.tables(diagnosis)))
         if values.page:
-            checked.write_page(found, values.page, chip)
+            checked.write_page(diagnosis, values.page, chip)
             print(f"page: {values.page}")
-    return 1 if any(one.level == "error" for one in found.findings) else 0
+    return 1 if any(one.level == "error" for one in diagnosis.findings) else 0
 
 
 @contextmanager
 def _subject(name: str) -> Iterator[doctor.Subject]:
-    """Gives what is to be checked; an archive lies unpacked meanwhile."""
+    """Opens the subject of the check; an archive stays unpacked inside the context."""
     values, path = flags.FLAGS, Path(name).expanduser()
     options = inputs.options(values.option)
     if name in sources.names() or not path.exists():
@@ -73,7 +74,7 @@ def _subject(name: str) -> Iterator[doctor.Subject]:
         yield doctor.of_dataset(dataset)
         return
     if values.source is not None:
-        raise ValueError(f"--source is of a data set by its name, and {name} is a path")
+        raise ValueError(f"--source is for data sets given by name, but {name} is a path")
     settings = all_options(image_folder.SOURCE, options)
     with tempfile.TemporaryDirectory(prefix="jaxatr-check-") as scratch:
         folder = image_folder.image_folder(path.absolute(), settings, Path(scratch) / "source")

@@ -1,9 +1,9 @@
-"""Groups the images that a run does not know, as candidates for classes to enrol.
+"""Groups the images that a run rejects as unknown, as candidates for classes to enrol.
 
 jaxatr cluster --workdir=DIR IMAGE|FOLDER|ARCHIVE... [--out=clusters.html] [--fewest=5]
 
-It writes a page with pictures of each group and the command that names and enrols it, and beside
-the page the same as JSON, which that command reads.
+Writes a page with pictures of each group and the command that enrols it, and
+beside the page a JSON file with the groups, which that command reads.
 """
 
 import json
@@ -21,20 +21,20 @@ from jaxatr.runs.clustering import enrol_command
 def define_flags() -> None:
     """Defines the command's flags."""
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
-    flags.DEFINE_string("out", "clusters.html", "The page; the JSON is written beside it.")
-    flags.DEFINE_integer("fewest", 5, "Images that make a group.", 2)
-    flags.DEFINE_string("score", None, "Decide by this score; default: the run's.")
+    flags.DEFINE_string("out", "clusters.html", "The HTML page; the JSON is written beside it.")
+    flags.DEFINE_integer("fewest", 5, "Least number of images in a group.", 2)
+    flags.DEFINE_string("score", None, "The score that decides; default: the run's.")
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
     flags.DEFINE_bool("json", False, "Print the groups as JSON.")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Groups, and prints the groups and where they are."""
+    """Groups the images, and prints the groups and the paths of the files."""
     if not arguments:
         raise ValueError("no image given: jaxatr cluster --workdir=DIR IMAGE|FOLDER|ARCHIVE...")
     training.enable_compilation_cache()
     values = flags.FLAGS
-    found = runs.cluster_run(
+    result = runs.cluster_run(
         values.workdir,
         arguments,
         values.out,
@@ -42,9 +42,9 @@ def main(arguments: Sequence[str]) -> None:
         score=values.score,
         checkpoint=inputs.checkpoint(values.checkpoint),
     )
-    for name, reason in found.left_out:
+    for name, reason in result.left_out:
         print(f"warning: {name}: {reason}", file=sys.stderr)
-    content = found.content
+    content = result.content
     if values.json:
         print(json.dumps(content, indent=2, ensure_ascii=False))
         return
@@ -58,10 +58,10 @@ def main(arguments: Sequence[str]) -> None:
         for one in content["groups"]
     ]
     if rows:
-        print(text_table(["group", "images", "spread", "most like"], rows))
+        print(text_table(["group", "images", "spread", "most similar to"], rows))
     alone = len(content["alone"])
     print(f"{content['rejected']} of {content['images']} images are unknown, {alone} in no group")
     if rows:
-        command = enrol_command(values.workdir, found.file, 1)
-        print(f"enrol one: {command}")
-    print(f"page: {found.page}")
+        command = enrol_command(values.workdir, result.file, 1)
+        print(f"to enrol group 1: {command}")
+    print(f"page: {result.page}")

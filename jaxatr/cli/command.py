@@ -1,4 +1,4 @@
-"""Runs a command: parses its flags, and turns what it raises into an exit code."""
+"""Runs a command: parses its flags, and converts exceptions to exit codes."""
 
 import re
 import sys
@@ -17,50 +17,50 @@ EXIT_BUG = 70  # EX_SOFTWARE of BSD's sysexits.h
 
 _HELP = ("--help", "-help", "-h", "-?", "--helpshort", "--helpfull")
 _USER_ERRORS = (ValueError, OSError, ImportError, MemoryError, FloatingPointError, RuntimeError)
-_MISSING = re.compile(r"flag (--\w+)=None: .* other than None\.")  # absl's words
-_BUGS = (NotImplementedError, RecursionError)  # which are RuntimeErrors
+_MISSING = re.compile(r"flag (--\w+)=None: .* other than None\.")  # absl's message
+_BUGS = (NotImplementedError, RecursionError)  # subclasses of RuntimeError
 
 
-@runtime_checkable  # the tests check annotations as they run
+@runtime_checkable  # the tests check annotations at run time
 class Command(Protocol):
-    """A module of this package: its docstring is the text of ``--help``."""
+    """The module of a command; its docstring is the text of ``--help``."""
 
     __doc__: str | None
 
     def define_flags(self) -> None:
-        """Defines the command's flags; only here, so that the module can be imported."""
+        """Defines the command's flags, which importing the module does not."""
 
     def main(self, arguments: Sequence[str]) -> int | None:
         """Runs the command.
 
         Args:
-          arguments: those that are no flags.
+          arguments: positional arguments.
 
         Returns:
-          An exit code; ``None`` for 0.
+          The exit code; ``None`` for 0.
         """
 
 
 def run(command: Command) -> None:
     """Runs a command with the arguments in ``sys.argv``, and exits with its code.
 
-    A user's error is one line on standard error and exit code 2, or the ``exit_code`` that the
-    exception carries (a run that was told to stop). A bug is a traceback and exit code 70.
+    A user's error prints one line to standard error and exits with code 2, or with the exception's
+    ``exit_code`` (a run that was asked to stop). A bug prints a traceback and exits with code 70.
 
     Args:
-      command: the command; the process cannot run a second one, because flags are global.
+      command: the command. Flags are global, so that a process can run only one command.
     """
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
-    others = [flags.FLAGS[name] for name in flags.FLAGS]  # of the libraries that are imported
+    others = [flags.FLAGS[name] for name in flags.FLAGS]  # flags of imported libraries
     command.define_flags()
-    flags.DEFINE_bool("debug", False, "Show where a user's error was raised.")
+    flags.DEFINE_bool("debug", False, "Print the tracebacks of errors.")
     own = [flag for name in flags.FLAGS if (flag := flags.FLAGS[name]) not in others]
     parse = partial(_parse, command, own)
     app.run(lambda argv: _guarded(command, argv[1:]), flags_parser=parse)
 
 
 def is_users(error: Exception) -> bool:
-    """Says whether an exception is a user's mistake, and not a bug of the package."""
+    """Whether an exception is a user's mistake and not a bug in the package."""
     if hasattr(error, "exit_code"):
         return True
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "jaxatr":
@@ -70,7 +70,7 @@ def is_users(error: Exception) -> bool:
 
 def _guarded(command: Command, arguments: Sequence[str]) -> int:
     if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.ERROR)  # orbax narrates its work; our notes are warnings
+        logging.set_verbosity(logging.ERROR)  # hides orbax's messages; jaxatr uses warnings
     try:
         return command.main(arguments) or 0
     except Exception as error:
@@ -85,13 +85,13 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
 
 
 def _parse(command: Command, own: Sequence[flags.Flag], argv: Sequence[str]) -> list[str]:
-    """Parses the flags; prints the page of help where it is asked for."""
+    """Parses the flags; prints the help page and exits if it is requested."""
     asked = next((argument for argument in argv[1:] if argument in _HELP), None)
     try:
         if asked is None:
             return flags.FLAGS(list(argv))
         print(help_page.page(command, own))
-    # A misspelt field of the configuration is an AttributeError or a KeyError.
+    # A misspelt configuration field raises an AttributeError or a KeyError.
     except (flags.Error, AttributeError, KeyError, ValueError, OSError, TypeError) as error:
         print(f"error: {_line(error, argv)}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
@@ -101,29 +101,29 @@ def _parse(command: Command, own: Sequence[flags.Flag], argv: Sequence[str]) -> 
 
 
 def _line(error: Exception, argv: Sequence[str]) -> str:
-    """Writes an error of the command line in one line."""
+    """Formats an error of the command line as one line."""
     cause = error.args[0] if error.args else error
     if isinstance(error, KeyError) or isinstance(cause, KeyError):
         return _no_field(str(cause.args[0] if isinstance(cause, KeyError) else cause), argv)
     text = str(cause).strip()
-    # An exception in a configuration file arrives as the text of its traceback.
+    # An exception in a configuration file is passed on as the text of its traceback.
     line = text.splitlines()[-1] if "Traceback" in text else text.replace("\n", " ")
     line = line.removeprefix("ValueError: ")
     if missing := _MISSING.fullmatch(line):
-        return f"{missing[1]} must be given"
+        return f"{missing[1]} is required"
     return line if "flag" in line else f"--config: {line}"
 
 
 def _no_field(text: str, argv: Sequence[str]) -> str:
-    """Names the flag of a field that the configuration does not have.
+    """Formats the error for a flag of a field that the configuration does not have.
 
     Args:
-      text: of ml_collections: the missing name in quotes, or a sentence about it; in a second line
-        the nearest one.
+      text: message of ml_collections: the missing name in quotes or a sentence about it, and on a
+        second line the closest name.
       argv: the command line.
     """
     name, _, hint = text.partition("\n")
-    if added := re.match(r'Key "(.+?)" does not exist', name):  # set by a configuration file
+    if added := re.match(r'Key "(.+?)" does not exist', name):  # raised by a configuration file
         name, hint = repr(added[1]), "".join(re.findall("^Did you mean.*$", hint, re.MULTILINE))
     given = (argument.partition("=")[0] for argument in argv)
     flag = next((flag for flag in given if name.strip("'") in flag.split(".")[1:]), "--config")

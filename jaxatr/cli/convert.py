@@ -1,4 +1,4 @@
-"""Takes models in from ONNX files, and out as ONNX files.
+"""Imports ONNX models as source code, and exports runs as ONNX files.
 
 jaxatr convert inspect model.onnx [--json]
 jaxatr convert describe model.onnx [--json]
@@ -7,9 +7,12 @@ jaxatr convert import model.onnx --out=DIR
 jaxatr convert export --workdir=DIR --out=model.onnx [--score=NAME|none]
                [--takes=images|chips] [--repeat=DIR ...] [--container]
 
-export writes MODEL_CARD.md beside the file; with --container also what a
-container is built of that serves it. --repeat names further runs of the same
-configuration, for the spread of the figures.
+inspect lists a model's nodes; describe prints a file's inputs, outputs and
+metadata; operators lists the supported operators; import writes a model as
+Python source code; export writes a run as an ONNX file with MODEL_CARD.md
+beside it, and with --container the files of a container that serves it.
+--repeat names runs of the same configuration with other seeds, for the spread
+of the card's figures.
 """
 
 import dataclasses
@@ -27,42 +30,49 @@ from jaxatr.resolve import nearest
 
 def define_flags() -> None:
     """Defines the command's flags."""
-    flags.DEFINE_bool("json", False, "inspect, describe: print JSON in place of text.")
+    flags.DEFINE_bool("json", False, "inspect, describe: print JSON instead of text.")
     flags.DEFINE_multi_string("workdir", [], "export: the run's folder.")
     flags.DEFINE_multi_string(
         "repeat",
         [],
-        "export: a run that differs in its seed; for the card's spread. Several times.",
+        "export: a run with another seed, for the spread of the card's figures; repeatable.",
     )
     flags.DEFINE_string("checkpoint", "latest", "export: 'latest', 'best' or a step.")
     flags.DEFINE_enum(
         "takes",
         "images",
         ["images", "chips"],
-        "export: images as they are recorded, or float32 chips of the trained size.",
+        "export: the input: recorded images, or float32 chips of the trained size.",
     )
-    flags.DEFINE_string("size", None, "export: ROWSxCOLUMNS of all images; default: any.")
-    flags.DEFINE_integer("channels", None, "export: of the images, 1 or 3; default: the chips'.")
-    flags.DEFINE_enum("layout", "NHWC", ["NHWC", "NCHW"], "export: of the images.")
-    flags.DEFINE_integer("opset", None, "export: version of ONNX's operators; default: 18.", 18)
-    flags.DEFINE_integer("batch", None, "export: chips at once; default: any number.", 1)
+    flags.DEFINE_string("size", None, "export: fixed ROWSxCOLUMNS of the images; default: any.")
+    flags.DEFINE_integer(
+        "channels", None, "export: channels of the images, 1 or 3; default: as the chips."
+    )
+    flags.DEFINE_enum("layout", "NHWC", ["NHWC", "NCHW"], "export: layout of the images.")
+    flags.DEFINE_integer("opset", None, "export: ONNX operator set; default: 18.", 18)
+    flags.DEFINE_integer("batch", None, "export: fixed batch size; default: any.", 1)
     flags.DEFINE_string(
-        "score", None, "export: decide by this open-set score, or 'none'; default: the run's."
+        "score",
+        None,
+        "export: the open-set score that decides, or 'none' for the network alone; default: the "
+        "run's.",
     )
-    flags.DEFINE_string("source", None, "export: where the training data is now, for a fit.")
+    flags.DEFINE_string(
+        "source", None, "export: present location of the training data, if a score must be fitted."
+    )
     flags.DEFINE_bool("card", True, "export: write MODEL_CARD.md beside the file.")
-    flags.DEFINE_string("licence", "", "export: of the model, for its card.")
-    flags.DEFINE_string("data_licence", "", "export: of the training data, for the card.")
-    flags.DEFINE_string("contact", "", "export: who answers for the model, for its card.")
-    flags.DEFINE_bool("container", False, "export: write a Dockerfile and its server too.")
-    flags.DEFINE_string("out", None, "The file or folder to write.")
+    flags.DEFINE_string("licence", "", "export: licence of the model, for its card.")
+    flags.DEFINE_string("data_licence", "", "export: licence of the training data, for the card.")
+    flags.DEFINE_string("contact", "", "export: contact of the model's owner, for its card.")
+    flags.DEFINE_bool("container", False, "export: also write a Dockerfile and a server.")
+    flags.DEFINE_string("out", None, "import, export: the folder or file to write.")
 
 
 def main(arguments: Sequence[str]) -> int | None:
-    """Runs the sub-command that is named first."""
+    """Runs the sub-command named by the first argument."""
     name, *rest = arguments or [""]
     if name not in _COMMANDS:
-        got = f"got {name!r}" if name else "nothing was given"
+        got = f"got {name!r}" if name else "no sub-command given"
         raise ValueError(
             f"{got}, wanted one of {', '.join(_COMMANDS)}{nearest(name, _COMMANDS)}: "
             "jaxatr convert inspect model.onnx"
@@ -71,33 +81,33 @@ def main(arguments: Sequence[str]) -> int | None:
 
 
 def _inspect(arguments: Sequence[str]) -> int:
-    """Prints a model's nodes; 1 where an operator has no implementation."""
-    from jaxatr.onnx import layers  # the extra is needed from here on only
+    """Prints a model's nodes; returns 1 if an operator is not supported."""
+    from jaxatr.onnx import layers  # needs the extra onnx
     from jaxatr.onnx.reader.inspection import summary, table
 
-    found = layers(_model(arguments))
+    listed = layers(_model(arguments))
     if flags.FLAGS.json:
-        print(json.dumps([dataclasses.asdict(layer) for layer in found], default=str, indent=1))
+        print(json.dumps([dataclasses.asdict(layer) for layer in listed], default=str, indent=1))
     else:
-        print(table(found))
-        print(summary(found))
-    return 0 if all(layer.supported for layer in found) else 1
+        print(table(listed))
+        print(summary(listed))
+    return 0 if all(layer.supported for layer in listed) else 1
 
 
 def _describe(arguments: Sequence[str]) -> None:
-    """Prints what a file says of itself."""
+    """Prints a file's inputs, outputs and metadata."""
     from jaxatr.onnx.reader.description import describe, described
 
-    found = describe(_model(arguments))
-    print(json.dumps(found, indent=1, ensure_ascii=False) if flags.FLAGS.json else described(found))
+    facts = describe(_model(arguments))
+    print(json.dumps(facts, indent=1, ensure_ascii=False) if flags.FLAGS.json else described(facts))
 
 
 def _operators(arguments: Sequence[str]) -> None:
-    """Prints the operators that have an implementation."""
+    """Prints the supported operators."""
     from jaxatr.onnx.reader.inspection import operator_table
 
     if arguments:
-        raise ValueError(f"operators takes nothing, got {list(arguments)}")
+        raise ValueError(f"operators takes no arguments, got {list(arguments)}")
     print(operator_table())
 
 
@@ -121,10 +131,10 @@ def _export(arguments: Sequence[str]) -> None:
     from jaxatr import reporting
     from jaxatr.onnx.reader.description import describe, described
     from jaxatr.runs import container
-    from jaxatr.runs.export import export_run  # the extra is needed from here on only
+    from jaxatr.runs.export import export_run  # needs the extra onnx
 
     if arguments:
-        raise ValueError(f"export takes flags alone, got {list(arguments)}")
+        raise ValueError(f"export takes only flags, got {list(arguments)}")
     values = flags.FLAGS
     given: dict[str, Any] = {"checkpoint": inputs.checkpoint(values.checkpoint)}
     given |= {name: values[name].value for name in ("layout", "takes", "batch", "channels")}
@@ -134,8 +144,8 @@ def _export(arguments: Sequence[str]) -> None:
     out = Path(_needed("out"))
     if len(values.workdir) > 1:
         raise ValueError(
-            f"--workdir: got {len(values.workdir)} runs, and an ensemble is not one file: export "
-            "them one by one; --repeat=DIR names a run for the card's spread"
+            f"--workdir: got {len(values.workdir)} runs, but an ensemble cannot be exported to one "
+            "file: export the runs separately; --repeat=DIR is for the spread of the card's figures"
         )
     (workdir,) = values.workdir or [_needed("workdir")]
     workdirs = [workdir, *values.repeat]
@@ -147,16 +157,16 @@ def _export(arguments: Sequence[str]) -> None:
     model = export_run(workdir, out, **given)
     sizes = {tensor.name: len(tensor.raw_data) for tensor in model.graph.initializer}
     deciding = sum(size for name, size in sizes.items() if name.startswith("decision/"))
-    print(described(found := describe(out)))
+    print(described(facts := describe(out)))
     print(f"  weights: {sum(sizes.values()) / 1e6:.1f} MB, {deciding / 1e6:.1f} MB of the decision")
     written = []
     if values.card:
-        told = found["metadata"]
+        metadata = facts["metadata"]
         exported = reporting.Exported(
             out.name,
-            told["step"],
-            told.get("decides", ""),
-            told,
+            metadata["step"],
+            metadata.get("decides", ""),
+            metadata,
             values.licence,
             values.data_licence,
             values.contact,
@@ -169,16 +179,16 @@ def _export(arguments: Sequence[str]) -> None:
 
 
 def _size(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)x(\d+)", text)
-    if not found:
+    size = re.fullmatch(r"(\d+)x(\d+)", text)
+    if not size:
         raise ValueError(f"--size: got {text!r}, wanted ROWSxCOLUMNS, such as 480x640")
-    return int(found[1]), int(found[2])
+    return int(size[1]), int(size[2])
 
 
 def _needed(name: str) -> str:
     value = flags.FLAGS[name].value
     if not value:
-        raise ValueError(f"--{name} must be given")
+        raise ValueError(f"--{name} is required")
     return value
 
 

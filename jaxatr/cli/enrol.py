@@ -1,4 +1,4 @@
-"""Adds a class to a finished run by some chips of it, without a training; or trains on with it.
+"""Adds a class to a finished run by a few chips, without training; or continues its training.
 
 jaxatr enrol --workdir=DIR --source=FOLDER/NAME [--name=NAME] [--score=spatial_stage2]
 jaxatr enrol --workdir=DIR --source=clusters.json --group=2 --name=NAME
@@ -25,34 +25,34 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "source",
         None,
-        "The chips of one class: a folder, whose name is the class's, an archive or a file; or "
-        "the .json of `jaxatr cluster`.",
+        "The chips of one class: a folder with the name of the class, an archive or a file; or "
+        "the JSON file of `jaxatr cluster`.",
     )
-    flags.DEFINE_string("name", None, "Of the class; default: the folder's name.")
-    flags.DEFINE_integer("group", None, "Of the .json: the number of the group.")
+    flags.DEFINE_string("name", None, "Name of the class; default: the folder's name.")
+    flags.DEFINE_integer("group", None, "Number of the group in the JSON file.")
     flags.DEFINE_string(
-        "score", None, "Decide by this score from now on; default: by the one that decides."
+        "score", None, "The score that decides from now on; default: the present one."
     )
-    flags.DEFINE_string("remove", None, "Take this class out again.")
+    flags.DEFINE_string("remove", None, "Remove this enrolled class.")
     flags.DEFINE_string(
         "train",
         None,
-        "Train a new run in this folder, from the run's weights, on its data and "
-        "the enrolled chips.",
+        "Train a new run in this folder, starting from the run's weights, on its data and the "
+        "enrolled chips.",
     )
-    flags.DEFINE_integer("epochs", None, "Of --train; default: a quarter of the run's.", 1)
+    flags.DEFINE_integer("epochs", None, "With --train; default: a quarter of the run's.", 1)
     flags.DEFINE_float(
-        "learning_rate", None, "Of --train, of the optimiser; default: a tenth of the run's."
+        "learning_rate", None, "With --train; default: a tenth of the run's learning rate."
     )
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
-    flags.DEFINE_string("data_source", None, "Where the training data is now.")
-    flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
+    flags.DEFINE_string("data_source", None, "Present location of the training data.")
+    flags.DEFINE_string("data_dir", None, "Present folder of prepared data sets.")
     flags.DEFINE_bool("json", False, "Print the figures as JSON.")
-    flags.DEFINE_bool("progress", True, "Show a progress bar of --train.")
+    flags.DEFINE_bool("progress", True, "With --train: show a progress bar.")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Enrols, removes or trains, and prints what came of it."""
+    """Enrols a class, removes one, or trains a new run; prints the result."""
     inputs.refuse(arguments)
     way = _way()
     training.enable_compilation_cache()
@@ -69,63 +69,62 @@ def main(arguments: Sequence[str]) -> None:
     }
     if way == "source":
         result = runs.enrol_run(values.workdir, values.source, **options)
-        written = text(result)
+        formatted = text(result)
     else:
         result = runs.train_enrolled(
             values.workdir, values.train, progress=values.progress, **options
         )
-        written = table(result)
-    print(json.dumps(result, indent=2) if values.json else written)
+        formatted = table(result)
+    print(json.dumps(result, indent=2) if values.json else formatted)
 
 
 def _way() -> str:
-    """Finds what is to be done; refuses flags of something else."""
+    """Returns the flag that selects the operation; checks that the other flags belong to it."""
     given = [name for name in _WAYS if flags.FLAGS[name].present]
     if len(given) != 1:
-        raise ValueError("--source=FOLDER/NAME, --remove=NAME or --train=DIR: wanted one of them")
+        raise ValueError("wanted one of --source=FOLDER/NAME, --remove=NAME and --train=DIR")
     for way, names in _OF.items():
         if way != given[0] and (strange := inputs.given(*names)):
-            raise ValueError(f"--{next(iter(strange))} is of --{way}, which is not given")
+            raise ValueError(f"--{next(iter(strange))} needs --{way}")
     return given[0]
 
 
 def text(result: dict[str, Any]) -> str:
-    """Writes what :func:`jaxatr.runs.enrol_run` returns."""
-    there = f", {result['left_out']} were there already" if result["left_out"] else ""
+    """Formats the result of :func:`jaxatr.runs.enrol_run`."""
+    there = f", {result['left_out']} already enrolled" if result["left_out"] else ""
     name, count = result["name"], result["chips"]
-    lines = [f"{name}: {result['added']} chips enrolled{there}; it has {count}"]
+    lines = [f"{name}: {result['added']} chips enrolled{there}; {count} in total"]
     if "promise" not in result:
-        lines.append("the network knows the class: they are further examples of it")
+        lines.append("the network was trained on this class: the chips are more examples of it")
     else:
         lines += _threshold(result)
     lines.append(f"decides: {result['score']}")
-    lines.append(f"kept in {result['path']}; jaxatr enrol --remove={name} takes the class out")
+    lines.append(f"saved in {result['path']}; jaxatr enrol --remove={name} removes the class")
     return "\n".join(lines)
 
 
 def _threshold(result: dict[str, Any]) -> list[str]:
     if result["named"] is None:
-        return ["threshold: the run's, as one chip says nothing of the class's own scores"]
-    lines = [
-        f"named right by the others of the class: {reporting.percent(result['named'])} % of them"
-    ]
+        return ["threshold: the run's, because one chip is not enough to fit the class's own"]
+    share = reporting.percent(result["named"])
+    lines = [f"chips classified correctly by the other chips of the class: {share} %"]
     if result["promise"] is None:
-        why = "none of its chips is taken for it without itself"
-        return [*lines, f"threshold: the run's, as {why}"]
-    own, of_all = (
+        why = "because no chip is classified as the class by the others"
+        return [*lines, f"threshold: the run's, {why}"]
+    of_class, of_all = (
         "accepts everything" if value is None else f"{value:.6g}"
         for value in (result["threshold"], result["threshold_of_the_run"])
     )
     share = reporting.percent(result["promise"])
-    lines.append(f"threshold: {own} (of the run's classes: {of_all})")
+    lines.append(f"threshold: {of_class} (for the run's classes: {of_all})")
     name = result["name"]
-    lines.append(f"of further chips like these that are taken for {name}, {share} % are accepted")
+    lines.append(f"of similar chips that are classified as {name}, {share} % will be accepted")
     return lines
 
 
 def table(result: dict[str, Any]) -> str:
-    """Writes what :func:`jaxatr.runs.train_enrolled` returns."""
-    header = ["", "own classes right", "AUROC", "unknown accepted", *result["classes"]]
+    """Formats the result of :func:`jaxatr.runs.train_enrolled`."""
+    header = ["", "original classes right", "AUROC", "unknown accepted", *result["classes"]]
     rows = [
         [
             row["run"],
@@ -139,7 +138,7 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(
         [
             reporting.text_table(header, rows),
-            "in percent of the test chips; right: named right and accepted",
+            "in percent of the test chips; right: classified correctly and accepted",
             f"use it: jaxatr predict --workdir={result['workdir']} IMAGE...",
         ]
     )

@@ -1,4 +1,4 @@
-"""Evaluates a trained run, or an ensemble of several, on its test data and prints the table.
+"""Evaluates a trained run, or an ensemble of runs, on its test data, and prints the figures.
 
 jaxatr evaluate --workdir=DIR [--checkpoint=latest|best|STEP] [--scores=all]
 jaxatr evaluate --workdir=DIR --scores=vim --fresh
@@ -20,29 +20,35 @@ from jaxatr.cli import inputs
 def define_flags() -> None:
     """Defines the command's flags."""
     flags.DEFINE_multi_string(
-        "workdir", None, "The run's folder; several times for an ensemble.", required=True
+        "workdir", None, "The run's folder; repeat it for an ensemble.", required=True
     )
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
-    flags.DEFINE_string("source", None, "Where the data's folder or archive is now.")
-    flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
-    flags.DEFINE_string("scores", None, "Open-set scores by name or module:NAME, or 'all'.")
+    flags.DEFINE_string("source", None, "Present location of the data's folder or archive.")
+    flags.DEFINE_string("data_dir", None, "Present folder of prepared data sets.")
+    flags.DEFINE_string(
+        "scores",
+        None,
+        "Open-set scores to measure, by name or module:NAME, separated by commas, or 'all'. "
+        "Default: softmax, mls, cbc and the one that decides.",
+    )
     flags.DEFINE_string(
         "outside",
         None,
-        "Groups of images of other data, NAME=SOURCE,…, each a folder, an archive or a data set; "
-        "default: the run's open_set.outside.",
+        "Images of other data to measure as unknown, NAME=SOURCE,…; each source is a folder, an "
+        "archive or a data set. Default: the run's open_set.outside.",
     )
     flags.DEFINE_string(
-        "methods", None, "Explanations to compare a surrogate with, likewise, or 'all'."
+        "methods",
+        None,
+        "Explanations to compare a surrogate with, by name or module:NAME, separated by commas, "
+        "or 'all'.",
     )
-    flags.DEFINE_bool(
-        "fresh", False, "Keep nothing of earlier evaluations of the run beside this one."
-    )
+    flags.DEFINE_bool("fresh", False, "Discard the results of earlier evaluations of the run.")
     flags.DEFINE_bool("json", False, "Print the figures as JSON instead of the table.")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Evaluates and prints."""
+    """Evaluates, and prints the figures."""
     inputs.refuse(arguments)
     training.enable_compilation_cache()
     workdirs, options = flags.FLAGS.workdir, inputs.given("scores", "outside", "methods")
@@ -52,7 +58,8 @@ def main(arguments: Sequence[str]) -> None:
     }
     if len(workdirs) > 1:
         if options or flags.FLAGS.fresh:
-            raise ValueError(f"--{next(iter(options), 'fresh')} is of one run, not of an ensemble")
+            name = next(iter(options), "fresh")
+            raise ValueError(f"--{name} cannot be used with an ensemble: give one --workdir")
         result = runs.evaluate_ensemble(workdirs, **shared)
     else:
         result = runs.evaluate_run(

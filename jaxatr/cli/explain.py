@@ -1,4 +1,4 @@
-"""Shows which pixels of images speak for the class that a trained network predicts.
+"""Explains predictions: shows which pixels of an image support the predicted class.
 
 jaxatr explain --workdir=DIR IMAGE|FOLDER|ARCHIVE... --out=DIR [--method=grad_cam|rise|…|all]
 """
@@ -25,14 +25,15 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "method",
         None,
-        f"surrogate, {', '.join(METHODS)}, module:NAME of your own, or 'all': one sheet of all, "
-        "and which of them agree; default: surrogate of its run, else grad_cam.",
+        f"The method: surrogate, {', '.join(METHODS)}, module:NAME of your own, or 'all' for one "
+        "sheet of all methods with their agreement. Default: surrogate for a surrogate's run, else "
+        "grad_cam.",
     )
-    flags.DEFINE_integer("seed", 0, "Of the methods that draw (RISE, LIME, SmoothGrad).")
+    flags.DEFINE_integer("seed", 0, "Random seed of RISE, LIME and SmoothGrad.")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes a picture, a map and figures of each image; names those that cannot be used."""
+    """Writes a picture, a map and figures for each image; returns 1 if an image is unusable."""
     if not arguments:
         raise ValueError("no image given: jaxatr explain --workdir=DIR IMAGE... --out=DIR")
     training.enable_compilation_cache()
@@ -53,14 +54,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _predictor(explainer: Explainer) -> training.Predictor[Any, Any] | None:
-    """Loads what decides about the images; None where the network names a class and no more."""
+    """Loads the run's predictor; None if there is only a network without a decision."""
     workdir = str(explainer.source.get("workdir", ""))
     if not Path(workdir).is_dir():
         return None
     try:
         return runs.load_predictor(workdir)
     except ValueError as error:
-        print(f"the pictures name the class, not the decision: {error}", file=sys.stderr)
+        print(f"the pictures show the class without a decision: {error}", file=sys.stderr)
         return None
 
 

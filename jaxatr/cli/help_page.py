@@ -1,4 +1,4 @@
-"""The page that ``--help`` prints: how a command is used, its own flags, and the rest."""
+"""Formats the page that ``--help`` prints: usage, flags and further text of a command."""
 
 import re
 import shutil
@@ -8,18 +8,18 @@ from typing import Any
 
 from absl import flags
 
-_COLUMN = 26  # where the meaning of a flag begins
+_COLUMN = 26  # column of the flags' descriptions
 _WIDEST = 100
 _ADDED_BY_ABSL = re.compile(r"^<[^>]*>: |;\s+repeat this option to specify a list of values")
 
 
 def page(command: Any, own: Iterable[flags.Flag]) -> str:
-    """Writes a command's page of help.
+    """Formats a command's help page.
 
     Args:
-      command: its module. The docstring, or what ``description()`` gives where the module has that
-        function, is a first line that says what the command does, a paragraph of lines that begin
-        with ``jaxatr``, and further paragraphs.
+      command: the command's module. Its docstring, or the result of its function ``description()``
+        if it has one, consists of a summary line, a paragraph of usage lines that begin with
+        ``jaxatr``, and further paragraphs.
       own: the flags that the command defines.
     """
     text = command.description() if hasattr(command, "description") else command.__doc__
@@ -28,17 +28,17 @@ def page(command: Any, own: Iterable[flags.Flag]) -> str:
     lines += [row for flag in own for row in columns(*_described(flag), _COLUMN)]
     for paragraph in rest:
         lines += ["", paragraph]
-    lines += ["", "`--helpfull` lists the flags of the libraries too."]
+    lines += ["", "`--helpfull` also lists the flags of the libraries."]
     return "\n".join(lines)
 
 
 def columns(name: str, meaning: str, column: int) -> list[str]:
-    """Writes a name and its meaning in two columns, the second one wrapped.
+    """Formats a name and its meaning in two columns, wrapping the second.
 
     Args:
-      name: which has a line of its own where it is too long.
-      meaning: any text.
-      column: where the second column begins.
+      name: the text of the first column; on a line of its own if it is too long.
+      meaning: the text of the second column.
+      column: position of the second column.
     """
     width = max(20, min(shutil.get_terminal_size().columns, _WIDEST) - column)
     wrapped = textwrap.wrap(meaning, width, break_on_hyphens=False) or [""]
@@ -49,7 +49,7 @@ def columns(name: str, meaning: str, column: int) -> list[str]:
 
 
 def _described(flag: flags.Flag) -> tuple[str, str]:
-    """Names a flag, and says what it means, which values it takes, and its default."""
+    """Returns a flag's name, and its description with its choices and its default."""
     name = f"--[no]{flag.name}" if flag.boolean else f"--{flag.name}"
     if len(flag.name) == 1:
         name = f"-{flag.name}"
@@ -58,9 +58,10 @@ def _described(flag: flags.Flag) -> tuple[str, str]:
     if choices := getattr(flag.parser, "enum_values", None):
         sentences.append(f"One of {', '.join(choices)}.")
     if any("other than None" in check.message for check in flag.validators):
-        sentences.append("Must be given.")
+        sentences.append("Required.")
     elif flag.default and "efault" not in text:
-        sentences.append(f"Default: {'on' if flag.boolean else flag.default}.")
+        default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
+        sentences.append(f"Default: {'on' if flag.boolean else default}.")
     elif flag.default == 0 and not flag.boolean:
         sentences.append("Default: 0.")
     return name, " ".join(sentences)

@@ -1,4 +1,4 @@
-"""Flags and arguments that several commands have: a checkpoint, paths of images."""
+"""Flags and arguments that several commands share: checkpoints, options and paths of images."""
 
 import json
 import os
@@ -13,15 +13,16 @@ from jaxatr import data
 from jaxatr.onnx.sessions import JAX, RUNTIMES
 
 CHECKED = 20_000
-"""Images that a check reads at most, unless it is told otherwise."""
+"""Default limit on the number of images that a check reads."""
 
 
 def define_options() -> None:
-    """Defines ``--option``, a data set's own options."""
+    """Defines ``--option``, for options of a data set."""
     flags.DEFINE_multi_string(
         "option",
         [],
-        "NAME=VALUE of the data set's own, the value as JSON: aspects=36, ranges=[1000].",
+        "An option of the data set, NAME=VALUE with a JSON value, such as aspects=36 or "
+        "ranges=[1000]; repeatable.",
     )
 
 
@@ -47,7 +48,7 @@ def options(texts: Iterable[str]) -> dict[str, Any]:
 def _option(text: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise ValueError(f"--option is NAME=VALUE, got {text!r}")
+        raise ValueError(f"--option: got {text!r}, wanted NAME=VALUE")
     try:
         return name, json.loads(value)
     except ValueError:
@@ -55,7 +56,7 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def given(*names: str) -> dict[str, Any]:
-    """Collects the flags that the command line sets, name to value."""
+    """Collects the flags that are set on the command line, name to value."""
     return {name: flags.FLAGS[name].value for name in names if flags.FLAGS[name].present}
 
 
@@ -73,21 +74,21 @@ def checkpoint(text: str) -> Literal["best", "latest"] | int:
 
 
 def refuse(arguments: Sequence[str]) -> None:
-    """Refuses arguments where a command takes flags alone.
+    """Checks that a command without positional arguments got none.
 
     Raises:
       ValueError: there is one.
     """
     if arguments:
-        raise ValueError(f"got {arguments[0]!r}, which is no flag: write --name=value")
+        raise ValueError(f"got {arguments[0]!r}, which is not a flag: write --name=value")
 
 
 class Inputs:
-    """The inputs that a command's arguments lead to, read one after another.
+    """The inputs that a command's arguments name, read one after another.
 
     Attributes:
-      used: number and path of each input that was yielded and not taken from here yet.
-      failed: number of each input that cannot be used, to its row of a table: path and error.
+      used: queue of (number, path) of the inputs that were yielded; the consumer removes them.
+      failed: number of each unusable input to its row of a table: path and error.
     """
 
     def __init__(
@@ -103,12 +104,12 @@ class Inputs:
         """Takes the arguments; nothing is read yet.
 
         Args:
-          arguments: of the command line: images, folders and archives.
-          scratch: a folder for what is in archives.
+          arguments: positional arguments: images, folders and archives.
+          scratch: a folder for files unpacked from archives.
           read: reads an input from its path.
-          check: raises ``ValueError`` for one that cannot be used.
-          folders: a folder is one input, as a track is.
-          named: the word before the line on standard error about one that cannot be used.
+          check: raises ``ValueError`` for an unusable input.
+          folders: treat each folder as one input (a track).
+          named: prefix of the line on standard error about an unusable input.
         """
         self._arguments, self._scratch, self._folders = arguments, scratch, folders
         self._read, self._check, self._named = read, check, named
@@ -116,7 +117,7 @@ class Inputs:
         self.failed: dict[int, dict[str, data.Cell]] = {}
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields the inputs that can be used; names the others on standard error, at once."""
+        """Yields the usable inputs; reports each unusable one on standard error."""
         for number, path in enumerate(self._paths()):
             try:
                 if isinstance(path, _Refused):
@@ -124,9 +125,9 @@ class Inputs:
                 item = self._read(path.file)
                 self._check(item)
             except (ValueError, OSError) as error:
-                # A file of an archive has two paths, of which a user knows one.
-                known = isinstance(path, _Refused)
-                reason = str(error) if known else str(error).replace(path.file, path.name)
+                # Show the user's path of a file in an archive, not the unpacked file's.
+                refused = isinstance(path, _Refused)
+                reason = str(error) if refused else str(error).replace(path.file, path.name)
                 line = reason if path.name in reason else f"{path.name}: {reason}"
                 print(f"{self._named}: {line}", file=sys.stderr)
                 row: dict[str, data.Cell] = {"path": path.name}
@@ -151,7 +152,7 @@ class Inputs:
 
 
 class _Refused(NamedTuple):
-    """A path of the command line that leads to no image."""
+    """An argument that names no image."""
 
     name: str
     error: ValueError | OSError

@@ -1,4 +1,4 @@
-"""The console script ``jaxatr``, and what ``python -m jaxatr.<command>`` runs."""
+"""The console script ``jaxatr``, and the entry point of ``python -m jaxatr.<command>``."""
 
 import ast
 import importlib
@@ -17,14 +17,14 @@ COMMANDS = (
 
 
 def main() -> None:
-    """Runs the command that the command line names first, or lists the commands."""
+    """Runs the command named by the first argument, or lists the commands."""
     name, *rest = sys.argv[1:] or ["--help"]
     if name in ("--help", "-h", "--helpfull"):
         print(overview())
     elif name == "--version":
         print(f"jaxatr {jaxatr.__version__}")
     elif name in COMMANDS:
-        # ml_collections and tune read it: the command sees what it would see as a module.
+        # ml_collections and tune read sys.argv: make it the same as for python -m jaxatr.NAME.
         sys.argv = [f"jaxatr {name}", *rest]
         run(name)
     else:
@@ -40,14 +40,14 @@ def run(name: str) -> None:
       name: one of :data:`COMMANDS`, a module of this package with ``define_flags()`` and
         ``main(arguments)``.
     """
-    # Before anything imports NumPy or jax: they start threads, whose heaps stay apart.
+    # Must precede the imports of NumPy and jax, whose threads would have separate heaps.
     memory.keep()
     command = importlib.import_module("jaxatr.cli.command")
     command.run(importlib.import_module(f"jaxatr.cli.{name}"))
 
 
 def overview() -> str:
-    """Lists the commands, each with the first line of its module; imports none of them."""
+    """Lists the commands with the first lines of their docstrings, without importing them."""
     rows = [row for name in COMMANDS for row in columns(name, _summary(name), 13)]
     return "\n".join(
         [

@@ -1,4 +1,4 @@
-"""``predict --engine``: any number of chips into the parts of a folder."""
+"""``predict --engine``: predicts any number of inputs into part files in a folder."""
 
 import sys
 import time
@@ -13,51 +13,56 @@ from jaxatr import batch
 from jaxatr.cli import command
 
 SHARD = 10_000
-"""Inputs of a part."""
+"""Default number of inputs in a part."""
 
 _LINES = 30.0
-"""Seconds between two lines of progress, where there is no terminal."""
+"""Seconds between two lines of progress without a terminal."""
 
 
 def define_flags() -> None:
-    """Defines the flags beside those of ``predict``."""
+    """Defines the flags of ``predict`` for batches."""
     flags.DEFINE_enum(
         "engine",
         None,
         sorted(batch.ENGINES),
-        "Predict into the parts of a folder, --out, and go on there after a failure: by this "
-        "process (local), or by the workers of a cluster (ray).",
+        "Predict into part files in the folder --out, which can be resumed after a failure: in "
+        "this process (local), or by workers on a cluster (ray).",
     )
-    flags.DEFINE_integer("shard", SHARD, "Of --engine: inputs of a part.", 1)
+    flags.DEFINE_integer("shard", SHARD, "With --engine: number of inputs in a part.", 1)
     flags.DEFINE_integer(
-        "workers", None, "Of --engine=ray; default: one on each accelerator, else on each node.", 1
+        "workers",
+        None,
+        "With --engine=ray: number of models; default: one on each accelerator, else on each node.",
+        1,
     )
     flags.DEFINE_integer(
         "gallery_workers",
         0,
-        "Of --engine=ray: so many more workers share the gallery of a score, which each model has "
-        "whole without them.",
+        "With --engine=ray: number of additional workers that share the gallery of the score; 0: "
+        "every model holds the whole gallery.",
         0,
     )
 
 
 def check_flags() -> None:
-    """Refuses flags that do not go together.
+    """Checks the combination of flags.
 
     Raises:
-      ValueError: two of them do not.
+      ValueError: flags cannot be combined, or one is missing.
     """
     values = flags.FLAGS
     if values.engine is None:
         for name in ("shard", "workers", "gallery_workers"):
             if values[name].present:
-                raise ValueError(f"--{name} is of --engine, which is not given")
+                raise ValueError(f"--{name} needs --engine")
         return
     if not values.out:
-        raise ValueError("--engine needs --out=FOLDER, where its parts are written")
+        raise ValueError("--engine needs --out=FOLDER, the folder of the part files")
     for name in ("jsonl", "explain"):
         if values[name].present:
-            raise ValueError(f"--{name} does not go with --engine, which writes Parquet alone")
+            raise ValueError(
+                f"--{name} cannot be combined with --engine, which writes Parquet only"
+            )
 
 
 def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
@@ -65,7 +70,7 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
 
     Args:
       arguments: the inputs.
-      options: of the predictor.
+      options: options of the predictor.
     """
     values = flags.FLAGS
     totals = batch.predict_parts(
@@ -80,21 +85,21 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
         say=_say,
         follow=_followed,
     )
-    kept = f", {totals.kept} of them were there" if totals.kept else ""
+    kept = f", {totals.kept} of them already there" if totals.kept else ""
     _say(
-        f"{values.out}: {totals.predicted} predicted, {totals.failed} not, "
+        f"{values.out}: {totals.predicted} predicted, {totals.failed} failed, "
         f"in {totals.parts} parts{kept}"
     )
     return 0 if totals.predicted else command.EXIT_USER_ERROR
 
 
 def _say(line: str) -> None:
-    """Prints a line on standard error, above the bar if there is one."""
+    """Prints a line to standard error, above the progress bar if there is one."""
     tqdm.write(line, file=sys.stderr)
 
 
 def _followed(total: int, parts: Iterator[batch.Part]) -> Iterator[batch.Part]:
-    """Shows how many inputs are done: a bar at a terminal, now and then a line elsewhere."""
+    """Shows the progress: a bar on a terminal, otherwise a line from time to time."""
     begin = last = time.monotonic()
     done = made = 0
     with tqdm(total=total, unit="chip", unit_scale=True, dynamic_ncols=True, disable=None) as bar:

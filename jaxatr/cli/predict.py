@@ -1,4 +1,4 @@
-"""Predicts what is in images: a known class or "unknown", or the most similar training chips.
+"""Predicts the content of images: a known class or "unknown", or the nearest training chips.
 
 jaxatr predict --workdir=DIR IMAGE... [--jsonl] [--score=auto|cbc|vim|…] [--gamma=0.9|fitted]
 jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE... [--out=table.csv|table.jsonl|table.parquet]
@@ -8,6 +8,11 @@ jaxatr predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
 jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_distance=0.5]
 jaxatr predict --workdir=DIR --workdir=DIR IMAGE... [--jsonl]
 jaxatr predict --workdir=TRACKS FOLDER... [--jsonl] [--gamma=0.9|fitted]
+
+IMAGE is an image file, FOLDER a folder of images, ARCHIVE a .zip or .tar file
+of images. SOURCE is one of these, a Parquet table, or tfds:NAME for a prepared
+data set. TRACKS is the folder of a run on tracks, whose inputs are folders
+with the images of one track.
 """
 
 import json
@@ -22,7 +27,7 @@ from jaxatr import data, runs, training
 from jaxatr.cli import command, inputs, parts
 from jaxatr.explain import Explainer, Pictures, describe, explain_all, load_explainers, load_target
 
-# Of the kinds' predictors.
+# Options of the predictors; each kind of run has some of them.
 _OPTIONS = (
     *("checkpoint", "gamma", "score", "source", "data_dir", "neighbours", "max_distance"),
     "runtime",
@@ -32,44 +37,55 @@ _OPTIONS = (
 def define_flags() -> None:
     """Defines the command's flags."""
     flags.DEFINE_multi_string(
-        "workdir", None, "The run's folder; several times for an ensemble.", required=True
+        "workdir", None, "The run's folder; repeat it for an ensemble.", required=True
     )
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
     flags.DEFINE_string(
         "score",
         None,
-        "Decide by this open-set score, or by the one that 'auto' chooses; default: the run's.",
+        "The open-set score that decides; 'auto' chooses one. Default: the run's.",
     )
     flags.DEFINE_string(
         "gamma",
         None,
-        "The threshold: γ where CBC decides, else a value of the score; or 'fitted'. Default: the "
-        "fitted one, and the configured γ where CBC is named.",
+        "The threshold: a probability γ for CBC, a value of the score for others, or 'fitted'. "
+        "Default: 'fitted', but the configured γ with --score=cbc.",
     )
-    flags.DEFINE_string("source", None, "Where the training data is now, to fit a score to.")
-    flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
+    flags.DEFINE_string(
+        "source", None, "Present location of the training data, if a score must be fitted."
+    )
+    flags.DEFINE_string("data_dir", None, "Present folder of prepared data sets.")
     flags.DEFINE_integer(
-        "neighbours", 1, "Name so many of the nearest training chips (an embedding's run).", 1
+        "neighbours", 1, "Number of nearest training chips to list (runs of embeddings).", 1
     )
     flags.DEFINE_float(
-        "max_distance", None, "An embedding's: unknown beyond; default: fitted to validation data."
+        "max_distance",
+        None,
+        "Distance beyond which an image is unknown (runs of embeddings); default: fitted to "
+        "validation data.",
     )
     inputs.define_runtime()
     flags.DEFINE_string(
         "out",
         None,
-        "Write a row for each image into this table (.csv, .jsonl or .parquet); of --engine: a "
-        "folder.",
+        "Write a row for each image to this table (.csv, .jsonl or .parquet); with --engine: the "
+        "folder of the part files.",
     )
-    flags.DEFINE_string("explain", None, "Explain each prediction, in pictures in this folder.")
-    flags.DEFINE_string("method", None, "Of --explain; default: --surrogate's, or grad_cam.")
-    flags.DEFINE_string("surrogate", None, "The folder of the run whose surrogate explains.")
-    flags.DEFINE_bool("jsonl", False, "Print one JSON object a line.")
+    flags.DEFINE_string(
+        "explain", None, "Also write an explanation of each prediction to this folder."
+    )
+    flags.DEFINE_string(
+        "method", None, "With --explain: the method; default: --surrogate's, or grad_cam."
+    )
+    flags.DEFINE_string(
+        "surrogate", None, "With --explain: folder of the run whose surrogate explains."
+    )
+    flags.DEFINE_bool("jsonl", False, "Print a JSON object per line.")
     parts.define_flags()
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints a line for each input; names those that cannot be used, and goes on."""
+    """Prints a line for each input; reports unusable inputs and continues."""
     if not arguments:
         raise ValueError("no image given: jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE...")
     values = flags.FLAGS
@@ -118,11 +134,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _row(path: str, predictor: training.Predictor, prediction: Any) -> dict[str, data.Cell]:
-    """Writes the row of an input; an own kind's fields cannot have the names of the first ones."""
+    """Makes the row of an input; the prediction's fields follow the first columns."""
     first: dict[str, data.Cell] = {"path": path, "error": None, "runtime": predictor.runtime}
     fields = predictor.to_row(prediction)
     if double := first.keys() & fields.keys():
-        raise ValueError(f"--out: a prediction's field {min(double)!r} has the name of a column")
+        raise ValueError(
+            f"--out: the prediction's field {min(double)!r} has the name of another column"
+        )
     return first | fields
 
 
@@ -134,11 +152,11 @@ def _write(
     data.write_table(
         out, [every[number] for number in sorted(every)], text=("path", "error", "runtime")
     )
-    print(f"{out}: {len(rows)} predicted, {len(failed)} not", file=sys.stderr)
+    print(f"{out}: {len(rows)} predicted, {len(failed)} failed", file=sys.stderr)
 
 
 def _options() -> dict[str, Any]:
-    """Collects the options that were given; a kind of run refuses those that it does not have."""
+    """Collects the options on the command line; the predictor checks that its kind has them."""
     options = inputs.given(*_OPTIONS)
     if "checkpoint" in options:
         options["checkpoint"] = inputs.checkpoint(options["checkpoint"])
@@ -149,13 +167,13 @@ def _explainers() -> dict[str, Explainer]:
     values = flags.FLAGS
     for name in ("method", "surrogate"):
         if values[name].present and not values.explain:
-            raise ValueError(f"--{name} is of --explain=OUT, which is not given")
+            raise ValueError(f"--{name} needs --explain=FOLDER")
     if not values.explain:
         return {}
     if values.checkpoint != "latest":
-        raise ValueError("--explain is of the newest checkpoint: leave --checkpoint out")
+        raise ValueError("--explain uses the newest checkpoint: leave --checkpoint out")
     if len(values.workdir) > 1:
-        raise ValueError("--explain is of one run, not of an ensemble: leave all but one --workdir")
+        raise ValueError("--explain cannot be used with an ensemble: give one --workdir")
     (workdir,) = values.workdir
     if values.surrogate:
         target = load_target(workdir).source
@@ -168,7 +186,7 @@ def _explainers() -> dict[str, Explainer]:
 def _explain(
     explainers: Mapping[str, Explainer], paths: list[data.ImagePath], verdicts: list[str]
 ) -> None:
-    """Writes the pictures; to standard error, where JSON goes to standard output."""
+    """Writes the pictures, and prints their paths; to standard error if stdout has JSON lines."""
     out = sys.stderr if flags.FLAGS.jsonl else sys.stdout
     pictures = Pictures(flags.FLAGS.explain)
     images = (data.read_image(path.file) for path in paths)

@@ -1,4 +1,4 @@
-"""Prepares a data set, says what it holds, and checks it.
+"""Prepares a data set for training, prints its content, and checks it.
 
 jaxatr prepare simulated --option=aspects=36
 jaxatr prepare image_folder --source=DIR_OR_ARCHIVE --name=mstar10
@@ -23,15 +23,17 @@ from jaxatr.reporting import checked
 
 
 def define_flags() -> None:
-    """Defines the command's flags and those of the data sources, which stand beside them."""
+    """Defines the command's flags and those of the data sources."""
     flags.DEFINE_string("source", None, "Folder or archive of the data.")
     flags.DEFINE_string(
-        "data_dir", None, "Where prepared sets lie; default: $JAXATR_DATA_DIR, or the user's cache."
+        "data_dir",
+        None,
+        "Folder of prepared data sets; default: $JAXATR_DATA_DIR, or a folder in the user's cache.",
     )
-    flags.DEFINE_string("name", None, "Name to open it by from now on.")
-    flags.DEFINE_bool("skip_corrupt", False, "Leave corrupt files out and list them.")
+    flags.DEFINE_string("name", None, "Name of the prepared data set; default: the source's.")
+    flags.DEFINE_bool("skip_corrupt", False, "Skip corrupt files and list them.")
     inputs.define_options()
-    flags.DEFINE_bool("check", True, "Check the set too, as jaxatr check does.")
+    flags.DEFINE_bool("check", True, "Also check the data set, like `jaxatr check`.")
     for name, of_sources in data.source_flags().items():
         flag = next(iter(of_sources.values()))
         meaning = " ".join(f"{source}: {own.meaning}" for source, own in of_sources.items())
@@ -40,7 +42,7 @@ def define_flags() -> None:
 
 
 def description() -> str:
-    """Adds the options of the package's data sets to the text of ``--help``."""
+    """Returns the text of ``--help`` with the options of the package's data sets."""
     rows = []
     for name in sources.names():
         rows.append(f"  {name}")
@@ -52,9 +54,9 @@ def description() -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prepares the set that is named and prints its classes, splits, place and skipped files."""
+    """Prepares a data set, and prints its classes, splits, folder and skipped files."""
     if len(arguments) != 1:
-        raise ValueError(f"one data set's name is expected, got {list(arguments)}")
+        raise ValueError(f"wanted the name of one data set, got {list(arguments)}")
     dataset = data.prepare(
         arguments[0],
         data_dir=flags.FLAGS.data_dir,
@@ -69,7 +71,7 @@ def main(arguments: Sequence[str]) -> None:
         print("\n".join(checked.lines(diagnosis)))
         unnamed = arguments[0] == "image_folder" and flags.FLAGS.name is None
         name = flags.FLAGS.source if unnamed else dataset.name
-        print(f"all of it, with pictures: jaxatr check {name} --page=FILE.html")
+        print(f"for all findings with pictures: jaxatr check {name} --page=FILE.html")
 
 
 def _options(source: str) -> dict[str, Any]:
@@ -79,12 +81,10 @@ def _options(source: str) -> dict[str, Any]:
         if value is None:
             continue
         if source not in of_sources:
-            raise ValueError(
-                f"--{name} is of {', '.join(of_sources)}, and {source} has no such flag"
-            )
+            raise ValueError(f"--{name} is a flag of {', '.join(of_sources)}, but not of {source}")
         flag = of_sources[source]
         if flag.option in options:
-            raise ValueError(f"--{name} and --option={flag.option}=… are the same: give one")
+            raise ValueError(f"--{name} and --option={flag.option}=… are the same: give only one")
         options[flag.option] = flag.convert(value)
     return options
 

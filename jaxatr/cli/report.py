@@ -1,4 +1,4 @@
-"""Writes a report about evaluated runs: one page to look at, that needs no other file.
+"""Writes a report about evaluated runs: a self-contained HTML page.
 
 jaxatr report --workdir=DIR [--workdir=DIR ...] [--out=report.html]
 """
@@ -13,12 +13,12 @@ from jaxatr.cli import inputs
 
 def define_flags() -> None:
     """Defines the command's flags."""
-    flags.DEFINE_multi_string("workdir", None, "A run's folder; several times.", required=True)
+    flags.DEFINE_multi_string("workdir", None, "A run's folder; repeatable.", required=True)
     flags.DEFINE_string("out", "report.html", "The HTML file to write.")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the page."""
+    """Writes the report."""
     inputs.refuse(arguments)
     reporting.write_report(flags.FLAGS.workdir, flags.FLAGS.out)
     print(f"report: {flags.FLAGS.out}")

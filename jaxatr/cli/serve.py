@@ -1,11 +1,12 @@
-"""Serves a run: an HTTP API, and a page to drop chips on.
+"""Serves a run with an HTTP API and a page to drop chips on.
 
 jaxatr serve --workdir=DIR [--port=8000] [--score=auto|cbc|vim|…] [--scores=knn,energy]
 jaxatr serve --workdir=DIR --host=0.0.0.0 --token_file=FILE [--certificate=FILE --key=FILE]
 
-It listens on this machine alone unless --host says otherwise; then a request must bear a token:
-that of --token_file, of the variable JAXATR_TOKEN, or one that is drawn and printed. SIGTERM and
-Ctrl-C end it when everything that was asked is answered.
+By default only this machine can connect. With another --host, requests need a
+token: that of --token_file or of the environment variable JAXATR_TOKEN, or
+else a random one that is printed. SIGTERM and Ctrl-C stop the server after it
+has answered all requests.
 """
 
 import dataclasses
@@ -27,43 +28,56 @@ def define_flags() -> None:
     """Defines the command's flags."""
     of_run, limits = Options(), Limits()
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
-    flags.DEFINE_string("host", of_run.host, "Address to listen on; 0.0.0.0 for every one.")
-    flags.DEFINE_integer("port", of_run.port, "Port to listen on; 0 for any that is free.", 0)
-    flags.DEFINE_string("token_file", None, "A file that holds the token of requests.")
+    flags.DEFINE_string("host", of_run.host, "Address to listen on; 0.0.0.0 for all interfaces.")
+    flags.DEFINE_integer("port", of_run.port, "Port to listen on; 0 for any free port.", 0)
+    flags.DEFINE_string("token_file", None, "A file with the token that requests need.")
     flags.DEFINE_multi_string(
-        "allow_host", [], "A name by which browsers may call the server; several times."
+        "allow_host", [], "A host name of the server for browsers; repeatable."
     )
-    flags.DEFINE_string("certificate", "", "Certificate of TLS, a PEM file. Default: no TLS.")
-    flags.DEFINE_string("key", "", "Its key, a PEM file. Default: in the certificate's file.")
+    flags.DEFINE_string("certificate", "", "TLS certificate, a PEM file. Default: no TLS.")
+    flags.DEFINE_string("key", "", "TLS key, a PEM file. Default: in the certificate's file.")
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
-    flags.DEFINE_string("score", None, "Decide by this open-set score; default: the run's.")
-    flags.DEFINE_string("gamma", None, "The threshold, as of jaxatr predict. Default: the fitted.")
-    flags.DEFINE_list(
-        "scores", [], "Offer these scores too. CBC and those fitted before come by themselves."
+    flags.DEFINE_string("score", None, "The open-set score that decides; default: the run's.")
+    flags.DEFINE_string(
+        "gamma", None, "The threshold, as for jaxatr predict; default: the fitted one."
     )
     inputs.define_runtime()
-    flags.DEFINE_string("source", None, "Where the training data is now.")
-    flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
+    flags.DEFINE_list(
+        "scores", [], "Additional scores to offer; CBC and already fitted scores always are."
+    )
+    flags.DEFINE_string("source", None, "Present location of the training data.")
+    flags.DEFINE_string("data_dir", None, "Present folder of prepared data sets.")
     flags.DEFINE_integer(
-        "examples", 5000, "Search so many training chips of a recogniser; 0 for none.", 0
+        "examples",
+        5000,
+        "Largest number of training chips to search for nearest ones (recognisers); 0 for none.",
+        0,
     )
     flags.DEFINE_string(
-        "method", None, "Of the heat maps; 'none' for none. Default: --surrogate's, or grad_cam."
+        "method",
+        None,
+        "Method of the heat maps; 'none' for no maps. Default: --surrogate's, or grad_cam.",
     )
-    flags.DEFINE_string("surrogate", None, "The folder of the run whose surrogate explains.")
-    flags.DEFINE_string("marks", "", "File of the marks. Default: marks.jsonl in the run's folder.")
+    flags.DEFINE_string("surrogate", None, "Folder of the run whose surrogate explains.")
+    flags.DEFINE_string(
+        "marks", "", "File of the users' marks. Default: marks.jsonl in the run's folder."
+    )
     flags.DEFINE_list(
-        "batches", [str(size) for size in of_run.batches], "Sizes of batches, compiled at once."
+        "batches", [str(size) for size in of_run.batches], "Batch sizes, compiled at the start."
     )
-    flags.DEFINE_integer("waiting", limits.waiting, "Chips that may wait for a batch.", 1)
-    flags.DEFINE_integer("max_pixels", limits.pixels, "Pixels of an image, at most.", 1)
-    flags.DEFINE_integer("max_body", limits.body, "Bytes of a request, at most.", 1)
-    flags.DEFINE_integer("max_images", limits.images, "Images of a request, at most.", 1)
-    flags.DEFINE_float("drain", limits.drain_seconds, "Seconds to answer in when it is ended.", 0)
+    flags.DEFINE_integer(
+        "waiting", limits.waiting, "Largest number of chips waiting for a batch.", 1
+    )
+    flags.DEFINE_integer("max_pixels", limits.pixels, "Largest number of pixels of an image.", 1)
+    flags.DEFINE_integer("max_body", limits.body, "Largest number of bytes of a request.", 1)
+    flags.DEFINE_integer("max_images", limits.images, "Largest number of images in a request.", 1)
+    flags.DEFINE_float(
+        "drain", limits.drain_seconds, "Seconds for the requests in progress when it stops.", 0
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serves until the process is told to end."""
+    """Serves until the process is stopped."""
     inputs.refuse(arguments)
     for package in _PACKAGES:
         extra(package, "serve", "jaxatr serve")
@@ -85,7 +99,7 @@ def main(arguments: Sequence[str]) -> None:
         values.examples,
         values.runtime,
     )
-    training.task_of(values.workdir)  # a folder that is no run is told before the port is taken
+    training.task_of(values.workdir)  # raises an error for a folder that is not a run
     training.enable_compilation_cache()
     server.serve(wanted, options, tell_token=drawn)
 
@@ -97,7 +111,7 @@ def _options(token: str) -> Options:
     except ValueError:
         raise ValueError(f"--batches: got {','.join(values.batches)}, wanted numbers") from None
     if values.key and not values.certificate:
-        raise ValueError("--key is of --certificate=FILE, which is not given")
+        raise ValueError("--key needs --certificate=FILE")
     limits = dataclasses.replace(
         Limits(),
         pixels=values.max_pixels,

@@ -1,4 +1,4 @@
-"""Trains a run, or continues it, and evaluates it at its end.
+"""Trains a run, or continues one, and evaluates it.
 
 jaxatr train --config=NAME[:VARIANT] [--workdir=DIR] [--config.FIELD=VALUE ...]
 jaxatr train --config=FILE.py[:VARIANT] [--workdir=DIR] [--config.FIELD=VALUE ...]
@@ -23,11 +23,11 @@ from jaxatr.cli import inputs
 from jaxatr.cli.help_page import columns
 from jaxatr.typing import Config
 
-_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")  # of Markdown
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link in Markdown
 
 
 class _Parser(config_flags.config_flags.ConfigFileFlagParser):
-    """Takes the name of a bundled configuration too."""
+    """A parser that also accepts the name of a bundled configuration."""
 
     def parse(self, path: str):
         return super().parse(bundled.locate(path))
@@ -37,26 +37,26 @@ def define_flags() -> None:
     """Defines the command's flags."""
     config_flags.DEFINE_config_file(
         "config",
-        help_string="The configuration: one of the package's by name, or a file; after a colon one "
-        "of its variants. --config.FIELD=VALUE sets any of its fields, as often as wanted.",
+        help_string="The configuration: the name of a bundled one or a file, optionally followed "
+        "by a colon and a variant. --config.FIELD=VALUE sets a field; repeatable.",
     )
     flags.FLAGS["config"].parser = _Parser("config")
     flags.DEFINE_string(
         "workdir",
         None,
-        "The run's folder; a run that is there is continued. Default: runs/DATE-TIME.",
+        "The run's folder; an existing run is continued. Default: runs/DATE-TIME.",
     )
     flags.DEFINE_list(
         "baselines",
         [],
-        f"Train these besides, to compare with: {', '.join(sorted(runs.BASELINES))}. With "
-        "--workdir alone, for a finished run.",
+        f"Also train these baselines to compare with: {', '.join(sorted(runs.BASELINES))}. "
+        "Without --config, for the finished run in --workdir.",
     )
     flags.DEFINE_bool("progress", True, "Show a progress bar.")
 
 
 def description() -> str:
-    """Adds the bundled configurations to the text of ``--help``, or the given one's fields."""
+    """Returns the text of ``--help`` with the fields of --config, or else the bundled files."""
     text, name = (__doc__ or "").strip(), _named()
     if name:
         return (
@@ -69,20 +69,20 @@ def description() -> str:
         [
             text,
             "configurations:\n" + "\n".join(rows),
-            f"Their files describe the variants: {bundled.folder()}\n"
-            "`jaxatr train --config=cbc --help` describes the fields of cbc, and so on.",
+            f"The variants are described in the files in {bundled.folder()}.\n"
+            "`jaxatr train --config=cbc --help` lists the fields of cbc, and so on.",
         ]
     )
 
 
 def _named() -> str:
-    """Reads the configuration of the command line, which a page of help does not parse."""
+    """Returns the value of --config on the command line, which is not parsed for --help."""
     given = (argument.lstrip("-").partition("=") for argument in sys.argv[1:])
     return next((value for name, _, value in given if name == "config"), "")
 
 
 def _fields(config: Config) -> str:
-    """Lists a configuration's fields, each with its meaning and its value there."""
+    """Lists a configuration's fields with their meanings and values."""
     rows, values = [], config.to_dict()
     for name, field in configuration.fields_of(config.task).items():
         value = reduce(getitem, name.split("."), values)
@@ -92,7 +92,7 @@ def _fields(config: Config) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Trains, evaluates, prints the table and where everything is."""
+    """Trains and evaluates a run; prints its folder, its figures and a command that uses it."""
     inputs.refuse(arguments)
     values = flags.FLAGS
     baselines = runs.check_baselines(values.baselines)
@@ -121,8 +121,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _check(baselines: bool) -> None:
-    """Refuses a command line without a configuration, or without the folder that it needs."""
+    """Checks that --config and --workdir are given where they are needed."""
     if flags.FLAGS.config is None and not (baselines and flags.FLAGS.workdir):
         raise ValueError("--config is missing: --config=cbc, or a file of your own")
     if os.environ.get("JAX_NUM_PROCESSES") and flags.FLAGS.workdir is None:
-        raise ValueError("--workdir is missing: several processes need to be told the same one")
+        raise ValueError("--workdir is missing: give the same one to every process")

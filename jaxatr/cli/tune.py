@@ -1,4 +1,4 @@
-"""Measures what computes an operation fastest here, and keeps it.
+"""Finds the fastest implementation of an operation on this device, and records it.
 
 jaxatr tune conv -n 32 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 [--direction=weight]
 jaxatr tune bn|pool|softmax|lrn|tensor -n 32 -c 64 -H 56 -W 56 [--mode=MODE]
@@ -24,18 +24,18 @@ COMMANDS: dict[str, Any] = {"conv": conv, **operation.commands()} | {
 
 
 def _named() -> str | None:
-    """Reads the sub-command that the command line begins with: flags are its own."""
+    """Returns the sub-command on the command line, whose flags must be defined before parsing."""
     return sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in COMMANDS else None
 
 
 def define_flags() -> None:
-    """Defines the flags of the sub-command that the command line begins with."""
+    """Defines the flags of the sub-command on the command line."""
     if (name := _named()) is not None:
         COMMANDS[name].define_flags()
 
 
 def description() -> str:
-    """Picks the text of ``--help``: of the sub-command, or of all."""
+    """Returns the text of ``--help``, of the sub-command if one is given."""
     text = (__doc__ or "").strip()
     if (name := _named()) is None:
         return f"{text}\n\n`jaxatr tune conv --help` lists the flags of conv, and so on."
@@ -45,9 +45,9 @@ def description() -> str:
 
 
 def main(arguments: Sequence[str]) -> int | None:
-    """Runs the sub-command that is named first."""
+    """Runs the sub-command named by the first argument."""
     if not arguments or arguments[0] != _named():
-        got = f"got {arguments[0]!r}" if arguments else "nothing was given"
+        got = f"got {arguments[0]!r}" if arguments else "no sub-command given"
         raise ValueError(f"{got}, wanted one of {', '.join(COMMANDS)} first")
     training.enable_compilation_cache()
     return COMMANDS[arguments[0]].main(arguments[1:])

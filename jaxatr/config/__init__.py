@@ -1,7 +1,7 @@
-"""The fields of a run's configuration: those that every run has, and how a task's own join them.
+"""Configuration of runs: the fields common to all runs, and those that each task adds.
 
-A field is declared once, with its default and its meaning; the tables in the documentation are made
-from the declarations (``docs/make_configuration.py``).
+Each field is declared once, with its default and its meaning. ``docs/make_configuration.py``
+generates the tables of the documentation from these declarations.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,15 +33,15 @@ __all__ = [
 
 
 def common() -> Config:
-    """Returns the fields that every run has, at their defaults."""
+    """Returns a configuration of the fields that every run has, at their defaults."""
     return built(COMMON)
 
 
 def of_task(task: str = OPEN_SET) -> Config:
-    """Returns the whole configuration of a task, at its defaults: where configuration files start.
+    """Returns the complete default configuration of a task, the start of a configuration file.
 
     Args:
-      task: its dotted path, ``"package.module:Class"``.
+      task: dotted path of the task, ``"package.module:Class"``.
 
     Raises:
       ValueError: there is no such task.
@@ -58,13 +58,13 @@ def of_variant(
     task: str = OPEN_SET,
     tasks: Mapping[str, str] | None = None,
 ) -> Config:
-    """Returns a task's configuration as a variant changes it: all that a ``get_config`` has to do.
+    """Returns a variant of a task's configuration; implements ``get_config``.
 
     Args:
-      variants: name to the function that sets its fields.
-      variant: which of them.
-      task: dotted path of what is trained.
-      tasks: of the variants that train something else, by their names.
+      variants: maps each variant's name to a function that sets its fields.
+      variant: name of the variant.
+      task: dotted path of the task.
+      tasks: dotted paths of the tasks of those variants that train a different one, by variant.
 
     Raises:
       ValueError: there is no such variant or task.
@@ -77,7 +77,7 @@ def of_variant(
 
 
 def retasked(config: Config, task: str) -> Config:
-    """Returns the configuration of another task, with the values of the fields that both have."""
+    """Returns the configuration of another task, with the values of the fields they share."""
     made, given = of_task(task), config.copy_and_resolve_references()
     for name in fields_of(task):
         group, last = group_of(made, name)
@@ -87,14 +87,14 @@ def retasked(config: Config, task: str) -> Config:
 
 
 def check_complete(config: Config) -> None:
-    """Refuses a configuration that lacks fields of its task.
+    """Checks that a configuration has all fields of its task.
 
     Raises:
-      ValueError: a field is missing, as where ``--config.task`` alone is another.
+      ValueError: a field is missing, for example because only ``--config.task`` was changed.
     """
     missing = [name for name in fields_of(config.task) if not has(config, name)]
     if missing:
         raise ValueError(
             f"task: {config.task} needs {', '.join(missing)}, which this configuration does not "
-            f"have: it has to start from jaxatr.config.of_task({config.task!r})"
+            f"have: start from jaxatr.config.of_task({config.task!r})"
         )

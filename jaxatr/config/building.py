@@ -1,4 +1,4 @@
-"""From declared fields to a configuration, and to its groups."""
+"""Building configurations from declared fields."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -12,11 +12,11 @@ from jaxatr.typing import Config
 
 
 def fields_of(task: str) -> Fields:
-    """Returns the fields of a task's runs, the common ones first.
+    """Returns all fields of a task's runs, the common ones first.
 
     Args:
-      task: its dotted path. Its class method ``fields`` declares its own; one that is common too
-        gets another default so.
+      task: dotted path of the task. Its class method ``fields`` declares the task's own fields,
+        and can redeclare common ones to change their defaults.
 
     Raises:
       ValueError: there is no such task.
@@ -25,7 +25,7 @@ def fields_of(task: str) -> Fields:
 
 
 def built(fields: Fields) -> Config:
-    """Builds the configuration of some fields, at their defaults."""
+    """Builds a configuration of the given fields, at their defaults."""
     config = cast(Config, ConfigDict())
     for name, field in fields.items():
         group = config
@@ -43,7 +43,7 @@ def built(fields: Fields) -> Config:
 
 
 def locked(config: Config, fields: Fields) -> Config:
-    """Locks a configuration, so that a misspelt field is an error; open groups take any name."""
+    """Locks a configuration, so that a misspelt field is an error; open groups accept any name."""
     config.lock()
     for name, field in fields.items():
         if isinstance(field.default, Mapping):
@@ -61,7 +61,7 @@ def group_of(config: Config, name: str) -> tuple[Config, str]:
 
 
 def has(config: Config, name: str) -> bool:
-    """Says whether a configuration has a field."""
+    """Returns whether a configuration has a field."""
     *groups, last = name.split(".")
     for part in groups:
         if part not in config:

@@ -5,8 +5,11 @@ from jaxatr.config.field import Field, Fields
 OPEN_SET = "jaxatr.tasks.open_set:OpenSet"
 
 COMMON: Fields = {
-    "seed": Field(0, "of everything drawn: parameters, order, augmentation, validation part"),
-    "task": Field(OPEN_SET, "what is trained, `module:Class`"),
+    "seed": Field(
+        0,
+        "random seed for initial parameters, example order, augmentation and the validation split",
+    ),
+    "task": Field(OPEN_SET, "the task to train, `module:Class`"),
     "data.name": Field(
         "simulated",
         "`simulated`, `image_folder`, `dsiac`, `mstar`, `fgvc_aircraft`, `my.module:Source`, the "
@@ -14,125 +17,134 @@ COMMON: Fields = {
     ),
     "data.source": Field(
         "",
-        "for `image_folder`, and needed there: the folder or archive of class folders, or the "
-        "table of images; for `dsiac`, `mstar` and `fgvc_aircraft` where they are not prepared yet",
+        "required for `image_folder`: the folder or archive of class folders, or the table of "
+        "images; also the raw data of `dsiac`, `mstar` and `fgvc_aircraft` if they have not been "
+        "prepared yet",
     ),
     "data.data_dir": Field(
         "",
-        "where prepared sets lie; empty: `$JAXATR_DATA_DIR`, else the user's cache folder",
+        "folder of prepared data sets; empty: `$JAXATR_DATA_DIR`, or else the user's cache folder",
     ),
     "data.options": Field(
         {},
-        "of the data set's builder. `simulated`: `ranges`, `bands`, `aspects`, `seed`, `size`, "
-        "`crop`, `surround`, `turns`; "
+        "options of the data set's builder. `simulated`: `ranges`, `bands`, `aspects`, `seed`, "
+        "`size`, `crop`, `surround`, `turns`; "
         "`image_folder`: `test_fraction`, `layout`, `table`; `dsiac`: `band`, `ranges`, `time`, "
         "`every`, `classes`, `size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, "
         "`size`. The command line can change the options that the configuration file names",
     ),
-    "data.train_split": Field("train", "the split whose known classes are trained on"),
-    "data.test_split": Field("test", "the split that is evaluated on, known and unknown classes"),
+    "data.train_split": Field("train", "the split whose known classes are used for training"),
+    "data.test_split": Field("test", "the split used for evaluation, known and unknown classes"),
     "data.validation": Field(
         0.1,
-        "share of the known training examples that is held out; 0: none, and then no best "
-        "checkpoint and no fitted γ",
+        "fraction of the known training examples held out for validation; 0: none, and therefore "
+        "no best checkpoint and no fitted γ",
     ),
     "data.validation_seed": Field(
         None,
-        "of the draw of the validation part; unset: `seed`. Runs with one value and seeds of their "
-        "own share it, as the members of an [ensemble](open_set.md#ensembles) have to",
+        "random seed of the validation split; unset: `seed`. Runs with the same value share their "
+        "validation split even if their `seed` differs, as members of an "
+        "[ensemble](open_set.md#ensembles) must",
         int,
     ),
     "data.select.range_m": Field(
         (),
-        "ranges to keep, in training and test; empty: all. A set that does not say the range "
-        "refuses it",
+        "ranges in metres to keep in training and test; empty: all. An error for data sets without "
+        "range metadata",
     ),
     "data.select.band": Field(
         (),
-        "bands to keep, in training and test; empty: all. A set that does not say the band refuses "
-        "it",
+        "bands to keep in training and test; empty: all. An error for data sets without band "
+        "metadata",
     ),
     "data.blank_center": Field(
         0,
-        "side in pixels of the centre square that is blanked in every image, before it is cut: a "
-        "control of how much is told by the target's surroundings; 0: none",
+        "side in pixels of a centre square that is blanked in every image before cropping, to "
+        "measure how much the target's surroundings reveal; 0: off",
     ),
     "data.center_crop": Field(
         0,
-        "side in pixels of the centre square that is cut out first; a smaller image is refused; 0: "
-        "no crop",
+        "side in pixels of the centre square that is cropped first; smaller images are an error; "
+        "0: no crop",
     ),
-    "data.square": Field(False, "pad the shorter side with zeros to a square, before the resize"),
-    "data.size": Field(0, "side in pixels to resize to; 0: as it is"),
-    "data.channels": Field(0, "1 (gray) or 3 (RGB); 0: as it is"),
-    "data.box_margin": Field(0.0, "how much larger a chip is than the box's longer side, a share"),
+    "data.square": Field(False, "pad the shorter side with zeros to a square before resizing"),
+    "data.size": Field(0, "side in pixels to resize to; 0: no resizing"),
+    "data.channels": Field(0, "1 (gray) or 3 (RGB); 0: unchanged"),
+    "data.box_margin": Field(
+        0.0, "margin of a chip around its box, as a fraction of the box's longer side"
+    ),
     "data.box_error": Field(
         0.0,
-        "evaluate also on test chips whose boxes are off, in centre and size, by up to this share "
-        "of their side; wants images larger than `data.center_crop`; 0: no",
+        "evaluate also on test chips whose boxes are perturbed, in centre and size, by up to this "
+        "fraction of their side; needs images larger than `data.center_crop`; 0: off",
     ),
     "data.normalize": Field(
         True,
-        "whether images are normalised; `False` for a [network from a file]"
-        "(onnx.md#a-network-as-backbone) that does so itself",
+        "normalise images; `False` for a [network from a file](onnx.md#a-network-as-backbone) that "
+        "normalises its own input",
     ),
     "data.normalize_by": Field(
         "",
-        "by what: `data`, the training images' mean and deviation, or a [published network]"
-        "(training.md#published-networks), its constants; empty: those of the one that "
-        "`model.pretrained` names, else `data`",
+        "source of the normalisation constants: `data`, the mean and standard deviation of the "
+        "training images, or the name of a [published network](training.md#published-networks); "
+        "empty: the network named by `model.pretrained`, or else `data`",
     ),
     "data.skip_corrupt": Field(
-        False, "leave the corrupt images of an `image_folder` out, rather than stop at the first"
+        False, "skip corrupt images of an `image_folder` instead of stopping at the first one"
     ),
     "open_set.split": Field(
         "closed",
         "which classes are known: `known:tank,car` (the rest is unknown), `unknown:bus`, a `.json` "
         "file of names, or a [named split](data.md#splits-into-known-and-unknown)",
     ),
-    "open_set.split_seed": Field(0, "of the random splits"),
+    "open_set.split_seed": Field(0, "random seed of the random splits"),
     "open_set.hold_out": Field(
         0,
-        "so many known classes stand in for the unknown ones, and the unknown ones stay away "
-        "altogether",
+        "number of known classes that are held out and take the place of the unknown ones, which "
+        "are then not used at all; 0: off",
     ),
     "open_set.hold_out_turn": Field(
-        0, "which of them: 0 the first that are drawn, 1 the next, and so on, round and round"
+        0,
+        "which classes are held out: 0: the first ones drawn, 1: the next ones, and so on, "
+        "cyclically",
     ),
-    "augment.rotate_degrees": Field(0.0, "turn by an angle drawn uniformly from ± this"),
-    "augment.flip_horizontal": Field(False, "mirror left to right, half of the time"),
-    "augment.flip_vertical": Field(False, "mirror top to bottom, half of the time"),
-    "augment.shift": Field(0, "move by up to this many pixels, down or up and right or left"),
+    "augment.rotate_degrees": Field(0.0, "rotate by an angle drawn uniformly from ± this"),
+    "augment.flip_horizontal": Field(False, "flip left to right with probability 0.5"),
+    "augment.flip_vertical": Field(False, "flip top to bottom with probability 0.5"),
+    "augment.shift": Field(0, "shift by up to this many pixels, vertically and horizontally"),
     "augment.box_shift": Field(
         0.0,
-        "the box's centre is off by up to this share of its side, each way; around the chip lies "
-        "what `data.center_crop` left, and a reflection beyond",
+        "shift the box's centre by up to this fraction of its side, along each axis; the border "
+        "is filled from the image outside `data.center_crop`, and by reflection beyond it",
     ),
-    "augment.box_scale": Field(0.0, "its side is longer or shorter by up to this share"),
+    "augment.box_scale": Field(
+        0.0, "lengthen or shorten the box's side by up to this fraction of it"
+    ),
     "model.backbone": Field(
         "resnet18",
-        "`resnet18`, `resnet34`, `resnet50`, `resnet101`, `mobilenet_v2`, `efficientnet_lite0`, "
-        "`efficientnet_lite2` or [your own](backbone.md), `my.module:Class`",
+        "`resnet18`, `resnet34`, `resnet50`, `resnet50_v1`, `resnet101`, `mobilenet_v2`, "
+        "`efficientnet_lite0`, `efficientnet_lite2` or [your own](backbone.md), `my.module:Class`",
     ),
     "model.onnx": Field(
         "",
-        "an ONNX file whose network is the [backbone](onnx.md#a-network-as-backbone) in place of "
+        "an ONNX file whose network is the [backbone](onnx.md#a-network-as-backbone), instead of "
         "`model.backbone`; `pip install 'jaxatr[onnx]'`",
     ),
     "model.output": Field(
-        "", "the node or value of it that gives the features; by default its only output"
+        "",
+        "the node or value of the ONNX graph that holds the features; empty: the only output",
     ),
     "model.stem": Field(
         "7x7",
-        "of the residual backbones: `7x7` (stride 2 and pooling), or `3x3` for images of about 32 "
-        "pixels",
+        "stem of the residual backbones: `7x7` (stride 2 and pooling), or `3x3` for images of "
+        "about 32 pixels",
     ),
     "model.width": Field(
         64,
-        "of the residual backbones: channels of the first stage; each later one doubles them",
+        "channels of the first stage of the residual backbones; each later stage doubles them",
     ),
     "model.dtype": Field(
-        "float32", "of the built-in backbones' computation: `float32` or `bfloat16`"
+        "float32", "compute dtype of the built-in backbones: `float32` or `bfloat16`"
     ),
     "model.args": Field({}, "further arguments of the backbone's constructor"),
     "model.head_bias": Field(
@@ -140,90 +152,91 @@ COMMON: Fields = {
     ),
     "model.pretrained": Field(
         "",
-        "a [published network](training.md#published-networks) by its name, which becomes the "
-        "backbone, or a safetensors file, one of PyTorch's or another run's folder, with whose "
-        "weights a built-in backbone [begins](training.md#starting-from-pretrained-weights); "
-        "empty: random ones",
+        "initial weights: the name of a [published network](training.md#published-networks), which "
+        "also becomes the backbone, or, for a built-in backbone, a safetensors file, a PyTorch "
+        "file or the folder of another run ([details](training.md#starting-from-pretrained-weights)"
+        "); empty: random initialisation",
     ),
     "model.weights_dir": Field(
         "",
-        "where files of published networks lie; empty: `$JAXATR_WEIGHTS_DIR`, and the installed "
-        "packages",
+        "folder of published networks' weight files; empty: `$JAXATR_WEIGHTS_DIR` and the "
+        "installed packages",
     ),
     "model.pretrained_channels": Field(
         "same",
-        "`same`: its images have as many channels as the data's; `sum`: its first convolution is "
-        "adapted to the data's",
+        "`same`: the pretrained network takes as many channels as the data has; `sum`: its first "
+        "convolution is adapted to the data's channels",
     ),
     "model.freeze": Field(
         "",
-        "what of the backbone does not train: its batch norms' `statistics`, the whole `backbone`, "
-        "or parts of it with their statistics (`stem,stage1`); empty: nothing",
+        "parts of the backbone that are not trained: the `statistics` of its batch norms, the "
+        "whole `backbone`, or named parts with their statistics (`stem,stage1`); empty: none",
     ),
     "optimizer.name": Field(
         "sgd",
-        "`sgd`, the name of one of optax (`adamw`, `lamb`, `lion`, `muon` …), or "
+        "`sgd`, the name of an optax optimiser (`adamw`, `lamb`, `lion`, `muon` …), or "
         "[your own](training.md#the-optimiser), `my.module:function`",
     ),
-    "optimizer.learning_rate": Field(1e-3, "its height before the schedule lowers it"),
+    "optimizer.learning_rate": Field(1e-3, "peak learning rate, before the schedule"),
     "optimizer.backbone_factor": Field(
-        1.0, "times which the backbone learns; less than 1 for pretrained weights"
+        1.0, "multiplier of the backbone's learning rate; less than 1 for pretrained weights"
     ),
-    "optimizer.momentum": Field(
-        0.9, "of `sgd`: share of the earlier steps' direction that is kept"
-    ),
-    "optimizer.nesterov": Field(False, "of `sgd`: Nesterov's form of the momentum"),
+    "optimizer.momentum": Field(0.9, "momentum of `sgd`"),
+    "optimizer.nesterov": Field(False, "use Nesterov momentum in `sgd`"),
     "optimizer.weight_decay": Field(
         5e-4,
-        "an optimiser that takes a weight decay of its own (`adamw`) gets it; with the others "
-        "(`sgd`, `adam`) the parameters times this are added to the gradient",
+        "weight decay: passed to optimisers that take it (`adamw`); for the others (`sgd`, `adam`) "
+        "the parameters times this value are added to the gradient",
     ),
     "optimizer.decay": Field(
         None,
-        "which parameters decay: `all`, or `kernels`, which leaves biases and the parameters of "
-        "norms (all with fewer than two axes) alone; unset: `all` for `sgd`, `kernels` for the "
-        "others",
+        "which parameters decay: `all`, or `kernels`, which excludes biases and norm parameters "
+        "(all with fewer than two axes); unset: `all` for `sgd`, `kernels` for the others",
         str,
     ),
-    "optimizer.args": Field({}, "further arguments of the optimiser, of other ones than `sgd`"),
+    "optimizer.args": Field({}, "further arguments of the optimiser, except for `sgd`"),
     "optimizer.clip_norm": Field(
         0.0,
-        "gradients whose norm over all trained parameters is larger are scaled down to it; 0: off",
+        "clip gradients to this global norm over all trained parameters; 0: off",
     ),
     "optimizer.schedule": Field("constant", "`constant`, `cosine` (to 0) or `steps`"),
     "optimizer.restarts": Field(
-        0, "times that the cosine begins again at the full rate, in equal parts (Vaze et al. 2022)"
+        0,
+        "number of warm restarts of the `cosine` schedule, in cycles of equal length (Vaze et al. "
+        "2022)",
     ),
-    "optimizer.boundaries": Field((), "epochs after which the rate falls, of the schedule `steps`"),
-    "optimizer.factor": Field(0.1, "by which it falls"),
+    "optimizer.boundaries": Field(
+        (), "epochs after which the schedule `steps` lowers the learning rate"
+    ),
+    "optimizer.factor": Field(0.1, "factor by which `steps` multiplies the learning rate"),
     "optimizer.warmup_epochs": Field(
         0.0,
-        "epochs in which the learning rate rises linearly; at most half of the training",
+        "epochs of linear learning-rate warm-up; at most half of the training",
     ),
-    "train.batch_size": Field(64, "over all devices and processes"),
-    "train.epochs": Field(20, "rounds through the training examples"),
-    "train.steps": Field(0, "length in steps, in place of the epochs; 0: the epochs count"),
+    "train.batch_size": Field(64, "global batch size, over all devices and processes"),
+    "train.epochs": Field(20, "passes over the training examples"),
+    "train.steps": Field(0, "training length in steps, overrides `train.epochs`; 0: unset"),
     "train.ema": Field(
         0.0,
-        "decay of an [average of the parameters](training.md#averaged-parameters) over the steps, "
-        "which is evaluated and used in their place (0.999, say); 0: off",
+        "decay of an exponential [average of the parameters](training.md#averaged-parameters), "
+        "which is evaluated and used in their place (0.999, for example); 0: off",
     ),
     "train.end_with_best": Field(
         None,
-        "evaluate the beginning too, and end with the parameters of the [best evaluation]"
-        "(training.md#never-worse-than-the-beginning); unset: where `model.pretrained` is set",
+        "evaluate the initial parameters too, and end with the parameters of the [best evaluation]"
+        "(training.md#never-worse-than-the-beginning); unset: only if `model.pretrained` is set",
         bool,
     ),
-    "train.evaluate_every": Field(1.0, "epochs between evaluations on the validation part"),
+    "train.evaluate_every": Field(1.0, "epochs between evaluations on the validation split"),
     "train.checkpoint_every": Field(
-        200, "steps between checkpoints, besides one after every evaluation"
+        200, "steps between checkpoints, in addition to one after every evaluation"
     ),
-    "train.log_every": Field(10, "steps that one record of the metrics sums up"),
-    "train.keep": Field(2, "newest checkpoints kept, beside the best"),
+    "train.log_every": Field(10, "steps over which logged metrics are averaged"),
+    "train.keep": Field(2, "number of latest checkpoints to keep, in addition to the best"),
     "kernels.find": Field(
         False,
-        "before the first step, [measure](kernels.md#training) what computes it fastest, as far as "
-        "the database does not know",
+        "before the first step, [measure](kernels.md#training) which solvers are fastest for "
+        "problems that are not in the database yet",
     ),
 }
 """The fields of every run."""

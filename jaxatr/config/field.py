@@ -8,12 +8,13 @@ class Field(NamedTuple):
     """One field of a configuration.
 
     Attributes:
-      default: its value where nothing sets it. ``None`` leaves it unset; a dictionary is open:
-        configuration files put their own names into it.
-      meaning: in a few words, for the tables; Markdown.
-      kind: type of the values of a field whose default is ``None``.
-      formerly: the value that stood for "unset" in runs recorded before the default was ``None``.
-      earlier: the value that runs had before there was this field, where it is not the default.
+      default: the default value. ``None`` leaves the field unset; a dictionary is an open group, to
+        which configuration files can add names of their own.
+      meaning: short description for the documentation, in Markdown.
+      kind: type of the values, if the default is ``None``.
+      formerly: the value that meant "unset" in runs recorded before the default became ``None``.
+      earlier: the value that applies to runs recorded before the field existed, if it is not the
+        default.
     """
 
     default: Any
@@ -24,11 +25,11 @@ class Field(NamedTuple):
 
 
 Fields = Mapping[str, Field]
-"""Dotted name (``"data.select.band"``) to declaration."""
+"""Declarations by dotted name (``"data.select.band"``)."""
 
 
 def table(fields: Fields) -> str:
-    """Returns fields as a table in Markdown: name, default and meaning."""
+    """Formats fields as a Markdown table of name, default and meaning."""
     rows = ["| field | default | meaning |", "|---|---|---|"]
     rows += [f"| `{name}` | `{one.default!r}` | {one.meaning} |" for name, one in fields.items()]
     return "\n".join(rows)

@@ -1,4 +1,4 @@
-"""The recipe of a run that begins with a published network."""
+"""The recipe for fine-tuning a published network."""
 
 from jaxatr.typing import Config
 
@@ -6,15 +6,16 @@ DEFAULT = "efficientnet_lite0"
 
 
 def from_published(config: Config, name: str = DEFAULT) -> None:
-    """Sets the fields that keep what a pretrained network knows while it learns.
+    """Sets the fields for fine-tuning that preserves the features of a pretrained network.
 
-    At the heads' own rate the backbone's features are gone after a few steps, and at a tenth of it
-    too; and batch norms that go by the statistics of small batches are another network at once.
-    Chosen on a validation part and on held-out classes of photographs, at 96 pixels, in 60 steps.
+    At the heads' learning rate, or a tenth of it, the backbone loses its pretrained features
+    within a few steps, and batch norms that use the statistics of small batches change the network
+    at once. The values were chosen on a validation split and on held-out classes of photographs,
+    at 96 pixels and 60 steps.
 
     Args:
-      config: to be changed.
-      name: of the network (:mod:`jaxatr.models.published`).
+      config: the configuration to change.
+      name: name of the network (:mod:`jaxatr.models.published`).
     """
     config.model.pretrained = name
     config.model.freeze = "statistics"

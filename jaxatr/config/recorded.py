@@ -1,4 +1,4 @@
-"""Configurations of earlier runs, completed to what their task has today."""
+"""Upgrading the configurations of earlier runs to their task's current fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,8 +8,8 @@ from jaxatr.config.common import COMMON
 from jaxatr.config.field import Fields
 from jaxatr.typing import Config
 
-# Runs that were recorded when one base had the fields of all tasks have these groups, whatever they
-# train.
+# Configurations once had the fields of all tasks, so older runs have these groups whichever task
+# they train.
 _ONCE_COMMON = (
     *("loss", "open_set", "track", "gan"),
     *("embedding", "quadruplet", "mining"),
@@ -18,21 +18,22 @@ _ONCE_COMMON = (
 _ONCE_COMMON_FIELDS = ("data.coarse",)
 
 
-# Options that once had one value, which no configuration named: data set to option to value.
+# Values of options from before those options existed: data set to option to value.
 _ONCE_SILENT = {name: {"crop": "window"} for name in ("simulated", "simulated_tracks")}
 
 
 def completed(recorded: Mapping[str, Any]) -> Config:
     """Returns a recorded configuration with the fields that its task has today.
 
-    Fields that came later have their defaults, or what stood for them before. The fields of other
-    tasks, which every run once recorded, took no part and are left out.
+    Fields that were added later get their default, or the value that describes the earlier
+    behaviour. The fields of other tasks, which every run once recorded, had no effect and are
+    dropped.
 
     Args:
-      recorded: the content of a run's ``config.json``.
+      recorded: content of a run's ``config.json``.
 
     Raises:
-      ValueError: its task is not on the import path.
+      ValueError: the task cannot be imported.
     """
     fields = fields_of(recorded["task"]) if "task" in recorded else COMMON
     config = built(fields)
@@ -42,9 +43,9 @@ def completed(recorded: Mapping[str, Any]) -> Config:
             group[last] = field.earlier
     with config.unlocked(), config.ignore_type():
         config.update(_without_other_tasks(recorded, fields))
-        if "box_shift" not in recorded.get("augment", {}):  # from before there were boxes
+        if "box_shift" not in recorded.get("augment", {}):  # recorded before boxes existed
             config.data.options = _ONCE_SILENT.get(config.data.name, {}) | dict(config.data.options)
-    if "name" not in recorded.get("optimizer", {}):  # from before "unset" had a value of its own
+    if "name" not in recorded.get("optimizer", {}):  # recorded before ``None`` meant "unset"
         for name, field in fields.items():
             group, last = group_of(config, name)
             if field.formerly is not None and group[last] == field.formerly:

@@ -1,4 +1,4 @@
-"""The data and augmentation that recipes on simulated vehicles start from."""
+"""The data and augmentation settings of recipes on simulated vehicles."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,22 +19,22 @@ def simulated_vehicles(
     other_boxes: bool = True,
     **options: Any,
 ) -> None:
-    """Sets data, classes and augmentation: chips of 64 pixels in the visible band, cut by the box.
+    """Sets data, classes and augmentation: 64-pixel chips of the visible band, cropped to boxes.
 
-    Five of the eight vehicles are known. Chips are flipped, and turned by up to 5°.
+    Five of the eight vehicles are known. Chips are flipped and rotated by up to 5°.
 
     Args:
-      config: to be changed.
-      views: options of the data set that say how often and from where a vehicle is seen.
-      name: of the data set.
-      other_boxes: chips are a fifth larger than the box, and in training the box is off by up to a
-        tenth.
-      **options: further ones of the data set.
+      config: the configuration to change.
+      views: options of the data set that set the number and positions of views of each vehicle.
+      name: name of the data set.
+      other_boxes: make chips a fifth larger than the box, and perturb the box by up to a tenth in
+        training.
+      **options: further options of the data set.
     """
     config.data.name = name
     fixed: dict[str, Any] = {"bands": ("visible",), "size": 64, "seed": 0, "crop": "box"}
     if other_boxes:
-        fixed["surround"] = 12  # pixels, for what other boxes show
+        fixed["surround"] = 12  # pixels around the box, visible in perturbed boxes
         config.data.center_crop = 64
         config.data.box_margin = 0.2
         config.augment.box_shift = config.augment.box_scale = 0.1

@@ -1,4 +1,4 @@
-"""Networks as flax linen modules, and how a configuration names them."""
+"""Networks as flax linen modules, and functions that build them from a configuration."""
 
 from jaxatr.models import pretrained, published
 from jaxatr.models.build import (

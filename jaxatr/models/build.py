@@ -1,4 +1,4 @@
-"""From the ``model`` part of a configuration to a linen module."""
+"""Building networks from the ``model`` group of a configuration."""
 
 from typing import Any
 
@@ -42,20 +42,21 @@ _DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 def build_open_set(
     config: Config, num_classes: int, *, reciprocal: bool = False
 ) -> OpenSetClassifier:
-    """Returns the open-set classifier that ``config.model`` describes.
+    """Builds the open-set classifier that ``config.model`` describes.
 
     Args:
-      config: ``backbone`` (a name in :data:`BACKBONES`, or ``"my.module:Class"``), or in its
-        place ``onnx`` and ``output``
+      config: the ``model`` group. The backbone is ``backbone`` (a name in :data:`BACKBONES`, or
+        ``"my.module:Class"``), ``onnx`` and ``output``
         (:class:`~jaxatr.onnx.backbone.OnnxBackbone`), or ``pretrained``, the name of a published
-        network (:mod:`jaxatr.models.published`); ``stem`` and ``width`` (of the residual
-        backbones), ``dtype`` (of the built-in ones), ``args`` (further keyword arguments of the
+        network (:mod:`jaxatr.models.published`). Also used: ``stem`` and ``width`` (of residual
+        backbones), ``dtype`` (of built-in backbones), ``args`` (further keyword arguments of the
         backbone's constructor), ``freeze`` (:mod:`jaxatr.models.freezing`) and ``head_bias``.
       num_classes: number of known classes.
-      reciprocal: as :class:`~jaxatr.models.open_set.OpenSetClassifier` has it.
+      reciprocal: use reciprocal points as the closed-set head
+        (:class:`~jaxatr.models.open_set.ReciprocalPoints`).
 
     Raises:
-      ValueError: an unknown backbone or dtype, or a class that is no linen module.
+      ValueError: the backbone or dtype is unknown, or the class is not a linen module.
     """
     return OpenSetClassifier(
         _backbone(config),
@@ -67,15 +68,15 @@ def build_open_set(
 
 
 def build_track(config: Config, num_classes: int, hidden: int) -> TrackClassifier:
-    """Returns the recogniser of tracks on the backbone that ``config.model`` describes.
+    """Builds the classifier of tracks on the backbone that ``config.model`` describes.
 
     Args:
-      config: as :func:`build_open_set` has it.
+      config: the ``model`` group, see :func:`build_open_set`.
       num_classes: number of known classes.
-      hidden: components of the LSTM's state.
+      hidden: size of the LSTM's state.
 
     Raises:
-      ValueError: as :func:`build_open_set`.
+      ValueError: the backbone or dtype is unknown, or the class is not a linen module.
     """
     return TrackClassifier(
         _backbone(config), num_classes, hidden, head_bias=config.head_bias, still=_is_still(config)
@@ -85,17 +86,17 @@ def build_track(config: Config, num_classes: int, hidden: int) -> TrackClassifie
 def build_embedding(
     config: Config, num_coarse: int, num_fine: int, *, dimension: int, unit_length: bool
 ) -> EmbeddingNetwork:
-    """Returns the embedding network on the backbone that ``config.model`` describes.
+    """Builds the embedding network on the backbone that ``config.model`` describes.
 
     Args:
-      config: as :func:`build_open_set` has it; ``head_bias`` plays no part.
+      config: the ``model`` group, see :func:`build_open_set`; ``head_bias`` is not used.
       num_coarse: number of coarse classes.
       num_fine: number of fine classes.
-      dimension: as :class:`~jaxatr.models.embedding.EmbeddingNetwork` has it.
-      unit_length: as there.
+      dimension: of the embedding; 0 uses the backbone's features.
+      unit_length: normalise embeddings to length 1.
 
     Raises:
-      ValueError: as :func:`build_open_set`.
+      ValueError: the backbone or dtype is unknown, or the class is not a linen module.
     """
     return EmbeddingNetwork(
         _backbone(config),
@@ -108,23 +109,23 @@ def build_embedding(
 
 
 def build_surrogate(config: Config, num_classes: int) -> Surrogate:
-    """Returns the student and the explanation network that a configuration describes.
+    """Builds the student and the explanation network that a configuration describes.
 
     Args:
-      config: ``model``, as :func:`build_open_set` has it but for a built-in backbone only, which
-        becomes the student's; ``surrogate.width``, of
-        :class:`~jaxatr.models.surrogate.ExplanationNetwork`, and ``surrogate.deltas``, of
-        :class:`~jaxatr.models.student.Student`.
-      num_classes: of the target network.
+      config: the whole configuration. ``model`` (see :func:`build_open_set`) must name a residual
+        backbone, which the student uses; ``surrogate.width`` is the width of the
+        :class:`~jaxatr.models.surrogate.ExplanationNetwork`, and ``surrogate.deltas`` is passed to
+        the :class:`~jaxatr.models.student.Student`.
+      num_classes: number of classes of the target network.
 
     Raises:
-      ValueError: an unknown backbone, one's own, or an unknown dtype.
+      ValueError: the backbone is not a residual one, or the dtype is unknown.
     """
     model, fields = config.model, config.surrogate
     if model.freeze:
-        raise ValueError(f"model.freeze: got {model.freeze!r}; a student trains as a whole")
+        raise ValueError(f"model.freeze: got {model.freeze!r}; a student cannot be frozen")
     if model.onnx:
-        raise ValueError("model.onnx: a student has attention, which a network from a file has not")
+        raise ValueError("model.onnx: a student needs attention, which ONNX networks do not have")
     if (name := backbone_name(model)) not in RESIDUAL:
         raise ValueError(
             f"model.backbone: got {name!r}, wanted a student among "
@@ -139,12 +140,15 @@ def backbone_name(config: Config) -> str:
     """Returns the name of the backbone that ``config.model`` describes.
 
     Raises:
-      ValueError: ``pretrained`` names a published network that is another one.
+      ValueError: ``pretrained`` names a published network with a different backbone.
     """
     if (network := named(config.pretrained)) is None:
         return config.backbone
     if config.onnx:
-        raise ValueError(f"model.onnx: got {config.onnx!r} beside model.pretrained={network.name}")
+        raise ValueError(
+            f"model.onnx: got {config.onnx!r} together with model.pretrained={network.name}; set "
+            "one of them"
+        )
     if config.backbone not in (_DEFAULT, network.backbone):
         raise ValueError(
             f"model.backbone: got {config.backbone!r}, but model.pretrained={network.name} is "
@@ -154,29 +158,30 @@ def backbone_name(config: Config) -> str:
 
 
 def _is_still(config: Config) -> bool:
-    """Whether the backbone runs in test mode while the rest trains.
+    """Returns whether the backbone runs in test mode during training.
 
-    So does one that is not built in and frozen in parts: whose statistics are whose is not known.
+    This includes partly frozen backbones that are not built in, because it is not known which batch
+    statistics belong to which part.
     """
     built_in = backbone_name(config) in BACKBONES and not config.onnx
     return bool(config.freeze) and not (built_in and frozen_parts(config.freeze))
 
 
-def _backbone(config: Config, **own: Any) -> Any:
-    """Returns the module; ``own`` are further arguments of a built-in one."""
+def _backbone(config: Config, **options: Any) -> Any:
+    """Builds the backbone; ``options`` are further arguments of a built-in one."""
     name, args = backbone_name(config), dict(config.args)
-    if config.onnx:  # by name: that room stands above this one, and needs a package of its own
-        return resolve(_ONNX)(file=config.onnx, output=config.output, **own, **args)
+    if config.onnx:  # resolved late: jaxatr.onnx is a higher layer and an optional dependency
+        return resolve(_ONNX)(file=config.onnx, output=config.output, **options, **args)
     if config.output:
-        raise ValueError(f"model.output: got {config.output!r} without a model.onnx that it is of")
+        raise ValueError(f"model.output: got {config.output!r} without a model.onnx")
     if name in BACKBONES:
         dtype = config.dtype
         if dtype not in _DTYPES:
             raise ValueError(f"model.dtype: got {dtype!r}, wanted one of {', '.join(_DTYPES)}")
-        own |= {"dtype": _DTYPES[dtype], "frozen": frozen_parts(config.freeze)}
+        options |= {"dtype": _DTYPES[dtype], "frozen": frozen_parts(config.freeze)}
         if name in RESIDUAL:
-            own |= {"stem": config.stem, "width": config.width}
-        return BACKBONES[name](**own | args)
+            options |= {"stem": config.stem, "width": config.width}
+        return BACKBONES[name](**options | args)
     if ":" not in name and "." not in name:
         raise ValueError(
             f"model.backbone: got {name!r}, wanted one of {', '.join(BACKBONES)} or "
@@ -185,6 +190,6 @@ def _backbone(config: Config, **own: Any) -> Any:
     module = resolve(name)(**args)
     if not isinstance(module, nn.Module):
         raise ValueError(
-            f"model.backbone: {name!r} made a {type(module).__name__}, no linen module"
+            f"model.backbone: {name!r} returned a {type(module).__name__}, not a linen module"
         )
     return module

@@ -1,7 +1,7 @@
-"""Attention on channels and then on pixels: CBAM (Woo et al. 2018), NHWC.
+"""Channel attention followed by spatial attention: CBAM (Woo et al. 2018), NHWC.
 
-"CBAM: Convolutional Block Attention Module"; what the paper leaves open (the perceptron's biases,
-batch norm of the spatial gate and its first scale) is as in the authors' code.
+"CBAM: Convolutional Block Attention Module". Details that the paper leaves open (biases of the
+perceptron, batch norm of the spatial gate and its initial scale) follow the authors' code.
 """
 
 from functools import partial
@@ -16,18 +16,18 @@ from jaxatr.typing import Array, Float
 
 
 class CBAM(nn.Module):
-    """Scales a map by a gate for each channel and then by one for each pixel, both in [0, 1].
+    """Scales a map by a gate for each channel and then by a gate for each pixel, both in [0, 1].
 
-    The channel gate is the sigmoid of the sum of what one two-layer perceptron gives for the
-    channels' means and for their maxima. The spatial gate is the sigmoid of batch norm of a 7×7
-    convolution over the pixels' maxima and means of what the channel gate left. Its batch norm
-    starts with a scale of 0, as the authors' does: at first the spatial gate is 0.5 everywhere.
+    The channel gate is the sigmoid of the sum of a two-layer perceptron's outputs for the channels'
+    means and for their maxima. The spatial gate is the sigmoid of batch norm of a 7×7 convolution
+    over each pixel's maximum and mean after the channel gate. Its batch norm starts with a scale of
+    0, as in the authors' code, so that the spatial gate is initially 0.5 everywhere.
 
     Attributes:
-      norm: constructor of batch norm, as of the network's other ones.
+      norm: constructor of the network's batch norm.
       dtype: of the map and the convolution; the channel gate is computed in float32.
-      reduction: the perceptron's hidden layer has the map's channels divided by this, at least one:
-        a map of fewer than 32 channels has a single hidden unit.
+      reduction: ratio of the map's channels to the perceptron's hidden units, of which there is at
+        least one: a map of fewer than 32 channels has a single hidden unit.
     """
 
     norm: Norm
@@ -56,10 +56,10 @@ class CBAM(nn.Module):
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _maximum(x: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
-    """Returns the maximum over an axis, which stays with length 1; the first one has the gradient.
+    """Returns the maximum over an axis, keeping it; its gradient goes to the first maximum.
 
-    The gradient of ``jnp.max`` goes to the values that equal the maximum, divided by their number.
-    Where XLA computes the values once more, rounded otherwise, there are none, and it is 0 / 0.
+    ``jnp.max`` divides the gradient among all values equal to the maximum. If XLA recomputes the
+    values with different rounding, none is equal, and the gradient is 0 / 0.
     """
     return jnp.max(x, axis=axis, keepdims=True)
 

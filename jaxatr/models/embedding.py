@@ -1,4 +1,4 @@
-"""An embedding with a coarse and a fine classifier beside it (figure 1 of the quadruplet paper).
+"""An embedding network with a coarse and a fine classifier (figure 1 of the quadruplet paper).
 
 Karaman et al. (2019), "Quadruplet Selection Methods for Deep Embedding Learning".
 """
@@ -27,18 +27,18 @@ class EmbeddingOutput(NamedTuple):
 
 
 class EmbeddingNetwork(nn.Module):
-    """A feature extractor, a fully connected layer that embeds, and a classifier for each level.
+    """A feature extractor, a fully connected embedding layer, and a classifier for each level.
 
-    All images of a tuple go through the same weights. The classifiers see the embedding as the
-    layer gives it, before it is brought to unit length: the paper does not say which.
+    All images of a tuple share the same weights. The classifiers take the embedding before it is
+    normalised to unit length; the paper leaves this open.
 
     Attributes:
-      backbone: ``[b, h, w, c]`` to ``[b, features]``.
+      backbone: maps ``[b, h, w, c]`` to ``[b, features]``.
       num_coarse: k1.
       num_fine: k2.
-      dimension: d; 0 leaves the layer out, and the embedding is the backbone's features.
-      unit_length: bring embeddings to length 1; an embedding of zeros stays so.
-      still: run the backbone in test mode in training too, so that its batch statistics stay.
+      dimension: d; 0 omits the layer, so that the embedding is the backbone's features.
+      unit_length: normalise embeddings to length 1; an embedding of zeros is unchanged.
+      still: run the backbone in test mode during training too, with fixed batch statistics.
     """
 
     backbone: nn.Module
@@ -66,5 +66,5 @@ class EmbeddingNetwork(nn.Module):
 
 def _unit(x: Float[Array, "b d"]) -> Float[Array, "b d"]:
     squared = jnp.sum(jnp.square(x), axis=-1, keepdims=True)
-    some = squared > 0  # the slope of the root at 0 is infinite
-    return x * jnp.where(some, jnp.where(some, squared, 1) ** -0.5, 0)
+    nonzero = squared > 0  # the gradient of the root at 0 is infinite
+    return x * jnp.where(nonzero, jnp.where(nonzero, squared, 1) ** -0.5, 0)

@@ -1,4 +1,4 @@
-"""The interface of a network's feature extractor, which may be a user's own."""
+"""Validation of a backbone's output; the backbone may be a user's own."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from jaxatr.typing import Array, Float
 
 
 def check_features(backbone: nn.Module, features: Any, images: Any) -> Float[Array, "b d"]:
-    """Returns the features in float32.
+    """Checks the shape of a backbone's features and returns them in float32.
 
     Args:
-      backbone: that made them.
-      features: what it returned.
-      images: ``[b, ...]``, that it made them of.
+      backbone: the module that computed the features.
+      features: the backbone's output.
+      images: the backbone's input, ``[b, ...]``.
 
     Raises:
-      ValueError: they are not ``[b, d]``.
+      ValueError: ``features`` are not ``[b, d]``.
     """
     count = jnp.shape(images)[0]
     if jnp.ndim(features) != 2 or features.shape[0] != count:

@@ -1,4 +1,4 @@
-"""Which parts of a backbone stay as they are while the rest trains."""
+"""Freezing parts of a backbone during training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,11 +9,11 @@ from jaxatr.typing import PyTree
 STATISTICS, BACKBONE = "statistics", "backbone"
 
 FROM_FILE = "weight:"
-"""Before the names of the weights of a network that was read from an ONNX file."""
+"""Prefix of the weight names of networks read from an ONNX file."""
 
 
 def frozen_parts(freeze: str) -> tuple[str, ...]:
-    """Returns the names of the frozen parts of a backbone; none where it is frozen as a whole.
+    """Returns the names of the frozen parts of a backbone; empty if all or none of it is frozen.
 
     Args:
       freeze: ``config.model.freeze``.
@@ -23,16 +23,16 @@ def frozen_parts(freeze: str) -> tuple[str, ...]:
 
 
 def is_of(part: str, name: str) -> bool:
-    """Whether a part of a backbone, ``stage1_block2``, is meant by a name, ``stage1``.
+    """Returns whether a name, such as ``stage1``, includes a part, such as ``stage1_block2``.
 
-    A weight of a network from a file is meant by the beginning of its name there: ``features.0``.
+    For networks from a file, the name is a prefix of the weight's name: ``features.0``.
     """
     part, name = part.removeprefix(FROM_FILE), name.replace("/", "|")
     return part.startswith(name) and not part[len(name) :][:1].isalnum()
 
 
 def trainable(freeze: str) -> Callable[[tuple[str, ...]], bool] | None:
-    """Returns which parameters train, by their path; ``None`` where all do.
+    """Returns a predicate of parameter paths, true if they are trained; ``None`` if all are.
 
     Args:
       freeze: ``config.model.freeze``.
@@ -50,14 +50,14 @@ def trainable(freeze: str) -> Callable[[tuple[str, ...]], bool] | None:
 
 
 def check_freeze(freeze: str, params: PyTree) -> None:
-    """Refuses names that no part of the backbone has.
+    """Checks that the backbone has every part named in ``freeze``.
 
     Args:
       freeze: ``config.model.freeze``.
-      params: of the network.
+      params: parameters of the network.
 
     Raises:
-      ValueError: there is no such part.
+      ValueError: the backbone has no such part.
     """
     backbone: dict[str, Any] = params.get(BACKBONE, {})
     for name in frozen_parts(freeze):

@@ -1,8 +1,8 @@
 """A conditional generative adversarial network for chips of 32 or 64 pixels (G-OpenMax).
 
-The generator takes a *mixture* of classes, so that it can be asked for images between classes: what
-Ge et al. (2017), "Generative OpenMax for Multi-Class Open Set Classification", section 3.1, make
-unknown classes of.
+The generator takes a *mixture* of classes, so that it can generate images between classes, which
+serve as unknown classes in Ge et al. (2017), "Generative OpenMax for Multi-Class Open Set
+Classification", section 3.1.
 """
 
 import math
@@ -19,25 +19,27 @@ _FIRST = 4  # side in pixels of the generator's first map and of the discriminat
 
 
 def check_size(size: int) -> int:
-    """Returns how often a map of 4 pixels is doubled to have ``size`` of them.
+    """Returns the number of doublings from 4 pixels to ``size``.
 
     Raises:
-      ValueError: ``size`` is no power of two from 16 on.
+      ValueError: ``size`` is not a power of two, or less than 16.
     """
     doublings = round(math.log2(max(size, 1) / _FIRST))
     if doublings < 2 or _FIRST * 2**doublings != size:
-        raise ValueError(f"size: got {size}, wanted a power of two from 16 on (data.size=64)")
+        raise ValueError(
+            f"size: got {size}, wanted a power of two of at least 16 (such as data.size=64)"
+        )
     return doublings
 
 
 class Generator(nn.Module):
-    """Noise and a mixture of classes to an image in [-1, 1].
+    """Maps noise and a mixture of classes to an image in [-1, 1].
 
     Attributes:
       size: height and width of the image.
       channels: of the image.
-      width: channels of the last hidden map, a multiple of 8; each earlier map has twice as many,
-        up to 8 times.
+      width: channels of the last hidden map, a multiple of 8; the channels double with each earlier
+        map, up to 8 times ``width``.
     """
 
     size: int
@@ -48,14 +50,14 @@ class Generator(nn.Module):
     def __call__(
         self, noise: Float[ArrayLike, "b d"], mixture: Float[ArrayLike, "b k"]
     ) -> Float[Array, "b h w c"]:
-        """Returns an image for each row.
+        """Generates an image for each row.
 
         Args:
           noise: standard normal.
-          mixture: weights of the classes, which sum to one; one-hot asks for a class.
+          mixture: weights of the classes, which sum to one; one-hot for a single class.
 
         Raises:
-          ValueError: ``size`` or ``width`` does not fit.
+          ValueError: ``size`` or ``width`` is invalid.
         """
         if self.width < 8 or self.width % 8:
             raise ValueError(f"width: got {self.width}, wanted a multiple of 8")
@@ -75,15 +77,15 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """An image and its class to a logit: higher is more real.
+    """Maps an image and its class to a logit; real images have higher logits.
 
-    Spectral normalisation (Miyato et al. 2018) and a projection of the class (Miyato and Koyama
-    2018).
+    Uses spectral normalisation (Miyato et al. 2018) and class projection (Miyato and Koyama 2018).
 
     Attributes:
       size: height and width of the image.
       num_classes: k.
-      width: channels of the first map; each later one has twice as many, up to 8 times.
+      width: channels of the first map; the channels double with each later map, up to 8 times
+        ``width``.
     """
 
     size: int
@@ -99,7 +101,7 @@ class Discriminator(nn.Module):
         Args:
           images: in [-1, 1].
           mixture: weights of the classes, which sum to one.
-          train: take a step of the power iteration; its vectors are batch statistics.
+          train: do one step of the power iteration, whose vectors are kept in ``batch_stats``.
         """
 
         def normalized(layer: nn.Module, x: Array) -> Array:

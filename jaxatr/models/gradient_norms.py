@@ -1,8 +1,8 @@
-"""How long the gradient of each example's loss is, layer by layer, from one backward pass.
+"""Per-example gradient norms, layer by layer, from one backward pass.
 
-``vmap(grad)`` would give every example a gradient of every parameter. The gradient of one layer's
-parameters is made of what went into the layer and of the gradient of what came out; both are had
-for a whole batch at once, and of a convolution's gradient only the norm need be computed.
+``vmap(grad)`` would compute the gradient of every parameter for every example. Instead, the
+gradient norm of a layer's parameters is computed from the layer's input and the gradient of its
+output, which one backward pass gives for the whole batch.
 """
 
 import math
@@ -22,26 +22,26 @@ from jaxatr.typing import Array, Float, Network, PyTree
 def squared_gradient_norms(
     module: Network, variables: PyTree, loss: Callable[[Any], Array], *inputs: Any, **options: Any
 ) -> dict[str, Float[Array, " b"]]:
-    """Returns the squared l2 norm of each example's gradient, for each array of parameters.
+    """Computes the squared l2 norm of each example's gradient, for each parameter array.
 
-    Exact: for each array, what ``vmap`` of ``grad`` of one example's loss, squared and summed,
-    would give. The memory is that of one backward pass, and for the layer at hand, per example, of
+    The result is exact: it equals the sum of squares of ``vmap(grad)`` of the loss of one example.
+    The memory needed is that of one backward pass plus, per example and for one layer at a time,
     a convolution's patches (``pixels * taps * channels``) and the smaller of its kernel and
-    ``pixels ** 2``; of another layer, its parameters.
+    ``pixels ** 2``, or the parameters of another layer.
 
     Args:
-      module: a network in which the examples of a batch do not meet: batch norm, for one, by its
-        running statistics.
-      variables: of ``module``.
-      loss: the network's output to one loss per example, ``[b]``.
-      *inputs: of the network, each ``[b, ...]``.
+      module: a network whose outputs for one example do not depend on the others of the batch;
+        batch norm, for example, must use its running statistics.
+      variables: variables of ``module``.
+      loss: maps the network's output to a loss per example, ``[b]``.
+      *inputs: inputs of the network, each ``[b, ...]``.
       **options: further arguments of the network, the same for all examples.
 
     Returns:
-      Path of the parameters, ``"backbone/stem_conv/kernel"``, to ``[b]``.
+      Squared norms ``[b]`` by the path of the parameters, such as ``"backbone/stem_conv/kernel"``.
 
     Raises:
-      ValueError: a layer is called twice, or gives something other than one array.
+      ValueError: a layer is called twice, or returns something other than one array.
     """
     layers: dict[str, tuple[nn.Module, dict[str, Any]]] = {}
 
@@ -52,7 +52,7 @@ def squared_gradient_norms(
         def tap(call, arguments, named, context):
             result = call(*arguments, **named)
             path = context.module.path
-            if context.method_name != "__call__" or not _own(variables, path):
+            if context.method_name != "__call__" or not _has_parameters(variables, path):
                 return result
             name = "/".join(path)
             if name in taken:
@@ -79,7 +79,7 @@ def squared_gradient_norms(
 
 
 def _norms(layer, variables, inputs, named, gradient) -> dict[str, Array]:
-    """Returns the squared norms of one layer's own parameters."""
+    """Returns the squared norms of one layer's parameters."""
     if isinstance(layer, Conv):
         pad, stride = (layer.kernel_size - 1) // 2, (layer.stride, layer.stride)
         (x,) = inputs
@@ -100,11 +100,11 @@ def _norms(layer, variables, inputs, named, gradient) -> dict[str, Array]:
 def _of_kernel(
     problem: Problem, x: Float[Array, "b h w c"], y: Float[Array, "b h2 w2 f"]
 ) -> Float[Array, " b"]:
-    """Returns the squared norms of a convolution's gradients of its kernel.
+    """Returns the squared norms of the gradients of a convolution's kernel.
 
     The gradient is ``P.T @ Y``, where the rows of ``P`` are patches and those of ``Y`` gradients of
-    results. Its squared norm is also the sum of ``(P @ P.T) * (Y @ Y.T)``, which is less work
-    where the pixels are few.
+    the output. Its squared norm also equals the sum of ``(P @ P.T) * (Y @ Y.T)``, which is cheaper
+    if there are few pixels.
     """
     patches = jnp.concatenate(shifted(problem, x), axis=-1)
     patches = patches.reshape(len(x), -1, patches.shape[-1]).astype(jnp.float32)
@@ -118,16 +118,16 @@ def _of_kernel(
 
 
 def _replayed(layer, variables, inputs, named, gradient) -> dict[str, Array]:
-    """Returns the squared norms for any layer, which is run once more for each example alone."""
+    """Returns the squared norms for any layer, by running it again on each example separately."""
     params = variables["params"]
-    own = {name: leaf for name, leaf in params.items() if not isinstance(leaf, Mapping)}
+    direct = {name: leaf for name, leaf in params.items() if not isinstance(leaf, Mapping)}
 
     def one(arguments, gradient):
-        def forward(own):
-            alone = [argument[None] for argument in arguments]
-            return layer.apply({**variables, "params": {**params, **own}}, *alone, **named)
+        def forward(direct):
+            single = [argument[None] for argument in arguments]
+            return layer.apply({**variables, "params": {**params, **direct}}, *single, **named)
 
-        _, pull = jax.vjp(forward, own)
+        _, pull = jax.vjp(forward, direct)
         return {
             name: jnp.sum(jnp.square(leaf.astype(jnp.float32)))
             for name, leaf in pull(gradient[None])[0].items()
@@ -136,14 +136,14 @@ def _replayed(layer, variables, inputs, named, gradient) -> dict[str, Array]:
     return jax.vmap(one)(inputs, gradient)
 
 
-def _own(variables: PyTree, path: tuple[str, ...]) -> bool:
-    """Says whether a module has parameters of its own, and not only those of its parts."""
+def _has_parameters(variables: PyTree, path: tuple[str, ...]) -> bool:
+    """Returns whether a module has parameters itself, not only in its submodules."""
     params = _variables_at(variables, path).get("params", {})
     return any(not isinstance(leaf, Mapping) for leaf in params.values())
 
 
 def _variables_at(variables: PyTree, path: tuple[str, ...]) -> dict[str, Any]:
-    """Returns a module's part of each collection that has one."""
+    """Returns a module's variables in each collection that has any."""
     found = {}
     for collection, tree in variables.items():
         for part in path:

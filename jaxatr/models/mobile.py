@@ -1,8 +1,8 @@
 """Networks of inverted residuals: MobileNetV2 and EfficientNet-Lite, NHWC.
 
 Sandler et al. (2018), "MobileNetV2: Inverted Residuals and Linear Bottlenecks"; Tan and Le (2019),
-"EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", in the form without
-squeeze-and-excitation and with ReLU6 that Google published as EfficientNet-Lite.
+"EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", in Google's variant
+EfficientNet-Lite, without squeeze-and-excitation and with ReLU6.
 """
 
 import math
@@ -19,11 +19,11 @@ from jaxatr.models.resnet import Norm, batch_norm
 from jaxatr.typing import Array, ArrayLike, Float
 
 Padding = Literal["same", "even"]
-"""Where the zeros of an odd padding go: ``"same"`` puts one more at the bottom and right, as
-TensorFlow does, ``"even"`` takes as many on both sides, as PyTorch does. They differ where the
-stride is 2 and the size even."""
+"""Distribution of the zero padding: ``"same"`` puts an odd zero at the bottom and right, like
+TensorFlow; ``"even"`` pads both sides equally, like PyTorch. They differ for stride 2 and even
+sizes."""
 
-_STEM, _HEAD = 32, 1280  # features
+_STEM, _HEAD = 32, 1280  # features of the stem and of the head
 
 
 class Conv(nn.Module):
@@ -38,10 +38,10 @@ class Conv(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
-        """Returns the convolved map, of ``ceil(size / stride)`` pixels a side."""
+        """Returns the convolved map of side ``ceil(size / stride)``."""
         size = self.kernel_size
         shape = (size, size, x.shape[-1] // self.groups, self.features)
-        # He's, of the connections that a feature has: those of its group.
+        # He initialisation, where the fan counts the connections within a group only.
         init = nn.initializers.variance_scaling(2.0 * self.groups, "fan_out", "normal")
         kernel = self.param("kernel", init, shape, jnp.float32)
         return kernels.convolution(
@@ -54,7 +54,7 @@ class Conv(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """Expansion by a 1×1, depthwise and projecting 1×1 convolution, with a shortcut if it fits."""
+    """1×1 expansion, depthwise and 1×1 projection convolutions, with a shortcut if possible."""
 
     features: int
     kernel_size: int
@@ -66,7 +66,7 @@ class InvertedResidual(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
-        """Returns the block's output, which is not activated: the bottleneck is linear."""
+        """Returns the block's output without activation: the bottleneck is linear."""
         conv = partial(Conv, padding=self.padding, dtype=self.dtype)
         inner = x.shape[-1] * self.expansion
         y = x
@@ -81,17 +81,17 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNet(nn.Module):
-    """A feature extractor of inverted residuals: image to feature vector Z.
+    """A feature extractor of inverted residuals, which maps an image to a feature vector Z.
 
     Attributes:
-      stages: of each stage the depthwise kernel's size, the number of blocks, the stride of the
-        first, the expansion and the features.
-      padding: of the convolutions.
-      epsilon: of the batch norms.
-      dtype: of the computation; parameters and batch statistics stay float32.
+      stages: for each stage, the size of the depthwise kernel, the number of blocks, the stride of
+        the first block, the expansion factor and the number of features.
+      padding: padding of the convolutions.
+      epsilon: epsilon of the batch norms.
+      dtype: compute dtype; parameters and batch statistics stay float32.
       axis_name: the ``pmap`` axis over which training batch statistics are reduced, or ``None``.
-      frozen: names of parts, ``"stem"``, ``"stage1"`` or ``"head"``, whose batch norms use the
-        running statistics in training too, and leave them alone.
+      frozen: names of parts, such as ``"stem"``, ``"stage1"`` or ``"head"``, whose batch norms use
+        their running statistics during training too, without updating them.
     """
 
     stages: Sequence[tuple[int, int, int, int, int]]
@@ -103,14 +103,14 @@ class MobileNet(nn.Module):
 
     @property
     def maps(self) -> tuple[str, ...]:
-        """Names of the maps that it sows among the intermediates: the stem's and each stage's."""
+        """Names of the maps sown into the collection ``intermediates``: the stem's and stages'."""
         return ("map_stem", *(f"map_stage{i + 1}" for i in range(len(self.stages))))
 
     @nn.compact
     def __call__(
         self, images: Float[ArrayLike, "b h w c"], train: bool = False
     ) -> Float[Array, "b d"]:
-        """Returns the features Z of the images, 1280 of each.
+        """Returns the 1280 features Z of each image.
 
         Args:
           images: normalised images, any size from 32 pixels, any number of channels.
@@ -140,12 +140,12 @@ class MobileNet(nn.Module):
         return jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
 
     def _norm(self, part: str, train: bool) -> Norm:
-        moves = train and not any(is_of(part, name) for name in self.frozen)
-        return partial(batch_norm(self, moves), epsilon=self.epsilon)
+        updates = train and not any(is_of(part, name) for name in self.frozen)
+        return partial(batch_norm(self, updates), epsilon=self.epsilon)
 
 
 def _scaled(width: float, depth: float) -> tuple[tuple[int, int, int, int, int], ...]:
-    """Returns EfficientNet-B0's stages, wider and deeper; the first and last keep their depth."""
+    """Scales EfficientNet-B0's stages in width and depth; the first and last keep their depth."""
     stages = (
         (3, 1, 1, 1, 16),
         (3, 2, 2, 6, 24),
@@ -169,7 +169,7 @@ def _scaled(width: float, depth: float) -> tuple[tuple[int, int, int, int, int],
 
 
 def _multiple_of_8(features: float) -> int:
-    """Returns the nearest multiple of 8, or the next where that is more than a tenth less."""
+    """Rounds to the nearest multiple of 8, or up if that is more than 10 % less."""
     nearest = max(8, int(features + 4) // 8 * 8)
     return nearest + 8 if nearest < 0.9 * features else nearest
 

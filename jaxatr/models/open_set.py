@@ -1,4 +1,4 @@
-"""The two heads of open-set recognition on any feature extractor (figure 2)."""
+"""The two heads of open-set recognition on a feature extractor (figure 2)."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class OpenSetOutput(NamedTuple):
 
 
 class ReciprocalPoints(nn.Module):
-    """A closed-set head of one reciprocal point per class, and their radius (Chen et al. 2021).
+    """A closed-set head with a reciprocal point per class and a radius (Chen et al. 2021).
 
     Attributes:
       num_classes: k.
@@ -38,23 +38,23 @@ class ReciprocalPoints(nn.Module):
         """Returns the logits, :func:`jaxatr.losses.reciprocal_logits`."""
         shape = (self.num_classes, features.shape[-1])
         points = self.param("points", nn.initializers.normal(0.1), shape)
-        self.param("radius", nn.initializers.zeros, ())  # of the training's loss
+        self.param("radius", nn.initializers.zeros, ())  # used only by the loss
         return losses.reciprocal_logits(features, points)
 
 
 class OpenSetClassifier(nn.Module):
     """A feature extractor F with the closed-set head C and the category-aware binary classifiers.
 
-    The plug-in of the paper: ``backbone`` is any module that takes ``(images, train=...)`` and
-    returns features. The paper's own code has two logits per binary classifier and a softmax over
-    them, which is the same function as the one logit used here.
+    The backbone can be any module that takes ``(images, train=...)`` and returns features. The
+    paper's code has two logits per binary classifier and a softmax over them, which is the same
+    function as the single logit used here.
 
     Attributes:
-      backbone: ``[b, h, w, c]`` to ``[b, d]``.
+      backbone: maps ``[b, h, w, c]`` to ``[b, d]``.
       num_classes: k, the number of known classes.
-      head_bias: whether both heads have a bias; the paper's own code has none.
-      still: run the backbone in test mode in training too, so that its batch statistics stay.
-      reciprocal: whether the closed-set head is of :class:`ReciprocalPoints`, in place of a layer.
+      head_bias: whether both heads have a bias; in the paper's code they have none.
+      still: run the backbone in test mode during training too, with fixed batch statistics.
+      reciprocal: use :class:`ReciprocalPoints` as the closed-set head instead of a linear layer.
     """
 
     backbone: nn.Module

@@ -1,4 +1,4 @@
-"""Weights for a built-in backbone from a file, under the names that its publishers gave them."""
+"""Loading published weights into a built-in backbone."""
 
 import os
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ _DTYPES = (np.float64, np.float32, np.float16, ml_dtypes.bfloat16)
 
 
 class Weights(NamedTuple):
-    """A backbone's weights, and where they are from.
+    """A backbone's weights and their provenance.
 
     Attributes:
       variables: ``{"params": …, "batch_stats": …}``, float32 NumPy arrays.
-      source: what a run records of them: JSON values.
+      source: provenance for a run's record, JSON values.
     """
 
     variables: PyTree
@@ -39,38 +39,38 @@ def load(
     in_channels: int = 3,
     channels: Literal["same", "sum"] = "same",
 ) -> PyTree:
-    """Returns a file's weights as the variables of ``model``.
+    """Loads a file's weights as the variables of ``model``.
 
-    Names and shapes of a residual network are torchvision's, which timm shares: ``conv1.weight``,
-    ``layer1.0.bn1.running_mean``, ``layer2.0.downsample.0.weight``; of the other built-in
-    backbones see :func:`jaxatr.models.tensor_names.names_of`. A prefix that all names have
-    (``module.``) is left away. The classifier (``fc``) and the counters ``num_batches_tracked``
-    have no place in a feature extractor and are not read. What names and shapes do not show has to
-    be as in torchvision: ReLU, batch norm's ε of 1e-5, and a bottleneck's stride on its 3×3.
+    Names and shapes of residual networks are those of torchvision and timm: ``conv1.weight``,
+    ``layer1.0.bn1.running_mean``, ``layer2.0.downsample.0.weight``. For the other built-in
+    backbones see :func:`jaxatr.models.tensor_names.names_of`. A prefix common to all names
+    (``module.``) is removed. The classifier (``fc``) and the counters ``num_batches_tracked`` are
+    not part of a feature extractor and are ignored. Properties that names and shapes do not reveal
+    must match torchvision: ReLU, batch norm's ε of 1e-5, and a bottleneck's stride on its 3×3.
 
-    Weights from ImageNet were trained on images normalised by ImageNet's mean and deviation. This
-    package normalises by those of the training images, channel by channel: inputs of the same mean
-    and spread, though not the same numbers for the same pixel. Batch statistics move on from the
-    file's as soon as the network trains.
+    Weights from ImageNet were trained on images normalised by ImageNet's mean and standard
+    deviation. By default this package normalises each channel by those of the training images
+    instead, so inputs have the same mean and spread, but not the same values for the same pixel.
+    Training updates the file's batch statistics.
 
-    Of a network with attention these are the variables of its plain part; :func:`put_into` leaves
-    the attention's own as they were drawn.
+    For a network with attention, these are the variables without those of the attention modules;
+    :func:`put_into` keeps the initial values of the latter.
 
     Args:
-      path: a safetensors file, or one that ``torch.save`` wrote of a ``state_dict``, of float64,
-        float32, float16 or bfloat16 tensors.
+      path: a safetensors file, or a ``state_dict`` saved with ``torch.save``, of float64, float32,
+        float16 or bfloat16 tensors.
       model: a built-in backbone of the same depth, width and stem.
-      in_channels: channels of its images.
-      channels: ``"same"`` wants the file's number of them; ``"sum"`` adapts a stem of another one:
-        its kernel is summed over the file's channels and shared out evenly among the images', so
-        that equal channels give what that image in all of the file's channels gave.
+      in_channels: channels of the model's images.
+      channels: ``"same"`` requires the file to have as many channels; ``"sum"`` adapts the stem's
+        kernel by summing it over the file's channels and dividing the sum evenly among the model's,
+        which preserves the output for images whose channels are all equal.
 
     Returns:
       ``{"params": …, "batch_stats": …}``, float32 arrays.
 
     Raises:
-      ValueError: there is no such file, it is broken or a pickle of anything but tensors, or it
-        does not fit the model: all wrong shapes, missing and unexpected names are listed.
+      ValueError: the file does not exist, is corrupt or a pickle of anything but tensors, or does
+        not fit the model: all wrong shapes, missing and unexpected names are listed.
     """
     weights = read(path, model, in_channels=in_channels, channels=channels)
     return jax.tree.map(jnp.asarray, weights.variables)
@@ -83,7 +83,7 @@ def read(
     in_channels: int = 3,
     channels: Literal["same", "sum"] = "same",
 ) -> Weights:
-    """Loads weights as :func:`load` does, with the file's path and SHA-256 for the record."""
+    """Loads weights like :func:`load`, together with the file's path and SHA-256."""
     tensors, digest = _tensors(path, names_of(model, str(path)))
     variables = fit(tensors, model, in_channels=in_channels, channels=channels, title=str(path))
     return Weights(variables, {"path": str(path), "sha256": digest})
@@ -97,20 +97,20 @@ def fit(
     channels: Literal["same", "sum"],
     title: str,
 ) -> PyTree:
-    """Returns tensors under their published names as the variables of ``model``; see :func:`load`.
+    """Converts tensors with published names to the variables of ``model``; see :func:`load`.
 
     Args:
-      tensors: name to array; kernels ``[out, in, h, w]``.
-      model: as of :func:`load`.
-      in_channels: as there.
-      channels: as there.
-      title: what errors call the tensors' source.
+      tensors: arrays by name; kernels are ``[out, in, h, w]``.
+      model: a built-in backbone of the same depth, width and stem.
+      in_channels: channels of the model's images.
+      channels: ``"same"``, or ``"sum"`` to adapt the stem's kernel to ``in_channels``.
+      title: name of the tensors' source in error messages.
 
     Returns:
       ``{"params": …, "batch_stats": …}``, float32 NumPy arrays.
 
     Raises:
-      ValueError: they do not fit, and everything that does not is listed.
+      ValueError: the tensors do not fit the model; all mismatches are listed.
     """
     if channels not in ("same", "sum"):
         raise ValueError(f"channels: got {channels!r}, wanted 'same' or 'sum'")
@@ -134,41 +134,41 @@ def fit(
 
 
 def of_backbone(tensors: Mapping[str, np.ndarray], model: nn.Module) -> dict[str, np.ndarray]:
-    """Returns the tensors that have a place in a backbone: not those of the classifier.
+    """Returns the tensors that belong to a backbone, without those of the classifier.
 
     Args:
-      tensors: under their published names.
+      tensors: arrays by published name.
       model: a built-in backbone.
     """
     return _without_ignored(tensors, names_of(model, "model"))
 
 
 def put_into(drawn: PyTree, loaded: PyTree) -> PyTree:
-    """Returns the variables ``drawn`` with those of ``loaded`` in their places.
+    """Returns the variables ``drawn``, replaced by those of ``loaded`` where these exist.
 
     Args:
-      drawn: nested dictionaries of arrays.
-      loaded: some of them, under the same names; the others stay as they are.
+      drawn: initial variables, nested dictionaries of arrays.
+      loaded: replacements for some of them, under the same names.
 
     Raises:
-      ValueError: ``loaded`` has a name that ``drawn`` has not.
+      ValueError: ``loaded`` has a name that is missing from ``drawn``.
     """
     leaves = flax.traverse_util.flatten_dict(drawn, sep="/")
     new = flax.traverse_util.flatten_dict(loaded, sep="/")
-    if strange := sorted(set(new) - set(leaves)):
-        raise ValueError(f"loaded: got {', '.join(strange)}, wanted names of the network's own")
+    if unknown := sorted(set(new) - set(leaves)):
+        raise ValueError(f"loaded: the network has no variables {', '.join(unknown)}")
     return flax.traverse_util.unflatten_dict({**leaves, **new}, sep="/")
 
 
 def to_torch(variables: PyTree, model: nn.Module | None = None) -> dict[str, np.ndarray]:
-    """Returns a backbone's variables under their published names, for ``safetensors`` to write.
+    """Converts a backbone's variables to tensors with published names, for ``safetensors``.
 
     Args:
-      variables: of a built-in backbone; a name that is none of its own stays.
+      variables: variables of a built-in backbone; unknown names are kept.
       model: the backbone; by default a :class:`jaxatr.models.ResNet`.
 
     Returns:
-      Name to array; kernels ``[out, in, h, w]``.
+      Arrays by name; kernels are ``[out, in, h, w]``.
     """
     names = RESNET if model is None else names_of(model, "model")
     tensors = {}
@@ -180,24 +180,24 @@ def to_torch(variables: PyTree, model: nn.Module | None = None) -> dict[str, np.
 
 
 def _tensors(path: str | os.PathLike, names: Names) -> tuple[dict[str, np.ndarray], str]:
-    """Returns a file's tensors without a prefix that all names have, and the file's SHA-256."""
+    """Returns a file's tensors, without a prefix common to all names, and the file's SHA-256."""
     if Path(path).is_dir():
         raise ValueError(
-            f"{path} is a folder: a run's network is what jaxatr.runs.backbone_variables reads, "
-            "and a training with --config.model.pretrained"
+            f"{path} is a folder: load a run's network with jaxatr.runs.backbone_variables, or "
+            "train with --config.model.pretrained"
         )
     content, digest = read_content(path)
     read = arrays_of(content, str(path))
     common = os.path.commonprefix(list(read))
     prefix = common[: common.rfind(".") + 1]
     if prefix + names.stem not in read:
-        prefix = ""  # a part of the names themselves, of a file that holds one block, say
+        prefix = ""  # it is part of the published names, for example in a file of a single block
     named = {name.removeprefix(prefix): array for name, array in read.items()}
     tensors = _without_ignored(named, names)
     types = {name: array.dtype for name, array in sorted(tensors.items())}
     if odd := [f"  {name}: {kind}" for name, kind in types.items() if kind not in _DTYPES]:
         wanted = ", ".join(np.dtype(kind).name for kind in _DTYPES)
-        raise ValueError("\n".join([f"{path}: got types other than {wanted}:", *odd]))
+        raise ValueError("\n".join([f"{path}: got dtypes other than {wanted}:", *odd]))
     return tensors, digest
 
 
@@ -213,11 +213,11 @@ def _problem(found: np.ndarray | None, wanted: tuple[int, ...] | None, *, stem: 
     if found.shape != wanted:
         hint = ""
         if stem and (*found.shape[:1], *found.shape[2:]) == (*wanted[:1], *wanted[2:]):
-            hint = f" (channels='sum' makes {wanted[1]} of the file's {found.shape[1]} channels)"
+            hint = f" (channels='sum' adapts the file's {found.shape[1]} channels to {wanted[1]})"
         return f"got {list(found.shape)}, wanted {list(wanted)}{hint}"
     with np.errstate(over="ignore"):
         finite = np.all(np.isfinite(found.astype(np.float32)))
-    return None if finite else "holds values that are not finite in float32"
+    return None if finite else "contains values that are not finite in float32"
 
 
 def _shared_out(kernel: np.ndarray, in_channels: int) -> np.ndarray:

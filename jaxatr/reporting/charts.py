@@ -1,4 +1,4 @@
-"""Charts as what an SVG needs: positions and paths. The template ``charts.html`` draws them."""
+"""Charts as positions and paths of an SVG; the template ``charts.html`` draws them."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -9,26 +9,26 @@ from jaxatr.reporting.axes import Axis
 from jaxatr.reporting.curves import thin
 from jaxatr.typing import Float
 
-# A phone is 360 pixels wide: there a unit is about a pixel, and text has its size.
+# On a phone, 360 pixels wide, a unit is about one pixel, so that text has its nominal size.
 WIDTH, HEIGHT = 340, 240
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 10, 40
 PLOT_WIDTH, PLOT_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-COLOURS, DASHES = 8, 4  # that the style sheet has
-_TOLERANCE = 0.2  # of a unit, by which a drawn line may miss a point
+COLOURS, DASHES = 8, 4  # numbers of colours and line patterns in the style sheet
+_TOLERANCE = 0.2  # largest distance in units between a point and the simplified line
 
 
 class Series(NamedTuple):
     """A line of a chart.
 
     Attributes:
-      label: what the legend calls it.
+      label: text in the legend.
       points: ``[p, 2]``, in the axes' coordinates.
-      figure: a figure that the legend shows beside the label.
-      colour: number of a colour of the style sheet.
-      dash: number of a pattern of the style sheet, 0 for an unbroken line.
-      group: the score that it belongs to, by which it can be switched off.
-      filled: an area down to the chart's floor in place of a line.
-      dotted: its points are marked.
+      figure: a figure that the legend shows after the label.
+      colour: number of a colour in the style sheet.
+      dash: number of a line pattern in the style sheet; 0 for a solid line.
+      group: name of the score that the line shows, by which readers can hide it.
+      filled: draw an area down to the x axis instead of a line.
+      dotted: draw a dot at each point.
     """
 
     label: str
@@ -42,14 +42,14 @@ class Series(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A mark of an axis, at a position in the drawing."""
+    """A tick of an axis, at a position in the drawing."""
 
     position: float
     text: str
 
 
 class Line(NamedTuple):
-    """A :class:`Series` as it is drawn."""
+    """A :class:`Series` in the coordinates of the drawing."""
 
     series: Series
     path: str
@@ -57,15 +57,15 @@ class Line(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A drawing, with the text that stands for it where it cannot be seen.
+    """A drawing, with a description for readers who cannot see it.
 
     Attributes:
-      key: unique in the page.
-      title: says what it shows.
-      description: says what can be read from it, with figures.
+      key: an id that is unique in the page.
+      title: title of the chart.
+      description: the content in words, with figures.
       x, y: the axes.
-      x_marks, y_marks: their marks, placed.
-      lines: what is drawn.
+      x_marks, y_marks: their ticks in the drawing.
+      lines: the lines.
     """
 
     key: str
@@ -81,7 +81,7 @@ class Chart(NamedTuple):
 def chart(
     key: str, title: str, description: str, x: Axis, y: Axis, series: Sequence[Series]
 ) -> Chart:
-    """Returns the drawing of lines on two axes."""
+    """Draws lines on two axes."""
     lines = [_line(x, y, one) for one in series]
     return Chart(key, title, description, x, y, _marks(x, _across), _marks(y, _down), lines)
 
@@ -95,7 +95,7 @@ def steps(
 
 
 def placed(x: Axis, y: Axis, points: Float[np.ndarray, "p 2"]) -> Float[np.ndarray, "p 2"]:
-    """Returns where points in the axes' coordinates are in the drawing."""
+    """Converts points from the axes' coordinates to those of the drawing."""
     return np.stack([_across(x, points[:, 0]), _down(y, points[:, 1])], axis=1)
 
 
@@ -115,7 +115,7 @@ def _down(axis: Axis, values: np.ndarray) -> np.ndarray:
 def _line(x: Axis, y: Axis, series: Series) -> Line:
     drawn = placed(x, y, series.points)
     dots = [(float(across), float(down)) for across, down in drawn] if series.dotted else []
-    if not series.filled:  # the corners of a histogram are what it consists of
+    if not series.filled:  # simplifying would change the bars of a histogram
         drawn = thin(drawn, _TOLERANCE)
     path = "M" + "L".join(f"{across:g} {down:g}" for across, down in drawn)
     return Line(series, path + ("Z" if series.filled else ""), dots)

@@ -1,4 +1,4 @@
-"""The findings of a check of a data set, in lines, in tables and as a page with pictures."""
+"""Writes the findings of a data set's check as lines, tables and a page with pictures."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -15,19 +15,19 @@ from jaxatr.reporting.sprite import Thumbnail, sprite, squared
 from jaxatr.reporting.tables import percent, text_table
 
 _MARKS = {"error": "!!", "warning": " !", "note": "  "}
-_SIDE = 96  # of a picture on the page, in pixels
-_EACH = 8  # pictures of a class
-_PAIRS = 24  # of each kind of pair
-_LISTED = 20  # files that the terminal names
-_SHOWN = 200  # files that the page names
-_CLASSES = 60  # that the page shows pictures of
+_SIDE = 96  # side of a picture on the page, in pixels
+_EACH = 8  # pictures per class
+_PAIRS = 24  # pairs of each kind
+_LISTED = 20  # unreadable files listed in the terminal
+_SHOWN = 200  # unreadable files listed on the page
+_CLASSES = 60  # classes with pictures on the page
 
 
 def lines(found: Diagnosis) -> list[str]:
-    """Writes the findings, a line for each and one for its remedy.
+    """Formats the findings, each with a line for its remedy.
 
     Args:
-      found: of a check.
+      found: result of a check.
     """
     if not found.findings:
         return [f"checked {len(found.facts.number)} images: nothing found"]
@@ -40,10 +40,10 @@ def lines(found: Diagnosis) -> list[str]:
 
 
 def tables(found: Diagnosis) -> list[str]:
-    """Writes the tables of classes and leaks, the files that cannot be read, and the findings.
+    """Formats the tables of classes and leaks, the unreadable files, and the findings.
 
     Args:
-      found: of a check.
+      found: result of a check.
     """
     subject, facts = found.subject, found.facts
     rows = [
@@ -60,27 +60,27 @@ def tables(found: Diagnosis) -> list[str]:
         written += [f"  {name}: {_without(name, why)}" for name, why in facts.unreadable[:_LISTED]]
         if len(facts.unreadable) > _LISTED:
             written.append(f"  and {len(facts.unreadable) - _LISTED} more (--page lists them)")
-    written += [f"passed over: {line.removeprefix('left out: ')}" for line in subject.passed]
+    written += [f"skipped: {line.removeprefix('left out: ')}" for line in subject.passed]
     return [*written, "", *lines(found)]
 
 
 def write_page(found: Diagnosis, out: str | os.PathLike, chip: Chip | None = None) -> None:
-    """Writes a page about a check; it needs no other file and no network.
+    """Writes a self-contained page about a check.
 
     Args:
-      found: of a check.
+      found: result of a check.
       out: the HTML file.
-      chip: geometry of the pictures, as in the check.
+      chip: geometry applied to the pictures, as in the check; None for whole images.
     """
     files.write_text(out, render_page(found, chip))
 
 
 def render_page(found: Diagnosis, chip: Chip | None = None) -> str:
-    """Renders the page that :func:`write_page` writes.
+    """Renders the page of :func:`write_page`.
 
     Args:
-      found: of a check.
-      chip: geometry of the pictures, as in the check.
+      found: result of a check.
+      chip: geometry applied to the pictures, as in the check; None for whole images.
     """
     subject, facts = found.subject, found.facts
     groups = [*_pair_groups(found), *_class_groups(found)]
@@ -113,9 +113,9 @@ class _Group(NamedTuple):
     """Pictures under a heading.
 
     Attributes:
-      title: of the group.
-      text: below it.
-      tuples: rows of the facts that stand together, with a caption.
+      title: the heading.
+      text: text below the heading.
+      tuples: (rows of the facts, caption) for images that are shown together.
     """
 
     title: str
@@ -124,7 +124,7 @@ class _Group(NamedTuple):
 
     @property
     def rows(self) -> list[int]:
-        """Every row that is shown."""
+        """All rows that are shown."""
         return [row for together, _ in self.tuples for row in together]
 
 
@@ -145,18 +145,18 @@ def _leak_table(found: Diagnosis) -> str:
         [leak.fact, percent(leak.within), percent(leak.across), percent(leak.chance)]
         for leak in found.leaks
     ]
-    header = ["class known from (% right)", "within train", "train to test", "by guessing"]
+    header = ["class predicted from (% right)", "within train", "train to test", "by chance"]
     return text_table(header, rows)
 
 
 def _without(name: str, why: str) -> str:
-    """Leaves the file's name out of the reason."""
+    """Removes the file's name from the reason."""
     before, separator, after = why.partition(f"{name}: ")
     return after if separator and " " not in before else why
 
 
 def _sizes(found: Diagnosis) -> list[tuple[str, int, str]]:
-    """Lists the commonest sizes: text, count, and the classes that have it."""
+    """Lists the most common sizes, as (size, count, classes)."""
     sizes, which, counts = np.unique(
         found.facts.size, axis=0, return_inverse=True, return_counts=True
     )
@@ -201,7 +201,7 @@ def _pair_group(title: str, pairs: Pairs) -> _Group:
 
 
 def _class_groups(found: Diagnosis) -> list[_Group]:
-    """Shows some images of each class, spread over all that there are."""
+    """Makes a group of evenly spaced images for each class."""
     groups = []
     for label, name in enumerate(found.subject.classes[:_CLASSES]):
         rows = np.flatnonzero(found.facts.label == label)
@@ -213,7 +213,7 @@ def _class_groups(found: Diagnosis) -> list[_Group]:
 
 
 def _name(found: Diagnosis, row: int) -> tuple[str, str, str]:
-    """Names an image's class and split, its file, and its file without the folders."""
+    """Returns an image's class and split, its path, and its file name."""
     facts, subject = found.facts, found.subject
     where = f"{subject.classes[facts.label[row]]}, {subject.splits[facts.part[row]]}"
     name = subject.names[int(facts.number[row])]

@@ -1,5 +1,6 @@
-"""A page of groups of rejected images, each with the command that enrols it."""
+"""Renders a page of groups of rejected images, each with the command that enrols it."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,16 +11,16 @@ from jaxatr.reporting.sprite import Thumbnail, sprite, squared
 from jaxatr.typing import Shaped
 
 SIDE = 96
-"""Of a picture, in pixels."""
+"""Side of a picture, in pixels."""
 
 
 class Picture(NamedTuple):
     """An image of a group.
 
     Attributes:
-      name: its path.
-      image: uint8, small.
-      caption: below it.
+      name: path of the image.
+      image: uint8 thumbnail, gray or RGB.
+      caption: text below the image.
     """
 
     name: str
@@ -31,12 +32,12 @@ class Cluster(NamedTuple):
     """A group of images.
 
     Attributes:
-      number: of the group.
-      size: of how many images.
-      spread: how far they lie from the one in the middle.
-      nearest: known class to how many of them are most like it.
-      pictures: some of them, from the middle outwards.
-      command: that enrols it.
+      number: number of the group.
+      size: number of images.
+      spread: mean distance of the images from the central one.
+      nearest: known class to the number of images that are most similar to it.
+      pictures: some of the images, the most central first.
+      command: the command that enrols the group.
     """
 
     number: int
@@ -50,21 +51,21 @@ class Cluster(NamedTuple):
 def render(
     title: str, summary: str, clusters: Sequence[Cluster], alone: Sequence[Picture], lone: int
 ) -> str:
-    """Renders the page; it needs no other file and no network.
+    """Renders a self-contained page.
 
     Args:
-      title: of the images.
-      summary: in a sentence, how many are unknown to what.
-      clusters: in their order.
-      alone: some pictures of the images in no group.
-      lone: how many those are.
+      title: name of the set of images.
+      summary: a sentence on the number of unknown images.
+      clusters: the groups, in order.
+      alone: some of the images that are in no group.
+      lone: number of images that are in no group.
     """
     sheets = [*(one.pictures for one in clusters), alone]
-    numbers = [list(range(start, start + len(sheet))) for start, sheet in _starts(sheets)]
+    numbers = _numbered(sheets)
     thumbnails = {
         number: Thumbnail(picture.name, squared(picture.image, SIDE))
-        for sheet, own in zip(sheets, numbers, strict=True)
-        for picture, number in zip(sheet, own, strict=True)
+        for sheet, row in zip(sheets, numbers, strict=True)
+        for picture, number in zip(sheet, row, strict=True)
     }
     template = environment().get_template("clusters.html")
     return template.render(
@@ -78,10 +79,7 @@ def render(
     )
 
 
-def _starts(sheets: Sequence[Sequence[Picture]]) -> list[tuple[int, Sequence[Picture]]]:
-    """Numbers the pictures of all sheets through."""
-    found, start = [], 0
-    for sheet in sheets:
-        found.append((start, sheet))
-        start += len(sheet)
-    return found
+def _numbered(sheets: Sequence[Sequence[Picture]]) -> list[list[int]]:
+    """Numbers the pictures of all sheets consecutively."""
+    count = itertools.count()
+    return [[next(count) for _ in sheet] for sheet in sheets]

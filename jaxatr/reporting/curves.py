@@ -1,4 +1,4 @@
-"""The curves of a report, as points."""
+"""Computes the curves of a report as points."""
 
 import numpy as np
 
@@ -10,18 +10,18 @@ def rate_curve(
     known_counts: Bool[np.ndarray, " n"],
     unknown_scores: Shaped[np.ndarray, " m"],
 ) -> Float[np.ndarray, "p 2"]:
-    """Returns the ROC or the OSCR curve: one point for each distinct score, and the origin.
+    """Computes the ROC or OSCR curve: the origin and one point for each distinct score.
 
     Args:
-      known_scores: ``[n]``, of the known examples.
-      known_counts: ``[n]``, which known examples count once they are accepted: all of them for the
-        ROC curve, those of the right class for the OSCR curve (Dhamija et al. 2018).
-      unknown_scores: ``[m]``, of the unknown examples.
+      known_scores: ``[n]``, scores of the known examples.
+      known_counts: ``[n]``, known examples that count when they are accepted: all of them for the
+        ROC curve, correctly classified ones for the OSCR curve (Dhamija et al. 2018).
+      unknown_scores: ``[m]``, scores of the unknown examples.
 
     Returns:
-      The share of unknown examples accepted and the share of known ones accepted and counted, as
-      the threshold falls. The trapezoid under it is :func:`jaxatr.metrics.auroc` or
-      :func:`jaxatr.metrics.oscr`.
+      ``[p, 2]``, the share of unknown examples that are accepted and the share of known examples
+      that are accepted and count, for a decreasing threshold. The area under the curve by the
+      trapezoidal rule is :func:`jaxatr.metrics.auroc` or :func:`jaxatr.metrics.oscr`.
     """
     thresholds = np.unique(np.concatenate([known_scores, unknown_scores]))[::-1]
     accepted = _reaching(unknown_scores, thresholds) / len(unknown_scores)
@@ -30,9 +30,9 @@ def rate_curve(
 
 
 def thin(points: Float[np.ndarray, "p 2"], tolerance: float) -> Float[np.ndarray, "q 2"]:
-    """Returns the line with fewer points, none of the others further than ``tolerance`` from it.
+    """Simplifies a line so that no removed point is further than ``tolerance`` from it.
 
-    (Ramer 1972; Douglas & Peucker 1973.) The first and the last point stay.
+    Ramer (1972) and Douglas & Peucker (1973). The first and last points are kept.
     """
     keep = np.zeros(len(points), bool)
     keep[[0, -1]] = True
@@ -54,7 +54,7 @@ def _reaching(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 
 
 def _distance(points: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Returns each point's distance from the segment."""
+    """Computes each point's distance from a segment."""
     along, from_start = end - start, points - start
     length = np.dot(along, along)
     place = np.clip(from_start @ along / length, 0, 1) if length else np.zeros(len(points))

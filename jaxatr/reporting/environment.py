@@ -1,4 +1,4 @@
-"""The setting in which all templates of pages are rendered."""
+"""The Jinja environment of all page templates."""
 
 from collections.abc import Iterable
 
@@ -8,14 +8,14 @@ from jaxatr.reporting.tables import percent, worst_confusions
 
 
 def environment(packages: Iterable[str] = ("jaxatr.reporting",)) -> Environment:
-    """Makes an environment that escapes what it is given and refuses what it is not.
+    """Makes an environment that escapes all values and raises an error for undefined ones.
 
     Args:
-      packages: whose folders ``templates`` are searched, in this order.
+      packages: packages whose ``templates`` folders are searched, in this order.
     """
     made = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
-        autoescape=True,  # class names and paths are a user's
+        autoescape=True,  # class names and paths come from users
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,4 +1,4 @@
-"""The section of a report in which γ is moved: what the page shows at first, and its data.
+"""The report's section with an adjustable γ: its initial content, and its data.
 
 The browser computes accuracy, false alarms, the confusion matrix and the mistakes from the data.
 """
@@ -20,7 +20,7 @@ from jaxatr.reporting.sprite import Sprite
 from jaxatr.typing import Int
 
 _BINS = 48
-_CBC = openset.gamma_rule(0.5).score.name  # whose γ is a probability; of others it is a score
+_CBC = openset.gamma_rule(0.5).score.name  # its γ is a probability; that of other scores a score
 _SHEETS = {
     "misclassified": "Known, accepted as the wrong class",
     "accepted": "Unknown, accepted as known (false alarms)",
@@ -29,7 +29,7 @@ _SHEETS = {
 
 
 def explorer(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
-    """Shows histograms of known and unknown, γ, and the figures at that γ, for each run."""
+    """Makes the section: histograms of known and unknown, γ and the figures at it, by run."""
     panels = [_panel(number, run) for number, run in runs]
     sheets = [(kind, _SHEETS[kind]) for kind in MISTAKES]
     title = "Choose the distance" if all(run.by_distance for _, run in runs) else "Choose γ"
@@ -39,8 +39,12 @@ def explorer(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
 def decisions(
     run: RecordedRun, score: str, threshold: float
 ) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, "c c"]]:
-    """Returns each test example's decision and their counts, by true class, "unknown" last."""
-    from sklearn.metrics import confusion_matrix  # takes a second, and a training has no use for it
+    """Decides at a threshold.
+
+    Returns:
+      The decision on each test example, and the confusion matrix with "unknown" last.
+    """
+    from sklearn.metrics import confusion_matrix  # imported here: it takes a second
 
     decided = np.where(run.scores[score] >= threshold, run.predictions[score], openset.UNKNOWN)
     labels = [*range(len(run.classes)), openset.UNKNOWN]
@@ -66,29 +70,29 @@ def _panel(number: int, run: RecordedRun) -> dict[str, Any]:
 
 
 def _thresholds(run: RecordedRun, name: str) -> list[dict[str, Any]]:
-    """Returns the recorded thresholds in the score's own unit, with the γ that a reader knows."""
+    """Lists the recorded thresholds, each with a text and its γ in the readers' unit."""
     row, scale = run.measured[name], run.shown(name).scale
     fixed, fitted = row.get("threshold"), row.get("fitted_threshold")
-    found = []
-    if scale in ("log", "logit"):  # a γ of 0 or 1 has no threshold that could be recorded
-        found.append({"text": "fixed", "threshold": fixed, "gamma": run.evaluation["gamma"]})
+    listed = []
+    if scale in ("log", "logit"):  # a γ of 0 or 1 has no finite threshold to record
+        listed.append({"text": "fixed", "threshold": fixed, "gamma": run.evaluation["gamma"]})
     elif fixed is not None:
-        found.append({"text": "fixed", "threshold": fixed, "gamma": fixed})
-    if (own := _own_threshold(run, name)) is not None:
-        gamma = axes.to_gamma(scale, own)
-        found.insert(0, {"text": "decides", "threshold": own, "gamma": gamma})
+        listed.append({"text": "fixed", "threshold": fixed, "gamma": fixed})
+    if (deciding := _deciding_threshold(run, name)) is not None:
+        gamma = axes.to_gamma(scale, deciding)
+        listed.insert(0, {"text": "decides", "threshold": deciding, "gamma": gamma})
     if fitted is not None:
         share = f"accepts {run.evaluation['tpr']:.0%} of validation"
         gamma = axes.to_gamma(scale, fitted)
-        found.append({"text": share, "threshold": fitted, "gamma": gamma})
-    if not found:
+        listed.append({"text": share, "threshold": fitted, "gamma": gamma})
+    if not listed:
         middle = float(np.median(run.scores[name]))
-        found.append({"text": "median", "threshold": middle, "gamma": middle})
-    return found
+        listed.append({"text": "median", "threshold": middle, "gamma": middle})
+    return listed
 
 
-def _own_threshold(run: RecordedRun, name: str) -> float | None:
-    """Finds the threshold at which the score decides, if it is one for all classes, and finite."""
+def _deciding_threshold(run: RecordedRun, name: str) -> float | None:
+    """Returns the threshold at which a score decides, if all classes share a finite one."""
     if name != run.evaluation.get("decides"):
         return None
     thresholds = set(run.evaluation.get("decision", {}).get("thresholds", ()))
@@ -116,10 +120,10 @@ def _histogram(number: int, run: RecordedRun, name: str) -> charts.Chart:
         series.append(charts.Series(part, outline, str(chosen.sum()), colour, filled=True))
         words.append(f"{part}: {_quartiles(scale, run.scores[name][chosen])}.")
     down = axes.percent(
-        "share of its kind", 0.0, 1.05 * max(one.points[:, 1].max() for one in series)
+        "share of known or unknown", 0.0, 1.05 * max(one.points[:, 1].max() for one in series)
     )
     title = f"Scores by {run.shown(name).title}"
-    words.append("The outermost bars hold what lies beyond.")
+    words.append("The outermost bars include all values beyond them.")
     return charts.chart(f"explorer-{number}-{name}", title, " ".join(words), across, down, series)
 
 
@@ -132,7 +136,7 @@ def _quartiles(scale: openset.Scale, scores: np.ndarray) -> str:
 
 
 def script_data(run: RecordedRun, sprite: Sprite) -> dict[str, Any]:
-    """Collects the values that the page's script computes with. Arrays of scores keep every bit."""
+    """Collects the data for the page's script. Scores are encoded without loss."""
     mistakes = {
         name: {
             kind: [int(row) for row in rows if int(row) in run.thumbnails]
@@ -161,20 +165,20 @@ def script_data(run: RecordedRun, sprite: Sprite) -> dict[str, Any]:
 
 
 def _command(run: RecordedRun, name: str) -> dict[str, str]:
-    """Describes the command that predicts by a score; a number is to follow its last flag.
+    """Makes the command that predicts by a score at a threshold.
 
     Returns:
-      ``flags``, the command up to the number; ``units`` of the number: ``"gamma"``, ``"distance"``
-      or ``"score"``; and ``reason``, why there is no such command, else empty.
+      ``flags``: the command up to the threshold's value; ``units`` of the value: ``"gamma"``,
+      ``"distance"`` or ``"score"``; and ``reason``: why there is no such command, or empty.
     """
     flags = f"jaxatr predict --workdir={shlex.quote(run.workdir)}"
     if run.evaluation.get("task") == "embedding":
         return {"flags": f"{flags} --max_distance=", "units": "distance", "reason": ""}
     title, reason = run.shown(name).title, ""
     if name not in openset.SCORES:
-        reason = f"predict takes {title} by its module: --score=MODULE:NAME."
+        reason = f"For predict, name {title} by its module: --score=MODULE:NAME."
     elif openset.SCORES[name].training is not None:
-        reason = f"predict cannot decide by {title}, which has a network of its own."
+        reason = f"predict cannot decide by {title}, which needs a network of its own."
     elif run.config.get("loss", {}).get("open") == "none" and name == _CBC:
         reason = f"predict cannot decide by {title}: the run trains no binary classifiers."
     units = "gamma" if name == _CBC else "score"

@@ -1,4 +1,4 @@
-"""Sections of a report that are charts of recorded figures."""
+"""Sections of a report with charts of recorded figures."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from jaxatr.reporting.recorded import RecordedRun
 from jaxatr.reporting.tables import percent
 from jaxatr.typing import Float
 
-_FEW = 0.05  # share of unknown examples accepted, at which a curve is put into words
-_TRAINING = {  # what the loop records to its chart's title and axis; all but the loss are shares
+_FEW = 0.05  # share of accepted unknown examples at which descriptions give a curve's value
+_TRAINING = {  # recorded metric to its chart's title and axis label; all but the loss are shares
     "loss": ("Loss", "loss"),
     "closed_accuracy": ("Closed-set accuracy", "examples right"),
     "fine_accuracy": ("Accuracy of the fine classes", "references right"),
@@ -31,7 +31,7 @@ _TRAINING = {  # what the loop records to its chart's title and axis; all but th
 
 
 def curves(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:
-    """Draws ROC and OSCR curves of every run and score, where there are unknown examples."""
+    """Draws ROC and OSCR curves of every run and score, if there are unknown examples."""
     runs = [run for _, run in numbered]
     if not any("auroc" in row for run in runs for row in run.measured.values()):
         return None
@@ -45,7 +45,7 @@ def curves(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:
 
 
 def ranges(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:
-    """Draws AUROC over the range, where the test examples were seen from several."""
+    """Draws AUROC by range, if the test examples have several ranges."""
     runs = [run for _, run in numbered]
     rows = [
         (number, name, by_range)
@@ -81,7 +81,7 @@ def ranges(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:
 
 
 def training(runs: Sequence[Recorded]) -> Section | None:
-    """Loss and what else was recorded over the steps, in training and on the validation part."""
+    """Draws the loss and other metrics over the steps, in training and on the validation part."""
     charts = [_training_chart(runs, metric, *names) for metric, names in _TRAINING.items()]
     drawn = [one for one in charts if one is not None]
     return Section("training", "Training", {"charts": drawn}) if drawn else None
@@ -90,7 +90,7 @@ def training(runs: Sequence[Recorded]) -> Section | None:
 def _series(
     runs: Sequence[RecordedRun], number: int, name: str, points: np.ndarray, **more: Any
 ) -> Series:
-    """A score of one run has a colour; of several runs the run has it, and the score a pattern."""
+    """Makes a line for a score: with one run, colours show scores; with several, runs."""
     run, alone = runs[number], len(runs) == 1
     title = run.shown(name).title
     place = list(run.scores).index(name)
@@ -119,7 +119,7 @@ def _rate_chart(
             series.append(_series(runs, number, name, points, figure=area))
             reached = points[points[:, 0] <= _FEW, 1].max()
             words.append(f"{series[-1].label}: area {area} %, {percent(reached)} % {counted}.")
-    few = f"Where {_FEW:.0%} of the unknown are accepted: "
+    few = f"With {_FEW:.0%} of the unknown accepted: "
     return chart(
         f"curves-{key}",
         f"{title}, area in %",
@@ -131,12 +131,12 @@ def _rate_chart(
 
 
 def _auroc_by_range(run: RecordedRun, name: str) -> dict[int, float]:
-    found = {}
+    areas = {}
     for group, measured in run.evaluation["groups"].items():
         matched = re.fullmatch(r"(\d+) m", group)
         if matched and "auroc" in (row := measured["scores"].get(name, {})):
-            found[int(matched[1])] = row["auroc"]
-    return found
+            areas[int(matched[1])] = row["auroc"]
+    return areas
 
 
 def _training_chart(runs: Sequence[Recorded], metric: str, title: str, label: str) -> Chart | None:

@@ -1,4 +1,4 @@
-"""How the results of a kind of run are shown: as text, and as sections of the report's page."""
+"""Defines how the results of a kind of run are shown: as text and as sections of the report."""
 
 import dataclasses
 import os
@@ -12,13 +12,13 @@ from jaxatr.resolve import resolve
 
 
 class Section(NamedTuple):
-    """A part of the page.
+    """A section of the page.
 
     Attributes:
-      key: its anchor.
+      key: the section's anchor.
       title: its heading.
-      content: values that its template shows.
-      template: file name without ``.html``; empty for the key.
+      content: values for its template.
+      template: the template's file name without ``.html``; empty for the key.
     """
 
     key: str
@@ -27,9 +27,9 @@ class Section(NamedTuple):
     template: str = ""
 
 
-@runtime_checkable  # the tests check annotations as they run
+@runtime_checkable  # the tests check annotations at run time
 class Recorded(Protocol):
-    """The recorded facts of an evaluated run that every section can rely on."""
+    """The recorded facts of an evaluated run that are available to every section."""
 
     @property
     def name(self) -> str:
@@ -58,32 +58,33 @@ class Recorded(Protocol):
 
     @property
     def thumbnails(self) -> dict[int, Thumbnail]:
-        """Key to picture, all of one size."""
+        """Pictures by key, all of the same size."""
         ...
 
 
 Run = TypeVar("Run", bound=Recorded)
 Numbered: TypeAlias = tuple[int, Run]
-"""A run of a page, after its number there: of its pictures, and of its data for the script."""
+"""A run after its number on the page, which selects its pictures and its data for the script."""
 
 SectionMaker: TypeAlias = Callable[[Sequence[Numbered[Run]]], Section | None]
-"""Takes the runs whose kind lists the section; ``None`` where there is nothing to show."""
+"""Makes a section of the runs whose kind lists it; ``None`` if there is nothing to show."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Report(Generic[Run]):
-    """How results of a kind of run are shown; a kind names its own by :attr:`Task.report`.
+    """How the results of a kind of run are shown; the kind names it in :attr:`Task.report`.
 
     Attributes:
-      title: of the kind, as in "open-set recognition".
-      read: ``(folder, name) -> Recorded``; raises ``ValueError`` for a folder that is not whole.
-      introduce: a sentence about a run for the top of the page, after the name of its data.
-      settings: further rows of the table of settings, name to text.
-      sections: place on the page and maker. The places of the package's own sections are a hundred
-        apart; training is at 8000 and settings are at 9000.
-      text: the evaluation as tables for a terminal.
-      data: a run's values for the page's script; ``None`` where nothing moves.
-      templates: package with a folder ``templates``, for the sections' own templates.
+      title: name of the kind, such as "open-set recognition".
+      read: ``(folder, name) -> Recorded``; raises ``ValueError`` if the folder is incomplete.
+      introduce: returns a sentence about a run for the top of the page, which follows the name of
+        its data.
+      settings: returns additional rows for the table of settings, name to text.
+      sections: (position on the page, maker) of each section. Positions of the package's sections
+        are a hundred apart; training is at 8000, settings at 9000.
+      text: formats an evaluation as tables for a terminal.
+      data: returns a run's data for the page's script; ``None`` if no section is interactive.
+      templates: package whose folder ``templates`` has the sections' own templates.
     """
 
     title: str
@@ -97,13 +98,13 @@ class Report(Generic[Run]):
 
 
 def report_of(workdir: str | os.PathLike) -> Report[Any]:
-    """Finds how the results of a run are shown.
+    """Returns the report of a run's kind.
 
     Raises:
-      ValueError: no run, or its kind names no report.
+      ValueError: there is no such run, or its kind has no valid report.
     """
     task = training.task_of(workdir)
-    found = resolve(task.report)
-    if not isinstance(found, Report):
-        raise ValueError(f"{task.__name__}.report: {task.report} is no jaxatr.reporting.Report")
-    return found
+    report = resolve(task.report)
+    if not isinstance(report, Report):
+        raise ValueError(f"{task.__name__}.report: {task.report} is not a jaxatr.reporting.Report")
+    return report

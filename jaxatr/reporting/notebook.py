@@ -1,4 +1,4 @@
-"""Answers as a notebook shows them: inline HTML, in the notebook's own colours."""
+"""Renders predictions for notebooks: inline HTML in the notebook's own colours."""
 
 import base64
 import io
@@ -15,16 +15,16 @@ from jaxatr.typing import Float, Shaped
 SIDE = 160
 """The longer side of a picture, in pixels."""
 MOST = 10
-"""Bars of a card at most."""
+"""Largest number of bars of a card."""
 
 
 class Bar(NamedTuple):
     """A line of a card.
 
     Attributes:
-      name: of a class.
-      text: its value.
-      share: of the bar's full length, in [0, 1]; None for no bar.
+      name: name of a class.
+      text: its value, formatted.
+      share: length of the bar in [0, 1]; None for no bar.
     """
 
     name: str
@@ -33,14 +33,14 @@ class Bar(NamedTuple):
 
 
 class Card(NamedTuple):
-    """An answer to one input.
+    """The prediction for one input.
 
     Attributes:
       verdict: the decision.
-      accepted: whether it is a known class.
-      facts: what it was decided by.
-      bars: one for each class, or for each neighbour.
-      rest: what is left out of the bars; empty for nothing.
+      accepted: whether the decision is a known class.
+      facts: lines about the score and the threshold.
+      bars: bars for classes or neighbours.
+      rest: text about classes without a bar; may be empty.
       pictures: caption to data URI.
     """
 
@@ -53,12 +53,12 @@ class Card(NamedTuple):
 
 
 def render_cards(cards: Sequence[Card]) -> str:
-    """Renders answers beside each other."""
+    """Renders cards side by side."""
     return environment().get_template("cards.html").render(cards=cards, side=SIDE)
 
 
 def probability_bars(probabilities: Mapping[str, float]) -> tuple[list[Bar], str]:
-    """Makes the bars of the most probable classes, the highest first, and counts the rest."""
+    """Makes bars for the most probable classes, highest first, and a text about the rest."""
     ordered = sorted(probabilities.items(), key=lambda item: -item[1])
     bars = [
         Bar(name, f"{100 * value:.1f} %", min(max(value, 0.0), 1.0))
@@ -74,11 +74,11 @@ def probability_bars(probabilities: Mapping[str, float]) -> tuple[list[Bar], str
 def picture(
     chip: Shaped[np.ndarray, "h w c"], saliency: Float[np.ndarray, "h w"] | None = None
 ) -> str:
-    """Draws a chip, or a map over it, as a data URI.
+    """Draws a chip, optionally with a saliency map over it, as a PNG data URI.
 
     Args:
-      chip: ``[h, w, c]``, gray or RGB in any range; its first channel if it is neither.
-      saliency: ``[h, w]`` in [0, 1].
+      chip: ``[h, w, c]``, gray or RGB in any range; of other chips the first channel is drawn.
+      saliency: ``[h, w]`` in [0, 1]; None for the chip alone.
     """
     if saliency is None:
         return _uri(drawn(chip, side=SIDE))

@@ -1,4 +1,4 @@
-"""A saliency map over its chip, as a picture with a legend."""
+"""Draws saliency maps over their chips, with a legend."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,18 +15,21 @@ _GAP = 8
 def colour_map(steps: int = 256) -> UInt8[np.ndarray, "n 3"]:
     """Returns the colours of values from 0 to 1: dark blue over green to light yellow.
 
-    Perceptually uniform: in Oklab (Ottosson 2020) the lightness rises evenly, the hue turns evenly
-    and the chroma is low enough for every colour to be one that a screen has. So equal differences
-    look equal, also in gray and to colour-blind readers.
+    The map is perceptually uniform: in Oklab (Ottosson 2020) lightness and hue change linearly, and
+    the chroma is low enough for every colour to be in the sRGB gamut. Equal differences therefore
+    look equal, also in grey and to colour-blind readers.
 
     Args:
-      steps: n.
+      steps: number of colours n.
+
+    Returns:
+      ``[n, 3]`` RGB.
     """
     t = np.linspace(0, 1, steps)
     lightness, hue = 0.22 + 0.7 * t, np.deg2rad(285 - 185 * t)
     chroma = 0.105 * np.sin(np.pi * (0.15 + 0.7 * t))
     a, b = chroma * np.cos(hue), chroma * np.sin(hue)
-    # Oklab's two matrices, from its definition.
+    # From Oklab to linear sRGB, by the two matrices of its definition.
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
     middle = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
     short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
@@ -50,17 +53,17 @@ def overlay(
     side: int = 320,
     share: float = 0.6,
 ) -> Image.Image:
-    """Draws the chip, the map over it, and the colours' legend.
+    """Draws a chip, a saliency map over it, and the legend of the colours.
 
     Args:
-      chip: ``[h, w, c]``, gray or RGB in any range; its first channel if it is neither.
+      chip: ``[h, w, c]``, gray or RGB in any range; of other chips the first channel is drawn.
       saliency: ``[h, w]`` in [0, 1].
-      title: written above, in one or more lines.
-      side: of each picture, in pixels.
-      share: of the map in the blend.
+      title: text above the pictures, in one or more lines.
+      side: longer side of each picture, in pixels.
+      share: weight of the map in the blend, in [0, 1].
 
     Raises:
-      ValueError: the map is not of the chip's size, or leaves [0, 1].
+      ValueError: the map does not have the chip's size, or has values outside [0, 1].
     """
     _check(chip, saliency)
     colours, size = colour_map(), _size(chip.shape[:2], side)
@@ -90,18 +93,18 @@ def sheet(
     columns: int = 4,
     share: float = 0.6,
 ) -> Image.Image:
-    """Draws the chip and several maps over it, each below its own title.
+    """Draws a chip and several saliency maps over it, each with a title.
 
     Args:
-      chip: ``[h, w, c]``, as :func:`overlay` has it.
-      maps: title, in one or more lines, and map ``[h, w]`` in [0, 1] of each.
-      title: written above, in one or more lines.
-      side: of each picture, in pixels.
-      columns: pictures beside each other.
-      share: of the maps in the blends.
+      chip: ``[h, w, c]``, gray or RGB in any range; of other chips the first channel is drawn.
+      maps: (title in one or more lines, map ``[h, w]`` in [0, 1]) for each map.
+      title: text above the pictures, in one or more lines.
+      side: longer side of each picture, in pixels.
+      columns: number of pictures in a row.
+      share: weight of the maps in the blends, in [0, 1].
 
     Raises:
-      ValueError: as :func:`overlay`.
+      ValueError: a map does not have the chip's size, or has values outside [0, 1].
     """
     size = _size(chip.shape[:2], side)
     cells = [("chip", _shown(chip).resize(size, Image.Resampling.NEAREST))]
@@ -126,7 +129,7 @@ def sheet(
 
 
 def _headed(title: str, width: int) -> tuple[str, int, ImageFont.FreeTypeFont]:
-    """Breaks a title into lines that fit: the title, its height in pixels and its font."""
+    """Wraps a title to a width; returns the wrapped title, its height in pixels and its font."""
     font: Any = ImageFont.load_default(13)
     lines: list[str] = []
     for line in title.split("\n"):
@@ -144,7 +147,7 @@ def _check(chip: Shaped[np.ndarray, "h w c"], saliency: Float[np.ndarray, "h w"]
     if saliency.shape != chip.shape[:2]:
         raise ValueError(f"saliency: got shape {saliency.shape}, wanted {chip.shape[:2]}")
     if not (np.isfinite(saliency).all() and saliency.min() >= 0 and saliency.max() <= 1):
-        raise ValueError("saliency: got values that leave [0, 1]")
+        raise ValueError("saliency: got values outside [0, 1]")
 
 
 def blended(
@@ -154,13 +157,13 @@ def blended(
     side: int,
     share: float = 0.6,
 ) -> Image.Image:
-    """Returns a map over its chip, in colours.
+    """Blends a saliency map in colours with its chip.
 
     Args:
-      chip: ``[h, w, c]``, as :func:`overlay` has it.
-      saliency: ``[y, x]`` in [0, 1], of the chip's proportions.
-      side: of the picture, in pixels.
-      share: of the map in the blend.
+      chip: ``[h, w, c]``, gray or RGB in any range; of other chips the first channel is drawn.
+      saliency: ``[y, x]`` in [0, 1], with the aspect ratio of the chip.
+      side: longer side of the picture, in pixels.
+      share: weight of the map in the blend, in [0, 1].
     """
     size = _size(chip.shape[:2], side)
     mapped = Image.fromarray(colour_map()[np.rint(255 * saliency).astype(int)])
@@ -169,11 +172,11 @@ def blended(
 
 
 def drawn(chip: Shaped[np.ndarray, "h w c"], *, side: int) -> Image.Image:
-    """Draws a chip, its pixels as squares.
+    """Draws a chip, enlarged by nearest-neighbour interpolation.
 
     Args:
-      chip: ``[h, w, c]``, as :func:`overlay` has it.
-      side: of the picture, in pixels.
+      chip: ``[h, w, c]``, gray or RGB in any range; of other chips the first channel is drawn.
+      side: longer side of the picture, in pixels.
     """
     return _shown(chip).resize(_size(chip.shape[:2], side), Image.Resampling.NEAREST)
 
@@ -188,6 +191,6 @@ def _shown(chip: Shaped[np.ndarray, "h w c"]) -> Image.Image:
 
 
 def _size(shape: tuple[int, ...], side: int) -> tuple[int, int]:
-    """Returns width and height that keep the proportions, the longer one ``side``."""
+    """Returns width and height with the aspect ratio of ``shape`` and longer side ``side``."""
     scale = side / max(shape)
     return max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale))

@@ -1,4 +1,4 @@
-"""Sections of a report that are tables: what was run, and how well it does."""
+"""Sections of a report with tables: settings, scores and confusion."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +13,11 @@ _PARTS = ("train", "validation", "test")
 
 
 def settings(runs: Sequence[Recorded], own: Sequence[dict[str, str]]) -> Section:
-    """Lists data, split, device and versions, every field, and where the runs differ.
+    """Lists data, split, device, versions and all fields, and marks where the runs differ.
 
     Args:
-      runs: all of a page.
-      own: of each run, the rows that its kind adds.
+      runs: all runs of a page.
+      own: additional rows by the kind of each run.
     """
     summaries = [_summary(run, rows) for run, rows in zip(runs, own, strict=True)]
     fields = [_flat(run.config) for run in runs]
@@ -29,14 +29,14 @@ def settings(runs: Sequence[Recorded], own: Sequence[dict[str, str]]) -> Section
 
 
 def scores(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
-    """Shows the measures of each score over all test examples, the best of each measure marked."""
+    """Shows the measures of each score over all test examples, with the best values marked."""
     tables = [_score_table(run) for _, run in runs]
     shown = {column for table in tables for column in table["columns"]}
     return Section("scores", "Scores", {"tables": tables, "shown": shown})
 
 
 def outside(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
-    """Shows the measures of each score with images of other data as the unknown ones, by group."""
+    """Shows the measures of each score with images of other data as unknown, by group."""
     tables = [
         {**_score_table(run, name), "name": name, "facts": facts}
         for _, run in runs
@@ -46,7 +46,7 @@ def outside(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
 
 
 def enrolled(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
-    """Shows how well the classes are known that were enrolled, and what the run's own ones lose."""
+    """Shows the accuracy of enrolled classes, and that of the run's own before and after."""
     tables = [
         {"run": run, **run.evaluation["enrolled"]}
         for _, run in runs
@@ -56,8 +56,8 @@ def enrolled(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
 
 
 def confusion(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
-    """Counts the known classes among each other, before anything is rejected."""
-    from sklearn.metrics import confusion_matrix  # takes a second, and a training has no use for it
+    """Shows the confusion matrix of the known classes, before any rejection."""
+    from sklearn.metrics import confusion_matrix  # imported here: it takes a second
 
     matrices = []
     for _, run in runs:
@@ -117,7 +117,7 @@ def _rows(columns: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
 
 
 def _score_table(run: RecordedRun, name: str = "all") -> dict[str, Any]:
-    """Makes the table of what was measured of a group; a sole score is not marked as the best."""
+    """Makes the table of a group's measures; the best are marked if there are several scores."""
     group, best = run.evaluation["groups"][name], {}
     measured, titles = group["scores"], COLUMNS | FURTHER
     for column in titles:
@@ -139,7 +139,7 @@ def _score_table(run: RecordedRun, name: str = "all") -> dict[str, Any]:
 
 
 def thresholds(run: RecordedRun) -> dict[str, str]:
-    """Lists where an open-set run rejects, for the table of settings."""
+    """Lists the thresholds of an open-set run, for the table of settings."""
     gamma, fitted = run.evaluation["gamma"], run.evaluation.get("fitted_gamma")
     return {
         "fixed γ": "–" if gamma is None else f"{gamma:g}",

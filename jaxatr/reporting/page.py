@@ -1,4 +1,4 @@
-"""One self-contained page about one or several runs, of any kind."""
+"""Renders a self-contained page about one or more runs of any kind."""
 
 import os
 from collections.abc import Sequence
@@ -13,23 +13,23 @@ from jaxatr.reporting.sprite import sprite
 
 
 def write_report(workdirs: Sequence[str | os.PathLike], out: str | os.PathLike) -> None:
-    """Writes a page about evaluated runs; it needs no other file and no network.
+    """Writes a self-contained page about evaluated runs.
 
     Args:
       workdirs: the runs' folders.
       out: the HTML file.
 
     Raises:
-      ValueError: no run was given, one twice, or one is not an evaluated run.
+      ValueError: there is no run, a run is given twice, or a folder is not an evaluated run.
     """
     files.write_text(out, render_report(workdirs))
 
 
 def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
-    """Renders the page that :func:`write_report` writes: the same for the same records."""
+    """Renders the page of :func:`write_report`; the same records give the same page."""
     named = _named(workdirs)
     kinds = {folder: report_of(folder) for folder in named}
-    # Runs that the page's script moves come first: it counts them.
+    # Runs with data for the page's script come first, so that their numbers index its list.
     folders = sorted(named, key=lambda folder: kinds[folder].data is None)
     reports = [kinds[folder] for folder in folders]
     runs = [kinds[folder].read(folder, named[folder]) for folder in folders]
@@ -39,7 +39,7 @@ def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.globals |= {"geometry": charts}
     both = list(zip(reports, runs, strict=True))
-    moved = [
+    script_data = [
         report.data(run, sheet)
         for (report, run), sheet in zip(both, sprites, strict=True)
         if report.data is not None
@@ -49,33 +49,33 @@ def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
         kind=title[:1].upper() + title[1:],
         everything=runs,
         introductions=[report.introduce(run) for report, run in both],
-        runs=runs[: len(moved)],
+        runs=runs[: len(script_data)],
         sprites=sprites,
         sections=_sections(both),
-        data={"left": charts.LEFT, "width": charts.PLOT_WIDTH, "runs": moved},
+        data={"left": charts.LEFT, "width": charts.PLOT_WIDTH, "runs": script_data},
     )
 
 
 def _sections(both: Sequence[tuple[Report[Any], Recorded]]) -> list[Section]:
-    """Makes the sections that have something to show, in the page's order."""
+    """Makes the sections in the page's order, without empty ones."""
     makers = dict.fromkeys(placed for report, _ in both for placed in report.sections)
-    found: list[tuple[int, Section | None]] = []
+    made: list[tuple[int, Section | None]] = []
     for place, make in makers:
         listed = [
             (number, run)
             for number, (report, run) in enumerate(both)
             if (place, make) in report.sections
         ]
-        found.append((place, make(listed)))
+        made.append((place, make(listed)))
     runs = [run for _, run in both]
-    found.append((8000, figures.training(runs)))
-    found.append((9000, overview.settings(runs, [r.settings(run) for r, run in both])))
-    ordered = sorted(found, key=lambda placed: placed[0])
+    made.append((8000, figures.training(runs)))
+    made.append((9000, overview.settings(runs, [r.settings(run) for r, run in both])))
+    ordered = sorted(made, key=lambda placed: placed[0])
     return [section for _, section in ordered if section is not None]
 
 
 def _named(workdirs: Sequence[str | os.PathLike]) -> dict[Path, str]:
-    """Names each folder in the report: its own name, or the path where two are called alike."""
+    """Returns each folder's name in the report: the folder's name, or all paths on a clash."""
     folders = [Path(workdir) for workdir in workdirs]
     if not folders:
         raise ValueError("workdirs: got none, wanted at least one")

@@ -1,4 +1,4 @@
-"""The report of a kind of run that names no other: its figures, its training, its settings."""
+"""The default report of a kind of run: figures, training and settings."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from jaxatr.reporting.tables import text_table
 
 
 class RecordedFigures(NamedTuple):
-    """An evaluated run of any kind; the attributes are those of every recorded run."""
+    """An evaluated run of any kind; see :class:`jaxatr.reporting.kind.Recorded`."""
 
     name: str
     config: dict[str, Any]

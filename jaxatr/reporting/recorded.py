@@ -14,29 +14,28 @@ from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.typing import Int, Shaped
 
 SIMULATED = ("simulated", "simulated_tracks")
-"""The data sets of the simulated sensor."""
+"""Names of the simulated data sets."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordedRun:
-    """A run that was trained and evaluated, with n test examples.
+    """A trained and evaluated open-set run with n test examples.
 
     Attributes:
-      name: what the report calls it.
-      workdir: its folder, as it was given.
+      name: the run's name in the report.
+      workdir: the run's folder, as given.
       config: content of ``config.json``.
       record: content of ``record.json``.
       evaluation: content of ``evaluation.json``.
       metrics: the records of ``metrics.jsonl``.
       labels: ``[n]``, known class or :data:`jaxatr.openset.UNKNOWN`.
-      predicted: ``[n]``, the known class that the run's network finds nearest.
-      predictions: name of a score to ``[n]``, the nearest known class: the same for all but a score
-        that comes from a network of its own.
+      predicted: ``[n]``, the nearest known class by the run's network.
+      predictions: name of a score to ``[n]``, the nearest known class; it differs from
+        ``predicted`` only for scores with a network of their own.
       scores: name to ``[n]``, higher = more known.
-      ranges: ``[n]`` in metres, ``None`` where the data does not say them.
+      ranges: ``[n]`` in metres; ``None`` if the data has no ranges.
       thumbnails: row of a test example to its picture; empty if none were recorded.
-      decided: the decision on each example that a recogniser takes, by name; empty if none is
-        recorded.
+      decided: arrays of the run's decision on each example, by name; empty if not recorded.
     """
 
     name: str
@@ -69,24 +68,24 @@ class RecordedRun:
         return self.evaluation["groups"]["all"]["scores"]
 
     def shown(self, score: str) -> openset.Shown:
-        """Finds title and scale of a score."""
+        """Returns the title and scale of a score."""
         return openset.shown(score, self.evaluation)
 
     @property
     def by_distance(self) -> bool:
-        """Whether its scores are distances, so that the threshold is one and no γ."""
+        """Whether all scores are distances, so that the threshold is a distance and not a γ."""
         return all(self.shown(name).scale == "distance" for name in self.scores)
 
     @property
     def of_tracks(self) -> bool:
-        """Whether its test examples are tracks."""
+        """Whether the test examples are tracks."""
         return "tracks" in self.record
 
     @property
     def first_score(self) -> str:
-        """The score that decides; where none is recorded, the one with the highest AUROC.
+        """The deciding score; if not recorded, the one with the highest AUROC.
 
-        It is the first where there are no unknown examples.
+        Without unknown examples there is no AUROC, and it is the first score.
         """
         if (decides := self.evaluation.get("decides")) in self.scores:
             return decides
@@ -94,38 +93,40 @@ class RecordedRun:
 
 
 def is_simulated(record: dict[str, Any]) -> bool:
-    """Says whether a run's images come from the simulated sensor."""
+    """Whether a run's images come from the simulated sensor."""
     return record.get("dataset", {}).get("name") in SIMULATED
 
 
 def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> RecordedRun:
-    """Reads the record of a run that tells known from unknown by a score.
+    """Reads the records of an evaluated run with open-set scores.
 
     Args:
       workdir: the run's folder.
-      name: what the report calls it; by default, the folder's name.
+      name: the run's name in the report; by default the folder's name.
 
     Raises:
-      ValueError: ``workdir`` is no run folder, is not evaluated, or a file in it cannot be read or
-        is of another evaluation; it is named.
+      ValueError: ``workdir`` is not a run, is not evaluated, or a file in it cannot be read or is
+        of another evaluation; the message names it.
     """
     folder = Path(workdir)
     evaluation = read_evaluation(folder)
     if "groups" not in evaluation:
         raise ValueError(
-            f"{folder / training.EVALUATION}: an evaluation without scores, wanted one of groups"
+            f"{folder / training.EVALUATION}: wanted an evaluation with open-set scores"
         )
     arrays = read_arrays(folder / training.SCORES)
     missing = {"test_logits", "test_open_logits", "test_labels", "test_id"} - set(arrays)
     if missing:
-        raise ValueError(f"{folder / training.SCORES}: there is no array {min(missing)} in it")
+        raise ValueError(f"{folder / training.SCORES}: the array {min(missing)} is missing")
     labels, measured = arrays["test_labels"], evaluation["groups"]["all"]
     if len(labels) != measured["num_known"] + measured["num_unknown"]:
         raise different(folder, training.EVALUATION, training.SCORES)
     scores = openset.recorded_scores(arrays, measured["scores"])
     for score, values in scores.items():
         if not np.isfinite(values).all():
-            raise ValueError(f"{folder / training.SCORES}: the score {score!r} is not finite")
+            raise ValueError(
+                f"{folder / training.SCORES}: the score {score!r} has non-finite values"
+            )
     thumbnails = read_thumbnails(folder / training.THUMBNAILS, arrays["test_id"])
     return RecordedRun(
         name=name or folder.resolve().name,
@@ -149,17 +150,17 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
 
 
 def read_evaluation(folder: Path) -> dict[str, Any]:
-    """Returns the content of a run's ``evaluation.json``.
+    """Reads a run's ``evaluation.json``.
 
     Raises:
-      ValueError: the folder is no run's, or its run is not evaluated as something to report.
+      ValueError: the folder is not a run, or the run is not evaluated.
     """
     training.load_config(folder)
     path = folder / training.EVALUATION
     for needed in (path, folder / training.SCORES):
         if not needed.is_file():
             raise ValueError(
-                f"{folder} is not evaluated yet: there is no {needed.name} in it; run "
+                f"{folder} is not evaluated yet: it has no {needed.name}; run "
                 f"jaxatr evaluate --workdir={folder}"
             )
     try:
@@ -169,10 +170,10 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of a file by name.
+    """Reads the arrays of an ``.npz`` file, by name.
 
     Raises:
-      ValueError: it cannot be read.
+      ValueError: the file cannot be read.
     """
     try:
         with np.load(path) as arrays:
@@ -182,7 +183,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_thumbnails(path: Path, ids: Int[np.ndarray, " n"]) -> dict[int, Thumbnail]:
-    """Returns them by row; none where an evaluation by an older version recorded none."""
+    """Reads thumbnails by row of the test examples; none if an older version recorded none."""
     if not path.is_file():
         return {}
     arrays = read_arrays(path)
@@ -191,12 +192,12 @@ def read_thumbnails(path: Path, ids: Int[np.ndarray, " n"]) -> dict[int, Thumbna
     return {
         row[int(identity)]: Thumbnail(str(name), image)
         for identity, name, image in zip(*columns, strict=True)
-        if int(identity) in row  # of another test part, if its evaluation was cut off
+        if int(identity) in row  # an interrupted evaluation can leave those of another test part
     }
 
 
 def different(folder: Path, one: str, other: str) -> ValueError:
-    """Returns the error that two files of a folder do not belong together."""
+    """Makes the error for two files of a folder that are of different evaluations."""
     return ValueError(
         f"{folder}: {one} and {other} are of different evaluations; run jaxatr evaluate again"
     )

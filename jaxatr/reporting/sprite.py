@@ -1,4 +1,4 @@
-"""A run's thumbnails as one picture, of which the page shows a window for each."""
+"""Combines a run's thumbnails into a CSS sprite: one image that the page shows parts of."""
 
 import base64
 import io
@@ -11,15 +11,15 @@ from PIL import Image
 
 from jaxatr.typing import Shaped, UInt8
 
-_BLOCK = 8  # of a JPEG: a chip with its rim fills whole ones, so that no other shows through
-_QUALITY = 85  # half of a PNG's bytes, and nothing to be seen of it
+_BLOCK = 8  # JPEG block size: a chip with its rim fills whole blocks, so that neighbours do not mix
+_QUALITY = 85  # half the size of a PNG, without visible artefacts
 
 
 class Thumbnail(NamedTuple):
-    """A test example to look at.
+    """The picture of a test example.
 
     Attributes:
-      name: of its true class, which need not be a known one.
+      name: name of its true class, known or unknown.
       image: ``[h, w, c]``, gray or RGB.
     """
 
@@ -28,13 +28,13 @@ class Thumbnail(NamedTuple):
 
 
 class Sprite(NamedTuple):
-    """One picture of many chips, as a style sheet needs it.
+    """An image of many chips, with the CSS values that select one of them.
 
     Attributes:
-      source: the picture, as a data URI; empty if there are no chips.
-      ratio: width by height of a chip, the CSS property ``aspect-ratio``.
-      size: ``background-size`` that makes a chip as large as its window.
-      at: key of a thumbnail to the ``background-position`` of its chip.
+      source: the image as a data URI; empty if there are no chips.
+      ratio: CSS ``aspect-ratio`` of a chip.
+      size: CSS ``background-size`` that scales a chip to its element.
+      at: key of a thumbnail to the CSS ``background-position`` of its chip.
     """
 
     source: str
@@ -44,7 +44,7 @@ class Sprite(NamedTuple):
 
 
 def sprite(thumbnails: Mapping[int, Thumbnail]) -> Sprite:
-    """Returns the picture of all of a run's thumbnails, which are of one size."""
+    """Combines thumbnails of the same size into a sprite."""
     if not thumbnails:
         return Sprite("", "1", "auto", {})
     chips = np.stack([thumbnail.image for thumbnail in thumbnails.values()])
@@ -58,7 +58,7 @@ def sprite(thumbnails: Mapping[int, Thumbnail]) -> Sprite:
     sheet = sheet.reshape(-1, across * pitch_x, channels)
     height, width = sheet.shape[:2]
 
-    def at(place: int) -> str:  # in percent of what the window leaves of the picture
+    def at(place: int) -> str:  # percent of the image's size minus the chip's, as in CSS
         x, y = (place % across) * pitch_x + 1, (place // across) * pitch_y + 1
         return f"{100 * x / (width - wide):.4f}% {100 * y / (height - high):.4f}%"
 
@@ -71,16 +71,17 @@ def sprite(thumbnails: Mapping[int, Thumbnail]) -> Sprite:
 
 
 def squared(small: Shaped[np.ndarray, "h w c"], side: int) -> Shaped[np.ndarray, "y x 3"]:
-    """Returns a picture in the middle of a gray square, small ones enlarged.
+    """Scales a picture to fit a square, and fills the rest of the square with grey.
 
     Args:
-      small: uint8, gray or RGB, no side longer than ``side``.
-      side: in pixels.
+      small: uint8 ``[h, w, c]``, gray or RGB, no side longer than ``side``.
+      side: side of the square, in pixels.
     """
     picture = Image.fromarray(small[:, :, 0] if small.shape[2] == 1 else small).convert("RGB")
     factor = side / max(picture.size)
     size = [max(1, round(length * factor)) for length in picture.size]
-    size = [side if length > 0.97 * side else length for length in size]  # no rim of a pixel or two
+    # Stretches slightly rather than leaving a rim of a pixel or two.
+    size = [side if length > 0.97 * side else length for length in size]
     picture = picture.resize((size[0], size[1]), Image.Resampling.NEAREST)
     square = Image.new("RGB", (side, side), (128, 128, 128))
     square.paste(picture, ((side - size[0]) // 2, (side - size[1]) // 2))
@@ -88,7 +89,7 @@ def squared(small: Shaped[np.ndarray, "h w c"], side: int) -> Shaped[np.ndarray,
 
 
 def _with_rims(chips: UInt8[np.ndarray, "n h w c"]) -> UInt8[np.ndarray, "n H W c"]:
-    """Returns chips with edges that go on for a pixel or more: a browser may round a window up."""
+    """Pads chips by repeating their edges, because browsers may round positions up by a pixel."""
     after = [_BLOCK - (size + 1) % _BLOCK for size in chips.shape[1:3]]
     rims = [(0, 0), *((1, more) for more in after), (0, 0)]
     return np.pad(chips, rims, mode="edge")

@@ -1,4 +1,4 @@
-"""Recorded figures as text tables."""
+"""Formats recorded figures as text tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ COLUMNS = {
     "fitted_open_accuracy": "fitted acc.",
     "closed_accuracy": "own acc.",
 }
-"""Figures of a score. The last is the closed-set accuracy of the class that it names itself."""
+"""Figures of a score. The last is the closed-set accuracy of the score's own prediction."""
 
 FURTHER = {
     "fpr_at_tpr_of_unknown": "FPR (unknown positive)",
@@ -21,11 +21,11 @@ FURTHER = {
     "aupr_out": "AUPR out",
     "ccr_at_fpr": "CCR@10 %",
 }
-"""Those that the report has besides."""
+"""Further figures of a score, in reports and model cards."""
 
 
 def open_set_table(evaluation: Mapping[str, Any]) -> str:
-    """Returns the recorded evaluation of an open-set run as a table, in percent.
+    """Formats the recorded evaluation of an open-set run as a table, in percent.
 
     Args:
       evaluation: the content of a run's ``evaluation.json``.
@@ -55,25 +55,26 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
     notes += [*enrolled_lines(evaluation), *outside_lines(evaluation)]
     if gamma is not None:
         notes.append(
-            f"open acc.: over the known classes and 'unknown', rejecting below {gamma}"
+            f"open acc.: accuracy over the known classes and 'unknown', rejecting below {gamma}"
             + _own_thresholds(groups["all"]["scores"], evaluation)
         )
     if any("fitted_threshold" in row for row in groups["all"]["scores"].values()):
         notes.append(
-            f"fitted acc.: rejecting where {evaluation['tpr']:.0%} of the validation examples are "
-            "accepted" + (f" (γ = {fitted:.6g})" if fitted is not None else "")
+            "fitted acc.: the same at the threshold that accepts "
+            f"{evaluation['tpr']:.0%} of the validation examples"
+            + (f" (γ = {fitted:.6g})" if fitted is not None else "")
         )
     return "\n".join([text_table(header, rows), *notes, *decision_lines(evaluation)])
 
 
 def enrolled_lines(evaluation: Mapping[str, Any]) -> list[str]:
-    """Says how well each enrolled class is known, and what the run's own classes lose by them.
+    """Formats the figures of enrolled classes, and those of the run's own before and after.
 
     Args:
-      evaluation: the content of ``evaluation.json``; one without such classes has no lines.
+      evaluation: the content of ``evaluation.json``; without enrolled classes there are no lines.
     """
-    lines, found = [], evaluation.get("enrolled", {})
-    for name, row in found.get("classes", {}).items():
+    lines, measured = [], evaluation.get("enrolled", {})
+    for name, row in measured.get("classes", {}).items():
         shares = (
             f"; of {row['test']} test examples named right {percent(row['named'])}, accepted "
             f"{percent(row['accepted'])}, both {percent(row['accuracy'])}"
@@ -81,8 +82,8 @@ def enrolled_lines(evaluation: Mapping[str, Any]) -> list[str]:
             else ""
         )
         lines.append(f"enrolled: {name}, by {row['chips']} chips{shares}")
-    if "accuracy" in found.get("own", {}).get("after", {}):
-        moments = found["own"].values()
+    if "accuracy" in measured.get("own", {}).get("after", {}):
+        moments = measured["own"].values()
         shown = ", ".join(
             f"{title} {' to '.join(percent(one.get(key)) for one in moments)}"
             for key, title in (
@@ -91,31 +92,31 @@ def enrolled_lines(evaluation: Mapping[str, Any]) -> list[str]:
                 ("unknown_accepted", "unknown accepted"),
             )
         )
-        when = ", before and after" if len(found["own"]) > 1 else ""
+        when = ", before and after" if len(measured["own"]) > 1 else ""
         lines.append(f"other known classes{when}: {shown}")
     return lines
 
 
 def outside_lines(evaluation: Mapping[str, Any]) -> list[str]:
-    """Says where each group of images of other data comes from, and what is accepted of it.
+    """Formats the source of each group of images of other data, and the share accepted of it.
 
     Args:
-      evaluation: the content of ``evaluation.json``; one without such groups has no lines.
+      evaluation: the content of ``evaluation.json``; without such groups there are no lines.
     """
     lines = []
     for name, facts in evaluation.get("outside", {}).items():
         left_out = f", {facts['left_out']} left out" if facts["left_out"] else ""
         share = facts.get("unknown_accepted")
-        taken = "" if share is None else f"; taken for known: {percent(share)}"
+        taken = "" if share is None else f"; accepted as known: {percent(share)}"
         lines.append(f"{name}: {facts['images']} images of {facts['source']}{left_out}{taken}")
     return lines
 
 
 def decision_lines(evaluation: Mapping[str, Any]) -> list[str]:
-    """Says by which score a run decides, how it was chosen, and how it does; in percent.
+    """Formats a run's deciding score, how it was chosen, and its figures in percent.
 
     Args:
-      evaluation: the content of ``evaluation.json``; one without a decision has no lines.
+      evaluation: the content of ``evaluation.json``; without a decision there are no lines.
     """
     record = evaluation.get("decision")
     if record is None:
@@ -130,15 +131,15 @@ def decision_lines(evaluation: Mapping[str, Any]) -> list[str]:
         listed = ", ".join(
             f"{score_title(name, evaluation)} {percent(areas[name])}" for name in best
         )
-        lines.append(f"mean AUROC on known classes left out: {listed} (of {len(areas)} scores)")
+        lines.append(f"mean AUROC on held-out known classes: {listed} (of {len(areas)} scores)")
     accuracy = record.get("validation_accuracy", {})
     if "gallery" in accuracy:
         shown = ", ".join(f"{name} {percent(value)}" for name, value in accuracy.items())
-        lines.append(f"class from: {record['class_from']} (right of validation: {shown})")
+        lines.append(f"class from: {record['class_from']} (validation accuracy: {shown})")
     if test:
         lines.append(
-            f"at its threshold: accepted of the known {percent(test.get('known_accepted'))}, "
-            f"of the unknown {percent(test.get('unknown_accepted'))}; "
+            f"at its threshold: known accepted {percent(test.get('known_accepted'))}, "
+            f"unknown accepted {percent(test.get('unknown_accepted'))}, "
             f"open acc. {percent(test.get('open_accuracy'))}"
         )
         errors = [
@@ -153,7 +154,7 @@ def decision_lines(evaluation: Mapping[str, Any]) -> list[str]:
 
 
 def _own_thresholds(rows: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
-    """Lists the fixed thresholds of scores that are no probabilities, in their own unit."""
+    """Lists the fixed thresholds of scores that are not probabilities, in their own unit."""
     own = [
         f"{score_title(name, evaluation)}: {row['threshold']:.6g}"
         for name, row in rows.items()
@@ -163,7 +164,7 @@ def _own_thresholds(rows: Mapping[str, Any], evaluation: Mapping[str, Any]) -> s
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns rows under a header in aligned columns, the first to the left.
+    """Formats rows under a header in aligned columns: the first to the left, others to the right.
 
     >>> print(text_table(["name", "n"], [["a", "10"], ["bb", "9"]]))
     name   n
@@ -182,23 +183,23 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def score_title(name: str, evaluation: Mapping[str, Any] | None = None) -> str:
-    """Finds a score's name in print.
+    """Returns a score's title.
 
     Args:
-      name: in records.
-      evaluation: the content of ``evaluation.json``, for a score from outside the package.
+      name: the score's name in records.
+      evaluation: the content of ``evaluation.json``; needed for a score outside the package.
     """
     return openset.shown(name, evaluation).title
 
 
 class Confusion(NamedTuple):
-    """How often one class is taken for another.
+    """A pair of confused classes.
 
     Attributes:
-      true: name of the class.
-      taken_for: name of the other one.
-      count: of the examples.
-      share: of the class's examples.
+      true: name of the true class.
+      taken_for: name of the predicted class.
+      count: number of confused examples.
+      share: their share of the true class's examples.
     """
 
     true: str
@@ -210,22 +211,22 @@ class Confusion(NamedTuple):
 def worst_confusions(
     names: Sequence[str], counts: Sequence[Sequence[int]], *, most: int = 15
 ) -> list[Confusion]:
-    """Lists the pairs of classes that are confused most often, the worst first.
+    """Lists the pairs of classes that are confused most often, worst first.
 
     Args:
-      names: of the c classes.
+      names: names of the c classes.
       counts: ``[c, c]``, examples by true class and decision.
-      most: how many pairs at most.
+      most: largest number of pairs.
     """
-    found = [
+    pairs = [
         Confusion(names[label], names[decision], count, count / sum(row))
         for label, row in enumerate(counts)
         for decision, count in enumerate(row)
         if count and label != decision
     ]
-    return sorted(found, key=lambda one: (-one.count, -one.share))[:most]
+    return sorted(pairs, key=lambda one: (-one.count, -one.share))[:most]
 
 
 def percent(value: float | None) -> str:
-    """Returns a share in percent, a dash where there is none."""
+    """Formats a share in percent; None is a dash."""
     return "-" if value is None else f"{100 * value:.1f}"

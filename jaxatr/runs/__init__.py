@@ -1,4 +1,4 @@
-"""A run from its configuration to its evaluation, as the commands do it and as a program can."""
+"""Training, evaluation and use of runs: the functions behind the commands."""
 
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.calibration import calibrate_run, undo_calibration

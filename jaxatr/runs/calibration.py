@@ -1,4 +1,4 @@
-"""A finished run's calibration to labelled chips of the field."""
+"""Calibrates a finished run to labelled chips from the field."""
 
 import os
 from typing import Any
@@ -18,18 +18,18 @@ def calibrate_run(
     per_class: bool | None = None,
     checkpoint: Checkpoint = "latest",
 ) -> dict[str, Any]:
-    """Fits the threshold and the probabilities of a run to chips of the field.
+    """Fits the threshold and the probabilities of a run to chips from the field.
 
-    The network and what the score was fitted to stay as they are. From then on
-    :func:`jaxatr.load` and ``jaxatr predict`` decide so, until :func:`undo_calibration`.
+    The network and the fitted score stay as they are. :func:`jaxatr.load` and ``jaxatr predict``
+    use the calibration until :func:`undo_calibration` removes it.
 
     Args:
       workdir: the run's folder.
-      source: a folder of class folders of known classes; of a run on tracks, a folder for each
-        track in them.
-      score: whose; by default that of the score that decides.
-      tpr: share of known chips that is to be accepted; by default the configured one.
-      per_class: whether that is to hold for each class that chips are taken for; by default as
+      source: a folder with one folder of chips per known class; for a run on tracks, each class
+        folder holds one folder per track.
+      score: the score to calibrate; by default the one that decides.
+      tpr: share of known chips to accept; by default the configured one.
+      per_class: fit one threshold per predicted class instead of a common one; by default as
         configured.
       checkpoint: ``"latest"``, ``"best"`` or a step.
 
@@ -37,7 +37,7 @@ def calibrate_run(
       Figures before and after, see :func:`jaxatr.tasks.open_set.field.calibrate`.
 
     Raises:
-      ValueError: no run that decides, or a folder that cannot be used.
+      ValueError: ``workdir`` is not a run of open-set recognition, or ``source`` cannot be used.
     """
     recogniser, fields = _recogniser(workdir, score, checkpoint)
     return field.calibrate(
@@ -53,7 +53,15 @@ def calibrate_run(
 def undo_calibration(
     workdir: str | os.PathLike, *, score: str | None = None, checkpoint: Checkpoint = "latest"
 ) -> str:
-    """Removes what :func:`calibrate_run` wrote, and returns the removed file's path.
+    """Removes a calibration by :func:`calibrate_run`.
+
+    Args:
+      workdir: the run's folder.
+      score: the calibrated score; by default the one that decides.
+      checkpoint: ``"latest"``, ``"best"`` or a step.
+
+    Returns:
+      The path of the removed file.
 
     Raises:
       ValueError: there is no such calibration.
@@ -62,7 +70,7 @@ def undo_calibration(
     name = recogniser.decision.score.name
     path = field.undo(workdir, recogniser.step, recogniser.kept)
     if path is None:
-        raise ValueError(f"{workdir}: {name} is not calibrated to chips of the field")
+        raise ValueError(f"{workdir}: {name} is not calibrated to chips from the field")
     return str(path)
 
 
@@ -71,6 +79,6 @@ def _recogniser(
 ) -> tuple[OpenSetPredictor, Any]:
     kind = training.predictor_class(training.task_of(workdir))
     if not issubclass(kind, OpenSetPredictor):
-        raise ValueError(f"{workdir}: wanted a run of open-set recognition, which decides")
+        raise ValueError(f"{workdir}: wanted a run of open-set recognition")
     recogniser = kind.load(workdir, checkpoint=checkpoint, score=score, field=False)
     return recogniser, training.load_config(workdir).open_set

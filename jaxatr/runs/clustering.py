@@ -1,4 +1,4 @@
-"""Groups the chips that a run rejects, as candidates for classes to enrol."""
+"""Clusters the chips that a run rejects, as candidates for classes to enrol."""
 
 import json
 import os
@@ -18,18 +18,18 @@ from jaxatr.runs.enrolment import check_kind
 from jaxatr.tasks.open_set.predictor import Recogniser
 from jaxatr.training import Checkpoint
 
-_SHOWN = 32  # pictures of a group on the page
-_LONE = 64  # of those that are in none
+_SHOWN = 32  # pictures of each group on the page
+_LONE = 64  # pictures of ungrouped images on the page
 
 
 class Clustered(NamedTuple):
-    """What came of the grouping.
+    """The result of :func:`cluster_run`.
 
     Attributes:
-      content: of the machine-readable file.
-      page: of the HTML file.
-      file: the machine-readable one, beside it.
-      left_out: (image, why) of those that cannot be used.
+      content: content of the JSON file.
+      page: path of the HTML file.
+      file: path of the JSON file beside it.
+      left_out: (image, reason) for each image that cannot be used.
     """
 
     content: dict[str, Any]
@@ -54,21 +54,22 @@ def cluster_run(
     score: str | None = None,
     checkpoint: Checkpoint = "latest",
 ) -> Clustered:
-    """Groups the images that a run rejects, and writes a page of them and a file beside it.
+    """Groups the images that a run rejects; writes an HTML page of the groups and a JSON file.
 
-    They are compared by what the score that decides compares: the vectors that it searches among,
-    or, of a score that searches nothing, the network's features.
+    Images are compared by the vectors that the deciding score searches, or by the network's
+    features if the score has no gallery.
 
     Args:
       workdir: the run's folder.
       sources: folders, archives or files of images.
-      out: the HTML file; the machine-readable one has its name and ``.json``.
-      fewest: images that make a group.
-      score: by which is decided; by default the run's.
+      out: the HTML file; the JSON file beside it has the same name with the suffix ``.json``.
+      fewest: least number of images in a group.
+      score: the score that decides which images are rejected; by default the run's.
       checkpoint: ``"latest"``, ``"best"`` or a step.
 
     Raises:
-      ValueError: no run that decides, a source without an image, or none that can be used.
+      ValueError: ``workdir`` is not a run of open-set recognition of single images, a source has
+        no image, or no image can be used.
     """
     check_kind(workdir)
     page = Path(out)
@@ -135,7 +136,7 @@ def cluster_run(
 
 
 def enrol_command(workdir: str | os.PathLike, file: str | os.PathLike, number: int) -> str:
-    """Writes the command that enrols a group, but for the name of its class."""
+    """Returns the command that enrols a group, with ``NAME`` for the name of the class."""
     folder, source = shlex.quote(str(workdir)), shlex.quote(str(file))
     return f"jaxatr enrol --workdir={folder} --source={source} --group={number} --name=NAME"
 
@@ -143,7 +144,10 @@ def enrol_command(workdir: str | os.PathLike, file: str | os.PathLike, number: i
 def _rejected(
     recogniser: Recogniser, paths: Sequence[ImagePath], left_out: list[tuple[str, str]]
 ) -> tuple[int, list[_Rejected]]:
-    """Decides about images; returns how many could be used, and those that are rejected."""
+    """Returns the number of usable images, and the images that the run rejects.
+
+    Appends ``(name, reason)`` to ``left_out`` for each unusable image.
+    """
     used: list[ImagePath] = []
 
     def usable() -> Iterator[np.ndarray]:
@@ -158,7 +162,7 @@ def _rejected(
             used.append(path)
             yield image
 
-    found: list[_Rejected] = []
+    rejected: list[_Rejected] = []
     done = 0
     for outputs in recogniser.outputs(usable()):
         answers = recogniser.deciding(outputs)
@@ -166,18 +170,18 @@ def _rejected(
         for place in np.flatnonzero(~answers.accepted):
             path = used[done + int(place)]
             nearest = recogniser.classes[int(answers.nearest[place])]
-            found.append(_Rejected(path, rows[place], nearest, float(answers.scores[place])))
+            rejected.append(_Rejected(path, rows[place], nearest, float(answers.scores[place])))
         done += len(outputs.labels)
     if not done:
         reason = f" ({left_out[0][0]}: {left_out[0][1]})" if left_out else ""
-        raise ValueError(f"there is no image that can be used{reason}")
-    return done, found
+        raise ValueError(f"no image can be used{reason}")
+    return done, rejected
 
 
 def _counts(names: Sequence[str]) -> dict[str, int]:
     """Counts names, the most frequent first."""
-    found = {name: names.count(name) for name in dict.fromkeys(names)}
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+    counts = {name: names.count(name) for name in dict.fromkeys(names)}
+    return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
 def _pictures(recogniser: Recogniser, chosen: Sequence[_Rejected]) -> list[clustered.Picture]:

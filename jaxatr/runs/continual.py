@@ -1,4 +1,4 @@
-"""Trains on from a finished run, with the classes that were enrolled in it."""
+"""Continues the training of a finished run in a new one that includes its enrolled classes."""
 
 import copy
 import os
@@ -22,13 +22,13 @@ from jaxatr.training.folder import write_file
 from jaxatr.typing import Config
 
 CHIPS = "enrolled_chips.npz"
-"""The file in the new run's folder that has the enrolled chips."""
+"""The file with the enrolled chips in the new run's folder."""
 
 SHARE = 0.25
-"""Of the run's epochs, or steps, that the new training takes."""
+"""Epochs (or steps) of the new training, as a fraction of the original run's."""
 
 SLOWER = 0.1
-"""Of the run's learning rate, at which it begins."""
+"""Initial learning rate of the new training, as a fraction of the original run's."""
 
 
 def train_enrolled(
@@ -41,63 +41,64 @@ def train_enrolled(
     where: Mapping[str, str] | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Trains a new run from a run's weights, on its data and its enrolled chips, and measures it.
+    """Trains a new run from a run's weights, on its data and its enrolled chips, and evaluates it.
 
-    The classes that were enrolled get outputs of their own in both heads. All of the run's training
-    data is seen again (rehearsal; Robins 1995, "Catastrophic forgetting, rehearsal and
-    pseudorehearsal"), and each enrolled class as often as one of its classes. The new run is a run
-    as any other. Cut off, it goes on when it is called again.
+    Each enrolled class gets its own output in both heads. The training repeats all of the original
+    training data (rehearsal; Robins 1995, "Catastrophic forgetting, rehearsal and
+    pseudorehearsal"), and samples an enrolled class as often as an original class. The result is an
+    ordinary run. If the training is interrupted, calling the function again continues it.
 
     Args:
-      workdir: the run's folder, which stays as it is.
+      workdir: the original run's folder; it is not changed.
       out: the new run's folder.
-      epochs: by default :data:`SHARE` of the run's.
-      learning_rate: by default :data:`SLOWER` times the run's.
-      checkpoint: ``"latest"``, the only one that can be continued.
-      where: fields of ``config.data`` to change, where the training data has moved.
-      progress: show a bar.
+      epochs: epochs of the new training; by default :data:`SHARE` of the original run's.
+      learning_rate: initial learning rate; by default :data:`SLOWER` times the original run's.
+      checkpoint: must be ``"latest"``: only the newest checkpoint can be continued.
+      where: fields of ``config.data`` to change if the training data has moved.
+      progress: show a progress bar.
 
     Returns:
-      ``workdir``, of the new run; ``classes``, that were enrolled; and ``rows``, which ``run`` they
-      are of (``before``; ``enrolled``, the same network with the classes' chips to compare with;
-      ``trained``), with the figures of
-      :func:`jaxatr.tasks.open_set.measured_enrolment.figures_of`, all on the same test examples,
-      and ``classes``, name of an enrolled class to the share of its examples that is named right
-      and accepted.
+      ``workdir`` (the new run's folder), ``classes`` (the enrolled ones) and ``rows``. Each row
+      measures one ``run`` on the same test examples: ``before`` (the original run), ``enrolled``
+      (the original network with the enrolled chips in its gallery) and ``trained`` (the new run).
+      It has the figures of :func:`jaxatr.tasks.open_set.measured_enrolment.figures_of`, and in
+      ``classes``, for each enrolled class, the share of its examples that are named correctly and
+      accepted.
 
     Raises:
-      ValueError: nothing is enrolled in the run, its data is missing, or ``out`` holds another run.
+      ValueError: no class is enrolled in the run, its data is missing, or ``out`` holds another
+        run.
     """
     check_kind(workdir)
     if checkpoint != "latest":
         raise ValueError("a run is continued from its newest checkpoint: leave --checkpoint out")
     if Path(out).resolve() == Path(workdir).resolve():
-        raise ValueError(f"{out}: wanted another folder than the run's, which stays as it is")
+        raise ValueError(f"{out}: the new run needs a folder of its own: this is the run's")
     enrolment = enrolled.read(workdir)
     if enrolment is None:
         raise ValueError(
-            f"{workdir}: nothing is enrolled in it: jaxatr enrol --workdir={workdir} "
-            "--source=FOLDER/NAME"
+            f"{workdir}: no class is enrolled in it; enrol one first: jaxatr enrol "
+            f"--workdir={workdir} --source=FOLDER/NAME"
         )
     run = training.load_run(workdir)
     try:
         open_task(run, where or {})
     except (ValueError, OSError) as error:
         raise ValueError(
-            f"{workdir}: its training data is seen again, so that it is not forgotten, and cannot "
-            f"be read ({error}); --data_source=FOLDER says where it is now"
+            f"{workdir}: the training repeats the run's training data, which cannot be read "
+            f"({error}); give its present location as --data_source=FOLDER"
         ) from error
     config = configuration(run, enrolment, Path(out), where or {})
     if epochs is not None:
         config.train.epochs, config.train.steps = epochs, 0
     if learning_rate is not None:
         config.optimizer.learning_rate = learning_rate
-    found = enrolled.chips(run.workdir, enrolment, run.classes)
-    names = np.array([*run.classes, *enrolment.further(run.classes)])[found.labels]
+    chips = enrolled.chips(run.workdir, enrolment, run.classes)
+    names = np.array([*run.classes, *enrolment.further(run.classes)])[chips.labels]
     training.check_config(out, config, free=(*run.task.free_fields, "data.source"))
     Path(out).mkdir(parents=True, exist_ok=True)
     write_file(
-        Path(out) / CHIPS, lambda file: np.savez_compressed(file, images=found.images, names=names)
+        Path(out) / CHIPS, lambda file: np.savez_compressed(file, images=chips.images, names=names)
     )
     train_run(config, out, progress=progress)
     evaluate_run(out)
@@ -113,8 +114,8 @@ def configuration(
     """Makes the configuration of the new run.
 
     Args:
-      run: that is continued.
-      enrolment: what is enrolled in it.
+      run: the original run.
+      enrolment: the classes enrolled in it.
       out: the new run's folder.
       where: fields of ``config.data`` to change.
     """
@@ -123,7 +124,7 @@ def configuration(
     config.open_set.continues = str(run.workdir.absolute())
     config.open_set.enrolled = str(out.absolute() / CHIPS)
     config.open_set.score = enrolment.score
-    config.open_set.trials = 0  # the score is named
+    config.open_set.trials = 0  # the score is given, so no search is needed
     config.train.epochs = max(1, round(SHARE * config.train.epochs))
     config.train.steps = round(SHARE * config.train.steps)
     config.optimizer.learning_rate = SLOWER * config.optimizer.learning_rate
@@ -133,7 +134,7 @@ def configuration(
 def _compared(
     run: TrainedRun, enrolment: Enrolment, out: str | os.PathLike, where: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Measures the run before and after, and the new one, on the same test examples."""
+    """Evaluates the run without and with its enrolment, and the new run, on the same test data."""
     task, score = open_task(run, where), enrolment.score
     made = made_for(task, run.variables, run.workdir, run.step, score=score)
     assert made.decision is not None
@@ -146,7 +147,7 @@ def _compared(
     new_task = open_task(new, {})
     new_made = made_for(new_task, new.variables, new.workdir, new.step)
     new_test = new_task.outputs(new.variables, "test", needs)
-    classes, own = [*joined.known, *joined.further], len(joined.known)
+    classes, original = [*joined.known, *joined.further], len(joined.known)
     rows = []
     for name, decision, outputs in (
         ("before", joined.before, test),
@@ -154,7 +155,7 @@ def _compared(
         ("trained", new_made.decision, new_test),
     ):
         assert decision is not None
-        found = measured_enrolment.figures_of(decision, outputs, classes, own)
-        of = {n: row["accuracy"] for n, row in found["classes"].items() if "accuracy" in row}
-        rows.append({"run": name, **found, "classes": of})
+        figures = measured_enrolment.figures_of(decision, outputs, classes, original)
+        of = {n: row["accuracy"] for n, row in figures["classes"].items() if "accuracy" in row}
+        rows.append({"run": name, **figures, "classes": of})
     return rows

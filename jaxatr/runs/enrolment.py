@@ -1,4 +1,4 @@
-"""Enrols classes in a finished run, and takes them out again; the network stays as it is."""
+"""Enrols classes in a finished run and removes them again, without changing the network."""
 
 import json
 import os
@@ -30,32 +30,33 @@ def enrol_run(
     checkpoint: Checkpoint = "latest",
     where: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Adds the chips of a class to what a run's score compares with.
+    """Adds the chips of a class to the gallery of a run's score.
 
-    From then on :func:`jaxatr.load`, ``jaxatr predict`` and ``jaxatr evaluate`` know the class,
-    until :func:`remove_class`. Chips of a class that the run knows already are taken too.
+    :func:`jaxatr.load`, ``jaxatr predict`` and ``jaxatr evaluate`` then recognise the class, until
+    :func:`remove_class`. More chips of a class that the run already knows can be added too.
 
     Args:
       workdir: the run's folder.
-      source: a folder, an archive or a file with images of one class; or the file that
-        :func:`jaxatr.runs.cluster_run` wrote.
-      name: of the class; by default that of the folder.
-      group: number of the group in such a file.
-      score: by which the run decides from then on; by default the one that does so already.
-        ``"auto"``: of those that take classes the best as ``open_set.score=auto`` compares them.
+      source: a folder, an archive or a file with images of one class; or the JSON file written by
+        :func:`jaxatr.runs.cluster_run`.
+      name: name of the class; by default the folder's name.
+      group: number of the group in that JSON file.
+      score: the score that decides from then on; by default the present one. ``"auto"`` picks, of
+        the scores that accept new classes, the best by the comparison of ``open_set.score=auto``.
       checkpoint: ``"latest"``, ``"best"`` or a step.
-      where: fields of ``config.data`` to change, where the training data has moved.
+      where: fields of ``config.data`` to change if the training data has moved.
 
     Returns:
-      ``name``, ``chips`` (now, of this class), ``added``, ``left_out`` (there already), ``score``,
-      ``path`` and, of a class that is not the network's own, ``named`` (share of its chips that the
-      others of it name right; None of one alone), ``threshold``, ``threshold_of_the_run`` and
-      ``promise`` (least probability that a further chip that is taken for the class is accepted;
-      None where the chips say none).
+      ``name``, ``chips`` (total number of this class), ``added``, ``left_out`` (number of chips
+      that were enrolled before), ``score`` and ``path``. For a class that the network was not
+      trained on also ``named`` (share of its chips that are classified correctly by the others;
+      None for a single chip), ``threshold``, ``threshold_of_the_run`` and ``promise`` (lower bound
+      on the probability that a further chip that is classified as this class is accepted; None if
+      it cannot be derived from the chips).
 
     Raises:
-      ValueError: no run that classes can be added to, a score that takes none, an image that
-        cannot be used, or one that is enrolled as another class. Nothing is changed then.
+      ValueError: classes cannot be added to the run or the score, an image cannot be used, or an
+        image is enrolled as another class. The run is unchanged then.
     """
     run = _run(workdir, checkpoint)
     title, paths, scratch = _images(source, name, group)
@@ -69,7 +70,7 @@ def enrol_run(
         images, left_out = _new_chips(run, before, title, paths)
         entry = enrolled.keep(workdir, title, str(Path(source).absolute()), images)
         entries = (*(before.entries if before else ()), entry)
-        # One that auto chose is named: its choice was made for the run as it was trained.
+        # Record the score by name, not "auto": auto's comparison was made without these classes.
         enrolment = Enrolment(loaded.decision.score.name, entries)
         try:
             made = load_decision(
@@ -97,27 +98,27 @@ def enrol_run(
 
 
 def remove_class(workdir: str | os.PathLike, name: str) -> int:
-    """Takes all enrolled chips of a class out of a run again, and returns their number.
+    """Removes all enrolled chips of a class from a run, and returns their number.
 
     Raises:
       ValueError: no chips of such a class are enrolled.
     """
     check_kind(workdir)
     with enrolled.locked(workdir):
-        found = enrolled.read(workdir)
-        entries = () if found is None else found.entries
+        enrolment = enrolled.read(workdir)
+        entries = () if enrolment is None else enrolment.entries
         gone = [entry for entry in entries if entry.name == name]
-        if found is None or not gone:
-            listed = ", ".join(found.counts()) if found else "nothing"
-            raise ValueError(f"{workdir}: got {name!r} to remove, enrolled is {listed}")
+        if enrolment is None or not gone:
+            listed = ", ".join(enrolment.counts()) if enrolment else "none"
+            raise ValueError(f"{workdir}: cannot remove {name!r}; enrolled classes: {listed}")
         left = tuple(entry for entry in entries if entry.name != name)
-        enrolled.write(workdir, found._replace(entries=left) if left else None)
+        enrolled.write(workdir, enrolment._replace(entries=left) if left else None)
         enrolled.discard(workdir, gone)
     return sum(len(entry.sha256) for entry in gone)
 
 
 def check_kind(workdir: str | os.PathLike) -> None:
-    """Refuses a run that is not of open-set recognition of single images.
+    """Checks that a run is one of open-set recognition of single images.
 
     Raises:
       ValueError: it is of another kind.
@@ -136,7 +137,7 @@ def _run(workdir: str | os.PathLike, checkpoint: Checkpoint) -> TrainedRun:
 
 
 def _chosen(run: TrainedRun, score: str | None, where: Mapping[str, str]) -> str | None:
-    """Finds the score that ``auto`` is, which may have to be compared now; None for none named."""
+    """Resolves ``auto`` to a score, which may compare the scores now; None stays None."""
     if score != AUTO:
         return score
     if not (areas := areas_of(run.record)):
@@ -144,31 +145,34 @@ def _chosen(run: TrainedRun, score: str | None, where: Mapping[str, str]) -> str
             task = open_task(run, where)
         except (ValueError, OSError) as error:
             raise ValueError(
-                f"score: {run.workdir} has compared no scores, and the data to do it with cannot "
-                f"be read ({error}): name one"
+                f"score: {run.workdir} has no recorded comparison of scores, and the data for one "
+                f"cannot be read ({error}): choose a score by name"
             ) from error
         made = made_for(task, run.variables, run.workdir, run.step, score=AUTO)
         areas = areas_of({"decision": made.record})
-    found = enrolling.best_taker(_given(run), areas)
-    if found is None:
+    best = enrolling.best_taker(_given(run), areas)
+    if best is None:
         raise ValueError(
-            f"score: {run.workdir} cannot compare those that take classes, as it has too few "
-            "validation examples or known classes: name one"
+            f"score: {run.workdir} has too few validation examples or known classes to compare "
+            "the scores that accept new classes: choose a score by name"
         )
-    return found
+    return best
 
 
 def _given(run: TrainedRun) -> frozenset[str]:
-    """Names what scores may need and the run's network gives."""
-    own = {"open_logits"} if run.config.loss.open != "none" else set()
-    return given_by(run.module) | own
+    """Returns the names of the network's outputs that scores may need."""
+    open_head = {"open_logits"} if run.config.loss.open != "none" else set()
+    return given_by(run.module) | open_head
 
 
 def areas_of(record: Mapping[str, Any]) -> dict[str, float]:
-    """Reads the AUROC of each score on known classes that were left out, as far as it is there.
+    """Reads the recorded AUROC of each score on held-out known classes.
 
     Args:
       record: the content of a run's ``record.json``.
+
+    Returns:
+      Name of a score to its AUROC; empty if no comparison is recorded.
     """
     candidates = record.get("decision", {}).get("candidates", {})
     return {name: row["auroc"] for name, row in candidates.items() if "auroc" in row}
@@ -181,48 +185,48 @@ def _check_takes(run: TrainedRun, score: openset.Score) -> None:
 def _images(
     source: str | os.PathLike, name: str | None, group: int | None
 ) -> tuple[str, tuple[ImagePath, ...], Any]:
-    """Finds the name of a class and its image files; an archive is unpacked into a folder.
+    """Finds the name of a class and its image files, unpacking an archive.
 
     Returns:
-      The name, the files, and the folder, a context that removes it.
+      The name, the files, and the folder of unpacked files: a context manager that removes it.
     """
     path = Path(source)
     scratch = tempfile.TemporaryDirectory(prefix="jaxatr-")
     try:
         if path.suffix == ".json":
-            found = _of_group(path, group, scratch.name)
+            images = _of_group(path, group, scratch.name)
         elif group is not None:
-            raise ValueError(f"group: {source} is no file of groups, which jaxatr cluster writes")
+            raise ValueError(f"group: {source} is not a JSON file written by jaxatr cluster")
         else:
             if not path.exists():
                 raise ValueError(f"source: there is no folder or file {path}")
-            found = data.image_paths(str(path), scratch.name).images
+            images = data.image_paths(str(path), scratch.name).images
             if name is None:
-                _check_folder(path, found)
+                _check_folder(path, images)
                 name = path.resolve().name
         if not name or not name.strip() or name == UNKNOWN:
             raise ValueError(f"name: got {name!r}, wanted a name for the class, --name=NAME")
     except BaseException:
         scratch.cleanup()
         raise
-    return name, found, scratch
+    return name, images, scratch
 
 
-def _check_folder(path: Path, found: tuple[ImagePath, ...]) -> None:
-    """Refuses to name a class by what is no folder of its chips."""
+def _check_folder(path: Path, images: tuple[ImagePath, ...]) -> None:
+    """Checks that a class can be named after a path: a folder of its chips without subfolders."""
     if not path.is_dir():
-        raise ValueError(f"name: {path} is no folder whose name is the class's: give --name=NAME")
-    inner = {Path(image.file).relative_to(path).parts[0] for image in found}
+        raise ValueError(f"name: {path} is not a folder named after the class: give --name=NAME")
+    inner = {Path(image.file).relative_to(path).parts[0] for image in images}
     folders = sorted(one for one in inner if (path / one).is_dir())
     if folders:
         raise ValueError(
-            f"source: {path} holds folders ({', '.join(folders[:3])}), and one class is enrolled "
+            f"source: {path} holds folders ({', '.join(folders[:3])}), but one class is enrolled "
             f"at a time: --source={path / folders[0]}, or --name=NAME for all of them"
         )
 
 
 def _of_group(path: Path, group: int | None, scratch: str) -> tuple[ImagePath, ...]:
-    """Finds the images of a group that :func:`jaxatr.runs.cluster_run` wrote."""
+    """Finds the images of a group in a JSON file written by :func:`jaxatr.runs.cluster_run`."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         groups = {int(one["group"]): one["images"] for one in content["groups"]}
@@ -230,24 +234,26 @@ def _of_group(path: Path, group: int | None, scratch: str) -> tuple[ImagePath, .
     except OSError as error:
         raise ValueError(f"source: {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"source: {path} is no file of jaxatr cluster ({error})") from error
+        raise ValueError(
+            f"source: {path} is not a JSON file written by jaxatr cluster ({error})"
+        ) from error
     if group not in groups:
         listed = ", ".join(map(str, groups)) or "none"
-        raise ValueError(f"group: got {group}, wanted one of {path}: {listed}")
+        raise ValueError(f"group: got {group}, wanted one of those in {path}: {listed}")
     every = {
         image.name: image
         for place, one in enumerate(sources)
         for image in data.image_paths(one, os.path.join(scratch, str(place))).images
     }
     if gone := [name for name in groups[group] if name not in every]:
-        raise ValueError(f"source: {gone[0]}, of group {group} of {path}, is not there any more")
+        raise ValueError(f"source: {gone[0]}, in group {group} of {path}, no longer exists")
     return tuple(every[name] for name in groups[group])
 
 
 def _new_chips(
     run: TrainedRun, before: Enrolment | None, name: str, paths: tuple[ImagePath, ...]
 ) -> tuple[np.ndarray, int]:
-    """Reads the chips that are not enrolled yet, and counts those that are."""
+    """Reads the chips that are not enrolled yet; returns them and the number of the others."""
     there = {one: entry.name for entry in before.entries for one in entry.sha256} if before else {}
     images: dict[str, np.ndarray] = {}
     for path in paths:
@@ -258,30 +264,30 @@ def _new_chips(
             raise ValueError(reason if path.name in reason else f"{path.name}: {reason}") from error
         checksum = enrolled.checksum(chip)
         if (other := there.get(checksum, name)) != name:
-            raise ValueError(f"{path.name}: it is enrolled as {other} already")
+            raise ValueError(f"{path.name}: already enrolled as {other}")
         images[checksum] = chip
     new = [chip for checksum, chip in images.items() if checksum not in there]
     if not new:
-        raise ValueError(f"{name}: all {len(paths)} chips are enrolled already")
+        raise ValueError(f"{name}: all {len(paths)} chips are already enrolled")
     return np.stack(new), len(paths) - len(new)
 
 
 def _promises(
     run: TrainedRun, decision: openset.Decision, enrolment: Enrolment, name: str
 ) -> dict[str, Any]:
-    """Says what an enrolled class's own chips say of it."""
+    """Estimates how well an enrolled class is recognised, from its own chips."""
     further, calibration = decision.further, decision.calibration
     if name in run.classes or further is None:
         return {}
     number = [*run.classes, *enrolment.further(run.classes)].index(name)
-    found: dict[str, Any] = {"named": None, "threshold": None, "promise": None}
-    own = further.labels == number
-    if own.any():
-        found["named"] = float(np.mean(further.nearest[own] == number))
+    promises: dict[str, Any] = {"named": None, "threshold": None, "promise": None}
+    of_class = further.labels == number
+    if of_class.any():
+        promises["named"] = float(np.mean(further.nearest[of_class] == number))
     if calibration is not None:
         of_all = openset.conformal_threshold(calibration.scores, tpr=calibration.tpr)
         threshold = float(decision.thresholds(len(run.classes))[number])
-        found["threshold"] = threshold if np.isfinite(threshold) else None
-        found["threshold_of_the_run"] = of_all if np.isfinite(of_all) else None
-        found["promise"] = further.promise(number, calibration.tpr)
-    return found
+        promises["threshold"] = threshold if np.isfinite(threshold) else None
+        promises["threshold_of_the_run"] = of_all if np.isfinite(of_all) else None
+        promises["promise"] = further.promise(number, calibration.tpr)
+    return promises

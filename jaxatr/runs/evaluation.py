@@ -1,4 +1,4 @@
-"""A run's evaluation on its test data, recorded in its folder."""
+"""Evaluates runs on their test data and records the results in the run folders."""
 
 import inspect
 import json
@@ -28,25 +28,29 @@ def evaluate_run(
 ) -> dict[str, Any]:
     """Evaluates a run on its test data, and records the result in its folder.
 
-    Scores, groups and explanations that were measured before, at the same checkpoint and on the
-    same examples, stay beside what is measured now; a warning says where they cannot.
+    Results of earlier evaluations (scores, groups of other images, explanations) are kept if they
+    were measured at the same checkpoint and on the same examples; a warning names those that are
+    replaced.
 
     Writes ``evaluation.json`` (the returned figures), ``scores.npz`` (the arrays from which every
-    figure can be computed again), ``thumbnails.npz`` (pictures of the most confident mistakes), the
-    files of the run's kind (``index.npz`` of an embedding), and its fitted γ into the record.
+    figure can be recomputed), ``thumbnails.npz`` (pictures of the most confident mistakes) and the
+    files specific to the kind of run (``index.npz`` for an embedding), and records the fitted γ.
 
     Args:
       workdir: the run's folder.
       checkpoint: ``"latest"``, ``"best"`` (on the validation part) or a step.
-      data: fields of ``config.data`` to change, where the data has moved.
-      fresh: keep nothing that was measured before.
-      progress: show bars of what takes long.
-      **options: of the kind's ``test``: ``scores`` (names of open-set scores, or ``"all"``),
-        ``methods`` (explanations to compare a surrogate with).
+      data: fields of ``config.data`` to change if the data has moved.
+      fresh: discard the results of earlier evaluations.
+      progress: show progress bars for the slow parts.
+      **options: options of the kind of run, such as ``scores`` (names of open-set scores, or
+        ``"all"``) and ``methods`` (explanations to compare a surrogate with).
+
+    Returns:
+      The figures, as written to ``evaluation.json``.
 
     Raises:
-      ValueError: no run, no such checkpoint, other data than the run was trained on, another
-        network than the one that it explains, or an option that the kind does not have.
+      ValueError: there is no such run or checkpoint, the data is not that of the training, the
+        explained network has changed, or the kind of run does not have an option.
     """
     config = training.load_config(workdir)
     config.data.update(data or {})
@@ -85,18 +89,18 @@ def evaluate_ensemble(
 ) -> dict[str, Any]:
     """Evaluates recognisers of single images as an ensemble on their test data.
 
-    Nothing is recorded but the ensemble's threshold, in the first run's folder.
+    Only the ensemble's threshold is recorded, in the first run's folder.
 
     Args:
       workdirs: the runs' folders.
-      checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
-      data: fields of ``config.data`` to change, where the data has moved.
+      checkpoint: ``"latest"``, ``"best"`` or a step, for every run.
+      data: fields of ``config.data`` to change if the data has moved.
 
     Returns:
-      Figures as of :func:`evaluate_run`, of the score ``ensemble``.
+      The figures of the score ``ensemble``, in the form of :func:`evaluate_run`.
 
     Raises:
-      ValueError: a run is of another kind, or two make no ensemble.
+      ValueError: a run is of another kind, or two runs cannot form an ensemble.
     """
     return ensemble.evaluate(workdirs, checkpoint=checkpoint, where=data)
 
@@ -104,25 +108,24 @@ def evaluate_ensemble(
 def check_options(
     workdir: str | os.PathLike, kind: str, function: Callable, options: Mapping[str, Any]
 ) -> None:
-    """Refuses options that a kind of run does not have.
+    """Checks that a kind of run has the given options.
 
     Args:
       workdir: the run's folder, for the message.
-      kind: of the run, for the message.
-      function: takes the kind's options as keyword arguments.
-      options: to be given to it.
+      kind: name of the kind of run, for the message.
+      function: a function whose keyword-only arguments are the kind's options.
+      options: the options to check.
 
     Raises:
-      ValueError: an option is not among them; those that are are listed.
+      ValueError: the kind does not have an option; the message lists those that it has.
     """
     parameters = inspect.signature(function).parameters.values()
-    own = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    own = [name for name in own if name not in ("workdir", "step", "progress")]
+    valid = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    valid = [name for name in valid if name not in ("workdir", "step", "progress")]
     for name in options:
-        if name not in own:
-            raise ValueError(
-                f"{name}: {workdir} is a run of {kind}, which takes {', '.join(own) or 'no option'}"
-            )
+        if name not in valid:
+            listed = ", ".join(valid) or "no option"
+            raise ValueError(f"{name}: {workdir} is a run of {kind}, which takes {listed}")
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray], save: Callable[..., None]) -> None:

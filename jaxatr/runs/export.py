@@ -1,6 +1,6 @@
-"""A run as an ONNX file: images as they were recorded in, the answer out.
+"""Exports a run as an ONNX file that takes recorded images and returns the predictions.
 
-It stands by itself, as it alone of this package's ``runs`` needs the extra ``onnx``.
+``jaxatr.runs`` does not import this module, because it needs the extra ``onnx``.
 """
 
 import json
@@ -38,44 +38,48 @@ def export_run(
     score: str | None = None,
     source: str | None = None,
 ) -> onnx.ModelProto:
-    """Writes a trained run as an ONNX file, and returns what it wrote.
+    """Exports a trained run as an ONNX file.
 
-    The input ``images`` takes images of one size in the type and the units of the training images:
-    the geometry that makes chips of them (crop, padding, resize with Pillow's filter) and their
-    normalisation are in the graph. The arithmetic is float32, that of a run in bfloat16 too.
+    The input ``images`` takes a batch of images of the same size, in the type and units of the
+    training images. The graph includes the geometry that turns images into chips (crop, padding,
+    resize with Pillow's filter) and the normalisation. It computes in float32, even for a run in
+    bfloat16.
 
-    An open-set run gives its decision: ``decision`` (number of the class, -1 for unknown),
-    ``nearest`` (of the class that it is most like), ``score`` and ``threshold``,
-    ``class_probabilities``, what is there of ``known_probability``, ``p_value`` and
-    ``class_distances``, and the network's ``logits``, ``open_logits`` (where there are trained
-    binary classifiers) and ``features``. An embedding gives ``embedding``, ``coarse_logits`` and
-    ``fine_logits``, a surrogate ``logits`` and ``saliency``. A network of tracks has a second
-    input, ``lengths`` (int32): how many of its images each track has.
+    The outputs of an open-set run are ``decision`` (index of the class, -1 for unknown),
+    ``nearest`` (index of the most similar class), ``score``, ``threshold``,
+    ``class_probabilities``, if available ``known_probability``, ``p_value`` and
+    ``class_distances``, and the network's ``logits``, ``open_logits`` (if binary classifiers were
+    trained) and ``features``. An embedding has the outputs ``embedding``, ``coarse_logits`` and
+    ``fine_logits``; a surrogate has ``logits`` and ``saliency``. A network for tracks has a second
+    input, ``lengths`` (int32): the number of images in each track.
 
-    The file's metadata has, as JSON, ``classes``, ``image_shape`` (rows, columns, channels of a
-    chip), ``image_dtype``, ``geometry``, ``takes``, ``layout``, ``mean``, ``std``, ``step``,
-    ``provenance`` and, of an open-set run, ``gamma``, ``fitted_gamma``, ``decides``,
-    ``thresholds``, ``probability_is`` and what it was calibrated to.
+    The file's metadata holds, as JSON, ``classes``, ``image_shape`` (rows, columns, channels of a
+    chip), ``image_dtype``, ``geometry``, ``takes``, ``layout``, ``mean``, ``std``, ``step`` and
+    ``provenance``; for an open-set run also ``gamma``, ``fitted_gamma``, ``decides``,
+    ``thresholds``, ``probability_is`` and the calibration.
 
     Args:
       workdir: the run's folder.
-      path: of the file.
-      takes: ``"images"`` of any size that the geometry takes, or ``"chips"``: float32 of the size
-        that the network was trained on, without a geometry.
-      size: rows and columns of the images, if all have the same; None: any.
-      channels: of the images, 1 or 3; None: those of the chips.
-      layout: of the input: channels last or second.
+      path: the ONNX file to write.
+      takes: ``"images"``: images of any size that the geometry allows; ``"chips"``: float32 chips
+        of the size that the network was trained on, without geometry in the graph.
+      size: rows and columns of the images if they are fixed; None for any size.
+      channels: channels of the images, 1 or 3; None for those of the chips.
+      layout: layout of the images: channels last (``"NHWC"``) or second (``"NCHW"``).
       checkpoint: ``"latest"``, ``"best"`` or a step.
-      opset: version of ONNX's operators.
-      batch: how many images the file takes at once; None: any number. A backbone out of a file
-        whose ``Shape`` nodes read the batch's size wants a number.
-      score: of an open-set run, by which is decided; None for the one that decides, ``"none"`` for
+      opset: version of the ONNX operator set.
+      batch: fixed batch size; None for any. An imported ONNX backbone whose ``Shape`` nodes read
+        the batch size needs a fixed one.
+      score: the score that decides in an open-set run; None for the run's, ``"none"`` to export
         the network alone.
-      source: where the training data is now, for a score that has to be fitted first.
+      source: present location of the training data, for a score that has to be fitted first.
+
+    Returns:
+      The exported model.
 
     Raises:
-      ValueError: no run, no such checkpoint, an argument that names nothing or does not go with
-        the geometry, or a kind of run, a backbone or a score that has no form in ONNX.
+      ValueError: there is no such run or checkpoint, an argument is invalid or incompatible with
+        the geometry, or the kind of run, the backbone or the score cannot be exported.
     """
     if batch is not None and batch < 1:
         raise ValueError(f"batch: got {batch}, wanted 1 or more")
@@ -128,7 +132,7 @@ def export_run(
 
 
 def provenance(run: TrainedRun) -> dict[str, Any]:
-    """Lists where a run comes from: its folder's name, code, data and versions, as recorded."""
+    """Returns the recorded provenance of a run: its folder's name, code, data and versions."""
     record = run.record
     return {
         "run": run.workdir.resolve().name,
@@ -145,31 +149,34 @@ def provenance(run: TrainedRun) -> dict[str, Any]:
 def _input(
     run: TrainedRun, takes: Input, size: tuple[int, int] | None, channels: int | None
 ) -> tuple[np.ndarray, dict[int, FreeAxis]]:
-    """Makes an example of the input, and says which of its axes are free."""
+    """Makes an example input; returns it and its axes of variable size."""
     intake = run.intake
     if takes == "chips":
         if size is not None or channels is not None:
-            raise ValueError("size, channels: got one with takes='chips', which have a fixed shape")
+            raise ValueError("size, channels: not allowed with takes='chips', whose shape is fixed")
         return np.zeros(intake.shape, np.float32), {}
-    chip, own = intake.chip, intake.shape[2]
-    channels = own if channels is None else channels
-    if channels != own and not (chip.channels == own and channels in (1, 3)):
-        raise ValueError(f"channels: got {channels}, wanted {own}, or 1 or 3 where that is one too")
+    chip, trained = intake.chip, intake.shape[2]
+    channels = trained if channels is None else channels
+    if channels != trained and not (chip.channels == trained and channels in (1, 3)):
+        wanted = "1 or 3" if chip.channels == trained else trained
+        raise ValueError(f"channels: got {channels}, wanted {wanted}")
     least = chip.center_crop or 1
     if size is not None and chip.output_shape((*size, channels)) != intake.shape:
         made = chip.output_shape((*size, channels))
-        raise ValueError(f"size: {size} makes chips of {made}, the network takes {intake.shape}")
+        raise ValueError(
+            f"size: images of {size} give chips of {made}, but the network takes {intake.shape}"
+        )
     example = np.zeros((*(size or np.maximum(intake.shape[:2], least)), channels), intake.dtype)
     if size is not None or not (chip.size or chip.center_crop):
-        return example, {}  # nothing changes the size, and so it is the chip's
+        return example, {}  # the size is fixed: given, or the chip's, as nothing changes it
     return example, {0: FreeAxis("height", least), 1: FreeAxis("width", least)}
 
 
 def _geometry(run: TrainedRun) -> dict[str, Any]:
-    """Lists what is done to an image on its way to a chip."""
+    """Describes the geometric operations that turn an image into a chip."""
     chip = run.intake.chip
-    found = {name: getattr(chip, name) for name in ("blank_center", "center_crop", "square")}
-    return found | {"resize": chip.size, "filter": "Pillow's bilinear, with antialiasing"}
+    steps = {name: getattr(chip, name) for name in ("blank_center", "center_crop", "square")}
+    return steps | {"resize": chip.size, "filter": "Pillow's bilinear, with antialiasing"}
 
 
 def _from_raw(run: TrainedRun, network: Exportable, layout: str, takes: Input) -> Callable:
@@ -183,7 +190,8 @@ def _from_raw(run: TrainedRun, network: Exportable, layout: str, takes: Input) -
             chips = traced_chips(intake.chip, single, intake.shape)
             images = chips.reshape(*images.shape[:-3], *intake.shape)
         given = images if network.raw else run.normalize(images)
-        found = network.apply(variables, given, *further)
-        return OrderedDict(found) if isinstance(found, dict) else list(found)  # in its order
+        outputs = network.apply(variables, given, *further)
+        # JAX sorts the keys of a dict, but keeps the order of an OrderedDict.
+        return OrderedDict(outputs) if isinstance(outputs, dict) else list(outputs)
 
     return apply

@@ -1,4 +1,4 @@
-"""Loads the predictor of a finished run, whatever its kind."""
+"""Loads the predictor of a finished run of any kind."""
 
 import os
 from collections.abc import Sequence
@@ -13,33 +13,33 @@ from jaxatr.training import Predictor
 def load_predictor(
     workdir: str | os.PathLike | Sequence[str | os.PathLike], **options: Any
 ) -> Predictor:
-    """Loads what predicts with a run: a recogniser, a retriever …
+    """Loads the predictor of a run: a recogniser, a retriever or that of another kind of run.
 
     Args:
       workdir: the run's folder; several for an ensemble of recognisers of single images.
-      **options: of the kind's predictor: ``gamma`` and ``checkpoint`` of a recogniser,
-        ``neighbours`` and ``max_distance`` of a retriever.
+      **options: options of the kind's predictor, such as ``gamma`` and ``checkpoint`` of a
+        recogniser, or ``neighbours`` and ``max_distance`` of a retriever.
 
     Raises:
-      ValueError: no run, a kind that predicts nothing, an option that the kind does not have, or
-        runs that make no ensemble.
+      ValueError: there is no such run, its kind has no predictor or does not have an option, or
+        the runs cannot form an ensemble.
     """
     if not isinstance(workdir, str | os.PathLike):
         return _ensemble(workdir, options)
     task = training.task_of(workdir)
-    found = training.predictor_class(task)
-    check_options(workdir, task.__name__, found.load, options)
-    return found.load(workdir, **options)
+    kind = training.predictor_class(task)
+    check_options(workdir, task.__name__, kind.load, options)
+    return kind.load(workdir, **options)
 
 
 def _ensemble(workdirs: Sequence[str | os.PathLike], options: dict[str, Any]) -> Predictor:
     for workdir in workdirs:
         task = training.task_of(workdir)
-        found = training.predictor_class(task)
-        if not issubclass(found, Recogniser):
+        kind = training.predictor_class(task)
+        if not issubclass(kind, Recogniser):
             raise ValueError(
-                f"{workdir}: a run of {task.__name__} makes no ensemble, wanted recognisers of "
-                "single images"
+                f"{workdir}: got a run of {task.__name__}, wanted recognisers of single images for "
+                "an ensemble"
             )
-        check_options(workdir, task.__name__, found.load, options)
+        check_options(workdir, task.__name__, kind.load, options)
     return Recogniser.load(workdirs, **options)

@@ -1,4 +1,4 @@
-"""An evaluation beside the one that was recorded before it, of the same network and examples."""
+"""Merges a new evaluation with the recorded one of the same network and examples."""
 
 import copy
 import json
@@ -16,15 +16,15 @@ _SAME = ("task", "dataset", "split", "known", "unknown", "gamma", "tpr", "explan
 _OF_EXAMPLES = ("test_", "validation_", "box_off_", "sheet_", outside.PART)
 _OF_SCORES = ("_score_", "_predicted_")
 _OF_DECISION = "decided_"
-_ROUNDING = 1e-3  # two programs that compute the same outputs differ in the last digits
+_ROUNDING = 1e-3  # two compiled programs of the same function differ in the last digits
 
 
 class Evaluated(NamedTuple):
     """The content of an evaluation.
 
     Attributes:
-      measured: figures, as ``evaluation.json`` has them.
-      arrays: that the figures come from, as ``scores.npz`` has them.
+      measured: the figures, as in ``evaluation.json``.
+      arrays: the arrays that they are computed from, as in ``scores.npz``.
     """
 
     measured: dict[str, Any]
@@ -32,11 +32,11 @@ class Evaluated(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """An evaluation, with what was measured before.
+    """A new evaluation merged with the recorded one.
 
     Attributes:
       evaluated: figures and arrays of both.
-      notes: lines that say what was measured before and is replaced, and why.
+      notes: lines that name the recorded figures that are replaced, and the reason.
     """
 
     evaluated: Evaluated
@@ -44,17 +44,17 @@ class Merged(NamedTuple):
 
 
 def merged(folder: Path, now: Evaluated, kept: Iterable[str]) -> Merged:
-    """Keeps what a folder's recorded evaluation has and a new one has not.
+    """Adds the recorded figures of a run that a new evaluation does not have.
 
-    The earlier figures stay where both are of the same checkpoint and configuration, and where the
-    arrays of the examples that both have are equal, up to rounding. A group of images of other
-    data stays by itself, where its own arrays are equal. What is measured anew takes the place of
-    what was there, and the decision is always the new one.
+    Recorded figures are kept if both evaluations have the same checkpoint and configuration, and
+    if the arrays that both have of the examples are equal up to rounding. A group of images of
+    other data (``outside``) is kept or dropped on its own, by its own arrays. New figures replace
+    recorded ones, and the decision is always the new one.
 
     Args:
-      folder: of the run.
+      folder: the run's folder.
       now: the new evaluation.
-      kept: of the kind of run (:attr:`jaxatr.training.Task.kept`).
+      kept: patterns of the figures to keep (:attr:`jaxatr.training.Task.kept`).
     """
     patterns = tuple(name.split(".") for name in kept)
     if not patterns or not (folder / EVALUATION).is_file():
@@ -77,7 +77,7 @@ def merged(folder: Path, now: Evaluated, kept: Iterable[str]) -> Merged:
         for name in changed:
             owners = (each for each in groups if name.startswith(f"{outside.PART}{each}_"))
             if (group := next(owners, None)) is None:
-                reason = f"{name} is another now: other examples, or seen in another way"
+                reason = f"{name} has changed: other examples, or other preprocessing"
                 return Merged(now, [_note(missing, reason)])
             if gone := [path for path in missing if group in path]:
                 notes.append(_note(gone, f"{group} has other images now"))
@@ -92,7 +92,7 @@ def merged(folder: Path, now: Evaluated, kept: Iterable[str]) -> Merged:
             place[path[-1]] = _at(before, path)
     if _decision(before) != _decision(measured):
         for name in measured.get("outside", {}).keys() - now.measured.get("outside", {}).keys():
-            measured["outside"][name].pop("unknown_accepted", None)  # by the earlier decision
+            measured["outside"][name].pop("unknown_accepted", None)  # of the earlier decision
     arrays = {n: array for n, array in arrays.items() if not n.startswith(_OF_DECISION)}
     return Merged(Evaluated(measured, arrays | now.arrays), notes)
 
@@ -100,7 +100,7 @@ def merged(folder: Path, now: Evaluated, kept: Iterable[str]) -> Merged:
 def _missing(
     before: Mapping[str, Any], now: Mapping[str, Any], patterns: Iterable[list[str]]
 ) -> list[tuple[str, ...]]:
-    """Lists the paths of the earlier figures that the new ones have not, outer ones first."""
+    """Lists the paths of recorded figures that the new evaluation lacks, outer ones first."""
     return [
         path
         for pattern in patterns
@@ -126,19 +126,19 @@ def _at(tree: Any, path: Iterable[str]) -> Any:
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Says why two evaluations cannot stand beside each other; empty where they can."""
+    """Returns the reason why two evaluations cannot be merged, or an empty string."""
     now = json.loads(json.dumps(now))
     earlier, step = (_at(one, ("checkpoint", "step")) for one in (before, now))
     if earlier != step:
-        return f"it was measured at step {earlier}, and now at step {step}"
+        return f"it was measured at step {earlier}, the new one at step {step}"
     for name in _SAME:
         if _at(before, name.split(".")) != _at(now, name.split(".")):
-            return f"its {name} is not that of this evaluation"
+            return f"its {name} differs from that of the new evaluation"
     return ""
 
 
 def _changed(before: Mapping[str, np.ndarray], now: Mapping[str, np.ndarray]) -> list[str]:
-    """Lists the arrays of examples that both evaluations have and that are not equal."""
+    """Lists the arrays of examples that are in both evaluations but differ."""
     return [
         name
         for name in sorted(before.keys() & now.keys())

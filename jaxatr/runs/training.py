@@ -1,4 +1,4 @@
-"""A run's training, from its configuration."""
+"""Trains runs from their configurations."""
 
 import copy
 import os
@@ -10,7 +10,7 @@ from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Task, task_class
 from jaxatr.typing import Config
 
-_FREE = ("data.source",)  # the data counts by its fingerprint, not by where it lies
+_FREE = ("data.source",)  # data is identified by its fingerprint, not by its location
 
 
 def train_run(
@@ -20,26 +20,26 @@ def train_run(
     progress: bool = True,
     begun_in: Callable[[Path], None] | None = None,
 ) -> None:
-    """Trains what ``config`` describes, or continues the run in ``workdir``; does not evaluate it.
+    """Trains a run from a configuration, or continues the one in ``workdir``, without evaluation.
 
     Args:
       config: a full configuration, or the name of a bundled one: ``"cbc:smoke"``.
-      workdir: the run's folder, created where missing.
+      workdir: the run's folder; it is created if missing.
       progress: show a progress bar.
-      begun_in: called with the run's folder when that is made, before the first step.
+      begun_in: called with the run's folder once it is created, before the first step.
 
     Raises:
-      ValueError: the configuration is wrong or is not that of the run in ``workdir``, or what the
-        run depends on (its data, the network that it explains) has changed since it began.
+      ValueError: the configuration is invalid or differs from that of the run in ``workdir``, or
+        an input of the run (its data, the network that it explains) has changed since it began.
       training.NonFiniteLoss: the training diverged.
-      training.Preempted: the run was told to stop, and has saved.
+      training.Preempted: the process was asked to stop; a checkpoint is saved.
     """
     full: Config = bundled.load(config) if isinstance(config, str) else config
-    if (written := data.listed(full.open_set.split)) != full.open_set.split:
+    if (split := data.listed(full.open_set.split)) != full.open_set.split:
         full = copy.deepcopy(full)
-        full.open_set.split = written  # the file may change or go
+        full.open_set.split = split  # the split's content: its file may change or disappear
     free = (*_FREE, *task_class(full.task).free_fields)
-    training.check_config(workdir, full, free=free)  # before any data is prepared for nothing
+    training.check_config(workdir, full, free=free)  # before any data is prepared
     task = make_task(full, workdir)
     task.check_continues(workdir, training.read_record(workdir))
     training.record_config(workdir, full, free=free)
@@ -77,11 +77,11 @@ def make_task(config: Config, workdir: str | os.PathLike) -> Task:
 
     Args:
       config: a full configuration.
-      workdir: the run's folder. Of a run that has begun, the weights that it began with are not
-        read again: they may be gone.
+      workdir: the run's folder. If it has a checkpoint, the pretrained weights are not read again:
+        their file may no longer exist.
 
     Raises:
-      ValueError: the configuration is wrong, or its data is missing.
+      ValueError: the configuration is invalid, or its data is missing.
     """
     if training.saved_steps(workdir):
         config = begun(config)

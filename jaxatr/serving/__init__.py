@@ -1,9 +1,9 @@
-"""The console: a trained run behind an HTTP API, with a page to drop chips on.
+"""The console: serves a trained run with an HTTP API and a page for dropping chips.
 
-``engine`` is what a run answers about a batch of chips; ``batcher`` gathers requests into batches
-of fixed sizes for it; ``intake`` makes chips of what was uploaded, within limits; ``guard`` and
-``connections`` refuse what is too large, too slow or not allowed; ``app`` is the API and the page;
-``server`` runs them. Everything of the web comes with the extra ``serve``, and is imported late.
+``engine`` predicts a batch of chips; ``batcher`` groups requests into batches of fixed sizes;
+``intake`` decodes uploads within limits; ``guard`` and ``connections`` refuse requests that are too
+large, too slow or not allowed; ``console`` holds the state; ``app`` is the API and the page;
+``server`` runs them. The web packages come with the extra ``serve`` and are imported late.
 """
 
 from jaxatr.serving.options import Options

@@ -1,8 +1,7 @@
-"""Gathers the chips of many requests into batches of a few sizes, which one thread computes.
+"""Groups the chips of many requests into batches of a few sizes; one thread computes them.
 
-The sizes are compiled before the first request, so that nothing is compiled later. A batch is what
-waits when the one before is done: nothing waits for a batch to fill, and under load batches fill by
-themselves.
+All sizes are compiled before the first request. A batch takes the chips that are waiting when the
+previous batch is done: no chip waits for a batch to fill up, and batches become larger under load.
 """
 
 import asyncio
@@ -21,37 +20,37 @@ from jaxatr.typing import Float, Shaped
 Chip = Shaped[np.ndarray, "h w c"]
 
 _FULL = 0.75
-"""A batch that is filled to this share is run at its size, the rest of it wasted."""
+"""Least share of chips in a padded batch; with fewer, the next smaller size is used."""
 
 
-@runtime_checkable  # the tests check annotations as they run
+@runtime_checkable  # the tests check annotations at run time
 class Computes(Protocol):
-    """What computes, one call after the other: :class:`jaxatr.serving.engine.Engine`."""
+    """The computations of :class:`jaxatr.serving.engine.Engine`, called by one thread."""
 
     def answer(self, chips: np.ndarray, *, neighbours: bool = False) -> list[Answer]:
-        """Answers a batch ``[b, h, w, c]``, every chip of it."""
+        """Predicts each chip of a batch ``[b, h, w, c]``."""
         ...
 
     def saliency(self, chip: np.ndarray) -> tuple[str, np.ndarray]:
-        """Explains the class that a chip is most like: its name, and the map."""
+        """Returns the nearest class of a chip and the saliency map for it."""
         ...
 
 
 class Busy(Exception):
-    """Too much is waiting; the message is for the client.
+    """Too many chips are waiting; the message is for the client.
 
     Attributes:
-      seconds: after which it may be worth another try.
+      seconds: seconds after which the client may try again.
     """
 
     def __init__(self, message: str, seconds: int):
-        """Takes what to say."""
+        """Takes the message and the delay."""
         super().__init__(message)
         self.seconds = seconds
 
 
 class _Place(NamedTuple):
-    """A chip that waits, and where its answer goes."""
+    """A waiting chip, and where its answer goes: ``answers[row]``."""
 
     chip: Chip
     neighbours: bool
@@ -61,7 +60,7 @@ class _Place(NamedTuple):
 
 
 class _Done:
-    """The end of one request's chips."""
+    """The completion of one request: a future, and the number of its chips still to compute."""
 
     def __init__(self, count: int, deadline: float):
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -73,10 +72,11 @@ class _Done:
 
 
 class Batcher:
-    """The one thread that computes, and what waits for it.
+    """The queue of waiting chips, and the thread that computes them.
 
     Attributes:
-      engine: of the next batch; it may be exchanged for one of the same run at any time.
+      engine: the engine for the next batch; it may be replaced by another of the same run at any
+        time.
     """
 
     def __init__(
@@ -88,14 +88,15 @@ class Batcher:
         seconds: float,
         seen: Callable[[int, int, float], None] = lambda size, count, seconds: None,
     ):
-        """Takes an engine that is warm for the sizes.
+        """Sets up the queue; :meth:`start` starts the thread.
 
         Args:
-          engine: what computes.
-          sizes: of batches, ascending.
-          most: chips that may wait.
-          seconds: that a chip may wait.
-          seen: is told a batch's size, the chips in it, and the seconds that it took.
+          engine: an engine that is compiled for the sizes.
+          sizes: batch sizes, ascending.
+          most: largest number of waiting chips.
+          seconds: longest time that a chip waits for its answer.
+          seen: called after each batch with its size, the number of chips in it, and the seconds
+            that it took.
         """
         self.engine, self._sizes, self._most, self._seconds = engine, tuple(sizes), most, seconds
         self._seen = seen
@@ -103,7 +104,7 @@ class Batcher:
         self._explained: deque[tuple[Chip, _Done]] = deque()
         self._changed = threading.Condition()
         self._ends = False
-        self._rate = 0.0  # chips a second, of late
+        self._rate = 0.0  # chips per second, a moving average
         self._thread = threading.Thread(target=self._work, name="jaxatr-compute", daemon=True)
 
     def start(self) -> None:
@@ -111,7 +112,7 @@ class Batcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Computes what waits, and ends the thread."""
+        """Computes the waiting chips, and ends the thread."""
         with self._changed:
             self._ends = True
             self._changed.notify()
@@ -119,19 +120,19 @@ class Batcher:
 
     @property
     def alive(self) -> bool:
-        """Whether there is somebody to compute."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     @property
     def waiting(self) -> int:
-        """How many chips wait."""
+        """The number of waiting chips."""
         return len(self._waiting) + len(self._explained)
 
     def check(self, count: int) -> None:
-        """Refuses chips that would wait too long.
+        """Checks that there is room for more chips in the queue.
 
         Raises:
-          Busy: as many as may wait are waiting already.
+          Busy: there is not.
         """
         waiting = self.waiting
         if waiting and waiting + count > self._most:
@@ -139,14 +140,14 @@ class Batcher:
             raise Busy(f"{waiting} chips are waiting", max(1, min(60, seconds)))
 
     async def answer(self, chips: Sequence[Chip], *, neighbours: bool = False) -> list[Answer]:
-        """Answers chips, in order.
+        """Predicts chips, in order.
 
         Args:
-          chips: at least one.
-          neighbours: whether to name the nearest training chips.
+          chips: one or more chips.
+          neighbours: whether to return the nearest training chips.
 
         Raises:
-          Busy: too many are waiting, or these waited too long.
+          Busy: the queue is full, or there was no answer in time.
         """
         self.check(len(chips))
         done, answers = self._done(len(chips)), [None] * len(chips)
@@ -158,11 +159,14 @@ class Batcher:
         return answers  # type: ignore[return-value]
 
     async def explain(self, chip: Chip) -> tuple[str, Float[np.ndarray, "h w"]]:
-        """Explains the class that a chip is most like, when no batch waits.
+        """Explains the nearest class of a chip; explanations take turns with batches.
+
+        Returns:
+          The class, and the saliency map.
 
         Raises:
-          Busy: as :meth:`answer`.
-          ValueError: the run has no maps.
+          Busy: the queue is full, or there was no answer in time.
+          ValueError: the run is served without saliency maps.
         """
         self.check(1)
         done = self._done(1)
@@ -189,7 +193,7 @@ class Batcher:
                     self._changed.wait()
                 if self._ends and not (self._waiting or self._explained):
                     return
-            # By turns: neither starves the other.
+            # Batches and explanations take turns, so that neither starves the other.
             if self._waiting and not (turn and self._explained):
                 self._batch()
                 turn = True
@@ -207,7 +211,7 @@ class Batcher:
         try:
             neighbours = any(place.neighbours for place in places)
             answers = self.engine.answer(chips, neighbours=neighbours)
-        except Exception as error:  # of this batch; the thread goes on
+        except Exception as error:  # fails the requests of this batch; the thread goes on
             for done in {place.done for place in places}:
                 _settle(done, None, error)
             return
@@ -216,26 +220,26 @@ class Batcher:
             0.8 * self._rate + 0.2 * len(places) / seconds if self._rate else size / seconds
         )
         self._seen(size, len(places), seconds)
-        over = []
-        for place, answer in zip(places, answers, strict=False):  # without the filling
+        complete = []
+        for place, answer in zip(places, answers, strict=False):  # without the padding
             place.answers[place.row] = answer
             place.done.left -= 1
             if not place.done.left:
-                over.append(place)
-        for place in over:
+                complete.append(place)
+        for place in complete:
             _settle(place.done, place.answers, None)
 
     def _next(self) -> list[_Place]:
-        """Takes the chips of the next batch, without those that nobody waits for any more."""
+        """Takes the chips of the next batch off the queue, dropping those of abandoned requests."""
         with self._changed:
-            found: list[_Place] = []
-            while self._waiting and len(found) < self._sizes[-1]:
+            places: list[_Place] = []
+            while self._waiting and len(places) < self._sizes[-1]:
                 place = self._waiting.popleft()
                 if not place.done.given_up:
-                    found.append(place)
-            keep = _fitting(len(found), self._sizes)
-            self._waiting.extendleft(reversed(found[keep:]))
-            return found[:keep]
+                    places.append(place)
+            keep = _fitting(len(places), self._sizes)
+            self._waiting.extendleft(reversed(places[keep:]))
+            return places[:keep]
 
     def _explain(self) -> None:
         chip, done = self._explained.popleft()
@@ -248,9 +252,9 @@ class Batcher:
 
 
 def _fitting(count: int, sizes: Sequence[int]) -> int:
-    """Says how many of the chips that wait are taken at once.
+    """Returns how many of ``count`` waiting chips the next batch takes.
 
-    All of them, where they nearly fill the next size; else as many as the size below.
+    All of them if they nearly fill the next larger size; otherwise the next smaller size.
 
     >>> [_fitting(count, (1, 4, 16)) for count in (0, 1, 2, 3, 5, 11, 12, 16)]
     [0, 1, 1, 3, 4, 4, 12, 16]
@@ -261,7 +265,7 @@ def _fitting(count: int, sizes: Sequence[int]) -> int:
 
 
 def _settle(done: _Done, result: Any, error: Exception | None) -> None:
-    """Ends a request's waiting, in the thread of its event loop."""
+    """Sets the result of a request's future, in the thread of its event loop."""
 
     def settle() -> None:
         if done.future.done():
@@ -273,5 +277,5 @@ def _settle(done: _Done, result: Any, error: Exception | None) -> None:
 
     try:
         done.future.get_loop().call_soon_threadsafe(settle)
-    except RuntimeError:  # the loop has ended, and nobody waits
+    except RuntimeError:  # the loop is closed: the request is gone
         return

@@ -1,6 +1,6 @@
-"""Connections that cannot be held open for nothing: uvicorn's, with limits on a request's head.
+"""HTTP connections with limits on the time and size of a request's head.
 
-uvicorn waits for a request's head as long as it takes, and keeps as much of it as comes.
+uvicorn itself waits for a head indefinitely, and stores as much of it as arrives.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ _PHRASES = {
 
 
 def bounded(limits: Limits) -> type[HttpToolsProtocol]:
-    """Makes the class of connections that keep to limits."""
+    """Makes a uvicorn protocol class that enforces limits."""
 
     class Bounded(HttpToolsProtocol):
-        """A connection of HTTP/1.1."""
+        """An HTTP/1.1 connection."""
 
         def __init__(self, *arguments: Any, **options: Any):
             super().__init__(*arguments, **options)
@@ -59,7 +59,7 @@ def bounded(limits: Limits) -> type[HttpToolsProtocol]:
                 self._wait_for_head()
 
         def on_header(self, name: bytes, value: bytes) -> None:
-            if self._in_head:  # and not after the body, where there may be any number
+            if self._in_head:  # ignores trailers after the body, whose number is not limited
                 super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
@@ -68,7 +68,7 @@ def bounded(limits: Limits) -> type[HttpToolsProtocol]:
             super().on_headers_complete()
 
         def send_400_response(self, msg: str) -> None:
-            del msg  # in plain text
+            del msg  # plain text; the response is JSON
             self._end(400)
 
         def _wait_for_head(self) -> None:
@@ -80,7 +80,7 @@ def bounded(limits: Limits) -> type[HttpToolsProtocol]:
                 self._due = None
 
         def _end(self, status: int) -> None:
-            """Ends the connection; what still comes on it is not read."""
+            """Sends an error and closes the connection; the rest of the request is not read."""
             self._stop_waiting()
             if self.transport.is_closing():
                 return

@@ -1,4 +1,4 @@
-"""The answers of a trained run to a batch of chips: verdicts, neighbours and saliency maps."""
+"""Predicts batches of chips with a trained run: verdicts, neighbours and saliency maps."""
 
 import abc
 import math
@@ -30,14 +30,14 @@ Verdict = dict[str, Any]
 
 
 class Scale(NamedTuple):
-    """A score that a console offers to decide by.
+    """A score that the console can decide by.
 
     Attributes:
-      name: of the score.
-      title: for people.
-      unit: ``"logit"``, ``"log"``, ``"distance"`` or ``"plain"``, as
-        :data:`jaxatr.openset.score.Scale` says.
-      threshold: of the run; None where each class has its own, or there is none.
+      name: name of the score.
+      title: name to display.
+      unit: ``"logit"``, ``"log"``, ``"distance"`` or ``"plain"``, see
+        :data:`jaxatr.openset.score.Scale`.
+      threshold: the run's threshold; None if each class has its own, or if there is none.
     """
 
     name: str
@@ -47,11 +47,11 @@ class Scale(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to one chip.
+    """The prediction for one chip.
 
     Attributes:
-      verdicts: name of a score to the verdict by it, the run's own first.
-      neighbours: the nearest training chips, the nearest first; empty unless asked for.
+      verdicts: name of a score to its verdict, the run's own score first.
+      neighbours: the nearest training chips, nearest first; empty unless requested.
     """
 
     verdicts: Mapping[str, Verdict]
@@ -65,13 +65,13 @@ class Engine(abc.ABC):
       run: the run's folder.
       kind: ``"recogniser"`` or ``"retriever"``.
       classes: names of the known classes.
-      intake: from an image to the chip that the network sees.
+      intake: converts an image to the chip that the network sees.
       scales: the scores to decide by, the run's own first.
       examples: the training chips to search, or None.
-      missing: why there are none; empty where there are.
-      explainer: what makes saliency maps, or None.
-      note: what a user should know of the decision; empty for nothing.
-      takers: names of the scores by which a class can be enrolled.
+      missing: the reason why there are no examples; empty if there are.
+      explainer: computes saliency maps; None for none.
+      note: a note for the user about the decision; may be empty.
+      takers: names of the scores that accept enrolled classes.
       runtime: what runs the network.
     """
 
@@ -86,7 +86,7 @@ class Engine(abc.ABC):
         explainer: Explainer | None,
         note: str = "",
     ):
-        """Takes a run and what makes its maps."""
+        """Takes a run, its scores, the explainer and a note about the decision."""
         self.run, self.classes, self.intake = run.workdir, run.classes, run.intake
         self.step, self.scales, self.explainer, self.note = run.step, scales, explainer, note
         self.examples: Examples | None = None
@@ -94,37 +94,37 @@ class Engine(abc.ABC):
 
     @property
     def blank(self) -> Shaped[np.ndarray, "h w c"]:
-        """A chip without anything on it."""
+        """A chip of zeros."""
         return np.zeros(self.intake.shape, self.intake.dtype)
 
     @abc.abstractmethod
     def answer(
         self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
     ) -> list[Answer]:
-        """Answers a batch, every chip of it.
+        """Predicts each chip of a batch.
 
         Args:
           chips: ``[b, h, w, c]``.
-          neighbours: whether to name the nearest training chips.
+          neighbours: whether to return the nearest training chips.
         """
 
     def saliency(self, chip: Shaped[np.ndarray, "h w c"]) -> tuple[str, Float[np.ndarray, "h w"]]:
-        """Explains the class that a chip is most like.
+        """Explains the nearest class of a chip.
 
         Returns:
-          The class, and the map in [0, 1].
+          The class, and the saliency map in [0, 1].
 
         Raises:
-          ValueError: the run has no maps.
+          ValueError: the run is served without saliency maps.
         """
         if self.explainer is None:
-            raise ValueError(f"a run of a {self.kind} is served without maps")
+            raise ValueError(f"a {self.kind} without an explainer has no saliency maps")
         image = chip[None].astype(np.float32)
         (label,) = self.explainer.explained(image)
         return label, self.explainer.saliency(image)[0]
 
     def warm(self, sizes: Sequence[int]) -> None:
-        """Compiles all that is run later, for batches of these sizes."""
+        """Compiles everything that requests need, for the given batch sizes."""
         for size in sizes:
             chips = np.repeat(self.blank[None], size, axis=0)
             self.answer(chips)
@@ -134,7 +134,7 @@ class Engine(abc.ABC):
 
 
 class RecogniserEngine(Engine):
-    """A recogniser of single images, with one or several scores to decide by."""
+    """A recogniser of single images, with one or more scores to decide by."""
 
     kind = "recogniser"
 
@@ -145,19 +145,19 @@ class RecogniserEngine(Engine):
         explainer: Explainer | None,
         note: str = "",
     ):
-        """Takes a run, and recognisers that decide by the outputs of the first."""
+        """Takes a run and a recogniser per score; the first computes the outputs for all."""
         scales = [_scale(one) for one in recognisers]
         super().__init__(run, scales, explainer, note)
-        self.classes = recognisers[0].classes  # with those that were enrolled
-        own = {"open_logits"} if run.config.loss.open != "none" else set()
-        self.takers = tuple(one.name for one in takers(given_by(run.module) | own))
+        self.classes = recognisers[0].classes  # includes the enrolled ones
+        open_head = {"open_logits"} if run.config.loss.open != "none" else set()
+        self.takers = tuple(one.name for one in takers(given_by(run.module) | open_head))
         self._recognisers = recognisers
         self.runtime = recognisers[0].runtime
 
     def answer(
         self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
     ) -> list[Answer]:
-        """Answers a batch, every chip of it."""
+        """Predicts each chip of a batch."""
         outputs = self._recognisers[0].of_chips(chips, len(chips))
         columns = {
             scale.name: [_verdict(recogniser, one) for one in recogniser.decide(outputs)]
@@ -172,12 +172,12 @@ class RecogniserEngine(Engine):
         ]
 
     def features(self, chips: Shaped[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b d"]:
-        """Computes the features by which training chips are near to each other."""
+        """Computes the features in which the nearest training chips are searched."""
         return self._recognisers[0].of_chips(chips, len(chips)).more[FEATURES]
 
 
 class RetrieverEngine(Engine):
-    """An embedding: the nearest training chip names the class."""
+    """An embedding: the class is that of the nearest training chip."""
 
     kind = "retriever"
 
@@ -193,7 +193,7 @@ class RetrieverEngine(Engine):
     def answer(
         self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
     ) -> list[Answer]:
-        """Answers a batch, every chip of it."""
+        """Predicts each chip of a batch."""
         matches = list(self._retriever.search(self._retriever.of_chips(chips)))
         name = self.scales[0].name
         return [
@@ -236,23 +236,26 @@ def _of_match(name: str, match: Match) -> Verdict:
 
 
 def _finite(value: Any) -> Any:
-    """Returns a value as JSON can have it: a number that is not finite becomes null."""
+    """Replaces non-finite floats, which JSON does not have, by None."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Wanted(NamedTuple):
-    """A run to serve, and how.
+    """A run to serve, and its options. Most of them apply to recognisers only.
 
     Attributes:
       workdir: the run's folder.
-      checkpoint: of a recogniser: ``"latest"``, ``"best"`` or a step.
-      score: of a recogniser: the score that decides; None for the run's.
-      gamma: of a recogniser: the threshold, as :meth:`Recogniser.load` has it.
-      scores: further scores to offer. Those that were fitted before, and CBC, come by themselves.
-      source, data_dir: where the training data is now; None for where it was.
-      method: that makes the maps; None for Grad-CAM or the surrogate's, empty for no maps.
-      surrogate: folder of the run whose surrogate makes them; None for none.
-      examples: training chips of a recogniser that are searched, at most; 0 for none.
+      checkpoint: ``"latest"``, ``"best"`` or a step (recognisers).
+      score: the score that decides; None for the run's (recognisers).
+      gamma: the threshold, see :meth:`Recogniser.load` (recognisers).
+      scores: additional scores to offer; CBC and scores that are already fitted are always offered
+        (recognisers).
+      source, data_dir: present location of the training data; None if it has not moved.
+      method: method of the saliency maps; None for the surrogate's or Grad-CAM, empty for no maps
+        (recognisers).
+      surrogate: folder of the run whose surrogate computes the saliency maps; None for none
+        (recognisers).
+      examples: largest number of training chips to search; 0 for none (recognisers).
       runtime: what runs the network, as :meth:`Recogniser.load` has it; the maps stay in jax.
     """
 
@@ -270,27 +273,27 @@ class Wanted(NamedTuple):
 
     @property
     def where(self) -> dict[str, str]:
-        """Fields of ``config.data`` to change, where the data has moved."""
+        """Fields of ``config.data`` to change if the data has moved."""
         moved = {"source": self.source, "data_dir": self.data_dir}
         return {name: value for name, value in moved.items() if value is not None}
 
 
 def load_engine(wanted: Wanted) -> Engine:
-    """Loads a run to serve; nothing is compiled for the sizes of batches yet.
+    """Loads a run to serve; :meth:`Engine.warm` compiles it for the batch sizes.
 
     Raises:
-      ValueError: no run, one of a kind that takes no single images, an option that the kind does
-        not have, or a score or method that cannot be used.
+      ValueError: there is no such run, its kind does not take single images or does not have an
+        option, or a score or method cannot be used.
     """
     task = training.task_of(wanted.workdir)
-    found = training.predictor_class(task)
-    if issubclass(found, Recogniser):
+    kind = training.predictor_class(task)
+    if issubclass(kind, Recogniser):
         return _recogniser(wanted)
-    if issubclass(found, Retriever):
+    if issubclass(kind, Retriever):
         return _retriever(wanted)
     raise ValueError(
-        f"{wanted.workdir}: a run of {task.__name__} is not served, wanted one that recognises or "
-        "searches single images"
+        f"{wanted.workdir}: a run of {task.__name__} cannot be served, wanted a recogniser or a "
+        "retriever of single images"
     )
 
 
@@ -325,7 +328,7 @@ def _recogniser(wanted: Wanted) -> Engine:
 
 
 def _kept_scores(run: TrainedRun) -> list[str]:
-    """Names CBC, where it was trained, and the scores that are fitted for a checkpoint."""
+    """Lists CBC, if it was trained, and the scores that are already fitted for the checkpoint."""
     rule = [RULE] if run.config.loss.open != "none" else []
     return rule + [
         name
@@ -339,7 +342,7 @@ def _retriever(wanted: Wanted) -> Engine:
     recognisers_own = ("checkpoint", "score", "gamma", "scores", "method", "surrogate")
     for name in recognisers_own:
         if getattr(wanted, name) != Wanted._field_defaults[name] and getattr(wanted, name) != "":
-            raise ValueError(f"--{name} is of a recogniser, and {wanted.workdir} is a retriever")
+            raise ValueError(f"--{name} is for recognisers, but {wanted.workdir} is a retriever")
     retriever = Retriever.load(wanted.workdir, runtime=wanted.runtime)
     retriever.neighbours = min(NEAREST, len(retriever.index.ids))
     run = training.load_run(wanted.workdir)

@@ -1,4 +1,4 @@
-"""Enrols a group of uploads as a class while requests go on being answered."""
+"""Enrols uploaded images as a class in the background."""
 
 import os
 import tempfile
@@ -17,28 +17,28 @@ IDLE = {"state": "idle", "name": "", "detail": ""}
 
 
 class InProgress(Exception):
-    """A class is being enrolled already."""
+    """Another enrolment is in progress."""
 
 
 class Enroller:
-    """Enrols one class at a time, and puts the new engine in the place of the old one.
+    """Enrols one class at a time in a thread, then replaces the engine.
 
-    The chips are added to the run (:func:`jaxatr.runs.enrol_run`), the run is loaded anew, and all
-    its batches are compiled, in a thread. Until then the old engine answers, which does not know
-    the class; from then on the new one. Every batch is of one of them.
+    The thread adds the chips to the run (:func:`jaxatr.runs.enrol_run`), loads the run again and
+    compiles it for all batch sizes. Meanwhile the old engine, which does not know the class, serves
+    the requests. A batch is never split between the two engines.
 
     Attributes:
-      state: of the last enrolment: ``idle``, ``busy``, ``done`` or ``failed``, the name of the
-        class, and a line about it.
+      state: the last enrolment: its ``state`` (``idle``, ``busy``, ``done`` or ``failed``), the
+        ``name`` of the class, and a line of ``detail``.
     """
 
     def __init__(self, wanted: Wanted, sizes: Sequence[int], replace: Callable[[Engine], None]):
-        """Does nothing yet.
+        """Takes the run; no thread is started yet.
 
         Args:
-          wanted: the run, as it is served.
-          sizes: of batches to compile.
-          replace: puts an engine in the place of the last one.
+          wanted: the run that is served, and its options.
+          sizes: batch sizes to compile.
+          replace: called with the new engine.
         """
         self._wanted, self._sizes, self._replace = wanted, tuple(sizes), replace
         self._lock = threading.Lock()
@@ -46,15 +46,15 @@ class Enroller:
         self.state: dict[str, str] = dict(IDLE)
 
     def start(self, name: str, score: str | None, uploads: Sequence[Upload]) -> None:
-        """Begins to enrol a class.
+        """Starts to enrol a class.
 
         Args:
-          name: of the class.
-          score: by which the run decides from then on; None for the one that does so already.
-          uploads: its chips, which the run takes.
+          name: name of the class.
+          score: the score that decides from then on; None for the present one.
+          uploads: usable images of the class.
 
         Raises:
-          InProgress: one is being enrolled.
+          InProgress: another class is being enrolled.
         """
         with self._lock:
             if self.state["state"] == "busy":
@@ -64,7 +64,7 @@ class Enroller:
             self._thread.start()
 
     def finish(self) -> None:
-        """Waits for what was begun."""
+        """Waits for the enrolment in progress, if any."""
         if self._thread is not None:
             self._thread.join()
 
@@ -74,7 +74,8 @@ class Enroller:
         except (ValueError, OSError, ImportError, RuntimeError) as error:
             detail, state = str(error), "failed"
         except BaseException:
-            self.state = {"state": "failed", "name": name, "detail": "a bug: see the server's log"}
+            detail = "internal error: see the server's log"
+            self.state = {"state": "failed", "name": name, "detail": detail}
             raise
         self.state = {"state": state, "name": name, "detail": detail}
 
@@ -82,7 +83,7 @@ class Enroller:
         wanted = self._wanted
         with tempfile.TemporaryDirectory(prefix="jaxatr-") as folder:
             for number, upload in enumerate(uploads):
-                # Under a name of ours, and as what it was decoded to.
+                # Clients' file names are not used as paths.
                 image = decode_image(upload.content, upload.name)
                 np.save(os.path.join(folder, f"{number:05}.npy"), image)
             facts: dict[str, Any] = runs.enrol_run(
@@ -97,5 +98,5 @@ class Enroller:
         engine = load_engine(self._wanted)
         engine.warm(self._sizes)
         self._replace(engine)
-        left = f", {facts['left_out']} were there already" if facts["left_out"] else ""
+        left = f", {facts['left_out']} already enrolled" if facts["left_out"] else ""
         return f"{facts['added']} chips added{left}; {facts['score']} decides"

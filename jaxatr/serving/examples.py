@@ -1,4 +1,4 @@
-"""The training chips of a run: the nearest ones to a chip, and their pictures."""
+"""Searches the training chips of a run for the nearest ones to a chip, and draws them."""
 
 import functools
 import io
@@ -22,21 +22,21 @@ from jaxatr.training.folder import write_file
 from jaxatr.typing import Float, Int, Shaped
 
 NEAREST = 8
-"""Training chips that are named for a chip, at most."""
+"""Largest number of nearest training chips for a chip."""
 
 _FILE = "nearest_chips"
 _BATCH = 32
-_SIDE = 96  # of a picture, in pixels
-_PICTURES = 2048  # that are kept
+_SIDE = 96  # side of a picture in pixels
+_PICTURES = 2048  # size of the cache of pictures
 
 Features = Callable[[Shaped[np.ndarray, "b h w c"]], Float[np.ndarray, "b d"]]
 
 
 class Examples:
-    """Training chips, as far as they are searched.
+    """The training chips that are searched.
 
     Attributes:
-      count: how many there are.
+      count: number of chips.
     """
 
     def __init__(
@@ -46,13 +46,14 @@ class Examples:
         rows: Int[np.ndarray, " n"],
         features: Float[np.ndarray, "n d"] | None,
     ):
-        """Takes the training part, and which of it is searched.
+        """Takes the training part, and the rows of it to search.
 
         Args:
-          part: of the run.
+          part: the run's training part.
           classes: names of the known classes.
-          rows: of the part.
-          features: of these, of length 1; None where another searches.
+          rows: rows of the part.
+          features: features of these rows, of unit length; None if :meth:`nearest` is not used,
+            because the retriever itself searches.
         """
         ids = part.column("id")
         self._part, self._rows = part, rows
@@ -64,10 +65,13 @@ class Examples:
         self._kept = functools.lru_cache(_PICTURES)(self._draw)
 
     def nearest(self, features: Float[np.ndarray, "b d"]) -> list[list[dict[str, Any]]]:
-        """Names the training chips that are nearest to each chip, the nearest first.
+        """Finds the training chips nearest to each chip, nearest first.
 
         Args:
-          features: of the chips; they are compared in direction alone.
+          features: features of the chips; only their direction matters.
+
+        Returns:
+          For each chip the fields of :class:`jaxatr.serving.schemas.Near`.
         """
         if self._bank is None:
             raise ValueError("there are no features to search")
@@ -90,7 +94,7 @@ class Examples:
         }
 
     def picture(self, number: int) -> bytes | None:
-        """Draws a training chip as a PNG; None where no chip has that number."""
+        """Draws a training chip as a PNG; None if no chip has that number."""
         return self._kept(number) if number in self._row_of else None
 
     def _draw(self, number: int) -> bytes:
@@ -99,7 +103,7 @@ class Examples:
 
 
 def as_png(image: Shaped[np.ndarray, "h w c"]) -> bytes:
-    """Writes an image of eight bits, gray or RGB, as a PNG."""
+    """Encodes an 8-bit grey or RGB image as a PNG."""
     file = io.BytesIO()
     Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(file, "PNG")
     return file.getvalue()
@@ -108,16 +112,17 @@ def as_png(image: Shaped[np.ndarray, "h w c"]) -> bytes:
 def build_examples(
     run: TrainedRun, where: Mapping[str, str], features: Features | None, most: int
 ) -> tuple[Examples | None, str]:
-    """Opens a run's training chips, and computes their features or reads them from its folder.
+    """Opens a run's training chips, and computes their features or loads saved ones.
 
     Args:
       run: the run.
-      where: fields of ``config.data`` to change, where the data has moved.
-      features: computes them of a batch of 32 chips; None where another searches, all of them.
-      most: how many are searched, evenly from the classes; 0 for none.
+      where: fields of ``config.data`` to change if the data has moved.
+      features: computes the features of a batch of 32 chips; None if a retriever searches all
+        training chips itself.
+      most: largest number of chips to search, sampled evenly from the classes; 0 for none.
 
     Returns:
-      The chips, or None and the reason.
+      The chips and an empty string, or None and the reason why there are none.
     """
     if most == 0:
         return None, "switched off by --examples=0"
@@ -138,14 +143,14 @@ def build_examples(
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, lambda file: np.savez(file, rows=rows, features=kept))
         except OSError as error:
-            warnings.warn(f"the features of training chips are not kept: {error}", stacklevel=2)
+            warnings.warn(f"the features of training chips are not saved: {error}", stacklevel=2)
     return Examples(part, run.classes, rows, np.asarray(kept)), ""
 
 
 def _kept(
     run: TrainedRun, name: str, rows: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "n d"] | None:
-    """Reads the features of an earlier start; None where there are none of these chips."""
+    """Loads the features that an earlier start saved; None if there are none for these rows."""
     path = fitted.path_of(run.workdir, run.step, name)
     if not os.path.isfile(path):
         return None
@@ -156,9 +161,9 @@ def _kept(
 def _computed(
     part: Part, rows: Int[np.ndarray, " n"], features: Features
 ) -> Float[np.ndarray, "n d"]:
-    found = []
+    batches = []
     for start in range(0, len(rows), _BATCH):
         chosen = rows[start : start + _BATCH]
-        filled = np.resize(chosen, _BATCH)  # one size, which is compiled once
-        found.append(features(part.chips(filled))[: len(chosen)])
-    return np.concatenate(found)
+        filled = np.resize(chosen, _BATCH)  # a single batch size needs one compilation
+        batches.append(features(part.chips(filled))[: len(chosen)])
+    return np.concatenate(batches)

@@ -1,8 +1,8 @@
-"""The files in the body of a form, ``multipart/form-data`` (RFC 7578).
+"""Parses the files of a form, ``multipart/form-data`` (RFC 7578).
 
-The body is in memory already, and its size is bounded. It is cut at the boundaries by searches of
-the interpreter's own, so that its content cannot make that slow, and a body that is not whole is
-refused: no file of a request is left out in silence.
+The body is already in memory, and its size is limited. ``bytes.split`` cuts it at the boundaries,
+so that no content can make parsing slow. An incomplete body is an error: no file is dropped
+silently.
 """
 
 import re
@@ -21,37 +21,37 @@ class FormError(ValueError):
 
 
 def files_of(body: bytes, content_type: str, *, most: int) -> list[Upload]:
-    """Returns the files of a form, in order; other fields are left out.
+    """Returns the files of a form, in order; other fields are ignored.
 
     Args:
-      body: of the request.
-      content_type: the header, with the boundary.
-      most: parts that are accepted.
+      body: body of the request.
+      content_type: the Content-Type header, with the boundary.
+      most: largest number of parts.
 
     Raises:
-      FormError: it names no boundary, is not whole, or has more parts.
+      FormError: the header has no boundary, or the form is incomplete or has too many parts.
     """
-    found = _BOUNDARY.search(content_type)
-    if found is None:
-        raise FormError("the form's Content-Type names no boundary")
-    delimiter = b"\r\n--" + (found[1] or found[2]).encode("latin-1", "replace")
+    boundary = _BOUNDARY.search(content_type)
+    if boundary is None:
+        raise FormError("the form's Content-Type has no boundary")
+    delimiter = b"\r\n--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
     first, *parts = (b"\r\n" + body).split(delimiter, most + 2)
     if not parts:
         raise FormError("the form has no part with its boundary")
     if len(parts) > most + 1:
-        raise FormError(f"the form has more parts than {most}")
+        raise FormError(f"the form has more than {most} parts")
     if not parts[-1].startswith(b"--"):
-        raise FormError("the form is not whole: it does not end with its boundary")
+        raise FormError("the form is incomplete: it does not end with its boundary")
     files = (_file(part) for part in parts[:-1])
     return [file for file in files if file is not None]
 
 
 def _file(part: bytes) -> Upload | None:
-    """Reads a part; None for a field that is no file."""
+    """Reads a part of a form; None for a field that is not a file."""
     start = part.find(b"\r\n")
     end = part.find(b"\r\n\r\n", 0, _LONGEST_HEAD)
     if part[:start].strip(b" \t") or start < 0 or end < 0:
-        raise FormError("a part of the form has no head, or one that is too long")
+        raise FormError("a part of the form has no header, or one that is too long")
     disposition = _DISPOSITION.search(part[start:end])
     if disposition is None:
         raise FormError("a part of the form has no Content-Disposition: form-data")
@@ -65,7 +65,7 @@ def _file(part: bytes) -> Upload | None:
 
 
 def shown_name(name: str) -> str:
-    """Makes a client's name of a file fit to be shown; it never becomes a path."""
+    """Cleans a file name from a client for display; it is never used as a path."""
     plain = name.replace("%22", '"').replace("%0D", "").replace("%0A", "")
     printable = "".join(c for c in plain if c.isprintable())
     return printable[:_LONGEST_NAME] or "image"

@@ -1,8 +1,8 @@
-"""The outermost layer: who may ask, how much, for how long; and headers that every answer bears.
+"""The outermost layer: access control, limits, and headers for every response.
 
-A page of another site must not use a console that listens on this machine. A request whose Host is
-a name that is not known here is refused, because of DNS rebinding; so is one that changes something
-and that a browser sends for another site. No CORS header is ever sent.
+A page of another site must not be able to use a console on the user's machine. The guard therefore
+refuses requests with an unknown name in the Host header (DNS rebinding), and cross-site requests
+that change something. It never sends CORS headers.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 OPEN = ("/", "/api/health", "/openapi.json")
-"""Paths that need no token: they tell nothing of the run."""
+"""Paths that need no token: they reveal nothing about the run."""
 
 PROMPT = ("/api/health", "/metrics")
-"""Paths that are answered however many requests there are."""
+"""Paths that are exempt from the limit on concurrent requests."""
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _HEADERS = (
@@ -42,7 +42,7 @@ _POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'no
 
 
 class Guard:
-    """Wraps an application of ASGI."""
+    """ASGI middleware that enforces access control and limits."""
 
     def __init__(
         self,
@@ -54,22 +54,22 @@ class Guard:
         routes: Collection[str],
         metrics: Metrics,
     ):
-        """Takes the application.
+        """Wraps an application.
 
         Args:
-          app: that is guarded.
-          limits: of size and time.
-          token: that a request must bear; empty for none.
-          hosts: names, in lower case, that a request may call the server by.
-          routes: paths whose requests are counted by name.
-          metrics: that count.
+          app: the application to guard.
+          limits: limits on size and time.
+          token: the token that requests need; empty for none.
+          hosts: valid names in the Host header, in lower case.
+          routes: paths that are counted by name; others count as ``other``.
+          metrics: the counters.
         """
         self._app, self._limits, self._token = app, limits, token.encode()
         self._hosts, self._routes, self._metrics = hosts, routes, metrics
         self._requests = self._held = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answers a request, or lets it through."""
+        """Refuses a request or passes it to the application, and counts it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -85,7 +85,7 @@ class Guard:
                 await self._app(scope, request.receive, request.send)
         except TimeoutError:
             if not request.status:
-                await request.refuse(503, "it took too long", {"retry-after": "5"})
+                await request.refuse(503, "the request took too long", {"retry-after": "5"})
         finally:
             self._requests -= 1
             self._held -= request.held
@@ -94,7 +94,7 @@ class Guard:
             self._metrics.request(route, request.status or 499, request.seconds)
 
     def hold(self, size: int) -> bool:
-        """Takes bytes from what all requests may hold; False where there are not as many."""
+        """Reserves bytes of the memory limit for all requests; False if they exceed it."""
         if self._held + size > self._limits.held:
             return False
         self._held += size
@@ -103,17 +103,17 @@ class Guard:
     def _refusal(
         self, scope: MutableMapping[str, Any], headers: dict[bytes, bytes]
     ) -> tuple[int, str, dict[str, str]] | None:
-        """Returns status, message and headers for a request that goes no further."""
+        """Returns status, message and headers of the error if a request is refused."""
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if not _is_known(host, self._hosts):
-            wanted = "the server is not known by this name: start it with --allow_host=NAME"
-            return 421, wanted, {}
+            message = "unknown host name in the request: start the server with --allow_host=NAME"
+            return 421, message, {}
         if scope["method"] not in _SAFE and _is_foreign(host, headers):
-            return 403, "refused: a page of another site asks", {}
+            return 403, "refused: the request comes from a page of another site", {}
         path = scope["path"]
-        if self._token and path not in OPEN and not self._bears_token(headers):
-            wanted = "a token is wanted: Authorization: Bearer TOKEN"
-            return 401, wanted, {"www-authenticate": "Bearer"}
+        if self._token and path not in OPEN and not self._has_token(headers):
+            message = "a token is required: Authorization: Bearer TOKEN"
+            return 401, message, {"www-authenticate": "Bearer"}
         if path not in PROMPT and self._requests >= self._limits.requests:
             return 503, "too many requests at once", {"retry-after": "1"}
         length = headers.get(b"content-length", b"0")
@@ -121,13 +121,13 @@ class Guard:
             return 413, too_large(self._limits), {}
         return None
 
-    def _bears_token(self, headers: dict[bytes, bytes]) -> bool:
+    def _has_token(self, headers: dict[bytes, bytes]) -> bool:
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         return scheme.lower() == b"bearer" and secrets.compare_digest(given.strip(), self._token)
 
 
 class _Request:
-    """One request: counts what it holds, and watches the clock."""
+    """One request: enforces its limits on size and time, and adds headers to the response."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class _Request:
         self._guard, self._receive, self._send, self._limits = guard, receive, send, limits
         self._start = time.perf_counter()
         self._due = asyncio.get_running_loop().time() + limits.body_seconds
-        self._whole = False
+        self._complete = False  # whether the whole body has arrived
         self._page = scope["path"] == "/"
         self.held = self.status = 0
 
@@ -149,32 +149,33 @@ class _Request:
         return time.perf_counter() - self._start
 
     async def receive(self) -> Message:
-        if self._whole:  # what comes now is the end of the connection
+        if self._complete:  # the next message is the disconnection
             return await self._receive()
         try:
             async with asyncio.timeout_at(self._due):
                 message = await self._receive()
         except TimeoutError:
-            raise _closing(408, f"no whole body within {self._limits.body_seconds:g} s") from None
+            seconds = self._limits.body_seconds
+            raise _closing(408, f"the body did not arrive within {seconds:g} s") from None
         if message["type"] == "http.request":
             size = len(message.get("body", b""))
             if self.held + size > self._limits.body:
                 raise _closing(413, too_large(self._limits))
             if not self._guard.hold(size):
-                raise _closing(503, "too much is being uploaded", {"retry-after": "2"})
+                raise _closing(503, "too many uploads at once", {"retry-after": "2"})
             self.held += size
-            self._whole = not message.get("more_body", False)
+            self._complete = not message.get("more_body", False)
         return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = list(message.get("headers", ()))
-            own = {name for name, _ in headers}
+            present = {name for name, _ in headers}
             further = _HEADERS if self._page else (*_HEADERS, _POLICY)
-            headers += [pair for pair in further if pair[0] not in own]
-            # The rest of a body that is not wanted would have to be read.
-            if not self._whole and self.status >= 400 and b"connection" not in own:
+            headers += [pair for pair in further if pair[0] not in present]
+            # Without closing, the server would have to read the rest of the refused body.
+            if not self._complete and self.status >= 400 and b"connection" not in present:
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         await self._send(message)
@@ -188,7 +189,7 @@ class _Request:
 
 
 def too_large(limits: Limits) -> str:
-    """Says that a body is larger than it may be."""
+    """Returns the message about a request body that is too large."""
     return f"the body is larger than {limits.body} bytes"
 
 
@@ -197,7 +198,7 @@ def _closing(status: int, message: str, headers: dict[str, str] | None = None) -
 
 
 def _is_known(host: str, names: Collection[str]) -> bool:
-    """Whether a Host header is a name of this server; an address cannot be rebound."""
+    """Whether a Host header is an IP address, which DNS cannot rebind, or a known name."""
     name = _name(host)
     if name in names:
         return True
@@ -216,7 +217,7 @@ def _name(host: str) -> str:
 
 
 def _is_foreign(host: str, headers: dict[bytes, bytes]) -> bool:
-    """Whether a browser sends the request for a page of another site."""
+    """Whether a browser sends the request on behalf of a page of another site."""
     site = headers.get(b"sec-fetch-site")
     if site is not None:
         return site not in (b"same-origin", b"none")

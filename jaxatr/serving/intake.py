@@ -1,4 +1,4 @@
-"""From what was uploaded to chips, in threads, within limits."""
+"""Decodes uploads to chips, in threads and within limits."""
 
 import asyncio
 import concurrent.futures
@@ -13,17 +13,17 @@ from jaxatr.data.images import decode_image
 from jaxatr.typing import Shaped
 
 _SMALL = 1 << 20
-"""Pixels up to which an image is decoded with others; larger ones wait in a line of their own."""
+"""Largest number of pixels of a small image; larger images have their own queue."""
 
-_AT_ONCE = 16  # small images that a thread decodes before it looks at another request
+_AT_ONCE = 16  # small images of a request that a thread decodes before those of another request
 
 
 class Upload(NamedTuple):
-    """A file as it came.
+    """An uploaded file.
 
     Attributes:
-      name: that the client gave; for messages alone.
-      content: of the file.
+      name: name given by the client, used in messages only.
+      content: content of the file.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Upload(NamedTuple):
 
 
 class Read(NamedTuple):
-    """An upload that was read.
+    """A decoded upload.
 
     Attributes:
-      name: as it came.
+      name: name given by the client.
       id: SHA-256 of the content, in hexadecimal digits.
-      chip: ``[h, w, c]``, or None where it cannot be used.
-      error: why it cannot; empty where it can.
+      chip: ``[h, w, c]``; None if the upload cannot be used.
+      error: the reason why it cannot be used; empty if it can.
     """
 
     name: str
@@ -47,18 +47,18 @@ class Read(NamedTuple):
 
 
 class Reader:
-    """Reads uploads.
+    """Decodes uploads.
 
-    Small images share two threads. A large one takes a third, one after the other, so that however
-    many large ones come, small ones do not wait for them.
+    Small images share two threads. Large images are decoded one at a time in a third thread, so
+    that small ones never wait for them.
     """
 
     def __init__(self, intake: data.Intake, *, most: int):
-        """Starts no thread yet.
+        """Sets up the threads.
 
         Args:
-          intake: from an image to a chip.
-          most: pixels of an image that are accepted.
+          intake: converts an image to a chip.
+          most: largest number of pixels of an image.
         """
         self._intake, self._most = intake, most
         self._small = concurrent.futures.ThreadPoolExecutor(2, "jaxatr-read")
@@ -70,19 +70,19 @@ class Reader:
         self._large.shutdown(cancel_futures=True)
 
     async def read(self, uploads: Sequence[Upload]) -> list[Read]:
-        """Makes chips of uploads, in order."""
+        """Decodes uploads to chips, in order."""
         loop = asyncio.get_running_loop()
-        found: list[Read | None] = []
+        small: list[Read | None] = []
         for start in range(0, len(uploads), _AT_ONCE):
             some = uploads[start : start + _AT_ONCE]
-            found += await loop.run_in_executor(self._small, self._read_small, some)
+            small += await loop.run_in_executor(self._small, self._read_small, some)
         read = []
-        for one, upload in zip(found, uploads, strict=True):
+        for one, upload in zip(small, uploads, strict=True):
             read.append(one or await loop.run_in_executor(self._large, self._decoded, upload))
         return read
 
     def _read_small(self, uploads: Sequence[Upload]) -> list[Read | None]:
-        """Reads those that are small or cannot be used; None for a large one."""
+        """Decodes the uploads, except for large images, which give None."""
         return [self._unless_large(upload) for upload in uploads]
 
     def _unless_large(self, upload: Upload) -> Read | None:
@@ -93,7 +93,7 @@ class Reader:
         return None if pixels > _SMALL else self._decoded(upload)
 
     def _decoded(self, upload: Upload) -> Read:
-        """Reads one whose pixels were counted."""
+        """Decodes an upload whose number of pixels is within the limit."""
         try:
             chip = self._intake(decode_image(upload.content, upload.name))
         except (ValueError, ImportError) as error:
@@ -102,7 +102,7 @@ class Reader:
 
 
 def digest(content: bytes) -> str:
-    """Names a file's content."""
+    """Returns the SHA-256 of a file's content, in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The marks that people made on answers: what is wrong, and which chips belong together."""
+"""Users' marks on predictions: wrong ones, and groups of chips that belong together."""
 
 import json
 import threading
@@ -9,24 +9,24 @@ from typing import Any
 from jaxatr import files
 
 MOST = 10_000
-"""Marks that are kept; a table of so many is written in well under a second."""
+"""Largest number of marks; a file of that size is written in well under a second."""
 
 FILE = "marks.jsonl"
 
 
 class Marks:
-    """Marks in a file of JSON lines, one for each image, which is whole after every change.
+    """A JSON Lines file with one mark per image, rewritten atomically on every change.
 
     Attributes:
-      path: of the file; it is written when something is marked first.
+      path: the file; it is created with the first mark.
     """
 
     def __init__(self, path: Path):
-        """Reads the file, if it is there.
+        """Reads the file, if it exists.
 
         Raises:
-          ValueError: it is no file of marks; the line is named.
-          OSError: it cannot be read, or there is no folder for it.
+          ValueError: a line is not a mark; the message gives its number.
+          OSError: the file cannot be read, or its folder does not exist.
         """
         self.path, self._lock = path, threading.Lock()
         self._marks: dict[str, dict[str, Any]] = {}
@@ -39,31 +39,31 @@ class Marks:
                 mark = json.loads(line)
                 self._marks[mark["id"]] = mark
             except (ValueError, TypeError, KeyError) as error:
-                raise ValueError(f"{path}: line {number} is no mark") from error
+                raise ValueError(f"{path}: line {number} is not a mark") from error
 
     def all(self) -> list[dict[str, Any]]:
-        """Lists the marks, the oldest first."""
+        """Lists the marks, oldest first."""
         with self._lock:
             return list(self._marks.values())
 
     def put(self, marks: Iterable[Mapping[str, Any]]) -> int:
-        """Keeps marks, each in the place of an earlier one on the same image.
+        """Saves marks; a mark replaces an earlier one on the same image.
 
         Returns:
-          How many there are now.
+          The number of marks after the change.
 
         Raises:
-          ValueError: there would be too many.
-          OSError: the file cannot be written; then nothing has changed.
+          ValueError: there would be more than :data:`MOST`.
+          OSError: the file cannot be written; nothing is changed then.
         """
         with self._lock:
             after = self._marks | {mark["id"]: dict(mark) for mark in marks}
             if len(after) > MOST:
-                raise ValueError(f"there would be {len(after)} marks, at most {MOST} are kept")
+                raise ValueError(f"there would be {len(after)} marks; the limit is {MOST}")
             return self._replace(after)
 
     def remove(self, ids: Iterable[str]) -> int:
-        """Forgets marks, and returns how many there were."""
+        """Deletes the marks with the given ids, and returns the number deleted."""
         with self._lock:
             gone = set(ids) & self._marks.keys()
             if gone:

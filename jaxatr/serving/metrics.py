@@ -1,4 +1,4 @@
-"""Counts for Prometheus, and of the programs that were compiled."""
+"""Metrics for Prometheus, and a counter of compilations."""
 
 import threading
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class _Compilations:
-    """Counts what this process compiles or reads from the compilation cache."""
+    """Counts the programs that this process compiles or loads from the compilation cache."""
 
     def __init__(self):
         self.count, self._lock = 0, threading.Lock()
@@ -28,7 +28,7 @@ _counted: _Compilations | None = None
 
 
 def compilations() -> int:
-    """Returns how many programs were compiled since this was first asked."""
+    """Returns the number of programs compiled since the first call."""
     global _counted
     if _counted is None:
         _counted = _Compilations()
@@ -36,40 +36,40 @@ def compilations() -> int:
 
 
 class Metrics:
-    """The counts of one console."""
+    """The metrics of one console."""
 
     def __init__(self, waiting: Callable[[], int]):
-        """Starts at nothing.
+        """Registers the metrics.
 
         Args:
-          waiting: says how many chips wait.
+          waiting: returns the number of waiting chips.
         """
         self.registry = prometheus.CollectorRegistry()
         names = ("route", "status")
         self._requests = prometheus.Counter(
-            "jaxatr_requests", "Requests that were answered.", names, registry=self.registry
+            "jaxatr_requests", "Requests by route and status.", names, registry=self.registry
         )
         self._latency = prometheus.Histogram(
             "jaxatr_request_seconds",
-            "From a request's head to the end of its answer.",
+            "Time from a request's head to the end of its response.",
             ("route",),
             buckets=_SECONDS,
             registry=self.registry,
         )
         self._images = prometheus.Counter(
-            "jaxatr_images", "Images, by what became of them.", ("result",), registry=self.registry
+            "jaxatr_images", "Images by result.", ("result",), registry=self.registry
         )
         self._batches = prometheus.Counter(
-            "jaxatr_batches", "Batches, by their size.", ("size",), registry=self.registry
+            "jaxatr_batches", "Batches by size.", ("size",), registry=self.registry
         )
         self._chips = prometheus.Counter(
-            "jaxatr_batch_chips", "Chips in batches, without the filling.", registry=self.registry
+            "jaxatr_batch_chips", "Chips in batches, without padding.", registry=self.registry
         )
         self._computed = prometheus.Counter(
-            "jaxatr_compute_seconds", "Time spent on batches.", registry=self.registry
+            "jaxatr_compute_seconds", "Time spent computing batches.", registry=self.registry
         )
         gauge = prometheus.Gauge(
-            "jaxatr_waiting_chips", "Chips that wait for a batch.", registry=self.registry
+            "jaxatr_waiting_chips", "Chips waiting for a batch.", registry=self.registry
         )
         gauge.set_function(waiting)
         before = compilations()
@@ -84,18 +84,18 @@ class Metrics:
         self._latency.labels(route).observe(seconds)
 
     def images(self, used: int, refused: int) -> None:
-        """Counts images."""
+        """Counts usable and unusable images."""
         self._images.labels("answered").inc(used)
         self._images.labels("refused").inc(refused)
 
     def batch(self, size: int, count: int, seconds: float) -> None:
-        """Counts a batch."""
+        """Counts a batch of ``count`` chips, padded to ``size``, and its seconds."""
         self._batches.labels(str(size)).inc()
         self._chips.inc(count)
         self._computed.inc(seconds)
 
     def text(self) -> bytes:
-        """Writes the counts as Prometheus reads them."""
+        """Returns the metrics in Prometheus's text format."""
         return prometheus.generate_latest(self.registry)
 
 

@@ -1,24 +1,24 @@
-"""The options of a console, and its limits."""
+"""Options and limits of a console."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Bounds on the time and memory that anybody may cost.
+    """Limits on the time and memory that clients can use.
 
     Attributes:
-      pixels: of an image; more are refused before it is unpacked.
+      pixels: pixels of an image, checked before it is decoded.
       body: bytes of a request.
-      images: in a request.
-      held: bytes of all requests that are being read or answered.
-      requests: at once; more are told to come again.
-      connections: at once.
-      waiting: chips that wait for a batch; beyond that a request is told to come again.
-      head_seconds: for a request's head to arrive.
-      body_seconds: for its body.
-      answer_seconds: for its answer; what waits longer is given up.
-      drain_seconds: for what is being answered when the server is told to stop.
+      images: images in a request.
+      held: total bytes of all requests in progress.
+      requests: concurrent requests; further ones get status 503.
+      connections: concurrent connections.
+      waiting: chips waiting for a batch; requests with more get status 503.
+      head_seconds: time for a request's head to arrive.
+      body_seconds: time for a request's body to arrive.
+      answer_seconds: time to answer a request, after which it is abandoned.
+      drain_seconds: time to finish the requests in progress when the server stops.
     """
 
     pixels: int = 1 << 24
@@ -36,17 +36,17 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a console is served.
+    """Options of a console.
 
     Attributes:
       host: address to listen on.
-      port: 0 for any that is free.
-      token: that a request must bear; empty for none.
-      hosts: names by which a browser may call the server, beside addresses and ``localhost``.
-      batches: sizes of the batches that are compiled, ascending.
-      marks: file that keeps what was marked.
-      certificate, key: files of TLS; empty for none.
-      limits: of time and memory.
+      port: port to listen on; 0 for any free one.
+      token: the token that requests need; empty for none.
+      hosts: host names of the server for browsers, besides IP addresses and ``localhost``.
+      batches: batch sizes to compile, ascending.
+      marks: file of the marks; empty for ``marks.jsonl`` in the run's folder.
+      certificate, key: TLS certificate and key files; empty for none.
+      limits: limits on time and memory.
     """
 
     host: str = "127.0.0.1"
@@ -60,13 +60,13 @@ class Options:
     limits: Limits = Limits()
 
     def __post_init__(self):
-        """Refuses sizes of batches that are none.
+        """Checks the batch sizes.
 
         Raises:
-          ValueError: they do not ascend from 1 or more.
+          ValueError: they are not positive and ascending.
         """
         if not self.batches or self.batches[0] < 1 or list(self.batches) != sorted({*self.batches}):
             listed = ",".join(map(str, self.batches))
             raise ValueError(
-                f"batches: got {listed or 'none'}, wanted sizes that ascend: 1,4,16,32"
+                f"batches: got {listed or 'none'}, wanted ascending sizes such as 1,4,16,32"
             )

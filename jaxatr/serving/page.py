@@ -1,4 +1,4 @@
-"""The page of the console: one file, that needs no other and no network but the console's own."""
+"""The console's page: a single HTML file that loads nothing from other servers."""
 
 import base64
 import hashlib
@@ -10,10 +10,10 @@ from jaxatr.reporting.overlay import colour_map
 
 
 class Page:
-    """The page, with a policy that lets its own script and style run and nothing else.
+    """The page, with a Content-Security-Policy that allows only its own script and style.
 
     Attributes:
-      text: of the HTML.
+      text: the HTML text.
     """
 
     def __init__(self):
@@ -37,10 +37,10 @@ class Page:
         self._headers = {"content-security-policy": "; ".join(policy)}
 
     def response(self) -> Response:
-        """Answers a request for the page."""
+        """Makes the response to a request for the page."""
         return Response(self.text, media_type="text/html", headers=self._headers)
 
 
 def _hash(text: str) -> str:
-    """Names a text as a Content-Security-Policy does."""
+    """Returns the hash source of a text for a Content-Security-Policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

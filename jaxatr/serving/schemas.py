@@ -1,4 +1,4 @@
-"""The answers of the API, and what it is sent, as its OpenAPI describes them."""
+"""Request and response bodies of the API; their descriptions appear in its OpenAPI document."""
 
 from typing import Annotated, Literal
 
@@ -9,76 +9,80 @@ Text = Annotated[str, StringConstraints(max_length=200)]
 
 
 class Unusable(BaseModel):
-    """An image that could not be used."""
+    """An image that cannot be used."""
 
-    name: str = Field(description="Of the file, as it was sent.")
+    name: str = Field(description="File name, as sent.")
     id: Id = Field(description="SHA-256 of the file.")
-    error: str = Field(description="Why it cannot be used.")
+    error: str = Field(description="The reason why it cannot be used.")
 
 
 class Problem(BaseModel):
-    """A request that was not answered."""
+    """An error."""
 
     detail: str = Field(description="The reason, in one line.")
     results: list[Unusable] | None = Field(
-        default=None, description="Where no image can be used: the reason for each."
+        default=None, description="The reason for each image, if none can be used."
     )
 
 
 class Verdict(BaseModel):
-    """A decision about one image by one score."""
+    """The decision about one image by one score."""
 
     label: str = Field(description='A known class, or "unknown".')
-    nearest: str = Field(description="The known class that it is most like, accepted or not.")
-    score: float | None = Field(description="How known it is: higher is more known.")
+    nearest: str = Field(description="The most similar known class, even if it is rejected.")
+    score: float | None = Field(description="Open-set score; higher means more likely known.")
     threshold: float | None = Field(
-        description="The score from which it is accepted; null accepts everything."
+        description="Least score that is accepted; null accepts everything."
     )
-    known_probability: float | None = Field(description="The same as a probability, or null.")
+    known_probability: float | None = Field(
+        description="Probability that the image is of a known class, or null."
+    )
     probability_is: str = Field(
-        description='How that comes about: "calibrated", "p-value", "score", or empty.'
+        description='Origin of known_probability: "calibrated", "p-value", "score", or empty.'
     )
-    p_value: float | None = Field(description="Share of known examples that look no more usual.")
+    p_value: float | None = Field(
+        description="Share of known validation examples that score no higher."
+    )
     probabilities: dict[str, float | None] = Field(
-        description="Known class to its probability, if the image is known."
+        description="Probability of each known class, given that the image is known."
     )
     decides: str = Field(description="Name of the score.")
 
 
 class Near(BaseModel):
-    """A training chip that is near an image."""
+    """A training chip near an image."""
 
-    label: str = Field(description="Its class.")
-    distance: float = Field(description="To the image, in the network's features.")
-    id: int = Field(description="Its number; its picture is at /api/examples/{id}.")
-    path: str | None = Field(description="Of its file, where the data set has files.")
+    label: str = Field(description="Class of the chip.")
+    distance: float = Field(description="Distance to the image in the network's features.")
+    id: int = Field(description="Number of the chip; its picture is at /api/examples/{id}.")
+    path: str | None = Field(description="Path of its file, if the data set has files.")
 
 
 class Predicted(BaseModel):
-    """The answer to one image."""
+    """The prediction for one image."""
 
-    name: str = Field(description="Of the file, as it was sent.")
+    name: str = Field(description="File name, as sent.")
     id: Id = Field(description="SHA-256 of the file.")
     verdict: Verdict
     by_score: dict[str, Verdict] | None = Field(
-        default=None, description="With every_score: the verdict by each."
+        default=None, description="With every_score: the verdict of each score."
     )
     neighbours: list[Near] | None = Field(
         default=None, description="With neighbours: the nearest training chips."
     )
     picture: str | None = Field(
-        default=None, description="With pictures: the chip as a PNG, in a data URI."
+        default=None, description="With pictures: the chip as a PNG data URI."
     )
 
 
 class Predictions(BaseModel):
-    """The answers to the images of a request, in their order."""
+    """The predictions for the images of a request, in order."""
 
     results: list[Predicted | Unusable]
 
 
 class Found(BaseModel):
-    """The training chips that are nearest to one image."""
+    """The training chips nearest to one image."""
 
     name: str
     id: Id
@@ -86,17 +90,17 @@ class Found(BaseModel):
 
 
 class Neighbours(BaseModel):
-    """The nearest training chips of each image of a request, in their order."""
+    """The nearest training chips for each image of a request, in order."""
 
     results: list[Found | Unusable]
 
 
 class Explained(BaseModel):
-    """The pixels of an image that speak for a class."""
+    """The saliency map of an image."""
 
     name: str
     id: Id
-    label: str = Field(description="The class that is explained: that of the largest logit.")
+    label: str = Field(description="The explained class: that of the largest logit.")
     method: str
     height: int
     width: int
@@ -104,10 +108,10 @@ class Explained(BaseModel):
 
 
 class Health(BaseModel):
-    """Whether requests are answered."""
+    """Health of the server."""
 
     status: Literal["ready", "failed"]
-    waiting: int = Field(description="Chips that wait for a batch.")
+    waiting: int = Field(description="Number of chips waiting for a batch.")
     runtime: str = Field(description="Engine that runs the network.")
 
 
@@ -118,50 +122,52 @@ class Scale(BaseModel):
     title: str
     unit: Literal["plain", "logit", "log", "distance"]
     threshold: float | None = Field(
-        description="The run's own; null where each class has one, or everything is accepted."
+        description="The run's; null if each class has its own, or everything is accepted."
     )
 
 
 class Run(BaseModel):
-    """The run that answers."""
+    """The run that is served."""
 
-    run: str = Field(description="Name of its folder.")
+    run: str = Field(description="Name of the run's folder.")
     kind: Literal["recogniser", "retriever"]
     step: int
     runtime: str = Field(description="Engine that runs the network.")
     classes: list[str]
-    chip: list[int] = Field(description="Height, width and channels of what the network sees.")
-    dtype: str = Field(description="Of the images that it takes.")
-    scores: list[Scale] = Field(description="To decide by, the run's own first.")
-    neighbours: int = Field(description="Training chips that are named at most; 0 for none.")
-    no_neighbours: str = Field(description="Why there are none; empty where there are.")
-    explains: str = Field(description="Method of the saliency maps; empty where there are none.")
-    enrols: list[str] = Field(description="Scores by which a class can be enrolled.")
-    note: str = Field(description="What a user should know of the decision.")
+    chip: list[int] = Field(description="Height, width and channels of the network's input.")
+    dtype: str = Field(description="Type of the images' pixels.")
+    scores: list[Scale] = Field(description="The scores to decide by, the run's own first.")
+    neighbours: int = Field(description="Largest number of nearest training chips; 0 for none.")
+    no_neighbours: str = Field(
+        description="The reason why there are no neighbours; empty if there are."
+    )
+    explains: str = Field(description="Method of the saliency maps; empty if there are none.")
+    enrols: list[str] = Field(description="Scores that accept enrolled classes.")
+    note: str = Field(description="A note for the user about the decision.")
     version: str
-    images: int = Field(description="In a request, at most.")
-    pixels: int = Field(description="Of an image, at most.")
-    body: int = Field(description="Bytes of a request, at most.")
+    images: int = Field(description="Largest number of images in a request.")
+    pixels: int = Field(description="Largest number of pixels of an image.")
+    body: int = Field(description="Largest number of bytes of a request.")
 
 
 class Mark(BaseModel):
-    """What a person says of an answer."""
+    """A user's mark on a prediction."""
 
     model_config = ConfigDict(extra="forbid")
 
     id: Id = Field(description="SHA-256 of the file.")
-    name: Text = Field(description="Of the file.")
-    wrong: bool = Field(default=False, description="Whether the answer is wrong.")
-    group: Text = Field(default="", description="Of the chips that belong together; or empty.")
-    label: Text = Field(description="The answer.")
-    nearest: Text = Field(description="The known class that it is most like.")
+    name: Text = Field(description="File name.")
+    wrong: bool = Field(default=False, description="Whether the prediction is wrong.")
+    group: Text = Field(default="", description="Name of the group of the chip; may be empty.")
+    label: Text = Field(description="The predicted label.")
+    nearest: Text = Field(description="The most similar known class.")
     decides: Text = Field(description="The score that decided.")
     score: float | None = Field(default=None, allow_inf_nan=False)
     threshold: float | None = Field(default=None, allow_inf_nan=False)
 
 
 class MarksIn(BaseModel):
-    """Marks to keep, each in the place of an earlier one on the same image."""
+    """Marks to save; a mark replaces an earlier one on the same image."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -169,26 +175,26 @@ class MarksIn(BaseModel):
 
 
 class Marked(Mark):
-    """A mark that is kept."""
+    """A saved mark."""
 
-    time: str = Field(description="When it was made, UTC.")
+    time: str = Field(description="Time of the mark, in UTC.")
 
 
 class MarksOut(BaseModel):
-    """The marks that are kept, the oldest first."""
+    """The saved marks, oldest first."""
 
     marks: list[Marked]
 
 
 class Enrolment(BaseModel):
-    """What becomes of the last enrolment."""
+    """The state of the last enrolment."""
 
     state: Literal["idle", "busy", "done", "failed"]
-    name: str = Field(description="Of the class.")
-    detail: str = Field(description="What was done, or why it was not.")
+    name: str = Field(description="Name of the class.")
+    detail: str = Field(description="A summary, or the reason of the failure.")
 
 
 class Count(BaseModel):
-    """How many there are, or were."""
+    """A number of marks."""
 
     count: int

@@ -1,4 +1,4 @@
-"""Runs a console: binds, compiles, listens, and ends in good order when it is told to."""
+"""Runs a console: binds the port, compiles, serves, and shuts down gracefully."""
 
 import ipaddress
 import os
@@ -11,19 +11,20 @@ from pathlib import Path
 
 import uvicorn
 
-from jaxatr.serving.app import Console
+from jaxatr.serving.app import build_app
 from jaxatr.serving.connections import bounded
+from jaxatr.serving.console import Console
 from jaxatr.serving.engine import Engine, Wanted, load_engine
 from jaxatr.serving.options import Options
 
 VARIABLE = "JAXATR_TOKEN"
-"""Variable of the environment that a token is taken from."""
+"""Environment variable of the token."""
 
 _SHORTEST = 16
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether an address can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -33,17 +34,18 @@ def is_loopback(host: str) -> bool:
 
 
 def token_for(host: str, file: str | None) -> tuple[str, bool]:
-    """Finds the token that requests must bear.
+    """Finds the token that requests need.
 
     Args:
-      host: address to listen on. On one that others reach, there is always a token.
-      file: that holds it; None for the variable ``JAXATR_TOKEN``, or one that is drawn.
+      host: address to listen on. If other machines can reach it, there is always a token.
+      file: file with the token; None for the environment variable ``JAXATR_TOKEN`` or, if it is not
+        set, a random token.
 
     Returns:
-      The token, empty for none, and whether it was drawn here.
+      The token, empty for none, and whether it was randomly generated.
 
     Raises:
-      ValueError: it is too short to be a secret, or more than a word.
+      ValueError: the token is too short, not ASCII or contains a space.
       OSError: the file cannot be read.
     """
     origin = f"--token_file={file}" if file else VARIABLE
@@ -54,25 +56,25 @@ def token_for(host: str, file: str | None) -> tuple[str, bool]:
         return (secrets.token_urlsafe(24) if drawn else ""), drawn
     if len(token) < _SHORTEST or not (token.isascii() and token.isprintable()) or " " in token:
         raise ValueError(
-            f"{origin}: got {len(token)} characters, wanted at least {_SHORTEST}, of ASCII and "
-            "without a space"
+            f"{origin}: got {len(token)} characters, wanted at least {_SHORTEST} of ASCII, without "
+            "a space"
         )
     return token, False
 
 
 def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None:
-    """Serves a run until the process is told to end (SIGTERM, SIGINT).
+    """Serves a run until the process receives SIGTERM or SIGINT.
 
-    Then no connection is accepted any more, what was asked is answered, and this returns.
+    It then stops accepting connections, answers the requests in progress, and returns.
 
     Args:
-      wanted: the run; it is loaded when the port is taken.
-      options: how it is served.
-      tell_token: print it in the address.
+      wanted: the run to serve; it is loaded after the port is bound.
+      options: options of the console.
+      tell_token: print the token as part of the address.
 
     Raises:
-      ValueError: as :func:`jaxatr.serving.engine.load_engine`, and of the options.
-      OSError: the address cannot be listened on.
+      ValueError: the run cannot be served with these options.
+      OSError: the address cannot be bound.
     """
     with _bound(options) as listening:
         engine, start = load_engine(wanted), time.monotonic()
@@ -83,17 +85,17 @@ def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None
         print(f"{len(engine.classes)} classes, step {engine.step}")
         for line in filter(None, (engine.note, _missing(engine))):
             print(line, file=sys.stderr)
-        listening.listen(options.limits.connections)  # who reads the line may connect at once
+        listening.listen(options.limits.connections)  # clients can connect once the line is printed
         print(f"console: {_address(listening, options, tell_token)}", flush=True)
         _run(console, options, listening)
-    print("stopped: everything that was asked is answered", flush=True)
+    print("stopped: all requests are answered", flush=True)
 
 
 def _run(console: Console, options: Options, listening: socket.socket) -> None:
     limits = options.limits
     server = uvicorn.Server(
         uvicorn.Config(
-            console.app,
+            build_app(console),
             http=bounded(limits),
             ws="none",
             lifespan="on",
@@ -109,8 +111,8 @@ def _run(console: Console, options: Options, listening: socket.socket) -> None:
             ssl_keyfile=options.key or None,
         )
     )
-    # uvicorn raises the signal once more when it has ended: then it is done.
-    ended = {number: signal.signal(number, _nothing) for number in (signal.SIGTERM, signal.SIGINT)}
+    # uvicorn raises the signal again after its shutdown, which must not end the process.
+    ended = {number: signal.signal(number, _ignore) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         server.run(sockets=[listening])
     finally:
@@ -118,12 +120,12 @@ def _run(console: Console, options: Options, listening: socket.socket) -> None:
             signal.signal(number, before)
 
 
-def _nothing(number: int, frame: object) -> None:
+def _ignore(number: int, frame: object) -> None:
     del number, frame
 
 
 def _bound(options: Options) -> socket.socket:
-    """Takes the port, before anything that takes long."""
+    """Binds the port, before the slow parts of the start."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     taken = socket.socket(family, socket.SOCK_STREAM)
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -146,4 +148,4 @@ def _address(listening: socket.socket, options: Options, tell_token: bool) -> st
 
 
 def _missing(engine: Engine) -> str:
-    return f"no neighbours are named: {engine.missing}" if engine.examples is None else ""
+    return f"no nearest training chips: {engine.missing}" if engine.examples is None else ""

@@ -1,4 +1,4 @@
-"""The kinds of run, a folder for each, all trained by the one loop of :mod:`jaxatr.training`."""
+"""The tasks, one folder each, all trained by the loop of :mod:`jaxatr.training`."""
 
 from jaxatr.explain import Target
 from jaxatr.tasks.distillation.task import Distillation

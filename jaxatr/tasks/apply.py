@@ -1,4 +1,4 @@
-"""A network in training mode, as every classifier and embedding runs it."""
+"""Applying a network in training mode, for classifiers and embeddings."""
 
 from typing import Any
 
@@ -18,16 +18,19 @@ def apply_training(
     step: jax.Array,
     **further: Any,
 ) -> tuple[Any, PyTree]:
-    """Returns a network's output on one device's images, and its new model state.
+    """Applies a network in training mode to one device's images.
 
     Args:
-      module: takes ``(images, train=True)``, and what is given further.
-      params: its parameters.
-      model_state: its other variables.
+      module: the network, which takes ``(images, train=True)`` and ``further``.
+      params: parameters of the network.
+      model_state: the network's other variables.
       images: normalised images.
-      key: the run's; dropout draws from it by step and device.
-      step: of the training.
-      further: arguments of the network.
+      key: the run's key; dropout folds in the step and the device.
+      step: step of the training.
+      further: further arguments of the network.
+
+    Returns:
+      ``(output, model_state)``: the network's output and its updated model state.
     """
     dropout = jax.random.fold_in(jax.random.fold_in(key, step), jax.lax.axis_index(parallel.AXIS))
     return module.apply(

@@ -1,4 +1,4 @@
-"""Chips that are cut by boxes which are off: in the test, and in the augmentation."""
+"""Chips cropped to perturbed boxes, for the test and for the augmentation."""
 
 import math
 from typing import Any
@@ -10,15 +10,15 @@ from jaxatr.typing import Config
 
 
 def with_boxes_off(test: data.Split, chip: data.Chip, fields: Config) -> data.Split:
-    """Cuts the test examples by boxes that are off by up to ``data.box_error``.
+    """Crops the test examples to boxes that are perturbed by up to ``data.box_error``.
 
     Args:
-      test: of the data set.
-      chip: geometry of the chips that are cut by the right box.
+      test: the test split of the data set.
+      chip: geometry of the chips at the correct boxes.
       fields: ``config.data``.
 
     Raises:
-      ValueError: the images hold no more than the chip.
+      ValueError: the images are not larger than the chips.
     """
     try:
         return data.other_boxes(test, chip, error=fields.box_error, margin=fields.box_margin)
@@ -27,7 +27,7 @@ def with_boxes_off(test: data.Split, chip: data.Chip, fields: Config) -> data.Sp
 
 
 def shares_of_chip(augment: Config, box_margin: float) -> dict[str, Any]:
-    """Turns the shares of a box's side in ``config.augment`` into shares of the chip's side."""
+    """Returns ``config.augment`` with fractions of the box's side converted to the chip's side."""
     fields = dict(augment)
     fields["box_shift"] /= 1 + box_margin
     return fields
@@ -36,13 +36,13 @@ def shares_of_chip(augment: Config, box_margin: float) -> dict[str, Any]:
 def surrounded_chip(
     train: data.Split, indices: np.ndarray, chip: data.Chip, fields: dict[str, Any]
 ) -> data.Chip:
-    """Finds the geometry of training images, which hold what other boxes show.
+    """Returns the geometry of training images with the margin that perturbed boxes need.
 
     Args:
-      train: of the data set.
-      indices: ``[n]``, which of its examples train.
+      train: the training split of the data set.
+      indices: ``[n]``, indices of its training examples.
       chip: geometry of the chips.
-      fields: of the augmentation, from :func:`shares_of_chip`.
+      fields: augmentation fields from :func:`shares_of_chip`.
     """
     if not (fields["box_shift"] or fields["box_scale"]) or not chip.cuts:
         return chip

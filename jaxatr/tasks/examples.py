@@ -1,4 +1,4 @@
-"""The examples of a data set that a task trains on, validates on and tests on."""
+"""The training, validation and test examples of a run."""
 
 import dataclasses
 import hashlib
@@ -24,17 +24,17 @@ from jaxatr.typing import Array, ArrayLike, Config, Float, Int, Key, Shaped
 
 
 class Examples:
-    """The data that a configuration names, and which of it is for what.
+    """The data set of a configuration, divided into parts.
 
     Attributes:
-      dataset: where the examples come from.
-      split: which of its classes are known.
-      parts: ``"train"``, ``"validation"`` (where wanted), ``"test"``, where known classes are held
-        out ``"held_out"``, their training examples, and with ``data.box_error`` ``"box_off"``, the
-        test examples cut by boxes that are off.
+      dataset: the data set.
+      split: the split of its classes into known and unknown ones.
+      parts: ``"train"``, ``"validation"`` (optional) and ``"test"``; with held-out known classes
+        also ``"held_out"``, their training examples; with ``data.box_error`` also ``"box_off"``,
+        the test examples cropped to perturbed boxes.
       image_shape: ``(h, w, c)`` of all chips.
-      mean, std: of the training images, or the constants of a published network, per channel, in
-        the images' raw units; 0 and 1 where they are not to be normalised.
+      mean, std: mean and standard deviation of each channel of the training images, or the
+        constants of a published network, in raw units; 0 and 1 without normalisation.
     """
 
     def __init__(self, config: Config, *, tracks: bool = False):
@@ -42,10 +42,10 @@ class Examples:
 
         Args:
           config: the run's configuration.
-          tracks: hold tracks out for validation, not chips.
+          tracks: hold out whole tracks for validation instead of single chips.
 
         Raises:
-          ValueError: the data is missing or does not fit the configuration.
+          ValueError: the data is missing or does not match the configuration.
         """
         fields = config.data
         self.dataset = data.open_dataset(
@@ -84,25 +84,26 @@ class Examples:
 
     @property
     def _augmentation(self) -> dict[str, Any]:
-        """The fields of ``config.augment`` as they are now, in shares of the chip's side."""
+        """The current fields of ``config.augment``, as fractions of the chip's side."""
         return shares_of_chip(self._config.augment, self._config.data.box_margin)
 
     @property
     def streamed(self) -> Part:
-        """The training part, and after it the outliers, labelled ``openset.UNKNOWN``."""
+        """The training part followed by the outliers, which are labelled ``openset.UNKNOWN``."""
         return self._outliers or self.parts["train"]
 
     def add_outliers(self, source: str) -> None:
-        """Lets images of no known class into the batches of the training.
+        """Adds images of no known class to the training batches.
 
-        They are in no part: nothing is fitted to them, and nothing measured on them.
+        They do not belong to any part, so nothing is fitted to them or measured on them.
 
         Args:
-          source: a split of the data set, or else a folder of images, which become chips as the
-            data's do.
+          source: a split of the data set, or a folder of images, which are preprocessed like those
+            of the data set.
 
         Raises:
-          ValueError: there is neither, it trains or is tested on already, or the images do not fit.
+          ValueError: there is no such split or folder, it is already used for training or test, or
+            the chips have another shape or dtype than those of the data set.
         """
         if source in self.dataset.splits:
             self._outliers = with_outliers(
@@ -123,36 +124,36 @@ class Examples:
         self._negatives |= {"outliers": {"images": len(images), "fingerprint": fingerprint}}
 
     def add_classes(self, path: str) -> None:
-        """Lets the chips of a file, of further classes, train and be validated on.
+        """Adds chips of additional classes, from a file, to training and validation.
 
-        The classes come after the known ones, in the order of the file; chips of a known class are
-        further ones of it. As of the data's, a share of each class is held out for validation. The
-        others are repeated, so that a class is seen as often as the data's are in the mean. Test
-        examples of these classes, by their names, are known ones; those in the file are no test.
-        Where other boxes are drawn, what surrounds a training chip is then its reflection.
+        New classes come after the known ones, in the order of the file; chips of known classes are
+        added to these. The usual fraction of each class is held out for validation. The remaining
+        chips are repeated, so that the class is sampled as often as the data's classes on average.
+        Test examples of the new classes become known; those contained in the file are removed from
+        the test. With perturbed boxes, the surroundings of a training chip are its reflection.
 
         Args:
-          path: of an ``.npz`` with ``images``, ``[m, h, w, c]``, chips as the data's are, and
-            ``names``, ``[m]``, their classes.
+          path: path of an ``.npz`` file with ``images``, ``[m, h, w, c]``, chips with the shape and
+            dtype of the data's, and ``names``, ``[m]``, the class of each.
 
         Raises:
-          ValueError: there is no such file, or its images do not fit.
+          ValueError: there is no such file, or its images have another shape or dtype.
         """
         images, fingerprint = data.read_images(path)
         names = data.read_names(path, len(images))
-        own = self.split.known
-        further = tuple(name for name in dict.fromkeys(names) if name not in own)
-        known = (*own, *further)
+        previous = self.split.known
+        further = tuple(name for name in dict.fromkeys(names) if name not in previous)
+        known = (*previous, *further)
         self.split = dataclasses.replace(
             self.split,
             name=f"{self.split.name}, enrolled: {', '.join(dict.fromkeys(names))}",
             known=known,
             unknown=tuple(name for name in self.split.unknown if name not in known),
         )
-        there = {hashlib.sha256(image.tobytes()).hexdigest() for image in images}
-        tested = ~np.isin(self.fingerprints("test"), list(there))
+        enrolled = {hashlib.sha256(image.tobytes()).hexdigest() for image in images}
+        tested = ~np.isin(self.fingerprints("test"), list(enrolled))
         numbers = {name: known.index(name) for name in further}
-        for name in ("test", BOX_OFF):  # which are the same examples
+        for name in ("test", BOX_OFF):  # both have the same examples
             if name in self.parts:
                 part = self.parts[name]
                 self.parts[name] = part.with_classes(self.dataset.classes, numbers, tested)
@@ -162,15 +163,15 @@ class Examples:
         if "validation" in self.parts:
             seed = self._seed if fields.validation_seed is None else fields.validation_seed
             kept, held = data.holdout(labels, fields.validation, seed)
-        often = round(len(train.labels) / len(own))
-        rows = [
-            np.resize(mine, max(often, len(mine)))
+        per_class = round(len(train.labels) / len(previous))
+        repeated = [
+            np.resize(rows, max(per_class, len(rows)))
             for c in np.unique(labels)
-            if len(mine := kept[labels[kept] == c])
+            if len(rows := kept[labels[kept] == c])
         ]
-        drawn = np.concatenate(rows)
+        chosen = np.concatenate(repeated)
         try:
-            self.parts["train"] = train.joined(images[drawn], labels[drawn])
+            self.parts["train"] = train.joined(images[chosen], labels[chosen])
             if len(held):
                 validation = self.parts["validation"]
                 self.parts["validation"] = validation.joined(images[held], labels[held])
@@ -181,13 +182,14 @@ class Examples:
         self._negatives |= {"enrolled": facts}
 
     def add_negatives(self, path: str) -> None:
-        """Lets the images of a file, of no known class, train as the class after the known ones.
+        """Adds the images of a file to the training part, as one class after the known ones.
 
         Args:
-          path: of an ``.npz`` with ``images``, ``[m, h, w, c]``, chips as the data's are.
+          path: path of an ``.npz`` file with ``images``, ``[m, h, w, c]``, chips of no known class
+            with the shape and dtype of the data's.
 
         Raises:
-          ValueError: there is no such file, or its images do not fit.
+          ValueError: there is no such file, or its images have another shape or dtype.
         """
         images, fingerprint = data.read_images(path)
         try:
@@ -198,7 +200,7 @@ class Examples:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Facts that a recogniser needs beside the parameters, and that a result must state."""
+        """Information needed in addition to the parameters to use the run and state its results."""
         return {
             "dataset": {
                 "name": self.dataset.name,
@@ -219,19 +221,19 @@ class Examples:
         }
 
     def normalize(self, images: ArrayLike) -> jax.Array:
-        """Brings raw images ``[..., c]`` to the scale that the network sees."""
+        """Normalises raw images ``[..., c]`` for the network."""
         return data.normalize(images, self.mean, self.std)
 
     def thumbnails(self, part: str, rows: Int[np.ndarray, " m"]) -> dict[str, np.ndarray]:
         """Returns small pictures of some examples of a part.
 
         Args:
-          part: its name.
+          part: name of the part.
           rows: ``[m]``, positions in the part.
 
         Returns:
-          ``id`` int32 ``[m]``; ``class`` ``[m]``, the names of their true classes, those of unknown
-          ones too; ``image`` uint8 ``[m, h, w, c]``, as :func:`jaxatr.data.thumbnail` makes them.
+          ``id`` int32 ``[m]``; ``class`` ``[m]``, names of the true classes, also of unknown ones;
+          ``image`` uint8 ``[m, h, w, c]``, from :func:`jaxatr.data.thumbnail`.
         """
         chosen = self.parts[part]
         indices = chosen.indices[rows]
@@ -243,25 +245,32 @@ class Examples:
         }
 
     def fingerprints(self, part: str) -> Shaped[np.ndarray, " n"]:
-        """Returns for each chip of a part a text that only equal chips share."""
+        """Returns the SHA-256 of each chip of a part, which only identical chips share."""
         chosen = self.parts[part]
         chips = (chosen.chip(chosen.split.image(index)) for index in chosen.indices)
         return np.array([hashlib.sha256(c.tobytes()).hexdigest() for c in chips])
 
     def train_batches(self, batch_size: int | None = None) -> data.BatchIterator:
-        """Returns this process's endless iterator of training batches, of the configured size."""
+        """Returns this process's endless iterator of training batches.
+
+        Args:
+          batch_size: global batch size; by default the configured one.
+        """
         return self._training(data.train_batches, batch_size=batch_size or self._batch_size)
 
     def class_batches(self, per_class: int) -> data.BatchIterator:
-        """Returns :func:`jaxatr.data.class_batches` of the training part."""
+        """Returns an endless iterator of batches with ``per_class`` images of each of some classes.
+
+        See :func:`jaxatr.data.class_batches`.
+        """
         return self._training(data.class_batches, batch_size=self._batch_size, per_class=per_class)
 
     def tuple_batches(self, members: Int[np.ndarray, "n m"], **options: Any) -> data.BatchIterator:
-        """Returns :func:`jaxatr.data.tuple_batches` of the training part.
+        """Returns an endless iterator of batches of tuples of training examples.
 
         Args:
           members: ``[n, m]``, positions in the training part.
-          options: ``batch_size``, ``columns`` and ``start``, as there.
+          options: ``batch_size``, ``columns`` and ``start`` of :func:`jaxatr.data.tuple_batches`.
         """
         return self._training(data.tuple_batches, members, **options)
 
@@ -276,16 +285,16 @@ class Examples:
         raw: bool = False,
         only: Collection[str] | None = None,
     ) -> Float[Array, "b y x c"]:
-        """Varies a training batch's images as ``config.augment`` asks, and cuts their chips.
+        """Augments a training batch's images by ``config.augment`` and crops their chips.
 
         Args:
-          key: the run's.
-          images: of a batch, normalised.
-          ids: of the examples.
-          epochs: how often the stream had gone round before each example.
-          boxes: ids by which other boxes are drawn; by default ``ids``.
-          raw: the images are in their raw units.
-          only: names of the fields that count; by default all.
+          key: the run's key.
+          images: normalised images of a batch.
+          ids: ids of the examples.
+          epochs: number of previous passes over the data, for each example.
+          boxes: ids from which perturbed boxes are drawn; by default ``ids``.
+          raw: whether the images are in raw units instead of normalised.
+          only: names of the fields to apply; by default all.
         """
         fields = {name: v for name, v in self._augmentation.items() if not only or name in only}
         if not raw:
@@ -309,7 +318,7 @@ class Examples:
         )
 
     def eval_batches(self, part: str) -> data.EvalBatches:
-        """Returns the examples of a part once, in their order, as often as it is looped over."""
+        """Returns batches of a part's examples in order; each iteration is one pass."""
         chosen = self.parts[part]
         return data.eval_batches(
             chosen.split,
@@ -323,4 +332,4 @@ class Examples:
 def _listing(skipped) -> str:
     shown = [f"  {path}: {reason}" for path, reason in skipped[:10]]
     more = [f"  and {len(skipped) - 10} more"] if len(skipped) > 10 else []
-    return "\n".join([f"{len(skipped)} images cannot be read and are left out:", *shown, *more])
+    return "\n".join([f"{len(skipped)} images cannot be read and are skipped:", *shown, *more])

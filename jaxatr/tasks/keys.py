@@ -1,4 +1,4 @@
-"""Random keys that belong to examples, wherever in a batch or on which device they are."""
+"""Random keys of examples, independent of their position in the batch and their device."""
 
 from functools import partial
 
@@ -11,6 +11,12 @@ from jaxatr.typing import Array, ArrayLike, Int, Key, Shaped
 def example_keys(
     ids: Int[ArrayLike, " b"], key: Key, step: Int[ArrayLike, ""] | int
 ) -> Shaped[Array, " b"]:
-    """Returns a key for each example, ``[b]``, which belongs to it and to the step alone."""
-    own = jax.random.fold_in(key, step)
-    return jax.vmap(partial(jax.random.fold_in, own))(jnp.asarray(ids))
+    """Returns a key for each example, ``[b]``, which depends only on ``key``, its id and the step.
+
+    Args:
+      ids: ids of the examples.
+      key: the run's key.
+      step: step of the training.
+    """
+    step_key = jax.random.fold_in(key, step)
+    return jax.vmap(partial(jax.random.fold_in, step_key))(jnp.asarray(ids))

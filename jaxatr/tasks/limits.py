@@ -1,17 +1,18 @@
-"""The values that configuration fields can have."""
+"""Validation of the values of configuration fields."""
 
 from jaxatr.typing import Config
 
 
 def check_limits(config: Config, **more: tuple[bool, str]) -> None:
-    """Refuses what would end a training only after it has begun, or spoil it without a word.
+    """Checks values that would otherwise fail during training or silently spoil it.
 
     Args:
-      config: a run's.
-      more: further fields, with ``__`` for the dot: whether the value will do, and what was wanted.
+      config: the run's configuration.
+      more: further fields, with ``__`` for the dot: whether the value is valid, and a description
+        of valid values.
 
     Raises:
-      ValueError: a value will not do; the message has its name.
+      ValueError: a value is invalid; the message names its field.
     """
     train = config.train
     limits = {
@@ -40,14 +41,14 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
 
 
 def check_choices(config: Config, **choices: tuple[str, ...]) -> None:
-    """Refuses a word that is none of the choices.
+    """Checks that fields have one of their allowed values.
 
     Args:
-      config: a run's.
-      choices: fields, with ``__`` for the dot, to what they can be.
+      config: the run's configuration.
+      choices: allowed values of fields, whose names have ``__`` for the dot.
 
     Raises:
-      ValueError: a value will not do; the message has its name.
+      ValueError: a value is invalid; the message names its field.
     """
     for name, wanted in choices.items():
         group, field = name.split("__")

@@ -1,4 +1,4 @@
-"""The normalisation of a run's images: by their statistics, or a published network's constants."""
+"""The normalisation of images by their statistics or by a published network's constants."""
 
 import numpy as np
 
@@ -11,13 +11,13 @@ DATA = "data"
 
 
 def normalizing_network(config: Config) -> PublishedNetwork | None:
-    """Returns the network by whose constants images are normalised; None for their statistics.
+    """Returns the network whose constants normalise images; None to use the images' statistics.
 
     Args:
-      config: a run's.
+      config: the run's configuration.
 
     Raises:
-      ValueError: ``data.normalize_by`` names no network.
+      ValueError: ``data.normalize_by`` is not the name of a network.
     """
     by = config.data.normalize_by
     if not config.data.normalize:
@@ -37,19 +37,19 @@ def normalizing_network(config: Config) -> PublishedNetwork | None:
 def constants_of(
     network: PublishedNetwork, dtype: np.dtype, shape: tuple[int, int, int]
 ) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
-    """Returns the mean and deviation of each channel by which a network's images are normalised.
+    """Returns the mean and standard deviation of each channel that a network expects.
 
     Args:
-      network: which one.
-      dtype: of the images.
-      shape: of the chips, ``(h, w, c)``.
+      network: the network.
+      dtype: dtype of the images.
+      shape: shape of the chips, ``(h, w, c)``.
 
     Raises:
-      ValueError: the images are not of 8 bits, which the constants are for.
+      ValueError: the images are not uint8, for which the constants are defined.
     """
     if dtype != np.uint8:
         raise ValueError(
-            f"data.normalize_by: the constants of {network.name} are for images of uint8, got "
+            f"data.normalize_by: the constants of {network.name} are for uint8 images, got "
             f"{np.dtype(dtype).name}: set --config.data.normalize_by=data"
         )
     return network.normalization(shape[-1])

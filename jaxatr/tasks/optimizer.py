@@ -1,4 +1,4 @@
-"""The optimiser of a phase: one of the papers' or of optax's, or a user's, and its schedule."""
+"""The optimiser of a phase, from optax or defined by a user, and its learning-rate schedule."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
@@ -15,34 +15,34 @@ from jaxatr.typing import Config, PyTree
 
 _DECAYS = ("weight_decay", "weight_decay_rate")
 _MASKS = ("mask", "weight_decay_mask")
-# Parts of optimisers, and those whose parameters are not the ones to evaluate.
+# Excluded: components of optimisers, and optimisers that evaluate other parameters than they train.
 _NO_OPTIMIZER = ("scale_by_", "schedule_free")
 
 
 def build_optimizer(
     config: Config, steps: int, steps_per_epoch: int
 ) -> optax.GradientTransformation:
-    """Returns the optimiser that a configuration names.
+    """Builds the optimiser of a configuration.
 
-    ``"sgd"`` is stochastic gradient descent with momentum as PyTorch has it. Another name is a
-    function of optax or ``optax.contrib``; ``"my.module:function"`` takes the learning-rate
+    ``"sgd"`` is stochastic gradient descent with momentum, equivalent to PyTorch's. Other names are
+    functions of optax or ``optax.contrib``; ``"my.module:function"`` takes the learning-rate
     schedule and ``args``, and returns an ``optax.GradientTransformation``.
 
-    The weight decay is decoupled (Loshchilov and Hutter, 2019) where the optimiser takes one, and
-    added to the gradient elsewhere.
+    The weight decay is decoupled (Loshchilov and Hutter, 2019) if the optimiser has one, and
+    otherwise added to the gradient.
 
     Args:
-      config: ``name``; ``args``, of another than SGD; ``learning_rate``; ``momentum`` and
-        ``nesterov``, of SGD; ``weight_decay``; ``decay``, which parameters that is for, ``"all"``
-        or ``"kernels"`` (those with two axes and more), by default all for SGD alone;
-        ``clip_norm``, the largest norm of a gradient, 0 for any;
-        ``backbone_factor``, times which the backbone's updates are taken;
-        ``schedule`` (``"constant"``, ``"cosine"``, to zero, which begins again ``restarts`` times
-        in equal parts, or ``"steps"``: times ``factor`` after each of the epochs in ``boundaries``)
-        and ``warmup_epochs`` (linear, from the rate divided
-        by the warm-up's steps; the schedule begins after it, the boundaries count from the start).
+      config: the ``optimizer`` group. ``name``; ``args``, further arguments except for SGD;
+        ``learning_rate``; ``momentum`` and ``nesterov`` of SGD; ``weight_decay``; ``decay``, the
+        parameters that decay, ``"all"`` (the default for SGD) or ``"kernels"`` (those with two or
+        more axes, the default otherwise); ``clip_norm``, the maximum global norm of gradients, 0
+        for no limit; ``backbone_factor``, a multiplier of the backbone's updates; ``schedule``:
+        ``"constant"``, ``"cosine"`` to zero, with ``restarts`` warm restarts at equal intervals, or
+        ``"steps"``, which multiplies the rate by ``factor`` after each epoch in ``boundaries``; and
+        ``warmup_epochs`` of linear warm-up, from the rate divided by the number of warm-up steps.
+        The schedule starts after the warm-up; boundaries count from the start of the training.
       steps: length of the training.
-      steps_per_epoch: for the warm-up and the boundaries.
+      steps_per_epoch: converts epochs of the warm-up and the boundaries to steps.
 
     Raises:
       ValueError: there is no such optimiser, argument or schedule, or the optimiser needs more than
@@ -54,7 +54,7 @@ def build_optimizer(
     if config.name == "sgd":
         if config.args:
             raise ValueError(
-                f"optimizer.args: got {', '.join(config.args)}; sgd takes none beside momentum and "
+                f"optimizer.args: got {', '.join(config.args)}; sgd takes only momentum and "
                 "nesterov, which are fields"
             )
         decays = _kernels if config.decay == "kernels" else None
@@ -71,7 +71,7 @@ def build_optimizer(
 
 
 def _backbone_times(factor: float) -> optax.GradientTransformation:
-    """Returns a last step of an optimiser that takes the backbone's updates times a factor."""
+    """Returns a transformation that multiplies the backbone's updates by a factor."""
 
     def is_backbone(path: Any) -> bool:
         return any(getattr(key, "key", None) == "backbone" for key in path)
@@ -79,7 +79,7 @@ def _backbone_times(factor: float) -> optax.GradientTransformation:
     def init(params: PyTree) -> optax.EmptyState:
         if not any(is_backbone(path) for path, _ in jax.tree.leaves_with_path(params)):
             raise ValueError(
-                f"optimizer.backbone_factor: got {factor}, but no parameter of a backbone trains"
+                f"optimizer.backbone_factor: got {factor}, but no backbone parameters are trained"
             )
         return optax.EmptyState()
 
@@ -94,11 +94,11 @@ def _backbone_times(factor: float) -> optax.GradientTransformation:
 def clipped(
     optimizer: optax.GradientTransformation, clip_norm: float
 ) -> optax.GradientTransformation:
-    """Returns an optimiser that gets gradients of at most a norm.
+    """Returns an optimiser with gradient clipping by global norm.
 
     Args:
-      optimizer: any.
-      clip_norm: over all parameters that it trains; 0 for any norm.
+      optimizer: an optimiser.
+      clip_norm: maximum norm over all trained parameters; 0 for no limit.
     """
     if not clip_norm:
         return optimizer
@@ -106,7 +106,7 @@ def clipped(
 
 
 def _other(config: Config, rate: optax.Schedule) -> optax.GradientTransformation:
-    """Returns an optimiser of optax or of a user, and its weight decay."""
+    """Returns an optimiser of optax or of a user, with weight decay."""
     make = _maker(config.name)
     takes, args = inspect.signature(make).parameters, config.args.to_dict()
     decays = None if config.decay == "all" else _kernels
@@ -114,7 +114,7 @@ def _other(config: Config, rate: optax.Schedule) -> optax.GradientTransformation
         next((name for name in names if name in takes), None) for names in (_DECAYS, _MASKS)
     )
     _check_args(config.name, args, takes, {decay, mask})
-    # Muon hands what is no matrix to Adam, with another weight decay and no mask.
+    # Muon uses Adam for parameters that are not matrices, with a separate weight decay, unmasked.
     if decay == "weight_decay" and mask and "adam_weight_decay" not in takes:
         return _made(make, config.name, rate, {decay: config.weight_decay, mask: decays}, args)
     own = {decay: 0.0} if decay == "weight_decay" else {}
@@ -128,7 +128,7 @@ def _other(config: Config, rate: optax.Schedule) -> optax.GradientTransformation
 
 
 def _maker(name: str) -> Callable[..., Any]:
-    """Returns the function that a name stands for."""
+    """Returns the optimiser function of a name."""
     if ":" in name:
         try:
             return resolve(name)
@@ -144,7 +144,7 @@ def _maker(name: str) -> Callable[..., Any]:
     }
     if name not in known:
         raise ValueError(
-            f"optimizer.name: got {name!r}, wanted 'sgd', an optimiser of optax or "
+            f"optimizer.name: got {name!r}, wanted 'sgd', an optax optimiser or "
             f"'my.module:function'{nearest(name, ['sgd', *known])}"
         )
     return known[name]
@@ -153,14 +153,14 @@ def _maker(name: str) -> Callable[..., Any]:
 def _check_args(
     name: str, args: Mapping[str, Any], takes: Mapping[str, Any], own: Collection[str | None]
 ) -> None:
-    """Refuses arguments that an optimiser does not take, or that are fields."""
+    """Checks that an optimiser accepts the arguments, and that none of them is set by a field."""
     first = next(iter(takes), None)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values()):
         return
     left = [each for each in takes if each != first and each not in own]
     for each in args:
         if each in own or each == first:
-            raise ValueError(f"optimizer.args: got {each!r}, which the fields of optimizer decide")
+            raise ValueError(f"optimizer.args: got {each!r}, which is set by a field of optimizer")
         if each not in left:
             raise ValueError(
                 f"optimizer.args: got {each!r}, {name} takes {', '.join(left) or 'none'}"
@@ -175,7 +175,7 @@ def _made(
     own: Mapping[str, Any],
     args: Mapping[str, Any],
 ) -> optax.GradientTransformation:
-    """Returns the optimiser, which was tried on a matrix and a bias of nothing but shape."""
+    """Constructs an optimiser, and checks it by tracing an update of a matrix and a bias."""
     like = jax.ShapeDtypeStruct
     params = {"kernel": like((2, 2), jnp.float32), "bias": like((2,), jnp.float32)}
     try:
@@ -185,22 +185,23 @@ def _made(
         )
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"optimizer: {name} with the arguments {dict(args)} is no optimiser of gradients and "
-            f"parameters alone: {error}"
+            f"optimizer: {name} with the arguments {dict(args)} is not an optimiser that takes "
+            f"only gradients and parameters: {error}"
         ) from error
     return optimizer
 
 
 def _kernels(params: PyTree) -> PyTree:
-    """Returns which parameters are neither a bias nor of a norm: those with two axes and more."""
+    """Masks the parameters with two or more axes, which excludes biases and norm parameters."""
     return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
 
 
 def _momentum(decay: float, nesterov: bool) -> optax.GradientTransformation:
-    """Returns ``optax.trace``, with the new average computed once on CPU.
+    """Returns ``optax.trace``, with the new average computed only once on CPU.
 
-    XLA:CPU would compute it again in the update of the parameters, from the old average and the old
-    parameters, and copy both because their buffers are donated: a quarter of a small step's time.
+    Otherwise XLA:CPU recomputes it in the parameters' update, from the old average and the old
+    parameters, and copies both because their buffers are donated, which takes a quarter of the time
+    of a small step.
     """
 
     @outlined
@@ -244,7 +245,7 @@ def _schedule(config: Config, steps: int, steps_per_epoch: int) -> optax.Schedul
 
 
 def _cosines(rate: float, steps: int, parts: int) -> optax.Schedule:
-    """Returns one cosine to zero after the other, in parts of equal length."""
+    """Returns a schedule of consecutive cosine decays to zero, of equal length."""
     if not 1 <= parts <= steps:
         raise ValueError(f"optimizer.restarts: got {parts - 1}, wanted 0 to {steps - 1}")
     ends = [round(steps * part / parts) for part in range(parts + 1)]

@@ -1,4 +1,4 @@
-"""The parts of a data set: for training, validation and test, of known and unknown classes."""
+"""The parts of a data set for training, validation and test."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,17 +11,17 @@ from jaxatr.tasks.boxes import with_boxes_off
 from jaxatr.typing import Bool, Config, Int, Shaped
 
 BOX_OFF = "box_off"
-"""The part of test examples whose boxes are off."""
+"""Name of the part of test examples with perturbed boxes."""
 
 
 class Part:
     """Some examples of a data set's split, with labels among the known classes.
 
     Attributes:
-      split: of the data set.
-      indices: ``[n]``, which of its examples.
-      labels: ``[n]``, known class, or ``openset.UNKNOWN``.
-      chip: geometry that every image goes through.
+      split: the split of the data set.
+      indices: ``[n]``, indices of the examples in the split.
+      labels: ``[n]``, index of the known class, or ``openset.UNKNOWN``.
+      chip: geometry applied to every image.
     """
 
     def __init__(
@@ -31,51 +31,51 @@ class Part:
         labels: Int[np.ndarray, " n"],
         chip: data.Chip,
     ):
-        """Takes what the attributes say."""
+        """Creates a part; see the attributes."""
         self.split, self.indices, self.labels, self.chip = split, indices, labels, chip
 
     def column(self, name: str) -> np.ndarray | None:
-        """Returns a per-example field, or ``None`` where the data set has no such field."""
+        """Returns a per-example field, or ``None`` if the data set does not have it."""
         column = self.split.columns.get(name)
         return None if column is None else column[self.indices]
 
     def chips(self, rows: Int[np.ndarray, " m"]) -> Shaped[np.ndarray, "m h w c"]:
-        """Returns some examples' chips, in their raw units."""
+        """Returns the chips of some examples, in raw units."""
         return np.stack([self.chip(self.split.image(i)) for i in self.indices[rows]])
 
     def truth(self, rows: Int[np.ndarray, " m"]) -> data.Truth:
-        """Returns where the targets of some chips are, as far as the data says it."""
+        """Returns the annotated masks and boxes of the targets in some chips, if available."""
         examples = [self.split[i] for i in self.indices[rows]]
-        found: dict[str, np.ndarray] = {}
+        truth: dict[str, np.ndarray] = {}
         if examples and "mask" in examples[0]:
-            found["masks"] = np.stack([self.chip.mask(one["mask"]) for one in examples])
+            truth["masks"] = np.stack([self.chip.mask(one["mask"]) for one in examples])
         if examples and "box" in examples[0]:
             shapes = (one["image"].shape for one in examples)
             boxes = [self.chip.box(o["box"], s) for o, s in zip(examples, shapes, strict=True)]
-            found["boxes"] = np.stack(boxes)
-        return data.Truth(**found)
+            truth["boxes"] = np.stack(boxes)
+        return data.Truth(**truth)
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:
-        """The class of each example among all that the data set has, unknown ones too."""
+        """Index of each example's class among all classes of the data set, including unknown."""
         return self.split.columns["label"][self.indices]
 
     def joined(
         self, images: Shaped[np.ndarray, "m h w c"], label: int | Int[np.ndarray, " m"]
     ) -> "Part":
-        """Returns this part with further examples, which are chips already.
+        """Returns this part with additional examples, which are already chips.
 
         Args:
           images: ``[m, h, w, c]``.
-          label: of all of them, or of each.
+          label: label of all of them, or of each.
 
         Raises:
-          ValueError: they are not shaped as this part's chips are, or have another type.
+          ValueError: they have another shape or dtype than this part's chips.
         """
         shape, dtype = self.split.chip_shape(self.indices, self.chip), self.split.dtype
         if images.shape[1:] != shape or images.dtype != dtype:
             raise ValueError(
-                f"got images of shape {images.shape[1:]} and type {images.dtype}, wanted those of "
+                f"got images of shape {images.shape[1:]} and dtype {images.dtype}, wanted those of "
                 f"the data's chips, {shape} and {dtype}"
             )
         split = data.chips_and_images(self.split, self.indices, self.chip, images)
@@ -86,12 +86,12 @@ class Part:
     def with_classes(
         self, classes: Sequence[str], numbers: Mapping[str, int], kept: Bool[np.ndarray, " n"]
     ) -> "Part":
-        """Returns some examples of this part, and labels of further classes by their names.
+        """Returns a subset of this part in which additional classes are labelled as known.
 
         Args:
-          classes: of the data set.
-          numbers: name of a further class to its label.
-          kept: ``[n]``, which examples stay.
+          classes: class names of the data set.
+          numbers: labels of the additional classes, by name.
+          kept: ``[n]``, which examples to keep.
         """
         labels = self.labels.copy()
         for place, name in enumerate(classes):
@@ -111,11 +111,11 @@ def parts_of(
     """Divides a data set into the parts of a run, by name.
 
     Args:
-      dataset: to be divided.
-      split: which of its classes are known.
-      config: of the run.
-      chip: geometry of every image.
-      tracks: hold tracks out for validation, not chips.
+      dataset: the data set to divide.
+      split: the split of its classes into known and unknown ones.
+      config: the run's configuration.
+      chip: geometry applied to every image.
+      tracks: hold out whole tracks for validation instead of single chips.
 
     Raises:
       ValueError: a part would be empty, or the data set has no such split.
@@ -131,8 +131,8 @@ def parts_of(
     labels = to_known[train.columns["label"][indices]]
     if missing := [name for i, name in enumerate(split.known) if not np.any(labels == i)]:
         raise ValueError(
-            f"data: the split {fields.train_split!r} of {dataset.name} holds no example of "
-            f"{', '.join(missing)}, known by open_set.split"
+            f"data: the split {fields.train_split!r} of {dataset.name} has no examples of "
+            f"{', '.join(missing)}, which open_set.split makes known"
         )
     groups = _track_numbers(train, test)[indices] if tracks else None
     parts = {}
@@ -144,8 +144,8 @@ def parts_of(
             indices, labels = indices[kept], labels[kept]
         else:
             warnings.warn(
-                f"data.validation: a share of {fields.validation} of each class is less than one "
-                "image, so nothing is validated and no γ is fitted",
+                f"data.validation: a fraction of {fields.validation} of each class is less than "
+                "one image, so there is no validation data and no γ is fitted",
                 stacklevel=4,
             )
     parts["train"] = Part(train, indices, labels, chip)
@@ -155,13 +155,16 @@ def parts_of(
         parts["held_out"] = Part(train, indices, unknown, chip)
 
     indices = data.select(test, classes=split.known + split.unknown, where=where)
-    # Where both are made of the same examples, those that train are no test. Those that validate
-    # are one where choices are made: a threshold is fitted to them, a ranking is not.
+    # If training and test use the same split, training examples are removed from the test.
+    # Validation examples stay if classes are held out to make choices: only thresholds, not
+    # rankings, are fitted to them.
     chosen_by = config.open_set.hold_out and test is train
     seen = [p.column("id") for name, p in parts.items() if name == "train" or not chosen_by]
     indices = indices[~np.isin(test.columns["id"][indices], np.concatenate(seen))]
     if not len(indices):
-        raise ValueError(f"data: every example of the split {fields.test_split!r} trains")
+        raise ValueError(
+            f"data: all examples of the split {fields.test_split!r} are used for training"
+        )
     labels = to_known[test.columns["label"][indices]]
     parts["test"] = Part(test, indices, labels, chip)
     if fields.box_error:
@@ -171,25 +174,25 @@ def parts_of(
 
 
 def _conditions(fields: Config) -> dict[str, tuple[Any, ...]]:
-    """Lists the columns that ``data.select`` restricts, with the values that it accepts."""
+    """Returns the values accepted by ``data.select``, by column."""
     return {name: tuple(values) for name, values in fields.select.items() if values}
 
 
 def _track_numbers(train: data.Split, test: data.Split) -> np.ndarray:
-    """Returns the track of each training example; refuses tracks that are in both splits."""
+    """Returns the track of each training example, after checking that splits share no tracks."""
     for split in (train, test):
         data.check_tracks(split)
     numbers = train.columns["track"]
     if len(both := np.intersect1d(numbers, test.columns["track"])):
-        raise ValueError(f"data: {len(both)} tracks have chips to train on and to test on")
+        raise ValueError(f"data: {len(both)} tracks have chips in both training and test")
     return numbers
 
 
 def trainable_classes(dataset: data.Dataset, fields: Config) -> list[str]:
-    """Names the classes that the splits to train on have examples of.
+    """Returns the names of the classes with examples in the training split.
 
     Args:
-      dataset: to be divided.
+      dataset: the data set.
       fields: ``config.data``.
 
     Raises:
@@ -200,7 +203,7 @@ def trainable_classes(dataset: data.Dataset, fields: Config) -> list[str]:
 
 
 def _splits(dataset: data.Dataset, fields: Config) -> list[data.Split]:
-    """Returns the splits for training and test; ``"train+test"`` is both, one after the other."""
+    """Returns the splits for training and test; ``"train+test"`` concatenates both."""
     made: dict[str, data.Split] = {}
     names = []
     for field in ("train_split", "test_split"):
@@ -210,21 +213,24 @@ def _splits(dataset: data.Dataset, fields: Config) -> list[data.Split]:
             if one not in dataset.splits:
                 raise ValueError(
                     f"data.{field}: no split {one!r} in {dataset.name}, which has "
-                    f"{', '.join(dataset.splits)}: say which by --config.data.{field}=NAME"
+                    f"{', '.join(dataset.splits)}: set --config.data.{field}=NAME"
                 )
-        # One object for one name: it keeps its chips in memory.
+        # One object per name, because a split caches its chips in memory.
         made.setdefault(name, data.concatenated([dataset.splits[one] for one in wanted]))
     return [made[name] for name in names]
 
 
 def shared_shape(parts: Mapping[str, Part]) -> tuple[int, int, int]:
-    """Refuses test chips of another shape: a network of convolutions would take them in silence."""
+    """Returns the shape of all chips, after checking that it is the same in every part.
+
+    A convolutional network would silently accept test chips of a different shape.
+    """
     shapes = {name: part.split.chip_shape(part.indices, part.chip) for name, part in parts.items()}
     for name, shape in shapes.items():
         if shape != shapes["train"]:
             raise ValueError(
-                f"data: chips of shape {shape} in the {name} part and {shapes['train']} in the "
-                "training part: set data.size, or data.center_crop"
+                f"data: chips of shape {shape} in the {name} part but {shapes['train']} in the "
+                "training part: set data.size or data.center_crop"
             )
     return shapes["train"]
 
@@ -235,22 +241,22 @@ def with_outliers(
     """Appends the examples of another split to the training part, labelled as unknown.
 
     Args:
-      dataset: with that split.
+      dataset: the data set with that split.
       train: the training part.
-      name: of the split.
-      fields: ``config.data``, of which ``select`` applies to the outliers too.
+      name: name of the split.
+      fields: ``config.data``, whose ``select`` applies to the outliers too.
       chip: geometry of the data set's images.
 
     Raises:
-      ValueError: the split trains or is tested on already, or none of its examples is selected.
+      ValueError: the split is already used for training or test, or no examples are selected.
     """
     for field in ("train_split", "test_split"):
         if name in fields[field].split("+"):
-            raise ValueError(f"open_set.outliers: {name!r} is data.{field} already")
+            raise ValueError(f"open_set.outliers: {name!r} is already data.{field}")
     split = dataset.splits[name]
     chosen = data.select(split, where=_conditions(fields))
     labels = np.full(len(chosen), openset.UNKNOWN, train.labels.dtype)
-    if train.chip != chip:  # it has further examples, and so are chips all that it has
+    if train.chip != chip:  # the part has been joined with chips, so its images are chips already
         outliers = Part(split, chosen, labels, chip)
         return train.joined(outliers.chips(np.arange(len(chosen))), openset.UNKNOWN)
     return Part(

@@ -1,4 +1,4 @@
-"""The weights that a network's backbone begins with: published ones, a file's or another run's."""
+"""Initial weights of a backbone, from a published network, a file or another run."""
 
 import copy
 import os
@@ -16,14 +16,14 @@ from jaxatr.resolve import nearest
 from jaxatr.typing import Config, PyTree
 
 Channels = Literal["same", "sum"]
-"""The stem keeps its channels, or is summed over them to fit images with others."""
+"""``"same"`` requires matching channels; ``"sum"`` adapts the stem to the images' channels."""
 
 
 class Pretrained:
-    """Weights that ``config.model.pretrained`` names, in the place of freshly drawn ones.
+    """The weights named by ``config.model.pretrained``, which replace the initial ones.
 
     Attributes:
-      record: what a result must state of it; empty where nothing is named, or was read.
+      record: provenance of the weights, for the run's record; empty if there are none.
     """
 
     def __init__(self, fields: Config, backbone: nn.Module, in_channels: int):
@@ -31,8 +31,8 @@ class Pretrained:
 
         Args:
           fields: ``config.model``.
-          backbone: what they are for.
-          in_channels: of its images.
+          backbone: the backbone to initialise.
+          in_channels: channels of its images.
 
         Raises:
           ValueError: the weights cannot be read, or do not fit the backbone.
@@ -51,9 +51,9 @@ class Pretrained:
         )
 
     def put_into(self, params: PyTree, model_state: PyTree) -> tuple[PyTree, PyTree]:
-        """Replaces the variables of a network's part ``backbone`` by these.
+        """Replaces the variables of a network's ``backbone`` by these weights.
 
-        Attention in the backbone keeps the variables that were drawn for it.
+        Attention modules in the backbone keep their initial variables.
         """
         if self._weights is None:
             return params, model_state
@@ -65,13 +65,13 @@ class Pretrained:
 
 
 def begun(config: Config) -> Config:
-    """Returns the configuration by which a run is used once its weights are in a checkpoint.
+    """Returns a configuration for using a run that has checkpoints.
 
-    The weights that it began with may be gone, and are not read. Of a published network remains
-    what it is, and how images are brought to it.
+    It does not read the initial weights, which may no longer exist. For a published network it
+    keeps the backbone and the normalisation.
 
     Args:
-      config: the run's, which stays as it is.
+      config: the run's configuration, which is not changed.
     """
     config = copy.deepcopy(config)
     if (network := models.published.named(config.model.pretrained)) is not None:
@@ -91,19 +91,19 @@ def backbone_variables(
     in_channels: int = 3,
     channels: Channels = "same",
 ) -> PyTree:
-    """Reads a backbone's weights: published ones, a file's, or of another run's newest checkpoint.
+    """Loads a backbone's weights from a published network, a file, or a run's latest checkpoint.
 
     Args:
-      path: the name of a published network (:mod:`jaxatr.models.published`), a safetensors file or
-        one of PyTorch's, or a run's folder.
-      model: the backbone that they are for.
-      in_channels: of its images.
-      channels: ``"same"``, or ``"sum"`` for a stem that is adapted to the images' channels.
+      path: the name of a published network (:mod:`jaxatr.models.published`), a safetensors or
+        PyTorch file, or a run's folder.
+      model: the backbone.
+      in_channels: channels of its images.
+      channels: ``"same"``, or ``"sum"`` to adapt the stem to the images' channels.
 
     Raises:
-      ValueError: there are none, or they do not fit; what does not is listed under torchvision's
-        names and shapes.
-      training.CheckpointError: no checkpoint of the run is whole.
+      ValueError: there are no such weights, or they do not fit the backbone; mismatches are listed
+        with torchvision's names and shapes.
+      training.CheckpointError: all checkpoints of the run are corrupt.
     """
     weights = read_weights(path, model, in_channels=in_channels, channels=channels)
     return jax.tree.map(jnp.asarray, weights.variables)
@@ -117,17 +117,19 @@ def read_weights(
     channels: Channels = "same",
     folder: str = "",
 ) -> Weights:
-    """Reads weights as :func:`backbone_variables` does, with a record of their source.
+    """Loads weights like :func:`backbone_variables`, together with their provenance.
 
     Args:
-      path: as there.
-      model: as there.
-      in_channels: as there.
-      channels: as there.
-      folder: of the files of published networks; by default ``$JAXATR_WEIGHTS_DIR``.
+      path: the name of a published network (:mod:`jaxatr.models.published`), a safetensors or
+        PyTorch file, or a run's folder.
+      model: the backbone.
+      in_channels: channels of its images.
+      channels: ``"same"``, or ``"sum"`` to adapt the stem to the images' channels.
+      folder: folder of published networks' files; by default ``$JAXATR_WEIGHTS_DIR``.
 
     Raises:
-      ValueError: as there.
+      ValueError: there are no such weights, or they do not fit the backbone.
+      training.CheckpointError: all checkpoints of the run are corrupt.
     """
     if (network := models.published.named(str(path))) is not None:
         tensors, source = tensors_of(network, folder)
@@ -142,7 +144,7 @@ def read_weights(
     if not Path(path).exists() and Path(path).name == str(path) and not Path(path).suffix:
         known = models.published.NETWORKS
         raise ValueError(
-            f"model.pretrained: got {str(path)!r}, which is no file; the networks with a name are "
+            f"model.pretrained: got {str(path)!r}, which is not a file; the published networks are "
             f"{', '.join(known)}{nearest(str(path), known)}"
         )
     if not Path(path).is_dir():

@@ -1,4 +1,4 @@
-"""Predictions together with the pixels that they are about, for a notebook."""
+"""Predictions together with their chips, for display in a notebook."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from jaxatr.training.predictor import Answer, Item, One, Predictor
 from jaxatr.typing import Float, Shaped
 
 FRAMES = 4
-"""Chips of a track that are drawn at most, the last ones."""
+"""Maximum number of a track's chips to draw; the last ones are drawn."""
 
 
 @runtime_checkable
@@ -24,10 +24,10 @@ class Carded(Protocol):
 
 
 class HeatMap(NamedTuple):
-    """Pixels that speak for a class.
+    """A saliency map of the evidence for a class.
 
     Attributes:
-      title: says of which class, and by which method.
+      title: names the class and the method.
       saliency: ``[h, w]`` in [0, 1].
     """
 
@@ -37,12 +37,12 @@ class HeatMap(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Seen(Generic[Answer]):
-    """A prediction and what the network saw.
+    """A prediction and the network's input.
 
     Attributes:
-      prediction: the answer.
-      chips: ``[t, h, w, c]``; of an image one.
-      heat_map: of the image's chip; None without one.
+      prediction: the prediction.
+      chips: ``[t, h, w, c]``; t is 1 for a single image.
+      heat_map: heat map of the chip, or None.
     """
 
     prediction: Answer
@@ -50,7 +50,7 @@ class Seen(Generic[Answer]):
     heat_map: HeatMap | None = None
 
     def card(self) -> notebook.Card:
-        """Describes the prediction, with its pictures."""
+        """Describes the prediction, including its pictures."""
         count = len(self.chips)
         pictures = {
             "chip" if count == 1 else f"chip {number + 1} of {count}": notebook.picture(chip)
@@ -63,19 +63,19 @@ class Seen(Generic[Answer]):
 
 
 class Shown(Sequence[Seen[Answer]]):
-    """Predictions with their pixels, one or several; a notebook draws them."""
+    """One or more predictions with their chips, displayed by notebooks."""
 
     def __init__(self, seen: Iterable[Seen[Answer]]):
-        """Takes what is to be drawn."""
+        """Takes the predictions to display."""
         self._seen = tuple(seen)
 
     def __getitem__(self, place: Any) -> Any:
-        """Picks one, or with a slice some."""
-        found = self._seen[place]
-        return Shown(found) if isinstance(place, slice) else found
+        """Returns the prediction at an index, or the predictions of a slice."""
+        chosen = self._seen[place]
+        return Shown(chosen) if isinstance(place, slice) else chosen
 
     def __len__(self) -> int:
-        """Counts them."""
+        """Returns the number of predictions."""
         return len(self._seen)
 
     def _repr_html_(self) -> str:
@@ -83,20 +83,21 @@ class Shown(Sequence[Seen[Answer]]):
 
 
 class Showing(Predictor[Item, Answer]):
-    """A predictor whose predictions a notebook shows with their pixels."""
+    """A predictor whose predictions can be displayed in a notebook with their chips."""
 
     def show(self, inputs: One | Iterable[Any], *, heat_map: bool | str = False) -> Shown[Answer]:
-        """Predicts one input or a few, and keeps their chips, for a notebook to draw.
+        """Predicts one or a few inputs and keeps their chips, for display in a notebook.
 
-        A prediction itself has no pixels, so that many of them are small: :meth:`predict`.
+        For many inputs use :meth:`predict`, whose predictions contain no images.
 
         Args:
-          inputs: as :meth:`predict` has them.
-          heat_map: draw the pixels that speak for the class that the network finds, by Grad-CAM;
-            or the name of another method (:data:`jaxatr.explain.METHODS`).
+          inputs: one or more inputs, as accepted by :meth:`predict`.
+          heat_map: also draw a Grad-CAM map of the evidence for the predicted class; or the name of
+            another method (:data:`jaxatr.explain.METHODS`).
 
         Raises:
-          ValueError: an input cannot be used, there is no such method, or nothing can be explained.
+          ValueError: an input is invalid, there is no such method, or the predictor does not
+            support heat maps.
         """
         items = list(self._items(inputs))
         method = "grad_cam" if heat_map is True else heat_map
@@ -108,5 +109,5 @@ class Showing(Predictor[Item, Answer]):
         return Shown(map(Seen, self(items), stacked, maps))
 
     def _heat_maps(self, items: Sequence[Item], method: str) -> Sequence[HeatMap]:
-        """Draws a map for each input; a kind without a classifier of images has none."""
-        raise ValueError("heat_map: only a recogniser of single images, of one run, has any")
+        """Computes a map for each input; supported only by classifiers of single images."""
+        raise ValueError("heat_map: only supported by a recogniser of single images, of one run")

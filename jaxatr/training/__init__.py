@@ -1,4 +1,4 @@
-"""The one training loop: state, data parallelism, checkpoints, records."""
+"""The training loop shared by all tasks: state, data parallelism, checkpoints, records."""
 
 from jaxatr.training.cache import enable_compilation_cache
 from jaxatr.training.checkpoints import CheckpointError, load_snapshot, saved_steps

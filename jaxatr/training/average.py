@@ -1,7 +1,7 @@
-"""An exponential moving average of the trained parameters, which is evaluated in their place.
+"""An exponential moving average of the trained parameters, evaluated in their place.
 
-It lies in the train state beside the optimisers' states, so that it is saved and continued as they
-are.
+The average is part of the train state, next to the optimisers' states, so that checkpoints include
+it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from jaxatr.training.task import Phase
 from jaxatr.typing import PyTree
 
 AVERAGE = "average"
-"""Its name among the optimisers' states, which no phase can have."""
+"""Key of the average among the optimisers' states, reserved: no phase can have this name."""
 
 
 def start_average(params: PyTree, phases: Sequence[Phase]) -> dict[str, Any]:
-    """Returns the average before the first step: a copy of all parameters that a phase trains."""
+    """Returns the initial average: a copy of all parameters that are trained by any phase."""
     flat: dict[tuple[str, ...], Any] = dict(flax.traverse_util.flatten_dict(params))
     trained = {
         path: jnp.copy(leaf)
@@ -32,30 +32,32 @@ def start_average(params: PyTree, phases: Sequence[Phase]) -> dict[str, Any]:
 def next_average(
     average: Mapping[str, Any], params: PyTree, phase: Phase, decay: float
 ) -> dict[str, Any]:
-    """Returns the average after a step of a phase.
+    """Updates the average after a step of a phase.
 
-    Each parameter's average is ``kept * old + (1 - kept) * parameter``. For those that the phase
-    trains, ``kept`` is ``min(decay, (1 + t) / (10 + t))`` at its step t, from 0, so that random
-    beginnings are soon forgotten (as TensorFlow's ``ExponentialMovingAverage`` does). For those of
-    other phases it is ``decay``: where they have come to rest, so does their average, on them.
+    The new average is ``kept * old + (1 - kept) * parameter``. For parameters that the phase
+    trains, ``kept`` is ``min(decay, (1 + t) / (10 + t))`` at step t of the phase, counted from 0,
+    so that random initial values are forgotten quickly, as in TensorFlow's
+    ``ExponentialMovingAverage``. For the parameters of other phases it is ``decay``, so that their
+    average converges to them while they do not change.
 
     Args:
-      average: from :func:`start_average` or the step before.
+      average: the previous average, from :func:`start_average` or this function.
       params: all parameters, after the step.
-      phase: whose step it was.
+      phase: the phase of the step.
       decay: in (0, 1).
     """
     flat = flax.traverse_util.flatten_dict(params)
     step = average["steps"][phase.name]
-    begun = jnp.minimum(decay, (1 + step) / (10 + step))
+    ramped = jnp.minimum(decay, (1 + step) / (10 + step))
 
-    def moved(path: tuple[str, ...], old: Any) -> Any:
-        kept = begun if phase.trainable is None or phase.trainable(path) else decay
-        now = flat[path]  # in this form the average of what is at rest is that to the bit
+    def updated(path: tuple[str, ...], old: Any) -> Any:
+        kept = ramped if phase.trainable is None or phase.trainable(path) else decay
+        now = flat[path]
+        # In this form, the average of a constant parameter equals it exactly.
         return (now + kept * (old - now)).astype(old.dtype)
 
     old = flax.traverse_util.flatten_dict(average["params"])
-    new = {path: moved(path, leaf) for path, leaf in old.items()}
+    new = {path: updated(path, leaf) for path, leaf in old.items()}
     return {
         "params": flax.traverse_util.unflatten_dict(new),
         "steps": {**average["steps"], phase.name: step + 1},
@@ -63,11 +65,11 @@ def next_average(
 
 
 def evaluated_params(params: PyTree, opt_state: Mapping[str, Any]) -> PyTree:
-    """Returns the parameters to evaluate and use: their average where the run keeps one.
+    """Returns the parameters to evaluate and use: their average, if the run keeps one.
 
     Args:
       params: all parameters.
-      opt_state: the optimisers' states, of the same moment.
+      opt_state: the optimisers' states at the same step.
     """
     if AVERAGE not in opt_state:
         return params

@@ -1,7 +1,7 @@
-"""The checkpoints of a run: written asynchronously by orbax, the newest whole one read back.
+"""The checkpoints of a run, written asynchronously by orbax and verified when restored.
 
-A file cut short, a flipped bit or another run's checkpoint is named and passed over, never trained
-on. A save that is interrupted leaves a temporary folder, never a checkpoint.
+Restoring uses the latest intact checkpoint. Truncated or altered checkpoints and those of another
+run are skipped with a warning. An interrupted save leaves a temporary folder, never a checkpoint.
 """
 
 import dataclasses
@@ -25,22 +25,22 @@ SET_ASIDE = "checkpoints_set_aside"
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint could not be written, or none of those that exist can be used."""
+    """A checkpoint could not be written, or none of the existing checkpoints is usable."""
 
 
 class Checkpoints:
-    """The checkpoints under ``workdir/checkpoints``, for the one run that writes them.
+    """The checkpoints under ``workdir/checkpoints``, for the run that writes them.
 
-    Used as a context: leaving it waits for the save that is under way.
+    A context manager: on exit, it waits for the pending save.
     """
 
     def __init__(self, workdir: str | os.PathLike, *, fingerprint: str, keep: int):
-        """Opens or creates the folder, and clears away what an interrupted save left behind.
+        """Opens or creates the folder, and removes the leftovers of an interrupted save.
 
         Args:
           workdir: the run's folder.
-          fingerprint: tells this run's checkpoints from those of another.
-          keep: how many of the newest to keep; the best is kept besides.
+          fingerprint: identifies the run in its checkpoints.
+          keep: number of latest checkpoints to keep, in addition to the best.
         """
         if keep < 1:
             raise ValueError(f"keep: got {keep}, wanted at least 1")
@@ -60,10 +60,10 @@ class Checkpoints:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Waits for the save under way.
+        """Waits for the pending save.
 
         Raises:
-          CheckpointError: it failed. Only a warning where another error is on its way.
+          CheckpointError: the save failed. Only a warning if another error is being raised.
         """
         try:
             self._manager.close()
@@ -73,13 +73,14 @@ class Checkpoints:
             warnings.warn(str(self._failed(error)), stacklevel=2)
 
     def save(self, snapshot: Snapshot) -> None:
-        """Starts to write a checkpoint, after the one before it is on the disk.
+        """Starts writing a checkpoint, once the previous one is on disk.
 
         Args:
-          snapshot: its arrays must not change any more.
+          snapshot: content of the checkpoint; its arrays must not change afterwards.
 
         Raises:
-          CheckpointError: this save or the one before it failed (a full disk, say).
+          CheckpointError: this save or the previous one failed, for example because the disk is
+            full.
         """
         arguments = save_arguments(snapshot, self._fingerprint)
         self._scores[snapshot.step] = rank(snapshot.score)
@@ -89,10 +90,10 @@ class Checkpoints:
             raise self._failed(error) from error
 
     def wait(self) -> None:
-        """Returns when everything is on the disk.
+        """Waits until everything is on disk.
 
         Raises:
-          CheckpointError: the save under way failed.
+          CheckpointError: the pending save failed.
         """
         try:
             self._manager.wait_until_finished()
@@ -100,20 +101,20 @@ class Checkpoints:
             raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> CheckpointError:
-        there = saved_steps(self._workdir)
+        steps = saved_steps(self._workdir)
         return CheckpointError(
             f"a checkpoint could not be saved in {self._workdir / FOLDER}: {error}\n"
-            f"still there, and continued from by the same command: {there or 'none'}"
+            f"existing checkpoints, from which the same command continues: {steps or 'none'}"
         )
 
     def restore(self) -> Snapshot | None:
-        """Returns the newest whole checkpoint of this run, or ``None`` if there is none at all.
+        """Returns the latest intact checkpoint of this run, or ``None`` if there are none.
 
-        One that is not whole or not of this run is warned about by name and moved to
-        ``workdir/checkpoints_set_aside``, so that its step can be saved again.
+        Checkpoints that are corrupt or belong to another run cause a warning and are moved to
+        ``workdir/checkpoints_set_aside``, so that their steps can be saved again.
 
         Raises:
-          CheckpointError: there are checkpoints and none of them can be used.
+          CheckpointError: there are checkpoints but none is usable.
         """
         steps = sorted(self._manager.all_steps(), reverse=True)
         for step in steps:
@@ -123,18 +124,18 @@ class Checkpoints:
             self._set_aside(step)
         if steps:
             raise CheckpointError(
-                f"none of the checkpoints {steps} of {self._workdir} can be used (they are now in "
-                f"{SET_ASIDE}): take another workdir, or put a whole one back"
+                f"none of the checkpoints {steps} of {self._workdir} is usable (they are now in "
+                f"{SET_ASIDE}): use another workdir, or restore an intact checkpoint"
             )
         return None
 
     def best(self) -> Snapshot | None:
-        """Returns the evaluated checkpoint of the highest score, or ``None`` if there is none.
+        """Returns the evaluated checkpoint with the highest score, or ``None`` if there is none.
 
-        One that is not whole is warned about, and the next best is taken.
+        Corrupt checkpoints are skipped with a warning.
 
         Raises:
-          CheckpointError: the save under way failed.
+          CheckpointError: the pending save failed.
         """
         self.wait()
         evaluated = [step for step in self._manager.all_steps() if self._scores[step] > -math.inf]
@@ -157,17 +158,17 @@ class Checkpoints:
 
 @dataclasses.dataclass
 class _NewestAndBest(checkpoint_managers.PreservationPolicy):
-    """Keeps the newest few and the one of the highest score, the newest of equals.
+    """Keeps the latest few checkpoints and the one with the highest score, the latest if tied.
 
-    Orbax's own ``BestN`` wants the scores in a file of the checkpoint that it reads unguarded: one
-    broken file, and no checkpoint at all can be read.
+    Orbax's ``BestN`` reads scores from a file of each checkpoint without handling errors: a single
+    corrupt file would make all checkpoints unreadable.
     """
 
     newest: int
     scores: dict[int, float]
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
-        """Returns, for each of orbax's descriptions in the order of steps, whether it is kept."""
+        """Returns whether to keep each checkpoint; ``checkpoints`` are in the order of steps."""
         steps = [checkpoint.step for checkpoint in checkpoints]
         kept = set(steps[-self.newest :])
         if steps:
@@ -176,7 +177,7 @@ class _NewestAndBest(checkpoint_managers.PreservationPolicy):
 
 
 def saved_steps(workdir: str | os.PathLike) -> list[int]:
-    """Returns the steps of a run's checkpoints, whole or not; none if there is no run."""
+    """Returns the steps of a run's checkpoints, intact or not; empty if there is no run."""
     folder = Path(workdir) / FOLDER
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return sorted(int(name) for name in names if name.isdigit())
@@ -185,16 +186,16 @@ def saved_steps(workdir: str | os.PathLike) -> list[int]:
 def load_snapshot(
     workdir: str | os.PathLike, which: Literal["best", "latest"] | int = "best"
 ) -> Snapshot:
-    """Returns a checkpoint of a run that may still be going on; nothing is written or moved.
+    """Reads a checkpoint of a run, which may still be training, without changing any files.
 
     Args:
       workdir: the run's folder.
-      which: a step, the newest, or the one with the best evaluation (the newest of equals). One
-        that is not whole is warned about, and the next best or next newest is taken.
+      which: a step, ``"latest"``, or ``"best"`` for the best evaluation (the latest if tied).
+        Corrupt checkpoints are skipped with a warning, in favour of the next best or next latest.
 
     Raises:
-      ValueError: ``workdir`` is no run, or has no such checkpoint.
-      CheckpointError: there is one, and it is not whole.
+      ValueError: ``workdir`` is not a run's folder, or has no such checkpoint.
+      CheckpointError: such checkpoints exist but all are corrupt.
     """
     fingerprint = read_record(workdir).get("fingerprint")
     if fingerprint is None or not (Path(workdir) / FOLDER).is_dir():
@@ -209,7 +210,7 @@ def load_snapshot(
             if snapshot is not None:
                 return snapshot
     if wanted:
-        raise CheckpointError(f"{workdir}: none of the checkpoints {wanted} is whole")
+        raise CheckpointError(f"{workdir}: all of the checkpoints {wanted} are corrupt")
     raise ValueError(f"checkpoint: got {which!r}, wanted one of the steps {steps} of {workdir}")
 
 
@@ -224,6 +225,6 @@ def _open(workdir: Path, **options: Any) -> ocp.CheckpointManager:
 def _read_or_warn(manager: ocp.CheckpointManager, step: int, fingerprint: str) -> Snapshot | None:
     try:
         return read_snapshot(manager, step, fingerprint)
-    except Exception as error:  # a broken file may raise anything
+    except Exception as error:  # a corrupt file may raise any exception
         warnings.warn(f"checkpoint {step} is not used: {error}", stacklevel=3)
         return None

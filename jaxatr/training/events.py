@@ -1,4 +1,4 @@
-"""TensorBoard's event files, written without TensorFlow."""
+"""Writing TensorBoard event files without TensorFlow."""
 
 import time
 from pathlib import Path
@@ -8,21 +8,21 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto import event_pb2
 from tensorboardX.summary import scalar
 
-_PROTO: Any = event_pb2  # its classes come into being at run time
+_PROTO: Any = event_pb2  # the protobuf classes are created at run time
 
 
 class Events:
-    """An event file of the scalars of records."""
+    """An event file with the scalars of records."""
 
     def __init__(self, folder: Path, *, step: int):
-        """Opens a file in ``folder`` at ``step``: TensorBoard drops what it has read from there on.
+        """Opens a new file in ``folder``; TensorBoard discards earlier events after ``step``.
 
         Args:
-          folder: made where missing.
-          step: the step that the run continues from, 0 for a new one.
+          folder: created if missing.
+          step: the step from which the run continues, 0 for a new run.
         """
-        # Not tensorboardX's SummaryWriter: its queue blocks for ever once its thread has met a full
-        # disk. The time in the name keeps a quick restart from overwriting a file.
+        # tensorboardX's SummaryWriter is not used because its queue blocks for ever once its thread
+        # has failed on a full disk. The time in the name avoids overwriting a file after a restart.
         folder.mkdir(exist_ok=True)
         self._file = EventsWriter(str(folder / "events"), f".{time.time_ns()}")
         purge = _PROTO.SessionLog(status=_PROTO.SessionLog.START)
@@ -37,7 +37,7 @@ class Events:
                 self._file.write_event(event)
 
     def flush(self) -> None:
-        """Hands everything to the system."""
+        """Flushes all events to the operating system."""
         self._file.flush()
 
     def close(self) -> None:

@@ -23,14 +23,14 @@ INDEX = "index.npz"
 def load_config(workdir: str | os.PathLike) -> Config:
     """Reads the configuration that a run was trained with.
 
-    A field that did not exist yet when the run was trained has its default.
+    Fields that were added after the run was trained have their defaults.
 
     Raises:
-      ValueError: ``workdir`` is no run folder, or its task is not on the import path.
+      ValueError: ``workdir`` is not a run's folder, or its task cannot be imported.
     """
     path = Path(workdir) / "config.json"
     if not path.is_file():
-        raise ValueError(f"{workdir} is no run folder: there is no {path.name} in it")
+        raise ValueError(f"{workdir} is not a run's folder: it has no {path.name}")
     return configuration.completed(json.loads(path.read_text(encoding="utf-8")))
 
 
@@ -38,7 +38,7 @@ def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
     """Reads the recorded evaluation of a run.
 
     Raises:
-      ValueError: it is not evaluated yet.
+      ValueError: the run has not been evaluated yet.
     """
     path = Path(workdir) / EVALUATION
     if not path.is_file():
@@ -47,22 +47,22 @@ def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
 
 
 def variables_of(snapshot: Snapshot) -> PyTree:
-    """Returns the variables for a network's ``apply``, from a checkpoint.
+    """Returns a checkpoint's variables for a network's ``apply``.
 
-    Of a run with an average of its parameters, that average.
+    If the run averages its parameters, these are the averages.
     """
     params = evaluated_params(snapshot.state["params"], snapshot.state["opt_state"])
     return {"params": params, **snapshot.state["model_state"]}
 
 
 def write_file(path: Path, write: Callable[[Any], object]) -> None:
-    """Writes a file, all of it or nothing, in one of the processes.
+    """Writes a file atomically, from process 0 only.
 
     Args:
-      path: of the file.
-      write: takes the open binary file.
+      path: path of the file.
+      write: writes the content to an open binary file.
     """
     if jax.process_index():
-        return  # every process has the result, one writes it
+        return  # every process has the result, only one writes it
     with files.replacing(path) as file:
         write(file)

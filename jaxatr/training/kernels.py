@@ -1,7 +1,7 @@
-"""Chooses the kernels of a run once, writes them down, and keeps to them from then on.
+"""The choice of kernels for a run, made once and recorded.
 
-Which algorithm is the fastest is measured, and a measurement can come out otherwise another day;
-the bits of a result follow the algorithm. So the choices are part of the run's record.
+The exact bits of a result depend on the algorithm, and measurements of the fastest algorithm can
+vary from day to day. So that a resumed run uses the same kernels, they are part of its record.
 """
 
 import os
@@ -17,17 +17,17 @@ from jaxatr import kernels, parallel
 from jaxatr.training.record import read_record, update_record
 
 RECORDED = "kernels"
-MADE_FOR = "kernels_for"  # the device, which the rest of the record follows when a run moves
+MADE_FOR = "kernels_for"  # device of the choices; ``device`` changes when a run moves to another
 
 
 def recorded_choices(workdir: str | os.PathLike, phase: str) -> dict[str, Any]:
-    """Returns the kernels of a run's phase where this is the same kind of device; else the rules.
+    """Returns the recorded kernels of a phase; empty, for the rules, on another kind of device.
 
-    What is in the database today must not change the figures of a run.
+    The present content of the kernel database must not change a run's results.
 
     Args:
       workdir: the run's folder.
-      phase: its name.
+      phase: name of the phase.
     """
     record = read_record(workdir)
     return record.get(RECORDED, {}).get(phase, {}) if _made_for(record) == _here() else {}
@@ -39,42 +39,42 @@ def _here() -> dict[str, str]:
 
 
 def _made_for(record: dict[str, Any]) -> dict[str, Any]:
-    """Returns the device of a record's choices; earlier versions wrote down the run's alone."""
+    """Returns the device of a record's choices; earlier versions recorded only the run's device."""
     device = record.get(MADE_FOR) or record.get("device", {})
     return {name: device.get(name) for name in ("platform", "kind")}
 
 
 class KernelChoices:
-    """The choices of each phase of a run.
+    """The kernel choices of each phase of a run.
 
     Attributes:
-      resumed: whether the run continues from a checkpoint. One that was begun before choices were
-        recorded went by the rules, and still does.
+      resumed: whether the run continues from a checkpoint. If it was started before choices were
+        recorded, it keeps using the rules.
     """
 
     def __init__(self, workdir: str | os.PathLike, *, find: bool, progress: bool):
-        """Chooses nothing yet.
+        """Prepares choices, which are made when a phase first needs them.
 
         Args:
           workdir: the run's folder.
-          find: measure what the database does not know.
-          progress: show how far that is.
+          find: measure problems that are not in the database.
+          progress: show the progress of the measurements.
         """
         self._workdir, self._find, self._progress = workdir, find, progress
         self._pinned: dict[str, kernels.Choices] = {}
         self.resumed = False
 
     def of(self, phase: str, lower: Callable[[], object]) -> kernels.Choices:
-        """Returns the choices of a phase's steps: process 0's, recorded before the first step.
+        """Returns the choices for a phase, made by process 0 and recorded before its first step.
 
-        Every process must ask at the same step.
+        Every process must call this at the same step.
 
         Args:
-          phase: its name.
-          lower: lowers one step, to see what it asks for.
+          phase: name of the phase.
+          lower: lowers one step, to find the kernel problems in it.
 
         Raises:
-          ValueError: the record holds no choices that can be read.
+          ValueError: the recorded choices are invalid.
         """
         if phase not in self._pinned:
             decided = None if jax.process_index() else self._decide(phase, lower)
@@ -90,8 +90,8 @@ class KernelChoices:
             if any(recorded.values()):
                 warnings.warn(
                     f"{self._workdir}: the kernels of this run were chosen for {before['kind']}, "
-                    f"and are chosen anew for {here['kind']}: its bits are no longer those of one "
-                    "device",
+                    f"and are chosen anew for {here['kind']}: its results are no longer "
+                    "bit-identical to those of an uninterrupted run",
                     stacklevel=2,
                 )
             recorded = {}
@@ -103,7 +103,7 @@ class KernelChoices:
         return recorded[phase]
 
     def _watch(self, keys: list[str]) -> Iterable[str]:
-        """Shows a bar on a terminal, a line elsewhere."""
+        """Shows a progress bar on a terminal, and prints a line otherwise."""
         if not self._progress or not keys:
             return keys
         if not sys.stderr.isatty():

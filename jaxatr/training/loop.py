@@ -1,4 +1,4 @@
-"""The one training loop."""
+"""The training loop of all tasks."""
 
 import os
 import warnings
@@ -32,24 +32,24 @@ from jaxatr.training.writers import MetricWriter
 from jaxatr.typing import Config, PyTree
 
 _NOTHING_EVALUATED = (
-    "train.end_with_best: nothing is evaluated, so the run ends with its last step, even if it is "
-    "worse than the beginning: set data.validation"
+    "train.end_with_best: there is no validation data, so the run ends with its last step, even if "
+    "it is worse than the initial parameters: set data.validation"
 )
 _NOTHING_LEARNED = (
     "train.end_with_best: no evaluation was as good as the one before the first step, so the run "
-    "ends as it began: lower optimizer.learning_rate or optimizer.backbone_factor, or set "
-    "model.freeze"
+    "ends with its initial parameters: lower optimizer.learning_rate or optimizer.backbone_factor, "
+    "or set model.freeze"
 )
 
 
 class TrainResult(NamedTuple):
-    """Where a run ended.
+    """The final state of a run.
 
     Attributes:
-      params: parameters after the last step, NumPy; their average where one is kept.
-      model_state: the model's other variables after the last step, NumPy.
-      step: the number of steps.
-      metrics: of the last evaluation.
+      params: final parameters, NumPy; their average, if the run keeps one.
+      model_state: the model's other variables, NumPy.
+      step: number of steps.
+      metrics: metrics of the last evaluation.
     """
 
     params: PyTree
@@ -80,45 +80,45 @@ def train(
     ema: float = 0.0,
     end_with_best: bool = False,
 ) -> TrainResult:
-    """Trains ``task`` to its end, from the newest checkpoint in ``workdir`` if there is one.
+    """Trains ``task``, continuing from the latest checkpoint in ``workdir`` if there is one.
 
-    Killed at any moment and called again with the same arguments, it ends with the same bits as a
-    run that was never interrupted, on the same devices.
+    If a run is killed at any time and called again with the same arguments, on the same devices,
+    its result is bit-identical to that of an uninterrupted run.
 
     Args:
-      task: what to train.
+      task: the task to train.
       workdir: the run's folder.
       config: recorded as ``config.json``; a run of another configuration is not continued.
-      evaluate_every: steps between evaluations; default, only at the end. Every evaluation is
-        followed by a checkpoint, as is the end.
-      checkpoint_every: steps between checkpoints besides.
-      log_every: steps that one record of the training metrics sums up.
-      keep: how many of the newest checkpoints to keep, besides the best.
-      seed: of the parameters and of all random draws of the losses.
-      progress: show it on standard error.
-      devices: the local devices to use; default, all. Several processes always use all.
+      evaluate_every: steps between evaluations; by default, only at the end. Each evaluation is
+        followed by a checkpoint, as is the last step.
+      checkpoint_every: steps between additional checkpoints.
+      log_every: steps over which logged training metrics are averaged.
+      keep: number of latest checkpoints to keep, in addition to the best.
+      seed: random seed of the parameters and of all random draws of the losses.
+      progress: show progress on standard error.
+      devices: the local devices to use; all by default. Multiple processes always use all.
       free_fields: fields of ``config`` that may differ on resuming (see ``record_config``).
-      find_kernels: measure what computes the steps of a new run, as far as the database does not
-        know (see :func:`jaxatr.kernels.find`). A run keeps to what it began with.
-      ema: decay of an average of the trained parameters over the steps (see
-        :func:`jaxatr.training.average.next_average`), which is in the checkpoints and is evaluated
-        in their place; 0 keeps none. A hook sees the parameters themselves.
+      find_kernels: measure the kernels of a new run whose problems are not in the database (see
+        :func:`jaxatr.kernels.find`). A resumed run keeps its kernels.
+      ema: decay of an average of the trained parameters (see
+        :func:`jaxatr.training.average.next_average`), which is part of the checkpoints and
+        evaluated in their place; 0 for none. Hooks get the parameters themselves.
       end_with_best: evaluate before the first step too, and end with the state of the best
-        evaluation where the last one is worse: the last checkpoint has it, and ``record.json``
-        says as ``kept_step`` which step it is of.
+        evaluation if the last one is worse. The last checkpoint then has that state, and
+        ``record.json`` its step as ``kept_step``.
 
     Raises:
-      ConfigMismatch: ``workdir`` holds a run of another configuration.
-      CheckpointError: saving failed (a full disk), or no checkpoint there can be used.
-      NonFiniteLoss: a loss is infinite or not a number; the last good checkpoint stays.
-      Preempted: SIGTERM or Ctrl-C; the state is saved.
+      ConfigMismatch: ``workdir`` contains a run of another configuration.
+      CheckpointError: saving failed (for example, a full disk), or no checkpoint is usable.
+      NonFiniteLoss: a loss is infinite or NaN; the last good checkpoint is kept.
+      Preempted: stopped by SIGTERM or Ctrl-C, after saving the state.
     """
     schedule = Schedule(task.phases, task.cycles)
     fingerprint = record_config(workdir, config, free=free_fields)
     with Checkpoints(workdir, fingerprint=fingerprint, keep=keep) as checkpoints:
         chosen = KernelChoices(workdir, find=find_kernels, progress=progress)
         run = _Run(task, checkpoints, seed, devices, chosen, progress=progress, ema=ema)
-        if run.step < schedule.steps:  # a run at its end keeps the record of what made it
+        if run.step < schedule.steps:  # a finished run keeps the record of its training
             start_record(workdir, fingerprint)
         with (
             MetricWriter(workdir, step=run.step) as writer,
@@ -182,7 +182,7 @@ class _Run:
         self._devices = jax.local_devices() if devices is None else list(devices)
         on = None if devices is None else self._devices
         self._steps = {phase.name: make_step(phase, on, ema=ema) for phase in task.phases}
-        self._begun: set[str] = set()  # phases of which this process has taken a step
+        self._begun: set[str] = set()  # phases of which this process has done a step
         self._data: dict[str, BatchIterator] = {}
         self._positions: dict[str, Any] = {}
         self._hook_state: dict[str, Any] = {}
@@ -203,8 +203,8 @@ class _Run:
         positions = saved.progress["data"]
         if len(positions) != jax.process_count():
             raise CheckpointError(
-                f"checkpoint {saved.step} is of {len(positions)} processes, which share out the "
-                f"data: got {jax.process_count()}"
+                f"checkpoint {saved.step} was saved by {len(positions)} processes, between which "
+                f"the data is divided: got {jax.process_count()}"
             )
         self._positions = positions[jax.process_index()]
         self._windows = saved.progress["meter"]
@@ -221,7 +221,7 @@ class _Run:
             meter.set_state(self._windows)
 
     def advance(self, phase: Phase, meter: Meter, *, stop: bool) -> None:
-        """Takes one step; returns before the devices have."""
+        """Dispatches one step; returns before the devices have completed it."""
         self._run_hook()
         batch = next(self._iterator(phase))
         epoch = int(np.min(batch["epoch"])) if "epoch" in batch else None
@@ -233,8 +233,9 @@ class _Run:
         with kernels.choices(self._choices):
             self._state, sums = step(*arguments)
         if phase.name not in self._begun:
-            # What compiling left lies scattered between the first step's arrays: those of the next,
-            # which need one piece, would be taken beyond it, and more be kept than a step needs.
+            # Compilation leaves fragmented free memory between the arrays of the first step. Unless
+            # it is returned, the next step's arrays are allocated beyond it, and the process keeps
+            # more memory than a step needs.
             jax.block_until_ready(sums)
             memory.give_back()
             self._begun.add(phase.name)
@@ -244,9 +245,9 @@ class _Run:
     def _run_hook(self) -> None:
         hook = self._task.hook
         if hook is not None and self.step % hook.every == 0:
-            with kernels.choices({}):  # also between two phases, where no step's choices hold
+            with kernels.choices({}):  # a hook may run between phases, so no phase's choices apply
                 self._hook_state = hook.run(self.step, *self._variables(), self._progress)
-            self._data, self._positions = {}, {}  # the hook decides what is read from here on
+            self._data, self._positions = {}, {}  # from now on, the hook determines the data
 
     def _iterator(self, phase: Phase) -> BatchIterator:
         if phase.name not in self._data:
@@ -275,10 +276,11 @@ class _Run:
         return self._metrics
 
     def take_best(self) -> int | None:
-        """Takes the state of the best evaluation, which is in a checkpoint, if it beats this one.
+        """Restores the state of the best evaluation if it is better than the current state.
 
         Returns:
-          Its step; ``None`` where this state is as good, or nothing was evaluated.
+          The step of the restored state; ``None`` if the current state is as good, or if there were
+          no evaluations.
         """
         best = self._checkpoints.best()
         if best is None or rank(self._metrics.get(self._task.best)) >= rank(best.score):

@@ -1,4 +1,4 @@
-"""From the sums of single steps to records, fetched late so that the devices never wait."""
+"""Averaging of training metrics, read with a delay so that the devices never wait."""
 
 import math
 import time
@@ -10,34 +10,40 @@ from typing import Any
 
 import numpy as np
 
-LAG = 2  # steps that may be under way while the host goes on
+LAG = 2  # steps that the host may be ahead of the devices
 
 RISEN = 10.0
-"""Times its first step's loss, or 1 where that was smaller, above which a phase's loss is said to
-have exploded."""
+"""A loss is reported as exploding if it exceeds this multiple of the phase's first loss (or of 1,
+if that was smaller)."""
 
 
 class NonFiniteLoss(FloatingPointError):
-    """The loss, or a parameter about to be saved, is infinite or not a number."""
+    """The loss, or a parameter about to be saved, is infinite or NaN."""
 
 
 class ExplodingLoss(UserWarning):
-    """The loss is many times what it began with."""
+    """The loss has risen to many times its initial value."""
 
 
 class Meter:
-    """Collects what the steps return, in order, and emits a record every so many steps.
+    """Collects the metrics of steps and emits a record of their means every ``log_every`` steps.
 
-    A step's sums are read :data:`LAG` steps later: dispatch stays ahead of the devices, and yet
-    every loss is looked at. :meth:`drain` reads what is left; after it the state is as good as its
-    losses.
+    A step's metrics are read :data:`LAG` steps later, so that dispatch stays ahead of the devices
+    while every loss is still checked. :meth:`drain` reads the remaining ones; after it, all losses
+    up to the current state are known to be finite.
 
     Attributes:
-      stop: some process was asked to stop, as seen by all processes at the same step.
+      stop: whether any process was asked to stop; all processes see it at the same step.
     """
 
     def __init__(self, log_every: int, total: int, emit: Callable[[dict[str, Any]], None]):
-        """Takes how often to emit, the last step's number, and where records go."""
+        """Creates a meter.
+
+        Args:
+          log_every: steps between records.
+          total: number of the last step.
+          emit: called with each record.
+        """
         self._log_every, self._total, self._emit = log_every, total, emit
         self._pending: deque[tuple] = deque()
         self._windows: dict[str, dict[str, list[float]]] = {}
@@ -50,7 +56,7 @@ class Meter:
         self.loss = math.nan
 
     def push(self, step: int, phase: str, sums: Any, images: int, epoch: int | None) -> None:
-        """Adds step number ``step`` (from 1), whose sums need not be computed yet."""
+        """Adds the metrics of step number ``step`` (from 1), which may still be pending."""
         self._pending.append((step, phase, sums, images, epoch))
         while len(self._pending) > LAG:
             self._absorb(*self._pending.popleft())
@@ -59,7 +65,7 @@ class Meter:
         """Waits for all steps so far.
 
         Raises:
-          NonFiniteLoss: one of them had a loss that is infinite or not a number.
+          NonFiniteLoss: the loss of a step is infinite or NaN.
         """
         while self._pending:
             self._absorb(*self._pending.popleft())
@@ -71,8 +77,8 @@ class Meter:
         self.loss = total / count if count else math.nan
         if not math.isfinite(total):
             raise NonFiniteLoss(
-                f"the loss of step {step} (phase {phase!r}) is {total}: a lower "
-                "optimizer.learning_rate or optimizer.clip_norm may help"
+                f"the loss of step {step} (phase {phase!r}) is {total}: lower "
+                "optimizer.learning_rate, or set optimizer.clip_norm"
             )
         if count:
             self._first.setdefault(phase, self.loss)
@@ -88,7 +94,7 @@ class Meter:
             self._flush(step)
 
     def _tick(self, images: int) -> None:
-        """Counts images from the end of the first step on: that one compiles."""
+        """Counts images, except for those of the first step, which includes compilation."""
         if self._since is None:
             self._since = time.perf_counter()
         else:
@@ -101,7 +107,7 @@ class Meter:
             means = {
                 name: value / weight if weight else None for name, (value, weight) in window.items()
             }
-            rate = round(self.images_per_second, 1)  # NaN, so null, while the first step compiles
+            rate = round(self.images_per_second, 1)  # NaN, written as null, after the first step
             record = {"step": step, "phase": phase, **epoch, **means, "images_per_second": rate}
             self._emit(record)
             self._compare(phase, step, means["loss"])
@@ -109,7 +115,7 @@ class Meter:
         self._images, self._since = 0, time.perf_counter()
 
     def _compare(self, phase: str, step: int, loss: float | None) -> None:
-        """Warns, once for each phase, of a loss that has risen to many times its first."""
+        """Warns, once for each phase, if the loss has risen to many times its initial value."""
         first = self._first.get(phase)
         if loss is None or first is None or phase in self._warned:
             return
@@ -118,7 +124,7 @@ class Meter:
         self._warned.add(phase)
         warnings.warn(
             f"the loss of phase {phase!r} is {loss:.4g} at step {step}, and was {first:.4g} at "
-            "its first: lower optimizer.learning_rate, raise optimizer.warmup_epochs, or set "
+            "its first step: lower optimizer.learning_rate, raise optimizer.warmup_epochs, or set "
             "optimizer.clip_norm; with pretrained weights, set optimizer.backbone_factor to 0.01 "
             "or less, or model.freeze",
             ExplodingLoss,
@@ -127,20 +133,20 @@ class Meter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Keeps the time of what is done inside (evaluation, saving) out of images per second."""
+        """Excludes the time spent inside (evaluation, saving) from images per second."""
         start = time.perf_counter()
         yield
         if self._since is not None:
             self._since += time.perf_counter() - start
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the open windows as JSON values, for the checkpoint."""
+        """Returns the accumulated metrics as JSON values, for the checkpoint."""
         return {"windows": self._windows, "epochs": self._epochs, "first": self._first}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continues the windows that :meth:`get_state` returned."""
+        """Restores a state from :meth:`get_state`."""
         self._windows, self._epochs = state["windows"], state["epochs"]
-        self._first = state.get("first", {})  # checkpoints of earlier versions have none
+        self._first = state.get("first", {})  # missing in checkpoints of earlier versions
 
 
 def _scalar(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""Networks of finished runs as functions: for ONNX, and to be explained."""
+"""Networks of finished runs as functions, for ONNX export and for explanations."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -11,18 +11,18 @@ from jaxatr.typing import ArrayLike, PyTree
 
 
 class Exportable(NamedTuple):
-    """The network of a run as a function that ONNX can hold.
+    """The network of a run as a function that can be exported to ONNX.
 
     Attributes:
-      apply: ``(variables, images, *further) -> arrays``, of normalised chips ``[b, h, w, c]``; the
-        arrays in the order of ``outputs``, or by name.
-      variables: of the network.
-      outputs: names of the outputs; empty where they are given by name.
-      classes: names of the columns of its logits.
-      frames: chips of a track, where images are ``[b, frames, h, w, c]``; 0 for single chips.
-      further: name to an example of each further input, for a batch of one.
+      apply: ``(variables, images, *further) -> arrays`` for normalised chips ``[b, h, w, c]``;
+        returns the arrays in the order of ``outputs``, or by name.
+      variables: variables of the network.
+      outputs: names of the outputs; empty if ``apply`` returns them by name.
+      classes: class names of the logits' columns.
+      frames: chips of a track, if images are ``[b, frames, h, w, c]``; 0 for single chips.
+      further: examples of the further inputs, for a batch of one, by name.
       properties: JSON values for the file's metadata.
-      raw: whether ``apply`` takes the chips in their raw units instead, and normalises them itself.
+      raw: whether ``apply`` takes chips in raw units and normalises them itself.
     """
 
     apply: Callable[..., Sequence[jax.Array] | Mapping[str, jax.Array]]
@@ -36,14 +36,14 @@ class Exportable(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A trained classifier, which is to be explained.
+    """A trained classifier to explain.
 
     Attributes:
-      logits: ``(variables, images) -> [b, k]`` of float32 images ``[b, h, w, c]`` in their raw
-        units; pure, and differentiable in the images.
+      logits: ``(variables, images) -> [b, k]`` for float32 images ``[b, h, w, c]`` in raw units;
+        pure, and differentiable with respect to the images.
       variables: a pytree of arrays.
       classes: names of the k classes.
-      source: facts that identify the network in results, as JSON values.
+      source: JSON values that identify the network in results.
     """
 
     logits: Callable[..., jax.Array]
@@ -53,11 +53,11 @@ class Target(NamedTuple):
 
 
 class Surrogate(NamedTuple):
-    """A trained network that explains another one in a single pass.
+    """A trained network that explains another one in a single forward pass.
 
     Attributes:
-      target: the network that it explains.
-      saliency: from images ``[b, h, w, c]`` in their raw units to maps ``[b, h, w]`` in [0, 1].
+      target: the network to explain.
+      saliency: maps images ``[b, h, w, c]`` in raw units to saliency maps ``[b, h, w]`` in [0, 1].
     """
 
     target: Target
@@ -65,12 +65,12 @@ class Surrogate(NamedTuple):
 
 
 def digest(variables: PyTree) -> str:
-    """Hashes arrays and their shapes, by SHA-256."""
-    found = hashlib.sha256()
+    """Returns the SHA-256 of arrays, including their dtypes and shapes."""
+    sha256 = hashlib.sha256()
     for leaf in jax.tree.leaves(variables):
         array = np.ascontiguousarray(leaf)
-        found.update(f"{array.dtype} {array.shape}".encode())
-        # Bytes that are there are not copied: an array may be larger than the memory.
+        sha256.update(f"{array.dtype} {array.shape}".encode())
+        # Hashed without a copy, because memory-mapped arrays may be larger than memory.
         if array.size:
-            found.update(array.reshape(-1).view(np.uint8).data)
-    return found.hexdigest()
+            sha256.update(array.reshape(-1).view(np.uint8).data)
+    return sha256.hexdigest()

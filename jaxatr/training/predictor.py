@@ -1,4 +1,4 @@
-"""The protocol of what predicts with a finished run: files in, predictions out."""
+"""The base class of predictors, which load a finished run and predict from files."""
 
 import abc
 import os
@@ -17,21 +17,21 @@ from jaxatr.typing import ArrayLike
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 One: TypeAlias = str | os.PathLike | Image.Image | ArrayLike
-"""An image as a program has it."""
+"""A single image, as accepted by :meth:`Predictor.predict`."""
 
 
 _NUMBERS = (np.ndarray, np.generic, jax.Array, bool, int, float)
 
 
 class Predictor(abc.ABC, Generic[Item, Answer]):
-    """A trained network that takes files and gives predictions; ``jaxatr predict`` runs it.
+    """A trained network that predicts from files; used by ``jaxatr predict``.
 
-    Its type arguments are those of an input (an image, a track) and of a prediction.
+    Its type parameters are the types of an input (an image, a track) and of a prediction.
     """
 
-    #: What a path on the command line is: ``"IMAGE"``, or ``"FOLDER"`` where one input is several.
+    #: Meaning of a path on the command line: ``"IMAGE"``, or ``"FOLDER"`` for inputs of many files.
     takes: ClassVar[str] = "IMAGE"
-    #: What a user should know before the predictions; empty for nothing.
+    #: A notice to show before the predictions; empty for none.
     note: str = ""
     #: What runs its network: ``"jax"``, or another engine of :mod:`jaxatr.onnx.sessions`.
     runtime: str = "jax"
@@ -39,14 +39,15 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     @classmethod
     @abc.abstractmethod
     def load(cls, workdir: str | os.PathLike, **options: Any) -> "Predictor[Item, Answer]":
-        """Loads what a finished run trained.
+        """Loads a finished run.
 
         Args:
           workdir: the run's folder.
-          **options: the kind's own keyword arguments, which ``jaxatr predict`` has as flags.
+          **options: keyword arguments of the task, which are flags of ``jaxatr predict``.
 
         Raises:
-          ValueError: no run, a run of another kind, or one that is not ready.
+          ValueError: ``workdir`` is not a run's folder, or the run has another task or is not
+            ready.
         """
 
     @abc.abstractmethod
@@ -54,15 +55,15 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
         """Reads one input.
 
         Raises:
-          ValueError: the file or folder holds nothing that this network takes.
+          ValueError: the file or folder has no valid input.
         """
 
     @abc.abstractmethod
     def check(self, item: Item) -> object:
-        """Checks an input before it is predicted.
+        """Checks an input before prediction.
 
         Raises:
-          ValueError: the network cannot take it.
+          ValueError: the input is not valid for this network.
         """
 
     @abc.abstractmethod
@@ -70,23 +71,25 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
         """Yields a prediction for each input, in order."""
 
     def digest(self) -> str:
-        """Hashes all that the answers depend on, by SHA-256: predictions of two digests don't mix.
+        """Returns the SHA-256 of everything that predictions depend on.
 
-        Here these are the arrays and numbers among the attributes, and the engine where that is
-        not jax; a kind that keeps something else adds that.
+        Predictions with different digests must not be mixed. The default covers the arrays and
+        numbers among the attributes, and the engine unless it is jax; subclasses with other state
+        must add it.
         """
         leaves = [one for one in jax.tree.leaves(vars(self)) if isinstance(one, _NUMBERS)]
         return digest(leaves if self.runtime == "jax" else [*leaves, self.runtime])
 
     def columns(self) -> dict[str, type]:
-        """Lists the columns of :meth:`to_row`, name to ``str``, ``float``, ``int`` or ``bool``.
+        """Returns the types of the columns of :meth:`to_row`, by name.
 
-        Empty, as here, where only rows can tell.
+        They are ``str``, ``float``, ``int`` or ``bool``; empty, the default, if the columns are not
+        known in advance.
         """
         return {}
 
     def verdict(self, prediction: Answer) -> str:
-        """Writes the decision in few words, as a picture's title has it; empty without one."""
+        """Returns the decision in a few words, for a picture's title; empty if there is none."""
         return ""
 
     @overload
@@ -96,24 +99,24 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     def predict(self, inputs: Iterable[Any]) -> list[Answer]: ...
 
     def predict(self, inputs: One | Iterable[Any]) -> Answer | list[Answer]:
-        """Predicts one input, or many.
+        """Predicts one or more inputs.
 
         Args:
-          inputs: a path, an image of Pillow, or an array ``[h, w]`` or ``[h, w, c]``, with ``c`` 1
-            or 3; or any number of these, an array ``[n, h, w, c]`` among them. A predictor of
-            tracks takes a folder's path or a sequence of images, or any number of these.
+          inputs: a path, a Pillow image, or an array ``[h, w]`` or ``[h, w, c]``, with ``c`` 1 or
+            3; or an iterable of these, such as an array ``[n, h, w, c]``. For tracks, a folder's
+            path or a sequence of images, or an iterable of these.
 
         Returns:
-          A prediction for one input, a list of them for many.
+          A prediction for a single input, otherwise a list of predictions.
 
         Raises:
-          ValueError: an input cannot be used; the message says which.
+          ValueError: an input is invalid; the message names it.
         """
         answers = list(self(self._items(inputs)))
         return answers[0] if self._is_one(inputs) else answers
 
     def _items(self, inputs: One | Iterable[Any]) -> Iterator[Item]:
-        """Makes usable inputs of one value, or of many."""
+        """Converts one or more values to valid inputs."""
         if self._is_one(inputs):
             yield self._usable(inputs, "input")
         elif isinstance(inputs, Iterable):
@@ -123,7 +126,7 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
             raise ValueError(f"got a {type(inputs).__name__}, wanted an input or many of them")
 
     def _usable(self, value: object, name: str) -> Item:
-        """Makes an input of what a program gives, and checks it."""
+        """Converts a value to an input and checks it."""
         try:
             item = self._item(value, name)
             self.check(item)
@@ -134,46 +137,46 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
         return item
 
     def _is_one(self, value: object) -> bool:
-        """Whether a value is one input, and not many."""
+        """Returns whether a value is a single input."""
         return isinstance(value, str | os.PathLike | Image.Image) or data.is_array_image(value)
 
     def _item(self, value: object, name: str) -> Item:
-        """Makes an input of a path or another value; here of an image."""
+        """Converts a path or another value to an input; here, an image."""
         if isinstance(value, str | os.PathLike):
             return self.read(os.fspath(value))
         return cast(Item, data.as_image(value, name))
 
     @abc.abstractmethod
     def describe(self, prediction: Answer) -> str:
-        """Writes a prediction as one line of text."""
+        """Formats a prediction as one line of text."""
 
     @abc.abstractmethod
     def to_json(self, prediction: Answer) -> dict[str, Any]:
-        """Turns a prediction into JSON values."""
+        """Converts a prediction to JSON values."""
 
     def to_row(self, prediction: Answer) -> dict[str, Cell]:
-        """Turns a prediction into a row of a table, column to cell.
+        """Converts a prediction to a row of a table, cells by column.
 
-        These are the fields of :meth:`to_json`; what is within one has a column of its own,
-        ``FIELD_NAME`` or, of a list, ``FIELD_1``, ``FIELD_2`` and so on.
+        The columns are the fields of :meth:`to_json`; nested values get columns of their own,
+        ``FIELD_NAME`` for dictionaries, and ``FIELD_1``, ``FIELD_2`` and so on for lists.
         """
         return flattened(self.to_json(prediction))
 
 
 def types_of(row: Mapping[str, Cell]) -> dict[str, type]:
-    """Returns the types of the cells of a row that has them all."""
+    """Returns the types of a row's cells, all of which must be present."""
     return {name: type(cell) for name, cell in row.items()}
 
 
 def flattened(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Cell]:
-    """Turns JSON values within each other into one row.
+    """Flattens nested JSON values into one row.
 
     Args:
-      fields: name to value.
-      prefix: of the columns' names.
+      fields: values by name.
+      prefix: prefix of the column names.
 
     Raises:
-      ValueError: two values would have one column.
+      ValueError: two values have the same column name.
 
     >>> flattened({"a": 1, "b": {"c": 2}, "d": [3, {"e": 4}]})
     {'a': 1, 'b_c': 2, 'd_1': 3, 'd_2_e': 4}
@@ -185,6 +188,6 @@ def flattened(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Cell]:
             value = {str(place): each for place, each in enumerate(value, 1)}
         found = flattened(value, f"{column}_") if isinstance(value, Mapping) else {column: value}
         if double := row.keys() & found.keys():
-            raise ValueError(f"two fields of a prediction are in the column {min(double)!r}")
+            raise ValueError(f"two fields of a prediction have the same column {min(double)!r}")
         row |= found
     return row

@@ -1,4 +1,4 @@
-"""Shows a person how a run goes on: a bar on a terminal, now and then a line elsewhere."""
+"""Progress of a run: a bar on a terminal, and occasional lines otherwise."""
 
 import io
 import math
@@ -10,27 +10,27 @@ import jax
 from tqdm import tqdm
 
 LINES = 2.0, 30.0
-"""Seconds to the first plain line, and between two at most; the pause doubles up to that."""
+"""Seconds to the first plain line, and maximum seconds between lines; the interval doubles."""
 
 
 _COMPILING = "compiling"
 
 
 class Progress:
-    """Shows the step, images/s, the loss and the time left, on standard error. Used as a context.
+    """Shows the step, images/s, the loss and the remaining time on standard error.
 
-    The time left is told from the steps after the first one, which has to be compiled. Nothing is
-    shown by processes other than 0.
+    A context manager. The remaining time is estimated from the steps after the first, which
+    includes compilation. Only process 0 shows anything.
     """
 
     def __init__(
         self, total: int, *, step: int, enabled: bool, stream: io.TextIOBase | None = None
     ):
-        """Begins at ``step`` of ``total``; ``stream`` is standard error unless given."""
+        """Starts at ``step`` of ``total``; ``stream`` is standard error by default."""
         self._stream: Any = sys.stderr if stream is None else stream
         self._enabled = enabled and jax.process_index() == 0
         self._total, self._step = total, step
-        self._compiled: tuple[int, float] | None = None  # a step, and when its loss was known
+        self._compiled: tuple[int, float] | None = None  # the first step with a loss, and its time
         self._pause = LINES[0]
         self._next_line = time.monotonic() + self._pause
         terminal = self._enabled and self._stream.isatty()
@@ -41,11 +41,11 @@ class Progress:
         )
 
     def update(self, step: int, loss: float, images_per_second: float) -> None:
-        """Shows that ``step`` steps are done."""
+        """Shows the state after ``step`` steps."""
         now, known = time.monotonic(), not math.isnan(loss)
         if self._bar is not None:
             if known and self._compiled is None:
-                self._bar.unpause()  # what was compiled until now says nothing of the time left
+                self._bar.unpause()  # excludes the compilation time from the remaining time
             self._bar.set_postfix_str(_figures(loss, images_per_second), refresh=False)
             self._bar.update(step - self._bar.n)
         elif self._enabled and (now >= self._next_line or step == self._total):
@@ -67,14 +67,14 @@ class Progress:
         print(text, file=self._stream, flush=True)
 
     def note(self, text: str) -> None:
-        """Prints a line of its own, above the bar."""
+        """Prints a separate line, above the bar."""
         if self._bar is not None:
             self._bar.write(text, file=self._stream)
         elif self._enabled:
             self._line(text)
 
     def __enter__(self) -> "Progress":
-        """Says that the first step is compiled, and returns itself."""
+        """Shows that the first step is being compiled, and returns itself."""
         if self._bar is not None:
             self._bar.set_postfix_str(_COMPILING)
         elif self._enabled and self._step < self._total:
@@ -82,13 +82,13 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leaves the bar as it stands."""
+        """Closes the bar, which stays visible."""
         if self._bar is not None:
             self._bar.close()
 
 
 def _figures(loss: float, images_per_second: float) -> str:
     if math.isnan(loss):
-        return _COMPILING  # a loss is known when the first step is done
+        return _COMPILING  # the loss is unknown until the first step is done
     rate = "" if math.isnan(images_per_second) else f"{images_per_second:.0f} images/s, "
     return f"{rate}loss {loss:.4f}"

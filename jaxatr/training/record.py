@@ -1,4 +1,4 @@
-"""The record that a run keeps of itself: its configuration, and the machine that it ran on."""
+"""The record of a run: its configuration, versions and devices."""
 
 import datetime
 import hashlib
@@ -21,7 +21,8 @@ from jaxatr.typing import Config
 CONFIG = "config.json"
 RECORD = "record.json"
 
-#: Fields that do not change what is trained, by their last name: a resumed run may change them.
+#: Fields (by the last part of their name) that do not affect the trained network and may therefore
+#: change when a run is resumed.
 FREE_FIELDS = frozenset(
     {"data_dir", "weights_dir", "log_every", "evaluate_every", "checkpoint_every", "keep", "find"}
 )
@@ -30,23 +31,23 @@ _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "num
 
 
 class ConfigMismatch(ValueError):
-    """The folder holds a run of another configuration."""
+    """The folder contains a run of another configuration."""
 
 
 def record_config(workdir: str | os.PathLike, config: Config, *, free: Collection[str] = ()) -> str:
-    """Writes ``config.json``, or checks that the one there is of the same run.
+    """Writes ``config.json``, or checks that the existing one belongs to the same run.
 
     Args:
-      workdir: the run's folder, created if need be.
+      workdir: the run's folder, created if missing.
       config: the run's configuration.
-      free: more fields that may change, by their full dotted name; :data:`FREE_FIELDS` always may.
-        The length of the training may not: schedules depend on it.
+      free: dotted names of additional fields that may change; :data:`FREE_FIELDS` always may. The
+        length of the training may not, because schedules depend on it.
 
     Returns:
       The run's fingerprint: a hash of the fields that may not change.
 
     Raises:
-      ConfigMismatch: a field differs from the recorded one; all that do are listed.
+      ConfigMismatch: fields differ from the recorded ones; all of them are listed.
     """
     fingerprint = check_config(workdir, config, free=free)
     if jax.process_index() == 0:
@@ -57,10 +58,18 @@ def record_config(workdir: str | os.PathLike, config: Config, *, free: Collectio
 
 
 def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection[str] = ()) -> str:
-    """Checks as :func:`record_config` does, and writes nothing.
+    """Checks a configuration like :func:`record_config`, without writing anything.
+
+    Args:
+      workdir: the run's folder.
+      config: the run's configuration.
+      free: dotted names of additional fields that may change.
+
+    Returns:
+      The run's fingerprint.
 
     Raises:
-      ConfigMismatch: a field differs from the recorded one.
+      ConfigMismatch: fields differ from the recorded ones; all of them are listed.
       ValueError: the configuration lacks a field of its task.
     """
     if "task" in config:
@@ -71,7 +80,7 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
     if path.exists():
         written = json.loads(path.read_text(encoding="utf-8"))
         recorded = _fixed_fields(json.loads(configuration.completed(written).to_json()), free)
-        if "task" not in written:  # fields of the loop's callers alone
+        if "task" not in written:  # a configuration with fields of the loop's caller only
             there = _fixed_fields(written, free)
             recorded = {name: recorded[name] for name in recorded if name in there | now}
         differing = [
@@ -81,7 +90,7 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
         ]
         if differing:
             raise ConfigMismatch(
-                f"{workdir} holds a run of another configuration; take another workdir, or set\n"
+                f"{workdir} contains a run of another configuration; use another workdir, or set\n"
                 + "\n".join(differing)
             )
         fingerprint = read_record(workdir).get("fingerprint", fingerprint)
@@ -91,8 +100,7 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
 def start_record(workdir: str | os.PathLike, fingerprint: str) -> None:
     """Writes ``record.json``: versions, devices, the commit of the code, and the start time.
 
-    A run that is resumed keeps what is recorded, its first start time included, and brings the rest
-    up to date.
+    A resumed run updates these fields, except for its first start time, and keeps all others.
     """
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     known = read_record(workdir)
@@ -118,11 +126,11 @@ def start_record(workdir: str | os.PathLike, fingerprint: str) -> None:
 
 
 def update_record(workdir: str | os.PathLike, **fields: Any) -> None:
-    """Sets fields of ``record.json`` (class names, split, γ …), all of them or none.
+    """Sets fields of ``record.json`` (class names, split, γ …) atomically, from process 0 only.
 
     Args:
-      workdir: the run's folder, created if need be.
-      **fields: JSON values. In processes other than 0 nothing is written.
+      workdir: the run's folder, created if missing.
+      **fields: JSON values.
     """
     if jax.process_index() == 0:
         path = Path(workdir) / RECORD
@@ -132,7 +140,7 @@ def update_record(workdir: str | os.PathLike, **fields: Any) -> None:
 
 
 def read_record(workdir: str | os.PathLike) -> dict[str, Any]:
-    """Returns the fields of ``record.json``; none if there is no such file."""
+    """Returns the fields of ``record.json``; empty if there is no such file."""
     path = Path(workdir) / RECORD
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
@@ -155,10 +163,9 @@ def _show(fields: dict[str, Any], name: str) -> str:
 
 
 def _code(folder: Path) -> dict[str, Any] | None:
-    """Returns the commit that the package's folder is checked out at, ``None`` outside a checkout.
+    """Returns the git commit of the package's folder, ``None`` if git does not track it.
 
-    A folder that git does not track, such as an installed package inside some other checkout, is
-    outside.
+    This is the case, for example, for an installed package inside another checkout.
     """
 
     def git(*arguments: str) -> str:
@@ -169,7 +176,7 @@ def _code(folder: Path) -> dict[str, Any] | None:
 
     try:
         git("ls-files", "--error-unmatch", "__init__.py")
-        changed = git("status", "--porcelain", "--", ".")  # of the package, not of what runs write
+        changed = git("status", "--porcelain", "--", ".")  # only the package, not runs' output
         return {"commit": git("rev-parse", "HEAD"), "dirty": bool(changed)}
     except (OSError, subprocess.SubprocessError):
         return None

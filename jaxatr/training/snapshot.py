@@ -1,4 +1,4 @@
-"""The content of a checkpoint, how orbax writes it, and the proof, on reading, that it is whole."""
+"""The content of a checkpoint, and its writing and verified reading through orbax."""
 
 import json
 import math
@@ -12,16 +12,16 @@ from jaxatr.training.state import flatten
 
 
 class Snapshot(NamedTuple):
-    """A run at one step, on the host.
+    """The state of a run after a step, on the host.
 
     Attributes:
-      step: how many steps were taken.
-      state: nested dictionaries of arrays, of ``jaxatr.training.state.to_arrays``: ``params``,
+      step: number of steps.
+      state: nested dictionaries of arrays from ``jaxatr.training.state.to_arrays``: ``params``,
         ``model_state``, ``opt_state``, ``key``.
-      hook: dictionary of arrays, the state of the task's hook; empty without one.
-      progress: JSON values: data positions and open metric windows.
-      metrics: the last evaluation's metrics; empty before the first.
-      score: what tells the best checkpoint; ``None`` for one that was not evaluated at its step.
+      hook: state of the task's hook, a dictionary of arrays; empty without a hook.
+      progress: JSON values: positions in the data and accumulated metrics.
+      metrics: metrics of the last evaluation; empty before the first.
+      score: the metric that selects the best checkpoint; ``None`` if not evaluated at this step.
     """
 
     step: int
@@ -33,12 +33,12 @@ class Snapshot(NamedTuple):
 
 
 def save_arguments(snapshot: Snapshot, fingerprint: str) -> ocp.args.Composite:
-    """Lists the items that orbax writes: arrays, and a record with checksums of them and itself.
+    """Returns the items for orbax to write: arrays, and a record with checksums of both.
 
     Args:
-      snapshot: its arrays must not change any more; everything else is copied here, because orbax
-        writes it when the run has long gone on.
-      fingerprint: of the run.
+      snapshot: content of the checkpoint. Its arrays must not change afterwards; everything else is
+        copied, because orbax writes it while the run continues.
+      fingerprint: the run's fingerprint.
     """
     arrays = {"state": snapshot.state} | ({"hook": snapshot.hook} if snapshot.hook else {})
     content = {
@@ -58,16 +58,16 @@ def save_arguments(snapshot: Snapshot, fingerprint: str) -> ocp.args.Composite:
 
 
 def read_snapshot(manager: ocp.CheckpointManager, step: int, fingerprint: str) -> Snapshot:
-    """Returns the checkpoint of ``step``.
+    """Reads and verifies the checkpoint of ``step``.
 
     Raises:
-      ValueError: it is not what was written, or of another run or step. Whatever orbax makes of a
-        broken file comes through as well.
+      ValueError: the checkpoint was altered, or belongs to another run or step. Orbax may raise
+        any other exception for corrupt files.
     """
     content = _read_record(manager, step)
     if (content["step"], content["fingerprint"]) != (step, fingerprint):
         raise ValueError(
-            f"it is step {content['step']} of run {content['fingerprint']}, "
+            f"it is from step {content['step']} of run {content['fingerprint']}, "
             f"wanted step {step} of run {fingerprint}"
         )
     checksums = content["checksums"]
@@ -82,18 +82,18 @@ def read_snapshot(manager: ocp.CheckpointManager, step: int, fingerprint: str) -
 
 
 def read_score(manager: ocp.CheckpointManager, step: int) -> float:
-    """Returns the rank of a checkpoint's score; a broken one ranks lowest, and is kept quiet about.
+    """Returns the rank of a checkpoint's score, the lowest possible if the checkpoint is corrupt.
 
-    What is broken about it, :func:`read_snapshot` says.
+    Errors are ignored here; :func:`read_snapshot` raises them.
     """
     try:
         return rank(_read_record(manager, step)["score"])
-    except Exception:  # a broken file may raise anything
+    except Exception:  # a corrupt file may raise any exception
         return rank(None)
 
 
 def rank(score: float | None) -> float:
-    """Returns ``score``, or the lowest of all where there is none or it is no number."""
+    """Returns ``score``, or minus infinity if it is ``None`` or NaN."""
     return -math.inf if score is None or math.isnan(score) else score
 
 
@@ -102,7 +102,7 @@ def _read_record(manager: ocp.CheckpointManager, step: int) -> dict[str, Any]:
     record = manager.restore(step, args=arguments)["record"]
     content = record["content"]
     if zlib.crc32(json.dumps(content, sort_keys=True).encode()) != record["crc32"]:
-        raise ValueError("its record is not the one that was written")
+        raise ValueError("its record was altered: the checksum does not match")
     return content
 
 
@@ -120,5 +120,5 @@ def _verify(arrays: dict[str, Any], recorded: dict[str, str]) -> None:
     for name in sorted(recorded | found):
         if found.get(name) != recorded.get(name):
             raise ValueError(
-                f"{name} is {found.get(name, 'missing')}, written was {recorded.get(name)}"
+                f"{name} is {found.get(name, 'missing')}, recorded was {recorded.get(name)}"
             )

@@ -1,4 +1,4 @@
-"""The train state, which part of the parameters a phase trains, and the state as plain arrays."""
+"""The train state, its split into trained and frozen parameters, and its conversion to arrays."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -17,15 +17,15 @@ Trainable = Callable[[tuple[str, ...]], bool] | None
 
 
 class TrainState(flax.struct.PyTreeNode):
-    """Everything that a step changes, as arrays; the model and the optimiser live in closures.
+    """Everything that a step changes, as arrays, without the model and the optimiser.
 
     Attributes:
-      step: how many steps were taken.
+      step: number of steps so far.
       params: all parameters, a nested dictionary.
       model_state: the model's other variables (batch statistics).
-      opt_state: phase name to the state of its optimiser, for the part that it trains only;
-        ``"average"`` to that of the parameters, where one is kept.
-      key: the run's random key; steps fold into it and never replace it.
+      opt_state: state of each phase's optimiser, for the parameters that the phase trains, by phase
+        name; also the average of the parameters, if there is one, as ``"average"``.
+      key: the run's random key; step numbers are folded into it, and it never changes.
     """
 
     step: Any
@@ -36,15 +36,15 @@ class TrainState(flax.struct.PyTreeNode):
 
 
 def create_state(task: Task, key: Key, *, ema: float = 0.0) -> TrainState:
-    """Returns the state of ``task`` before its first step.
+    """Creates the initial train state of a task.
 
     Args:
-      task: what is trained.
-      key: of the parameters and of the run.
-      ema: decay of the average of the parameters; 0 keeps none.
+      task: the task to train.
+      key: random key of the initial parameters and of the run.
+      ema: decay of the average of the parameters; 0 for none.
 
     Raises:
-      ValueError: a phase trains no parameter at all.
+      ValueError: a phase trains no parameters.
     """
     init_key, run_key = jax.random.split(key)
     params, model_state = _compiled_fast(task.init)(init_key)
@@ -52,7 +52,7 @@ def create_state(task: Task, key: Key, *, ema: float = 0.0) -> TrainState:
     for phase in task.phases:
         trained, _ = split(params, phase.trainable)
         if not trained:
-            raise ValueError(f"phase {phase.name!r}: its trainable() selects no parameter")
+            raise ValueError(f"phase {phase.name!r}: its trainable() selects no parameters")
         opt_state[phase.name] = _compiled_fast(phase.optimizer.init)(trained)
     if ema:
         opt_state[AVERAGE] = start_average(params, task.phases)
@@ -60,13 +60,13 @@ def create_state(task: Task, key: Key, *, ema: float = 0.0) -> TrainState:
 
 
 def _compiled_fast(init: Callable) -> Callable:
-    """Returns ``jit(init)`` for one call: on CPU most of its time would be the compiler's."""
+    """Returns ``jit(init)`` with few optimisations: for a single call, compilation dominates."""
     on_cpu = jax.default_backend() == "cpu"
     return jax.jit(init, compiler_options={"xla_backend_optimization_level": 1} if on_cpu else None)
 
 
 def split(params: PyTree, trainable: Trainable) -> tuple[PyTree, PyTree]:
-    """Returns ``(trained, frozen)``: the parameters whose path is trainable, and the others."""
+    """Splits parameters into ``(trained, frozen)``: those with a trainable path, and the others."""
     flat = flax.traverse_util.flatten_dict(params)
     trained = {path: leaf for path, leaf in flat.items() if trainable is None or trainable(path)}
     frozen = {path: leaf for path, leaf in flat.items() if path not in trained}
@@ -74,25 +74,30 @@ def split(params: PyTree, trainable: Trainable) -> tuple[PyTree, PyTree]:
 
 
 def merge(trained: PyTree, frozen: PyTree) -> PyTree:
-    """Returns the parameters that :func:`split` took apart."""
+    """Merges parameters that were split by :func:`split`."""
     flat = flax.traverse_util.flatten_dict(trained) | flax.traverse_util.flatten_dict(frozen)
     return flax.traverse_util.unflatten_dict(flat)
 
 
 def to_arrays(state: TrainState) -> dict[str, Any]:
-    """Returns an unreplicated state as nested dictionaries of NumPy arrays of its own.
+    """Copies an unreplicated state to nested dictionaries of NumPy arrays.
 
-    The copies are real: the step donates the state's buffers while a save may still be reading.
+    Copies are needed because the next step donates the state's buffers while the arrays may still
+    be being saved.
     """
     plain = state.replace(key=jax.random.key_data(state.key))
     return jax.tree.map(np.array, flax.serialization.to_state_dict(plain))
 
 
 def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
-    """Returns the state that :func:`to_arrays` took apart.
+    """Restores a state from the arrays of :func:`to_arrays`.
+
+    Args:
+      template: a state with the expected structure.
+      arrays: nested dictionaries of arrays.
 
     Raises:
-      ValueError: the arrays are not those of a state like ``template``: names, shapes or dtypes.
+      ValueError: names, shapes or dtypes of the arrays differ from those of ``template``.
     """
     plain = template.replace(key=jax.random.key_data(template.key))
     wanted = _signature(flax.serialization.to_state_dict(plain))
@@ -110,7 +115,7 @@ def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
 
 
 def flatten(arrays: dict[str, Any]) -> dict[str, ArrayLike]:
-    """Returns nested dictionaries as one, ``"params/stem/kernel"`` to array."""
+    """Flattens nested dictionaries to one with keys such as ``"params/stem/kernel"``."""
     flat: Any = flax.traverse_util.flatten_dict(arrays)
     return {"/".join(map(str, path)): leaf for path, leaf in flat.items() if leaf is not None}
 

@@ -1,4 +1,4 @@
-"""One optimiser step of a phase, per device, and the schedule that says whose step is next."""
+"""The optimiser step of a phase, mapped over devices, and the schedule of phases."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -14,25 +14,26 @@ from jaxatr.training.task import LossOutput, Phase
 from jaxatr.typing import Batch
 
 
-@runtime_checkable  # the tests check annotations as they run
+@runtime_checkable  # the tests check annotations at run time
 class Step(Protocol):
-    """A compiled step; ``lower`` takes the same arguments and returns the program before that."""
+    """A jitted step; ``lower`` takes the same arguments and returns the lowered program."""
 
     lower: Callable[..., Any]
 
     def __call__(
         self, state: TrainState, batch: Batch, stop: Any
     ) -> tuple[TrainState, dict[str, tuple[Any, Any]]]:
-        """Takes one step."""
+        """Does one step."""
         ...
 
 
 def make_step(phase: Phase, devices: Sequence[parallel.Device] | None, *, ema: float = 0.0) -> Step:
-    """Returns ``(state, batch, stop) -> (state, sums)``, mapped over the devices.
+    """Returns the step ``(state, batch, stop) -> (state, sums)`` of a phase, mapped over devices.
 
-    The state is replicated and donated, the batch sharded, ``stop`` one number per device. ``sums``
-    maps each metric's name to ``(sum, count)`` over all devices of all processes, ``"loss"`` and
-    ``"stop"`` among them. With ``ema`` the state's average of the parameters follows them.
+    The state is replicated and donated, the batch is sharded, and ``stop`` has a number for each
+    device. ``sums`` maps the name of each metric, including ``"loss"`` and ``"stop"``, to ``(sum,
+    count)`` over all devices of all processes. With ``ema``, the step also updates the average of
+    the parameters.
     """
 
     def step(state: TrainState, batch: Batch, stop: Any):
@@ -44,8 +45,8 @@ def make_step(phase: Phase, devices: Sequence[parallel.Device] | None, *, ema: f
             return output.total, output
 
         gradients, output = jax.grad(loss, has_aux=True)(trained)
-        # Summed over the devices first and divided by the global count after: a mean of the
-        # devices' means would weigh examples by how many others their device selected.
+        # Sum over the devices before dividing by the global count: in a mean of the devices' means,
+        # an example's weight would depend on how many examples its device selected.
         gradients, sums = parallel.psum(
             (gradients, dict(output.sums) | {"loss": (output.total, output.count)})
         )
@@ -67,7 +68,7 @@ def make_step(phase: Phase, devices: Sequence[parallel.Device] | None, *, ema: f
 
 
 def _mean_over_devices(model_state: Any) -> Any:
-    """Makes running statistics equal on all devices, also those of a layer without an axis name."""
+    """Averages running statistics over devices, including those of layers without an axis name."""
 
     def mean(leaf: jax.Array) -> jax.Array:
         floating = jnp.issubdtype(leaf.dtype, jnp.floating)
@@ -77,14 +78,14 @@ def _mean_over_devices(model_state: Any) -> Any:
 
 
 class Schedule:
-    """Phases in order, the whole sequence ``cycles`` times."""
+    """The sequence of phases, repeated ``cycles`` times."""
 
     def __init__(self, phases: Sequence[Phase], cycles: int):
-        """Takes a task's phases.
+        """Creates a schedule of a task's phases.
 
         Raises:
-          ValueError: there is no phase, two share a name, one is called as evaluation records or
-            the average of the parameters are, or there is no step to take.
+          ValueError: there are no phases or no steps, two phases share a name, or one has the
+            reserved name of evaluation records or of the average of the parameters.
         """
         names = [phase.name for phase in phases]
         if not names or len(set(names)) < len(names) or {"evaluate", AVERAGE} & set(names):

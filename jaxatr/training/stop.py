@@ -1,4 +1,4 @@
-"""A polite request to stop: SIGTERM (a scheduler's preemption) or the first Ctrl-C."""
+"""Graceful stopping on SIGTERM (preemption by a scheduler) or the first Ctrl-C."""
 
 import contextlib
 import signal
@@ -10,39 +10,39 @@ EXIT_PREEMPTED = 75  # EX_TEMPFAIL of sysexits.h: "try again later"
 
 
 class Stopped(Exception):
-    """Says that a command stopped when asked to and lost nothing; the same command continues it.
+    """A command stopped on request without losing anything; the same command continues it.
 
     Attributes:
-      exit_code: what a command exits with.
+      exit_code: exit code of the command.
     """
 
     exit_code = EXIT_PREEMPTED
 
 
 class Preempted(Stopped):
-    """The training was asked to stop, and did so after saving.
+    """The training stopped on request, after saving its state.
 
     Attributes:
-      step: the step that was saved.
+      step: the saved step.
     """
 
     def __init__(self, step: int):
-        """Takes the step that was saved."""
+        """Creates the exception for the saved step."""
         super().__init__(f"stopped on request after step {step}, which is saved")
         self.step = step
 
 
 class StopRequest:
-    """Listens, as a context, for SIGTERM and SIGINT; a second one acts as it always did.
+    """A context manager that records SIGTERM and SIGINT; a second signal has its usual effect.
 
-    Outside the main thread, where Python handles no signals, it never hears any.
+    Signals are not handled outside of the main thread, where Python does not support it.
 
     Attributes:
-      heard: a signal has come.
+      heard: whether a signal was received.
     """
 
     def __init__(self):
-        """Hears nothing yet."""
+        """Creates a request that has not been made yet."""
         self.heard = False
         self._previous = {}
 
@@ -51,7 +51,7 @@ class StopRequest:
         signal.signal(number, self._previous[number])
 
     def __enter__(self) -> "StopRequest":
-        """Begins to listen."""
+        """Installs the signal handlers."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._previous[number] = signal.getsignal(number)
@@ -59,21 +59,21 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Gives the signals back to whoever had them."""
+        """Restores the previous signal handlers."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
 
 @contextlib.contextmanager
 def stopping_at_once() -> Iterator[None]:
-    """Lets SIGTERM and SIGINT end what has nothing to save, such as an evaluation.
+    """Makes SIGTERM and SIGINT stop work that has nothing to save, such as an evaluation.
 
     Raises:
-      Stopped: a signal came.
+      Stopped: a signal was received.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Stopped("stopped on request; the training is saved, and its evaluation is not done")
+        raise Stopped("stopped on request; the training is saved, but not yet evaluated")
 
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,9 +1,9 @@
-"""The protocol between the training loop and a thing to train, complete: the loop knows no other.
+"""The interface between the training loop and tasks.
 
-A *kind* of run (open-set recognition, embedding …) is a subclass of :class:`Task`, which
-``config.task`` names by its dotted path and ``record.json`` repeats. The instance trains and
-evaluates; the class methods and class attributes say what becomes of a finished run: what predicts
-with it, what it exports, how its results are shown. A kind outside of the package is one module.
+Each task (open-set recognition, embedding …) is a subclass of :class:`Task`, named in
+``config.task`` and ``record.json`` by its dotted path. Its instances train and evaluate. Its class
+methods and class attributes define the use of a finished run: its predictor, its ONNX export and
+its report. A task outside of the package needs only one module.
 """
 
 import abc
@@ -25,19 +25,19 @@ from jaxatr.typing import ArrayLike, Batch, Config, Network, PyTree
 
 
 class LossOutput(flax.struct.PyTreeNode):
-    """The contribution of one device's share of a batch; the loop reduces it over all devices.
+    """The loss and metrics of one device's part of a batch, which the loop sums over all devices.
 
-    Sums and counts, never means: a mean of the devices' means is wrong as soon as a mask selects
-    different numbers of examples on each.
+    They are sums and counts instead of means, because a mean of the devices' means is wrong if
+    masks select different numbers of examples on each device.
 
     Attributes:
       total: scalar, the loss summed over the selected examples; the loop differentiates it.
-      count: scalar, how many examples were selected.
-      sums: name to ``(sum, count)`` scalars of further metrics to record.
+      count: scalar, the number of selected examples.
+      sums: ``(sum, count)`` scalars of further metrics to record, by name.
       model_state: the new non-trained variables (batch statistics), already equal on all devices.
     """
 
-    # No arrays to a type checker: JAX rebuilds the node with tracers, shapes and plain numbers.
+    # Typed as Any because JAX rebuilds the node with tracers, shapes and plain numbers.
     total: Any
     count: Any
     sums: Any
@@ -45,18 +45,18 @@ class LossOutput(flax.struct.PyTreeNode):
 
 
 class Phase(NamedTuple):
-    """One stage of training: its loss, the part of the parameters that it trains, and its length.
+    """One stage of training: its loss, the parameters that it trains, and its length.
 
     Attributes:
       name: used in metric names and for the phase's optimiser state.
       loss: ``(params, model_state, batch, key, step) -> LossOutput`` on one device, under the axis
-        name ``jaxatr.parallel.AXIS``. ``key`` is the same on every device and at every step: draws
-        are made from it by folding in ``batch["id"]`` and ``batch["epoch"]``, so that they belong
-        to the example and not to the device that happens to hold it.
-      optimizer: optax transformation for the trainable part.
-      steps: how many optimiser steps.
-      trainable: takes a parameter's path (``("backbone", "stem", "kernel")``) and says whether this
-        phase trains it; ``None`` trains everything.
+        name ``jaxatr.parallel.AXIS``. ``key`` is the same on every device and at every step. Random
+        draws should fold in ``batch["id"]`` and ``batch["epoch"]``, so that they depend on the
+        example and not on its device.
+      optimizer: optax transformation for the trainable parameters.
+      steps: number of optimiser steps.
+      trainable: returns whether the phase trains a parameter, given its path (``("backbone",
+        "stem", "kernel")``); ``None`` trains everything.
     """
 
     name: str
@@ -67,17 +67,17 @@ class Phase(NamedTuple):
 
 
 class Hook(NamedTuple):
-    """Work between steps that decides what is read next (re-embedding for global mining).
+    """Work between steps that determines the next batches, such as embedding for global mining.
 
-    It runs before the first step and every so many steps after; its state is in the checkpoint.
+    It runs before the first step and every ``every`` steps; its state is part of checkpoints.
 
     Attributes:
       every: steps between two runs.
-      run: ``(step, params, model_state, progress) -> state``, a dictionary of NumPy arrays; the
-        same in every process, and a function of its first three arguments alone. ``progress`` says
-        whether to show how far it is.
-      batches: ``(phase, state) -> iterator``, in place of the task's own ``batches``: called anew
-        after each run.
+      run: ``(step, params, model_state, progress) -> state``. Returns a dictionary of NumPy arrays,
+        which must be the same in every process and depend only on the first three arguments.
+        ``progress`` is whether to show progress.
+      batches: ``(phase, state) -> iterator``, used instead of the task's ``batches`` and called
+        again after each run.
     """
 
     every: int
@@ -86,31 +86,31 @@ class Hook(NamedTuple):
 
 
 class Task(abc.ABC):
-    """A kind of run; an instance is one run of it, ready to be trained or evaluated.
+    """A task; an instance is a run that can be trained or evaluated.
 
-    A task is made from a full configuration alone, ``Kind(config)``. The loop needs ``phases``,
-    ``init``, ``batches`` and ``evaluate``; a run made by :func:`jaxatr.runs.train_run` needs
-    ``steps_per_epoch`` too. Everything else has a default.
+    A task is constructed from a full configuration, ``MyTask(config)``. The loop needs ``phases``,
+    ``init``, ``batches`` and ``evaluate``; :func:`jaxatr.runs.train_run` also needs
+    ``steps_per_epoch``. Everything else has a default.
 
     Attributes:
       phases: run in order; the whole sequence is repeated ``cycles`` times (a GAN alternates two
-        phases of a step each, distillation runs two long ones once).
-      cycles: how often the sequence of phases runs.
-      best: name of the evaluation metric that decides which checkpoint is the best; higher wins.
+        phases of one step each, distillation runs two long ones once).
+      cycles: number of repetitions of the sequence of phases.
+      best: name of the evaluation metric that selects the best checkpoint; higher is better.
       hook: work between steps, or ``None``.
-      steps_per_epoch: optimiser steps that see the training examples once.
+      steps_per_epoch: optimiser steps of one pass over the training examples.
     """
 
-    #: Fields of the configuration that may change when a run is continued, by dotted name.
+    #: Dotted names of configuration fields that may change when a run is continued.
     free_fields: ClassVar[tuple[str, ...]] = ()
-    #: The command that uses a finished run, and its arguments.
+    #: The command to use a finished run, with its arguments.
     usage: ClassVar[str] = "predict --workdir={workdir} IMAGE..."
-    #: Dotted path of the kind's ``Predictor``; empty for a kind that predicts nothing.
+    #: Dotted path of the task's ``Predictor``; empty if it has none.
     predictor: ClassVar[str] = ""
-    #: Figures of an evaluation that the next one at the same checkpoint keeps, where it does not
-    #: measure them anew: dotted names, in which ``*`` is any name, outer ones first.
+    #: Results of an evaluation that are kept by later evaluations of the same checkpoint which do
+    #: not measure them again: dotted names, where ``*`` matches any name; outer names first.
     kept: ClassVar[tuple[str, ...]] = ()
-    #: Dotted path of the :class:`jaxatr.reporting.Report` that shows results of this kind.
+    #: Dotted path of the :class:`jaxatr.reporting.Report` that shows the task's results.
     report: ClassVar[str] = "jaxatr.reporting.plain:REPORT"
 
     phases: Sequence[Phase]
@@ -120,85 +120,88 @@ class Task(abc.ABC):
     steps_per_epoch: int
 
     def __init__(self, config: Config):
-        """Opens the data and describes the training.
+        """Opens the data and sets up the training.
 
         Args:
           config: a full configuration.
 
         Raises:
-          ValueError: the data is missing or does not fit the configuration, or a field is wrong.
+          ValueError: the data is missing or does not match the configuration, or a field is
+            invalid.
         """
         self.config = config
 
     @abc.abstractmethod
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
-        """Draws ``(params, model_state)``, nested dictionaries; traced by ``jit``."""
+        """Initialises ``(params, model_state)``, nested dictionaries; traced by ``jit``."""
 
     @abc.abstractmethod
     def batches(self, phase: Phase) -> BatchIterator:
-        """Opens this process's endless iterator of batches for a phase, such as one of grain's.
+        """Returns this process's endless iterator of batches for a phase, such as one of grain's.
 
-        A batch is a mapping of ``[b, ...]`` arrays with ``b`` a multiple of the local devices. Its
-        ``epoch``, if it has one, goes into the records.
+        A batch is a mapping of ``[b, ...]`` arrays, where ``b`` is a multiple of the number of
+        local devices. If it has an ``epoch``, this is recorded with the metrics.
         """
 
     @abc.abstractmethod
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
-        """Measures the network on the validation data; the same in every process.
+        """Evaluates the network on the validation data, with the same result in every process.
 
         Args:
-          params: parameters for one device, as from :meth:`init`.
-          model_state: the other variables, likewise.
+          params: parameters on one device, with the structure of :meth:`init`.
+          model_state: the other variables on one device.
 
         Returns:
-          Metrics, ``best`` among them; none where there is no validation data: then no checkpoint
-          is the best.
+          Metrics, including ``best``; empty if there is no validation data, in which case there is
+          no best checkpoint.
         """
 
     @property
     def record(self) -> dict[str, Any]:
-        """Facts that a use of the run needs beside the parameters, as JSON values."""
+        """Information needed to use the run in addition to its parameters, as JSON values."""
         return {}
 
     def check_continues(self, workdir: str | os.PathLike, recorded: Mapping[str, Any]) -> None:
-        """Refuses to go on with a run that began with other data.
+        """Checks that a run can be continued with the present data.
 
         Args:
           workdir: the run's folder.
-          recorded: the content of its ``record.json``.
+          recorded: content of the run's ``record.json``.
 
         Raises:
-          ValueError: :attr:`record` differs from it in a way that matters.
+          ValueError: the run was started on other data.
         """
         before, now = recorded.get("dataset"), self.record.get("dataset")
         if before is not None and before != now:
-            raise ValueError(f"{workdir} holds a run on other data: recorded {before}, now {now}")
+            raise ValueError(
+                f"{workdir} contains a run on other data: recorded {before}, now {now}"
+            )
 
     def test(
         self, variables: PyTree, **options: Any
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Measures the network on the test data.
+        """Evaluates the network on the test data.
 
         Args:
-          variables: parameters and other variables, for one device.
-          **options: the kind's own keyword arguments (``scores``, ``methods``). ``workdir``, the
-            run's folder, ``step``, of the checkpoint, and ``progress`` are given to a kind that
-            takes them.
+          variables: parameters and other variables, on one device.
+          **options: keyword arguments of the task (``scores``, ``methods``). ``workdir``, the run's
+            folder, ``step``, that of the checkpoint, and ``progress`` are passed to tasks that
+            accept them.
 
         Returns:
-          ``(measured, arrays)``: the content of ``evaluation.json`` and the arrays that its figures
-          came from.
+          ``(measured, arrays)``: the content of ``evaluation.json``, and the arrays from which it
+          was computed.
         """
         del variables
         return {}, {}
 
     def finished(self, variables: PyTree, workdir: Path, step: int) -> dict[str, Any]:
-        """Prepares the use of a training that has come to its end.
+        """Completes a run after the end of its training.
 
         Args:
-          variables: parameters and other variables, for one device.
+          variables: parameters and other variables, on one device.
           workdir: the run's folder.
-          step: of the last checkpoint.
+          step: step of the last checkpoint.
 
         Returns:
           Fields for ``record.json``.
@@ -209,7 +212,7 @@ class Task(abc.ABC):
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Makes small pictures of the test examples that a report shows.
+        """Returns small pictures of the test examples that a report shows.
 
         Args:
           measured: from :meth:`test`.
@@ -217,7 +220,7 @@ class Task(abc.ABC):
 
         Returns:
           ``id`` int32 ``[n]``; ``class`` ``[n]``, names; ``image`` uint8 ``[n, h, w, c]``. Empty
-          where there is nothing to show.
+          if there is nothing to show.
         """
         del measured, arrays
         return {}
@@ -225,109 +228,110 @@ class Task(abc.ABC):
     def files(
         self, arrays: dict[str, np.ndarray], step: int
     ) -> dict[str, Mapping[str, np.ndarray]]:
-        """Sorts the arrays of an evaluation into further files of the run's folder.
+        """Moves arrays of an evaluation to additional files of the run's folder.
 
         Args:
-          arrays: from :meth:`test`; those that go elsewhere are taken out.
-          step: of the evaluated checkpoint.
+          arrays: from :meth:`test`; arrays for other files are removed from it. The remaining ones
+            are written to ``scores.npz``.
+          step: step of the evaluated checkpoint.
 
         Returns:
-          File name to its arrays; the arrays that are left go into ``scores.npz``.
+          The arrays of each additional file, by file name.
         """
         del arrays, step
         return {}
 
     def evaluated(self, measured: Mapping[str, Any], step: int) -> dict[str, Any]:
-        """Picks what an evaluation adds to ``record.json`` (a fitted threshold)."""
+        """Returns the fields that an evaluation adds to ``record.json`` (a fitted threshold)."""
         del measured, step
         return {}
 
     def beside(self, config: Config) -> Mapping[str, Config]:
-        """Lists further trainings that :meth:`finished` needs, in folders of their own.
+        """Returns the configurations of additional trainings that :meth:`finished` needs.
 
         Args:
-          config: the run's, as it was given.
+          config: the run's configuration, as given.
 
         Returns:
-          Path of a folder in the run's folder to its configuration.
+          Configurations by the path of their folder within the run's folder.
         """
         del config
         return {}
 
     @classmethod
     def fields(cls) -> Fields:
-        """Declares the kind's own configuration fields, by dotted name."""
+        """Declares the task's own configuration fields, by dotted name."""
         return {}
 
     @classmethod
     def of_config(cls, config: Config) -> type["Task"]:
-        """Finds the task of a configuration that names this one: itself, or a special case."""
+        """Returns the task for a configuration that names this one: itself or a special case."""
         del config
         return cls
 
     @classmethod
     def network(cls, config: Config, record: Mapping[str, Any]) -> Network:
-        """Builds the network of a finished run; its variables are in a checkpoint.
+        """Builds the network of a finished run, without its variables.
 
         Args:
-          config: the run's.
-          record: the content of its ``record.json``.
+          config: the run's configuration.
+          record: content of the run's ``record.json``.
 
         Raises:
-          ValueError: the kind has no network to use.
+          ValueError: the task has no network that can be used separately.
         """
-        raise ValueError(f"{cls.__name__} has no network that is used by itself")
+        raise ValueError(f"{cls.__name__} has no network that can be used separately")
 
     @classmethod
     def exportable(cls, run: "TrainedRun") -> Exportable:
-        """Prepares a run's network for ONNX.
+        """Returns a run's network in a form that can be exported to ONNX.
 
         Raises:
-          ValueError: the kind has no form there.
+          ValueError: the task does not support ONNX.
         """
-        raise ValueError(f"{run.workdir}: a run of {cls.__name__} has no ONNX form")
+        raise ValueError(f"{run.workdir}: a run of {cls.__name__} cannot be exported to ONNX")
 
     @classmethod
     def classifier(cls, run: "TrainedRun") -> Target:
-        """Takes out the classifier of known classes, to be explained.
+        """Returns the run's classifier of known classes, for explanations.
 
         Raises:
-          ValueError: the kind has none.
+          ValueError: the task has no classifier.
         """
         raise ValueError(f"{run.workdir}: wanted the run of a classifier (configs/cbc.py)")
 
     @classmethod
     def explains(cls, record: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
-        """Says whether a run is the surrogate of a network.
+        """Returns whether a run is the surrogate of a network.
 
         Args:
-          record: the content of the run's ``record.json``.
-          source: of the network (:attr:`Target.source`); where it lies does not count.
+          record: content of the run's ``record.json``.
+          source: the network's identity (:attr:`Target.source`); its location is ignored.
         """
         del record, source
         return False
 
     @classmethod
     def surrogate(cls, run: "TrainedRun") -> Surrogate | None:
-        """Takes out the surrogate and its target; ``None`` where the kind explains nothing.
+        """Returns the surrogate and its target; ``None`` if the task is not a surrogate.
 
         Raises:
-          ValueError: the network that it explains is missing, or another one now.
+          ValueError: the target is missing or has changed.
         """
         del run
         return None
 
 
 class TrainedRun(NamedTuple):
-    """A run at one of its checkpoints, with everything that a use of its network needs.
+    """A run at one of its checkpoints, with everything needed to use its network.
 
     Attributes:
       workdir: the run's folder.
-      task: the kind of run.
-      config: its configuration.
-      record: the content of ``record.json``.
-      step: of the checkpoint.
-      variables: parameters and other variables, for one device, on the host.
+      task: the run's task.
+      config: the run's configuration.
+      record: content of ``record.json``.
+      step: step of the checkpoint.
+      variables: parameters and other variables, on the host.
     """
 
     workdir: Path
@@ -349,19 +353,19 @@ class TrainedRun(NamedTuple):
 
     @property
     def intake(self) -> Intake:
-        """From images to the chips that the network takes."""
+        """The preprocessing of images to the network's chips."""
         return Intake.of_run(self.config, self.record)
 
     @property
     def mean(self) -> np.ndarray:
-        """Mean of the training images by channel, ``[c]``, in their raw units."""
+        """Mean of each channel of the training images, ``[c]``, in raw units."""
         return np.asarray(self.record["normalization"]["mean"])
 
     @property
     def std(self) -> np.ndarray:
-        """Standard deviation of the training images by channel, ``[c]``."""
+        """Standard deviation of each channel of the training images, ``[c]``."""
         return np.asarray(self.record["normalization"]["std"])
 
     def normalize(self, images: ArrayLike) -> jax.Array:
-        """Brings raw images ``[..., c]`` to the scale that the network was trained on."""
+        """Normalises raw images ``[..., c]`` as in training."""
         return normalize(images, self.mean, self.std)

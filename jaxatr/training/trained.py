@@ -1,4 +1,4 @@
-"""A trained run, loaded: the one place that joins configuration, record and checkpoint."""
+"""Loading trained runs: configuration, record and checkpoint."""
 
 import os
 from pathlib import Path
@@ -12,18 +12,18 @@ from jaxatr.training.record import read_record
 from jaxatr.training.task import Task, TrainedRun
 
 Checkpoint = Literal["best", "latest"] | int
-"""Which checkpoint: the newest, the one with the best evaluation, or that of a step."""
+"""A checkpoint: the latest, the one with the best evaluation, or that of a step."""
 
 
 def task_of(workdir: str | os.PathLike) -> type[Task]:
-    """Finds the kind of a run.
+    """Returns the task of a run.
 
     Args:
-      workdir: the run's folder. Where ``record.json`` names no task, as in a folder of an earlier
-        version, the configuration does.
+      workdir: the run's folder. If ``record.json`` names no task, as in earlier versions, the
+        configuration is used.
 
     Raises:
-      ValueError: no run, or its task is not on the import path.
+      ValueError: ``workdir`` is not a run's folder, or its task cannot be imported.
     """
     config = load_config(workdir)
     return task_class(read_record(workdir).get("task") or config.task).of_config(config)
@@ -33,12 +33,12 @@ def task_class(path: str) -> type[Task]:
     """Resolves the dotted path of a task.
 
     Raises:
-      ValueError: there is no such object, or it is no task.
+      ValueError: there is no such object, or it is not a task.
     """
-    found = resolve(path)
-    if not (isinstance(found, type) and issubclass(found, Task)):
-        raise ValueError(f"task: {path} is no subclass of jaxatr.training.Task")
-    return found
+    task = resolve(path)
+    if not (isinstance(task, type) and issubclass(task, Task)):
+        raise ValueError(f"task: {path} is not a subclass of jaxatr.training.Task")
+    return task
 
 
 def load_run(workdir: str | os.PathLike, checkpoint: Checkpoint = "latest") -> TrainedRun:
@@ -46,11 +46,11 @@ def load_run(workdir: str | os.PathLike, checkpoint: Checkpoint = "latest") -> T
 
     Args:
       workdir: the run's folder.
-      checkpoint: ``"latest"``, ``"best"`` (on the validation part) or a step.
+      checkpoint: ``"latest"``, ``"best"`` (on the validation data) or a step.
 
     Raises:
-      ValueError: no run, or no such checkpoint.
-      CheckpointError: there is one, and it is not whole.
+      ValueError: ``workdir`` is not a run's folder, or has no such checkpoint.
+      CheckpointError: the checkpoint is corrupt.
     """
     config, record = load_config(workdir), read_record(workdir)
     snapshot = load_snapshot(workdir, checkpoint)
@@ -59,28 +59,28 @@ def load_run(workdir: str | os.PathLike, checkpoint: Checkpoint = "latest") -> T
 
 
 def predictor_class(task: type[Task]) -> type[Predictor]:
-    """Finds what predicts with a kind of run.
+    """Returns the predictor class of a task.
 
     Raises:
-      ValueError: the kind predicts nothing.
+      ValueError: the task has no predictor.
     """
     if not task.predictor:
-        raise ValueError(f"a run of {task.__name__} predicts nothing")
+        raise ValueError(f"a run of {task.__name__} cannot predict: the task has no predictor")
     return resolve(task.predictor)
 
 
 def check_predictor(run: TrainedRun, wanted: type[Predictor]) -> None:
-    """Refuses to load a run as something that it is not.
+    """Checks that a predictor class can load a run.
 
     Args:
       run: the run.
-      wanted: what it is loaded as.
+      wanted: the predictor class.
 
     Raises:
-      ValueError: the run's kind predicts by another class, which is named.
+      ValueError: the run's task has another predictor class, which the message names.
     """
-    if (found := predictor_class(run.task)) is not wanted:
+    if (correct := predictor_class(run.task)) is not wanted:
         raise ValueError(
-            f"{run.workdir} is a run of {run.task.__name__}, which {found.__name__} loads and "
+            f"{run.workdir} is a run of {run.task.__name__}, which {correct.__name__} loads and "
             f"{wanted.__name__} does not: jaxatr.load({str(run.workdir)!r})"
         )

@@ -1,4 +1,4 @@
-"""metrics.jsonl and TensorBoard events, both exact across restarts; written by process 0 only."""
+"""Writers of metrics.jsonl and TensorBoard events that have no gaps or repeats after restarts."""
 
 import json
 import math
@@ -17,17 +17,17 @@ EVENTS = "tensorboard"
 
 
 class MetricWriter:
-    """Appends records to ``workdir/metrics.jsonl`` and mirrors their numbers to TensorBoard.
+    """Appends records to ``workdir/metrics.jsonl`` and writes their numbers to TensorBoard.
 
-    Used as a context. In processes other than 0 it does nothing.
+    A context manager, which does nothing in processes other than 0.
     """
 
     def __init__(self, workdir: str | os.PathLike, *, step: int):
-        """Opens the files at ``step``: records beyond it, from a run that was cut off, are dropped.
+        """Opens the files, and removes records after ``step`` that an interrupted run left.
 
         Args:
           workdir: the run's folder.
-          step: the step that the run continues from, 0 for a new one.
+          step: the step from which the run continues, 0 for a new run.
         """
         self._primary = jax.process_index() == 0
         if not self._primary:
@@ -35,17 +35,17 @@ class MetricWriter:
         self._folder = Path(workdir)
         _keep_until(self._folder / METRICS, step)
         self._file = (self._folder / METRICS).open("a", encoding="utf-8")
-        # Imported here because tensorboardX imports PyTorch where it is installed: three seconds
-        # and 180 MB that only a training should pay.
+        # Imported late because tensorboardX imports PyTorch if it is installed, which takes three
+        # seconds and 180 MB.
         from jaxatr.training.events import Events
 
         self._events = Events(self._folder / EVENTS, step=step)
 
     def write(self, record: dict[str, Any]) -> None:
-        """Writes one record; a value that is not finite becomes ``null``.
+        """Writes one record; values that are not finite become ``null``.
 
         Raises:
-          OSError: it cannot be written (a full disk); the folder is named.
+          OSError: writing failed, for example because of a full disk; the message has the folder.
         """
         if not self._primary:
             return
@@ -59,10 +59,10 @@ class MetricWriter:
             self._events.write(finite)
 
     def sync(self) -> None:
-        """Puts all records on the disk: a checkpoint must never know more than they do.
+        """Flushes all records to disk, which must precede saving a checkpoint.
 
         Raises:
-          OSError: as :meth:`write`.
+          OSError: writing failed, for example because of a full disk; the message has the folder.
         """
         if self._primary:
             with _naming(self._folder):
@@ -74,7 +74,7 @@ class MetricWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Closes the files; an error that is on its way is not covered by one of closing them."""
+        """Closes the files; an error in doing so does not replace one that is being raised."""
         if self._primary:
             with suppress(OSError) if kind else _naming(self._folder):
                 self._file.close()
@@ -83,7 +83,7 @@ class MetricWriter:
 
 @contextmanager
 def _naming(folder: Path) -> Iterator[None]:
-    """Adds the folder to an error such as "no space left on device", which has no file name."""
+    """Adds the folder to errors without a file name, such as "no space left on device"."""
     try:
         yield
     except OSError as error:
@@ -91,7 +91,7 @@ def _naming(folder: Path) -> Iterator[None]:
 
 
 def read_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
-    """Returns the records of ``workdir/metrics.jsonl``, a last line that was cut short left out."""
+    """Reads the records of ``workdir/metrics.jsonl``, without an incomplete last line."""
     path = Path(workdir) / METRICS
     if not path.exists():
         return []

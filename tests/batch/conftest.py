@@ -1,4 +1,4 @@
-"""What tests of batches share: inputs of every kind, and the rows that the parts hold."""
+"""Fixtures of the batch tests: inputs of every kind, and the rows of the parts."""
 
 import io
 import os
@@ -28,7 +28,7 @@ def names_below(folder):
 
 @pytest.fixture(scope="session")
 def every_kind(test_chips, tmp_path_factory):
-    """One kind to an argument whose 40 inputs are the test chips, in their order."""
+    """For each kind of source an argument whose 40 inputs are the test chips, in order."""
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     root, names = tmp_path_factory.mktemp("kinds"), names_below(test_chips)
@@ -74,7 +74,7 @@ def predict(trained_run, test_chips, tmp_path):
 
 @pytest.fixture
 def rows():
-    """Reads the rows of all parts in a folder, in their order."""
+    """Reads the rows of all parts in a folder, in order."""
     parquet = pytest.importorskip("pyarrow.parquet")
 
     def rows(out):
@@ -86,7 +86,7 @@ def rows():
 
 @pytest.fixture
 def damaged_chips(test_chips, tmp_path):
-    """A folder: three chips, of which the second cannot be read."""
+    """A folder with three chips; the second cannot be read."""
     root = tmp_path / "damaged"
     root.mkdir()
     for name in ("a.png", "c.png"):
@@ -97,7 +97,7 @@ def damaged_chips(test_chips, tmp_path):
 
 @pytest.fixture
 def start(networks_of_the_tests, tmp_path):
-    """Starts ``jaxatr predict`` in a process of its own."""
+    """Starts ``jaxatr predict`` in a separate process."""
     started = []
 
     def start(*arguments, **environment):

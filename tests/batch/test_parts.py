@@ -1,4 +1,4 @@
-"""Parts that are there whole or not at all, and a command that goes on: each chip exactly once."""
+"""Parts are written atomically, and the command resumes: each chip is predicted exactly once."""
 
 import errno
 import json
@@ -72,7 +72,7 @@ def test_a_damaged_part_is_named_and_made_anew(predict, tmp_path, damage):
         content = (out / "part-00001.parquet").read_bytes()
     path.write_bytes({"cut": content[:-40], "empty": b""}.get(damage, content))
     assert predict() == (40, 0, 6, 5)
-    (line,) = [line for line in predict.said if "made anew" in line]
+    (line,) = [line for line in predict.said if "made again" in line]
     assert line.startswith(f"warning: {path}: ")
     assert contents(out) == before
 
@@ -140,27 +140,27 @@ def test_other_inputs_and_another_run_are_refused(
     out = tmp_path / "out"
     predict(damaged_chips)
     for more, message in (
-        ({"size": 8}, "predictions of other --shard: 7, and not 8"),
-        ({"workdir": embedding_run}, "predictions of another run"),
-        ({"options": {"gamma": 0.25}}, "another run, or of other options"),
+        ({"size": 8}, "made with --shard 7, got 8"),
+        ({"workdir": embedding_run}, "its predictions are of another run"),
+        ({"options": {"gamma": 0.25}}, "another run or with other options"),
     ):
         with pytest.raises(ValueError, match=f"{out}.*{message}"):
             predict(damaged_chips, **more)
-    with pytest.raises(ValueError, match=f"other inputs: {damaged_chips}, and not {test_chips}"):
+    with pytest.raises(ValueError, match=f"with inputs {damaged_chips}, got {test_chips}"):
         predict(test_chips)
     (damaged_chips / "d.png").write_bytes(b"")
-    with pytest.raises(ValueError, match="other inputs: 3 of another list, and not 4"):
+    with pytest.raises(ValueError, match="made with another list of inputs: 3, got 4"):
         predict(damaged_chips)
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "mine.txt").write_text("")
-    with pytest.raises(ValueError, match="it holds something else already"):
+    with pytest.raises(ValueError, match="the folder has other content"):
         predict(out=tmp_path / "else")
 
 
 def test_two_commands_do_not_work_in_one_folder(predict, tmp_path):
     predict()
     with files.locked(tmp_path / "out" / manifest.FOLDER / "lock"):
-        with pytest.raises(ValueError, match="another process predicts into it"):
+        with pytest.raises(ValueError, match="another process is predicting into it"):
             predict()
 
 
@@ -209,9 +209,9 @@ def test_the_command(trained_run, damaged_chips, flags, capsys, tmp_path):
     printed = capsys.readouterr()
     assert not printed.out
     assert f"{damaged_chips}: skipped: 1 of type .txt" in printed.err
-    assert f"{tmp_path / 'out'}: 2 predicted, 1 not, in 2 parts" in printed.err
+    assert f"{tmp_path / 'out'}: 2 predicted, 1 failed, in 2 parts" in printed.err
     assert command.main(flags(*given, damaged_chips)) == 0
-    assert "2 of them were there" in capsys.readouterr().err
+    assert "2 of them already there" in capsys.readouterr().err
     (tmp_path / "bad.png").write_bytes(b"")
     given[2] = f"--out={tmp_path / 'bad'}"
     assert command.main(flags(*given, tmp_path / "bad.png")) == 2
@@ -221,11 +221,11 @@ def test_the_command(trained_run, damaged_chips, flags, capsys, tmp_path):
     ("given", "message"),
     [
         (["--engine=local"], "--engine needs --out=FOLDER"),
-        (["--shard=3"], "--shard is of --engine"),
-        (["--workers=3"], "--workers is of --engine"),
-        (["--engine=local", "--out=x", "--jsonl"], "--jsonl does not go with --engine"),
-        (["--engine=local", "--out=x", "--workers=2"], "'local' works in one process"),
-        (["--engine=local", "--out=pyproject.toml"], "this is a file"),
+        (["--shard=3"], "--shard needs --engine"),
+        (["--workers=3"], "--workers needs --engine"),
+        (["--engine=local", "--out=x", "--jsonl"], "--jsonl cannot be combined with --engine"),
+        (["--engine=local", "--out=x", "--workers=2"], "'local' runs in one process"),
+        (["--engine=local", "--out=pyproject.toml"], "wanted a folder, got a file"),
     ],
 )
 def test_flags_that_do_not_go_together(trained_run, test_chips, flags, given, message):
@@ -255,7 +255,7 @@ def test_a_killed_process_goes_on(start, trained_run, test_chips, rows, tmp_path
     again = start(*given)
     _, said = again.communicate(timeout=120)
     assert again.returncode == 0, said
-    assert f"40 predicted, 0 not, in 40 parts, {there} of them were there" in said
+    assert f"40 predicted, 0 failed, in 40 parts, {there} of them already there" in said
     found = [row["path"] for row in rows(out)]
     assert found == sorted(map(str, test_chips.rglob("*.png")))
     assert not list(out.glob(".*partial"))

@@ -1,4 +1,4 @@
-"""A cluster of Ray on this machine: workers and the driver are killed, and no chip is lost."""
+"""A local Ray cluster: workers and the driver are killed, and no chip is lost."""
 
 import os
 import re
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def given(trained_run, test_chips, tmp_path):
-    """A shard to a chip: enough of them to be killed in between."""
+    """One chip per shard, so that there is time to kill workers in between."""
     common = [f"--workdir={trained_run}", "--shard=1", f"--out={tmp_path / 'out'}"]
     return [*common, "--engine=ray", "--workers=2", test_chips]
 
@@ -33,7 +33,7 @@ def wait_for_parts(process, out, count):
 
 
 def descendants(process):
-    """Lists the processes below one, by their ids."""
+    """Lists the ids of the descendants of a process."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -76,7 +76,7 @@ def test_a_worker_that_is_killed_costs_no_chip(start, given, rows, test_chips, t
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert re.search(r"a worker died at shard \d+; another one takes it", said)
-    assert "40 predicted, 0 not, in 40 parts" in said
+    assert "40 predicted, 0 failed, in 40 parts" in said
     check_rows(rows, out, test_chips)
 
 
@@ -95,7 +95,7 @@ def test_a_driver_that_is_killed_goes_on(start, given, rows, test_chips, tmp_pat
     again = start(*given)
     _, said = again.communicate(timeout=300)
     assert again.returncode == 0, said
-    assert f"in 40 parts, {len(there)} of them were there" in said
+    assert f"in 40 parts, {len(there)} of them already there" in said
     check_rows(rows, out, test_chips)
 
 
@@ -123,7 +123,7 @@ def test_an_error_of_a_worker_is_the_users(predict, test_chips, tmp_path, monkey
     monkeypatch.setattr(ray, "init", _with_cpus(ray.init))
     with pytest.raises(ValueError, match="cbc has no gallery to split"):
         predict(engine="ray", gallery_workers=1, options={"score": "cbc"})
-    with pytest.raises(ValueError, match="--workers: got 9, and the cluster has 4 CPU"):
+    with pytest.raises(ValueError, match="--workers: got 9, but the cluster has 4 CPU"):
         predict(engine="ray", workers=9)
 
 

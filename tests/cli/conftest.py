@@ -1,4 +1,4 @@
-"""Commands that are run as a user types them, each in a process of its own."""
+"""Commands run as a user types them, each in a separate process."""
 
 import json
 import os
@@ -13,10 +13,11 @@ ROOT = Path(__file__).parents[2]
 # Imports all that the commands do, which takes most of their time, and forks for each that it is
 # told to run. It starts no backend of jax, whose threads a fork would lose.
 SERVER = """
-import json, os, sys
+import gc, json, os, sys
 from jaxatr.cli import command, evaluate, main, predict, report, train
 from jaxatr.training import events
 
+gc.freeze()  # or each child copies, as it ends, the pages of all objects to see which are garbage
 for line in sys.stdin:
     asked = json.loads(line)
     child = os.fork()
@@ -47,7 +48,7 @@ def server():
 
 @pytest.fixture
 def command(server, tmp_path):
-    """Runs ``jaxatr`` with arguments; ``environment`` adds variables, ``path`` is imported from."""
+    """Runs ``jaxatr``; ``environment`` adds variables, ``path`` is added to the import path."""
 
     def command(*arguments, path=(), **environment):
         files = {name: tmp_path / f"command.{name}" for name in ("stdout", "stderr")}

@@ -1,9 +1,7 @@
-"""The command, run as a user runs it, and its page."""
+"""The command ``check`` and its page."""
 
 import re
 import shutil
-import subprocess
-import sys
 
 import grain  # noqa: F401 - first imported under flagsaver, it would lose its flags there
 import numpy as np
@@ -30,7 +28,7 @@ def folder(tmp_path):
 
 
 def spoil(folder):
-    """Two files that cannot be read, an equal chip in train and test, and one of two classes."""
+    """Two unreadable files, a chip in both train and test, and one in two classes."""
     for name in ("car/0.png", "<tank>/1.png"):
         (folder / "train" / name).write_bytes(b"no image")
     for other in ("train/car/7.png", "train/<tank>/7.png"):
@@ -39,7 +37,7 @@ def spoil(folder):
 
 @pytest.fixture(scope="module", autouse=True)
 def own_flags():
-    """The command's flags in place of those of commands that other tests run in this process."""
+    """The command's flags, which replace those of commands that other tests run in this process."""
     names = ("page", "center_crop", "alike", "limit", "source", "data_dir", "option")
     before = {name: flags.FLAGS[name] for name in names if name in flags.FLAGS}
     for name in before:
@@ -58,10 +56,8 @@ def run_here(*arguments, **values):
         return check.main(arguments)
 
 
-def test_a_clean_folder(folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "jaxatr.check", str(folder)], capture_output=True, text=True
-    )
+def test_a_clean_folder(command, folder):
+    done = command("check", folder)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == ("chips: 28 images of 2 classes in the splits test, train; uint8, 1 channel")
@@ -79,7 +75,7 @@ def test_everything_wrong_is_said_at_once_and_ends_with_1(folder, tmp_path, caps
     for wanted in (
         "  train/car/0.png: not a readable image (cannot identify image file)",
         "  train/<tank>/1.png: not a readable image",
-        "passed over: 1 of type .txt (first: train/readme.txt)",
+        "skipped: 1 of type .txt (first: train/readme.txt)",
         "!! 2 files cannot be read\n     left out by --skip_corrupt, in a training by "
         "--config.data.skip_corrupt=true\n",
         "of equal images of two classes: labels contradict each other (",
@@ -111,8 +107,8 @@ def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments, values, match",
     [
-        ((), {}, "one folder, archive, table or data set is expected, got .."),
-        (("a", "b"), {}, "one folder, archive, table or data set is expected"),
+        ((), {}, "wanted one folder, archive, table or data set, got .."),
+        (("a", "b"), {}, "wanted one folder, archive, table or data set"),
         (("simulatd",), {}, "there is no data set 'simulatd'; did you mean 'simulated'"),
     ],
 )
@@ -122,7 +118,7 @@ def test_what_makes_no_sense_is_refused(arguments, values, match, tmp_path):
 
 
 def test_a_path_takes_no_source(folder):
-    with pytest.raises(ValueError, match="--source is of a data set by its name, and .* is a path"):
+    with pytest.raises(ValueError, match="--source is for data sets given by name"):
         run_here(str(folder), source=str(folder))
     with pytest.raises(ValueError, match="no option 'layuot'; did you mean 'layout'"):
         run_here(str(folder), option=["layuot=1"])

@@ -1,4 +1,4 @@
-"""An exception ends a command: one line and 2, or a traceback and 70; each in its own process."""
+"""Exceptions end commands with one line and code 2, or a traceback and code 70."""
 
 import subprocess
 import sys
@@ -83,7 +83,7 @@ def test_whose_mistake_it_is(error, users):
     [
         (
             "flag --workdir=None: Flag --workdir must have a value other than None.",
-            "--workdir must be given",
+            "--workdir is required",
         ),
         ("Traceback\n  File\nValueError: variant: got 'x'", "--config: variant: got 'x'"),
         ("flag --gamma=x: wanted\na number", "flag --gamma=x: wanted a number"),

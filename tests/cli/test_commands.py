@@ -34,6 +34,7 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
         "--config.open_set.split=random-3/1",
         "--config.model.backbone=jaxatr_test_networks:Small",
         "--config.train.epochs=2",
+        "--config.open_set.score=cbc",
         f"--workdir={run}",
         **shared,
     )
@@ -93,14 +94,14 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
         (["train"], "--config is missing"),
         (["train", "--baselines=conflabel"], "--config is missing"),
         (["train", "--workdir=nowhere", "--baselines=odin"], "baselines: got 'odin'"),
-        (["train", "--workdir=nowhere", "--baselines=gopenmax"], "nowhere is no run folder"),
-        (["predict", "--workdir=nowhere", "x.png"], "nowhere is no run folder"),
+        (["train", "--workdir=nowhere", "--baselines=gopenmax"], "nowhere is not a run's folder"),
+        (["predict", "--workdir=nowhere", "x.png"], "nowhere is not a run's folder"),
         (["predict", "--workdir=nowhere"], "no image given"),
         (["train", "--config=configs/cbc.py", "--config.data.options.asp=1"], "no field"),
-        (["report", "--workdir=nowhere"], "nowhere is no run folder"),
-        (["report"], "--workdir must be given"),
-        (["evaluate"], "--workdir must be given"),
-        (["evaluate", "--workdir=nowhere", "stray"], "got 'stray', which is no flag"),
+        (["report", "--workdir=nowhere"], "nowhere is not a run's folder"),
+        (["report"], "--workdir is required"),
+        (["evaluate"], "--workdir is required"),
+        (["evaluate", "--workdir=nowhere", "stray"], "got 'stray', which is not a flag"),
     ],
 )
 def test_a_users_error_is_one_line(command, arguments, message):
@@ -131,6 +132,14 @@ def test_a_misspelt_field_of_a_configuration_file_is_named(command, tmp_path):
     assert done.returncode == 2
     wanted = "error: --config: there is no field 'learning_rat'. Did you mean \"learning_rate\""
     assert done.stderr.startswith(wanted) and len(done.stderr.splitlines()) == 1
+
+
+def test_a_folder_that_is_not_there_cannot_be_prepared(command, tmp_path):
+    place = f"--source={tmp_path / 'gone'}", f"--data_dir={tmp_path}"
+    done = command("prepare", "image_folder", *place)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: there is no folder")
+    assert len(done.stderr.splitlines()) == 1 and done.stdout == ""
 
 
 def test_several_processes_must_be_told_the_run_folder():

@@ -12,7 +12,7 @@ node = onnx.helper.make_node
 
 @pytest.fixture
 def model(tmp_path):
-    """Writes a model with three nodes that have no implementation; returns its path."""
+    """Writes a model with three unsupported nodes; returns its path."""
     value = onnx.helper.make_tensor_value_info
     weights = [onnx.numpy_helper.from_array(np.ones((4, 3, 1, 1), np.float32), "conv.weight")]
     nodes = [
@@ -72,7 +72,7 @@ def test_import_names_what_is_missing(flags_of, model, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "nothing was given, wanted one of"),
+        ([], "no sub-command given, wanted one of"),
         (["impor"], "did you mean 'import'"),
         (["inspect"], "wanted one ONNX file, got"),
         (["inspect", "missing.onnx"], "there is no file 'missing.onnx'"),
@@ -84,5 +84,5 @@ def test_what_is_wrong_is_said(flags_of, arguments, message):
 
 
 def test_import_needs_a_folder(flags_of, model):
-    with pytest.raises(ValueError, match="--out must be given"):
+    with pytest.raises(ValueError, match="--out is required"):
         run(flags_of, "import", model)

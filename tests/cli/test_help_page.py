@@ -1,4 +1,4 @@
-"""The page of help: usage, what it does, its own flags with what they take, and the rest."""
+"""The help page: usage, summary, the command's flags and further text."""
 
 import re
 import types
@@ -26,7 +26,7 @@ def test_a_page_says_everything_in_its_columns(flags_of, monkeypatch, command):
 
 @pytest.fixture
 def described():
-    """A function that gives the meaning that a page prints of a flag."""
+    """Returns a function that formats a flag as on the help page."""
 
     def described(kind, *arguments, **options):
         values = flags.FlagValues()
@@ -55,7 +55,7 @@ def test_a_flag_says_what_it_takes(described, definition, text):
 
 
 def test_a_flag_that_must_be_given_says_so(described):
-    assert described("string", None, "A folder.", required=True) == "--one A folder. Must be given."
+    assert described("string", None, "A folder.", required=True) == "--one A folder. Required."
 
 
 def test_a_long_name_has_a_line_of_its_own():

@@ -1,4 +1,4 @@
-"""The console script, and the modules that are run as commands."""
+"""The console script, and modules run as commands."""
 
 import importlib
 import os
@@ -96,7 +96,7 @@ def test_help_of_training_has_the_configurations_and_no_librarys_flags(command):
     flags = re.findall(r"^  --(?:\[no\])?(\w+)", page, re.MULTILINE)
     assert flags == ["config", "workdir", "baselines", "progress", "debug"]
     assert "Variants: default, smoke, paper, dsiac, mstar, cifar10, folder, pretrained." in page
-    assert "`jaxatr train --config=cbc --help` describes the fields of cbc" in page
+    assert "`jaxatr train --config=cbc --help` lists the fields of cbc" in page
     assert max(map(len, page.splitlines())) <= 100
 
 
@@ -110,7 +110,11 @@ def test_help_of_training_a_configuration_has_its_fields(monkeypatch):
         *fields
     ]
     assert "](" not in page and "`" not in page.split("fields of")[1]  # it is not Markdown
-    assert re.search(r"^  loss.open_weight +weight of that loss, equation 3;", page, re.MULTILINE)
+    assert re.search(
+        r"^  loss.open_weight +weight of the binary classifiers'",
+        page,
+        re.MULTILINE,
+    )
     assert re.search(r"^  train.epochs .*Value: 2\.$", page, re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""The real task through the real command: several devices, SIGTERM, SIGKILL, and no TensorFlow."""
+"""The command ``train``: several devices, SIGTERM, SIGKILL, and no TensorFlow."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 
 @pytest.fixture(scope="module")
 def start(chips, tmp_path_factory):
-    """A function that starts a training of a small residual network on the chips."""
+    """Returns a function that starts a training of a small residual network on the chips."""
     shared = tmp_path_factory.mktemp("shared")
     # A TensorFlow that cannot be imported: the command must not try.
     (shared / "path" / "tensorflow").mkdir(parents=True)

@@ -327,8 +327,8 @@ def test_a_map_of_the_whole_chip_says_so():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--method=rise"], "--method is of --explain=OUT"),
-        (["--explain=out", "--checkpoint=best"], "--explain is of the newest checkpoint"),
+        (["--method=rise"], "--method needs --explain=FOLDER"),
+        (["--explain=out", "--checkpoint=best"], "--explain uses the newest checkpoint"),
         (
             ["--explain=out", "--neighbours=2"],
             "neighbours: .* which takes checkpoint, gamma",

@@ -194,13 +194,6 @@ def check(problem):
         assert error <= allowed, (problem, choice, error)
 
 
-@pytest.mark.slow
-@repeatable(max_examples=4)
-@given(convolutions())
-def test_convolutions(problem):
-    check(problem)
-
-
 @repeatable(max_examples=4)
 @given(poolings())
 def test_poolings(problem):

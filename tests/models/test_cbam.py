@@ -21,7 +21,7 @@ def module(train=False, **fields):
 
 
 def random_case(channels, batch=4, size=(9, 6)):
-    """A map, and variables of which none has its first value."""
+    """A random map, and random variables instead of initial values."""
     draw = np.random.default_rng(channels)
     x = draw.normal(size=(batch, *size, channels)).astype(np.float32)
     variables = jax.eval_shape(module().init, jax.random.key(0), x)
@@ -71,7 +71,7 @@ def test_is_what_loops_compute(channels, train):
 
 
 def pytorch_cbam(channels):
-    """The authors' modules and names (Jongchan/attention-module), in the shortest form."""
+    """The authors' modules and names (Jongchan/attention-module), shortened."""
     torch = pytest.importorskip("torch", reason="extra 'peers' is not installed")
     tnn = torch.nn
 

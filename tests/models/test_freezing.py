@@ -1,4 +1,4 @@
-"""Which parameters of a backbone train, and whose batch statistics move."""
+"""Freezing of parameters and batch statistics."""
 
 import functools
 
@@ -27,7 +27,7 @@ def network(monkeypatch, freeze, backbone="tiny"):
 
 def moved(module):
     """Returns the parts of the backbone whose statistics a training step changes."""
-    variables = module.init(jax.random.key(0), IMAGES)
+    variables = jax.jit(module.init)(jax.random.key(0), IMAGES)
     run = jax.jit(lambda v: module.apply(v, IMAGES, train=True, mutable=["batch_stats"]))
     _, new = run(variables)
     old = flax.traverse_util.flatten_dict(variables["batch_stats"]["backbone"])
@@ -51,7 +51,7 @@ ALL = {"stem_norm", "stage1_block1", "stage2_block1"}
 def test_what_is_frozen(monkeypatch, freeze, parts, trained):
     module = network(monkeypatch, freeze)
     assert moved(module) == parts
-    params = module.init(jax.random.key(0), IMAGES)["params"]
+    params = jax.eval_shape(module.init, jax.random.key(0), IMAGES)["params"]
     models.check_freeze(freeze, params)
     trains = models.trainable(freeze) or (lambda path: True)
     paths = flax.traverse_util.flatten_dict(params)
@@ -61,25 +61,31 @@ def test_what_is_frozen(monkeypatch, freeze, parts, trained):
 
 def test_a_frozen_backbone_gives_what_it_gives_in_test_mode(monkeypatch):
     module = network(monkeypatch, "statistics")
-    variables = module.init(jax.random.key(0), IMAGES)
-    trained, _ = module.apply(variables, IMAGES, train=True, mutable=["batch_stats"])
-    np.testing.assert_array_equal(trained.features, module.apply(variables, IMAGES).features)
-    free, _ = network(monkeypatch, "").apply(variables, IMAGES, train=True, mutable=["batch_stats"])
+    variables = jax.jit(module.init)(jax.random.key(0), IMAGES)
+
+    def in_training(module):
+        apply = functools.partial(module.apply, train=True, mutable=["batch_stats"])
+        return jax.jit(apply)(variables, IMAGES)[0]
+
+    trained, free = in_training(module), in_training(network(monkeypatch, ""))
+    plain = jax.jit(module.apply)(variables, IMAGES)
+    np.testing.assert_array_equal(trained.features, plain.features)
     assert (np.asarray(free.features) != trained.features).any()
 
 
 def test_parts_of_a_backbone_of_ones_own(monkeypatch):
-    """Nothing says which of its statistics belong to which part: all of them stay."""
+    """All statistics are frozen, because it is unknown to which part they belong."""
     module = network(monkeypatch, "Conv_0", "jaxatr_test_networks:Small")
     assert moved(module) == set()
-    params = module.init(jax.random.key(0), IMAGES)["params"]
+    params = jax.eval_shape(module.init, jax.random.key(0), IMAGES)["params"]
     paths = flax.traverse_util.flatten_dict(params["backbone"])
     trains = models.trainable("Conv_0")
     assert {path[0] for path in paths if not trains(("backbone", *path))} == {"Conv_0"}
 
 
 def test_a_part_that_is_not_there_is_named(monkeypatch):
-    params = network(monkeypatch, "").init(jax.random.key(0), IMAGES)["params"]
+    module = network(monkeypatch, "")
+    params = jax.eval_shape(module.init, jax.random.key(0), IMAGES)["params"]
     with pytest.raises(ValueError, match="model.freeze: got 'stage3', wanted 'statistics'"):
         models.check_freeze("stem,stage3", params)
 

@@ -1,4 +1,6 @@
-"""Shapes, ranges and conditions of the generator and the discriminator."""
+"""The generator and the discriminator: shapes, ranges and conditioning."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -38,22 +40,20 @@ def test_the_logit_depends_on_image_and_class():
 
 
 def test_every_layer_is_normalised_by_its_largest_singular_value():
-    """Scaling a kernel by ten changes nothing, once the power iteration has settled."""
+    """Scaling a kernel by ten has no effect once the power iteration has converged."""
     discriminator = models.Discriminator(16, 3, width=8)
     images, classes = jax.random.normal(KEY, (4, 16, 16, 1)), jnp.eye(3)[jnp.array([0, 1, 2, 0])]
-    variables = discriminator.init(KEY, images, classes, train=False)
+    variables = jax.jit(functools.partial(discriminator.init, train=False))(KEY, images, classes)
+
+    @jax.jit
+    def apply(params, state):
+        both = {"params": params, "batch_stats": state}
+        return discriminator.apply(both, images, classes, train=True, mutable=["batch_stats"])
 
     def settled(params):
-        state = variables["batch_stats"]
+        changed = variables
         for _ in range(60):
-            logits, changed = discriminator.apply(
-                {"params": params, "batch_stats": state},
-                images,
-                classes,
-                train=True,
-                mutable=["batch_stats"],
-            )
-            state = changed["batch_stats"]
+            logits, changed = apply(params, changed["batch_stats"])
         return logits
 
     scaled = jax.tree.map(lambda leaf: 10 * leaf if leaf.ndim > 1 else leaf, variables["params"])
@@ -62,7 +62,7 @@ def test_every_layer_is_normalised_by_its_largest_singular_value():
 
 @pytest.mark.parametrize("size", [8, 24, 0])
 def test_a_size_that_cannot_be_doubled_to_is_refused(size):
-    with pytest.raises(ValueError, match=f"size: got {size}, wanted a power of two from 16"):
+    with pytest.raises(ValueError, match=f"size: got {size}, wanted a power of two of at least 16"):
         models.Generator(size, 1).init(KEY, jnp.zeros((1, 4)), jnp.ones((1, 2)))
 
 

@@ -1,4 +1,4 @@
-"""Squared gradient norms against the gradients of every example."""
+"""Squared gradient norms against per-example gradients."""
 
 import flax.linen as nn
 import jax
@@ -11,7 +11,7 @@ from jaxatr.models.resnet import BasicBlock, Bottleneck, Conv
 
 
 class Mixed(nn.Module):
-    """Layers of every kind: flax's own convolutions, a scale of the module itself, no bias."""
+    """Layers of different kinds: flax's convolutions, a parameter of the module, no bias."""
 
     @nn.compact
     def __call__(self, images, train=False):
@@ -22,7 +22,7 @@ class Mixed(nn.Module):
 
 
 class Plain(nn.Module):
-    """This package's convolution, on more pixels than it has weights and on fewer."""
+    """This package's convolution, with more pixels than weights and with fewer."""
 
     @nn.compact
     def __call__(self, images, train=False):
@@ -32,7 +32,7 @@ class Plain(nn.Module):
 
 
 def stirred(variables, seed=0):
-    """Returns the variables with every one of them drawn anew, so that no gradient is 0 by luck."""
+    """Returns random variables, so that no gradient is 0 by accident."""
     draw = np.random.default_rng(seed)
     return jax.tree.map(
         lambda leaf: jnp.asarray(leaf + 0.1 * draw.standard_normal(leaf.shape), leaf.dtype),

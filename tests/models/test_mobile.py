@@ -36,7 +36,7 @@ def test_parameter_counts_are_the_published_ones(name, count):
 
 
 def pytorch_network(same):
-    """The network by hand, under the names that its publishers gave it; random weights."""
+    """The network in PyTorch, with published names and random weights."""
     torch = pytest.importorskip("torch", reason="extra 'peers' is not installed")
     nn, functional = torch.nn, torch.nn.functional
     epsilon = 1e-3 if same else 1e-5
@@ -165,11 +165,19 @@ def test_features_are_pytorchs(same, tmp_path):
         np.testing.assert_array_equal(array, state[name], err_msg=name)
 
 
+GRAY = jnp.asarray(np.random.default_rng(0).normal(1, 2, (2, 32, 32, 1)), jnp.float32)
+
+
+@functools.cache
+def begun():
+    """Its first variables, which do not depend on what is frozen."""
+    backbone = EVEN(axis_name=None)
+    return jax.jit(models.OpenSetClassifier(backbone, 3).init)(jax.random.key(0), GRAY)
+
+
 def test_the_two_paddings_differ_where_the_stride_halves_an_even_side():
-    images = np.random.default_rng(0).normal(size=(1, 32, 32, 3)).astype(np.float32)
-    even, same = EVEN(), EVEN(padding="same")
-    variables = jax.jit(even.init)(jax.random.key(0), images)
-    found = [jax.jit(model.apply)(variables, images) for model in (even, same)]
+    variables = {name: tree["backbone"] for name, tree in begun().items()}
+    found = [jax.jit(model.apply)(variables, GRAY) for model in (EVEN(), EVEN(padding="same"))]
     assert np.abs(found[0] - found[1]).max() > 1e-3
 
 
@@ -191,11 +199,10 @@ def network(monkeypatch, freeze, **fields):
     ],
 )
 def test_frozen_parts_keep_their_statistics(monkeypatch, freeze, still):
-    images = jnp.asarray(np.random.default_rng(0).normal(1, 2, (2, 32, 32, 1)), jnp.float32)
     module = network(monkeypatch, freeze)
-    variables = jax.jit(module.init)(jax.random.key(0), images)
+    variables = begun()
     models.check_freeze(freeze, variables["params"])
-    train = jax.jit(lambda v: module.apply(v, images, train=True, mutable=["batch_stats"]))
+    train = jax.jit(lambda v: module.apply(v, GRAY, train=True, mutable=["batch_stats"]))
     old, new = variables["batch_stats"]["backbone"], train(variables)[1]["batch_stats"]["backbone"]
     for path, leaf in flax.traverse_util.flatten_dict(old).items():
         moved = (np.asarray(leaf) != flax.traverse_util.flatten_dict(new)[path]).any()

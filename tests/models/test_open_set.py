@@ -1,4 +1,4 @@
-"""The plug-in: two heads on any backbone, and the backbone named by a configuration."""
+"""The two heads on any backbone, and backbones named by a configuration."""
 
 import flax.linen as nn
 import jax
@@ -11,7 +11,7 @@ from jaxatr import config, models
 
 
 class Mean(nn.Module):
-    """A user's backbone: the mean over pixels, through one dense layer."""
+    """A user-defined backbone: the mean over pixels and a dense layer."""
 
     features: int = 3
 
@@ -21,7 +21,7 @@ class Mean(nn.Module):
 
 
 class Map(nn.Module):
-    """A wrong backbone: it returns a feature map."""
+    """A wrong backbone, which returns a feature map."""
 
     @nn.compact
     def __call__(self, images, train=False):
@@ -88,7 +88,7 @@ def test_build_takes_a_users_module_by_its_path(monkeypatch):
         ({"backbone": "resnet81"}, "model.backbone: got 'resnet81'.*did you mean 'resnet18'"),
         ({"dtype": "float16"}, "model.dtype: got 'float16'"),
         ({"backbone": "flax.linen:Dens"}, "did you mean 'Dense'"),
-        ({"backbone": "test_open_set:not_a_module"}, "made a object, no linen module"),
+        ({"backbone": "test_open_set:not_a_module"}, "returned a object, not a linen module"),
     ],
 )
 def test_build_names_what_is_wrong(fields, message, monkeypatch):

@@ -1,4 +1,4 @@
-"""The attentive student: where its attention is, what it hands out, and how it begins."""
+"""The attentive student: position of attention, outputs and initialisation."""
 
 from functools import partial
 
@@ -21,7 +21,7 @@ IMAGES = jnp.float32(np.random.default_rng(0).normal(size=(4, 32, 32, 3)))
 
 
 def random_variables(model, images=IMAGES, seed=0):
-    """None of them has its first value, at which some gradients are zero."""
+    """Returns random variables, because some gradients are zero at the initial values."""
     draw = np.random.default_rng(seed)
 
     def value(path, leaf):
@@ -39,7 +39,7 @@ APPLY = jit(STUDENT.apply)
 
 
 def changed(variables, endings, value):
-    """The variables, with those at paths of these endings set to a value."""
+    """Returns the variables, with those at paths with these endings set to a value."""
     flat = flatten_dict(variables)
     new = {
         path: jnp.full_like(leaf, value) if path[-2:] in endings else leaf
@@ -50,7 +50,7 @@ def changed(variables, endings, value):
 
 
 def gates_open(variables):
-    """Biases at which both sigmoids are 1 in float32."""
+    """Sets biases so that both sigmoids are 1 in float32."""
     return changed(variables, {("channel_out", "bias"), ("spatial_norm", "bias")}, 1e3)
 
 
@@ -114,15 +114,14 @@ def test_open_gates_change_nothing():
 
 
 def test_attention_is_after_the_last_norm_and_before_the_addition():
-    """A block by hand: the branch, its attention, the shortcut, and the activation."""
+    """Compares with a direct computation of branch, attention, shortcut and activation."""
     block = models.resnet.Bottleneck(
         8, 1, models.resnet.batch_norm(SHALLOW.clone(parent=None), False), attention=CBAM
     )
     x = jnp.float32(np.random.default_rng(2).normal(size=(2, 5, 6, 32)))
     variables = random_variables(block, x)
-    (out, delta), state = block.apply(
-        variables, x, capture_intermediates=True, mutable=["intermediates"]
-    )
+    apply = partial(block.apply, capture_intermediates=True, mutable=["intermediates"])
+    (out, delta), state = jit(apply)(variables, x)
     calls = state["intermediates"]
     (before,), (after,) = calls["norm3"]["__call__"], calls["attention"]["__call__"]
     np.testing.assert_allclose(out, np.maximum(after + x, 0), atol=1e-6)
@@ -190,5 +189,5 @@ def test_begins_with_pretrained_weights(tmp_path):
 
 
 def test_what_has_no_place_in_the_network_is_refused():
-    with pytest.raises(ValueError, match="loaded: got params/b, params/c/d, wanted names of the"):
+    with pytest.raises(ValueError, match="network has no variables params/b, params/c/d"):
         pretrained.put_into({"params": {"a": 1}}, {"params": {"a": 2, "b": 3, "c": {"d": 4}}})

@@ -1,4 +1,4 @@
-"""The explanation network, and the surrogate that joins it with the student."""
+"""The explanation network, and the surrogate of student and explanation network."""
 
 from functools import cache, partial
 
@@ -30,7 +30,7 @@ IMAGES = normal(4, 32, 32, 3)
 
 
 def random_variables(init, *inputs):
-    """None of them has its first value, at which some gradients are zero."""
+    """Returns random variables, because some gradients are zero at the initial values."""
     draw = np.random.default_rng(0)
 
     def value(path, leaf):
@@ -105,7 +105,7 @@ def test_jit_computes_what_eager_does():
 
 
 def test_the_explanation_network_by_hand():
-    """Its six convolutions, from Δf of odd sizes, by other means than the network's own."""
+    """Compares with an independent computation, for Δf of odd sizes."""
     explainer = models.ExplanationNetwork(WIDTH, axis_name=None)
     deltas = normal(2, 9, 7, 6), normal(2, 5, 4, 8, seed=1), normal(2, 3, 2, 10, seed=2)
     explain = partial(explainer.apply, size=(70, 50))
@@ -124,7 +124,7 @@ def test_the_explanation_network_by_hand():
         return np.einsum("bhwcij,ijcf->bhwf", windows, kernel)
 
     def along(x, size, axis):
-        """Linear interpolation between the centres of the pixels, the edges held."""
+        """Interpolates linearly between pixel centres, with constant edges."""
         place = (np.arange(size) + 0.5) * x.shape[axis] / size - 0.5
         place = np.clip(place, 0, x.shape[axis] - 1)
         low = np.minimum(np.floor(place).astype(int), x.shape[axis] - 1)
@@ -151,7 +151,7 @@ def test_the_explanation_network_by_hand():
 
 @cache
 def trained(end_to_end):
-    """Gradients of the saliency map and of the logits, the output and the batch statistics."""
+    """Returns gradients of saliency map and logits, the output and the batch statistics."""
 
     def run(params):
         variables = {**VARIABLES, "params": params}
@@ -196,7 +196,7 @@ def test_end_to_end_it_reaches_attention_and_all_before_it():
 
 @pytest.mark.parametrize("end_to_end", [False, True])
 def test_gradients_are_finite(end_to_end):
-    """Compiled as here, ``jnp.max`` in the channel gate gives NaN: XLA computes its map twice."""
+    """With ``jnp.max`` in the channel gate, XLA computes its map twice, and gradients are NaN."""
     saliency, logits, _, _ = trained(end_to_end)
     assert all(np.isfinite(size) for size in (*saliency.values(), *logits.values()))
 
@@ -221,7 +221,7 @@ def test_the_student_alone_classifies():
 
 
 def test_halves_of_a_batch_share_their_statistics():
-    """Batch norm of all three networks goes over the axis of the devices."""
+    """Batch norm of all networks is computed over all devices."""
     _, _, whole, state = trained(True)
     shared = surrogate(axis_name=parallel.AXIS)
     options = {"train": True, "end_to_end": True, "mutable": ["batch_stats"]}

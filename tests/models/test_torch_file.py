@@ -1,4 +1,4 @@
-"""PyTorch's files: its own reader as the reference, and files that want to do harm."""
+"""PyTorch files: against the reader of PyTorch, and malicious files."""
 
 import io
 import os
@@ -65,12 +65,12 @@ def test_tensors_that_are_an_entry(torch, form):
     content = written(torch, saved, form)
     same(read_tensors(content, "w.pt"), torch, content)
     content = written(torch, {"weights": {"w": torch.ones(1)}}, form)
-    with pytest.raises(ValueError, match="w.pt: holds weights; wanted a dictionary of tensors"):
+    with pytest.raises(ValueError, match="w.pt: contains weights; wanted a dictionary of tensors"):
         read_tensors(content, "w.pt")
 
 
 class Trap:
-    """Ends the test run where it is unpickled."""
+    """Ends the test run if it is unpickled."""
 
     def __init__(self, call, *arguments):
         self.call, self.arguments = call, arguments
@@ -96,7 +96,7 @@ def test_nothing_of_a_pickle_is_called(torch, harm, place):
         content = written(torch, {"w": torch.ones(2), "trap": trap}, place)
     else:
         content = pickle.dumps({"alone": trap, "value": {"w": trap}, "key": {trap: 1}}[place])
-    with pytest.raises(ValueError, match="^w.pth: refers to .*; wanted nothing but tensors"):
+    with pytest.raises(ValueError, match="^w.pth: refers to .*; wanted only tensors"):
         read_tensors(content, "w.pth")
 
 
@@ -119,12 +119,12 @@ def test_every_way_to_name_a_function_is_refused(protocol):
     ],
 )
 def test_handwritten_pickles_are_refused(code):
-    with pytest.raises(ValueError, match="refers to .*wanted nothing but tensors"):
+    with pytest.raises(ValueError, match="refers to .*wanted only tensors"):
         read_tensors(code, "w.pth")
 
 
 def reference(torch, key, size, stride, count=4, offset=0):
-    """Returns an older file's content whose one tensor is as it is told."""
+    """Returns the content of a file in the older format, with one tensor of given properties."""
     file = io.BytesIO()
     for thing in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}):
         pickle.dump(thing, file, 2)
@@ -156,7 +156,7 @@ def test_tensors_stay_in_their_storages(torch):
         ((4,), (1,), {"count": 5}),
         ((4,), (1,), {"count": 1 << 50}),
     ]:
-        with pytest.raises(ValueError, match="^w is no whole file of PyTorch's tensors: "):
+        with pytest.raises(ValueError, match="^w is not a valid PyTorch file of tensors: "):
             read_tensors(reference(torch, "0", size, stride, **more), "w")
 
 
@@ -164,7 +164,7 @@ def test_tensors_stay_in_their_storages(torch):
 def test_a_broken_file_is_an_error_and_never_anything_else(torch, form):
     content = written(torch, {"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2)}, form)
     for end in [*range(1, len(content), max(1, len(content) // 60)), len(content) - 1]:
-        with pytest.raises(ValueError, match=r"^w\.pth(:| is no whole file)"):
+        with pytest.raises(ValueError, match=r"^w\.pth(:| is not a valid PyTorch file)"):
             read_tensors(content[:end], "w.pth")
     draw = np.random.default_rng(0)
     for place in draw.integers(2, len(content), 200):
@@ -178,9 +178,9 @@ def test_a_broken_file_is_an_error_and_never_anything_else(torch, form):
 
 
 def test_other_archives_and_pickles_are_named(torch):
-    with pytest.raises(ValueError, match="w: is a pickle of list, and no file of PyTorch's"):
+    with pytest.raises(ValueError, match="w: is a pickle of list, not a PyTorch file"):
         read_tensors(pickle.dumps([1]), "w")
-    with pytest.raises(ValueError, match="w: holds Tensor; wanted"):
+    with pytest.raises(ValueError, match="w: contains Tensor; wanted"):
         read_tensors(written(torch, torch.ones(2), "archive"), "w")
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:

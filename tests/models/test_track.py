@@ -1,4 +1,6 @@
-"""The recogniser of tracks: lengths, order, gradients, and the LSTM against flax's."""
+"""The classifier of tracks: lengths, order, gradients, and the LSTM against flax's."""
+
+from functools import partial
 
 import flax.linen as nn
 import jax
@@ -32,13 +34,14 @@ LENGTHS = np.array([5, 2, 3])
 
 @pytest.fixture(scope="module")
 def network():
+    """The apply of one, compiled once for each shape, and its variables."""
     module = models.TrackClassifier(Small(), num_classes=4, hidden=7)
-    return module, module.init(jax.random.key(1), TRACKS)
+    return jax.jit(module.apply), jax.jit(module.init)(jax.random.key(1), TRACKS)
 
 
 def say(network, tracks, lengths=None):
-    module, variables = network
-    return module.apply(variables, tracks, lengths=lengths)
+    apply, variables = network
+    return apply(variables, tracks, lengths=lengths)
 
 
 def test_shapes(network):
@@ -59,13 +62,15 @@ def test_a_padded_track_says_what_the_unpadded_one_does(network):
 
 
 def test_what_stands_beyond_the_end_changes_nothing(network):
+    @jax.jit
+    @jax.value_and_grad
     def total(tracks):
         return jnp.sum(jnp.sin(say(network, tracks, LENGTHS).track.logits))
 
     other = TRACKS.copy()
     other[1, 2:] = 1e3
-    np.testing.assert_allclose(total(other), total(TRACKS), atol=1e-6)
-    slope = jax.grad(total)(TRACKS)
+    (one, slope), (two, _) = total(TRACKS), total(other)
+    np.testing.assert_allclose(two, one, atol=1e-6)
     assert not np.any(slope[1, 2:]) and np.all(np.any(slope[1, :2], axis=(1, 2, 3)))
 
 
@@ -77,13 +82,15 @@ def test_order_matters_to_the_lstm_and_not_to_the_mean(network):
 
 
 def test_gradients_reach_the_convolutions_through_the_lstm(network):
-    module, variables = network
+    apply, variables = network
 
+    @jax.jit
+    @jax.value_and_grad
     def loss(params):
-        out = module.apply({"params": params}, TRACKS, lengths=LENGTHS)
+        out = apply({"params": params}, TRACKS, lengths=LENGTHS)
         return jnp.sum(jnp.square(out.track.logits))
 
-    slope = jax.grad(loss)(variables["params"])
+    _, slope = loss(variables["params"])
     for name in ("backbone", "lstm", "closed_head"):
         assert all(np.any(leaf) for leaf in jax.tree.leaves(slope[name])), name
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(slope["chip_closed_head"]))
@@ -92,7 +99,7 @@ def test_gradients_reach_the_convolutions_through_the_lstm(network):
         jax.tree.map(lambda x, k=k: x + k * step if x is kernel else x, variables["params"])
         for k in (1, -1)
     ]
-    numeric = (loss(moved[0]) - loss(moved[1])) / (2 * step)
+    numeric = (loss(moved[0])[0] - loss(moved[1])[0]) / (2 * step)
     exact = slope["backbone"]["conv"]["kernel"].sum()
     np.testing.assert_allclose(exact, numeric, rtol=2e-2)
 
@@ -100,18 +107,19 @@ def test_gradients_reach_the_convolutions_through_the_lstm(network):
 def test_the_lstm_is_flaxs():
     x = jax.random.normal(jax.random.key(0), (3, 5, 6))
     module = LSTM(8)
-    variables = module.init(jax.random.key(1), x)
+    variables = jax.jit(module.init)(jax.random.key(1), x)
     weights = kernels.recurrent.Weights(**variables["params"])
     cell = nn.OptimizedLSTMCell(8)
     params = kernels.recurrent.to_flax("lstm", weights)
-    expected = nn.RNN(cell).apply({"params": {"cell": params}}, x)[:, -1]
-    np.testing.assert_allclose(module.apply(variables, x), expected, atol=1e-5)
+    expected = jax.jit(nn.RNN(cell).apply)({"params": {"cell": params}}, x)[:, -1]
+    np.testing.assert_allclose(jax.jit(module.apply)(variables, x), expected, atol=1e-5)
 
 
 def test_batch_statistics_are_of_all_chips():
     module = models.TrackClassifier(Normed(), num_classes=2, hidden=3)
-    variables = module.init(jax.random.key(0), TRACKS)
-    _, new = module.apply(variables, TRACKS, train=True, lengths=LENGTHS, mutable=["batch_stats"])
+    variables = jax.jit(module.init)(jax.random.key(0), TRACKS)
+    apply = jax.jit(partial(module.apply, train=True, mutable=["batch_stats"]))
+    _, new = apply(variables, TRACKS, lengths=LENGTHS)
     mean = new["batch_stats"]["backbone"]["BatchNorm_0"]["mean"]
     np.testing.assert_allclose(mean, 0.01 * TRACKS.mean(), atol=1e-6)
 

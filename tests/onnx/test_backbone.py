@@ -278,7 +278,7 @@ def test_what_cannot_be_a_backbone(path, images, tmp_path):
         models.build_open_set(model, 3)
     whole = configuration.of_task("jaxatr.tasks.distillation:Distillation")
     whole.model.onnx = path
-    with pytest.raises(ValueError, match="model.onnx: a student has attention"):
+    with pytest.raises(ValueError, match="model.onnx: a student needs attention"):
         models.build_surrogate(whole, 3)
     two = a_model()
     two.graph.output.append(onnx.helper.make_value_info("flat", onnx.TypeProto()))

@@ -1,4 +1,4 @@
-"""Run folders written file by file, as a training and an evaluation would have left them."""
+"""Run folders written file by file, like those of a training and an evaluation."""
 
 import io
 import json
@@ -17,7 +17,7 @@ SPLIT = {"name": "random-3/2", "version": 1, "seed": 0}
 
 
 def write_run(folder, *, seed=0, known=("a", "b", "c"), unknown=("x", "y"), ranges=(), n=300):
-    """Writes a run whose known examples score higher, more so from near."""
+    """Writes a run whose known examples score higher, especially at short range."""
     rng, k = np.random.default_rng(seed), len(known)
     labels = np.where(rng.random(n) < 0.4 * bool(unknown), openset.UNKNOWN, rng.integers(0, k, n))
     range_m = rng.choice(ranges, n) if ranges else None
@@ -136,7 +136,7 @@ def write_embedding(
 
 
 def write_surrogate(folder, *, seed=0, methods=("surrogate", "grad_cam", "rise"), n=20, masks=True):
-    """Writes a surrogate's run; the methods' areas differ by a constant, the surrogate's best."""
+    """Writes a surrogate's run; methods' areas differ by constants, the surrogate's are best."""
     rng, names = np.random.default_rng(seed), ["a", "b", "c"]
     classes, maps = rng.integers(0, 3, n), rng.random((len(methods), n, 12, 10))
     values = {}
@@ -226,7 +226,7 @@ def make_embedding():
 
 @pytest.fixture
 def opened(browser):
-    """Opens a page that fails the test if it asks for anything, or has anything to complain of."""
+    """Opens a page; the test fails if it makes a request or reports an error."""
 
     @contextmanager
     def open_page(path, **options):
@@ -255,7 +255,7 @@ def embedding(make_embedding, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def seen():
-    """Tells the row whose thumbnail is most like what the browser shows of a chip."""
+    """Finds the row whose thumbnail is closest to the browser's picture of a chip."""
 
     def row_of(chip, run):
         shown = Image.open(io.BytesIO(chip.screenshot())).convert("L")

@@ -1,4 +1,4 @@
-"""Axes are marked where they say, and hold what must be on them."""
+"""Axes have correct ticks and include all required values."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The page in a browser: γ moves the figures, and nothing is asked of any network."""
+"""The page in a browser: γ changes the figures, and there are no network requests."""
 
 import collections
 import json
@@ -238,7 +238,7 @@ def test_many_classes_are_a_heat_map_with_a_search(opened, make_run, tmp_path):
         of = int(np.sum(run.labels == 7))
         assert f"kind 07: {right} of {of} right" in box.locator(".summary").inner_text()
         box.locator("input").fill("nothing")
-        assert "No class has that" in box.locator(".summary").inner_text() and not rows.count()
+        assert "No class name matches" in box.locator(".summary").inner_text() and not rows.count()
         # The explorer's follows γ: where everything is rejected, one column is left.
         explorer = page.locator(".explorer .confusions .cells rect")
         page.locator(".explorer .score").select_option("mls")
@@ -258,11 +258,13 @@ def test_the_command_predicts_at_the_gamma_shown(opened, written, folders, name,
         assert given.keys() == {"workdir", "score", "gamma"}
         assert given["workdir"] == str(folders[0]) and given["score"] == name
         assert float(given["gamma"]) == number
-        assert panel.locator(".rule").inner_text().startswith(f"What scores below {gamma} is")
+        assert (
+            panel.locator(".rule").inner_text().startswith(f"Images that score below {gamma} are")
+        )
 
 
 def test_the_command_has_the_score_s_own_unit(opened, make_run, tmp_path):
-    """The page shows a probability or a distance; predict takes the score that is recorded."""
+    """The page shows a probability or a distance; predict takes the recorded score."""
     folder = make_run(tmp_path / "a run")
     arrays = dict(np.load(folder / "scores.npz"))
     recorded = json.loads((folder / "evaluation.json").read_text())
@@ -280,7 +282,7 @@ def test_the_command_has_the_score_s_own_unit(opened, make_run, tmp_path):
         command = panel.locator(".command code").inner_text()
         assert command.endswith("a run' --score=nearest --gamma=-1.5 IMAGE...")
         assert panel.locator(".rule").inner_text() == (
-            "What lies further than 1.5 is rejected as unknown."
+            "Images further away than 1.5 are rejected as unknown."
         )
         assert panel.locator(".named").inner_text() == "Largest distance"
         panel.locator(".score").select_option("softmax")

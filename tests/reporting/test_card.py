@@ -1,4 +1,4 @@
-"""A model card has the record's figures, and says what is missing."""
+"""A model card has the recorded figures, and marks missing facts."""
 
 import json
 import shutil
@@ -47,8 +47,8 @@ def test_every_section_is_there_and_every_figure_is_recorded(run):
     wanted = [group["closed_accuracy"]]
     wanted += [group["scores"]["cbc"][key] for key in ("auroc", "oscr", "fpr_at_tpr")]
     assert cells[3:7] == [f"{100 * value:.1f}" for value in wanted]
-    assert "threshold: 2.5" in text and "95 % are accepted" in text
-    assert "Classes held out, unknown to the network**: square" in text
+    assert "threshold: 2.5" in text and "Guarantee: 95 % of known" in text
+    assert "Unknown classes, held out from training**: square" in text
     assert "**Licence of the model**: missing" in text and "One run:" in text
     assert "&#" not in text and "autoescape" not in text
 
@@ -77,7 +77,7 @@ def test_repeats_give_the_spread_and_differ_in_their_seed_alone(run, tmp_path):
     assert f"{100 * accuracy - 10:.1f} ± 14.1" in text and "One run:" not in text
     assert "Mean ± standard deviation of 2 runs" in text
     altered(other / "config.json", lambda config: config["optimizer"].update(learning_rate=0.5))
-    with pytest.raises(ValueError, match="this one in optimizer.learning_rate"):
+    with pytest.raises(ValueError, match="this one differs in optimizer.learning_rate"):
         card([run, other], exported(run))
 
 
@@ -101,6 +101,6 @@ def test_a_card_that_was_changed_is_kept(run, tmp_path):
     assert path == tmp_path / NAME and path.read_text().startswith("<!-- Written by")
     reporting.write_card([run], tmp_path, exported(run))
     path.write_text("# Mine\n")
-    with pytest.raises(ValueError, match="changed by hand: move it, or export with --nocard"):
+    with pytest.raises(ValueError, match="was changed by hand: move it, or export with --nocard"):
         reporting.write_card([run], tmp_path, exported(run))
     assert path.read_text() == "# Mine\n"

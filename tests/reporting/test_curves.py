@@ -1,4 +1,4 @@
-"""Curves have the areas that the measures say, and lose nothing visible when they are thinned."""
+"""Curves have the measured areas, and look the same after simplification."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_curve_by_hand():
 
 
 def distance(point, start, end):
-    """From a point to a segment, by trying many places on it."""
+    """Distance from a point to a segment, by brute force."""
     places = start + np.linspace(0, 1, 2001)[:, None] * (end - start)
     return np.hypot(*(places - point).T).min()
 

@@ -9,7 +9,7 @@ from jaxatr import openset
 
 
 def apart(page, least):
-    """Points of the map that are so many units from every other one, with their places."""
+    """Points of the map with a minimum distance from all others, with their positions."""
     places = {
         int(point.get_attribute("data-row")): np.array(
             [float(point.get_attribute(name)) for name in "xy"]

@@ -1,4 +1,4 @@
-"""The picture of an explanation: its colours are even, its map stands where it should."""
+"""The picture of an explanation: uniform colours, and the map in its place."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from jaxatr.reporting.overlay import colour_map, overlay
 
 
 def lightness(colours):
-    """CIE L* of sRGB colours, which has nothing in common with Oklab."""
+    """CIE L* of sRGB colours, which is independent of Oklab."""
     linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
     y = linear @ [0.2126, 0.7152, 0.0722]
     return np.where(y > 0.008856, 116 * np.cbrt(y) - 16, 903.3 * y)
@@ -45,5 +45,5 @@ def test_maps_that_do_not_fit_are_refused(unchecked):
     with pytest.raises(ValueError, match=r"saliency: got shape \(4, 4\), wanted \(8, 8\)"):
         overlay(chip, np.zeros((4, 4)), title="t")
     for wrong in (np.full((8, 8), 1.5), np.full((8, 8), np.nan)):
-        with pytest.raises(ValueError, match="saliency: got values that leave"):
+        with pytest.raises(ValueError, match="saliency: got values outside"):
             overlay(chip, wrong, title="t")

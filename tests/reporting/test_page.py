@@ -1,4 +1,4 @@
-"""The page holds what was recorded, in any state of the records, and nothing of a user's markup."""
+"""The page shows complete and incomplete records, and escapes users' markup."""
 
 import base64
 import json
@@ -144,7 +144,7 @@ def test_an_older_evaluation_without_thumbnails(run_folder):
     (run_folder / "thumbnails.npz").unlink()
     (run_folder / "metrics.jsonl").unlink()
     page = reporting.render_report([run_folder])
-    assert "No thumbnails are recorded" in page and "training" not in sections(page)
+    assert "has no thumbnails" in page and "training" not in sections(page)
 
 
 def test_a_gamma_of_one_has_no_threshold(run_folder):
@@ -176,14 +176,14 @@ def test_a_further_recorded_score_is_shown(run_folder):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda run: (run / "config.json").unlink(), "is no run folder"),
+        (lambda run: (run / "config.json").unlink(), "is not a run's folder"),
         (lambda run: (run / "evaluation.json").unlink(), "not evaluated yet.*evaluation.json"),
         (lambda run: (run / "scores.npz").unlink(), "not evaluated yet.*scores.npz"),
         (lambda run: (run / "evaluation.json").write_text("{"), "evaluation.json: not a readable"),
-        (lambda run: (run / "evaluation.json").write_text('{"task": "x"}'), "wanted one of groups"),
+        (lambda run: (run / "evaluation.json").write_text('{"task": "x"}'), "with open-set scores"),
         (lambda run: (run / "record.json").write_text('{"task": "x:y"}'), "no module 'x'"),
         (lambda run: (run / "scores.npz").write_bytes(b"PK"), "scores.npz: not readable arrays"),
-        (lambda run: np.savez(run / "scores.npz", a=1), "there is no array test_"),
+        (lambda run: np.savez(run / "scores.npz", a=1), "the array test_.* is missing"),
     ],
 )
 def test_records_that_cannot_be_used_are_named(run_folder, spoil, message):

@@ -1,4 +1,4 @@
-"""The colours of classes and runs can be told apart, also by colour-blind readers."""
+"""The colours of classes and runs are distinguishable, also for colour-blind readers."""
 
 import itertools
 import re
@@ -53,7 +53,7 @@ def theme(number):
 
 @pytest.mark.parametrize("number", [0, 1], ids=["light", "dark"])
 def test_graphics_stand_out_from_the_card(number):
-    """WCAG 2.1, 1.4.11."""
+    """Contrast ratio of two colours (WCAG 2.1, 1.4.11)."""
     colours = theme(number)
     for place in range(8):
         light, dark = sorted(

@@ -1,4 +1,4 @@
-"""One picture holds every thumbnail where its window is."""
+"""A sprite has every thumbnail at its position."""
 
 import base64
 import io

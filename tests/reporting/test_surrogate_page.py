@@ -1,4 +1,4 @@
-"""The page about a surrogate: what its maps are worth, and the maps themselves."""
+"""The page about a surrogate: the figures of its maps, and the maps."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Tables show what was recorded and nothing else."""
+"""Tables show the recorded figures and nothing else."""
 
 import numpy as np
 

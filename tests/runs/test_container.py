@@ -1,4 +1,4 @@
-"""The folder of a container, and its server, which answers what predict answers."""
+"""The files of a container; its server gives the same predictions as predict."""
 
 import http.client
 import io
@@ -40,7 +40,7 @@ def server():
 
 @pytest.fixture
 def asked(folder, server):
-    """Asks a server of the file: method, path, body, token; gives status and answer."""
+    """Returns a function that sends a request to a server of the file: status and answer."""
     running = server.make_server(server.Model(str(folder / "model.onnx")), "127.0.0.1", 0, "right")
     thread = threading.Thread(target=running.serve_forever)
     thread.start()
@@ -73,7 +73,7 @@ def test_the_dockerfile_copies_what_is_there(folder):
 
 def test_files_of_others_are_kept(tmp_path):
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")
-    with pytest.raises(ValueError, match="Dockerfile is there, and not of an export"):
+    with pytest.raises(ValueError, match="Dockerfile exists and was not written by an export"):
         container.write_container(tmp_path / "model.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["Dockerfile"]
 

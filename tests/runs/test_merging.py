@@ -1,4 +1,4 @@
-"""What was measured before stays beside a new evaluation of the same network and examples."""
+"""A new evaluation keeps earlier figures of the same network and examples."""
 
 import json
 import shutil
@@ -70,13 +70,13 @@ def merge(folder, one, its_arrays, kept=OpenSet.kept):
 @pytest.mark.parametrize(
     "now, changed, reason",
     [
-        (measured("mls", step=4), {}, "at step 3, and now at step 4"),
-        (measured("mls", tpr=0.9), {}, "its tpr is not that of this evaluation"),
-        (measured("mls"), {"logits": (1.0, 2.5)}, "test_logits is another now: other examples"),
+        (measured("mls", step=4), {}, "at step 3, the new one at step 4"),
+        (measured("mls", tpr=0.9), {}, "its tpr differs from that of the new evaluation"),
+        (measured("mls"), {"logits": (1.0, 2.5)}, "test_logits has changed: other examples"),
         (
             measured("mls"),
             {"logits": (1.0, 2.0, 3.0)},
-            "test_logits is another now: other examples",
+            "test_logits has changed: other examples",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""A score outside of the package with a training of its own: the module of docs/open_set.md."""
+"""A score outside the package with its own training: the module of docs/open_set.md."""
 
 import re
 import shutil
@@ -27,7 +27,7 @@ def run(trained_run, tmp_path, monkeypatch):
 
 def test_it_is_trained_once_and_joins_the_evaluation(run):
     name = "own_training:SCORE"
-    with pytest.raises(ValueError, match="nothing was trained for usual .* --baselines=MODULE:"):
+    with pytest.raises(ValueError, match="usual has not been trained in .* --baselines=MODULE:"):
         runs.evaluate_run(run, scores=name)
     assert runs.check_baselines([name, "conflabel"]) == {name: "usual", "conflabel": "conflabel"}
     runs.train_baseline(run, name, progress=False)
@@ -52,5 +52,5 @@ def test_a_score_without_a_training_is_no_baseline(run, tmp_path):
         "from jaxatr.openset import Score\n"
         "SCORE = Score('plain', 'Plain', lambda _, outputs: outputs.logits.max(axis=1))\n"
     )
-    with pytest.raises(ValueError, match="the score plain has no training of its own"):
+    with pytest.raises(ValueError, match="the score plain needs no training"):
         runs.train_baseline(run, "own_training:SCORE")

@@ -1,4 +1,4 @@
-"""Runs that begin with the weights of a file or of another run."""
+"""Runs that start from the weights of a file or of another run."""
 
 import hashlib
 import shutil
@@ -32,6 +32,7 @@ def config(small_config, tmp_path_factory):
     config = small_config.copy_and_resolve_references()
     config.model.backbone = "jaxatr_test_residual:tiny"
     config.train.steps, config.train.checkpoint_every, config.train.keep = STEPS, 2, 9
+    config.open_set.score = "cbc"
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         yield config
@@ -51,7 +52,7 @@ def file(config, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def started(config, file):
-    """The configuration of a run that begins with the file, and moves only its statistics."""
+    """The configuration of a run that starts from the file and trains only its statistics."""
     config = config.copy_and_resolve_references()
     config.optimizer.learning_rate = 0.0
     config.model.pretrained, config.model.pretrained_channels = str(file), "sum"
@@ -156,7 +157,11 @@ def test_a_run_of_another_network_is_refused(config, trained_run):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("model.backbone", "jaxatr_test_networks:Small", "got the backbone Small to load it into"),
+        (
+            "model.backbone",
+            "jaxatr_test_networks:Small",
+            "be loaded into the backbone Small",
+        ),
         ("model.pretrained_channels", "same", r"got \[4, 3, 3, 3\], wanted \[4, 1, 3, 3\] \(chann"),
         ("model.pretrained", "weights.pth", "weights.pth: there is no such file"),
     ],

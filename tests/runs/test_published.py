@@ -1,4 +1,4 @@
-"""Runs that begin with a network of the catalogue, by its name."""
+"""Runs that start from a network of the catalogue, by its name."""
 
 import functools
 import hashlib
@@ -29,7 +29,7 @@ def patch():
 
 @pytest.fixture(scope="module")
 def folder(patch, tmp_path_factory):
-    """A folder with the weights of a small network that is in the catalogue, for RGB images."""
+    """A folder with the weights of a small network of the catalogue, for RGB images."""
     folder = tmp_path_factory.mktemp("weights")
     shapes = jax.eval_shape(TINY().init, jax.random.key(0), np.zeros((1, 24, 24, 3), np.float32))
     draw = np.random.default_rng(3)
@@ -59,7 +59,7 @@ def folder(patch, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def config(small_config, folder):
-    """A training of its head alone, whose learning rate is 0: it ends as it begins."""
+    """A training of the head alone with learning rate 0: the weights do not change."""
     config = small_config.copy_and_resolve_references()
     config.model.backbone = "resnet18"  # the default, which the name overrules
     config.model.pretrained, config.model.weights_dir = "tiny", str(folder)
@@ -143,8 +143,8 @@ def test_its_constants_are_in_the_exported_graph(run, tmp_path):
 def test_what_contradicts_the_name_is_refused(config, tmp_path):
     for field, value, message in [
         ("model.backbone", "resnet34", "got 'resnet34', but model.pretrained=tiny is tiny"),
-        ("model.onnx", "a.onnx", "model.onnx: got 'a.onnx' beside model.pretrained=tiny"),
-        ("model.pretrained", "tinny", "got 'tinny', which is no file; .*; did you mean 'tiny'"),
+        ("model.onnx", "a.onnx", "model.onnx: got 'a.onnx' together with model.pretrained=tiny"),
+        ("model.pretrained", "tinny", "got 'tinny', which is not a file; .*; did you mean 'tiny'"),
         ("data.normalize_by", "tinny", "data.normalize_by: got 'tinny', wanted one of data, "),
     ]:
         other = config.copy_and_resolve_references()

@@ -8,8 +8,9 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from jaxatr.serving.app import Console
+from jaxatr.serving.app import build_app
 from jaxatr.serving.connections import bounded
+from jaxatr.serving.console import Console
 from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.options import Limits, Options
 
@@ -18,7 +19,7 @@ SIZES = (1, 4)
 
 @pytest.fixture(scope="session")
 def engine(trained_run):
-    """The run's engine, warm for batches of 1 and 4, with a second score."""
+    """The run's engine, compiled for batches of 1 and 4, with a second score."""
     loaded = load_engine(Wanted(trained_run, scores=("softmax",), examples=40))
     loaded.warm(SIZES)
     return loaded
@@ -33,7 +34,7 @@ def retriever_engine(embedding_run):
 
 @pytest.fixture
 def make_console(tmp_path):
-    """Builds consoles that keep their marks in a folder of the test."""
+    """Builds consoles whose marks are saved in a folder of the test."""
 
     def make(engine, *, limits=None, **options):
         options = {"batches": SIZES, "marks": str(tmp_path / "marks.jsonl"), **options}
@@ -44,11 +45,11 @@ def make_console(tmp_path):
 
 @pytest.fixture(scope="session")
 def client_of():
-    """Opens a client of a console that runs, without a socket."""
+    """Opens a client of a running console, without a socket."""
 
     @contextlib.contextmanager
     def opened(console):
-        with TestClient(console.app, base_url="http://localhost") as client:
+        with TestClient(build_app(console), base_url="http://localhost") as client:
             yield client
 
     return opened
@@ -56,14 +57,14 @@ def client_of():
 
 @pytest.fixture(scope="session")
 def listening():
-    """Runs a console in a thread, on a free port; gives the port."""
+    """Runs a console in a thread on a free port; yields the port."""
     return _listening
 
 
 @contextlib.contextmanager
 def _listening(console):
     config = uvicorn.Config(
-        console.app,
+        build_app(console),
         http=bounded(console.options.limits),
         ws="none",
         log_config=None,
@@ -88,7 +89,7 @@ def client(engine, make_console, client_of):
 
 @pytest.fixture(scope="session")
 def contents(chips):
-    """Some test chips, as files' contents."""
+    """The contents of the files of some test chips."""
     return [path.read_bytes() for path in sorted((chips / "test").rglob("*.png"))]
 
 

@@ -1,4 +1,4 @@
-"""The API's answers beside those of the package without it."""
+"""The API gives the same predictions as the package without it."""
 
 import concurrent.futures
 import hashlib
@@ -170,11 +170,11 @@ def test_too_many_images_are_refused(engine, make_console, contents, client_of, 
     with client_of(make_console(engine, limits=Limits(images=2))) as client:
         assert client.post("/api/predict", files=form(contents[:2])).status_code == 200
         answer = client.post("/api/predict", files=form(contents[:3]))
-        assert answer.status_code == 400 and "more parts than 2" in answer.json()["detail"]
+        assert answer.status_code == 400 and "more than 2 parts" in answer.json()["detail"]
 
 
 def test_nothing_is_compiled_after_the_start(client, contents, form):
-    """Requests of every size, alone and at once, of every kind."""
+    """Requests of every size and kind, sequential and concurrent."""
 
     def ask(count):
         path = f"/api/predict?neighbours={count % 3}&every_score={count % 2}"
@@ -246,9 +246,9 @@ def test_features_are_kept_for_the_next_start(trained_run, engine, monkeypatch):
 
 
 def test_what_is_not_served_is_told(embedding_run, tmp_path):
-    with pytest.raises(ValueError, match="is no run folder"):
+    with pytest.raises(ValueError, match="is not a run's folder"):
         load_engine(Wanted(tmp_path))
-    with pytest.raises(ValueError, match="--score is of a recogniser"):
+    with pytest.raises(ValueError, match="--score is for recognisers"):
         load_engine(Wanted(embedding_run, score="cbc"))
 
 
@@ -296,7 +296,7 @@ def test_marks_are_kept_and_forgotten(engine, make_console, tmp_path, client_of)
 
 def test_a_broken_file_of_marks_is_named(engine, make_console, tmp_path):
     (tmp_path / "marks.jsonl").write_text('{"id": "x"}\nno json\n')
-    with pytest.raises(ValueError, match=r"marks\.jsonl: line 2 is no mark"):
+    with pytest.raises(ValueError, match=r"marks\.jsonl: line 2 is not a mark"):
         make_console(engine)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         make_console(engine, marks=str(tmp_path / "nowhere" / "marks.jsonl"))

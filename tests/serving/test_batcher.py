@@ -1,4 +1,4 @@
-"""Batches of fixed sizes, and what waits for them."""
+"""Batches of fixed sizes, and the queue of waiting chips."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ SIZES = (1, 4, 16)
 
 
 class Echo:
-    """An engine that answers a chip with its number, when it may."""
+    """An engine that answers a chip with its number, once the test permits it."""
 
     def __init__(self):
         self.sizes, self.free = [], threading.Event()

@@ -1,4 +1,4 @@
-"""Real sockets: slow clients, huge bodies, overload, and the end."""
+"""Real sockets: slow clients, huge bodies, overload and shutdown."""
 
 import concurrent.futures
 import contextlib
@@ -18,7 +18,7 @@ LIMITS = Limits(
 
 
 class Gated(Engine):
-    """A run's engine that answers when it may."""
+    """A run's engine that answers once the test permits it."""
 
     def __init__(self, engine):
         self.__dict__.update(engine.__dict__)
@@ -39,7 +39,7 @@ def gated(engine):
 
 @pytest.fixture(scope="module")
 def port(gated, listening, tmp_path_factory):
-    from jaxatr.serving.app import Console
+    from jaxatr.serving.console import Console
     from jaxatr.serving.options import Options
 
     marks = str(tmp_path_factory.mktemp("marks") / "marks.jsonl")
@@ -65,7 +65,7 @@ def connected(port):
 
 
 def answer_of(connection):
-    """Reads one answer: status, headers, body."""
+    """Reads one response: status, headers, body."""
     with connection.makefile("rb") as file:
         status = int(file.readline().split()[1])
         headers = {}

@@ -1,4 +1,4 @@
-"""A class is enrolled while requests go on."""
+"""A class is enrolled while requests are answered."""
 
 import shutil
 import time
@@ -8,7 +8,7 @@ import pytest
 import jaxatr
 from jaxatr import data, training
 from jaxatr.serving import metrics
-from jaxatr.serving.app import Console
+from jaxatr.serving.console import Console
 from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.options import Options
 

@@ -1,4 +1,4 @@
-"""The files of a form, whole or broken."""
+"""Parsing the files of complete and broken forms."""
 
 import httpx2
 import pytest
@@ -48,12 +48,12 @@ def test_other_fields_are_left_out():
 @pytest.mark.parametrize(
     ("body", "kind", "message"),
     [
-        (part(b"x") + b"--cut--", "multipart/form-data", "names no boundary"),
+        (part(b"x") + b"--cut--", "multipart/form-data", "has no boundary"),
         (b"", KIND, "no part with its boundary"),
         (b"nonsense", KIND, "no part with its boundary"),
-        (part(b"x"), KIND, "not whole"),
-        (part(b"x") + part(b"y")[:-20], KIND, "not whole"),
-        (part(b"x") * 4 + b"--cut--", KIND, "more parts than 3"),
+        (part(b"x"), KIND, "is incomplete"),
+        (part(b"x") + part(b"y")[:-20], KIND, "is incomplete"),
+        (part(b"x") * 4 + b"--cut--", KIND, "more than 3 parts"),
         (b"--cut\r\n\r\nx\r\n--cut--", KIND, "no Content-Disposition"),
         (b"--cut\r\nA: b\r\n\r\nx\r\n--cut--", KIND, "no Content-Disposition"),
         (b"--cut\r\nno end of the head\r\n--cut--", KIND, "no head"),

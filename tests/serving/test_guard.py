@@ -1,4 +1,4 @@
-"""Who may ask, and how much: hosts, origins, tokens, sizes."""
+"""Access control and limits: hosts, origins, tokens, sizes."""
 
 import json
 
@@ -28,7 +28,7 @@ TOKEN = "a-token-of-the-tests"
     ],
 )
 def test_a_name_that_is_not_its_own_is_refused(host, known):
-    """A page may point any name at this machine (DNS rebinding), and no address."""
+    """A site can point a name at this machine (DNS rebinding), but not an IP address."""
     assert _is_known(host, {"localhost", "console.example"}) == known
 
 

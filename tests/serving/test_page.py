@@ -1,4 +1,4 @@
-"""The page in a browser, in which nothing but the console itself can be reached."""
+"""The page in a browser that can reach only the console."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import jaxatr
-from jaxatr.serving.app import Console
+from jaxatr.serving.console import Console
 from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.options import Options
 
@@ -26,7 +26,7 @@ def console(engine, tmp_path):
 
 @pytest.fixture
 def opened(browser, console, listening):
-    """Opens the page; fails if it asks for anything else, or has anything to complain of."""
+    """Opens the page; the test fails if it makes other requests or reports an error."""
 
     @contextmanager
     def open_page(console=console, path="/", refused=(), **options):
@@ -55,7 +55,7 @@ def opened(browser, console, listening):
 
 @pytest.fixture(scope="module")
 def folder(chips, tmp_path_factory):
-    """Six chips, and a file that is none."""
+    """Six chips, and a file that is not an image."""
     root = tmp_path_factory.mktemp("dropped") / "chips"
     (root / "deep").mkdir(parents=True)
     some = [
@@ -75,7 +75,7 @@ def files_of(folder):
 
 
 def give(page, folder):
-    """Gives the page files, and waits until they are answered."""
+    """Uploads files on the page, and waits for the predictions."""
     files = files_of(folder)
     page.set_input_files("#files", files)
     page.locator(".chips img").nth(len(files) - 2).wait_for()
@@ -110,11 +110,11 @@ def test_chips_get_the_recognisers_verdicts(opened, folder, trained_run):
             )
         assert "not a readable image" in card(page, "notes.txt").inner_text()
         assert "6 chips" in page.locator("#summary").inner_text()
-        assert "1 not readable" in page.locator("#summary").inner_text()
+        assert "1 unreadable" in page.locator("#summary").inner_text()
 
 
 def test_a_folder_is_dropped(opened, folder):
-    """A drop as the browser makes one: entries of a folder and of a file."""
+    """A drop event like the browser's: entries of a folder and of a file."""
     with opened() as page:
         encoded = {
             path.relative_to(folder).as_posix(): list(path.read_bytes())
@@ -245,7 +245,7 @@ def test_everything_works_by_keyboard(opened, folder, console):
 
 
 def test_a_group_is_enrolled(opened, folder, trained_run, tmp_path):
-    """Two chips of the page become a class, and the page asks anew about all of them."""
+    """Two chips of the page become a class, and the page predicts all chips again."""
     shutil.copytree(trained_run, tmp_path / "run")
     wanted = Wanted(tmp_path / "run", scores=("nearest",), method="", examples=0)
     engine = load_engine(wanted)

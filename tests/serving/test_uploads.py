@@ -1,4 +1,4 @@
-"""Files that mean harm: bombs, polyglots, damage. Each costs bounded memory and a line."""
+"""Malicious files (bombs, polyglots, damage) take bounded memory and give one line."""
 
 import io
 import struct
@@ -23,7 +23,7 @@ def chunk(kind, content):
 
 
 def png(width, height, *more):
-    """A PNG that states a size; its pixels, all 0, are a few kilobytes."""
+    """A PNG of a given size whose pixels, all 0, compress to a few kilobytes."""
     rows = zlib.compress(b"\0" * min(height * (width + 1), 110_000_000), 9)
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
     return (

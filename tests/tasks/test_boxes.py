@@ -1,4 +1,4 @@
-"""Boxes that are off: drawn in training from around the chip, and a group of the evaluation."""
+"""Perturbed boxes, in training and as a group of the evaluation."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jaxatr.tasks.parts import BOX_OFF
 
 @pytest.fixture
 def config(small_config):
-    """Chips of 16 pixels out of images of 24."""
+    """A configuration of 16-pixel chips from 24-pixel images."""
     config = small_config.copy_and_resolve_references()
     config.data.center_crop, config.data.box_margin = 16, 0.25
     config.augment.shift, config.augment.box_shift, config.augment.box_scale = 0, 0.1, 0.1
@@ -57,7 +57,7 @@ def test_without_other_boxes_training_reads_the_chips(config):
 
 
 def test_the_evaluation_has_a_group_of_boxes_that_are_off(config, tmp_path):
-    config.train.epochs = 6
+    config.train.epochs, config.open_set.score = 6, "cbc"
     runs.train_run(config, tmp_path / "run", progress=False)
     groups = runs.evaluate_run(tmp_path / "run")["groups"]
     assert list(groups) == ["all", "boxes off by 10 %"]

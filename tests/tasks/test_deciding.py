@@ -1,4 +1,4 @@
-"""The score that decides in a run's folder: chosen, kept, asked for, read again, and refused."""
+"""The score that decides: its choice, its fit in the folder of the run, and errors."""
 
 import json
 import shutil
@@ -85,7 +85,7 @@ def test_the_evaluation_says_what_decides_and_how_well(folder, evaluation):
     assert "known_probability" in test and decision["probability"] == "calibrated"
     table = reporting.open_set_table(evaluation)
     assert f"decides: {openset.SCORES[name].title}, by known classes left out" in table
-    assert "AURC" in table and "accepted of the known" in table
+    assert "AURC" in table and "known accepted" in table
 
 
 def test_the_recogniser_decides_as_the_evaluation_did(folder, evaluation, images):
@@ -146,7 +146,7 @@ def test_what_is_missing_or_of_another_step_is_made_again(folder, tmp_path):
     shutil.copy(fitted.path_of(run, step + 1, name), path)
     arrays = dict(np.load(path)) | {"step": np.array(step + 1)}
     np.savez(path, **arrays)
-    with pytest.raises(ValueError, match=f"it is not of step {step}"):
+    with pytest.raises(ValueError, match=f"it does not belong to step {step}"):
         Recogniser.load(run)
 
 
@@ -156,7 +156,7 @@ def test_without_the_data_it_is_refused_clearly(folder, chips, tmp_path):
     config["data"]["source"], config["data"]["data_dir"] = "/nowhere", str(tmp_path / "none")
     (run / "config.json").write_text(json.dumps(config))
     assert Recogniser.load(run).decision.score.name in openset.SCORES  # what is kept suffices
-    with pytest.raises(ValueError, match="nothing is fitted for score=rmds.*--source=FOLDER"):
+    with pytest.raises(ValueError, match="score=rmds is not fitted at step.*--source=FOLDER"):
         Recogniser.load(run, score="rmds")
     with pytest.warns(UserWarning, match="rmds is not fitted"):
         found = Recogniser.load(run, score="rmds", source=str(chips))
@@ -179,7 +179,7 @@ def test_a_threshold_can_be_given_in_the_score_s_own_unit(folder, images):
 def test_names_that_cannot_decide(folder, small_config, tmp_path):
     with pytest.raises(ValueError, match="got 'wim'.*did you mean 'vim'"):
         Recogniser.load(folder, score="wim")
-    with pytest.raises(ValueError, match="gopenmax has a training of its own"):
+    with pytest.raises(ValueError, match="gopenmax needs separate training"):
         Recogniser.load(folder, score="gopenmax")
     config = small_config.copy_and_resolve_references()
     config.open_set.score = "none"
@@ -194,7 +194,7 @@ def test_the_configured_score_and_classes_count_without_training_again(
     config = training.load_config(run)
     config.open_set.score, config.open_set.per_class = "energy", True
     before = len(training.read_metrics(run))
-    with pytest.warns(UserWarning, match="9 of a class are needed"):
+    with pytest.warns(UserWarning, match="9 per class are needed"):
         runs.train_run(config, run, progress=False)
     assert len(training.read_metrics(run)) == before
     recogniser = Recogniser.load(run)
@@ -212,7 +212,7 @@ def test_without_validation_examples_the_paper_s_rule_decides(small_config, tmp_
     assert result["decides"] == "cbc" and result["decision"]["by"] == "no validation examples"
     recogniser = Recogniser.load(tmp_path / "run")
     assert recogniser.gamma == pytest.approx(0.9) and recogniser.decision.calibration is None
-    with pytest.raises(ValueError, match="no validation examples to fit a threshold of energy"):
+    with pytest.raises(ValueError, match="no validation examples to fit the threshold of energy"):
         Recogniser.load(tmp_path / "run", score="energy")
 
 

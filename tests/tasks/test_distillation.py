@@ -1,4 +1,4 @@
-"""The surrogate's task: whose parameters a phase trains, its losses, what it measures."""
+"""The task of a surrogate: trained parameters, losses and evaluation."""
 
 import shutil
 import sys
@@ -53,7 +53,7 @@ def task(config):
 
 
 def drawn_variables(task):
-    """Parameters and state of the right shapes, without the compilation of their true beginning."""
+    """Random parameters and state of the right shapes, without compiling their initialisation."""
     params, state = jax.eval_shape(task.init, jax.random.key(0))
     draw = np.random.default_rng(0)
 
@@ -76,7 +76,7 @@ def shares(task, phase, batch, devices=1, step=0):
 
 
 def apply(task, *arguments, **options):
-    """Runs the surrogate in training mode as one device would, its axis named."""
+    """Applies the surrogate in training mode under the axis name of a single device."""
 
     def run(_):
         return task.module.apply(*arguments, train=True, mutable=["batch_stats"], **options)[0]
@@ -132,7 +132,7 @@ def test_the_losses_are_equations_4_and_8(task, config):
 
 
 def gradient(task, phase, batch, devices):
-    """The mean loss over a batch and its gradient, as so many devices make them together."""
+    """Computes the mean loss over a batch and its gradient, on several devices."""
     params, state = jax.jit(task.init)(jax.random.key(0))
     own = {name: params[name] for name in ("student", "explainer")}
 
@@ -244,7 +244,7 @@ def test_what_is_measured_is_recorded(config, surrogate_run, trained_run, monkey
     lines = explanation_table(measured).splitlines()
     assert lines[2].startswith("target") and lines[7].startswith("surrogate")
     assert f"{own['insertion']:.3f}" in lines[7] and lines[8].startswith("Grad-CAM ")
-    with pytest.raises(ValueError, match="a run of Distillation predicts nothing"):
+    with pytest.raises(ValueError, match="a run of Distillation cannot predict"):
         Recogniser.load(surrogate_run)
     assert measured["target"]["fingerprint"] == training.read_record(trained_run)["fingerprint"]
 
@@ -293,8 +293,8 @@ def test_a_target_may_move_but_be_no_other(config, surrogate_run, trained_run, t
         ("objective", "area", "distillation.objective: got 'area', wanted mask or curves"),
         ("l1", "max", "distillation.l1: got 'max', wanted sum or mean"),
         ("l1_weight", -1.0, "distillation.l1_weight: got -1.0, wanted 0 or more"),
-        ("insertion_weight", 20.0, "insertion_weight: got 20.0, which counts with .*=curves alone"),
-        ("masks", 4, "distillation.masks: got 4, which counts with .*objective=curves alone"),
+        ("insertion_weight", 20.0, "insertion_weight: got 20.0, which needs .*=curves"),
+        ("masks", 4, "distillation.masks: got 4, which needs .*objective=curves"),
         ("masks_contrast", 0.0, "distillation.masks_contrast: got 0.0, wanted more than 0"),
         ("area", 2.0, "distillation.area: got 2.0, wanted a share"),
         ("area_weight", -1.0, "distillation.area_weight: got -1.0, wanted 0"),
@@ -324,7 +324,7 @@ def test_wrong_fields_of_the_curves_are_refused(config, field, value, message):
 
 def test_another_split_than_the_targets_is_refused(config):
     config.open_set.split = "closed"
-    with pytest.raises(ValueError, match="distillation.target: .* knows"):
+    with pytest.raises(ValueError, match="distillation.target: the known classes of"):
         Distillation(config)
 
 
@@ -347,7 +347,7 @@ def none():
 
 @pytest.fixture
 def module_with_a_target(config, tmp_path, monkeypatch):
-    """Its name: a network that no run trained, of the split's classes."""
+    """The name of a module with a target that does not come from a run."""
     known = load_target(config.distillation.target).classes
     (tmp_path / "their_networks.py").write_text(A_TARGET % (known,))
     monkeypatch.syspath_prepend(tmp_path)

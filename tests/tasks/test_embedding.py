@@ -1,4 +1,4 @@
-"""The embedding's task: its loss, its selections, its baselines, its evaluation."""
+"""The task of an embedding: losses, selection, baselines and evaluation."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def first_batch(task, step=0):
 
 
 def shares(task, batch, devices):
-    """Returns each device's share of the loss, as the loop asks for it."""
+    """Computes the share of the loss of each device."""
     params, state = variables_of(task)
     loss = partial(task.phases[0].loss, params, state)
     mapped = jax.vmap(loss, (0, None, None), axis_name=parallel.AXIS)
@@ -38,7 +38,7 @@ def shares(task, batch, devices):
 
 
 def by_hand(out, fine, coarse, fields, weights):
-    """Equation 6 in plain NumPy, of quadruplets that are all valid."""
+    """Computes equation 6 in NumPy, for valid quadruplets."""
     reference, positive, sibling, negative = (
         np.float64(out.embeddings[place::4]) for place in range(4)
     )
@@ -184,7 +184,7 @@ def test_a_run_learns_and_is_measured(embedding_run):
 
 
 def cut_off(task, last):
-    """Makes the task's selection fail at a step, as a machine may at any."""
+    """Makes the selection of the task fail at a step."""
     run = task.hook.run
 
     def wrapped(step, *arguments):
@@ -278,7 +278,7 @@ def runs_variables(task):
     ("field", "value", "message"),
     [
         ("embedding.loss", "quadruple", "embedding.loss: got 'quadruple', wanted one of quadruple"),
-        ("embedding.margin", 0.5, "embedding.margin: got 0.5; quadruplet takes none"),
+        ("embedding.margin", 0.5, "embedding.margin: got 0.5; not used by quadruplet"),
         ("embedding.dimension", -1, "embedding.dimension: got -1"),
         ("train.batch_size", 18, "train.batch_size: got 18, wanted a multiple of 4"),
         ("train.keep", 0, "train.keep: got 0, wanted at least 1"),
@@ -305,7 +305,7 @@ def test_a_quadruplet_needs_siblings_and_two_coarse_classes(embedding_config):
     chosen = next(draw for draw in draws if set(draw.known) in alike)
     embedding_config.open_set.split = "random-2/1"
     embedding_config.open_set.split_seed = chosen.seed
-    with pytest.raises(ValueError, match="are all of one coarse class"):
+    with pytest.raises(ValueError, match="all belong to one coarse class"):
         Embedding(embedding_config)
 
 
@@ -319,7 +319,7 @@ COMMAND = [sys.executable, "-m", "jaxatr.train", "--noprogress"]
 
 
 def command(levels, data_dir, workdir, backbone="Small"):
-    """The command that trains the small embedding: 24 steps, selected anew every 5."""
+    """Returns the command that trains the small embedding: 24 steps, a selection every 5."""
     overrides = {
         "data.source": levels,
         "data.data_dir": data_dir,

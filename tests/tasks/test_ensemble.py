@@ -1,4 +1,4 @@
-"""Ensembles of runs: loaded, decided, measured, and refused where the runs do not fit together."""
+"""Ensembles of runs: loading, decision, evaluation, and errors for incompatible runs."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from jaxatr.tasks.open_set.predictor import Recogniser
 
 
 def calibration_of(ensemble) -> openset.Calibration:
-    """Lists the answers to known examples, and the calibration, of a decision."""
+    """Returns the calibration of an ensemble."""
     found = ensemble.decision.calibration
     assert found is not None
     return found
@@ -31,7 +31,7 @@ def edited(run, name, change):
 
 @pytest.fixture(scope="module")
 def pair(trained_run, small_config, tmp_path_factory):
-    """Two runs of other seeds that share their validation part."""
+    """Two runs with different seeds and the same validation part."""
     root = tmp_path_factory.mktemp("ensemble")
     shutil.copytree(trained_run, root / "one")
     config = small_config.copy_and_resolve_references()
@@ -44,7 +44,7 @@ def pair(trained_run, small_config, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def images(chips):
-    """Test images of every class, unknown ones too."""
+    """Test images of all classes, including unknown ones."""
     return [data.read_image(path) for path in sorted((chips / "test").glob("*/00[0-4].png"))]
 
 
@@ -148,7 +148,7 @@ def test_only_examples_that_no_member_was_trained_on_count(copies, small_config)
     one, two = (task.parts["validation"].indices for task in tasks)
     shared = np.intersect1d(one, two)
     assert 0 < len(shared) < 18
-    with pytest.warns(UserWarning, match=f"{len(shared)} validation examples cannot keep"):
+    with pytest.warns(UserWarning, match=f"{len(shared)} validation examples are too few"):
         ensemble = Recogniser.load(copies)
     assert len(calibration_of(ensemble).scores) == len(shared)
     for path in copies[0].glob(f"{fitted.FOLDER}/*/ensemble.*"):
@@ -164,7 +164,7 @@ def test_only_examples_that_no_member_was_trained_on_count(copies, small_config)
         (
             "record.json",
             lambda one: one["split"].update(known=one["split"]["known"][::-1]),
-            "one and .*two make no ensemble: their known classes differ, .* and ",
+            "one and .*two cannot form an ensemble: their known classes differ, .* and ",
         ),
         (
             "record.json",
@@ -196,7 +196,7 @@ def test_a_calibration_to_chips_of_the_field_does_not_count(copies, chips, tmp_p
     before = Recogniser.load(copies)
     runs.calibrate_run(copies[1], tmp_path / "field")
     after = Recogniser.load(copies)
-    assert not before.note and "two: the calibration to chips of the field is of the" in after.note
+    assert not before.note and "two: the calibration to field chips applies only" in after.note
     np.testing.assert_array_equal(calibration_of(before).scores, calibration_of(after).scores)
 
 
@@ -223,8 +223,8 @@ def test_the_commands_take_several_runs(pair, chips, flags_of, capsys):
     (expected,) = Recogniser.load(pair)([data.read_image(image)])
     assert found["decides"] == "ensemble" and found["label"] == expected.label
     arguments = flags_of(predict_command, *workdirs, image, "--explain=out")
-    with pytest.raises(ValueError, match="--explain is of one run, not of an ensemble"):
+    with pytest.raises(ValueError, match="--explain cannot be used with an ensemble"):
         predict_command.main(arguments)
     flags_of(evaluate_command, *workdirs, "--scores=all")
-    with pytest.raises(ValueError, match="--scores is of one run, not of an ensemble"):
+    with pytest.raises(ValueError, match="--scores cannot be used with an ensemble"):
         evaluate_command.main([])

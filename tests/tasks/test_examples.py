@@ -1,4 +1,4 @@
-"""The examples of a data set as a task has them."""
+"""The examples of a run."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The calibration to chips of the field: what it keeps, who decides by it, and how to undo it."""
+"""The calibration to field chips: its file, its use in decisions, and its removal."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ def run(trained_run, tmp_path):
 
 @pytest.fixture
 def field(run, chips, tmp_path):
-    """Test chips of the known classes, as if from elsewhere."""
+    """A folder of field chips: test chips of the known classes."""
     for name in training.read_record(run)["split"]["known"]:
         shutil.copytree(chips / "test" / name, tmp_path / "field" / name)
     return tmp_path / "field"
@@ -36,7 +36,7 @@ def test_thresholds_and_probabilities_are_those_of_the_chips(run, field):
     before = Recogniser.load(run, score="energy")
     result = runs.calibrate_run(run, field, score="energy", tpr=0.9)
     after = Recogniser.load(run, score="energy")
-    assert "energy is calibrated to 30 chips of the field" in after.note and not before.note
+    assert "energy is calibrated to 30 field chips" in after.note and not before.note
     images = images_of(field)
     scores = [p.score for p in before(images)]
     threshold = openset.conformal_threshold(scores, tpr=0.9)
@@ -93,7 +93,7 @@ def test_the_command_prints_before_and_after(run, field, flags_of, capsys):
     arguments = [f"--workdir={run}", "--score=energy"]
     calibrate.main(flags_of(calibrate, *arguments, f"--source={field}", "--tpr=0.9"))
     printed = capsys.readouterr().out
-    assert "score: energy; chips: " in printed and "kept in" in printed
+    assert "score: energy; chips: " in printed and "saved in" in printed
     assert [line.split()[0] for line in printed.splitlines()[3:5]] == ["before", "after"]
     calibrate.main(flags_of(calibrate, *arguments, f"--source={field}", "--tpr=0.9", "--json"))
     assert json.loads(capsys.readouterr().out)["after"]["accepted"] > 0.7
@@ -107,10 +107,10 @@ def test_a_folder_that_cannot_be_used_is_refused(run, field, embedding_run, tmp_
     with pytest.raises(ValueError, match="there is no folder"):
         runs.calibrate_run(run, tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="no folder of a known class with a chip"):
+    with pytest.raises(ValueError, match="no folder of a known class that contains"):
         runs.calibrate_run(run, tmp_path / "empty")
     shutil.copytree(next(field.iterdir()), field / "stranger")
-    with pytest.raises(ValueError, match="got a folder 'stranger', wanted one for each known"):
+    with pytest.raises(ValueError, match="got a folder 'stranger', wanted names of known"):
         runs.calibrate_run(run, field)
     with pytest.raises(ValueError, match="wanted a run of open-set recognition"):
         runs.calibrate_run(embedding_run, field)

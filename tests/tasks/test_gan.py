@@ -1,4 +1,4 @@
-"""The adversarial task: whose turn it is, what it learns, and what it gives back."""
+"""The adversarial task: alternating phases, learning, and generated images."""
 
 import jax
 import numpy as np
@@ -117,10 +117,10 @@ def test_chips_of_no_square_are_refused(config, tmp_path):
                 image = Image.new("L", (20, 16), index)
                 image.save(tmp_path / "wide" / split / name / f"{index}.png")
     config.data.source, config.open_set.split = str(tmp_path / "wide"), "closed"
-    with pytest.raises(ValueError, match="got chips of 16x20, wanted a square: data.size"):
+    with pytest.raises(ValueError, match="got chips of 16x20, wanted square ones: set data.size"):
         ConditionalGan(config)
     config.data.size = 24
-    with pytest.raises(ValueError, match="size: got 24, wanted a power of two from 16"):
+    with pytest.raises(ValueError, match="size: got 24, wanted a power of two of at least 16"):
         runs.train_run(config, tmp_path / "run", progress=False)
 
 

@@ -41,7 +41,7 @@ def test_what_names_no_network_is_refused():
 
 
 def test_the_constants_are_the_published_ones_and_of_8_bits():
-    """As torchvision applies them, and as (x - 127) / 128, to one pixel."""
+    """Compares one pixel with torchvision, and with (x - 127) / 128."""
     pixel = np.array([10.0, 200.0, 255.0])
     for name, wanted in [
         ("mobilenet_v2", (pixel / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]),
@@ -50,7 +50,7 @@ def test_the_constants_are_the_published_ones_and_of_8_bits():
     ]:
         mean, std = constants_of(NETWORKS[name], np.dtype("uint8"), (96, 96, 3))
         np.testing.assert_allclose((pixel - mean) / std, wanted, rtol=1e-12)
-    with pytest.raises(ValueError, match="images of uint8, got uint16: set --config.data.normal"):
+    with pytest.raises(ValueError, match="uint8 images, got uint16: set --config.data.normal"):
         constants_of(NETWORKS[NAME], np.dtype("uint16"), (96, 96, 3))
 
 

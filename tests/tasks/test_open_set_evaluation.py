@@ -1,4 +1,4 @@
-"""Scores of an open-set run: from outside the package, and ones that a run cannot give."""
+"""Scores of an open-set run: user-defined scores, and scores that a run cannot compute."""
 
 import json
 import shutil
@@ -40,7 +40,7 @@ MISSPELT = Score("misspelt", "Misspelt", score, needs=("feature",))
 
 @pytest.fixture(scope="module")
 def run(trained_run, tmp_path_factory):
-    """A copy of a run's folder, and a module with a user's scores on the import path."""
+    """A copy of the folder of a run, with a module of user-defined scores on the import path."""
     folder = tmp_path_factory.mktemp("scored")
     (folder / "users_scores.py").write_text(OUTSIDE)
     shutil.copytree(trained_run, folder / "run")
@@ -91,7 +91,7 @@ def test_it_says_what_it_fits(run, capsys):
 def test_scores_that_a_run_cannot_give(run, small_config):
     from jaxatr.tasks import OpenSet
 
-    with pytest.raises(ValueError, match="misspelt needs 'feature', which no network gives.*'fe"):
+    with pytest.raises(ValueError, match="needs 'feature', which no network provides.*'fe"):
         runs.evaluate_run(run, scores="users_scores:MISSPELT")
     with pytest.raises(ValueError, match="got 'mlss'.*did you mean 'mls'"):
         runs.evaluate_run(run, scores="mlss")

@@ -1,4 +1,6 @@
-"""The needs of scores: maps of a network's stages, and the chip itself."""
+"""The inputs of scores: maps of stages, and the chip itself."""
+
+from functools import partial
 
 import flax.linen as nn
 import jax
@@ -12,7 +14,7 @@ from jaxatr.tasks.open_set import needs
 
 
 class Plain(nn.Module):
-    """A backbone of one's own without stages."""
+    """A user-defined backbone without stages."""
 
     @nn.compact
     def __call__(self, images, train=False):
@@ -20,7 +22,7 @@ class Plain(nn.Module):
 
 
 class Staged(nn.Module):
-    """A backbone of one's own with one map."""
+    """A user-defined backbone with one map."""
 
     maps = ("map_stage1",)
 
@@ -32,7 +34,7 @@ class Staged(nn.Module):
 
 
 def by_loops(maps, most):
-    """Plain means over the cells of a grid."""
+    """Computes means over the cells of a grid."""
     b, h, w, f = maps.shape
     rows, columns = min(h, most), min(w, most)
     means = np.zeros((b, rows, columns, f))
@@ -52,7 +54,8 @@ def test_maps_are_averaged_as_by_loops(size):
 
 
 def test_maps_are_those_of_the_network():
-    module = models.OpenSetClassifier(models.ResNet18(width=4, stem="3x3"), 3)
+    backbone = models.ResNet18(width=4, stem="3x3", stage_sizes=(1, 1, 1, 1))
+    module = models.OpenSetClassifier(backbone, 3)
     images = jax.random.normal(jax.random.key(1), (2, 32, 32, 1))
     variables = jax.jit(module.init)(jax.random.key(0), images)
     assert set(variables) == {"params", "batch_stats"}  # maps are no variables
@@ -66,8 +69,8 @@ def test_maps_are_those_of_the_network():
         "map_stage4": (2, 4, 4, 32),
     }
     assert {one.dtype for one in found.values()} == {jnp.dtype(jnp.float16)}
-    backbone = {name: values["backbone"] for name, values in variables.items()}
-    attended = module.backbone.apply(backbone, images, method="attended")
+    own = {name: values["backbone"] for name, values in variables.items()}
+    attended = jax.jit(partial(module.backbone.apply, method="attended"))(own, images)
     for name, stage in zip(needs.MAPS[2:], attended.stages, strict=True):
         np.testing.assert_allclose(found[name], by_loops(stage, 8), rtol=2e-3, atol=1e-3)
     np.testing.assert_allclose(
@@ -75,7 +78,8 @@ def test_maps_are_those_of_the_network():
     )
     one = needs.NEEDS["map_stage2"].compute
     assert one is not None
-    np.testing.assert_array_equal(one(module, variables, images), found["map_stage2"])
+    alone = jax.jit(lambda v, x: one(module, v, x))(variables, images)
+    np.testing.assert_array_equal(alone, found["map_stage2"])
 
 
 def test_a_value_beyond_float16_is_its_largest():
@@ -98,14 +102,14 @@ def test_a_backbone_gives_the_maps_that_it_lists():
     made = openset.Score("made", "Made", score.score, members=(score,))
     for one in (score, made):
         assert needs.refusal(one, staged) == (
-            "needs the map of stage 2 (map_stage2), which there is for single images alone, and of "
-            "a backbone with stages, which lists the maps that it sows as its `maps`"
+            "needs the map of stage 2 (map_stage2), which is only available for single images and "
+            "backbones with stages, which list the maps that they sow as `maps`"
         )
 
 
 def test_a_run_gives_chips_and_maps(small_config):
     task = OpenSet(small_config)
-    params, state = task.init(jax.random.key(0))
+    params, state = jax.jit(task.init)(jax.random.key(0))
     wanted = {"image", "map_stage2", "features"}
     assert wanted <= task.given
     found = task.outputs({"params": params, **state}, "test", wanted)

@@ -1,4 +1,4 @@
-"""A kind of run outside of the package: the module of docs/extending.md, and every command."""
+"""A task outside of the package: the module of docs/extending.md with all commands."""
 
 import json
 import shutil
@@ -86,7 +86,7 @@ def test_its_predictor_is_found(run, gray):
 
 @pytest.fixture
 def command(flags_of, capsys):
-    """Runs a command in this process; gives its output."""
+    """Runs a command in this process, and returns its output."""
 
     def run(module, *arguments):
         assert module.main(flags_of(module, *arguments)) in (None, 0)

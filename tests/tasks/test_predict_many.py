@@ -1,4 +1,4 @@
-"""Predictions of folders, archives and tables: the command, and a program's many images."""
+"""Predictions for folders, archives, tables and lists of images."""
 
 import csv
 import functools
@@ -23,7 +23,7 @@ def flags(flags_of):
 
 @pytest.fixture(scope="module")
 def folder(chips, tmp_path_factory):
-    """Two chips in folders, a damaged one, a hidden one, and files that are no images."""
+    """Two chips in folders, a corrupt one, a hidden one, and files that are not images."""
     root = tmp_path_factory.mktemp("many") / "chips"
     (root / "a" / "deep").mkdir(parents=True)
     (root / ".hidden").mkdir()
@@ -92,7 +92,7 @@ def test_a_table_has_a_row_of_every_image(trained_run, folder, flags, capsys, tm
     arguments = flags(f"--workdir={trained_run}", "--gamma=0.25", f"--out={out}", folder)
     assert predict.main(arguments) == 0
     printed = capsys.readouterr()
-    assert "warning: " in printed.err and f"{out}: 2 predicted, 1 not" in printed.err
+    assert "warning: " in printed.err and f"{out}: 2 predicted, 1 failed" in printed.err
     assert len(printed.out.splitlines()) == 2
     broken, *good = rows = read(out)
     assert [row["path"] for row in rows] == [f"{folder}/{name}" for name in ORDER]

@@ -1,4 +1,4 @@
-"""Pretrained weights in the place of freshly drawn ones."""
+"""Initialisation with pretrained weights."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""The terms that a training of single images adds to equation 4, by hand, on any devices."""
+"""The terms that recipes add to equation 4, against direct computation, on several devices."""
 
 import shutil
 
@@ -37,7 +37,7 @@ def set_fields(config, fields):
 
 @pytest.fixture
 def config(small_config):
-    """Without batch statistics and augmentation, so that a loss can be made by hand."""
+    """A configuration without batch statistics and augmentation, whose loss is easy to compute."""
     config = small_config.copy_and_resolve_references()
     config.model.backbone = "jaxatr_test_networks:Plain"
     config.augment.shift = 0
@@ -46,7 +46,7 @@ def config(small_config):
 
 @pytest.fixture(scope="session")
 def outliers(chips, tmp_path_factory):
-    """Some images in folders of their own, and a hidden file."""
+    """A folder with images in subfolders, and a hidden file."""
     root = tmp_path_factory.mktemp("outliers")
     (root / "some").mkdir()
     for index, path in enumerate(sorted((chips / "test" / "ring").iterdir())):
@@ -62,7 +62,7 @@ def made(config):
 
 
 def gradient(task, params, state, batch, devices):
-    """Returns the loss of a batch, its gradient and the metrics, as so many devices make them."""
+    """Computes the loss of a batch, its gradient and the metrics, on several devices."""
 
     def device(part):
         def share(params):
@@ -102,8 +102,8 @@ def test_a_mixture_has_the_mixture_of_two_losses(config, kind, monkeypatch):
         jax.debug.callback(lambda i, s: kept.update(images=i, share=s), images, found[0].weights)
         return images, found
 
-    original = task._recipe.targets
-    monkeypatch.setattr(task._recipe, "targets", targets)
+    original = task._objective.recipe.targets
+    monkeypatch.setattr(task._objective.recipe, "targets", targets)
     _, found = gradient(task, params, state, batch, 1)
     jax.effects_barrier()
     images, share = np.asarray(kept["images"]), np.asarray(kept["share"])
@@ -172,7 +172,9 @@ def test_quarter_turns_are_predicted_of_a_turned_copy(config):
     config.loss.rotation_weight = 2.0
     task, params, state, batch = made(config)
     assert params["rotation_head"]["kernel"].shape == (8, 4)
-    turned = task._recipe.turned(jax.random.key(1), task.examples.normalize(batch["image"]), batch)
+    turned = task._objective.recipe.turned(
+        jax.random.key(1), task.examples.normalize(batch["image"]), batch
+    )
     assert set(np.asarray(turned.turns)) <= {0, 1, 2, 3} and len(set(np.asarray(turned.turns))) > 1
     features = outputs(task, params, turned.images).features
     layer = params["rotation_head"]
@@ -225,11 +227,12 @@ def test_devices_share_one_gradient(config, outliers, contrastive):
 
 @pytest.fixture(scope="module")
 def recipe_run(small_config, outliers, tmp_path_factory):
-    """A run with everything that goes together, broken off and continued; and its configuration."""
+    """An interrupted and continued run with all compatible recipes, and its configuration."""
     config = set_fields(small_config.copy_and_resolve_references(), EVERYTHING)
     config.open_set.outliers = str(outliers)
     config.optimizer.learning_rate, config.optimizer.backbone_factor = 0.02, 0.5
     config.train.steps, config.train.checkpoint_every = 6, 3
+    config.open_set.score = "cbc"
     root = tmp_path_factory.mktemp("recipes")
     runs.train_run(config, root / "run", progress=False)
     shutil.copytree(root / "run", root / "broken")
@@ -277,7 +280,7 @@ def test_an_exported_network_has_no_head_of_turns(recipe_run, tmp_path):
         ({"mix.probability": 1.5}, "mix.probability: got 1.5"),
         ({"loss.reciprocal_weight": -1.0}, "loss.reciprocal_weight: got -1.0"),
         ({"loss.contrastive_temperature": 0.0}, "loss.contrastive_temperature: got 0.0"),
-        ({"loss.contrastive_weight": 1.0, "mix.mixup": 1.0}, "images of two classes"),
+        ({"loss.contrastive_weight": 1.0, "mix.mixup": 1.0}, "mixed images have no"),
         ({"open_set.outliers": "nowhere"}, "there is no folder nowhere"),
         ({"augment.gain": 0.5}, "augment.gain: got 0.5"),
         ({"optimizer.backbone_factor": -1.0}, "optimizer.backbone_factor: got -1.0"),
@@ -302,7 +305,7 @@ def test_a_split_of_the_data_set_can_be_the_outliers(config):
     batch = next(task.batches(task.phases[0]))
     assert batch["image"].shape[1] > 24  # what other boxes show is there for outliers too
     config.open_set.outliers = "test"
-    with pytest.raises(ValueError, match="open_set.outliers: 'test' is data.test_split already"):
+    with pytest.raises(ValueError, match="open_set.outliers: 'test' is already data.test_split"):
         OpenSet(config)
 
 

@@ -1,4 +1,4 @@
-"""A prediction shows itself in a notebook; its pixels are kept where they are asked for."""
+"""Display of predictions in a notebook, with their chips on request."""
 
 import html.parser
 import math
@@ -15,7 +15,7 @@ from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
 
 
 class Balanced(html.parser.HTMLParser):
-    """Follows the tags that are open."""
+    """Checks that HTML tags are balanced."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The task of tracks: what it trains on, its loss, that it goes on, and what an evaluation says."""
+"""The task of tracks: batches, loss, resuming and evaluation."""
 
 import shutil
 from functools import partial
@@ -78,7 +78,7 @@ def test_batches_hold_tracks(config):
 
 
 def shares(task, batch, devices):
-    """Returns the sum of the devices' shares of the loss, as the loop asks for it."""
+    """Computes the sum of the devices' shares of the loss."""
     params, state = jax.jit(task.init)(jax.random.key(0))
     loss = partial(task.loss, params, state)
     mapped = jax.vmap(loss, (0, None, None), axis_name=parallel.AXIS)
@@ -250,7 +250,7 @@ def test_what_takes_single_images_refuses_a_run_of_tracks(run):
         Recogniser.load(run[0])
     with pytest.raises(ValueError, match="wanted a classifier of single images, got one of tracks"):
         load_target(run[0])
-    with pytest.raises(ValueError, match="only an open-set run"):
+    with pytest.raises(ValueError, match="wanted an open-set run"):
         runs.train_baseline(run[0], "conflabel", progress=False)
 
 
@@ -287,7 +287,7 @@ def test_chips_that_were_not_trained_are_not_compared_with(config, tmp_path):
         ("track.frames", 0, "track.frames: got 0, wanted at least 1"),
         ("track.hidden", -1, "track.hidden: got -1, wanted 0"),
         ("track.chip_weight", -0.5, "track.chip_weight: got -0.5, wanted 0"),
-        ("open_set.negatives", "x.npz", "open_set.negatives: single images are no tracks"),
+        ("open_set.negatives", "x.npz", "open_set.negatives: not supported for tracks"),
     ],
 )
 def test_a_wrong_field_is_named(config, field, value, message):
@@ -304,7 +304,7 @@ def test_data_without_tracks_is_refused(small_config):
 
 def test_tracks_in_both_splits_are_refused(config):
     config.data.test_split = "train"
-    with pytest.raises(ValueError, match="data: 32 tracks have chips to train on and to test on"):
+    with pytest.raises(ValueError, match="data: 32 tracks have chips in both training and test"):
         TrackOpenSet(config)
 
 

@@ -1,4 +1,4 @@
-"""Short trainings without some known classes, by which the score that decides is chosen."""
+"""Trials: short trainings without some known classes, to choose the score that decides."""
 
 import shutil
 

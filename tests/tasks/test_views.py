@@ -1,4 +1,4 @@
-"""Test-time averaging: over which views, against a loop, and in everything that uses a run."""
+"""Test-time averaging: its views, against a loop, and in all uses of a run."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def run(trained_run, tmp_path_factory):
 
 
 def by_loop(image, horizontal, shift):
-    """Yields the views of an image [h, w, c] as NumPy makes them, reflected at the border."""
+    """Yields the views of an image [h, w, c], computed with NumPy and reflected at the border."""
     for flipped in (image, image[:, ::-1]) if horizontal else (image,):
         padded = np.pad(flipped, ((shift, shift), (shift, shift), (0, 0)), "reflect")
         for down, right in [(0, 0), (-shift, 0), (shift, 0), (0, -shift), (0, shift)]:
@@ -140,7 +140,7 @@ def test_what_was_fitted_to_single_chips_is_not_taken_for_it(run, trained_run):
     assert training.read_record(run)["fitted_gamma_of"] == "cbc.mean_h2"
     assert Recogniser.load(run, score="cbc", gamma="fitted").gamma is not None
     training.update_record(run, fitted_gamma_of="cbc")
-    with pytest.raises(ValueError, match="γ was fitted to outputs over other views"):
+    with pytest.raises(ValueError, match="γ was fitted to outputs averaged over other"):
         Recogniser.load(run, score="cbc", gamma="fitted")
 
 

@@ -1,4 +1,4 @@
-"""The toy task as a module and as a program, and a run of it that nothing interrupted."""
+"""The toy task as a module and as a program, and an uninterrupted run of it."""
 
 import importlib.util
 import os
@@ -24,7 +24,7 @@ CACHE_SETTINGS = (
 
 @pytest.fixture(scope="session")
 def toy():
-    """The module ``toy``: the tests' folder is no package, so it is loaded by its path."""
+    """The module ``toy``, loaded by its path because the tests' folder is not a package."""
     spec = importlib.util.spec_from_file_location("jaxatr_test_toy", TOY)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -42,7 +42,7 @@ def unbroken(toy, tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled(tmp_path_factory):
-    """Where this room's tests, which run the same small programs, keep them compiled."""
+    """A compilation cache shared by the tests of this folder."""
     folder = tmp_path_factory.mktemp("xla")
     before = {name: jax.config.values[name] for name in CACHE_SETTINGS}
     training.enable_compilation_cache(folder)
@@ -54,7 +54,7 @@ def compiled(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def start(compiled):
-    """A function that starts the toy as a program of its own; ``environment`` adds variables."""
+    """A function that starts the toy in a subprocess; ``environment`` adds variables."""
 
     def start(workdir, environment=None, **options):
         command = [sys.executable, str(TOY), str(workdir)]
@@ -82,7 +82,7 @@ def finish():
 
 @pytest.fixture(scope="session")
 def unbroken_program(start, finish, tmp_path_factory):
-    """A run of 20 steps in a process of its own, on one device, that compiles all by itself."""
+    """A run of 20 steps in a subprocess, on one device, without a compilation cache."""
     workdir = tmp_path_factory.mktemp("unbroken_program")
     finish(start(workdir, {"JAXATR_COMPILATION_CACHE": "off"}))
     return SimpleNamespace(
@@ -91,7 +91,7 @@ def unbroken_program(start, finish, tmp_path_factory):
 
 
 def records(workdir):
-    """Returns the records without what the clock says."""
+    """Returns the records without times."""
     return [
         {name: value for name, value in record.items() if name != "images_per_second"}
         for record in training.read_metrics(workdir)
@@ -100,5 +100,5 @@ def records(workdir):
 
 @pytest.fixture(scope="session", name="records")
 def records_fixture():
-    """The function that reads a run's records without what the clock says."""
+    """A function that reads a run's records without times."""
     return records

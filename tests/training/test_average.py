@@ -1,4 +1,4 @@
-"""The average of the parameters: its recursion, what it is of, and that it is what is used."""
+"""The average of the parameters: its recursion, its parameters, and its use."""
 
 import dataclasses
 
@@ -65,7 +65,7 @@ def test_a_run_without_one_has_the_state_that_it_always_had(toy):
 
 
 class Seen:
-    """Notes the parameters that an evaluation gets."""
+    """Records the parameters that an evaluation gets."""
 
     def __init__(self, evaluate):
         self.evaluate, self.params = evaluate, []

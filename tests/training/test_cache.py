@@ -1,4 +1,4 @@
-"""Where compiled programs are kept."""
+"""The folder of the compilation cache."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jaxatr.training import enable_compilation_cache
 
 @pytest.fixture(autouse=True)
 def settings(compiled, monkeypatch, tmp_path):
-    """A user with a home of their own, who has set nothing; the room's cache comes back after."""
+    """An empty home folder without settings; the cache of this folder is restored afterwards."""
     for name in ("JAXATR_COMPILATION_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -28,7 +28,7 @@ def test_the_default_is_in_the_users_cache_folder(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_kept(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match="compiled programs are not kept: .*file"):
+    with pytest.warns(UserWarning, match="compiled programs are not cached: .*file"):
         assert enable_compilation_cache(tmp_path / "file" / "xla") is None
 
 

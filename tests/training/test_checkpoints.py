@@ -1,4 +1,4 @@
-"""Checkpoints: only whole ones of the same run are read, and a failed save costs none."""
+"""Checkpoints: only intact ones of the same run are read, and a failed save loses none."""
 
 import os
 import resource
@@ -128,7 +128,7 @@ def test_any_damage_to_any_file_is_harmless_or_noticed(saved, tmp_path):
 
 def test_another_runs_checkpoint_is_named(copy):
     shutil.copytree(copy / "checkpoints" / "1", copy / "checkpoints" / "9")
-    with pytest.warns(UserWarning, match="checkpoint 9 is not used: it is step 1 of run run"):
+    with pytest.warns(UserWarning, match="checkpoint 9 is not used: it is from step 1 of run run"):
         assert load_snapshot(copy, "latest").step == 2
     with (
         open_run(copy, fingerprint="other") as checkpoints,
@@ -141,10 +141,10 @@ def test_another_runs_checkpoint_is_named(copy):
 def test_a_run_is_never_silently_begun_anew(copy):
     for step in ("1", "2"):
         truncate(largest(copy / "checkpoints" / step))
-    with pytest.warns(UserWarning), pytest.raises(CheckpointError, match="2, 1. is whole"):
+    with pytest.warns(UserWarning), pytest.raises(CheckpointError, match="2, 1. are corrupt"):
         load_snapshot(copy, "latest")
     with open_run(copy) as checkpoints, pytest.warns(UserWarning):
-        with pytest.raises(CheckpointError, match="take another workdir"):
+        with pytest.raises(CheckpointError, match="use another workdir"):
             checkpoints.restore()
 
 
@@ -170,7 +170,7 @@ def test_the_newest_and_the_best_are_kept_across_a_restart(tmp_path):
 
 @contextmanager
 def no_file_above(size):
-    """Makes writing fail as a full disk does: an error from the system, in the middle of a file."""
+    """Makes writes fail in the middle of a file, like a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -184,7 +184,7 @@ def test_a_save_that_fails_is_told_and_costs_nothing(tmp_path):
         checkpoints.save(snapshot(1))
         checkpoints.wait()
         with no_file_above(100_000):
-            with pytest.raises(CheckpointError, match=r"still there.*: \[1\]"):
+            with pytest.raises(CheckpointError, match=r"existing checkpoints.*: \[1\]"):
                 checkpoints.save(snapshot(2, size=512))
                 checkpoints.wait()
     assert_equal(load_snapshot(tmp_path, "latest"), snapshot(1))
@@ -212,7 +212,7 @@ def test_a_full_disk(tmp_path):
         with open_run(tmp_path, keep=1) as checkpoints:
             checkpoints.save(snapshot(1, size=512))
             with pytest.raises(
-                CheckpointError, match=r"(?s)[Nn]o space left.*still there.*: \[1\]"
+                CheckpointError, match=r"(?s)[Nn]o space left.*existing checkpoints.*: \[1\]"
             ):
                 checkpoints.save(snapshot(2, size=1024))
                 checkpoints.wait()

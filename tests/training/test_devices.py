@@ -1,4 +1,4 @@
-"""One device, several, and several processes: the same training, up to rounding."""
+"""Training on one device, several devices and several processes agrees up to rounding."""
 
 import signal
 import socket

@@ -1,4 +1,4 @@
-"""A run that ends with its best evaluation, the beginning among them."""
+"""Runs that end with their best evaluation, including that of the initial parameters."""
 
 import shutil
 
@@ -9,7 +9,7 @@ from jaxatr import training
 
 
 def judged(toy, scores):
-    """Returns the toy task with scores that are told, and a list of what it is asked about."""
+    """Returns the toy task with given scores, and a list of the evaluated parameters."""
     task, asked = toy.make(), []
 
     def evaluate(params, model_state):
@@ -82,6 +82,6 @@ def test_a_run_that_learned_nothing_says_so(toy, tmp_path):
 
 def test_without_an_evaluation_it_says_so(toy, tmp_path):
     task, asked = judged(toy, [None] * 5)
-    with pytest.warns(UserWarning, match="train.end_with_best: nothing is evaluated"):
+    with pytest.warns(UserWarning, match="train.end_with_best: there is no validation data"):
         result = train(toy, tmp_path, task)
     np.testing.assert_array_equal(kernel(result.params), kernel(asked[-1]))

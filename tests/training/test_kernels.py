@@ -1,4 +1,4 @@
-"""A run keeps to the kernels that it began with."""
+"""A run keeps the kernels with which it was started."""
 
 import io
 import sys
@@ -27,7 +27,7 @@ def own_database(monkeypatch, tmp_path):
 
 @pytest.fixture
 def used(monkeypatch):
-    """The algorithms that forward convolutions are lowered to, in order."""
+    """Returns the algorithms of the forward convolutions, in order."""
     names, function = [], primitive.function
 
     def noted(problem, choice, device):
@@ -99,7 +99,7 @@ def test_each_phase_is_chosen_before_its_own_first_step(tmp_path):
 
 @pytest.mark.parametrize("resumed", [False, True])
 def test_on_another_kind_of_device_the_choices_are_made_anew(tmp_path, resumed):
-    """Begun where there is a GPU, whose kernels are none for a CPU."""
+    """The run was started on a GPU, whose kernels a CPU does not support."""
     of_gpu = {"train": {FORWARD.key: {"algorithm": "hopper", "config": {}}}}
     made_for = {"platform": "gpu", "kind": "NVIDIA H100"}
     training.update_record(tmp_path, kernels=of_gpu, kernels_for=made_for)
@@ -131,7 +131,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_gets_a_bar(tmp_path, monkeypatch, unchecked):
-    """Unchecked, because a check of types takes a first problem from the bar, and ends it."""
+    """Without type checks, which would consume the first problem of the bar and end it."""
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setattr(choosing, "found_choice", lambda problem: Choice("matmul"))
     KernelChoices(tmp_path, find=True, progress=True).of("train", lower)

@@ -1,4 +1,4 @@
-"""The loop: what it refuses, when it stops, and that a stop leaves no trace."""
+"""The training loop: errors, stopping, and exact continuation."""
 
 import dataclasses
 import shutil
@@ -17,7 +17,7 @@ from jaxatr.training.task import Hook, Phase
 
 
 def same(tree, other):
-    """Says whether two trees have the same bits."""
+    """Returns whether two trees are bit-identical."""
     return jax.tree.all(jax.tree.map(np.array_equal, tree, other))
 
 
@@ -80,7 +80,7 @@ class Interrupted(training.Task):
 
 
 class Tapped:
-    """An iterator that shows its elements to a function."""
+    """An iterator that passes its elements to a function."""
 
     def __init__(self, iterator, see):
         self._iterator, self._see = iterator, see
@@ -138,7 +138,9 @@ def test_the_number_of_processes_must_stay(toy, unbroken, tmp_path):
     fingerprint = training.read_record(workdir)["fingerprint"]
     with Checkpoints(workdir, fingerprint=fingerprint, keep=9) as checkpoints:
         checkpoints.save(snapshot._replace(step=21, progress=progress))
-    with pytest.raises(training.CheckpointError, match="checkpoint 21 is of 2 processes.* got 1"):
+    with pytest.raises(
+        training.CheckpointError, match="checkpoint 21 was saved by 2 processes.* got 1"
+    ):
         toy.run(workdir)
 
 
@@ -148,7 +150,7 @@ def test_the_best_metric_must_exist(toy, tmp_path):
 
 
 def two_phases(toy, hook=None):
-    """A task that trains the head and the rest in turns, three steps and two."""
+    """A task that alternates between three steps of the head and two steps of the rest."""
 
     def is_head(path):
         return path[0] == "head"
@@ -213,7 +215,7 @@ def test_the_hooks_state_decides_the_batches_and_survives_a_stop(toy, tmp_path):
 
 
 def stop_at(run, last):
-    """Returns the hook's function, cut off at a step."""
+    """Returns the hook's function, which fails at a step."""
 
     def wrapped(step, *variables):
         if step == last:

@@ -1,4 +1,4 @@
-"""Windows of sums, read late, in order, and every one of them."""
+"""The meter: windows of sums, read with a delay and in order."""
 
 import json
 import math

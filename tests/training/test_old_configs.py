@@ -1,4 +1,4 @@
-"""Configurations recorded when every run had the fields of all tasks are read as today's."""
+"""Reading of old configurations, recorded when every run had the fields of all tasks."""
 
 import json
 import tarfile
@@ -22,7 +22,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """The recorded files of one old run of each kind."""
+    """The recorded files of one old run of each task."""
     root = tmp_path_factory.mktemp("old")
     with tarfile.open(ARCHIVE) as archive:
         names = {f"{kind}/{file}" for kind in KINDS for file in ("config.json", "record.json")}
@@ -56,7 +56,7 @@ def test_it_has_todays_fields_of_its_task_and_is_continued(folders, kind):
 
 
 def _set(config, recorded):
-    """Returns a configuration of today with a recorded run's values, as its file would set it."""
+    """Returns a present configuration with the values of a recorded run."""
     for group, fields in recorded.items():
         for name, value in fields.items() if isinstance(fields, dict) else ():
             if name in config.get(group, {}) and (group, name) != ("embedding", "margin"):

@@ -1,4 +1,4 @@
-"""The bar on a terminal and the lines elsewhere."""
+"""The progress bar on a terminal, and lines otherwise."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Killed at any moment and started again: the same bits as a run that nothing interrupted."""
+"""A run that is killed and started again is bit-identical to an uninterrupted one."""
 
 import signal
 import time
@@ -11,7 +11,7 @@ from jaxatr import training
 
 
 def wait_for(condition, process):
-    """Returns whether the condition came true before the process ended."""
+    """Waits for a condition, and returns whether it became true before the process ended."""
     while not condition():
         if process.poll() is not None:
             return False
@@ -25,7 +25,7 @@ def kill(process):
 
 
 def kill_while_saving(start, workdir, step):
-    """Kills a run while it writes a checkpoint of ``step`` or later; returns what it left."""
+    """Kills a run while it writes a checkpoint of ``step`` or later, and returns the leftovers."""
     folder = workdir / "checkpoints"
 
     def unfinished():

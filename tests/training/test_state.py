@@ -1,4 +1,4 @@
-"""The state as arrays, and the parts of the parameters."""
+"""The train state as arrays, and splitting of parameters."""
 
 import dataclasses
 

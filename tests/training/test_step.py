@@ -1,4 +1,4 @@
-"""One step, and whose turn it is."""
+"""The optimiser step and the schedule of phases."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ RATE = 0.5
 
 
 def linear_loss(params, model_state, batch, key, step):
-    """Σ mask · w · x: its gradient, for the sum over the batch, is Σ mask · x."""
+    """The loss Σ mask · w · x, whose gradient is Σ mask · x."""
     total = jnp.sum(batch["mask"] * params["w"] * batch["x"])
     state = {"seen": model_state["seen"] + jnp.sum(batch["x"]), "calls": model_state["calls"] + 1}
     return LossOutput(total, jnp.sum(batch["mask"]), {"x": (jnp.sum(batch["x"]), 1.0)}, state)

@@ -1,4 +1,4 @@
-"""Signals."""
+"""Stopping on signals."""
 
 import signal
 import threading
@@ -10,7 +10,7 @@ from jaxatr.training.stop import EXIT_PREEMPTED, Stopped, StopRequest, stopping_
 
 @pytest.fixture
 def interruptible():
-    """Python's own SIGINT handler, which a process started in the background does not have."""
+    """Installs Python's SIGINT handler, which processes started in the background lack."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -92,7 +92,7 @@ def example(index):
 
 
 def loss(params, model_state, batch, key, step, nan_at=-1):
-    """Masked cross-entropy on images with noise that belongs to the example."""
+    """Masked cross-entropy on images with noise that depends on the example."""
     keys = jax.vmap(lambda index: jax.random.fold_in(key, index))(batch["id"])
     noise = jax.vmap(lambda k: jax.random.normal(k, (8, 8, 1)))(keys)
     images = batch["image"] + 0.1 * noise
@@ -122,13 +122,13 @@ def config(**fields):
 
 
 def run(workdir, task=None, **options):
-    """Trains with settings that suit tests."""
+    """Trains with settings for tests."""
     settings = {"config": config(), "log_every": 3, "checkpoint_every": 5, "progress": False}
     return training.train(task or make(), workdir=workdir, **(settings | options))
 
 
 def main(workdir, *, devices=0, **options):
-    """Trains as the command does, and leaves the final parameters."""
+    """Trains like the command, and writes the final parameters."""
     parallel.initialize_from_environment()
     training.enable_compilation_cache()
     fields = {

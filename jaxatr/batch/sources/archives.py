@@ -1,7 +1,7 @@
-"""The images in an archive, which is never unpacked as a whole.
+"""The images in an archive, read without unpacking all of it.
 
-A member of a ``.zip`` or of a plain ``.tar`` is read where it lies. A packed ``.tar`` has to be
-unpacked from its beginning: a worker goes on from where it was, so that it reads the archive once.
+A member of a ``.zip`` or an uncompressed ``.tar`` is read directly. A compressed ``.tar`` has to be
+read from its beginning: a worker continues where it stopped, so that it reads the archive once.
 """
 
 import collections
@@ -18,17 +18,20 @@ from jaxatr.data.image_paths import no_image, other_kind
 
 
 class Archive(Source):
-    """An archive's images, in its own order. A key: name and number, and place in a plain tar."""
+    """The images of an archive, in its order.
+
+    A key is a list of a member's name and number, and in an uncompressed tar its offset and length.
+    """
 
     def __init__(self, name: str):
         """Takes the archive's path."""
         super().__init__(name)
         self._zip: zipfile.ZipFile | None = None
         self._members: Iterator[tuple[int, Member]] = iter(())
-        self._at = -1  # number of the last of them that was taken
+        self._at = -1  # number of the last member that was read
 
     def __getstate__(self) -> dict:
-        """Leaves open files out: another process opens its own."""
+        """Excludes open files: each process opens its own."""
         return self.__dict__ | {"_zip": None, "_members": None, "_at": -1}
 
     def state(self) -> int:
@@ -36,10 +39,10 @@ class Archive(Source):
         return self._path.stat().st_size
 
     def keys(self) -> Iterator[list]:
-        """Yields the keys; the names of one archive are in memory.
+        """Yields the keys; holds all names of the archive in memory.
 
         Raises:
-          ValueError: there is no image in it, a name comes twice, or it is damaged.
+          ValueError: the archive has no image, has a name twice, or is damaged.
         """
         passed: collections.Counter[str] = collections.Counter()
         names: set[str] = set()
@@ -52,7 +55,7 @@ class Archive(Source):
                     passed[kind] += 1
                     continue
                 if member.name in names:
-                    raise ValueError(f"{self.name}: {member.name!r} is in it twice")
+                    raise ValueError(f"{self.name}: the archive has {member.name!r} twice")
                 names.add(member.name)
                 found += 1
                 yield [member.name, number, *(member.place or ())]
@@ -61,7 +64,7 @@ class Archive(Source):
         self.passed = dict(passed)
 
     def read(self, keys: Sequence[list], scratch: Path) -> Iterator[Found]:
-        """Yields files of the members; a damaged one is an error of its own."""
+        """Yields the members as files, or as an error for a damaged one."""
         for name, number, *place in keys:
             known = str(PurePath(self.name, name.replace("\\", "/")))
             try:
@@ -79,7 +82,7 @@ class Archive(Source):
                 file.seek(offset)
                 content = file.read(length)
             if len(content) < length:
-                raise ValueError(f"{self._path}: it ends within {name!r}")
+                raise ValueError(f"{self._path}: the archive ends within {name!r}")
             return content
         if self._path.name.lower().endswith(".zip"):
             self._zip = self._zip or zipfile.ZipFile(self._path)
@@ -87,21 +90,21 @@ class Archive(Source):
         return self._passing(name, number)
 
     def _passing(self, name: str, number: int) -> bytes:
-        """Reads a member of a packed archive, by passing those before it."""
+        """Reads a member of a compressed archive, skipping those before it."""
         if number <= self._at or self._at < 0:
             self._members = enumerate(archive.members(self._path))
-        self._at = -1  # should it fail, it begins anew
+        self._at = -1  # after an error, the next read starts from the beginning
         for at, member in self._members:
             if at == number:
                 with member.open() as file:
                     content = file.read()
                 self._at = at
                 return content
-        raise ValueError(f"{self._path}: {name!r} is not in it any more")
+        raise ValueError(f"{self._path}: {name!r} is no longer in the archive")
 
 
 def is_archive(name: str) -> bool:
-    """Whether there is a file that is an archive by its name."""
+    """Whether a path is a file with the name of an archive."""
     return os.path.isfile(name) and archive.is_archive(Path(name))
 
 

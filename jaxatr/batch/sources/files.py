@@ -1,4 +1,4 @@
-"""Files, and folders that are searched with all folders below them."""
+"""Single files, and folders of images that are searched recursively."""
 
 import collections
 from collections.abc import Iterator, Sequence
@@ -10,10 +10,10 @@ from jaxatr.data.image_paths import no_image, other_kind
 
 
 class File(Source):
-    """One file, or a folder that is one input, as a track is; its row says if it is none."""
+    """A file, or a folder that is one input (a track); it is not checked until it is read."""
 
     def state(self) -> None:
-        """Returns nothing: a file is told by its name."""
+        """Returns None: the name identifies the file."""
 
     def keys(self) -> Iterator[int]:
         """Yields the one key."""
@@ -25,13 +25,13 @@ class File(Source):
 
 
 class Folder(Source):
-    """The images in a folder and in those below it, in the order of their paths."""
+    """The images in a folder and its subfolders, in the order of their paths."""
 
     def state(self) -> None:
-        """Returns nothing: files are told by their names, which are the keys."""
+        """Returns None: the keys are the names, which identify the files."""
 
     def keys(self) -> Iterator[str]:
-        """Yields the paths below the folder; in memory are the names of one folder at a time."""
+        """Yields the paths relative to the folder; holds the names of one folder in memory."""
         passed: collections.Counter[str] = collections.Counter()
         empty = True
         for below in iterate_visible(self._path):

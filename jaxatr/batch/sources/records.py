@@ -1,4 +1,4 @@
-"""The images of a prepared data set, of TFDS or of this package, by their numbers."""
+"""The images of a prepared data set, from TFDS or this package, by their numbers."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,16 +20,16 @@ class Records(Source):
         """Takes a split.
 
         Args:
-          name: the split as a user knows it.
-          directory: where the set's records lie.
-          split: its name.
+          name: name of the source for the user.
+          directory: folder of the data set's records.
+          split: name of the split.
         """
         super().__init__(name)
         self._directory, self._split = directory, split
         self._opened: Any = None
 
     def __getstate__(self) -> dict:
-        """Leaves the open records out: another process opens its own."""
+        """Excludes the open records: each process opens its own."""
         return self.__dict__ | {"_opened": None}
 
     def state(self) -> str:
@@ -41,7 +41,7 @@ class Records(Source):
         yield from range(len(self._images))
 
     def read(self, keys: Sequence[int], scratch: Path) -> Iterator[Found]:
-        """Yields files of the images."""
+        """Writes the images to files, and yields them."""
         for key in keys:
             name = f"{self.name}/{key}"
             try:
@@ -63,11 +63,11 @@ def splits_of(name: str, data_dir: str | None) -> list[Records]:
     """Opens the splits that ``tfds:NAME`` or ``tfds:NAME:SPLIT`` names.
 
     Args:
-      name: as the user gave it.
-      data_dir: where prepared sets lie; None for the default.
+      name: the argument, as given by the user.
+      data_dir: folder of prepared data sets; None for the default.
 
     Raises:
-      ValueError: there is no such data set, or it has no such split.
+      ValueError: there is no such data set or split.
     """
     text = name.removeprefix(PREFIX)
     dataset, _, split = text.partition(":")

@@ -1,4 +1,4 @@
-"""The protocol of where inputs come from: listed once, read in parts by any process."""
+"""The base class of sources: inputs are listed once, and read in parts by any process."""
 
 import abc
 from collections.abc import Iterator, Sequence
@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 Key: TypeAlias = Any
-"""Names an input within its source; a value of JSON."""
+"""Identifies an input within its source; a JSON value."""
 
 
 class Found(NamedTuple):
-    """An input that can be read.
+    """An input, as a file or as the error that prevents reading it.
 
     Attributes:
-      name: the path as a user knows it.
-      file: where it lies now; in a worker's scratch folder it may be removed once it is read.
-      error: why there is no file; None where there is one.
+      name: path of the input for the user.
+      file: path of the file; files in a worker's scratch folder are removed after reading.
+      error: the error if there is no file; else None.
     """
 
     name: str
@@ -24,11 +24,11 @@ class Found(NamedTuple):
 
 
 class Source(abc.ABC):
-    """Inputs that an argument of the command line leads to. It is sent to other processes.
+    """The inputs of one argument of the command line. Instances are sent to other processes.
 
     Attributes:
-      name: as the user gave it.
-      passed: kind to how many files were passed over as it was listed.
+      name: the argument, as given by the user.
+      passed: number of files by kind that were skipped by :meth:`keys`.
     """
 
     def __init__(self, name: str):
@@ -38,28 +38,28 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def state(self) -> Any:
-        """Returns a value of JSON that changes with the inputs, beside their keys."""
+        """Returns a JSON value that changes if the inputs change under the same keys."""
 
     @abc.abstractmethod
     def keys(self) -> Iterator[Key]:
         """Yields the keys of all inputs, always in the same order.
 
         Raises:
-          ValueError: there are none, or the source is damaged.
+          ValueError: there are no inputs, or the source is damaged.
         """
 
     @abc.abstractmethod
     def read(self, keys: Sequence[Key], scratch: Path) -> Iterator[Found]:
-        """Yields the inputs of some keys, in their order.
+        """Yields the inputs of some keys, in order.
 
         Args:
-          keys: of :meth:`keys`, in that order.
-          scratch: a folder for the files of inputs that have none.
+          keys: some of the keys of :meth:`keys`, in the same order.
+          scratch: a folder for temporary files of inputs that are not files.
         """
 
 
 def written(scratch: Path, number: int, name: str, content: bytes) -> Found:
-    """Makes a file of an input's content; ``number`` tells it from those before it."""
+    """Writes an input's content to a file in ``scratch``, named by ``number``."""
     path = scratch / f"{number}{Path(name).suffix}"
     path.write_bytes(content)
     return Found(name, str(path))

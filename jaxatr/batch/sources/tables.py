@@ -1,4 +1,4 @@
-"""Parquet tables of images: their content in a column, or the paths of their files."""
+"""Parquet tables with a column of images, or of paths to image files."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,18 +9,18 @@ from jaxatr.batch.sources.source import Found, Source, written
 from jaxatr.data.extras import extra
 from jaxatr.data.sources.image_folder.table import PATHS
 
-_ROWS = 64  # that are decoded at a time
+_ROWS = 64  # rows decoded at a time
 
 
 class Table(Source):
     """The images of a Parquet file, row by row.
 
-    The content is in a column of bytes, or of ``{bytes, path}``, as Hugging Face's data sets have
-    it. Without one, the files are those of a column of paths, from the table's folder.
+    The images are in the first column of bytes or of ``{bytes, path}`` (as in data sets of Hugging
+    Face). Without such a column, a column of paths relative to the table's folder names the files.
     """
 
     def state(self) -> list:
-        """Returns the size in bytes and the rows of each group."""
+        """Returns the size in bytes and the number of rows of each row group."""
         with self._opened() as file:
             groups = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
         return [self._path.stat().st_size, groups]
@@ -29,17 +29,17 @@ class Table(Source):
         """Yields the rows' numbers.
 
         Raises:
-          ValueError: there is no row, no column of images, or no such table.
+          ValueError: the table has no row or no column of images, or is not readable.
         """
         with self._opened() as file:
             self._column(file.schema_arrow)
             rows = file.metadata.num_rows
         if not rows:
-            raise ValueError(f"{self.name}: there is no row in it")
+            raise ValueError(f"{self.name}: the table has no rows")
         yield from range(rows)
 
     def read(self, keys: Sequence[int], scratch: Path) -> Iterator[Found]:
-        """Yields files of the images; of the groups of rows that they are in, and no others."""
+        """Yields the images as files; reads only the row groups that contain them."""
         wanted = iter(keys)
         key = next(wanted, None)
         with self._opened() as file:
@@ -62,7 +62,7 @@ class Table(Source):
         if isinstance(cell, bytes):
             return written(scratch, number, name, cell)
         if not cell:
-            return Found(name, "", ValueError("there is no image in this row"))
+            return Found(name, "", ValueError("the row has no image"))
         path = PurePath(self.name).parent / cell
         return Found(str(path), str(self._path.parent / cell))
 
@@ -70,7 +70,7 @@ class Table(Source):
         parquet = extra("pyarrow.parquet", "parquet", f"{self.name}: a Parquet table")
         try:
             return parquet.ParquetFile(self._path)
-        except (OSError, ValueError) as error:  # pyarrow's own errors are among these
+        except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
             raise ValueError(f"{self.name}: not a readable Parquet table ({error})") from error
 
     def _column(self, schema: Any) -> str:
@@ -81,36 +81,36 @@ class Table(Source):
                 kind = kind.field(at).type
             if types.is_binary(kind) or types.is_large_binary(kind):
                 return field.name
-        there = {name.strip().lower(): name for name in schema.names}
+        names = {name.strip().lower(): name for name in schema.names}
         for name in PATHS:
-            if name in there:
-                return there[name]
+            if name in names:
+                return names[name]
         raise ValueError(
-            f"{self.name}: it has no column of images (it has {', '.join(schema.names)}); looked "
-            f"for bytes, {{bytes, path}}, or paths named {', '.join(PATHS)}"
+            f"{self.name}: no column of images among {', '.join(schema.names)}; wanted one of "
+            f"bytes or {{bytes, path}}, or one of paths named {' or '.join(PATHS)}"
         )
 
 
 def tables_of(name: str) -> list[Table]:
-    """Finds the tables of a folder that holds Parquet files and nothing else; else none.
+    """Opens the tables of a folder that contains only Parquet files; other folders give none.
 
     Args:
-      name: of a folder.
+      name: path of the folder.
     """
-    with os.scandir(name) as found:
-        entries = sorted((e for e in found if e.name[0] not in "._"), key=lambda e: e.name)
+    with os.scandir(name) as scanned:
+        entries = sorted((e for e in scanned if e.name[0] not in "._"), key=lambda e: e.name)
     if not all(is_table(entry.path) for entry in entries):
         return []
     return [Table(str(PurePath(name, entry.name))) for entry in entries]
 
 
 def is_table(name: str) -> bool:
-    """Whether there is a file that is a Parquet table by its name."""
+    """Whether a path is a file with the name of a Parquet table."""
     return os.path.isfile(name) and name.lower().endswith(".parquet")
 
 
 def _cells(file: Any, column: str, group: int, start: int) -> Iterator[tuple[int, Any]]:
-    """Yields number and cell of the rows of a group, whose first is ``start``."""
+    """Yields the number and cell of each row of a row group that begins at row ``start``."""
     for batch in file.iter_batches(_ROWS, [group], [column]):
         for cell in batch.column(0):
             yield start, cell.as_py()

@@ -1,7 +1,8 @@
-"""Networks with published weights, found by themselves: one module each, with its ``NETWORK``.
+"""Networks with published weights, discovered automatically: one module each, with a ``NETWORK``.
 
-The weights are not in this package and are never fetched: a user installs the package that carries
-them, or names a folder that holds their file (:func:`jaxatr.models.published.finding.tensors_of`).
+The weights are not part of this package and are never downloaded. Users install the Python package
+that contains them, or name a folder that contains the file
+(:func:`jaxatr.models.published.finding.tensors_of`).
 """
 
 import importlib
@@ -22,9 +23,9 @@ def _by_name() -> dict[str, PublishedNetwork]:
 
 
 NETWORKS: dict[str, PublishedNetwork] = _by_name()
-"""By name."""
+"""All published networks by name."""
 
 
 def named(name: str) -> PublishedNetwork | None:
-    """Returns the network of that name, or ``None`` where it is none."""
+    """Returns the published network of that name, or ``None`` if there is none."""
     return NETWORKS.get(name)

@@ -1,8 +1,8 @@
-"""The weights of a published network: found on this machine, checked, and converted once.
+"""Finding, verifying and converting the weights of published networks.
 
-They are looked for in the folder that a user names, then in the installed package that carries
-them. The converted file lies in the user's cache folder under the SHA-256 of what it was made from
-and that of itself, and is used where neither is there any more.
+Weights are searched in the folder named by the user, then in the installed package that contains
+them. They are converted once: the converted file is cached in the user's cache folder, under the
+SHA-256 of its source and its own, and is used if the source no longer exists.
 """
 
 import hashlib
@@ -26,20 +26,21 @@ _ONNX = "jaxatr.onnx.reader.model:load"
 def tensors_of(
     network: PublishedNetwork, folder: str | os.PathLike = ""
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Returns a network's tensors under their published names.
+    """Loads a network's tensors by their published names.
 
     Args:
-      network: which one.
-      folder: that holds one of its files, or a folder of the network's name that does; by default
-        ``$JAXATR_WEIGHTS_DIR``.
+      network: the network.
+      folder: folder that contains one of the network's files, directly or in a subfolder with the
+        network's name; by default ``$JAXATR_WEIGHTS_DIR``.
 
     Returns:
-      ``(tensors, source)``: name to array; what a run records, ``name``, ``path`` (of the file, or
-      of the converted one where there is no other), ``sha256`` of the file, and ``licence``.
+      ``(tensors, source)``: arrays by name, and provenance for a run's record: ``name``, ``path``
+      (of the file, or of the converted file if the former no longer exists), ``sha256`` of the
+      file, and ``licence``.
 
     Raises:
-      ValueError: there are no weights on this machine, and it is said how to get them; or a file
-        of that name is another one.
+      ValueError: the weights are not on this machine (the message tells how to get them), or a file
+        has the expected name but not the expected content.
     """
     found = _find(network, str(folder) or os.environ.get(VARIABLE, ""))
     if found is None:
@@ -51,7 +52,7 @@ def tensors_of(
     content, digest = read_content(path)
     if digest != file.sha256:
         raise ValueError(
-            f"model.pretrained: {path} is not the file of {network.name}: its SHA-256 is {digest}, "
+            f"model.pretrained: {path} does not contain {network.name}: its SHA-256 is {digest}, "
             f"wanted {file.sha256}"
         )
     converted = _converted(file) or _convert(network, path, content, file)
@@ -59,7 +60,7 @@ def tensors_of(
 
 
 def _find(network: PublishedNetwork, folder: str) -> tuple[Path, WeightFile] | None:
-    """Returns the first of a network's files that is there."""
+    """Returns the first of a network's files that exists."""
     named = Path(folder).expanduser()
     if folder and not named.is_dir():
         raise ValueError(f"model.weights_dir: there is no folder {folder!r}")
@@ -71,7 +72,7 @@ def _find(network: PublishedNetwork, folder: str) -> tuple[Path, WeightFile] | N
 
 
 def _package(name: str) -> Path | None:
-    """Returns the folder of an installed package, of which nothing is run."""
+    """Returns the folder of an installed package without importing it."""
     spec = importlib.util.find_spec(name)
     places = list(spec.submodule_search_locations or ()) if spec else []
     return Path(places[0]) if places else None
@@ -82,7 +83,7 @@ def _advice(network: PublishedNetwork, folder: str) -> str:
     return (
         f"model.pretrained: the weights of {network.name} are not on this machine: "
         f"{network.command} ({network.licence}), {'or' if network.package else 'and'} put {names} "
-        f"into {folder or 'a folder that model.weights_dir names'}"
+        f"into {folder or 'a folder and set model.weights_dir to it'}"
     )
 
 
@@ -96,7 +97,7 @@ def _source(network: PublishedNetwork, path: Path, file: WeightFile) -> dict[str
 
 
 def _converted(file: WeightFile) -> Path | None:
-    """Returns the file's converted form where it is in the cache, and whole."""
+    """Returns the path of the file's converted form if the cache has an intact one."""
     for path in sorted(_folder(file).glob("*.safetensors")):
         if hashlib.sha256(path.read_bytes()).hexdigest() == path.stem:
             return path
@@ -111,7 +112,7 @@ def _convert(network: PublishedNetwork, path: Path, content: bytes, file: Weight
         tensors = read(content, str(path))
     if network.adapt is not None:
         tensors = network.adapt(tensors)
-    # What has no axes, counters and bounds of activations, is no weight.
+    # Scalars are counters and activation bounds, not weights.
     weights = {n: np.ascontiguousarray(array) for n, array in tensors.items() if array.ndim}
     written = save(weights)
     target = _folder(file) / f"{hashlib.sha256(written).hexdigest()}.safetensors"
@@ -130,7 +131,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 
 
 def _of_onnx(path: Path) -> dict[str, np.ndarray]:
-    # By name: that room stands above this one, and needs a package of its own.
+    # Resolved late: jaxatr.onnx is a higher layer and an optional dependency.
     variables = resolve(_ONNX)(path).variables
     both = {**variables["params"], **variables["batch_stats"]}
     return {name: np.asarray(array) for name, array in both.items()}

@@ -1,4 +1,4 @@
-"""The description of a network whose weights are published."""
+"""Descriptions of networks with published weights."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -12,8 +12,8 @@ class WeightFile(NamedTuple):
     """A file with a network's weights.
 
     Attributes:
-      name: of the file; its ending says what it is, ``.pth``, ``.onnx`` or ``.tgz``.
-      sha256: of its content.
+      name: file name; the suffix, ``.pth``, ``.onnx`` or ``.tgz``, determines the format.
+      sha256: SHA-256 of the content.
     """
 
     name: str
@@ -21,23 +21,23 @@ class WeightFile(NamedTuple):
 
 
 class PublishedNetwork(NamedTuple):
-    """A network whose weights are published, and how images have to be brought to it.
+    """A network with published weights, and the preprocessing it expects.
 
     Attributes:
-      name: what a configuration calls it.
-      backbone: the built-in backbone that it is, a name of :data:`jaxatr.models.BACKBONES`.
-      command: gets the package that carries its weights from a public index.
-      package: the import name of a Python package, which is looked into and not imported; empty
-        where the command leaves a file that the user puts into a folder.
-      folder: of the weights within the package.
-      files: that hold the weights, the package's own first.
-      mean: of each channel, red first, in units of 8-bit images.
-      std: deviation of each channel, in the same units.
-      size: side in pixels of the images that it was trained on.
-      licence: of the weights.
-      source: who trained it, on what, and how it got into the package.
-      adapt: gives the file's tensors the names and the meaning that the backbone's weights are
-        published with; None where they have them.
+      name: name in configurations.
+      backbone: the built-in backbone, a name of :data:`jaxatr.models.BACKBONES`.
+      command: shell command that downloads the package with the weights from a public index.
+      package: import name of a Python package with the weights, which is never imported; empty if
+        the command downloads a file that the user has to put into a folder.
+      folder: folder of the weights within the package.
+      files: files that contain the weights, the package's own first.
+      mean: mean of each channel, red first, in units of 8-bit images.
+      std: standard deviation of each channel, in the same units.
+      size: side in pixels of the training images.
+      licence: licence of the weights.
+      source: who trained the network, on which data, and who packaged it.
+      adapt: converts the file's tensors to the published names and layout of the backbone's
+        weights; None if they have these already.
     """
 
     name: str
@@ -56,10 +56,10 @@ class PublishedNetwork(NamedTuple):
     def normalization(
         self, channels: int
     ) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
-        """Returns mean and deviation of each channel; of images that are not RGB their averages.
+        """Returns the mean and standard deviation of each channel.
 
         Args:
-          channels: c, of the images.
+          channels: c, channels of the images; if they are not RGB, each gets the average over RGB.
         """
         mean, std = np.array(self.mean), np.array(self.std)
         if channels == len(mean):

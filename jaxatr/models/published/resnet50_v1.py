@@ -1,4 +1,4 @@
-"""ResNet-50 of ImageNet as in its paper (He et al. 2016), the weights that Keras publishes."""
+"""The original ResNet-50 (He et al. 2016) for ImageNet, with the weights published by Keras."""
 
 import re
 from collections.abc import Mapping
@@ -13,15 +13,16 @@ _NORM = {"gamma": "weight", "beta": "bias"}
 
 
 def from_keras(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns a Keras ResNet's weights under torchvision's names, exactly the same function.
+    """Converts a Keras ResNet's weights to torchvision's names, preserving the function exactly.
 
-    Keras' convolutions have biases, which go into the running means, and its batch norms have an ε
-    of 1e-3, whose difference to 1e-5 goes into the running variances. Its images are BGR, so the
-    first kernel's channels are reversed. In training with the batch's own statistics the ε differs.
+    Biases of Keras' convolutions are subtracted from the running means. The difference between
+    Keras' batch norm ε of 1e-3 and 1e-5 is added to the running variances. The channels of the
+    first kernel are reversed, because Keras' images are BGR. If training uses the batch's
+    statistics, the different ε does have an effect.
 
     Args:
       tensors: ``res2a_branch2b/kernel``, ``bn2a_branch2b/gamma`` and so on; kernels
-        ``[h, w, in, out]``. The classifier, ``fc1000``, is left out.
+        ``[h, w, in, out]``. The classifier, ``fc1000``, is ignored.
     """
     renamed = {}
     for name, kernel in tensors.items():

@@ -1,7 +1,7 @@
 const UNKNOWN = -1;
 
-// A score is a plain number, a probability recorded as its logit or its logarithm, or minus a
-// distance. γ is the threshold as a reader knows it: a probability, a distance.
+// A score is a plain number, the logit or logarithm of a probability, or a negative distance. γ is
+// the threshold in the readers' unit: a probability or a distance.
 const logit = (p) => Math.log(p / (1 - p));
 const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 const isProbability = (score) => score.scale === "log" || score.scale === "logit";
@@ -16,14 +16,14 @@ function rounded(score, gamma) {
   return rest > 0 ? Number(gamma.toFixed(Math.min(16, 2 - Math.floor(Math.log10(rest))))) : gamma;
 }
 
-/** As text: of a probability next to 1, what is missing. */
+/** Formats γ; a probability close to 1 as 1 minus the rest. */
 function shown(score, gamma) {
   const rest = 1 - gamma;
   const close = isProbability(score) && rest > 0 && rest < 1e-4;
   return close ? `1 − ${rest.toExponential(1)}` : String(rounded(score, gamma));
 }
 
-/** Counts of true class by decision, "unknown" last. */
+/** Computes the confusion matrix: true classes by decisions, "unknown" last. */
 function counted(run, score, threshold) {
   const predicted = score.predicted ?? run.predicted;
   const size = run.classes.length + 1;
@@ -65,7 +65,7 @@ function explore(panel) {
     move(score.thresholds[0].gamma, score.thresholds[0].threshold);
   }
 
-  /** Shows everything at γ; a recorded threshold is used as it is, not by way of its γ. */
+  /** Updates the panel to γ; a recorded threshold is used exactly, without conversion from γ. */
   function move(gamma, recorded = null, from = null) {
     threshold = recorded ?? THRESHOLDS[score.scale](gamma);
     const place = Math.min(Math.max(toPlace(score, gamma), score.low), score.high);
@@ -78,13 +78,13 @@ function explore(panel) {
     decide(gamma);
   }
 
-  /** Says what is rejected, and the command that predicts so. */
+  /** Shows the rule of rejection, and the command that predicts at γ. */
   function decide(gamma) {
     const value = shown(score, gamma);
     find(".rule").textContent =
       score.scale === "distance"
-        ? `What lies further than ${value} is rejected as unknown.`
-        : `What scores below ${value} is rejected as unknown.`;
+        ? `Images further away than ${value} are rejected as unknown.`
+        : `Images that score below ${value} are rejected as unknown.`;
     const { flags, units, reason } = score.command;
     const number = { gamma, distance: -threshold, score: threshold }[units];
     const text = String(number).replace("Infinity", "inf").replace(/^-0$/, "0");
@@ -97,14 +97,14 @@ function explore(panel) {
   function mark(share) {
     const histogram = panel.querySelector(".histogram:not([hidden])");
     const across = data.left + share * data.width;
-    const far = score.scale === "distance"; // is what is rejected
+    const far = score.scale === "distance"; // large values are rejected, not small ones
     const rejecting = histogram.querySelector(".rejecting");
     rejecting.setAttribute("x", far ? across : data.left);
     rejecting.setAttribute("width", (far ? 1 - share : share) * data.width);
     histogram.querySelector(".marker").setAttribute("transform", `translate(${across} 0)`);
   }
 
-  /** Returns how many mistakes of each kind there are. */
+  /** Shows the figures of a confusion matrix; returns the number of mistakes of each kind. */
   function show(counts) {
     const last = counts.length - 1;
     const sum = (row) => row.reduce((total, count) => total + count, 0);

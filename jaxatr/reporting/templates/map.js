@@ -1,4 +1,4 @@
-/** Shows the chip of an embedding map that is pointed or stepped to, and picks out classes. */
+/** Shows the chip of an embedding map under the pointer or the keyboard focus; highlights classes. */
 function guide(map) {
   const number = Number(map.dataset.run);
   const run = data.runs[number];
@@ -31,7 +31,7 @@ function guide(map) {
     place(x, y);
   }
 
-  /** Puts the card beside a point, within the map, on the side where there is more room. */
+  /** Places the card beside a point, within the map, on the side with more room. */
   function place(x, y) {
     const { a, e, f } = svg.getScreenCTM();
     const frame = map.getBoundingClientRect();
@@ -55,7 +55,7 @@ function guide(map) {
     return nearest;
   }
 
-  /** Makes a point the one that the Tab key comes to. */
+  /** Makes a point the one that the Tab key reaches. */
   function enter(point) {
     for (const one of all) one.removeAttribute("tabindex");
     point.setAttribute("tabindex", "0");
@@ -94,7 +94,7 @@ function guide(map) {
     enter(next);
     next.focus();
   });
-  // Not on parts of the drawing: Chromium makes a stop of the Tab key of what listens there.
+  // Not on elements of the drawing: Chromium would make a listening element a stop of the Tab key.
   map.addEventListener("focusin", () => show(focused()));
   map.addEventListener("focusout", () => show(null));
   for (const one of all) one.setAttribute("aria-label", words(one).join(", "));

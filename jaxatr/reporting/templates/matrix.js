@@ -1,6 +1,6 @@
 const LISTED = { all: 15, found: 60 };
 
-/** A large confusion matrix: draws counts, lists the worst confusions, and finds a class. */
+/** Runs a large confusion matrix: draws the counts, lists the worst confusions, and finds classes. */
 function confusions(box) {
   const names = JSON.parse(box.dataset.names);
   const find = (selector) => box.querySelector(selector);
@@ -33,7 +33,7 @@ function confusions(box) {
     list();
   }
 
-  /** Classes of which the name is what is searched for, or has it in it; none without a search. */
+  /** Returns the classes whose names equal or else contain the search text; null without a text. */
   function searched() {
     const text = search.value.trim().toLowerCase();
     if (!text) return null;
@@ -67,7 +67,7 @@ function confusions(box) {
   }
 
   function summary(chosen, pairs) {
-    if (chosen && !chosen.length) return "No class has that in its name.";
+    if (chosen && !chosen.length) return "No class name matches.";
     const of = (place) =>
       `${names[place]}: ${counts[place][place]} of ${totals[place]} right (${percent(counts[place][place], totals[place])})`;
     const right = chosen && chosen.length <= 3 ? `${chosen.map(of).join(", ")}. ` : "";

@@ -16,7 +16,7 @@ function element(name, properties, children = []) {
 
 const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "–");
 
-/** The picture of a test example: a window on the one picture of all chips of its run. */
+/** Makes the picture of a test example: a part of the sprite of its run. */
 function chip(number, row) {
   const made = element("span", { className: `chip of-${number}` });
   made.style.backgroundPosition = data.runs[number].thumbnails[row].at;

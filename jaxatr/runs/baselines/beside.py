@@ -1,4 +1,4 @@
-"""Trains what a score needs beside a finished run."""
+"""Trains the baselines that scores need, beside a finished run."""
 
 import os
 from collections.abc import Collection
@@ -17,19 +17,18 @@ from jaxatr.training.folder import load_config, variables_of, write_file
 from jaxatr.typing import Config, PyTree
 
 BASELINES = {score.training.baseline: score for score in openset.SCORES.values() if score.training}
-"""Name of a baseline of the package, and of its folder, to the score that it brings."""
+"""Name of each of the package's baselines, also that of its folder, to its score."""
 
 
 class Beside(NamedTuple):
-    """A finished open-set run, and the folder of a training beside it.
+    """A finished open-set run, and the folder for a baseline's training beside it.
 
     Attributes:
-      task: of the run, with its data.
-      config: of the run, which names the weights that it began with; :attr:`task` has forgotten
-        them.
-      variables: of the run's last checkpoint, for one device.
-      folder: of the training.
-      leaves: the file or folder there by which the score joins an evaluation.
+      task: the run's task, with its data.
+      config: the run's configuration. Unlike that of :attr:`task`, it names the pretrained weights.
+      variables: variables of the run's last checkpoint, for one device.
+      folder: the baseline's folder.
+      leaves: the file or folder of the finished baseline, from which evaluations load the score.
       progress: show progress bars.
     """
 
@@ -42,10 +41,10 @@ class Beside(NamedTuple):
 
 
 def check_baselines(names: Collection[str]) -> dict[str, str]:
-    """Finds the folders of baselines, by name.
+    """Returns the folder names of baselines, by name.
 
     Args:
-      names: of baselines, or ``my.module:SCORE``, of scores outside of the package.
+      names: names of baselines; ``my.module:SCORE`` for a score outside the package.
 
     Raises:
       ValueError: there is no such baseline.
@@ -54,29 +53,27 @@ def check_baselines(names: Collection[str]) -> dict[str, str]:
 
 
 def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = True) -> None:
-    """Trains a baseline in its folder in a finished run's, or continues it.
+    """Trains a baseline in a subfolder of a finished run, or continues its training.
 
     Args:
-      workdir: the folder of the run that is compared with.
-      name: of the baseline, or ``my.module:SCORE``, of a score outside of the package.
+      workdir: the folder of the run to compare with.
+      name: name of the baseline; ``my.module:SCORE`` for a score outside the package.
       progress: show progress bars.
 
     Raises:
-      ValueError: there is no such baseline, or the run does not allow it; it is said why.
+      ValueError: there is no such baseline, or the run cannot have one; the message gives the
+        reason.
     """
     score = _score(name)
     own, config = _training(score), load_config(workdir)
     kind = training.task_of(workdir)
     if kind is not OpenSet or config.open_set.hold_out or config.open_set.negatives:
-        raise ValueError(
-            f"{workdir}: only an open-set run that is no part of a baseline can have one"
-        )
+        raise ValueError(f"{workdir}: wanted an open-set run that is not itself part of a baseline")
     task = cast(OpenSet, make_task(config, workdir))
     snapshot = training.load_snapshot(workdir, "latest")
     if snapshot.step < (wanted := task.phases[0].steps):
         raise ValueError(
-            f"{workdir} is at step {snapshot.step} of {wanted}: a baseline is trained beside a "
-            "finished run"
+            f"{workdir} is at step {snapshot.step} of {wanted}: a baseline needs a finished run"
         )
     if trained_scores(workdir, [score]):
         return
@@ -95,7 +92,7 @@ def _score(name: str) -> openset.Score:
         return openset.choose_scores([name])[0]
     if name not in BASELINES:
         raise ValueError(
-            f"baselines: got {name!r}, wanted some of {', '.join(BASELINES)} and my.module:SCORE"
+            f"baselines: got {name!r}, wanted some of {', '.join(BASELINES)} or my.module:SCORE"
             f"{nearest(name, BASELINES)}"
         )
     return BASELINES[name]
@@ -103,5 +100,5 @@ def _score(name: str) -> openset.Score:
 
 def _training(score: openset.Score) -> openset.OwnTraining:
     if score.training is None:
-        raise ValueError(f"baselines: the score {score.name} has no training of its own")
+        raise ValueError(f"baselines: the score {score.name} needs no training")
     return score.training

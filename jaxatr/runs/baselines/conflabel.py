@@ -1,7 +1,7 @@
-"""Trains ConfLabel's detector, which tells the classes of a training from some held out of it.
+"""Trains ConfLabel's detector, a classifier of known versus unknown by gradient norms.
 
-The network of the run is trained again, on two thirds of the known classes; the detector is fitted
-to the gradients of that network.
+The run's network is trained again on two thirds of the known classes. The detector is fitted to
+gradient norms of that network on validation examples (known) and held-out classes (unknown).
 """
 
 import copy
@@ -24,11 +24,10 @@ def train(run: Beside) -> conflabel_detector.Detector:
     """
     config, known = copy.deepcopy(run.config), len(run.task.split.known)
     if known < 3:
-        raise ValueError(f"conflabel: got {known} known classes, wanted 3, to hold one of them out")
+        raise ValueError(f"conflabel: got {known} known classes, wanted 3 or more: one is held out")
     if not config.data.validation:
         raise ValueError(
-            "conflabel: there are no validation examples to show its detector as known: "
-            "set data.validation"
+            "conflabel: the detector needs validation examples as known ones: set data.validation"
         )
     config.open_set.hold_out = max(1, known // 3)
     train_run(config, run.folder, progress=run.progress)

@@ -1,7 +1,7 @@
 """Trains G-OpenMax's generator and classifier.
 
-The generator learns the known classes; those of its images that the run's own network finds unlike
-any class are one class more in the training of the classifier.
+The generator is trained on the known classes. Those of its images to which the run's network
+assigns no class with high probability form an additional class for training the classifier.
 """
 
 import copy
@@ -22,7 +22,7 @@ from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.training.folder import write_file
 from jaxatr.typing import Float, PyTree, Shaped
 
-_MOST_DRAWN = 40  # generated images for each one that is wanted
+_MOST_DRAWN = 40  # most images generated per wanted image
 
 
 def train(run: Beside) -> None:
@@ -35,17 +35,17 @@ def train(run: Beside) -> None:
     path = folder / "generated.npz"
     if not path.is_file():
         generator = configuration.retasked(config, "jaxatr.tasks.gan:ConditionalGan")
-        # It has an optimiser and an average of its own.
+        # The generator's task has its own optimiser and weight averaging.
         generator.optimizer.clip_norm = generator.train.ema = 0.0
         generator.train.evaluate_every = 1e9  # there is nothing to validate
-        generator.model.pretrained = ""  # it has no backbone
+        generator.model.pretrained = ""  # there is no backbone
         train_run(generator, folder / "generator", progress=run.progress)
         gan = ConditionalGan(generator)
         state = training.load_snapshot(folder / "generator", "latest").state["model_state"]
         images, weights = _unlike_any_class(gan, state, run.task, run.variables)
         sheet = _sheet(gan, state, images)
         write_file(folder / "generated.png", lambda file: sheet.save(file, "PNG", optimize=True))
-        # Last: it says that this part is done.
+        # Written last: the file marks this part as done.
         write_file(path, lambda file: np.savez_compressed(file, images=images, mixtures=weights))
         wait_for_all("generated")
     classifier = copy.deepcopy(config)
@@ -58,10 +58,13 @@ def train(run: Beside) -> None:
 def _unlike_any_class(
     gan: ConditionalGan, state: PyTree, network: OpenSet, variables: PyTree
 ) -> tuple[Shaped[np.ndarray, "n h w c"], Float[np.ndarray, "n k"]]:
-    """Returns generated images to which the network gives no class a high probability.
+    """Generates images to which the network assigns no class with high probability.
+
+    Returns:
+      The images, and the class mixtures that they were generated from.
 
     Raises:
-      ValueError: there is no such image among all that were drawn.
+      ValueError: none of the generated images is such.
     """
     fields, known = gan.config.gan, len(gan.examples.split.known)
     wanted = fields.images or len(gan.examples.parts["train"].indices) // known
@@ -79,19 +82,19 @@ def _unlike_any_class(
         found, drawn = found + int(unlike.sum()), drawn + count
     if not found:
         raise ValueError(
-            f"gopenmax: the network gives a known class a probability of {fields.threshold} or "
-            f"more for all of {drawn} generated images: raise gan.threshold"
+            f"gopenmax: the network assigns a known class a probability of {fields.threshold} or "
+            f"more to each of {drawn} generated images: raise gan.threshold"
         )
     if found < wanted:
         warnings.warn(
-            f"gopenmax: of {drawn} generated images only {found} are kept, of {wanted} wanted",
+            f"gopenmax: only {found} of {drawn} generated images are usable, {wanted} were wanted",
             stacklevel=2,
         )
     return np.concatenate(kept)[:wanted], np.concatenate(weights)[:wanted]
 
 
 def _sheet(gan: ConditionalGan, state: PyTree, kept: Shaped[np.ndarray, "n h w c"]) -> Any:
-    """Returns a picture: of each known class real images and generated ones, then what is kept."""
+    """Draws real and generated images of each known class, then the images kept as unknown."""
     train, split = gan.examples.parts["train"], gan.examples.split
     each, rows = 8, []
     for label, name in enumerate(split.known):

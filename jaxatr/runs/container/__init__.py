@@ -1,6 +1,6 @@
-"""A folder from which a container is built that serves an exported run: Dockerfile and server.
+"""Writes the files of a container that serves an exported run: Dockerfile and server.
 
-``server.py`` is copied as it is, and imports nothing of this package.
+``server.py`` is copied unchanged, and imports nothing from this package.
 """
 
 import json
@@ -11,38 +11,38 @@ from pathlib import Path
 from jaxatr import files
 
 MARK = "# Written by `jaxatr convert export`."
-"""The first line of every file."""
+"""The first line of every written file."""
 
 _COPIED = ("Dockerfile", "requirements.txt", "server.py")
 _IGNORE = ".dockerignore"
 
 
 def check_container(folder: str | os.PathLike) -> None:
-    """Refuses to write over files that this package has not written.
+    """Checks that writing the container's files would not overwrite other files.
 
     Args:
-      folder: of the container.
+      folder: the container's folder.
 
     Raises:
-      ValueError: there is one, or one that was changed by hand; it is named.
+      ValueError: a file of the same name exists that does not begin with :data:`MARK`.
     """
     for name in (*_COPIED, _IGNORE):
         path = Path(folder) / name
         if path.is_file() and not path.read_text(encoding="utf-8").startswith(MARK):
-            raise ValueError(f"{path} is there, and not of an export: take another folder")
+            raise ValueError(f"{path} exists and was not written by an export: use another folder")
 
 
 def write_container(model: str | os.PathLike) -> list[Path]:
-    """Writes what a container is built of beside an exported file.
+    """Writes the files of a container beside an exported model.
 
     Args:
-      model: path of the file.
+      model: path of the ONNX file.
 
     Returns:
-      The paths of what was written.
+      The paths of the written files.
 
     Raises:
-      ValueError: as :func:`check_container`.
+      ValueError: a file of the same name exists that was not written by this function.
     """
     path = Path(model)
     check_container(path.parent)

@@ -1,12 +1,12 @@
 # Written by `jaxatr convert export`.
-"""Answers images over HTTP from one ONNX file: the server of a container, without jaxatr.
+"""HTTP server for one exported ONNX model, for use in a container without jaxatr.
 
-    python server.py model.onnx     # serve; the port is PORT, 8000 by default
-    python server.py --check        # ask the server on this machine whether it is well
+    python server.py model.onnx     # serve on port $PORT, 8000 by default
+    python server.py --check        # check the health of the server on this machine
 
-POST /api/predict with an image file as the body gives JSON; GET /api/health needs no token. Every
-other request bears one, "Authorization: Bearer TOKEN": that of the variable JAXATR_TOKEN, or one
-that is drawn and printed. SIGTERM ends it.
+POST /api/predict with an image file as the body returns the prediction as JSON. Requests need the
+header "Authorization: Bearer TOKEN", except for GET /api/health. The token is $JAXATR_TOKEN; if it
+is not set, a random one is generated and printed. SIGTERM stops the server.
 """
 
 import io
@@ -27,15 +27,15 @@ import onnxruntime
 from PIL import Image
 
 MOST_BYTES = 32 * 2**20
-"""Of an image file."""
+"""Largest size of an image file."""
 
 MOST_PIXELS = 64 * 2**20
-"""Of an image."""
+"""Largest number of pixels of an image."""
 
 BEYOND = 1e38
-"""What the file has in the place of an infinite threshold is larger."""
+"""Thresholds beyond this stand for infinity: exported files hold a large finite value instead."""
 
-_SECONDS = 30  # that a request may keep its connection waiting
+_SECONDS = 30  # timeout of a connection
 _EIGHT_BIT = {"1": "L", "L": "L", "LA": "L", "La": "L"}
 _COLOUR = ("P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")
 _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N")
@@ -46,68 +46,69 @@ class Model:
     """An exported run.
 
     Attributes:
-      told: what the file's metadata says.
+      metadata: the metadata stored in the file.
       classes: names of the known classes.
     """
 
     def __init__(self, path: str):
-        """Loads the file.
+        """Loads a model.
 
         Args:
-          path: of it.
+          path: the ONNX file.
 
         Raises:
-          ValueError: it is not one that takes images.
+          ValueError: the model does not take images with the channels last.
         """
         self._session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        metadata = self._session.get_modelmeta().custom_metadata_map
-        self.told = {name: _parsed(text) for name, text in metadata.items()}
-        self.classes = self.told.get("classes", [])
+        texts = self._session.get_modelmeta().custom_metadata_map
+        self.metadata = {name: _parsed(text) for name, text in texts.items()}
+        self.classes = self.metadata.get("classes", [])
         (given, *more) = self._session.get_inputs()
-        if more or self.told.get("takes") != "images" or self.told.get("layout") != "NHWC":
-            raise ValueError(f"{path}: wanted a file that jaxatr wrote for images, channels last")
+        takes, layout = self.metadata.get("takes"), self.metadata.get("layout")
+        if more or takes != "images" or layout != "NHWC":
+            raise ValueError(f"{path}: wanted a jaxatr export with takes='images', layout='NHWC'")
         self._input, self._type = given.name, _TYPES[given.type]
         self._shape = given.shape[1:]
         self._outputs = [output.name for output in self._session.get_outputs()]
 
     def __call__(self, content: bytes) -> dict[str, Any]:
-        """Answers an image file.
+        """Predicts an image.
 
         Args:
-          content: of the file.
+          content: content of the image file.
 
         Returns:
-          The decision as JSON values; of a file without one, the outputs by name.
+          The decision as JSON values; the outputs by name if the model has no decision.
 
         Raises:
-          ValueError: it is not an image that the network takes.
+          ValueError: it is not an image that the model accepts.
         """
         image = self._fitting(read(content))
         values: Any = self._session.run(None, {self._input: image[None]})
-        found = dict(zip(self._outputs, (value[0] for value in values), strict=True))
-        if "decision" not in found:
-            return {"outputs": {name: value.tolist() for name, value in found.items()}}
-        decision, threshold = int(found["decision"]), float(found["threshold"])
+        outputs = dict(zip(self._outputs, (value[0] for value in values), strict=True))
+        if "decision" not in outputs:
+            return {"outputs": {name: value.tolist() for name, value in outputs.items()}}
+        decision, threshold = int(outputs["decision"]), float(outputs["threshold"])
         answer = {
             "label": "unknown" if decision < 0 else self.classes[decision],
-            "nearest": self.classes[int(found["nearest"])],
-            "score": float(found["score"]),
+            "nearest": self.classes[int(outputs["nearest"])],
+            "score": float(outputs["score"]),
             "threshold": threshold if abs(threshold) < BEYOND else None,
-            "decides": self.told.get("decides"),
-            "probabilities": self._by_class(found["class_probabilities"]),
+            "decides": self.metadata.get("decides"),
+            "probabilities": self._by_class(outputs["class_probabilities"]),
         }
         for name in ("known_probability", "p_value"):
-            if name in found:
-                answer[name] = float(found[name])
-        if "class_distances" in found:
-            answer["distances"] = self._by_class(found["class_distances"])
+            if name in outputs:
+                answer[name] = float(outputs[name])
+        if "class_distances" in outputs:
+            answer["distances"] = self._by_class(outputs["class_distances"])
         return answer
 
     def _by_class(self, values: np.ndarray) -> dict[str, float]:
         return dict(zip(self.classes, map(float, values), strict=True))
 
     def _fitting(self, image: np.ndarray) -> np.ndarray:
-        """Brings an image to the channels that the file takes, and refuses others."""
+        """Repeats a grey channel if the model takes three; raises ``ValueError`` on a mismatch."""
         if image.dtype != self._type:
             raise ValueError(f"got an image of {image.dtype}, wanted {self._type}")
         height, width, channels = self._shape
@@ -115,9 +116,9 @@ class Model:
             image = np.repeat(image, 3, axis=2)
         if image.shape[2] != channels:
             raise ValueError(f"got {image.shape[2]} channels, wanted {channels}")
-        least = self.told.get("geometry", {}).get("center_crop", 0)
+        least = self.metadata.get("geometry", {}).get("center_crop", 0)
         if min(image.shape[:2]) < least:
-            raise ValueError(f"got {image.shape[:2]} pixels, wanted {least} on every side or more")
+            raise ValueError(f"got {image.shape[:2]} pixels, wanted at least {least} on each side")
         for got, wanted in zip(image.shape, (height, width), strict=False):
             if isinstance(wanted, int) and got != wanted:
                 raise ValueError(f"got {image.shape[:2]} pixels, wanted {height} by {width}")
@@ -125,27 +126,30 @@ class Model:
 
 
 def read(content: bytes) -> np.ndarray:
-    """Reads an image file as ``[h, w, c]``, as jaxatr reads it.
+    """Decodes an image file the same way as jaxatr does.
 
     Args:
-      content: of the file.
+      content: content of the file.
+
+    Returns:
+      The image ``[h, w, c]``.
 
     Raises:
-      ValueError: it is not a readable image, or one that would lose range.
+      ValueError: it is not a readable image, or it cannot be read without losing range.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(content)) as image:
                 if image.format == "PNG" and content[24] == 16 and content[25] in (2, 4, 6):
-                    raise ValueError("several channels of 16 bits, of which Pillow keeps 8")
+                    raise ValueError("several channels of 16 bits, which Pillow reduces to 8")
                 if image.format == "TIFF" and getattr(image, "n_frames", 1) > 1:
                     raise ValueError("several pages")
                 array = _array(image)
-    except Exception as error:  # a damaged file makes Pillow's decoders fail in every way there is
+    except Exception as error:  # Pillow raises many types of exceptions on damaged files
         raise ValueError(f"not a readable image: {error}") from error
     if not np.isfinite(array).all():
-        raise ValueError("not a readable image: it has pixels that are not finite")
+        raise ValueError("not a readable image: it has non-finite pixels")
     return array[:, :, None] if array.ndim == 2 else array
 
 
@@ -169,7 +173,7 @@ def _parsed(text: str) -> Any:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one connection."""
+    """Handles the requests of one connection."""
 
     timeout = _SECONDS
     server_version, sys_version = "jaxatr", ""
@@ -177,17 +181,17 @@ class Handler(BaseHTTPRequestHandler):
     token: str
 
     def do_GET(self) -> None:
-        """Says whether the server is well, or, with the token, what it serves."""
+        """Answers health checks, and, with the token, requests for the model's metadata."""
         if self.path == "/api/health":
             self._send(200, {"status": "ok"})
         elif self._may():
             if self.path in ("/", "/api/model"):
-                self._send(200, self.model.told)
+                self._send(200, self.model.metadata)
             else:
                 self._send(404, {"error": f"there is nothing at {self.path}"})
 
     def do_POST(self) -> None:
-        """Answers the image in the body."""
+        """Predicts the image in the body."""
         if not self._may():
             return
         if self.path != "/api/predict":
@@ -195,7 +199,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         length = self.headers.get("Content-Length", "")
         if not length.isdigit():
-            self._send(411, {"error": "wanted the header Content-Length"})
+            self._send(411, {"error": "the header Content-Length is missing"})
             return
         if int(length) > MOST_BYTES:
             self._send(413, {"error": f"got {length} bytes, wanted at most {MOST_BYTES}"})
@@ -211,7 +215,7 @@ class Handler(BaseHTTPRequestHandler):
         right = secrets.compare_digest(given.strip().encode(), self.token.encode())
         if scheme.lower() == "bearer" and right:
             return True
-        self._send(401, {"error": "a token is wanted: Authorization: Bearer TOKEN"})
+        self._send(401, {"error": "a token is required: Authorization: Bearer TOKEN"})
         return False
 
     def _send(self, status: int, value: Any) -> None:
@@ -227,40 +231,40 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def make_server(model: Model, host: str, port: int, token: str) -> ThreadingHTTPServer:
-    """Makes a server that listens.
+    """Makes a server that listens on an address.
 
     Args:
-      model: that answers.
+      model: the model to serve.
       host: address to listen on.
-      port: 0 for any that is free.
-      token: that requests bear.
+      port: port to listen on; 0 for any free one.
+      token: the token that requests need.
     """
     handler = type("BoundHandler", (Handler,), {"model": model, "token": token})
     return ThreadingHTTPServer((host, port), handler)
 
 
 def main(arguments: list[str]) -> int:
-    """Serves until it is told to end, or asks a server; returns the exit code."""
+    """Serves until SIGTERM, or checks a running server; returns the exit code."""
     port = int(os.environ.get("PORT", "8000"))
     if arguments == ["--check"]:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=3) as answer:
             return int(answer.status != 200)
     if len(arguments) != 1 or not Path(arguments[0]).is_file():
-        print("error: wanted the ONNX file: python server.py model.onnx", file=sys.stderr)
+        print("error: wanted an ONNX file: python server.py model.onnx", file=sys.stderr)
         return 2
     Image.MAX_IMAGE_PIXELS = MOST_PIXELS
     token = os.environ.get("JAXATR_TOKEN", "")
     if not token:
         token = secrets.token_urlsafe(24)
-        print(f"JAXATR_TOKEN is not set; the token is {token}", flush=True)
+        print(f"JAXATR_TOKEN is not set; generated the token {token}", flush=True)
     server = make_server(Model(arguments[0]), "0.0.0.0", port, token)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
-    print(f"serves {arguments[0]} on port {server.server_port}", flush=True)
+    print(f"serving {arguments[0]} on port {server.server_port}", flush=True)
     try:
         server.serve_forever()
     except KeyboardInterrupt:
         pass
-    server.server_close()  # waits for what is being answered
+    server.server_close()  # waits for the requests in progress
     return 0
 
 

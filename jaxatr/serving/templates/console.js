@@ -1,17 +1,17 @@
-// The page of the console. Scores come from the server once; thresholds are moved here.
+// The console's page. The server computes the scores once; moving a threshold needs no request.
 const $ = (id) => document.getElementById(id);
 const UNKNOWN = "unknown";
 const AT_ONCE = 16;         // files in a request
-const REQUESTS = 2;         // at once
+const REQUESTS = 2;         // concurrent requests
 const MOST = 5000;          // chips on the page
 const colours = Uint8Array.from(atob(document.body.dataset.colours), (c) => c.charCodeAt(0));
 
-let run = null;             // what /api/run says
+let run = null;             // the response of /api/run
 let scale = null;           // the score that decides
-let current = null;         // the chip that is shown in detail
-let anchor = null;          // the chip that keys start from
-const items = [];           // every chip, in the order of its arrival
-const thresholds = {};      // name of a score to a threshold that was set here
+let current = null;         // the chip whose details are shown
+let anchor = null;          // the chip that keyboard commands start from
+const items = [];           // all chips, in order of arrival
+const thresholds = {};      // name of a score to the threshold set on the page
 const marks = new Map();    // id of a file to its mark
 const pictures = new Map(); // number of a training chip to its picture
 const queue = [];
@@ -61,7 +61,7 @@ async function detail(response) {
 
 // ---- verdicts ----
 
-// A distance is shown as it is, and not as the score that is minus it.
+// Scores that are negative distances are displayed as distances.
 const sign = () => (scale.unit === "distance" ? -1 : 1);
 const shown = (value) => sign() * value;
 
@@ -89,7 +89,7 @@ function sureness(found) {
 function thresholdText(value) {
   if (value === null || value === undefined) {
     const each = items.some((item) => Number.isFinite(item.by_score?.[scale.name]?.threshold));
-    return each ? "one for each class, the run's own" : "none: the run accepts everything";
+    return each ? "the run's, one for each class" : "none: the run accepts everything";
   }
   const text = number(shown(value));
   const exact = {logit: (v) => 1 / (1 + Math.exp(-v)), log: Math.exp}[scale.unit];
@@ -119,7 +119,7 @@ function drawDesk() {
   const place = (value) => 1000 * (value - ends[0]) / (ends[1] - ends[0]);
   if (!moving) slider.value = at === null ? (sign() > 0 ? 0 : 1000) : Math.round(place(shown(at)));
   slider.setAttribute("aria-valuetext", thresholdText(at));
-  $("threshold-text").textContent = set === undefined && at !== null ? `${thresholdText(at)}, the run's own` : thresholdText(at);
+  $("threshold-text").textContent = set === undefined && at !== null ? `${thresholdText(at)}, the run's` : thresholdText(at);
   $("own").disabled = set === undefined;
   const lines = [];
   for (const item of items) {
@@ -129,7 +129,7 @@ function drawDesk() {
     lines.push(`<line x1="${x}" x2="${x}" y1="8" y2="28" class="${found.label === UNKNOWN ? "unknown" : ""}"/>`);
   }
   if (at !== null) { const x = place(shown(at)).toFixed(1); lines.push(`<line class="at" x1="${x}" x2="${x}" y1="0" y2="28"/>`); }
-  $("rug").innerHTML = lines.join("");  // of numbers alone
+  $("rug").innerHTML = lines.join("");  // safe: the lines contain only numbers
   count();
 }
 
@@ -139,7 +139,7 @@ function count() {
   const failed = items.filter((item) => item.error).length;
   const wrong = items.filter((item) => marks.get(item.id)?.wrong).length;
   const words = [`${good.length} chip${good.length === 1 ? "" : "s"}: ${good.length - unknown} known, ${unknown} unknown`];
-  if (failed) words.push(`${failed} not readable`);
+  if (failed) words.push(`${failed} unreadable`);
   if (wrong) words.push(`${wrong} marked wrong`);
   $("summary").textContent = words.join("; ");
 }
@@ -263,7 +263,7 @@ function chosen() {
     .map((group) => element("option", {value: group})));
 }
 
-// One change after the other: each begins with what the one before has left.
+// Changes are made one after another: each depends on the marks that the previous one leaves.
 let marking = Promise.resolve();
 function mark(some, change) {
   marking = marking.then(() => put(some, change));
@@ -282,49 +282,49 @@ async function put(some, change) {
   for (let start = 0; start < kept.length; start += 500) {
     const some = kept.slice(start, start + 500);
     const response = await ask("/api/marks", {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({marks: some})});
-    if (!response.ok) { tell(`nothing was marked: ${await detail(response)}`); return; }
+    if (!response.ok) { tell(`The marks were not saved: ${await detail(response)}`); return; }
     for (const one of some) marks.set(one.id, one);
   }
   for (let start = 0; start < gone.length; start += 50) {
     const some = gone.slice(start, start + 50);
     const response = await ask(`/api/marks?${some.map((id) => `id=${id}`).join("&")}`, {method: "DELETE"});
-    if (!response.ok) { tell(`a mark stays: ${await detail(response)}`); return; }
+    if (!response.ok) { tell(`The marks were not deleted: ${await detail(response)}`); return; }
     for (const id of some) marks.delete(id);
   }
   redraw();
 }
 
 function markWrong(some) {
-  const wrong = !some.every((item) => marks.get(item.id)?.wrong);  // as it is shown
+  const wrong = !some.every((item) => marks.get(item.id)?.wrong);  // toggles, as the button's label says
   return mark(some, () => ({wrong}));
 }
 
 const nameGroup = () => mark(selected(), () => ({group: $("group").value.trim()}));
 
-// Whether classes can be added to the score that decides here; else another one decides afterwards.
+// Whether the present score accepts new classes; otherwise another score decides after an enrolment.
 const takes = () => run.enrols.includes(scale.name);
 
-// Adds the selected chips to the run as a class, and asks anew about every chip.
+// Adds the selected chips to the run as a class, then predicts all chips again.
 async function enrol() {
   const name = $("group").value.trim(), some = selected();
-  if (!name) { $("group").focus(); tell("Name the group first: the class will be called so."); return; }
+  if (!name) { $("group").focus(); tell("Name the group first: its name becomes that of the class."); return; }
   await nameGroup();
   const form = new FormData();
   for (const item of some) form.append("images", item.file, item.name.split("/").pop());
   const query = new URLSearchParams({name, score: takes() ? scale.name : $("enrol-by").value});
   const response = await ask(`/api/enrol?${query}`, {method: "POST", body: form});
-  if (!response.ok) { tell(`${name} is not enrolled: ${await detail(response)}`); return; }
+  if (!response.ok) { tell(`${name} was not enrolled: ${await detail(response)}`); return; }
   $("enrol").disabled = true;
-  tell(`${name} is being enrolled. Until that is done, answers are as before.`);
-  let found;
+  tell(`Enrolling ${name}. Until this is done, predictions do not change.`);
+  let enrolment;
   do {
     await new Promise((done) => setTimeout(done, 700));
-    found = await (await ask("/api/enrol")).json();
-  } while (found.state === "busy");
+    enrolment = await (await ask("/api/enrol")).json();
+  } while (enrolment.state === "busy");
   $("enrol").disabled = false;
-  if (found.state === "failed") { tell(`${name} is not enrolled: ${found.detail}`); return; }
+  if (enrolment.state === "failed") { tell(`${name} was not enrolled: ${enrolment.detail}`); return; }
   await describe();
-  tell(`${name} is enrolled: ${found.detail}.`);
+  tell(`${name} is enrolled: ${enrolment.detail}.`);
   const again = items.filter((item) => item.by_score);
   for (const item of again) item.heat = null;
   answered -= again.length;
@@ -354,7 +354,7 @@ function heat(item) {
   return item.heat;
 }
 
-// Over a chip, what says little is seen through.
+// Over a chip, pixels with low saliency are more transparent.
 function drawMap(canvas, map, over = false) {
   canvas.width = map.width;
   canvas.height = map.height;
@@ -422,7 +422,7 @@ function picture(id) {
 async function receive(files) {
   await ready;
   const room = MOST - items.length;
-  if (files.length > room) tell(`The page holds ${MOST} chips: ${files.length - Math.max(0, room)} were left out. For more, jaxatr predict takes folders.`);
+  if (files.length > room) tell(`The page shows at most ${MOST} chips: ${files.length - Math.max(0, room)} were left out. For more, use jaxatr predict on a folder.`);
   for (const [name, file] of files.slice(0, Math.max(0, room))) {
     const item = {name, file, selected: false};
     add(item);
@@ -484,7 +484,7 @@ async function entries(entry, path = "") {
   if (entry.name.startsWith(".")) return [];
   if (entry.isFile) return [[path + entry.name, await new Promise((done, fail) => entry.file(done, fail))]];
   const reader = entry.createReader(), found = [];
-  for (;;) {  // it gives a hundred at a time
+  for (;;) {  // readEntries returns a hundred entries at a time
     const some = await new Promise((done, fail) => reader.readEntries(done, fail));
     if (!some.length) break;
     for (const one of some) if (found.length <= MOST) found.push(...await entries(one, `${path}${entry.name}/`));
@@ -499,7 +499,7 @@ const listed = (files) => [...files].filter((file) => !file.name.startsWith(".")
 function cell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);
-  const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);  // no formula of a spreadsheet
+  const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);  // not a spreadsheet formula
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
@@ -583,7 +583,7 @@ $("enrol").addEventListener("click", enrol);
 $("group").addEventListener("keydown", (event) => { if (event.key === "Enter") nameGroup(); });
 $("more-wrong").addEventListener("click", () => markWrong([current]));
 $("close").addEventListener("click", hideMore);
-$("marks").addEventListener("click", async (event) => {  // a link bears no token
+$("marks").addEventListener("click", async (event) => {  // a plain link would not send the token
   event.preventDefault();
   const response = await ask("/api/marks.csv");
   const source = URL.createObjectURL(await response.blob());
@@ -601,7 +601,7 @@ document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) do
 document.addEventListener("drop", async (event) => {
   event.preventDefault();
   document.body.classList.remove("dragged");
-  // Before anything is awaited: the list is emptied when the event is over.
+  // Read before the first await: the browser empties the list after the event.
   const dropped = [...event.dataTransfer.items].map((one) => [one.webkitGetAsEntry?.(), one.getAsFile()]);
   const found = [];
   for (const [entry, file] of dropped) {
@@ -619,8 +619,8 @@ async function describe() {
   document.title = `${run.run} · jaxatr console`;
   $("run").textContent = run.run;
   $("about").textContent = `A ${run.kind} of ${run.classes.length} classes: ${run.classes.slice(0, 12).join(", ")}${run.classes.length > 12 ? " …" : ""}`;
-  $("limits").textContent = `or paste a picture. PNG, JPEG, TIFF, GIF, BMP, WebP, JPEG 2000 or .npy, ${run.dtype}.`;
-  if (run.note || run.no_neighbours) tell([run.note, run.no_neighbours && `No neighbours: ${run.no_neighbours}`].filter(Boolean).join(" "));
+  $("limits").textContent = `or paste an image: PNG, JPEG, TIFF, GIF, BMP, WebP, JPEG 2000 or .npy, ${run.dtype}.`;
+  if (run.note || run.no_neighbours) tell([run.note, run.no_neighbours && `No nearest training chips: ${run.no_neighbours}`].filter(Boolean).join(" "));
   $("score").replaceChildren(...run.scores.map((one) => element("option", {value: one.name, textContent: one.title})));
   $("score-field").hidden = run.scores.length < 2;
   $("near-title").hidden = !run.neighbours;

@@ -1,4 +1,4 @@
-"""Attentive knowledge distillation: a surrogate that explains a trained network."""
+"""Attentive knowledge distillation of a surrogate that explains a trained network."""
 
 from jaxatr.tasks.distillation.task import Distillation
 

@@ -1,17 +1,17 @@
-"""The values that the fields of a distillation's configuration can have."""
+"""Validation of the configuration fields of a distillation."""
 
 from jaxatr.tasks.limits import check_choices, check_limits
 from jaxatr.typing import Config
 
 
 def check_fields(config: Config) -> None:
-    """Refuses what would end a training only after it has begun, or spoil it without a word.
+    """Checks values that would otherwise fail during training or silently spoil it.
 
     Args:
-      config: a run's.
+      config: the run's configuration.
 
     Raises:
-      ValueError: a value will not do; the message has its name.
+      ValueError: a value is invalid; the message names its field.
     """
     fields, second = config.distillation, config.explanation
     if not fields.target:
@@ -30,8 +30,8 @@ def check_fields(config: Config) -> None:
         for name, off in (("masks", 0), ("insertion_weight", 1.0)):
             if fields[name] != off:
                 raise ValueError(
-                    f"distillation.{name}: got {fields[name]}, which counts with "
-                    "distillation.objective=curves alone"
+                    f"distillation.{name}: got {fields[name]}, which needs "
+                    "distillation.objective=curves"
                 )
     check_limits(
         config,

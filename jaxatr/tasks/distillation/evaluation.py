@@ -1,4 +1,4 @@
-"""The evaluation of a surrogate: who is right, and what the maps are worth."""
+"""The evaluation of a surrogate: accuracies, agreement, and quality of the saliency maps."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -19,9 +19,9 @@ _ACCURACIES = ("student_accuracy", "target_accuracy", "agreement")
 _OF_TARGET = ("predicted", "probability")
 
 
-@runtime_checkable  # the tests check annotations as they run
+@runtime_checkable  # the tests check annotations at run time
 class Explaining(Protocol):
-    """The task of a surrogate's run."""
+    """The task of a surrogate, as needed by the evaluation."""
 
     config: Config
     examples: Examples
@@ -30,7 +30,7 @@ class Explaining(Protocol):
 
     @property
     def record(self) -> dict[str, Any]:
-        """Facts that a result must state."""
+        """The run's record."""
         ...
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
@@ -39,7 +39,7 @@ class Explaining(Protocol):
 
 
 def validate(task: Explaining, variables: PyTree) -> dict[str, float]:
-    """Measures a surrogate on the validation part; see :meth:`Distillation.evaluate`."""
+    """Evaluates a surrogate on the validation part; see :meth:`Distillation.evaluate`."""
     found = _tested(task, variables, "validation")
     values, _ = _judged(task, found, found["saliency"])
     return _means(values | {name: found[name] for name in ("student_accuracy", "agreement")})
@@ -52,7 +52,7 @@ def compare(
     methods: str | Collection[str],
     progress: bool,
 ) -> dict[str, dict[str, float]]:
-    """Measures a surrogate and other methods on a part; see :meth:`Distillation.compare`."""
+    """Evaluates a surrogate and other methods on a part; see :meth:`Distillation.compare`."""
     _, _, values, _ = _explained(task, variables, part, methods, progress)
     return {name: _means(judged) for name, judged in values.items()}
 
@@ -60,7 +60,7 @@ def compare(
 def evaluate(
     task: Explaining, variables: PyTree, methods: str | Collection[str], progress: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Measures a surrogate on the test part; see :meth:`Distillation.test`."""
+    """Evaluates a surrogate on the test part; see :meth:`Distillation.test`."""
     found, maps, values, convention = _explained(task, variables, "test", methods, progress)
     accuracies, split = {name: found[name] for name in _ACCURACIES}, task.examples.split
     measured = {
@@ -86,7 +86,7 @@ def evaluate(
 def _explained(
     task: Explaining, variables: PyTree, part: str, methods: str | Collection[str], progress: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, Any], Any]:
-    """Explains a part: returns the outputs on it, all maps, their figures, and the convention."""
+    """Returns the outputs for a part, all methods' maps, their measures, and the convention."""
     chosen = find_methods(methods)
     found = _tested(task, variables, part)
     maps, values, convention = {"surrogate": found["saliency"]}, {}, []
@@ -97,7 +97,7 @@ def _explained(
 
 
 def _maps(task: Explaining, method: Method, found: Mapping[str, Any], progress: bool):
-    samples = task.config.distillation.get(f"{method.name}_samples")  # of RISE and LIME
+    samples = task.config.distillation.get(f"{method.name}_samples")  # only for RISE and LIME
     options: dict[str, Any] = {"samples": samples} if samples else {}
     options |= {"seed": task.config.seed, "progress": progress}
     explain = method.bind(found["predict"], task.examples.mean, **options)
@@ -106,14 +106,14 @@ def _maps(task: Explaining, method: Method, found: Mapping[str, Any], progress: 
 
 
 def _tested(task: Explaining, variables: PyTree, part: str) -> dict[str, Any]:
-    """Returns who is right over a part's known examples, and the maps of the judged ones."""
+    """Returns accuracies on a part's known examples, and maps of the examples to judge."""
     fields, chosen = task.config.distillation, task.parts[part]
     ran = parallel.map_batches(task.infer, variables, task.examples.eval_batches(part))
     outputs = [jax.tree.map(lambda leaf, mask=batch["mask"]: leaf[mask], out) for batch, out in ran]
     out = jax.tree.map(lambda *leaves: np.concatenate(leaves), *outputs)
     known = np.flatnonzero(chosen.labels != openset.UNKNOWN)
     student, target = (out[name][known].argmax(-1) for name in ("student", "target"))
-    rows = evenly_spread(known, fields.judged)  # a part is in the order of its classes
+    rows = evenly_spread(known, fields.judged)  # examples are ordered by class
     probabilities = np.asarray(jax.nn.softmax(out["target"][rows]))
     return {
         "student_accuracy": (student == chosen.labels[known]).astype(np.float64),

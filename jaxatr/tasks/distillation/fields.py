@@ -5,13 +5,13 @@ from jaxatr.config import Field, Fields
 FIELDS: Fields = {
     "train.end_with_best": Field(
         False,
-        "not here: the best student may be one whose explanation network has not been trained",
+        "not supported: the best student may be one whose explanation network is still untrained",
     ),
     "surrogate.deltas": Field(
         "last",
-        "what each of the student's last three stages hands to the explanation network: Δf of its "
-        "`last` attention module, or the `sum` over all of them; or, in their place, the stage's "
-        "own `features`",
+        "input of the explanation network from each of the student's last three stages: Δf of the "
+        "`last` attention module, the `sum` of Δf over all of them, or the stage's output "
+        "`features`",
     ),
     "surrogate.width": Field(
         64,
@@ -20,63 +20,78 @@ FIELDS: Fields = {
     ),
     "distillation.target": Field(
         "",
-        "the network that is explained, must be given: the folder of its run, an [ONNX "
-        "file](onnx.md#a-network-as-target), or `module:function` of one that [returns "
+        "the network to explain, required: the folder of its run, an [ONNX "
+        "file](onnx.md#a-network-as-target), or `module:function` of a function that [returns "
         "it](explanations.md#the-surrogate)",
     ),
     "distillation.end_to_end": Field(
         False,
-        "train student and explanation network at once (equation 10), not one after the other",
+        "train student and explanation network jointly (equation 10) instead of one after the "
+        "other",
     ),
-    "distillation.temperature": Field(1.0, "t of equation 6"),
+    "distillation.temperature": Field(1.0, "temperature t of equation 6"),
     "distillation.alpha": Field(
-        0.5, "weight of the target's answer against the label's, equation 4"
+        0.5, "weight of the target's output relative to the label, equation 4"
     ),
     "distillation.objective": Field(
         "mask",
-        "what trains the saliency maps: `mask`, equation 9, or `curves`, an estimate of insertion "
-        "and deletion themselves (not the paper's)",
+        "training objective of the saliency maps: `mask`, equation 9, or `curves`, an estimate of "
+        "insertion and deletion themselves (not the paper's)",
     ),
     "distillation.insertion_weight": Field(
-        1.0, "of insertion against deletion; with the objective `curves` alone"
+        1.0, "weight of insertion relative to deletion; only with the objective `curves`"
     ),
     "distillation.masks": Field(
         0,
-        "random masks of each image at every step, with the objective `curves` alone, from which "
-        "the map is learnt besides (`losses.influence`); at least 2, or 0 for none",
+        "random masks per image and step for an additional loss of the map (`losses.influence`); "
+        "only with the objective `curves`; at least 2, or 0 for none",
     ),
-    "distillation.masks_weight": Field(0.5, "of that loss"),
-    "distillation.masks_contrast": Field(4.0, "how strongly the map is to show what the masks say"),
+    "distillation.masks_weight": Field(0.5, "weight of the loss of the random masks"),
+    "distillation.masks_contrast": Field(
+        4.0, "contrast that the loss of the random masks demands of the map"
+    ),
     "distillation.scorer": Field(
         "target", "which network scores the masked image in equation 9: `target` or `student`"
     ),
     "distillation.l1_weight": Field(1e-5, "λ of equation 8"),
     "distillation.l1": Field(
         "sum",
-        "over the pixels of a saliency map, as printed, or `mean`, which does not depend on the "
-        "resolution",
+        "reduction of equation 8 over the pixels of a saliency map: `sum`, as printed, or `mean`, "
+        "which does not depend on the resolution",
     ),
     "distillation.area": Field(
         0.1,
-        "share of the pixels that a saliency map is to mark, where `distillation.area_weight` is "
+        "fraction of the pixels that a saliency map should mark, if `distillation.area_weight` is "
         "not 0",
     ),
     "distillation.area_weight": Field(
-        0.0, "of that prior on the map, which is not the paper's (`losses.saliency_area`)"
+        0.0, "weight of the area prior on the map (`losses.saliency_area`), not the paper's; 0: off"
     ),
     "distillation.judged": Field(
-        200, "examples whose insertion and deletion are measured, evenly spread over the part"
+        200,
+        "number of examples on which insertion and deletion are measured, evenly spaced over the "
+        "split",
     ),
     "distillation.pixels_per_step": Field(
-        0, "of insertion and deletion; 0: as many as the chip is wide"
+        0, "pixels per step of insertion and deletion; 0: the width of the chip"
     ),
     "distillation.rise_samples": Field(
-        8000, "masks of RISE, where `evaluate --methods` compares with it"
+        8000, "number of masks of RISE, if `evaluate --methods` compares with it"
     ),
-    "distillation.lime_samples": Field(1000, "samples of LIME, likewise"),
-    "explanation.epochs": Field(16.0, "of the explanation network, where it trains alone"),
-    "explanation.steps": Field(0, "in place of its epochs; 0: unset"),
-    "explanation.learning_rate": Field(0.1, "of it"),
-    "explanation.schedule": Field("steps", "of it: `constant`, `cosine` or `steps`"),
-    "explanation.boundaries": Field((10.0, 12.0, 14.0), "epochs after which its rate falls"),
+    "distillation.lime_samples": Field(
+        1000, "number of samples of LIME, if `evaluate --methods` compares with it"
+    ),
+    "explanation.epochs": Field(
+        16.0, "epochs of the explanation network, if it is trained separately"
+    ),
+    "explanation.steps": Field(
+        0, "steps of the explanation network, overrides `explanation.epochs`; 0: unset"
+    ),
+    "explanation.learning_rate": Field(0.1, "learning rate of the explanation network"),
+    "explanation.schedule": Field(
+        "steps", "schedule of the explanation network: `constant`, `cosine` or `steps`"
+    ),
+    "explanation.boundaries": Field(
+        (10.0, 12.0, 14.0), "epochs after which the explanation network's learning rate falls"
+    ),
 }

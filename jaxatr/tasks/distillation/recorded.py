@@ -1,4 +1,4 @@
-"""An evaluated surrogate's folder, read for a report."""
+"""Reading the folder of an evaluated surrogate, for a report."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from jaxatr.reporting.overlay import blended
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.typing import UInt8
 
-_SIDE = 96  # of a picture, in pixels: small chips are enlarged, as a map's colours need room
+_SIDE = 96  # side of a picture in pixels; smaller chips are enlarged so that maps are legible
 
 
 class Shown(NamedTuple):
@@ -23,11 +23,12 @@ class Shown(NamedTuple):
 
     Attributes:
       kind: ``"worst"`` or ``"drawn"``.
-      name: of its true class.
-      predicted: class by the target network, which is the one that is explained.
-      probability: of that class.
-      picture: key of the chip among the thumbnails.
-      maps: of each method its name in records, the key of its picture, and both areas.
+      name: name of its true class.
+      predicted: class predicted by the target network, which is explained.
+      probability: probability of the predicted class.
+      picture: key of the chip in the thumbnails.
+      maps: for each method its title, the key of its picture, and the areas of insertion and
+        deletion.
     """
 
     kind: str
@@ -39,16 +40,16 @@ class Shown(NamedTuple):
 
 
 class RecordedSurrogate(NamedTuple):
-    """A surrogate that was trained and evaluated.
+    """A trained and evaluated surrogate.
 
     Attributes:
-      name: what the report calls it.
+      name: name in the report.
       config: content of ``config.json``.
       record: content of ``record.json``.
       evaluation: content of ``evaluation.json``.
       metrics: the records of ``metrics.jsonl``.
-      sheet: the chips that are shown.
-      thumbnails: key to picture: the chips and the maps over them.
+      sheet: the chips to show.
+      thumbnails: pictures of the chips, with and without maps, by key.
     """
 
     name: str
@@ -66,7 +67,7 @@ class RecordedSurrogate(NamedTuple):
 
     @property
     def methods(self) -> dict[str, dict[str, float]]:
-        """Method to the means of its measures."""
+        """Mean measures of each method."""
         return self.evaluation["explanation"]["methods"]
 
 
@@ -75,10 +76,11 @@ def read_surrogate(workdir: str | os.PathLike, *, name: str | None = None) -> Re
 
     Args:
       workdir: the run's folder.
-      name: what the report calls it; by default, the folder's name.
+      name: name in the report; by default, the folder's name.
 
     Raises:
-      ValueError: as :func:`jaxatr.reporting.recorded.read_run` raises.
+      ValueError: the folder is not an evaluated run, or its files cannot be read or do not belong
+        together.
     """
     folder = Path(workdir)
     evaluation = recorded.read_evaluation(folder)

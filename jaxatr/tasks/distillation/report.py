@@ -1,4 +1,4 @@
-"""How the results of a surrogate are shown."""
+"""The report of a surrogate's results."""
 
 from jaxatr.reporting.kind import Report
 from jaxatr.tasks.distillation.recorded import RecordedSurrogate, read_surrogate
@@ -10,13 +10,13 @@ from jaxatr.tasks.distillation.saliency_sections import (
 
 
 def introduce(run: RecordedSurrogate) -> str:
-    """Names the network that is explained, for the top of the page."""
+    """Returns an introduction that names the target network, for the top of the page."""
     target = run.evaluation["target"].get("workdir", "a run")
     return f"a surrogate that explains the network of {target}."
 
 
 def settings(run: RecordedSurrogate) -> dict[str, str]:
-    """Lists the target, and how the loss was weighted."""
+    """Returns the target and the settings of the loss."""
     target, fields = run.evaluation["target"], run.config["distillation"]
     return {
         "target": f"{target.get('workdir', '–')}, step {target.get('step', '–')}",

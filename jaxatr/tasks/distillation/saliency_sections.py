@@ -1,4 +1,4 @@
-"""Sections of a report about explanations: their measures, and the maps."""
+"""Report sections on explanations: their measures and the saliency maps."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from jaxatr.reporting.tables import percent, text_table
 from jaxatr.tasks.distillation.recorded import RecordedSurrogate, Shown
 
 _LOWER_IS_BETTER = ("deletion",)
-_NO_MERIT = ("mean_intensity",)  # a map that marks nothing has the lowest
+_NO_MERIT = ("mean_intensity",)  # neither low nor high is better: an empty map has the lowest
 
 
 def methods(runs: Sequence[Numbered[RecordedSurrogate]]) -> Section | None:
-    """Shows the measures of each method's maps, the best of each measure marked."""
+    """Shows the measures of each method's maps, with the best of each measure marked."""
     tables = [_table(run) for _, run in runs]
     shown = {name for table in tables for name in table["columns"]}
     return Section("methods", "Explanations", {"tables": tables, "shown": shown})
@@ -32,10 +32,10 @@ def saliency_sheet(runs: Sequence[Numbered[RecordedSurrogate]]) -> Section | Non
 
 
 def explanation_table(evaluation: Mapping[str, Any]) -> str:
-    """Returns the figures of a surrogate as a table: accuracies in percent, areas as they are.
+    """Formats the metrics of a surrogate as a table, with accuracies in percent.
 
     Args:
-      evaluation: the content of a surrogate run's ``evaluation.json``.
+      evaluation: content of a surrogate run's ``evaluation.json``.
     """
     found = evaluation["explanation"]
     networks = [
@@ -50,8 +50,8 @@ def explanation_table(evaluation: Mapping[str, Any]) -> str:
     step = found["convention"][0]["pixels_per_step"]
     notes = [
         f"target: {evaluation['target'].get('workdir', '-')}",
-        f"{found['examples']} test chips; insertion and deletion: {step} pixels a step, by the "
-        "target's probability of its own class",
+        f"{found['examples']} test chips; insertion and deletion: {step} pixels per step, measured "
+        "by the target's probability of its predicted class",
     ]
     tables = [
         text_table(["network", "accuracy", "agreement"], networks),
@@ -61,7 +61,7 @@ def explanation_table(evaluation: Mapping[str, Any]) -> str:
 
 
 def _measured(methods: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
-    """Lists the measures that any method has, by name, with their titles."""
+    """Returns the titles of the measures that any method has, by name."""
     return {
         name: title
         for name, title in TITLES.items()

@@ -1,4 +1,4 @@
-"""The terms of a saliency map's loss: the paper's and the variants of it."""
+"""The loss terms of saliency maps: the paper's and variants of them."""
 
 import jax
 import jax.numpy as jnp
@@ -18,18 +18,19 @@ def saliency_terms(
     saliency: Float[Array, "b h w"],
     keys: Shaped[Array, " b"],
 ) -> dict[str, jax.Array]:
-    """Returns the terms of equation 8, ``[b]`` each: ``explanation``, and ``prior`` on the map.
+    """Computes the terms of equation 8.
 
     Args:
-      fields: ``distillation`` of a configuration.
-      score: from raw images to logits ``[b, k]``.
-      images: in their raw units: the mask multiplies those.
-      teacher: logits of the target network on the images.
+      fields: the ``distillation`` group of a configuration.
+      score: maps raw images to logits ``[b, k]``.
+      images: images in raw units, which are multiplied by the mask.
+      teacher: logits of the target network for the images.
       saliency: the map, in [0, 1].
-      keys: ``[b]``, of what is drawn where the objective is ``"curves"``.
+      keys: ``[b]``, random keys, used by the objective ``"curves"``.
 
     Returns:
-      ``mean_intensity`` of the map besides, to be watched. The prior has its weights in it.
+      ``explanation`` and ``prior``, the weighted priors on the map, ``[b]`` each, and
+      ``mean_intensity`` of the map, ``[b]``, for monitoring.
     """
     if fields.objective == "mask":
         kept = losses.explanation(teacher, score(images * saliency[..., None]))
@@ -43,7 +44,7 @@ def saliency_terms(
 
 
 def _of_curves(fields, score, images, classes, saliency, keys) -> Float[Array, " b"]:
-    """Returns the shortfall in both curves at one share of pixels, and that of random masks."""
+    """Returns the loss of both curves at a random fraction of pixels, and that of random masks."""
     weight, soft = fields.insertion_weight, Blur().traced(images)
     taken = losses.top_share(saliency, jax.vmap(jax.random.uniform)(keys))
     shown = _inserted_and_erased(score, images, soft, taken)
@@ -51,7 +52,7 @@ def _of_curves(fields, score, images, classes, saliency, keys) -> Float[Array, "
     if not fields.masks:
         return kept
     masks = jax.vmap(lambda key: rise_masks(key, fields.masks, saliency.shape[1:]))(keys)
-    # All masks of all images in one batch of the target's, and back to [b, n].
+    # Score all masks of all images in one batch, then reshape to [b, n].
     images, soft, classes = (jnp.repeat(x, fields.masks, axis=0) for x in (images, soft, classes))
     shown = _inserted_and_erased(score, images, soft, masks.reshape(-1, *saliency.shape[1:]))
     found = 2 - losses.faithfulness(*shown, classes, insertion_weight=weight)
@@ -66,6 +67,6 @@ def _inserted_and_erased(
     soft: Float[Array, "b h w c"],
     mask: Float[Array, "b h w"],
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the logits of blurred images with the masked pixels in, and of images without."""
+    """Returns the logits of blurred images with masked pixels inserted, and of images erased."""
     mask = mask[..., None]
     return score(mask * images + (1 - mask) * soft), score((1 - mask) * images)

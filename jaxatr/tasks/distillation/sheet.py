@@ -1,4 +1,4 @@
-"""The examples whose maps are recorded, for a report to show: failures first."""
+"""The selection of examples whose maps are recorded for the report, failures first."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from jaxatr.typing import Float, Int
 
 
 def evenly_spread(rows: Int[np.ndarray, " n"], count: int) -> Int[np.ndarray, " m"]:
-    """Chooses so many of the rows at most, evenly spread in their order."""
+    """Returns at most ``count`` of the rows, evenly spaced."""
     return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)]
 
 
@@ -18,18 +18,18 @@ def arrays_to_record(
     *,
     each: int = 8,
 ) -> dict[str, np.ndarray]:
-    """Collects the arrays that are recorded of some methods' explanations of n chips.
+    """Returns the arrays to record of some methods' explanations of n chips.
 
     Args:
-      values: method to the values of :func:`jaxatr.explain.measures.judge`; one is ``"surrogate"``.
-      maps: method to its maps, in [0, 1].
-      each: so many of each kind are shown at most.
+      values: values of :func:`jaxatr.explain.measures.judge` by method, including ``"surrogate"``.
+      maps: saliency maps in [0, 1], by method.
+      each: maximum number of chips of each kind.
 
     Returns:
-      ``METHOD_MEASURE`` ``[n]``; ``sheet_worst`` and ``sheet_drawn``, positions in n of what a
-      report shows: those with the surrogate's lowest insertion, the lowest first, and others,
-      evenly spread in their order; ``METHOD_map`` uint8 ``[m, h, w]``, the maps of these, in that
-      order, 255 for 1.
+      ``METHOD_MEASURE`` ``[n]``; ``sheet_worst`` and ``sheet_drawn``, positions of the chips that a
+      report shows: those with the lowest insertion of the surrogate, lowest first, and an evenly
+      spaced selection of the others; ``METHOD_map`` uint8 ``[m, h, w]``, the maps of these chips in
+      that order, scaled to 255.
     """
     order = np.argsort(values["surrogate"]["insertion"], kind="stable")
     worst, drawn = order[:each], evenly_spread(np.sort(order[each:]), each)

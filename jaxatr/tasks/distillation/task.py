@@ -1,8 +1,8 @@
-"""Attentive knowledge distillation: a surrogate that explains a trained network.
+"""Attentive knowledge distillation of a surrogate that explains a trained network.
 
 Lee and Kim (2021), "Explaining Neural Networks Using Attentive Knowledge Distillation". An
-attentive student learns to answer as the target network does (equation 4), and an explanation
-network learns to mask the image so that the target still answers the same (equation 8).
+attentive student learns to match the target network's outputs (equation 4), and an explanation
+network learns to mask the image without changing the target's output (equation 8).
 """
 
 import os
@@ -35,30 +35,30 @@ _STATE = "batch_stats"
 class Distillation(Task):
     """Trains a surrogate of a target network, in two stages or end to end (section 3).
 
-    The target's variables are part of the parameters, which no phase trains; of what network, its
-    own folder or file says, which is needed whenever the run is used.
+    The target's variables are part of the parameters, but no phase trains them. Its architecture is
+    read from its folder or file, which is needed whenever the run is used.
 
     Attributes:
-      examples: the data; only classes that the target knows are used.
-      split: which classes those are.
-      parts: ``"train"``, ``"validation"``, ``"test"`` to the examples of each.
-      target: the network that is explained.
+      examples: the data; only the target's known classes are used.
+      split: the target's split into known and unknown classes.
+      parts: the examples of ``"train"``, ``"validation"`` and ``"test"``.
+      target: the network to explain.
     """
 
     usage = "explain --workdir={workdir} --out=DIR IMAGE..."
     report = "jaxatr.tasks.distillation.report:REPORT"
     kept = ("explanation.methods.*",)
     best = "fidelity"
-    free_fields = ("distillation.target",)  # where it lies: the record says which network it is
+    free_fields = ("distillation.target",)  # the target may move: the record identifies it
 
     def __init__(self, config: Config):
-        """Opens the data and describes the training.
+        """Opens the data and sets up the training.
 
         Args:
           config: the run's configuration.
 
         Raises:
-          ValueError: the data or the target is missing, or they do not fit each other or the
+          ValueError: the data or the target is missing, or they do not match each other or the
             configuration.
         """
         fields = config.distillation
@@ -69,9 +69,9 @@ class Distillation(Task):
         self.target = load_target(fields.target)
         if self.target.classes != self.split.known:
             raise ValueError(
-                f"distillation.target: {fields.target} knows {', '.join(self.target.classes)}, and "
-                f"open_set.split has {', '.join(self.split.known)} known: set it as the target's "
-                "run had it"
+                f"distillation.target: the known classes of {fields.target} are "
+                f"{', '.join(self.target.classes)}, but those of open_set.split are "
+                f"{', '.join(self.split.known)}: use the split of the target's run"
             )
         self.module = models.build_surrogate(config, len(self.split.known))
         self._pretrained = Pretrained(
@@ -84,7 +84,7 @@ class Distillation(Task):
 
     @classmethod
     def fields(cls) -> Fields:
-        """Declares the kind's own configuration fields."""
+        """Declares the task's own configuration fields."""
         return FIELDS
 
     def _phases(self) -> list[Phase]:
@@ -96,7 +96,7 @@ class Distillation(Task):
             return [Phase("surrogate", self.whole_loss, optimizer, steps, _not_the_target)]
         later = max(1, second.steps or round(second.epochs * epoch))
         schedule = config.optimizer.copy_and_resolve_references()
-        schedule.backbone_factor, schedule.restarts = 1.0, 0  # what explains has no backbone
+        schedule.backbone_factor, schedule.restarts = 1.0, 0  # this network has no backbone
         schedule.update(
             {name: second[name] for name in ("learning_rate", "schedule", "boundaries")}
         )
@@ -113,7 +113,7 @@ class Distillation(Task):
 
     @property
     def record(self) -> dict[str, Any]:
-        """Facts that an explanation needs beside the parameters, and that a result must state."""
+        """Information needed in addition to the parameters to use the run and state its results."""
         source = {"target": dict(self.target.source)}
         return {**self.examples.record, **source, **self._pretrained.record}
 
@@ -124,30 +124,30 @@ class Distillation(Task):
 
     @classmethod
     def exportable(cls, run: TrainedRun) -> Exportable:
-        """Exports the student's logits and the saliency map, without the target."""
+        """Returns the student's logits and the saliency map, for ONNX export."""
         module, params = run.module, run.variables["params"]
-        own = {name: params[name] for name in ("student", "explainer")}
+        exported = {name: params[name] for name in ("student", "explainer")}
 
         def apply(variables: PyTree, images: jax.Array) -> list[jax.Array]:
             out = module.apply(variables, images, train=False)
             return [out.logits, out.saliency]
 
-        variables = {**run.variables, "params": own}
+        variables = {**run.variables, "params": exported}
         return Exportable(apply, variables, ("logits", "saliency"), run.classes)
 
     @classmethod
     def explains(cls, record: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
-        """Compares the recorded target with a network, but for where it lies."""
-        # What a later version records besides, an older run cannot have.
-        before = record["target"].items()
-        return all(source.get(name) == value for name, value in before if name != "workdir")
+        """Returns whether the recorded target is a network; its location is ignored."""
+        # Only recorded fields are compared, because older versions recorded fewer of them.
+        recorded = record["target"].items()
+        return all(source.get(name) == value for name, value in recorded if name != "workdir")
 
     @classmethod
     def surrogate(cls, run: TrainedRun) -> Surrogate:
-        """Takes out the surrogate; the run keeps the variables of the network that it explains.
+        """Returns the surrogate and its target, whose variables are part of the run.
 
         Raises:
-          ValueError: that network is not to be found, or is another one now.
+          ValueError: the target is missing or has changed.
         """
         target = load_target(run.config.distillation.target)
         if not cls.explains(run.record, target.source):
@@ -164,14 +164,14 @@ class Distillation(Task):
         return Surrogate(target, Compiled(saliency, {**run.variables, "params": params}))
 
     def check_continues(self, workdir: str | os.PathLike, recorded: Mapping[str, Any]) -> None:
-        """Refuses to go on with other data, or where another network is to be explained now.
+        """Checks that a run can be continued with the present data and target.
 
         Args:
           workdir: the run's folder.
-          recorded: the content of its ``record.json``.
+          recorded: content of the run's ``record.json``.
 
         Raises:
-          ValueError: the data or the network differs; where the network lies does not count.
+          ValueError: the data or the target differs; the target's location is ignored.
         """
         super().check_continues(workdir, recorded)
         before, now = recorded.get("target"), self.target.source
@@ -182,7 +182,7 @@ class Distillation(Task):
             )
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
-        """Returns freshly drawn parameters and batch statistics, and the target's variables."""
+        """Initialises parameters and batch statistics, and adds the target's variables."""
         images = jnp.zeros((1, *self.examples.image_shape))
         variables = dict(self.module.init(key, images))
         params = variables.pop("params")
@@ -199,7 +199,7 @@ class Distillation(Task):
     def student_loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
-        """Returns equation 4 summed over one device's share of a batch."""
+        """Computes equation 4, summed over one device's part of a batch."""
         del step
         images, labels = self._images(batch, key), batch["label"]
         teacher = self.target.logits(params["target"], images)
@@ -213,7 +213,7 @@ class Distillation(Task):
     def explanation_loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
-        """Returns equation 8 summed over one device's share of a batch."""
+        """Computes equation 8, summed over one device's part of a batch."""
         images = self._images(batch, key)
         teacher = self.target.logits(params["target"], images)
         out, new = self._run(params, model_state, images, train=True, mutable=[_STATE])
@@ -224,7 +224,7 @@ class Distillation(Task):
     def whole_loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
-        """Returns equation 11 summed over one device's share of a batch."""
+        """Computes equation 11, summed over one device's part of a batch."""
         images, labels = self._images(batch, key), batch["label"]
         teacher = self.target.logits(params["target"], images)
         out, new = self._run(
@@ -251,17 +251,17 @@ class Distillation(Task):
     def _score(self, params: PyTree, model_state: PyTree, images: jax.Array) -> jax.Array:
         if self.config.distillation.scorer == "target":
             return self.target.logits(params["target"], images)
-        # The student scores as it will when it is used: with its running statistics.
+        # The student scores with its running statistics, as it does after training.
         return self._run(params, model_state, images, method="classify").logits
 
     def _run(self, params: PyTree, model_state: PyTree, images: jax.Array, **options: Any) -> Any:
         """Runs the surrogate on raw images."""
-        own = {name: params[name] for name in ("student", "explainer")}
+        params = {name: params[name] for name in ("student", "explainer")}
         images = self.examples.normalize(images)
-        return self.module.apply({"params": own, **model_state}, images, **options)
+        return self.module.apply({"params": params, **model_state}, images, **options)
 
     def _images(self, batch: Batch, key: jax.Array) -> jax.Array:
-        """Returns augmented images in their raw units: the mask multiplies those."""
+        """Returns augmented images in raw units, which are multiplied by the mask."""
         return self.examples.augment(
             key,
             jnp.asarray(batch["image"], jnp.float32),
@@ -271,10 +271,10 @@ class Distillation(Task):
         )
 
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
-        """Returns measures on the validation part; nothing without one.
+        """Returns metrics on the validation part; empty if there is none.
 
-        ``fidelity`` is the area under the insertion curve less that under the deletion curve, of
-        ``distillation.judged`` examples, evenly spread; the best checkpoint is that of the highest.
+        ``fidelity`` is the area under the insertion curve minus that under the deletion curve, for
+        ``distillation.judged`` evenly spaced examples; it selects the best checkpoint.
         """
         if "validation" not in self.parts:
             return {}
@@ -288,24 +288,23 @@ class Distillation(Task):
         methods: str | Collection[str] = (),
         progress: bool = False,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Measures the surrogate on the test examples of the known classes.
+        """Evaluates the surrogate on the test examples of the known classes.
 
         Args:
-          variables: parameters and batch statistics, for one device.
-          scores: none: a surrogate has no open-set scores.
-          methods: others that explain the same examples, for
-            :func:`jaxatr.explain.find_methods`.
-          progress: show bars of those that try masked copies.
+          variables: parameters and batch statistics, on one device.
+          scores: not supported, because a surrogate has no open-set scores.
+          methods: other methods to compare with (:func:`jaxatr.explain.find_methods`).
+          progress: show progress bars of methods that evaluate masked copies.
 
         Returns:
           ``(measured, arrays)``: ``explanation`` has the accuracies of target and student and their
-          agreement over all examples. Under ``methods`` it has the mean measures
-          (:func:`jaxatr.explain.measures.judge`) of the surrogate's maps and the others', for
-          ``distillation.judged`` of them, evenly spread, and the convention beside them. The arrays
-          hold these per example, and the maps that a report shows.
+          agreement over all examples. Its ``methods`` are the mean measures
+          (:func:`jaxatr.explain.measures.judge`) of the maps of the surrogate and of the other
+          methods, for ``distillation.judged`` evenly spaced examples, and ``convention`` describes
+          them. The arrays have these values for each example, and the maps for the report.
 
         Raises:
-          ValueError: scores are asked for, or there is no such method.
+          ValueError: ``scores`` are given, or there is no such method.
         """
         if scores not in (None, "all"):
             raise ValueError(f"scores: got {scores!r}; a surrogate has none")
@@ -319,15 +318,15 @@ class Distillation(Task):
         *,
         progress: bool = False,
     ) -> dict[str, dict[str, float]]:
-        """Returns the measures of the surrogate and of others on a part, by the method's name.
+        """Returns the measures of the surrogate and of other methods on a part, by method.
 
-        On ``"validation"``, what a choice between surrogates can be made by.
+        Use ``"validation"`` to choose between surrogates.
 
         Args:
-          variables: parameters and batch statistics, for one device.
+          variables: parameters and batch statistics, on one device.
           part: ``"train"``, ``"validation"`` or ``"test"``.
-          methods: as :meth:`test` has them.
-          progress: as there.
+          methods: other methods to compare with (:func:`jaxatr.explain.find_methods`).
+          progress: show progress bars of methods that evaluate masked copies.
 
         Raises:
           ValueError: there is no such part or method.
@@ -337,7 +336,7 @@ class Distillation(Task):
         return compare(self, variables, part, methods, progress)
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
-        """Returns both networks' logits and the saliency maps of a batch, in test mode."""
+        """Computes both networks' logits and the saliency maps of a batch, in test mode."""
         params, state = variables["params"], {_STATE: variables[_STATE]}
         images = jnp.asarray(batch["image"], jnp.float32)
         out = self._run(params, state, images)
@@ -347,7 +346,7 @@ class Distillation(Task):
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Returns small pictures of the judged test examples, from what :meth:`test` returned."""
+        """Returns small pictures of the judged test examples; see :meth:`test`."""
         del measured
         return self.examples.thumbnails("test", arrays["test_row"])
 

@@ -1,4 +1,4 @@
-"""Metric learning: an embedding in which the nearest chips are of the same class."""
+"""Metric learning of an embedding in which neighbouring chips have the same class."""
 
 from jaxatr.tasks.embedding.task import Embedding
 

@@ -19,12 +19,12 @@ from jaxatr.tasks.parts import Part
 from jaxatr.typing import Config, Float, PyTree
 
 SCORE = openset.SCORES["nearest"].name
-"""The one score of an embedding."""
+"""The only score of an embedding."""
 
 
-@runtime_checkable  # the tests check annotations as they run
+@runtime_checkable  # the tests check annotations at run time
 class Embeds(Protocol):
-    """The task of a run whose embeddings are measured."""
+    """A task with embeddings, as needed by the evaluation."""
 
     config: Config
     examples: Examples
@@ -32,7 +32,7 @@ class Embeds(Protocol):
 
     @property
     def record(self) -> dict[str, Any]:
-        """Facts that a result must state."""
+        """The run's record."""
         ...
 
     def embed(
@@ -45,9 +45,9 @@ class Embeds(Protocol):
 def evaluate(
     task: Embeds, variables: PyTree, scores: str | Collection[str] | None
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Measures an embedding; see :meth:`jaxatr.tasks.embedding.Embedding.test`."""
+    """Evaluates an embedding; see :meth:`jaxatr.tasks.embedding.Embedding.test`."""
     if scores not in (None, "all", SCORE, (SCORE,), [SCORE]):
-        raise ValueError(f"scores: got {scores!r}, wanted {SCORE!r}, the one of an embedding")
+        raise ValueError(f"scores: got {scores!r}, wanted {SCORE!r}, the only one of an embedding")
     train, test = task.parts["train"], task.parts["test"]
     index = task.embed(variables, "train")
     parts = [part for part in PARTS if part in task.parts]

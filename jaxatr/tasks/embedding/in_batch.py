@@ -1,4 +1,4 @@
-"""The rivals of quadruplet selection: losses that form their tuples within the batch."""
+"""Losses that form their tuples within the batch, as baselines of quadruplet selection."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,11 +10,11 @@ from jaxatr.typing import Array, Float, Int
 
 
 class _InBatch(NamedTuple):
-    """A loss that needs no selection.
+    """A loss that needs no selection of tuples.
 
     Attributes:
-      function: embeddings and labels to a scalar.
-      margin: what its margin is called; None if it has none.
+      function: maps embeddings and labels to a scalar.
+      margin: name of its margin parameter; None if it has none.
     """
 
     function: Callable[..., Array]
@@ -29,14 +29,14 @@ IN_BATCH = {
     "clustering": _InBatch(losses.clustering, "margin_multiplier"),
     "triplet_global": _InBatch(losses.triplet_global, "margin"),
 }
-"""By the name that ``embedding.loss`` has for them."""
+"""Losses by their name in ``embedding.loss``."""
 
 
 def find_in_batch(name: str) -> _InBatch:
-    """Finds a loss that forms its tuples within the batch.
+    """Returns a loss that forms its tuples within the batch.
 
     Args:
-      name: in :data:`IN_BATCH`, or ``"my.module:function"`` of a loss
+      name: a name in :data:`IN_BATCH`, or ``"my.module:function"``, a loss
         ``(embeddings [b, d], labels [b], *, margin) -> scalar``.
 
     Raises:
@@ -56,13 +56,13 @@ def find_in_batch(name: str) -> _InBatch:
 def in_batch_loss(
     name: str, embeddings: Float[Array, "b d"], labels: Int[Array, " b"], *, margin: float | None
 ) -> Float[Array, ""]:
-    """Computes a batch's loss.
+    """Computes the loss of a batch.
 
     Args:
-      name: of the loss (:func:`find_in_batch`).
+      name: name of the loss (:func:`find_in_batch`).
       embeddings: ``[b, d]``.
       labels: ``[b]``.
-      margin: of a loss that has one; ``None`` for its own default.
+      margin: margin of the loss, if it has one; ``None`` for its default.
     """
     function, margin_name = find_in_batch(name)
     options = {margin_name: margin} if margin_name and margin is not None else {}

@@ -1,4 +1,4 @@
-"""The section of a report that lays an embedding out in a plane."""
+"""The report section with a two-dimensional map of an embedding."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -20,22 +20,22 @@ SHAPES = (
     "M0 3L2.8-2H-2.8Z",  # triangle, upside down
     "M0-3.4L.9-1.1L3.2-1L1.4.4L2 2.7L0 1.4L-2 2.7L-1.4.4L-3.2-1L-.9-1.1Z",  # star
 )
-"""Outlines of the points. Their number has no factor in common with that of the colours, so that
-colour and shape together tell 56 classes apart."""
+"""Outlines of the points. Their number is coprime to that of the colours, so that colour and shape
+together distinguish 56 classes."""
 
-_ROOM = 1.06  # of the points' extent, so that none is cut off
+_ROOM = 1.06  # size of the plot relative to the points' extent, so that no point is cut off
 
 
 class Group(NamedTuple):
     """The chips of a class on the map.
 
     Attributes:
-      name: of the class.
+      name: name of the class.
       kind: ``"trained"`` or ``"new"``.
-      colour, shape: numbers of a colour of the style sheet and of one of :data:`SHAPES`.
-      rows: of the test examples.
-      drawn: ``[m, 2]``, where they are in the drawing.
-      points: ``[m, 2]``, where they are on the map.
+      colour, shape: indices of a colour of the style sheet and of one of :data:`SHAPES`.
+      rows: rows of the test examples.
+      drawn: ``[m, 2]``, coordinates in the drawing.
+      points: ``[m, 2]``, coordinates on the map.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Group(NamedTuple):
 
 
 def embedding_map(runs: Sequence[Numbered[RecordedEmbedding]]) -> Section | None:
-    """Draws the two principal components of test chips; pointed to, a chip is shown."""
+    """Draws the first two principal components of test chips, which are shown on hover."""
     maps = [_map(number, run, run.map) for number, run in runs if run.map is not None]
     return Section("map", "Embedding map", {"maps": maps, "shapes": SHAPES}) if maps else None
 
@@ -70,7 +70,7 @@ def _map(number: int, run: RecordedEmbedding, laid_out: EmbeddingMap) -> dict[st
 
 
 def _plane(points: Float[np.ndarray, "m 2"]) -> tuple[axes.Axis, axes.Axis]:
-    """Returns two axes of one scale: a distance on the map is the same in every direction."""
+    """Returns two axes of the same scale, so that distances are equal in every direction."""
     low, high = points.min(axis=0), points.max(axis=0)
     size = np.array([charts.PLOT_WIDTH, charts.PLOT_HEIGHT])
     half = _ROOM * float(np.max((high - low) / size)) * size / 2
@@ -83,7 +83,7 @@ def _plane(points: Float[np.ndarray, "m 2"]) -> tuple[axes.Axis, axes.Axis]:
 def _groups(
     run: RecordedEmbedding, rows: np.ndarray, points: np.ndarray, drawn: np.ndarray
 ) -> list[Group]:
-    """Returns the classes, those that were trained on first; a class has its looks in every run."""
+    """Returns the classes, trained ones first; a class looks the same in every run."""
     of_row = np.array([run.thumbnails[int(row)].name for row in rows])
     everything = sorted({*run.classes, *run.evaluation["unknown"], *of_row.tolist()})
     groups = []
@@ -108,7 +108,7 @@ def _groups(
 
 
 def _table(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Returns the map in words: where each class lies, how far it spreads, which one is nearest."""
+    """Returns the map as a table of the centre, spread and nearest other class of each class."""
     centres = np.array([group.points.mean(axis=0) for group in groups])
     apart = np.linalg.norm(centres[:, None] - centres, axis=-1)
     np.fill_diagonal(apart, np.inf)

@@ -18,22 +18,22 @@ def select(
     seed: int,
     step: int,
 ) -> dict[str, np.ndarray]:
-    """Returns a quadruplet for every example, the same for any number of devices.
+    """Selects a quadruplet for every example, independently of the number of devices.
 
     Args:
       embeddings: ``[n, d]``.
-      fine: ``[n]``.
-      coarse: ``[n]``.
+      fine: ``[n]``, fine classes.
+      coarse: ``[n]``, coarse classes.
       fields: ``config.mining``.
-      seed: of the draws.
-      step: of the training; another one draws otherwise.
+      seed: random seed.
+      step: step of the training, which is folded into the seed.
 
     Returns:
       ``members`` int32 ``[n, 4]``, the positions of reference, positive, sibling and negative;
       ``valid`` bool ``[n]``; ``selected``, the step.
 
     Raises:
-      ValueError: an embedding is not finite, or not one example has a quadruplet.
+      ValueError: an embedding is not finite, or no example has a quadruplet.
     """
     if bad := np.count_nonzero(~np.isfinite(embeddings).all(axis=1)):
         raise ValueError(f"after step {step}, {bad} of {len(fine)} embeddings are not finite")
@@ -44,7 +44,7 @@ def select(
     ((_, found),) = parallel.map_batches(choose, given, [references])
     if not found.valid.any():
         raise ValueError(
-            "no training example has a quadruplet: that takes another image of its class, "
+            "no training example has a quadruplet, which needs another image of its class, "
             "another class of its coarse class, and another coarse class"
         )
     members = (found.reference, found.positive, found.sibling, found.negative)
@@ -55,7 +55,7 @@ def select(
     }
 
 
-@lru_cache  # one function object for one choice: it is compiled once
+@lru_cache  # returns the same function object for the same options, so that it is compiled once
 def _chooser(method: mining.Method, sibling_class: mining.SiblingClass | None, block_size: int):
     def choose(given: PyTree, batch: Batch) -> mining.Quadruplets:
         embeddings, fine, coarse, key = given

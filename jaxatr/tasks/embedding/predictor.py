@@ -1,4 +1,4 @@
-"""A trained embedding and the chips it was trained on: images in, the most similar chips out."""
+"""A predictor that finds the training chips most similar to an image."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -22,13 +22,13 @@ UNKNOWN = "unknown"
 
 
 class Neighbour(NamedTuple):
-    """A training chip that is near an image.
+    """A training chip close to an image.
 
     Attributes:
-      label: its class.
-      distance: in the embedding.
-      id: its number in the data set.
-      path: of its file, where the data set has files.
+      label: class of the chip.
+      distance: distance in the embedding.
+      id: id of the chip in the data set.
+      path: path of its file, if the data set has files.
     """
 
     label: str
@@ -38,13 +38,13 @@ class Neighbour(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A retriever's answer to one image.
+    """A retriever's prediction for one image.
 
     Attributes:
-      label: class of the nearest training chip, or :data:`UNKNOWN` where that is too far away.
-      distance: to it.
-      max_distance: beyond which an image is unknown; None: there is no such limit.
-      neighbours: the nearest training chips, the nearest first.
+      label: class of the nearest training chip, or :data:`UNKNOWN` if it is too far away.
+      distance: distance to the nearest training chip.
+      max_distance: distance beyond which an image is unknown; None for no limit.
+      neighbours: the nearest training chips, nearest first.
     """
 
     label: str
@@ -72,13 +72,13 @@ class Match(NamedTuple):
 
 
 class Index(NamedTuple):
-    """The training chips that a search goes through.
+    """The search index of training chips.
 
     Attributes:
       embeddings: ``[n, d]``.
-      labels: ``[n]``, classes by number.
-      ids: ``[n]``, numbers in the data set.
-      paths: ``[n]``, of the files, or None.
+      labels: ``[n]``, indices of classes.
+      ids: ``[n]``, ids in the data set.
+      paths: ``[n]``, paths of the files, or None.
     """
 
     embeddings: Float[np.ndarray, "n d"]
@@ -88,14 +88,14 @@ class Index(NamedTuple):
 
 
 class Retriever(Showing[np.ndarray, Match]):
-    """A trained embedding with everything that turns an image into a search.
+    """A trained embedding that searches the training chips most similar to an image.
 
     Attributes:
       classes: names of the trained classes.
-      chip: from an image to the chip that the network sees.
+      chip: converts an image to the network's chip.
       index: the training chips.
-      neighbours: how many of them are named for an image.
-      max_distance: beyond which an image is unknown, or None.
+      neighbours: number of training chips to return for an image.
+      max_distance: distance beyond which an image is unknown, or None.
     """
 
     def __init__(
@@ -125,19 +125,20 @@ class Retriever(Showing[np.ndarray, Match]):
         max_distance: float | None = None,
         runtime: str = "jax",
     ) -> "Retriever":
-        """Loads the retriever that a run trained, at the checkpoint that was last evaluated.
+        """Loads the retriever of a run, at the checkpoint that was evaluated last.
 
         Args:
           workdir: the run's folder.
-          neighbours: how many training chips to name for an image.
-          max_distance: beyond which an image is unknown; by default the one that the evaluation
-            fitted to the validation data, where there was some.
-          runtime: what runs the network: ``"jax"``, or ``"onnxruntime"`` or ``"openvino"``, each an
-            extra. The search stays in jax.
+          neighbours: number of training chips to return for an image.
+          max_distance: distance beyond which an image is unknown; by default the one that the
+            evaluation fitted to the validation data, if there was any.
+          runtime: engine that runs the network: ``"jax"``, ``"onnxruntime"`` or ``"openvino"``; the
+            latter two are extras. The search stays in JAX.
 
         Raises:
           ImportError: the package of ``runtime`` is not installed; the message names the extra.
-          ValueError: no run of this kind, or one that is not evaluated yet.
+          ValueError: ``workdir`` is not the folder of an embedding's run, or the run has not been
+            evaluated yet.
         """
         check_runtime(runtime)
         path = Path(workdir) / training.INDEX
@@ -167,16 +168,16 @@ class Retriever(Showing[np.ndarray, Match]):
         return data.read_image(path)
 
     def check(self, item: np.ndarray) -> object:
-        """Checks that an image leads to a chip of the trained shape and type."""
+        """Checks that an image's chip has the shape and dtype of training."""
         return self.chip(item)
 
     def embed(
         self, images: Iterable[np.ndarray], *, batch_size: int = 32
     ) -> Iterator[Float[np.ndarray, "b d"]]:
-        """Yields the embeddings of images ``[h, w, c]``, in order, a batch at a time.
+        """Yields the embeddings of images ``[h, w, c]``, in order, one batch at a time.
 
         Raises:
-          ValueError: an image does not lead to a chip of the trained shape and type.
+          ValueError: an image's chip has another shape or dtype than in training.
         """
         for chips, count in self.chip.batches(images, batch_size):
             yield self.of_chips(chips)[:count]
@@ -184,15 +185,15 @@ class Retriever(Showing[np.ndarray, Match]):
     def __call__(
         self, items: Iterable[np.ndarray], *, neighbours: int | None = None, batch_size: int = 32
     ) -> Iterator[Match]:
-        """Yields the training chips that are nearest to each image ``[h, w, c]``, in order.
+        """Yields the nearest training chips of each image ``[h, w, c]``, in order.
 
         Args:
           items: any number of images.
-          neighbours: how many training chips to name for each; by default :attr:`neighbours`.
-          batch_size: images at a time.
+          neighbours: number of training chips for each; by default :attr:`neighbours`.
+          batch_size: images per batch.
 
         Raises:
-          ValueError: an image cannot be used, or there are not as many training chips.
+          ValueError: an image is invalid, or there are fewer than ``neighbours`` training chips.
         """
         for embeddings in self.embed(items, batch_size=batch_size):
             yield from self.search(embeddings, neighbours)
@@ -204,14 +205,14 @@ class Retriever(Showing[np.ndarray, Match]):
     def search(
         self, embeddings: Float[np.ndarray, "b d"], neighbours: int | None = None
     ) -> Iterator[Match]:
-        """Yields the training chips that are nearest to each embedding.
+        """Yields the nearest training chips of each embedding.
 
         Args:
-          embeddings: of :meth:`embed` or :meth:`of_chips`.
-          neighbours: how many training chips to name for each; by default :attr:`neighbours`.
+          embeddings: from :meth:`embed` or :meth:`of_chips`.
+          neighbours: number of training chips for each; by default :attr:`neighbours`.
 
         Raises:
-          ValueError: there are not as many training chips.
+          ValueError: there are fewer than ``neighbours`` training chips.
         """
         count = self.neighbours if neighbours is None else neighbours
         found = openset.nearest_neighbour.neighbours(self.index.embeddings, embeddings, count)
@@ -235,7 +236,7 @@ class Retriever(Showing[np.ndarray, Match]):
         return Match(label, first.distance, self.max_distance, near)
 
     def describe(self, prediction: Match) -> str:
-        """Writes the decision, its distance, and the nearest training chips."""
+        """Formats the decision, its distance, and the nearest training chips."""
         limit = prediction.max_distance
         beyond = "" if limit is None else f", unknown beyond {limit:.4g}"
         near = "; ".join(
@@ -245,18 +246,18 @@ class Retriever(Showing[np.ndarray, Match]):
         return f"{prediction.label} (distance {prediction.distance:.4f}{beyond}) {near}"
 
     def to_json(self, prediction: Match) -> dict[str, Any]:
-        """Turns a match into its fields, its neighbours into theirs."""
+        """Converts a match to a dictionary of its fields, including those of its neighbours."""
         neighbours = [neighbour._asdict() for neighbour in prediction.neighbours]
         return {**prediction._asdict(), "neighbours": neighbours}
 
     def to_row(self, prediction: Match) -> dict[str, data.Cell]:
-        """Turns a match into a row; ``neighbour_1_label`` is the class of the nearest chip."""
+        """Converts a match to a row; ``neighbour_1_label`` is the class of the nearest chip."""
         fields = self.to_json(prediction)
         fields["neighbour"] = fields.pop("neighbours")
         return flattened(fields)
 
     def columns(self) -> dict[str, type]:
-        """Lists the columns of a row, with those of every neighbour."""
+        """Returns the columns of a row, including those of every neighbour."""
         near = (Neighbour("", 0.0, 0, ""),) * self.neighbours
         return types_of(self.to_row(Match("", 0.0, 0.0, near)))
 

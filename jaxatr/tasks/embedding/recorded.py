@@ -1,4 +1,4 @@
-"""An evaluated embedding's folder, read for a report."""
+"""Reading the folder of an evaluated embedding, for a report."""
 
 import dataclasses
 from pathlib import Path
@@ -13,11 +13,11 @@ from jaxatr.typing import Float, Int
 
 
 class EmbeddingMap(NamedTuple):
-    """Test examples of an embedding, laid out in a plane.
+    """A two-dimensional map of some test examples.
 
     Attributes:
-      rows: ``[m]``, of the test part.
-      points: ``[m, 2]``, their two principal components.
+      rows: ``[m]``, rows of the test part.
+      points: ``[m, 2]``, their first two principal components.
     """
 
     rows: Int[np.ndarray, " m"]
@@ -25,11 +25,11 @@ class EmbeddingMap(NamedTuple):
 
 
 class Searches(NamedTuple):
-    """The others that some test examples find, the nearest first.
+    """The nearest neighbours of some test examples, nearest first.
 
     Attributes:
-      rows: ``[q]``, of the test part: the queries.
-      neighbours: ``[q, k]``, of the test part.
+      rows: ``[q]``, rows of the queries in the test part.
+      neighbours: ``[q, k]``, rows of the neighbours in the test part.
       distances: ``[q, k]``.
     """
 
@@ -40,11 +40,11 @@ class Searches(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RecordedEmbedding(recorded.RecordedRun):
-    """An embedding that was trained and evaluated.
+    """A trained and evaluated embedding.
 
     Attributes:
-      map: where the test chips lie; ``None`` if there are no thumbnails to it.
-      searches: likewise.
+      map: map of the test chips; ``None`` if there are no thumbnails for it.
+      searches: example searches; ``None`` if there are no thumbnails for them.
     """
 
     map: EmbeddingMap | None
@@ -52,7 +52,7 @@ class RecordedEmbedding(recorded.RecordedRun):
 
     @property
     def retrieval(self) -> dict[str, Any]:
-        """``"new"`` and ``"trained"`` to the figures of a search among such classes."""
+        """Retrieval metrics among ``"new"`` and among ``"trained"`` classes."""
         return self.evaluation["retrieval"]
 
 
@@ -60,11 +60,12 @@ def read_embedding(folder: Path, name: str | None = None) -> RecordedEmbedding:
     """Reads the records of an embedding.
 
     Args:
-      folder: the run's.
-      name: in the report; by default, the folder's name.
+      folder: the run's folder.
+      name: name in the report; by default, the folder's name.
 
     Raises:
-      ValueError: as :func:`jaxatr.reporting.recorded.read_run` raises.
+      ValueError: the folder is not an evaluated run, or its files cannot be read or do not belong
+        together.
     """
     run = recorded.read_run(folder, name=name)
     arrays = recorded.read_arrays(folder / training.SCORES)
@@ -75,7 +76,7 @@ def read_embedding(folder: Path, name: str | None = None) -> RecordedEmbedding:
 def _pictures(
     folder: Path, arrays: dict[str, np.ndarray], thumbnails: dict[int, Thumbnail]
 ) -> tuple[EmbeddingMap | None, Searches | None]:
-    """Returns an embedding's map and searches; the thumbnails say which class an example is of."""
+    """Returns an embedding's map and searches, if there are thumbnails for them."""
     if "map_row" not in arrays or not thumbnails:
         return None, None
     drawn = EmbeddingMap(arrays["map_row"], arrays["map_xy"])

@@ -1,4 +1,4 @@
-"""How the results of an embedding are shown."""
+"""The report of an embedding's results."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +14,13 @@ from jaxatr.tasks.open_set.report import SECTIONS, introduce
 
 
 def text(evaluation: Mapping[str, Any]) -> str:
-    """Writes the figures of retrieval, where something was searched, and of recognition."""
+    """Formats the metrics of retrieval, if measured, and of recognition."""
     tables = [retrieval_table(evaluation["retrieval"])] if evaluation["retrieval"] else []
     return "\n\n".join([*tables, open_set_table(evaluation)])
 
 
 def settings(run: RecordedEmbedding) -> dict[str, str]:
-    """Lists the coarse classes, the loss, and the distance that was fitted."""
+    """Returns the coarse classes, the loss and the fitted distance."""
     record, loss = run.record, run.config["embedding"]["loss"]
     members: dict[str, list[str]] = {}
     for name, coarse in zip(run.evaluation["known"], record["coarse"], strict=True):

@@ -1,4 +1,4 @@
-"""Measures an embedding's searches, and picks those that the report shows."""
+"""Retrieval metrics of an embedding, and the searches that the report shows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,18 +10,18 @@ from jaxatr.tasks.parts import Part
 from jaxatr.typing import Bool, Float, Int, Shaped
 
 _KS = (1, 2, 4, 8)
-_ON_MAP = 400  # examples
-_QUERIES = 8  # of each sheet
+_ON_MAP = 400  # examples on the map
+_QUERIES = 8  # queries of each sheet
 _NEIGHBOURS = 6
 
 
 def first_of_equal(chips: Shaped[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
-    """Returns which chips are no copy of one before them.
+    """Returns which chips are not duplicates of an earlier one.
 
-    A copy would find the other at distance 0, and flatter every figure of a search.
+    Duplicates would find each other at distance 0 and inflate all retrieval metrics.
 
     Args:
-      chips: ``[n]``, equal where the chips are equal pixel by pixel.
+      chips: ``[n]``, values that are equal if and only if the chips are identical.
 
     >>> first_of_equal(np.array(["a", "b", "a"])).tolist()
     [True, True, False]
@@ -34,14 +34,14 @@ def first_of_equal(chips: Shaped[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
 def retrieval(
     embeddings: Float[np.ndarray, "n d"], labels: Int[np.ndarray, " n"]
 ) -> dict[str, Any]:
-    """Returns Recall@K, MAP@R and NMI of a search among the examples.
+    """Computes Recall@K, MAP@R and NMI of retrieval among the examples.
 
     Args:
       embeddings: ``[n, d]``.
       labels: ``[n]``.
 
     Returns:
-      ``examples``, ``classes``, ``recall_at_1`` … ``recall_at_8``, ``map_at_r`` (absent where no
+      ``examples``, ``classes``, ``recall_at_1`` … ``recall_at_8``, ``map_at_r`` (absent if no
       class has two members), ``nmi``.
     """
     _, counts = np.unique(labels, return_counts=True)
@@ -61,13 +61,13 @@ def nearest_outputs(
     embeddings: Float[np.ndarray, "m d"],
     part: Part,
 ) -> openset.Outputs:
-    """Returns minus the distances to the nearest training chip of each class, as logits.
+    """Returns the negative distances to the nearest training chip of each class, as logits.
 
     Args:
       index: ``[n, d]``, embeddings of the training examples.
-      train: these examples.
-      embeddings: ``[m, d]``, of others.
-      part: those.
+      train: the training examples.
+      embeddings: ``[m, d]``, embeddings of the examples to classify.
+      part: the examples to classify.
     """
     distances = openset.nearest_neighbour.class_distances(
         index, train.labels, embeddings, int(train.labels.max()) + 1
@@ -77,7 +77,7 @@ def nearest_outputs(
 
 
 def index_arrays(index: Float[np.ndarray, "n d"], train: Part) -> dict[str, np.ndarray]:
-    """Lists the arrays of a search among the training examples, by names that begin with index."""
+    """Returns the arrays needed to search the training examples, with names ``index_…``."""
     arrays = {
         "index_embeddings": index,
         "index_labels": train.labels,
@@ -93,20 +93,20 @@ def retrieval_pictures(
     labels: Int[np.ndarray, " n"],
     kinds: Mapping[str, Bool[np.ndarray, " n"]],
 ) -> dict[str, np.ndarray]:
-    """Makes the report's pictures: a map of the embedding, and the finds of some queries.
+    """Computes the report's map of the embedding and the neighbours of some queries.
 
     Args:
-      embeddings: ``[n, d]``, of the test examples.
+      embeddings: ``[n, d]``, embeddings of the test examples.
       labels: ``[n]``.
-      kinds: which of them are searched together.
+      kinds: masks of the examples that are searched together, by name.
 
     Returns:
       Rows of the test part: ``map_row`` ``[m]``, evenly spaced, with ``map_xy`` ``[m, 2]``, their
-      two principal components; ``sheet_row`` ``[q]``, queries of which half find the wrong class
-      first, where there are such, with ``sheet_neighbour`` ``[q, 6]`` and ``sheet_distance``
-      ``[q, 6]``, the nearest others of the same kind.
+      first two principal components; ``sheet_row`` ``[q]``, queries, half of which have a nearest
+      neighbour of the wrong class if there are such, with ``sheet_neighbour`` ``[q, 6]`` and
+      ``sheet_distance`` ``[q, 6]``, the nearest others of the same kind.
     """
-    from sklearn.decomposition import PCA  # takes a second, and a training needs it not
+    from sklearn.decomposition import PCA  # slow to import, and not needed for training
 
     shown = np.linspace(0, len(labels) - 1, min(len(labels), _ON_MAP)).astype(np.int32)
     sheets = [_sheet(embeddings, labels, np.flatnonzero(rows)) for rows in kinds.values()]
@@ -122,7 +122,7 @@ def retrieval_pictures(
 
 
 def _sheet(embeddings: np.ndarray, labels: np.ndarray, rows: np.ndarray) -> Any:
-    """Returns queries among these rows, their neighbours and the distances; none for too few."""
+    """Returns queries among these rows, neighbours and distances; empty for too few rows."""
     if len(rows) <= _NEIGHBOURS:
         nothing = np.zeros((0, _NEIGHBOURS))
         return np.zeros(0, np.int32), nothing.astype(np.int32), nothing.astype(np.float32)
@@ -148,6 +148,6 @@ def _sheet(embeddings: np.ndarray, labels: np.ndarray, rows: np.ndarray) -> Any:
 
 
 def _spread(values: np.ndarray, count: int) -> np.ndarray:
-    """Returns that many of the values, evenly spaced."""
+    """Returns at most ``count`` of the values, evenly spaced."""
     places = np.linspace(0, len(values) - 1, min(len(values), count)).astype(int)
     return values[places]

@@ -1,4 +1,4 @@
-"""Sections of a report about the results of a search among embeddings."""
+"""Report sections on retrieval."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from jaxatr.reporting.tables import percent, text_table
 from jaxatr.tasks.embedding.recorded import RecordedEmbedding, Searches
 
 KINDS = ("new", "trained")
-"""A search is among classes that were not trained on, or among those that were."""
+"""Retrieval is measured among new classes and among trained classes."""
 
 RECALLS = ("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8")
-"""The columns of a retrieval's figures that are Recall@K, by K."""
+"""Names of the Recall@K metrics, ordered by K."""
 
 _COLUMNS = {
     **{name: f"R@{name.removeprefix('recall_at_')}" for name in RECALLS},
@@ -22,7 +22,7 @@ _COLUMNS = {
 
 
 def retrieval(runs: Sequence[Numbered[RecordedEmbedding]]) -> Section | None:
-    """Shows Recall@K, MAP@R and NMI, the best marked where runs searched the same images."""
+    """Shows Recall@K, MAP@R and NMI, with the best marked if runs searched the same images."""
     groups = [_group(kind, [run for _, run in runs]) for kind in KINDS]
     groups = [group for group in groups if group["rows"]]
     if not groups:
@@ -42,7 +42,7 @@ def search_sheet(runs: Sequence[Numbered[RecordedEmbedding]]) -> Section | None:
 
 
 def retrieval_table(measured: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the figures of retrieval as a table, in percent.
+    """Formats retrieval metrics as a table, in percent.
 
     Args:
       measured: ``retrieval`` of an embedding run's ``evaluation.json``.
@@ -58,7 +58,7 @@ def retrieval_table(measured: Mapping[str, Mapping[str, Any]]) -> str:
         for kind, row in measured.items()
     ]
     notes = [
-        f"{row['duplicates']} images of {kind} classes repeat another and are left out"
+        f"{row['duplicates']} duplicate images of {kind} classes are left out"
         for kind, row in measured.items()
         if row["duplicates"]
     ]
@@ -81,7 +81,7 @@ def _group(kind: str, runs: Sequence[RecordedEmbedding]) -> dict[str, Any]:
 
 
 def _kinds(run: RecordedEmbedding, searches: Searches) -> dict[str, list[dict[str, Any]]]:
-    """Returns the searches among new and among trained classes."""
+    """Groups the searches by whether the query's class is new or trained."""
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     for query, neighbours, distances in zip(*searches, strict=True):
         name = run.thumbnails[int(query)].name

@@ -1,7 +1,7 @@
-"""Metric learning: an embedding in which the nearest chips are of the same class.
+"""Metric learning of an embedding in which neighbouring chips have the same class.
 
-The quadruplet method is Karaman et al. (2019), "Quadruplet Selection Methods for Deep Embedding
-Learning"; what that paper compares with is trained by the same loop.
+The quadruplet method is from Karaman et al. (2019), "Quadruplet Selection Methods for Deep
+Embedding Learning"; the paper's baselines are available too.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,21 +30,21 @@ from jaxatr.training import Exportable, Hook, LossOutput, Phase, Task, TrainedRu
 from jaxatr.typing import Batch, Config, Float, PyTree
 
 _QUADRUPLET = "quadruplet"
-_MEMBERS = 4  # of a quadruplet
+_MEMBERS = 4  # images of a quadruplet
 
 
 class Embedding(Task):
-    """Trains an embedding on two levels of classes (figure 1, equation 6), or on a baseline's loss.
+    """Trains an embedding on two levels of classes (figure 1, equation 6), or with another loss.
 
-    With ``embedding.loss = "quadruplet"`` every training example is the reference of one
-    quadruplet, selected anew from the embeddings of all of them every ``mining.refresh`` epochs; a
-    batch of b images holds b/4 quadruplets. The other losses take batches of
-    ``embedding.per_class`` images of each of several classes.
+    With ``embedding.loss = "quadruplet"``, every training example is the reference of one
+    quadruplet. Quadruplets are selected from the embeddings of all training examples, every
+    ``mining.refresh`` epochs; a batch of b images consists of b/4 quadruplets. For other losses, a
+    batch consists of ``embedding.per_class`` images of each of several classes.
 
     Attributes:
-      examples: the data, and which of it is for what.
-      split: which classes are trained on; the others test the embedding on what it never saw.
-      parts: ``"train"``, ``"validation"``, ``"test"`` to the examples of each.
+      examples: the data.
+      split: the classes to train on ("known") and the new classes for the test ("unknown").
+      parts: the examples of ``"train"``, ``"validation"`` and ``"test"``.
       hierarchy: the coarse class of each class.
     """
 
@@ -53,13 +53,14 @@ class Embedding(Task):
     best = "recall_at_1"
 
     def __init__(self, config: Config):
-        """Opens the data and describes the training.
+        """Opens the data and sets up the training.
 
         Args:
           config: the run's configuration.
 
         Raises:
-          ValueError: the data is missing or does not fit the configuration, or a field is wrong.
+          ValueError: the data is missing or does not match the configuration, or a field is
+            invalid.
         """
         _check_fields(config)
         self.config = config
@@ -71,8 +72,8 @@ class Embedding(Task):
         coarse, self._coarse = np.unique(of_known, return_inverse=True)
         if config.embedding.loss == _QUADRUPLET and len(coarse) < 2:
             raise ValueError(
-                f"data.coarse: the classes {', '.join(self.split.known)} are all of one coarse "
-                "class: a quadruplet's negative is of another"
+                f"data.coarse: the classes {', '.join(self.split.known)} all belong to one coarse "
+                "class, but a quadruplet's negative must belong to another"
             )
         fields = config.embedding
         self.module = self.network(config, self._levels)
@@ -92,12 +93,12 @@ class Embedding(Task):
 
     @classmethod
     def fields(cls) -> Fields:
-        """Declares the kind's own configuration fields."""
+        """Declares the task's own configuration fields."""
         return {**FIELDS, **augmentations.FIELDS}
 
     @property
     def record(self) -> dict[str, Any]:
-        """Facts that a retriever needs beside the parameters, and that a result must state."""
+        """Information needed in addition to the parameters to use the run and state its results."""
         return {**self.examples.record, **self._levels, **self._pretrained.record}
 
     @property
@@ -112,7 +113,7 @@ class Embedding(Task):
 
     @classmethod
     def network(cls, config: Config, record: Mapping[str, Any]) -> models.EmbeddingNetwork:
-        """Builds the network, with a classifier of each level."""
+        """Builds the network, with a classifier for each level."""
         return models.build_embedding(
             config.model,
             len(set(record["coarse"])),
@@ -123,7 +124,7 @@ class Embedding(Task):
 
     @classmethod
     def exportable(cls, run: TrainedRun) -> Exportable:
-        """Exports the embedding and the logits of both levels."""
+        """Returns the embedding and both levels' logits, for ONNX export."""
         module = run.module
 
         def apply(variables: PyTree, images: jax.Array) -> list[jax.Array]:
@@ -136,39 +137,40 @@ class Embedding(Task):
     def files(
         self, arrays: dict[str, np.ndarray], step: int
     ) -> dict[str, Mapping[str, np.ndarray]]:
-        """Moves the training chips' embeddings, which a search goes through, to ``index.npz``."""
+        """Moves the training chips' embeddings, which are the search index, to ``index.npz``."""
         names = [name for name in arrays if name.startswith("index_")]
         index = {name: arrays.pop(name) for name in names}
         return {training.INDEX: index | {"index_step": np.asarray(step)}}
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
-        """Returns freshly drawn parameters and batch statistics, the backbone's perhaps read."""
+        """Initialises parameters and batch statistics, with any pretrained backbone."""
         variables = dict(self.module.init(key, jnp.zeros((1, *self.examples.image_shape))))
         params = variables.pop("params")
         models.check_freeze(self.config.model.freeze, params)
         return self._pretrained.put_into(params, variables)
 
     def batches(self, phase: Phase) -> data.BatchIterator:
-        """Returns this process's endless iterator of batches with several images of a class."""
+        """Returns this process's endless iterator of batches with several images of each class."""
         del phase
         return self.examples.class_batches(self.config.embedding.per_class)
 
     def select(
         self, step: int, params: PyTree, model_state: PyTree, progress: bool = False
     ) -> dict[str, np.ndarray]:
-        """Returns a quadruplet for every training example (section 3.3), from how it embeds now.
+        """Selects a quadruplet for every training example (section 3.3) from current embeddings.
 
         Args:
-          step: how many steps were taken; decides what is drawn.
-          params: as :meth:`init` returns them.
-          model_state: as there.
-          progress: show how far the embedding is.
+          step: number of steps so far, which is folded into the random seed.
+          params: parameters of the network.
+          model_state: batch statistics of the network.
+          progress: show a progress bar while embedding.
 
         Returns:
-          What :func:`jaxatr.tasks.embedding.mining.select` returns.
+          ``members`` int32 ``[n, 4]``, ``valid`` bool ``[n]`` and ``selected``, the step; see
+          :func:`jaxatr.tasks.embedding.mining.select`.
 
         Raises:
-          ValueError: not one example has a quadruplet.
+          ValueError: no example has a quadruplet.
         """
         labels = self.parts["train"].labels
         if self.config.mining.method == "random":
@@ -196,7 +198,7 @@ class Embedding(Task):
     def quadruplet_loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
-        """Returns one device's share of equation 6 over the global batch of quadruplets."""
+        """Computes one device's share of equation 6 over the global batch of quadruplets."""
         shape = batch["image"].shape
         flat = {name: batch[name].reshape(-1, *batch[name].shape[2:]) for name in ("image", "id")}
         flat["draw"] = jnp.repeat(batch["draw"], shape[1])
@@ -243,7 +245,7 @@ class Embedding(Task):
     def in_batch_loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
-        """Returns one device's share of a baseline's loss over the global batch."""
+        """Computes one device's share of an in-batch loss over the global batch."""
         out, model_state = self._apply(params, model_state, batch, key, step)
         fields, labels = self.config.embedding, batch["label"]
         gather = partial(jax.lax.all_gather, axis_name=parallel.AXIS, tiled=True)
@@ -264,7 +266,7 @@ class Embedding(Task):
         return _of_global_batch(value, sums, model_state)
 
     def _apply(self, params, model_state, batch: Batch, key: jax.Array, step: jax.Array):
-        """Returns the network's outputs on augmented images, in training mode."""
+        """Applies the network to augmented images, in training mode."""
         images = self.examples.augment(
             key,
             self.examples.normalize(batch["image"]),
@@ -276,12 +278,12 @@ class Embedding(Task):
     def embed(
         self, variables: PyTree, part: str, *, progress: bool = False
     ) -> Float[np.ndarray, "n d"]:
-        """Returns the embeddings of every example of a part, in its order.
+        """Computes the embeddings of every example of a part, in order.
 
         Args:
-          variables: parameters and batch statistics, for one device.
+          variables: parameters and batch statistics, on one device.
           part: ``"train"``, ``"validation"`` or ``"test"``.
-          progress: show a bar at a terminal.
+          progress: show a progress bar on a terminal.
         """
         batches = self.examples.eval_batches(part)
         bar = tqdm(
@@ -295,16 +297,16 @@ class Embedding(Task):
         return np.concatenate([rows[batch["mask"]] for batch, rows in bar])
 
     def infer(self, variables: PyTree, batch: Batch) -> jax.Array:
-        """Returns the embeddings of a batch, in test mode."""
+        """Computes the embeddings of a batch, in test mode."""
         images = self.examples.normalize(batch["image"])
         out: Any = self.module.apply(variables, images, train=False)
         return out.embeddings
 
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
-        """Returns Recall@1 and MAP@R on the validation part; nothing without one.
+        """Returns Recall@1 and MAP@R on the validation part; empty if there is none.
 
-        Where classes are held out, on their examples: they are what the test's new classes are to
-        the finished embedding.
+        If classes are held out, their examples are used instead, because they correspond to the
+        new classes of the test.
         """
         part = "held_out" if "held_out" in self.parts else "validation"
         if part not in self.parts:
@@ -312,7 +314,7 @@ class Embedding(Task):
         embeddings = self.embed({"params": params, **model_state}, part)
         labels = self.parts[part].classes
         recall = {"recall_at_1": metrics.recall_at_k(embeddings, labels, (1,))[1]}
-        if len(np.unique(labels)) == len(labels):  # each alone in its class: there is no R
+        if len(np.unique(labels)) == len(labels):  # one example per class: MAP@R is undefined
             return recall
         return recall | {"map_at_r": metrics.map_at_r(embeddings, labels)}
 
@@ -321,34 +323,33 @@ class Embedding(Task):
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Measures retrieval and open-set recognition on the test part.
 
-        Retrieval is measured among the test examples of the classes that were not trained on
-        (``new``), and among those of the classes that were (``trained``), where there are any; of
-        equal chips the first alone takes part.
-        An example is recognised by the nearest training chip: its class, and minus its distance
-        as the score ``nearest`` of how known it is.
+        Retrieval is measured among the test examples of classes that were not trained on (``new``)
+        and among those of the trained classes (``trained``), if there are any, without duplicate
+        chips. Recognition uses the nearest training chip: its class, and its negative distance as
+        the score ``nearest``.
 
         Args:
-          variables: parameters and batch statistics, for one device.
-          scores: ``"nearest"``, ``"all"`` or None, which are the same here.
+          variables: parameters and batch statistics, on one device.
+          scores: ``"nearest"``, ``"all"`` or None, which are equivalent here.
 
         Returns:
-          ``(measured, arrays)``, as :meth:`jaxatr.tasks.OpenSet.test` does; ``measured`` has
-          ``retrieval`` besides. Of the arrays, ``index_…`` are those of a search among the training
-          chips, and ``map_…`` and ``sheet_…`` what the report shows.
+          ``(measured, arrays)`` like :meth:`jaxatr.tasks.OpenSet.test`, with ``retrieval`` in
+          ``measured``. The arrays ``index_…`` are the search index of the training chips, and
+          ``map_…`` and ``sheet_…`` are for the report.
 
         Raises:
-          ValueError: another score is asked for.
+          ValueError: ``scores`` names another score.
         """
         return evaluate(self, variables, scores)
 
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Returns small pictures of the worst mistakes, and of what the report shows besides.
+        """Returns small pictures of the worst mistakes and of other examples in the report.
 
         Args:
-          measured: what :meth:`test` returned.
-          arrays: what it returned besides.
+          measured: from :meth:`test`.
+          arrays: from :meth:`test`.
         """
         shown = [arrays[name].ravel() for name in ("map_row", "sheet_row", "sheet_neighbour")]
         worst = openset.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
@@ -356,19 +357,19 @@ class Embedding(Task):
 
 
 def _of_global_batch(value: jax.Array, sums: dict[str, Any], model_state: PyTree) -> LossOutput:
-    """Returns a device's share of a loss that every device has whole."""
+    """Returns a device's share of a loss that every device computed over the global batch."""
     share = 1 / jax.lax.axis_size(parallel.AXIS)
     return LossOutput(value * share, jnp.float32(share), sums, model_state)
 
 
 def _check_fields(config: Config) -> None:
-    """Refuses what would end a training only after it has begun, or spoil it without a word."""
+    """Checks values that would otherwise fail during training or silently spoil it."""
     augmentations.check(dict(config.augment))
     fields, mined, size = config.embedding, config.mining, config.train.batch_size
     if fields.loss != _QUADRUPLET:
         find_in_batch(fields.loss)
     if fields.margin is not None and fields.loss in (_QUADRUPLET, "n_pairs"):
-        raise ValueError(f"embedding.margin: got {fields.margin}; {fields.loss} takes none here")
+        raise ValueError(f"embedding.margin: got {fields.margin}; not used by {fields.loss}")
     selects = fields.loss == _QUADRUPLET
     check_limits(
         config,

@@ -3,19 +3,24 @@
 from jaxatr.config import Field, Fields
 
 FIELDS: Fields = {
-    "gan.noise": Field(64, "components of its noise"),
+    "gan.noise": Field(64, "dimension of the generator's noise"),
     "gan.width": Field(
         16,
-        "channels of the generator's last and of the discriminator's first map, a multiple of 8",
+        "channels of the generator's last map and of the discriminator's first map, a multiple of "
+        "8",
     ),
-    "gan.steps": Field(1000, "steps of the generator, and as many of the discriminator"),
+    "gan.steps": Field(1000, "training steps of the generator and of the discriminator"),
     "gan.learning_rate": Field(
-        2e-4, "of Adam, for both; of `optimizer`, `clip_norm` alone counts here"
+        2e-4,
+        "learning rate of Adam for both networks; of the `optimizer` fields only `clip_norm` "
+        "applies",
     ),
     "gan.threshold": Field(
         0.5,
-        "a generated image is kept where the run's own network gives no known class this "
-        "probability",
+        "a generated image is kept if the run's network gives every known class a probability "
+        "below this",
     ),
-    "gan.images": Field(0, "how many are kept; 0: as many as a known class has on average"),
+    "gan.images": Field(
+        0, "number of generated images to keep; 0: the average number per known class"
+    ),
 }

@@ -1,4 +1,4 @@
-"""The values that the fields of open-set recognition can have."""
+"""Validation of the configuration fields of open-set recognition."""
 
 from collections.abc import Callable
 
@@ -16,10 +16,10 @@ _OPEN_LOSSES = {"cbc": losses.cbc, "bce": losses.one_vs_rest_bce, "none": None}
 
 
 def find_open_loss(name: str) -> Callable[..., jax.Array] | None:
-    """Finds the loss of the binary classifiers: ``(open_logits [b, k], labels [b]) -> [b]``.
+    """Returns the loss of the binary classifiers: ``(open_logits [b, k], labels [b]) -> [b]``.
 
     Args:
-      name: ``cbc``, ``bce``, ``none``, for which there is None, or ``my.module:function``.
+      name: ``cbc``, ``bce``, ``none`` (which returns None) or ``my.module:function``.
 
     Raises:
       ValueError: there is no such loss.
@@ -35,21 +35,21 @@ def find_open_loss(name: str) -> Callable[..., jax.Array] | None:
 
 
 def check_fields(config: Config) -> None:
-    """Refuses what would end a training only after it has begun, or spoil it without a word.
+    """Checks values that would otherwise fail during training or silently spoil it.
 
     Args:
-      config: a run's.
+      config: the run's configuration.
 
     Raises:
-      ValueError: a value will not do; the message has its name.
+      ValueError: a value is invalid; the message names its field.
     """
     find_open_loss(config.loss.open)
     augmentations.check(dict(config.augment))
     outside.parse(config.open_set.get("outside", ""))
     if config.open_set.negatives and config.loss.open != "none":
         raise ValueError(
-            f"open_set.negatives: got images and loss.open={config.loss.open!r}, wanted 'none': "
-            "the binary classifiers have no class for them"
+            f"open_set.negatives: got images and loss.open={config.loss.open!r}, wanted 'none', "
+            "because the binary classifiers have no class for negatives"
         )
     fields = config.open_set
     if fields.score != AUTO:
@@ -57,7 +57,7 @@ def check_fields(config: Config) -> None:
             score_of(fields.score)
         except ValueError as error:
             raise ValueError(f"open_set.score: {error}") from error
-    if "outside_most" in fields:  # of single images
+    if "outside_most" in fields:  # only tasks on single images have this field
         check_limits(
             config,
             open_set__outside_most=(fields.outside_most >= 0, "0 (all) or more"),

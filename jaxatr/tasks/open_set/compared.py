@@ -1,4 +1,4 @@
-"""Finds the trainings beside a run, in its folder, and adds them to the run's evaluation."""
+"""Finding a run's trained baselines in its folder, and adding them to its evaluation."""
 
 import json
 import os
@@ -15,15 +15,15 @@ from jaxatr.training.folder import EVALUATION, SCORES
 def trained_scores(
     workdir: str | os.PathLike, scores: Iterable[openset.Score] = tuple(openset.SCORES.values())
 ) -> dict[str, Any]:
-    """Finds the scores that were trained beside a run.
+    """Finds the scores that have been trained for a run.
 
     Args:
       workdir: the run's folder.
-      scores: to look for.
+      scores: the scores to look for.
 
     Returns:
-      Name of a score to what its training left: a model, or the folder of an evaluated run with a
-      network of its own.
+      The result of each score's training, by its name: a model, or the folder of an evaluated run
+      with a separate network.
 
     Raises:
       ValueError: a model's file cannot be read.
@@ -53,17 +53,17 @@ def _load(model: Any, path: Path) -> Any:
 def add_recorded(
     score: str, folder: Path, measured: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
-    """Adds a score that was evaluated with a network of its own, on the same examples.
+    """Adds a score that was evaluated with a separate network, on the same examples.
 
     Args:
-      score: its name.
-      folder: of the evaluated run that it comes from.
-      measured: an evaluation's figures; each group that was evaluated there too gets the score's
-        row, in which ``closed_accuracy`` is that of the score's own network.
-      arrays: an evaluation's arrays; gets the score's, and the network's predictions.
+      score: name of the score.
+      folder: folder of the evaluated run with that network.
+      measured: results of an evaluation. Each group that both evaluations have gets a row for the
+        score, whose ``closed_accuracy`` is that of the separate network.
+      arrays: arrays of an evaluation, to which the score's values and predictions are added.
 
     Raises:
-      ValueError: the evaluations are of different examples.
+      ValueError: the evaluations used different examples.
     """
     evaluation = json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
     with np.load(folder / SCORES) as file:
@@ -71,12 +71,12 @@ def add_recorded(
     for part in ("test", "validation"):
         ids, others = (recorded.get(f"{part}_id", np.zeros(0)) for recorded in (own, arrays))
         if not np.array_equal(ids, others):
-            raise ValueError(f"{folder} was evaluated on other {part} examples: train it again")
+            raise ValueError(f"{folder} was evaluated on different {part} examples: train it again")
         if f"{part}_score_{score}" in own:
             arrays[f"{part}_score_{score}"] = own[f"{part}_score_{score}"]
     arrays[f"test_predicted_{score}"] = openset.recorded_predictions(own, score)
     for name, group in measured["groups"].items():
-        if name not in evaluation["groups"]:  # images of other data, which this evaluation adds
+        if name not in evaluation["groups"]:  # images of other data, only in this evaluation
             continue
         recorded = evaluation["groups"][name]
         row = recorded["scores"][score]

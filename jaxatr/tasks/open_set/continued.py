@@ -1,4 +1,4 @@
-"""The network of a finished run, heads and all, as the beginning of another with more classes."""
+"""Initialising a network, including its heads, from a finished run with fewer classes."""
 
 import os
 from typing import Any
@@ -13,29 +13,29 @@ from jaxatr.typing import PyTree
 
 
 class Continued:
-    """A run's newest checkpoint, in the place of freshly drawn variables.
+    """A run's latest checkpoint, which replaces the initial variables of another run.
 
     Attributes:
-      record: what a result must state of it.
+      record: provenance, for the new run's record.
     """
 
     def __init__(self, workdir: str | os.PathLike, known: tuple[str, ...]):
         """Reads the run.
 
         Args:
-          workdir: its folder.
-          known: the classes of the network that begins with it.
+          workdir: folder of the run.
+          known: known classes of the new run.
 
         Raises:
-          ValueError: there is no such run, or its classes are not the first of these.
+          ValueError: there is no such run, or its classes are not the first of ``known``.
         """
         training.load_config(workdir)
         record = read_record(workdir)
         own = tuple(record.get("split", {}).get("known", ()))
         if own != known[: len(own)] or not own:
             raise ValueError(
-                f"open_set.continues: {workdir} knows {', '.join(own)}, wanted the first of "
-                f"{', '.join(known)}"
+                f"open_set.continues: the known classes of {workdir} are {', '.join(own)}, wanted "
+                f"the first of {', '.join(known)}"
             )
         snapshot = training.load_snapshot(workdir, "latest")
         self._workdir, self._variables = workdir, training.variables_of(snapshot)
@@ -46,30 +46,30 @@ class Continued:
         }
 
     def put_into(self, params: PyTree, model_state: PyTree) -> tuple[PyTree, PyTree]:
-        """Replaces variables by the run's; those of classes that it has not stay as drawn.
+        """Replaces variables by the run's; those of additional classes keep their initial values.
 
         Raises:
-          ValueError: the run's network is another one.
+          ValueError: the run has a different network.
         """
         drawn = flax.traverse_util.flatten_dict({"params": params, **model_state}, sep="/")
         own = flax.traverse_util.flatten_dict(self._variables, sep="/")
-        if strange := sorted(set(own) ^ set(drawn)):
+        if different := sorted(set(own) ^ set(drawn)):
             raise ValueError(
-                f"open_set.continues: the network of {self._workdir} is another one: only one of "
-                f"the two has {strange[0]}"
+                f"open_set.continues: {self._workdir} has a different network: only one of the two "
+                f"has {different[0]}"
             )
-        found = {name: self._joined(name, leaf, own[name]) for name, leaf in drawn.items()}
-        variables = flax.traverse_util.unflatten_dict(found, sep="/")
+        joined = {name: self._joined(name, leaf, own[name]) for name, leaf in drawn.items()}
+        variables = flax.traverse_util.unflatten_dict(joined, sep="/")
         return variables.pop("params"), variables
 
     def _joined(self, name: str, drawn: Any, own: Any) -> Any:
-        """Puts an array in the first places of another."""
+        """Replaces the leading elements of ``drawn`` by ``own``."""
         smaller = np.ndim(own) == drawn.ndim and all(
             a <= b for a, b in zip(np.shape(own), drawn.shape, strict=True)
         )
         if not smaller or (np.shape(own) != drawn.shape and "_head/" not in name):
             raise ValueError(
-                f"open_set.continues: the network of {self._workdir} is another one: {name} is "
+                f"open_set.continues: {self._workdir} has a different network: {name} is "
                 f"{list(np.shape(own))}, wanted {list(drawn.shape)}"
             )
         places = tuple(slice(length) for length in np.shape(own))

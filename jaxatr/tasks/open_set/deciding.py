@@ -1,4 +1,4 @@
-"""The score by which a run decides: chosen, fitted, calibrated, and kept in the run's folder."""
+"""The decision of a run: choosing, fitting, calibrating and saving the score that decides."""
 
 import dataclasses
 import warnings
@@ -18,16 +18,16 @@ from jaxatr.typing import Config, PyTree
 
 AUTO = "auto"
 RULE = "cbc"
-"""The score of the paper's rule, which compares a probability with γ."""
+"""Score of the paper's rule, which compares a probability with γ."""
 
 _FEWEST_CLASSES = 3
 
 
 class Made(NamedTuple):
-    """A decision of a run, and how it came about.
+    """A decision of a run and its provenance.
 
     Attributes:
-      decision: the decision; None where nothing can be decided by.
+      decision: the decision; None if no score can decide.
       record: JSON values, for ``record.json`` and ``evaluation.json``.
     """
 
@@ -36,21 +36,24 @@ class Made(NamedTuple):
 
 
 def score_of(name: str) -> openset.Score:
-    """Finds a score that can decide.
+    """Returns a score that can decide.
 
     Raises:
-      ValueError: there is no such score, or it needs a training of its own.
+      ValueError: there is no such score, or it needs separate training.
     """
     (score,) = openset.choose_scores([name])
     if score.training is not None:
-        raise ValueError(f"score: {name} has a training of its own, and cannot decide")
+        raise ValueError(f"score: {name} needs separate training, and cannot decide")
     return score
 
 
 def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:
-    """Lists the scores among which ``auto`` chooses, the paper's first.
+    """Returns the scores among which ``auto`` chooses, starting with the paper's.
 
-    A score takes part if the run can compute it and a class can be left out of it afterwards.
+    They are the scores that the run can compute and from which a class can be left out afterwards.
+
+    Args:
+      given: names of the inputs of scores that the run provides.
     """
     able = [
         score
@@ -63,7 +66,7 @@ def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:
 
 
 def decides(config: Config) -> bool:
-    """Says whether a run decides at all: one that is trained beside another does not."""
+    """Returns whether a run decides; baselines and trials do not."""
     return not config.open_set.negatives and not config.open_set.hold_out
 
 
@@ -75,14 +78,14 @@ def made_for(
     *,
     score: str | None = None,
 ) -> Made:
-    """Reads what was fitted for a checkpoint, or fits it and keeps it.
+    """Reads the decision of a checkpoint, or fits and saves it.
 
     Args:
-      task: of the run.
-      variables: of the checkpoint.
-      workdir: the run's folder; without it nothing is read or kept.
-      step: of the checkpoint.
-      score: a name, or ``"auto"``; by default the configured one.
+      task: the run's task.
+      variables: variables of the checkpoint.
+      workdir: the run's folder; without it, nothing is read or saved.
+      step: step of the checkpoint.
+      score: name of a score, or ``"auto"``; by default the configured one.
     """
     name = score or task.config.open_set.score
     if workdir is None or step is None:
@@ -97,22 +100,22 @@ def made_for(
         if name == AUTO:
             fitted.save_choice(workdir, step, made.record, kept_as(fitted.CHOICE, task.config))
     except OSError as error:
-        warnings.warn(f"what was fitted for score={name} is not kept: {error}", stacklevel=2)
-    wait_for_all(f"decision {name}")  # the others read what one has written
+        warnings.warn(f"the fit of score={name} could not be saved: {error}", stacklevel=2)
+    wait_for_all(f"decision {name}")  # other processes may read the files that one has written
     return made
 
 
 def read(workdir: Path, step: int, config: Config, *, score: str | None = None) -> Made | None:
-    """Reads what was fitted for a checkpoint; None where something has to be fitted first.
+    """Reads the decision of a checkpoint; None if it has to be fitted first.
 
     Args:
       workdir: the run's folder.
-      step: of the checkpoint.
-      config: the run's.
-      score: a name, or ``"auto"``; by default the configured one.
+      step: step of the checkpoint.
+      config: the run's configuration.
+      score: name of a score, or ``"auto"``; by default the configured one.
 
     Raises:
-      ValueError: there is no such score, or a file is not whole.
+      ValueError: there is no such score, or a file is corrupt.
     """
     name = score or config.open_set.score
     record: dict[str, Any] = {"by": "name"}
@@ -135,19 +138,19 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
 
 
 def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = None) -> Made:
-    """Chooses, fits and calibrates the score by which a run decides.
+    """Chooses, fits and calibrates the score that decides.
 
     Args:
-      task: of the run.
-      variables: of a checkpoint.
-      name: of a score; ``"auto"`` chooses the one that tells known classes best from each other's
-        stand-ins (:mod:`jaxatr.openset.held_out`). Without validation examples, or with fewer than
-        three known classes, it is the paper's.
-      workdir: the run's folder, with its trials (:mod:`jaxatr.tasks.open_set.trials`) if it has
-        some; without it, classes are left out of this network's outputs.
+      task: the run's task.
+      variables: variables of a checkpoint.
+      name: name of a score; ``"auto"`` chooses the score that best separates known classes from
+        held-out ones (:mod:`jaxatr.openset.held_out`). Without validation examples, or with fewer
+        than three known classes, that is the paper's.
+      workdir: the run's folder, with any trials (:mod:`jaxatr.tasks.open_set.trials`); without it,
+        classes are held out from this network's outputs.
 
     Raises:
-      ValueError: the score is named and the run cannot compute it, or fit it.
+      ValueError: the run cannot compute or fit the named score.
     """
     fields, parts = task.config.open_set, task.parts
     if name == RULE:
@@ -160,14 +163,14 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
         return _without_validation(task, variables, name, listed)
     needs = frozenset().union(*(score.all_needs for score in listed))
     validation = task.decided_outputs(variables, "validation", needs)
-    training = validation  # which no score without a fit looks at
+    training = validation  # a placeholder, unused by scores that are not fitted
     if any(score.fitted for score in listed):
         training = task.decided_outputs(variables, "train", needs)
     classes, last = tuple(task.record["split"]["known"]), head(variables)
-    of_their_own = trials.load(task, workdir, needs) if workdir is not None else []
+    trained = trials.load(task, workdir, needs) if workdir is not None else []
     left_out = openset.leave_classes_out(training, validation, last, classes)
-    compared = openset.compare(listed, of_their_own or left_out)
-    score, why = _choose(name, listed, compared, task.config, len(of_their_own))
+    compared = openset.compare(listed, trained or left_out)
+    score, why = _choose(name, listed, compared, task.config, len(trained))
     models = openset.fit_scores([score], training, last, validation=validation).models
     one, names = compared[score.name], _accuracies(score, models, validation)
     decision = openset.calibrate(
@@ -198,14 +201,14 @@ def _choose(
         return score, {"by": f"known classes left out of {trained} trainings" if trained else by}
     score = next(one for one in listed if one.name in (RULE, "softmax"))
     reason = f"fewer than {_FEWEST_CLASSES} known classes with validation examples"
-    warnings.warn(f"open_set.score: {score.name} decides, as there are {reason}", stacklevel=4)
+    warnings.warn(f"open_set.score: {score.name} decides, because there are {reason}", stacklevel=4)
     return score, {"by": reason}
 
 
 def _without_validation(
     task: Deciding, variables: PyTree, name: str, listed: tuple[openset.Score, ...]
 ) -> Made:
-    """Takes a score at the threshold that γ is in its unit, where it has one."""
+    """Decides by a score at the threshold that corresponds to γ, if there is one."""
     gamma, reason = task.config.open_set.gamma, "no validation examples"
     if name == AUTO:
         if listed[0].name != RULE:
@@ -213,7 +216,7 @@ def _without_validation(
         return Made(openset.gamma_rule(gamma), {**_rule_record(task.config), "by": reason})
     (score,) = listed
     if score.calibrated:
-        raise ValueError(f"open_set.score: {name} is calibrated, and there are {reason}")
+        raise ValueError(f"open_set.score: {name} needs calibration, but there are {reason}")
     training = task.decided_outputs(variables, "train", score.all_needs) if score.fitted else None
     models = openset.fit_scores([score], training, head(variables)).models
     threshold = score.fixed_threshold(gamma) if score.fixed_threshold else None
@@ -222,17 +225,17 @@ def _without_validation(
 
 
 def as_configured(decision: openset.Decision, config: Config) -> openset.Decision:
-    """Takes the wanted shares from the configuration, which may have changed since.
+    """Applies the configured ``tpr`` and ``per_class``, which may have changed since the fit.
 
     Args:
-      decision: as it was fitted.
-      config: the run's.
+      decision: the fitted decision.
+      config: the run's configuration.
     """
     if decision.calibration is None:
         return decision
     fields = config.open_set
-    own = decision.calibration._replace(tpr=fields.tpr, per_class=fields.per_class)
-    return dataclasses.replace(decision, calibration=own)
+    calibration = decision.calibration._replace(tpr=fields.tpr, per_class=fields.per_class)
+    return dataclasses.replace(decision, calibration=calibration)
 
 
 def _rule_record(config: Config) -> dict[str, Any]:
@@ -242,35 +245,36 @@ def _rule_record(config: Config) -> dict[str, Any]:
 def _accuracies(
     score: openset.Score, models: dict[str, Any], validation: openset.Outputs
 ) -> dict[str, float]:
-    """Measures how often the closed-set classifier is right, and the score's own search."""
-    found = {"head": float(np.mean(validation.predicted == validation.labels))}
+    """Returns the accuracies of the closed-set classifier and of the classes the score names."""
+    accuracies = {"head": float(np.mean(validation.predicted == validation.labels))}
     if score.names_class:
         named = openset.Fitted((score,), models).answers(validation)[score.name].label
-        found["gallery"] = float(np.mean(named == validation.labels))
-    return found
+        accuracies["gallery"] = float(np.mean(named == validation.labels))
+    return accuracies
 
 
 def facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, Any]:
-    """Lists what the validation examples said; warns where they are too few to reject anything.
+    """Returns properties of a calibrated decision, and warns if it cannot reject anything.
 
     Args:
-      decision: that was calibrated to them.
-      validation: outputs on them.
+      decision: the decision.
+      validation: outputs for the validation examples to which it was calibrated.
     """
     thresholds = decision.thresholds(validation.logits.shape[1])
-    own = decision.calibration
-    if not np.isfinite(thresholds).all() and own is not None and own.tpr < 1:
-        needed = openset.examples_needed(own.tpr)
-        where = " of a class" if own.per_class else ""
+    calibration = decision.calibration
+    if not np.isfinite(thresholds).all() and calibration is not None and calibration.tpr < 1:
+        needed = openset.examples_needed(calibration.tpr)
+        where = " per class" if calibration.per_class else ""
         warnings.warn(
-            f"open_set.tpr: {len(validation.labels)} validation examples cannot keep the promise "
-            f"and reject: {needed}{where} are needed, and until then everything is accepted",
+            f"open_set.tpr: {len(validation.labels)} validation examples are too few to guarantee "
+            f"this rate and reject anything, so everything is accepted: at least {needed}{where} "
+            "are needed",
             stacklevel=5,
         )
     return {
         "validation_examples": len(validation.labels),
         "class_from": "gallery" if decision.gallery else "head",
-        "temperature": own.temperature if own else 1.0,
+        "temperature": calibration.temperature if calibration else 1.0,
         "probability": decision.probability_is,
     }
 

@@ -1,9 +1,8 @@
-"""The classes that were enrolled in a finished run: ``enrolled.json`` in its folder and chips.
+"""Reading and writing the classes enrolled in a finished run.
 
-The chips are kept as the network takes them, in ``enrolled/NAME.npz``; ``enrolled.json`` says of
-each enrolment which class it is of, where its chips come from, their SHA-256 and when it was made.
-It is written last and all at once: until then, the run is what it was. The run's own files, what
-was fitted for it among them, stay as they are.
+The preprocessed chips are saved in ``enrolled/NAME.npz``. ``enrolled.json`` lists the class, the
+source, the chips' SHA-256 and the date of each enrolment. It is written last and atomically, so
+that an interrupted enrolment has no effect. The run's other files are not changed.
 """
 
 import datetime
@@ -29,11 +28,11 @@ class Entry(NamedTuple):
     """Chips of a class that were enrolled together.
 
     Attributes:
-      name: of the class.
-      source: where they come from.
-      date: when, in ISO 8601.
-      file: below the run's folder, with the chips.
-      sha256: of each chip's pixels.
+      name: name of the class.
+      source: source of the chips.
+      date: date and time of the enrolment, ISO 8601.
+      file: path of the file with the chips, relative to the run's folder.
+      sha256: SHA-256 of each chip's pixels.
     """
 
     name: str
@@ -44,36 +43,36 @@ class Entry(NamedTuple):
 
 
 class Enrolment(NamedTuple):
-    """Everything that is enrolled in a run.
+    """All enrolments of a run.
 
     Attributes:
-      score: the score that decides since.
-      entries: in the order in which they were made; at least one.
+      score: name of the score that decides since the enrolment.
+      entries: the enrolments in chronological order; at least one.
     """
 
     score: str
     entries: tuple[Entry, ...]
 
     def further(self, known: Sequence[str]) -> tuple[str, ...]:
-        """Names the classes that are not among the run's own, in the order of their numbers."""
+        """Returns the enrolled classes that are not in ``known``, in the order of their labels."""
         named = dict.fromkeys(entry.name for entry in self.entries)
         return tuple(name for name in named if name not in known)
 
     def counts(self) -> dict[str, int]:
-        """Counts the chips of each class, by its name."""
-        found: dict[str, int] = {}
+        """Returns the number of chips of each class, by name."""
+        counts: dict[str, int] = {}
         for entry in self.entries:
-            found[entry.name] = found.get(entry.name, 0) + len(entry.sha256)
-        return found
+            counts[entry.name] = counts.get(entry.name, 0) + len(entry.sha256)
+        return counts
 
     @property
     def checksums(self) -> frozenset[str]:
-        """Those of all chips."""
+        """SHA-256 of all chips."""
         return frozenset(one for entry in self.entries for one in entry.sha256)
 
     @property
     def digest(self) -> str:
-        """Hashes names and chips, in their order: what is derived from them goes by it."""
+        """SHA-256 of names and chips in order, which identifies anything derived from them."""
         named = [[entry.name, *entry.sha256] for entry in self.entries]
         return hashlib.sha256(json.dumps(named).encode()).hexdigest()
 
@@ -82,8 +81,8 @@ class Chips(NamedTuple):
     """The enrolled chips.
 
     Attributes:
-      images: ``[n, h, w, c]``, as the network takes them.
-      labels: ``[n]``, numbers of their classes: those of the run, then the further ones.
+      images: ``[n, h, w, c]``, preprocessed chips.
+      labels: ``[n]``, indices of their classes: those of the run, then the additional ones.
     """
 
     images: Shaped[np.ndarray, "n h w c"]
@@ -91,12 +90,12 @@ class Chips(NamedTuple):
 
 
 def checksum(chip: Shaped[np.ndarray, "h w c"]) -> str:
-    """Hashes a chip's pixels, as :meth:`jaxatr.tasks.examples.Examples.fingerprints` does."""
+    """Returns the SHA-256 of a chip; see :meth:`jaxatr.tasks.examples.Examples.fingerprints`."""
     return hashlib.sha256(np.ascontiguousarray(chip).tobytes()).hexdigest()
 
 
 def read(workdir: str | os.PathLike) -> Enrolment | None:
-    """Reads what is enrolled in a run; None for nothing.
+    """Reads the enrolments of a run; None if there are none.
 
     Raises:
       ValueError: the file cannot be read.
@@ -105,23 +104,23 @@ def read(workdir: str | os.PathLike) -> Enrolment | None:
     if not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
         entries = tuple(
             Entry(
                 **{name: one[name] for name in Entry._fields if name != "sha256"},
                 sha256=tuple(one["sha256"]),
             )
-            for one in found["enrolments"]
+            for one in content["enrolments"]
         )
-        return Enrolment(found["score"], entries)
+        return Enrolment(content["score"], entries)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{path}: not readable ({error}): remove it, and the run is as it was trained"
+            f"{path}: not readable ({error}): remove it to undo all enrolments of the run"
         ) from error
 
 
 def write(workdir: str | os.PathLike, enrolment: Enrolment | None) -> None:
-    """Writes what is enrolled, all of it or nothing; without any, removes the file."""
+    """Writes the enrolments of a run atomically; removes the file if there are none."""
     path = Path(workdir) / FILE
     if enrolment is None:
         path.unlink(missing_ok=True)
@@ -138,13 +137,16 @@ def write(workdir: str | os.PathLike, enrolment: Enrolment | None) -> None:
 def keep(
     workdir: str | os.PathLike, name: str, source: str, images: Shaped[np.ndarray, "n h w c"]
 ) -> Entry:
-    """Writes chips into a run's folder; they count once :func:`write` has the entry.
+    """Writes chips to a run's folder, which take effect once :func:`write` has written the entry.
 
     Args:
       workdir: the run's folder.
-      name: of their class.
-      source: where they come from.
-      images: ``[n, h, w, c]``, as the network takes them.
+      name: name of their class.
+      source: source of the chips.
+      images: ``[n, h, w, c]``, preprocessed chips.
+
+    Returns:
+      The entry.
     """
     checksums = tuple(map(checksum, images))
     short = hashlib.sha256(json.dumps([name, *checksums]).encode()).hexdigest()[:16]
@@ -157,7 +159,7 @@ def keep(
 
 
 def discard(workdir: str | os.PathLike, entries: Sequence[Entry]) -> None:
-    """Removes the chips of entries that do not count any more."""
+    """Deletes the chips of removed entries."""
     for entry in entries:
         (Path(workdir) / entry.file).unlink(missing_ok=True)
 
@@ -167,11 +169,11 @@ def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]
 
     Args:
       workdir: the run's folder.
-      enrolment: what is enrolled in it.
-      known: the run's own classes.
+      enrolment: the run's enrolments.
+      known: the classes on which the run was trained.
 
     Raises:
-      ValueError: a file is missing or damaged.
+      ValueError: a file is missing or corrupt.
     """
     classes = [*known, *enrolment.further(known)]
     images, labels = [], []
@@ -179,25 +181,25 @@ def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]
         path = Path(workdir) / entry.file
         try:
             with np.load(path) as arrays:
-                found = np.asarray(arrays["images"])
-            if tuple(map(checksum, found)) != entry.sha256:
-                raise ValueError("its chips are not those that were enrolled")
+                enrolled = np.asarray(arrays["images"])
+            if tuple(map(checksum, enrolled)) != entry.sha256:
+                raise ValueError("the checksums of its chips do not match")
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(
                 f"{path}: not readable ({error}): jaxatr enrol --workdir={workdir} "
                 f"--remove={entry.name} removes the class"
             ) from error
-        images.append(found)
-        labels += [classes.index(entry.name)] * len(found)
+        images.append(enrolled)
+        labels += [classes.index(entry.name)] * len(enrolled)
     return Chips(np.concatenate(images), np.array(labels, np.int32))
 
 
 def locked(workdir: str | os.PathLike) -> Any:
-    """Returns a context in which no other process enrols in a run."""
+    """Returns a context manager that prevents other processes from enrolling in a run."""
     return files.locked(Path(workdir) / f".{FILE}.lock")
 
 
 def describe(enrolment: Enrolment) -> str:
-    """Writes in one line what is enrolled."""
+    """Describes the enrolments in one line."""
     counts = ", ".join(f"{name} by {count} chips" for name, count in enrolment.counts().items())
     return f"enrolled: {counts} (jaxatr enrol --remove=NAME undoes it)"

@@ -1,7 +1,7 @@
-"""The decision of a run with the classes that were enrolled in it, derived from its own.
+"""Extending the decision of a run by its enrolled classes.
 
-It is kept beside that as ``fitted/STEP/NAME.enrolled.npz``, and made again wherever what is
-enrolled has changed.
+The extended decision is saved next to the run's as ``fitted/STEP/NAME.enrolled.npz``, and computed
+again if the enrolments have changed.
 """
 
 import warnings
@@ -20,22 +20,22 @@ from jaxatr.training import TrainedRun
 from jaxatr.typing import ArrayLike, Config, Network, PyTree
 
 KEPT = ".enrolled"
-"""Of the files' names, after the score's."""
+"""Suffix of the file name, after the name of the score."""
 
 _BATCH = 32
 
 
 class Seeing(NamedTuple):
-    """A run's network at a checkpoint, as it sees chips.
+    """A run's network at a checkpoint.
 
     Attributes:
       workdir: the run's folder.
-      step: of the checkpoint.
-      config: the run's.
-      known: its own classes.
+      step: step of the checkpoint.
+      config: the run's configuration.
+      known: the classes on which the run was trained.
       module: the network.
-      normalize: from raw chips to the network's scale.
-      variables: of the checkpoint, for one device.
+      normalize: normalises raw chips.
+      variables: variables of the checkpoint, on one device.
     """
 
     workdir: Path
@@ -48,17 +48,17 @@ class Seeing(NamedTuple):
 
     @classmethod
     def of_run(cls, run: TrainedRun) -> "Seeing":
-        """Takes a run that was loaded."""
+        """Returns the network of a loaded run."""
         return cls(
             run.workdir, run.step, run.config, run.classes, run.module, run.normalize, run.variables
         )
 
     def outputs(self, found: Chips, needs: Collection[str]) -> openset.Outputs:
-        """Computes the network's outputs on chips.
+        """Computes the network's outputs for chips.
 
         Args:
           found: the chips.
-          needs: of scores.
+          needs: names of the inputs of scores to compute in addition to the logits.
         """
         views = views_of(self.config)
 
@@ -69,8 +69,8 @@ class Seeing(NamedTuple):
         rows: dict[str, list[np.ndarray]] = {}
         for start in range(0, len(found.images), _BATCH):
             batch = found.images[start : start + _BATCH]
-            beyond = [(0, _BATCH - len(batch)), *[(0, 0)] * (batch.ndim - 1)]
-            out = infer(self.variables, np.pad(batch, beyond, mode="edge"))
+            padding = [(0, _BATCH - len(batch)), *[(0, 0)] * (batch.ndim - 1)]
+            out = infer(self.variables, np.pad(batch, padding, mode="edge"))
             for name, values in {**out, "image": batch}.items():
                 rows.setdefault(name, []).append(np.asarray(values)[: len(batch)])
         columns = {name: np.concatenate(parts) for name, parts in rows.items()}
@@ -84,18 +84,18 @@ def extend(
     enrolment: Enrolment,
     validation: Callable[[], openset.Outputs | None],
 ) -> openset.Decision:
-    """Adds what is enrolled to a decision of the run: reads what was derived, or derives it.
+    """Extends a decision by the enrolled classes, or reads the saved extended decision.
 
     Args:
       seeing: the run's network.
-      decision: the run's own, by a score that takes classes.
-      enrolment: what is enrolled.
-      validation: computes the outputs on the run's validation examples, those that are enrolled
-        left out; None where there are none at hand, and then the threshold stays that of the
-        decision until they are.
+      decision: the run's decision, by a score that supports enrolment.
+      enrolment: the run's enrolments.
+      validation: computes the outputs for the run's validation examples, without enrolled ones;
+        returns None if they are not available. Until they are, the threshold is that of
+        ``decision``.
 
     Raises:
-      ValueError: the chips cannot be read, or do not fit.
+      ValueError: the chips cannot be read, or do not fit the network.
     """
     kept = kept_as(decision.score.name, seeing.config) + KEPT
     found, origin = _read(seeing, kept, decision.score)
@@ -114,7 +114,9 @@ def extend(
     try:
         fitted.save(seeing.workdir, seeing.step, kept, made, provenance)
     except OSError as error:
-        warnings.warn(f"what was derived for enrolled classes is not kept: {error}", stacklevel=2)
+        warnings.warn(
+            f"the decision with enrolled classes could not be saved: {error}", stacklevel=2
+        )
     return made
 
 
@@ -130,38 +132,38 @@ def _read(
 def validation_of(
     task: Any, variables: PyTree, enrolment: Enrolment, needs: Collection[str]
 ) -> openset.Outputs | None:
-    """Computes the outputs on a run's validation examples, but for those that are enrolled.
+    """Computes the outputs for a run's validation examples, without enrolled ones.
 
     Args:
-      task: of the run, with its data.
-      variables: of the checkpoint.
-      enrolment: what is enrolled.
-      needs: of the score.
+      task: the run's task, with its data.
+      variables: variables of the checkpoint.
+      enrolment: the run's enrolments.
+      needs: names of the inputs of the score.
 
     Returns:
-      None where there is no such example.
+      The outputs, or None if there are no such examples.
     """
     if "validation" not in task.parts:
         return None
     outputs = task.decided_outputs(variables, "validation", needs)
-    own = ~np.isin(task.examples.fingerprints("validation"), list(enrolment.checksums))
-    return outputs.select(own) if own.any() else None
+    kept = ~np.isin(task.examples.fingerprints("validation"), list(enrolment.checksums))
+    return outputs.select(kept) if kept.any() else None
 
 
 def of_task(
     task: Any, variables: PyTree, workdir: Path, step: int, known: tuple[str, ...]
 ) -> Seeing:
-    """Takes the network of a task, at a checkpoint."""
+    """Returns the network of a task at a checkpoint."""
     return Seeing(
         workdir, step, task.config, known, task.module, task.examples.normalize, variables
     )
 
 
 def takers(given: Collection[str] | None = None) -> tuple[openset.Score, ...]:
-    """Lists the scores that take classes.
+    """Returns the scores that support enrolment.
 
     Args:
-      given: names of the needs that a run gives; None for all.
+      given: names of the inputs of scores that a run provides; None for all.
     """
     return tuple(
         score
@@ -171,14 +173,14 @@ def takers(given: Collection[str] | None = None) -> tuple[openset.Score, ...]:
 
 
 def best_taker(given: Collection[str], areas: dict[str, float]) -> str | None:
-    """Names the score that takes classes and tells known classes best that were left out.
+    """Returns the name of the best score that supports enrolment.
 
     Args:
-      given: names of the needs that the run gives.
-      areas: as of :func:`check_takes`.
+      given: names of the inputs of scores that the run provides.
+      areas: AUROC on held-out known classes, by score, for those that were compared.
 
     Returns:
-      None where none of them was compared.
+      The name, or None if no such score was compared.
     """
     able = [one.name for one in takers(given) if one.name in areas]
     return max(able, key=lambda name: areas[name]) if able else None
@@ -187,17 +189,17 @@ def best_taker(given: Collection[str], areas: dict[str, float]) -> str | None:
 def check_takes(
     workdir: Path, score: openset.Score, given: Collection[str], areas: dict[str, float]
 ) -> None:
-    """Refuses a score to which no class can be added.
+    """Checks that a score supports enrolment.
 
     Args:
       workdir: the run's folder, for the message.
-      score: that decides.
-      given: names of the needs that the run gives.
-      areas: name of a score to its AUROC on known classes that were left out, as far as it is
-        known; the best comes first in the message.
+      score: the score that decides.
+      given: names of the inputs of scores that the run provides.
+      areas: AUROC on held-out known classes, by score, for those that were compared; the message
+        lists the best scores first.
 
     Raises:
-      ValueError: the score takes no classes; those that do are listed.
+      ValueError: the score does not support enrolment; the message lists scores that do.
     """
     if score.takes_classes:
         return
@@ -206,9 +208,9 @@ def check_takes(
     listed = ", ".join(
         f"{name} ({100 * areas[name]:.1f})" if name in areas else name for name in able
     )
-    measured = " (AUROC on known classes left out)" if set(areas) & set(able) else ""
+    measured = " (AUROC on held-out known classes)" if set(areas) & set(able) else ""
     raise ValueError(
-        f"{workdir}: {score.name} decides, which compares with no training examples, so no class "
-        f"can be added to it: --score=NAME enrols by another one, which decides from then on: "
-        f"{listed}{measured}"
+        f"{workdir}: {score.name} decides, which does not compare with training examples, so no "
+        f"class can be added to it: --score=NAME enrols by another score, which decides from then "
+        f"on: {listed}{measured}"
     )

@@ -1,7 +1,7 @@
-"""An ensemble: several runs that answer as one recogniser (:mod:`jaxatr.openset.ensemble`).
+"""Ensembles: several runs combined to one recogniser (:mod:`jaxatr.openset.ensemble`).
 
-Its threshold is fitted to the validation examples that all members share: none of them was trained
-on these, so that the promise of a conformal test holds.
+The threshold is fitted to the validation examples that all members share. No member was trained on
+these, as the guarantee of the conformal test requires.
 """
 
 import functools
@@ -23,26 +23,26 @@ from jaxatr.tasks.shown import HeatMap
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.typing import Int
 
-# Of a run's own threshold, which the ensemble does not look at.
+# Arrays of a member's threshold, which does not affect the ensemble.
 _OWN = ("threshold", "calibration.tpr", "calibration.per_class")
 
 
 class Member(NamedTuple):
-    """A run of an ensemble, with what it decides by."""
+    """A run of an ensemble, with its recogniser."""
 
     run: TrainedRun
     recogniser: Recogniser
 
 
 class Ensemble(Recogniser):
-    """A recogniser of several runs.
+    """A recogniser that combines several runs.
 
     Attributes:
       members: the recognisers of the runs.
     """
 
     def __init__(self, members: Sequence[Recogniser], decision: openset.Decision):
-        """Takes recognisers of the same classes and chips, and the decision on their outputs."""
+        """Takes recognisers with the same classes and chips, and a decision on their outputs."""
         first = members[0]
         self.members, self.gamma = tuple(members), None
         self.classes, self.further = first.classes, ()
@@ -52,24 +52,24 @@ class Ensemble(Recogniser):
         self.note = first.engine
 
     def _heat_maps(self, items: Sequence[np.ndarray], method: str) -> list[HeatMap]:
-        """Refuses: several networks have no one map."""
-        raise ValueError("heat_map: an ensemble has none: show the image by one of its runs")
+        """Raises an error: heat maps are defined for single networks only."""
+        raise ValueError("heat_map: not supported by an ensemble: load one of its runs")
 
     def digest(self) -> str:
-        """Hashes the members, and what decides."""
+        """Returns the SHA-256 of the members and the decision."""
         return digest([super().digest(), *(member.digest() for member in self.members)])
 
     def outputs(
         self, items: Iterable[np.ndarray], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
-        """Yields the pooled outputs on batches of images, of 32 by default."""
+        """Yields the pooled outputs for batches of images, by default of 32."""
         for chips, count in self.chip.batches(items, batch_size or 32):
-            found = [member.of_chips(chips, count) for member in self.members]
-            yield openset.pool([member.deciding for member in self.members], found)
+            outputs = [member.of_chips(chips, count) for member in self.members]
+            yield openset.pool([member.deciding for member in self.members], outputs)
 
 
 class Members:
-    """The runs of an ensemble, and their data when it is needed."""
+    """The runs of an ensemble; their data is opened when needed."""
 
     def __init__(
         self,
@@ -86,14 +86,14 @@ class Members:
           workdirs: the runs' folders.
           checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
           score: name of the score that decides in every run; None for the configured ones.
-          where: fields of ``config.data`` to change, where the data has moved.
+          where: fields of ``config.data`` to change, if the data has moved.
           runtime: what runs the networks, as :meth:`Recogniser.load` has it.
 
         Raises:
-          ValueError: there is no run, or two do not fit together; they are named.
+          ValueError: there are no runs, or two of them are incompatible; the message names them.
         """
         if not workdirs:
-            raise ValueError("an ensemble: got no run, wanted one or more")
+            raise ValueError("an ensemble: got no runs, wanted one or more")
         self._where = where or {}
         self.members: list[Member] = []
         for workdir in workdirs:
@@ -104,8 +104,8 @@ class Members:
             if (enrolment := enrolled.read(run.workdir)) is not None:
                 listed = ", ".join(enrolment.counts())
                 raise ValueError(
-                    f"{workdir}: {listed} is enrolled in it, and an ensemble is of runs as they "
-                    "were trained: predict by it alone, or jaxatr enrol --remove=NAME"
+                    f"{workdir}: has the enrolled classes {listed}, which ensembles do not "
+                    "support: use the run alone, or jaxatr enrol --remove=NAME"
                 )
             loaded = load_decision(run, score, None, self._where, checkpoint, field=False)
             recogniser = Recogniser(run, loaded.decision, gamma=loaded.gamma, runtime=runtime)
@@ -121,25 +121,25 @@ class Members:
         """The tasks of the members, with their data.
 
         Raises:
-          ValueError: the data of one is missing or has changed; the run is named.
+          ValueError: the data of a run is missing or has changed; the message names the run.
         """
-        found = []
+        tasks = []
         for run, _ in self.members:
             try:
-                found.append(open_task(run, self._where))
+                tasks.append(open_task(run, self._where))
             except (ValueError, OSError) as error:
                 raise ValueError(
-                    f"{run.workdir}: an ensemble is calibrated to validation examples, and the "
-                    f"data cannot be read ({error}); --source=FOLDER says where it is now"
+                    f"{run.workdir}: an ensemble is calibrated to validation examples, but the "
+                    f"data cannot be read ({error}); --source=FOLDER sets its present location"
                 ) from error
-        return found
+        return tasks
 
     def pooled(self, part: str, ids: Int[np.ndarray, " n"]) -> openset.Outputs:
-        """Pools the members' outputs on some examples of a part.
+        """Pools the members' outputs for some examples of a part.
 
         Args:
-          part: its name.
-          ids: ``[n]``, of examples that the part of every member has.
+          part: name of the part.
+          ids: ``[n]``, ids of examples that all members have in this part.
         """
         outputs = []
         for (run, recogniser), task in zip(self.members, self.tasks, strict=True):
@@ -151,10 +151,10 @@ class Members:
         return openset.pool(self.decisions, outputs)
 
     def shared(self, part: str) -> Int[np.ndarray, " n"]:
-        """Lists the ids of the examples that the part of every member has, in rising order.
+        """Returns the ids of the examples that all members have in a part, in ascending order.
 
         Raises:
-          ValueError: there is none; the runs are named.
+          ValueError: there are none; the message names the runs.
         """
         for (run, _), task in zip(self.members, self.tasks, strict=True):
             if part not in task.parts:
@@ -164,15 +164,15 @@ class Members:
         if not len(both):
             names = ", ".join(str(run.workdir) for run, _ in self.members)
             raise ValueError(
-                f"{names} share no {part} example: train them with one data.validation_seed"
+                f"{names} share no {part} examples: train them with the same data.validation_seed"
             )
         return both
 
     def decision(self) -> openset.Decision:
-        """Reads or fits the decision of the ensemble; it is kept in the first run's folder.
+        """Reads the decision of the ensemble, or fits it and saves it in the first run's folder.
 
         Raises:
-          ValueError: the data is missing, or the members share no validation example.
+          ValueError: the data is missing, or the members share no validation examples.
         """
         first, name = self.members[0].run, f"{openset.ENSEMBLE.name}.{self._digest()}"
         found = fitted.load(first.workdir, first.step, name, openset.ENSEMBLE)
@@ -189,17 +189,17 @@ class Members:
         try:
             fitted.save(first.workdir, first.step, name, decision, made)
         except OSError as error:
-            warnings.warn(f"what was fitted for the ensemble is not kept: {error}", stacklevel=2)
+            warnings.warn(f"the fit of the ensemble could not be saved: {error}", stacklevel=2)
         return decision
 
     def _digest(self) -> str:
-        """Hashes the members' networks and decisions, in their order."""
-        found = hashlib.sha256()
+        """Returns a hash of the members' networks and decisions, in order."""
+        sha256 = hashlib.sha256()
         for run, recogniser in self.members:
             arrays = openset.to_arrays(recogniser.decision)
             kept = digest({name: arrays[name] for name in arrays if name not in _OWN})
-            found.update(f"{recogniser.kept} {digest(run.variables)} {kept}".encode())
-        return found.hexdigest()[:16]
+            sha256.update(f"{recogniser.kept} {digest(run.variables)} {kept}".encode())
+        return sha256.hexdigest()[:16]
 
 
 def load(
@@ -215,14 +215,15 @@ def load(
 
     Args:
       workdirs: the runs' folders.
-      checkpoint: as of :class:`Members`.
+      checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
       gamma: a threshold of the mean standing; None or ``"fitted"`` for the fitted one.
-      score: as of :class:`Members`.
-      where: as of :class:`Members`.
+      score: name of the score that decides in every run; None for the configured ones.
+      where: fields of ``config.data`` to change, if the data has moved.
       runtime: as of :class:`Members`.
 
     Raises:
-      ValueError: as :class:`Members` and its methods.
+      ValueError: there are no runs, two of them are incompatible, the data to fit the threshold is
+        missing, or the runs share no validation examples.
     """
     asked = {"checkpoint": checkpoint, "score": score, "where": where}
     members = Members(workdirs, **asked, runtime=runtime)
@@ -233,8 +234,8 @@ def load(
     of_field = [run for run, recogniser in members.members if _has_field(run, recogniser)]
     if of_field:
         said = (
-            f"{', '.join(str(run.workdir) for run in of_field)}: the calibration to chips of the "
-            "field is of the run alone, and does not count in an ensemble"
+            f"{', '.join(str(run.workdir) for run in of_field)}: the calibration to field chips "
+            "applies only to the single run, and is ignored in an ensemble"
         )
         made.note = "; ".join(filter(None, [said, made.note]))
     return made
@@ -247,19 +248,28 @@ def evaluate(
     score: str | None = None,
     where: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Measures an ensemble on the test examples, by the figures of a run's evaluation.
+    """Evaluates an ensemble on the test examples, with the metrics of a run's evaluation.
 
-    The arguments are those of :func:`load`. Nothing is written but the fit of the ensemble.
+    Nothing is written except for the fit of the ensemble.
+
+    Args:
+      workdirs: the runs' folders.
+      checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
+      score: name of the score that decides in every run; None for the configured ones.
+      where: fields of ``config.data`` to change, if the data has moved.
 
     Raises:
-      ValueError: as :func:`load`, or the runs are tested on different examples.
+      ValueError: the runs cannot be loaded as an ensemble (:func:`load`), or have different test
+        examples.
     """
     members = Members(workdirs, checkpoint=checkpoint, score=score, where=where)
     decision, task = members.decision(), members.tasks[0]
     ids = evaluation.ids(task.parts["test"])
     for (run, _), other in zip(members.members, members.tasks, strict=True):
         if not np.array_equal(evaluation.ids(other.parts["test"]), ids):
-            raise ValueError(f"{run.workdir} and {members.members[0].run.workdir} have other tests")
+            raise ValueError(
+                f"{run.workdir} and {members.members[0].run.workdir} have different test examples"
+            )
     test = members.pooled("test", ids)
     scored = openset.Fitted((openset.ENSEMBLE,), decision.models)
     scores, nearest = decision.score_of(test)
@@ -276,25 +286,25 @@ def evaluate(
 
 
 def _check_alike(one: TrainedRun, other: TrainedRun) -> None:
-    """Refuses runs that cannot answer as one."""
+    """Checks that two runs can be members of one ensemble."""
 
     def fields(run: TrainedRun) -> dict[str, Any]:
-        own = run.config.open_set
+        open_set = run.config.open_set
         return {
             "known classes": ", ".join(run.classes),
             "chips": f"{run.intake.shape} of {run.intake.dtype}",
             "geometry": run.intake.chip,
             "split": run.record["split"],
             "data": run.record["dataset"]["fingerprint"],
-            "open_set.tpr": own.tpr,
-            "open_set.per_class": own.per_class,
+            "open_set.tpr": open_set.tpr,
+            "open_set.per_class": open_set.per_class,
         }
 
     first, second = fields(one), fields(other)
     for name, value in first.items():
         if second[name] != value:
             raise ValueError(
-                f"{one.workdir} and {other.workdir} make no ensemble: their {name} differ, "
+                f"{one.workdir} and {other.workdir} cannot form an ensemble: their {name} differ, "
                 f"{value} and {second[name]}"
             )
 

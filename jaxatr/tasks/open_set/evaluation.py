@@ -1,4 +1,4 @@
-"""The evaluation of an open-set recogniser: every score once, every figure from these arrays."""
+"""The evaluation of an open-set recogniser: scores, and metrics computed from them."""
 
 import sys
 import warnings
@@ -25,10 +25,10 @@ class Chosen(NamedTuple):
     """The scores of an evaluation.
 
     Attributes:
-      scores: computed from the run's own network.
-      trained: name of one of them to the model that its own training left.
-      networks: name of a further score to the folder of the network that it comes from.
-      leave_out: leave out, with a warning, a score that cannot be fitted.
+      scores: scores computed from the run's network.
+      trained: models of those scores that were trained separately, by name.
+      networks: folders of the networks of further scores, by name.
+      leave_out: skip scores that cannot be fitted, with a warning.
     """
 
     scores: tuple[openset.Score, ...]
@@ -38,12 +38,12 @@ class Chosen(NamedTuple):
 
     @property
     def needs(self) -> frozenset[str]:
-        """Needs of all of them beside the logits."""
+        """Inputs of all scores, other than logits."""
         return frozenset().union(*(score.all_needs for score in self.scores))
 
     @property
     def needs_of_fit(self) -> frozenset[str] | None:
-        """Needs of those that are fitted to training examples; None if there are none."""
+        """Inputs of the scores that are fitted to training examples; None if there are none."""
         fitted = [score.all_needs for score in self.scores if score.fitted]
         return frozenset().union(*fitted) if fitted else None
 
@@ -58,16 +58,15 @@ def choose(
     """Chooses the scores of an evaluation.
 
     Args:
-      task: of the run.
-      scores: names of scores. With ``"all"`` and by default, those are left out that the task
-        cannot compute (``"all"`` warns of each), and those join for which something was trained
-        beside the run.
-      workdir: the run's folder; without it there is nothing trained beside the run.
-      default: names of the scores if none are given.
-      made: the decision of the run, whose score joins those that are not named.
+      task: the run's task.
+      scores: names of scores. With ``"all"`` and by default, scores that the task cannot compute
+        are skipped (``"all"`` warns of each), and trained baselines are added.
+      workdir: the run's folder, to find trained baselines.
+      default: names of the default scores.
+      made: the decision of the run, whose score is added unless scores are named.
 
     Raises:
-      ValueError: a score is named that does not exist, or cannot be computed; it is said why.
+      ValueError: a named score does not exist, or cannot be computed; the message tells why.
     """
     listed = openset.choose_scores(default if scores is None else scores)
     considered = {**openset.SCORES, **{score.name: score for score in listed}}
@@ -85,7 +84,7 @@ def choose(
                 own = score.name in openset.SCORES
                 baseline = score.training.baseline if own else f"MODULE:{score.name.upper()}"
                 raise ValueError(
-                    f"scores: nothing was trained for {score.name} in {workdir}: python -m "
+                    f"scores: {score.name} has not been trained in {workdir}: python -m "
                     f"jaxatr train --workdir={workdir} --baselines={baseline}"
                 )
             if score.training.model is None:
@@ -111,12 +110,12 @@ def evaluate(
     other: str | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Measures a network of single images; see :meth:`jaxatr.tasks.open_set.OpenSet.test`."""
+    """Evaluates a network of single images; see :meth:`jaxatr.tasks.open_set.OpenSet.test`."""
     default = openset.DEFAULT
-    if task.config.open_set.negatives:  # the scores that such a network was trained for
+    if task.config.open_set.negatives:  # scores for networks with a class of negatives
         default = [s.name for s in openset.SCORES.values() if "extra_logits" in s.needs]
     if scores not in (None, "all"):
-        choose(task, scores, workdir, default)  # refuses what cannot be, before anything is fitted
+        choose(task, scores, workdir, default)  # raises errors before anything is fitted
     others = outside.read(task, other)
     task.parts |= {outside.PART + name: one.part for name, one in others.items()}
     enrolment = enrolled.read(workdir) if workdir is not None else None
@@ -128,7 +127,7 @@ def evaluate(
 
     made = None
     if decides(task.config):
-        say("loading the score that decides, which is fitted first where that is not done")
+        say("loading the score that decides, or fitting it if necessary")
         made = made_for(task, variables, workdir, step, score=deciding)
     chosen = choose(task, scores, workdir, default, made)
     needs = chosen.needs | needs_of(made)
@@ -186,7 +185,7 @@ def evaluate(
             add_recorded(name, folder, measured, arrays)
         else:
             warnings.warn(
-                f"{name} is left out: its network knows no enrolled classes", stacklevel=2
+                f"{name} is left out: its network does not know enrolled classes", stacklevel=2
             )
     if joined is not None:
         measured |= joined.figures(test)
@@ -206,9 +205,14 @@ def test_groups(
     values: Mapping[str, Mapping[str, np.ndarray]],
     named: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
-    """Computes the figures of all test examples and, seen from several ranges, of each range.
+    """Computes the metrics of all test examples and, if there are several ranges, of each range.
 
-    The arguments are those of :func:`measure`.
+    Args:
+      task: the run's task.
+      fitted: the scores.
+      test: outputs for all test examples.
+      values: values ``[n]`` of each score, by part and score.
+      named: classes ``[n]`` that scores name for the test examples, by score.
     """
     ranges = task.parts["test"].column("range_m")
     everything = np.ones(len(test.labels), bool)
@@ -228,15 +232,15 @@ def _against_known(
     named: Mapping[str, Mapping[str, np.ndarray]],
     part: str,
 ) -> dict[str, Any]:
-    """Computes the figures of the known test examples and a part of unknown ones beside them.
+    """Computes the metrics of the known test examples together with a part of unknown examples.
 
     Args:
-      task: of the run.
+      task: the run's task.
       fitted: the scores.
-      outputs: part to outputs.
-      values: part to score to ``[n]``.
-      named: part to score to the classes ``[n]`` that it names.
-      part: of which the unknown ones are.
+      outputs: outputs by part.
+      values: values ``[n]`` of each score, by part and score.
+      named: classes ``[n]`` that scores name, by part and score.
+      part: name of the part of unknown examples.
     """
     known = outputs["test"].labels != openset.UNKNOWN
     joined = outside.against(outputs["test"].select(known), outputs[part])
@@ -251,7 +255,7 @@ def _against_known(
 
 
 def needs_of(made: Made | None) -> frozenset[str]:
-    """Lists the needs of the score that decides; none where nothing does."""
+    """Returns the inputs of the score that decides, other than logits; empty if there is none."""
     return frozenset(made.decision.score.all_needs if made and made.decision else ())
 
 
@@ -260,18 +264,18 @@ def _values(answers: Mapping[str, openset.Answer]) -> dict[str, np.ndarray]:
 
 
 def _adapted(chosen: Chosen, validation: openset.Outputs | None) -> dict[str, Any]:
-    """Adapts trained models to the run's own network."""
+    """Adapts separately trained models to the run's network."""
     models = dict(chosen.trained)
     for score in chosen.scores:
         if score.name in models and score.training and score.training.adapt:
             if validation is None:
-                raise ValueError(f"{score.name}: there are no validation examples to adapt it to")
+                raise ValueError(f"{score.name}: adapting it needs validation examples")
             models[score.name] = score.training.adapt(models[score.name], validation)
     return models
 
 
 def box_off(task: Scored) -> str:
-    """Names the group of test examples whose boxes are off."""
+    """Returns the name of the group of test examples with perturbed boxes."""
     return f"boxes off by {100 * task.config.data.box_error:g} %"
 
 
@@ -285,16 +289,16 @@ def measure(
     *,
     part: str = "test",
 ) -> dict[str, Any]:
-    """Computes the figures of a group of test examples.
+    """Computes the metrics of a group of test examples.
 
     Args:
-      task: of the run.
+      task: the run's task.
       fitted: the scores.
-      test: outputs on all test examples.
-      values: part to score to ``[n]``.
+      test: outputs for all test examples.
+      values: values ``[n]`` of each score, by part and score.
       rows: ``[n]`` bool, the group's examples.
-      named: score to the classes ``[n]`` that it names, of all test examples.
-      part: of which the test examples are.
+      named: classes ``[n]`` that scores name for all test examples, by score.
+      part: name of the part of the test examples.
     """
     fields = task.config.open_set
     return openset.evaluate(
@@ -311,7 +315,7 @@ def measure(
 def summary(
     task: Scored, groups: dict[str, Any], scores: Iterable[openset.Score]
 ) -> dict[str, Any]:
-    """Builds the content of ``evaluation.json`` from the figures of each group of examples."""
+    """Builds the content of ``evaluation.json`` from the metrics of each group of examples."""
     fields, split = task.config.open_set, task.record["split"]
     further = openset.further_scores(scores)
     return {
@@ -329,14 +333,14 @@ def summary(
 
 
 def ids(part: Part) -> np.ndarray:
-    """Lists the ids of a part's examples, ``[n]``."""
+    """Returns the ids of a part's examples, ``[n]``."""
     return part.split.columns["id"][part.indices]
 
 
 def part_arrays(
     prefix: str, outputs: openset.Outputs, values: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Names the outputs and the scores of a part for ``scores.npz``."""
+    """Returns the outputs and scores of a part, by their names in ``scores.npz``."""
     fields = {name: getattr(outputs, name) for name in ("logits", "open_logits", "labels")}
     fields |= {f"score_{name}": score for name, score in values.items()}
     return {f"{prefix}{name}": array for name, array in fields.items()}

@@ -1,4 +1,4 @@
-"""The decision as part of an exported network: from chips to the class, or to "unknown"."""
+"""Exportable networks that include the decision: from chips to a class or "unknown"."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
@@ -14,14 +14,14 @@ from jaxatr.training import Exportable, TrainedRun
 from jaxatr.typing import PyTree
 
 NONE = "none"
-"""In place of a score: the network alone."""
+"""Instead of the name of a score: export the network without a decision."""
 
 Network = Callable[[PyTree, tuple[jax.Array, ...], Collection[str]], Mapping[str, jax.Array]]
-"""``(variables, inputs, needs) -> outputs by name``: of chips in their raw units."""
+"""``(variables, inputs, needs) -> outputs by name``, for chips in raw units."""
 
 
 class _Decides(NamedTuple):
-    """A decision for a graph, its needs, and what the file's metadata says of it."""
+    """A traceable decision, its inputs other than logits, and its metadata for the file."""
 
     traced: openset.TracedDecision
     needs: frozenset[str]
@@ -35,21 +35,23 @@ def exportable(
     given: Collection[str],
     source: str | None = None,
 ) -> Exportable:
-    """Prepares a network with the two heads, and the decision by it, for ONNX.
+    """Returns a network with two heads and its decision in a form that can be exported to ONNX.
 
     Args:
       run: the run.
-      network: its network.
-      score: a name, ``my.module:SCORE``, ``"auto"`` or ``"none"``; None for the score that decides.
-      given: names of the needs of scores that the network gives in a graph.
-      source: where the training data is now, for a score that is not fitted yet.
+      network: the run's network.
+      score: name of a score, ``my.module:SCORE``, ``"auto"`` or ``"none"``; None for the score that
+        decides.
+      given: names of the inputs of scores that the network provides in a graph.
+      source: present location of the training data, for a score that is not fitted yet.
 
     Raises:
-      ValueError: nothing decides, or the score has no form in ONNX; what can be done is said.
+      ValueError: there is no decision, or the score cannot be exported to ONNX; the message
+        suggests alternatives.
     """
     plain = ("logits", "open_logits", "features")
     if run.config.loss.open == "none":
-        plain = ("logits", "features")  # nothing has trained the binary classifiers
+        plain = ("logits", "features")  # the binary classifiers are not trained
     decides = None if score == NONE else _decides(run, score, given, source)
     variables, properties = run.variables, thresholds(run)
     if decides is not None:
@@ -57,16 +59,16 @@ def exportable(
         properties |= decides.properties
 
     def apply(variables: PyTree, *inputs: jax.Array) -> dict[str, jax.Array]:
-        own = {name: value for name, value in variables.items() if name != "decision"}
+        of_network = {name: value for name, value in variables.items() if name != "decision"}
         needs = frozenset() if decides is None else decides.needs
-        out = network(own, inputs, needs)
-        found = {name: out[name] for name in plain}
+        out = network(of_network, inputs, needs)
+        named = {name: out[name] for name in plain}
         if decides is None:
-            return found
+            return named
         more = {name: out[name] for name in needs if name in out}
         labels: Any = None
         outputs: Any = (out["logits"], out["open_logits"], labels, more)
-        return decides.traced.apply(variables["decision"], openset.Outputs(*outputs)) | found
+        return decides.traced.apply(variables["decision"], openset.Outputs(*outputs)) | named
 
     return Exportable(apply, variables, (), run.classes, properties=properties, raw=True)
 
@@ -80,11 +82,15 @@ def _decides(
     name = decision.score.name
     if decision.further is not None:
         raise ValueError(
-            f"score: {run.workdir} knows enrolled classes, which an exported network does not "
-            "name: --score=none exports the network alone, enrol --train makes a run of them all"
+            f"score: {run.workdir} has enrolled classes, which cannot be exported: --score=none "
+            "exports the network alone, enrol --train trains a run with all classes"
         )
     if without := openset.without_form(decision.score):
-        obstacle = "has no form in ONNX" if without == name else f"is made of {without}, without"
+        obstacle = (
+            "cannot be exported to ONNX"
+            if without == name
+            else f"includes {without}, which cannot be exported to ONNX"
+        )
     else:
         obstacle = refusal(decision.score, given)
     if obstacle:
@@ -94,11 +100,11 @@ def _decides(
             if not openset.without_form(one) and not refusal(one, given)
         )
         raise ValueError(
-            f"score: {name} decides in {run.workdir}, and {obstacle}: take one of {can}, or "
+            f"score: {name} decides in {run.workdir}, but {obstacle}: use one of {can}, or "
             "'none' for the network alone"
         )
     traced = openset.traced_decision(decision, len(run.classes))
-    own = decision.calibration
+    calibration = decision.calibration
     limits = decision.thresholds(len(run.classes))
     properties = {
         "decides": name,
@@ -107,12 +113,12 @@ def _decides(
         "probability_is": decision.probability_is,
         "unknown": openset.UNKNOWN,
     }
-    if own is not None:
+    if calibration is not None:
         properties |= {
-            "validation_examples": len(own.scores),
-            "tpr": own.tpr,
-            "per_class": own.per_class,
-            "temperature": own.temperature,
+            "validation_examples": len(calibration.scores),
+            "tpr": calibration.tpr,
+            "per_class": calibration.per_class,
+            "temperature": calibration.temperature,
         }
     if loaded.note:
         properties["note"] = loaded.note
@@ -120,12 +126,12 @@ def _decides(
 
 
 def thresholds(run: TrainedRun) -> dict[str, Any]:
-    """Lists γ, and the one that an evaluation of this very checkpoint has fitted."""
+    """Returns the configured γ, and the one that an evaluation of this checkpoint has fitted."""
     if run.config.loss.open == "none":
         return {}
-    found = {"gamma": run.config.open_set.gamma}
+    gammas = {"gamma": run.config.open_set.gamma}
     fitted = run.record.get("fitted_gamma")
-    plain = run.record.get("fitted_gamma_of", RULE) == RULE  # and not of averaged outputs
+    plain = run.record.get("fitted_gamma_of", RULE) == RULE  # not fitted to averaged outputs
     if fitted is not None and plain and run.record["fitted_gamma_step"] == run.step:
-        found["fitted_gamma"] = fitted
-    return found
+        gammas["fitted_gamma"] = fitted
+    return gammas

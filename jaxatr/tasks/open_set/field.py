@@ -1,4 +1,4 @@
-"""The calibration of a finished run to labelled chips of the field; the network stays as it is."""
+"""The calibration of a finished run to labelled field chips, without changing the network."""
 
 import datetime
 import hashlib
@@ -16,12 +16,12 @@ _LOGITS = ("logits", "open_logits")
 
 
 class Chips(NamedTuple):
-    """Labelled chips of the field, as a network sees them.
+    """A network's outputs for labelled field chips.
 
     Attributes:
-      outputs: of the network, with the chips' classes as labels.
-      counts: name of a class to its chips.
-      digest: SHA-256 of their files' names and contents.
+      outputs: outputs of the network, with the chips' classes as labels.
+      counts: number of chips of each class, by name.
+      digest: SHA-256 of the names and contents of the chips' files.
     """
 
     outputs: openset.Outputs
@@ -38,33 +38,34 @@ def calibrate(
     tpr: float,
     per_class: bool,
 ) -> dict[str, Any]:
-    """Fits thresholds and probabilities to chips, and keeps them beside the run's own.
+    """Fits thresholds and probabilities to field chips, and saves them next to the run's.
 
     Args:
-      recogniser: of the run, as it decides without any calibration to chips of the field.
+      recogniser: the run's recogniser, without calibration to field chips.
       workdir: the run's folder.
-      step: of its checkpoint.
+      step: step of the checkpoint.
       source: a folder of class folders, of known classes.
-      tpr: share of known chips that is to be accepted.
-      per_class: whether that is to hold for each class that chips are taken for.
+      tpr: fraction of known chips to accept.
+      per_class: fit a separate threshold for each predicted class.
 
     Returns:
-      ``score``, ``chips`` (class to count), ``path`` of the calibration, and ``before`` and
-      ``after``: ``threshold`` (None where it accepts everything), ``accepted`` (share of the chips;
-      after it, of each by the others), ``temperature`` and ``calibration_error`` of the class
-      probabilities on the same chips.
+      ``score``, ``chips`` (count by class), ``path`` of the calibration, and ``before`` and
+      ``after``: ``threshold`` (None if it accepts everything), ``accepted`` (fraction of the chips;
+      leave-one-out after the calibration), and ``temperature`` and ``calibration_error`` of the
+      class probabilities on the same chips.
 
     Raises:
-      ValueError: a folder is named as no known class, there is no chip, or one cannot be used.
+      ValueError: a folder is not named after a known class, there are no chips, or a chip is
+        invalid.
     """
     chips, before = read_chips(recogniser, source), recogniser.decision
-    own = before.calibration
+    calibration = before.calibration
     after = openset.calibrate(
         before,
         chips.outputs,
         tpr=tpr,
         per_class=per_class,
-        sigmoid=None if own is None else own.sigmoid,
+        sigmoid=None if calibration is None else calibration.sigmoid,
     )
     provenance = {
         "source": str(Path(source).absolute()),
@@ -81,10 +82,11 @@ def calibrate(
 
 
 def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips:
-    """Reads a folder of class folders, and runs the network on it.
+    """Reads a folder of class folders, and applies the network to its chips.
 
     Raises:
-      ValueError: as :func:`calibrate`.
+      ValueError: a folder is not named after a known class, there are no chips, or a chip is
+        invalid.
     """
     root = Path(source)
     if not root.is_dir():
@@ -95,14 +97,14 @@ def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips
     for folder in folders:
         if folder.name not in recogniser.classes:
             raise ValueError(
-                f"{folder}: got a folder {folder.name!r}, wanted one for each known class that "
-                f"there are chips of, {', '.join(recogniser.classes)}"
+                f"{folder}: got a folder {folder.name!r}, wanted names of known classes, "
+                f"{', '.join(recogniser.classes)}"
             )
         found = sorted(path for path in folder.iterdir() if path.name[0] != ".")
         paths += found
         labels += [recogniser.classes.index(folder.name)] * len(found)
     if not paths:
-        raise ValueError(f"{root}: there is no folder of a known class with a chip in it")
+        raise ValueError(f"{root}: there is no folder of a known class that contains chips")
     parts = list(recogniser.outputs(recogniser.read(str(path)) for path in paths))
     logits, open_logits = (
         np.concatenate([getattr(part, name) for part in parts]) for name in _LOGITS
@@ -114,12 +116,15 @@ def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips
 
 
 def undo(workdir: str | os.PathLike, step: int, kept: str) -> Path | None:
-    """Removes the calibration of a score to chips of the field; returns its path if there was one.
+    """Removes the calibration of a score to field chips.
 
     Args:
       workdir: the run's folder.
-      step: of the checkpoint.
-      kept: name of what was fitted for the score (:attr:`OpenSetPredictor.kept`).
+      step: step of the checkpoint.
+      kept: name of the score's fit (:attr:`OpenSetPredictor.kept`).
+
+    Returns:
+      The path of the removed file, or None if there was none.
     """
     path = fitted.path_of(workdir, step, kept + fitted.FIELD)
     if not path.is_file():
@@ -146,23 +151,23 @@ def _figures(
 
 
 def _by_the_others(decision: openset.Decision) -> np.ndarray:
-    """Decides about each chip by a threshold that all others give."""
-    own = decision.calibration
-    assert own is not None
+    """Decides about each chip with the threshold fitted to all others (leave-one-out)."""
+    calibration = decision.calibration
+    assert calibration is not None
     accepted = []
-    for row in range(len(own.scores)):
-        others = np.arange(len(own.scores)) != row
-        if own.per_class:
-            others &= own.nearest == own.nearest[row]
-        threshold = openset.conformal_threshold(own.scores[others], tpr=own.tpr)
-        accepted.append(own.scores[row] >= threshold)
+    for row in range(len(calibration.scores)):
+        others = np.arange(len(calibration.scores)) != row
+        if calibration.per_class:
+            others &= calibration.nearest == calibration.nearest[row]
+        threshold = openset.conformal_threshold(calibration.scores[others], tpr=calibration.tpr)
+        accepted.append(calibration.scores[row] >= threshold)
     return np.array(accepted)
 
 
 def _digest(paths: list[Path], root: Path) -> str:
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for path in paths:
         for file in sorted(path.iterdir()) if path.is_dir() else [path]:
-            found.update(f"{file.relative_to(root)}\n".encode())
-            found.update(file.read_bytes())
-    return found.hexdigest()
+            sha256.update(f"{file.relative_to(root)}\n".encode())
+            sha256.update(file.read_bytes())
+    return sha256.hexdigest()

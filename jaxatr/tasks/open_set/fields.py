@@ -5,13 +5,15 @@ from jaxatr.config import Field, Fields
 FIELDS: Fields = {
     "loss.open": Field(
         "cbc",
-        "of the binary classifiers: `cbc`, `bce` (the ablation), `none` (a plain "
+        "loss of the binary classifiers: `cbc`, `bce` (the ablation), `none` (a plain "
         "classifier), or [your own](extending.md#a-loss), `my.module:function`",
     ),
-    "loss.open_weight": Field(1.0, "weight of that loss, equation 3; the paper's code has 0.5"),
+    "loss.open_weight": Field(
+        1.0, "weight of the binary classifiers' loss, equation 3; the paper's code uses 0.5"
+    ),
     "loss.entropy_weight": Field(0.1, "weight of the entropy, λ of equation 4"),
     "loss.label_smoothing": Field(
-        0.0, "share of the closed-set target that is uniform (Szegedy et al. 2016); 0: off"
+        0.0, "label smoothing of the closed-set loss (Szegedy et al. 2016); 0: off"
     ),
     "loss.logit_norm": Field(
         0.0,
@@ -20,99 +22,106 @@ FIELDS: Fields = {
     ),
     "open_set.negatives": Field(
         "",
-        "an `.npz` whose `images` (`[m, h, w, c]`, chips as the data's are) train as one class "
-        'more, of no known target; needs `loss.open="none"`',
+        "an `.npz` file whose `images` (`[m, h, w, c]`, with the shape and dtype of the data's "
+        "chips) are the training examples of one additional class of no known target; needs "
+        '`loss.open="none"`',
     ),
     "open_set.score": Field(
         "auto",
         "the [score that decides](open_set.md#the-score-that-decides): its name, or `auto`, which "
-        "chooses by known classes that are held out; `cbc` is the paper's rule, at γ",
+        "chooses a score on held-out known classes; `cbc` is the paper's rule, with threshold γ",
         earlier="cbc",
     ),
     "open_set.gamma": Field(
         0.9,
-        "γ, the least probability of the binary classifier that is accepted, where `cbc` decides",
+        "γ, the binary classifier's probability from which an image is accepted, if `cbc` decides",
     ),
     "open_set.tpr": Field(
         0.95,
-        "share of known examples that fitted thresholds accept, and at which FPR@TPR is measured",
+        "true-positive rate of known examples that fitted thresholds aim for, and at which FPR@TPR "
+        "is measured",
     ),
-    "open_set.per_class": Field(
-        False, "whether each class that examples are taken for has a threshold of its own"
-    ),
+    "open_set.per_class": Field(False, "fit a separate threshold for each predicted class"),
 }
 
 RECIPES: Fields = {
     "mix.mixup": Field(
         0.0,
-        "α of mixup (Zhang et al. 2018: 0.1 to 0.4, or 1): weighted means of an image and the next "
+        "α of mixup (Zhang et al. 2018: 0.1 to 0.4, or 1), which blends each image with the next "
         "one of the batch; 0: off",
     ),
     "mix.cutmix": Field(
         0.0,
-        "α of CutMix (Yun et al. 2019: 1): a rectangle of the next image; 0: off. With both, each "
-        "for half of the images",
+        "α of CutMix (Yun et al. 2019: 1), which pastes a rectangle of the next image; 0: off. "
+        "With both mixup and CutMix, each applies to half of the images",
     ),
-    "mix.probability": Field(1.0, "that an image is mixed, where one of them is on"),
+    "mix.probability": Field(1.0, "probability that an image is mixed by mixup or CutMix"),
     "loss.contrastive_weight": Field(
         0.0,
         "weight of the supervised contrastive loss (Khosla et al. 2020) of the features; 0: off",
     ),
-    "loss.contrastive_temperature": Field(0.1, "its temperature"),
+    "loss.contrastive_temperature": Field(0.1, "temperature of the supervised contrastive loss"),
     "loss.rotation_weight": Field(
         0.0,
-        "weight of the prediction of quarter turns by a further head (Hendrycks et al. 2019), on a "
-        "second, turned copy of each chip; 0: off",
+        "weight of rotation prediction (Hendrycks et al. 2019): an additional head predicts the "
+        "quarter turns of a second, rotated copy of each chip; 0: off",
     ),
     "loss.reciprocal_weight": Field(
         0.0,
-        "weight of the open space risk of ARPL (Chen et al. 2021: 0.1), whose reciprocal points "
-        "are the closed-set head then; 0: off",
+        "weight of the open space risk of ARPL (Chen et al. 2021: 0.1), which makes the closed-set "
+        "head one of reciprocal points; 0: off",
     ),
     "open_set.outliers": Field(
         "",
-        "images of no known class, which every class is to refuse (outlier exposure, Hendrycks et "
-        "al. 2019): a folder, or a split of the data set; never of the test's unknown classes",
+        "training images of no known class, which every class learns to reject (outlier exposure, "
+        "Hendrycks et al. 2019): a folder, or a split of the data set; must not show the unknown "
+        "classes of the test",
     ),
-    "loss.outlier_weight": Field(0.5, "weight of their loss"),
+    "loss.outlier_weight": Field(0.5, "weight of the loss of the outliers"),
     "open_set.trials": Field(
         0,
-        "short trainings beside the run's own, each without a third of the known classes, by which "
-        "[`auto`](open_set.md#the-score-that-decides) compares the scores; 0: the classes are left "
-        "out of the finished network's outputs only",
+        "number of short additional trainings, each without a third of the known classes, on which "
+        "[`auto`](open_set.md#the-score-that-decides) compares the scores; 0: the held-out classes "
+        "are only removed from the outputs of the trained network",
     ),
-    "open_set.trial_share": Field(0.5, "of the run's steps, which each of them takes"),
+    "open_set.trial_share": Field(0.5, "steps of each trial, as a fraction of the run's steps"),
     "open_set.continues": Field(
         "",
-        "the folder of a run with whose network, heads and all, this one begins; the run's classes "
-        "come first. [`jaxatr enrol --train`](enrolment.md#training-on) sets it",
+        "folder of a run whose network, including its heads, this run starts from; the classes of "
+        "that run come first. Set by [`jaxatr enrol --train`](enrolment.md#training-on)",
     ),
     "open_set.enrolled": Field(
         "",
-        "an `.npz` of chips of further classes: `images` (`[m, h, w, c]`, chips as the data's are) "
-        "and `names`, their classes. They train as often as the chips of the data's classes do; "
-        "`jaxatr enrol --train` writes it",
+        "an `.npz` file with chips of additional classes: `images` (`[m, h, w, c]`, with the shape "
+        "and dtype of the data's chips) and `names`, the class of each. They are sampled as often "
+        "as the chips of the data set's classes. Written by `jaxatr enrol --train`",
     ),
 }
-"""Those of what a training of single images can add."""
+"""Fields of optional training techniques for single images."""
 
 TESTS: Fields = {
     "open_set.outside": Field(
         "",
-        "further unknown images to [evaluate](open_set.md#images-of-other-data) on, in groups: "
-        "`near=SOURCE,far=SOURCE`, each a folder, an archive or a data set's name; empty: none",
+        "groups of further unknown images to [evaluate](open_set.md#images-of-other-data) on: "
+        "`near=SOURCE,far=SOURCE`, each a folder, an archive or the name of a data set; empty: "
+        "none",
     ),
     "open_set.outside_most": Field(
-        2000, "images of each of them, drawn by `open_set.split_seed`; 0: all"
+        2000,
+        "maximum number of images of each group, drawn with the seed `open_set.split_seed`; 0: all",
     ),
     "open_set.test_flip_horizontal": Field(
         False,
         "[average](open_set.md#averaging-over-views) the network's outputs over each chip and its "
         "mirror image, left to right",
     ),
-    "open_set.test_flip_vertical": Field(False, "the same, top to bottom"),
+    "open_set.test_flip_vertical": Field(
+        False, "average the network's outputs over each chip and its mirror image, top to bottom"
+    ),
     "open_set.test_shift": Field(
-        0, "the same over the chip moved by so many pixels up, down, to the left and to the right"
+        0,
+        "average the network's outputs over each chip and copies shifted by this many pixels up, "
+        "down, left and right; 0: off",
     ),
 }
-"""Those of how a recogniser of single images is tested."""
+"""Fields of the evaluation of single images."""

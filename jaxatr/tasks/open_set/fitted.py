@@ -1,9 +1,8 @@
-"""Keeps fitted decisions and the choice of one in a run's folder, ``fitted/STEP/NAME.npz``.
+"""Saving and loading fitted decisions in a run's folder, ``fitted/STEP/NAME.npz``.
 
-A file belongs to the checkpoint of its step. ``choice.json`` says which score ``auto`` chose and by
-what; ``NAME.field.npz`` is a calibration to chips of the field, which comes before that of the run.
-What was fitted to averaged outputs has a name of its own
-(:func:`jaxatr.tasks.open_set.views.kept_as`).
+Each file belongs to the checkpoint of its step. ``choice.json`` records the score that ``auto``
+chose, and why; ``NAME.field.npz`` is a calibration to field chips, which takes precedence over the
+run's. Fits to averaged outputs have different names (:func:`jaxatr.tasks.open_set.views.kept_as`).
 """
 
 import json
@@ -24,7 +23,7 @@ FIELD = ".field"
 
 
 def path_of(workdir: str | os.PathLike, step: int, name: str) -> Path:
-    """Returns the path of what was fitted for a score at a checkpoint."""
+    """Returns the path of a score's fit at a checkpoint."""
     return Path(workdir) / FOLDER / str(step) / f"{name}.npz"
 
 
@@ -35,14 +34,14 @@ def save(
     decision: openset.Decision,
     provenance: dict[str, Any] | None = None,
 ) -> Path:
-    """Writes a decision, all of it or nothing, and returns the path.
+    """Writes a decision atomically, and returns its path.
 
     Args:
       workdir: the run's folder.
-      step: of the checkpoint.
-      name: of the score, or of the score and :data:`FIELD`.
-      decision: by that score.
-      provenance: JSON values that say how it came about.
+      step: step of the checkpoint.
+      name: name of the score, possibly with the suffix :data:`FIELD`.
+      decision: the decision by that score.
+      provenance: JSON values that describe the origin of the decision.
     """
     path = path_of(workdir, step, name)
     arrays: dict[str, Any] = {"step": np.array(step), **openset.to_arrays(decision)}
@@ -56,10 +55,10 @@ def save(
 def load(
     workdir: str | os.PathLike, step: int, name: str, score: openset.Score
 ) -> openset.Decision | None:
-    """Reads a decision; None where there is none for this checkpoint.
+    """Reads a decision; None if there is none for this checkpoint.
 
     Raises:
-      ValueError: the file cannot be read or holds something else; it is named.
+      ValueError: the file cannot be read or has unexpected contents; the message names it.
     """
     path = path_of(workdir, step, name)
     if not path.is_file():
@@ -67,16 +66,16 @@ def load(
     try:
         arrays = load_arrays(path)
         if int(arrays.pop("step", -1)) != step:
-            raise ValueError(f"it is not of step {step}")
+            raise ValueError(f"it does not belong to step {step}")
         return openset.from_arrays(score, arrays)
     except (ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(
-            f"{path}: not a readable fit ({error}): remove it, and it is made again"
+            f"{path}: not a readable fit ({error}): remove it to fit it again"
         ) from error
 
 
 def provenance_of(workdir: str | os.PathLike, step: int, name: str) -> dict[str, Any]:
-    """Reads how a decision that is there came about."""
+    """Reads the provenance of an existing decision."""
     with np.load(path_of(workdir, step, name), allow_pickle=False) as file:
         return json.loads(str(file["provenance"])) if "provenance" in file else {}
 
@@ -84,7 +83,7 @@ def provenance_of(workdir: str | os.PathLike, step: int, name: str) -> dict[str,
 def save_choice(
     workdir: str | os.PathLike, step: int, choice: dict[str, Any], name: str = CHOICE
 ) -> None:
-    """Writes what was chosen for a checkpoint."""
+    """Writes the choice of a score for a checkpoint."""
     path = path_of(workdir, step, name).with_suffix(".json")
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(choice, indent=2) + "\n"
@@ -92,7 +91,7 @@ def save_choice(
 
 
 def load_choice(workdir: str | os.PathLike, step: int, name: str = CHOICE) -> dict[str, Any] | None:
-    """Reads what was chosen for a checkpoint; None where nothing was.
+    """Reads the choice of a score for a checkpoint; None if there is none.
 
     Raises:
       ValueError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""The figures of a decision on test examples: what it accepts, and what its probabilities say."""
+"""The metrics of a decision on test examples: acceptance, accuracy and calibration."""
 
 from typing import Any
 
@@ -13,13 +13,14 @@ from jaxatr.tasks.open_set.measured_enrolment import has_threshold
 def judge(
     made: Made, test: openset.Outputs, measured: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
-    """Adds the decision's figures to an evaluation.
+    """Adds the decision's metrics to an evaluation.
 
     Args:
       made: the decision.
-      test: outputs on the test examples, as a recogniser would have them.
-      measured: an evaluation's figures; gets ``decides``, the name of the score, and ``decision``.
-      arrays: an evaluation's arrays; gets ``decided_…`` for each example.
+      test: the recogniser's outputs for the test examples.
+      measured: results of an evaluation, to which ``decides``, the name of the score, and
+        ``decision`` are added.
+      arrays: arrays of an evaluation, to which ``decided_…`` are added.
     """
     measured["decides"] = None if made.decision is None else made.decision.score.name
     measured["decision"] = dict(made.record)
@@ -44,14 +45,14 @@ def judge(
 
 
 def accepted(made: Made, unknown: openset.Outputs) -> dict[str, float]:
-    """Measures which share of unknown examples a decision takes for known.
+    """Measures the fraction of unknown examples that a decision accepts.
 
     Args:
       made: the decision.
-      unknown: outputs on unknown examples.
+      unknown: outputs for unknown examples.
 
     Returns:
-      ``unknown_accepted``; nothing where there is no decision, or no threshold.
+      ``unknown_accepted``; empty if there is no decision or no threshold.
     """
     if made.decision is None or not has_threshold(made.decision):
         return {}
@@ -59,51 +60,51 @@ def accepted(made: Made, unknown: openset.Outputs) -> dict[str, float]:
 
 
 def _shares(answers: openset.Answers, labels: np.ndarray) -> dict[str, float]:
-    """Measures what is accepted, and what is right."""
-    known, found = labels != openset.UNKNOWN, {}
+    """Returns acceptance rates, accuracies and AUROC."""
+    known, shares = labels != openset.UNKNOWN, {}
     right = (answers.nearest == labels)[known]
     if known.any():
-        found["closed_accuracy"] = float(np.mean(right))
-        found["known_accepted"] = float(np.mean(answers.accepted[known]))
+        shares["closed_accuracy"] = float(np.mean(right))
+        shares["known_accepted"] = float(np.mean(answers.accepted[known]))
     if not known.all():
-        found["unknown_accepted"] = float(np.mean(answers.accepted[~known]))
+        shares["unknown_accepted"] = float(np.mean(answers.accepted[~known]))
     if known.any() and not known.all():
         decided = np.where(answers.accepted, answers.nearest, openset.UNKNOWN)
         accuracy = metrics.open_set_accuracy(decided, labels, unknown=openset.UNKNOWN)
-        found["open_accuracy"] = accuracy
-        found["auroc"] = metrics.auroc(answers.scores[known], answers.scores[~known])
-    return found
+        shares["open_accuracy"] = accuracy
+        shares["auroc"] = metrics.auroc(answers.scores[known], answers.scores[~known])
+    return shares
 
 
 def _sureness(
     decision: openset.Decision, answers: openset.Answers, test: openset.Outputs
 ) -> dict[str, Any]:
-    """Measures probabilities against what came true, and the order by confidence."""
+    """Returns risk-coverage areas and the calibration of probabilities."""
     known = test.labels != openset.UNKNOWN
-    found: dict[str, Any] = {}
-    # An unknown example that is answered with a class is a wrong answer.
-    found["aurc"] = metrics.aurc(answers.scores, answers.nearest == test.labels)
-    # Classes that were enrolled have no probability of the network's.
-    own = known & (test.labels < test.logits.shape[1])
-    if own.any():
-        shares, right = answers.probabilities[own], (test.predicted == test.labels)[own]
-        found["closed_aurc"] = metrics.aurc(shares.max(axis=1), right)
-        found["class_probability"] = _diagram(shares.max(axis=1), right)
-        plain = scipy.special.softmax(np.asarray(test.logits[own], np.float64), axis=1)
+    result: dict[str, Any] = {}
+    # Any class is a wrong answer for an unknown example.
+    result["aurc"] = metrics.aurc(answers.scores, answers.nearest == test.labels)
+    # The network has no probabilities of enrolled classes.
+    trained = known & (test.labels < test.logits.shape[1])
+    if trained.any():
+        shares, right = answers.probabilities[trained], (test.predicted == test.labels)[trained]
+        result["closed_aurc"] = metrics.aurc(shares.max(axis=1), right)
+        result["class_probability"] = _diagram(shares.max(axis=1), right)
+        plain = scipy.special.softmax(np.asarray(test.logits[trained], np.float64), axis=1)
         before = metrics.expected_calibration_error(np.clip(plain.max(axis=1), 0, 1), right)
-        found["class_probability"]["error_before"] = before
+        result["class_probability"]["error_before"] = before
     if known.any() and not known.all() and decision.probability_is in ("calibrated", "score"):
-        # At even odds: each kind has half of the weight, however many there are.
+        # Even odds: known and unknown examples have half of the weight each.
         weights = np.where(known, 0.5 / known.sum(), 0.5 / (~known).sum())
         assert answers.known_probabilities is not None
-        found["known_probability"] = _diagram(answers.known_probabilities, known, weights)
-    return found
+        result["known_probability"] = _diagram(answers.known_probabilities, known, weights)
+    return result
 
 
 def _diagram(
-    probabilities: np.ndarray, came_true: np.ndarray, weights: np.ndarray | None = None
+    probabilities: np.ndarray, outcomes: np.ndarray, weights: np.ndarray | None = None
 ) -> dict[str, Any]:
-    diagram = metrics.reliability(np.clip(probabilities, 0, 1), came_true, weights=weights)
+    diagram = metrics.reliability(np.clip(probabilities, 0, 1), outcomes, weights=weights)
     filled = diagram.weight > 0
     rows = np.stack(diagram, axis=1)[filled]
     return {"error": diagram.error, "bins": rows.tolist()}

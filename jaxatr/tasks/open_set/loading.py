@@ -1,4 +1,4 @@
-"""The decision of a finished run, with the threshold that a user asks for."""
+"""Loading the decision of a finished run, with an optional threshold from the user."""
 
 import dataclasses
 import warnings
@@ -18,10 +18,10 @@ class Loaded(NamedTuple):
     """A decision that is ready to use.
 
     Attributes:
-      decision: it has a threshold.
-      gamma: the γ that was given or recorded; None where there was none.
-      note: what a user should know of it; empty for nothing.
-      further: names of the enrolled classes that it knows beside the run's own.
+      decision: the decision, with a threshold.
+      gamma: the given or recorded γ, or None.
+      note: a notice for the user; empty for none.
+      further: names of the enrolled classes that the decision includes.
     """
 
     decision: openset.Decision
@@ -40,24 +40,27 @@ def load_decision(
     field: bool = True,
     enrolment: enrolled.Enrolment | bool = True,
 ) -> Loaded:
-    """Loads what decides; what was not fitted yet is fitted, and kept in the run's folder.
+    """Loads the decision of a run, fitting and saving it in the run's folder if necessary.
 
     Args:
       run: the run.
-      score: a name, or ``"auto"``; None for the one by which classes were enrolled, or else the
-        configured one.
+      score: name of a score, or ``"auto"``; None for the score with which classes were enrolled, or
+        else the configured one.
       gamma: the threshold, ``"fitted"``, or None for the decision's own.
-      where: fields of ``config.data`` to change, where the data has moved.
-      checkpoint: which the run was loaded at, for messages.
-      field: take the calibration to chips of the field, if there is one.
-      enrolment: know the classes that are enrolled, if there are some; or what is enrolled, in
-        place of what the run's folder says.
+      where: fields of ``config.data`` to change, if the data has moved.
+      checkpoint: the checkpoint of the run, for messages.
+      field: use the calibration to field chips, if there is one.
+      enrolment: whether to include enrolled classes; or the enrolments to use instead of those in
+        the run's folder.
 
     Raises:
-      ValueError: there is no such score or threshold, or no data to fit it to; it is said why.
+      ValueError: there is no such score or threshold, or no data to fit it to.
     """
     if run.config.open_set.negatives:
-        raise ValueError(f"{run.workdir} is a plain classifier of known targets and others")
+        raise ValueError(
+            f"{run.workdir} was trained with open_set.negatives: it is a plain classifier, without "
+            "a decision"
+        )
     if isinstance(enrolment, bool):
         joined = enrolled.read(run.workdir) if enrolment else None
     else:
@@ -73,11 +76,11 @@ def load_decision(
         raise ValueError(f"{run.workdir} has no score that decides: {made.record['by']}")
     further, notes = (), []
     if joined is not None:
-        decision, further, said = _with_enrolled(run, decision, joined, where)
-        notes.append(said)
+        decision, further, enrolment_note = _with_enrolled(run, decision, joined, where)
+        notes.append(enrolment_note)
     if field:
-        decision, said = _in_the_field(run, decision)
-        notes.append(said)
+        decision, field_note = _in_the_field(run, decision)
+        notes.append(field_note)
     note = "; ".join(filter(None, notes))
     if threshold is not None:
         rules = decision.score.name == RULE
@@ -88,8 +91,8 @@ def load_decision(
         return Loaded(openset.gamma_rule(fixed), fixed, note)
     if decision.threshold is None and decision.calibration is None:
         raise ValueError(
-            f"{run.workdir}: there are no validation examples to fit a threshold of "
-            f"{decision.score.name} to: give one, --gamma=NUMBER"
+            f"{run.workdir}: there are no validation examples to fit the threshold of "
+            f"{decision.score.name}: set it with --gamma=NUMBER"
         )
     given = name == RULE and decision.calibration is None
     return Loaded(decision, run.config.open_set.gamma if given else None, note, further)
@@ -98,8 +101,12 @@ def load_decision(
 def open_task(run: TrainedRun, where: Mapping[str, str]) -> Any:
     """Opens a finished run's task with its data.
 
+    Args:
+      run: the run.
+      where: fields of ``config.data`` to change, if the data has moved.
+
     Raises:
-      ValueError: the data is missing, or is other data than the run was trained on.
+      ValueError: the data is missing, or differs from that of the training.
     """
     config = begun(run.config)
     config.data.update(where)
@@ -109,10 +116,10 @@ def open_task(run: TrainedRun, where: Mapping[str, str]) -> Any:
 
 
 def as_number(gamma: float | str | None) -> float | None:
-    """Parses a threshold that a user gives; None for a fitted one.
+    """Parses a threshold from the user; None for a fitted one.
 
     Raises:
-      ValueError: it is neither a number nor ``"fitted"``.
+      ValueError: the threshold is neither a number nor ``"fitted"``.
     """
     if gamma is None or gamma == "fitted":
         return None
@@ -123,11 +130,11 @@ def as_number(gamma: float | str | None) -> float | None:
 
 
 def _unfitted(run: TrainedRun, name: str) -> Made | None:
-    """Returns the decision by a score that needs no data if its threshold is given."""
-    if name == AUTO or (found := score_of(name)).fitted or found.calibrated:
+    """Returns the decision of a score that needs no data for a given threshold, else None."""
+    if name == AUTO or (score := score_of(name)).fitted or score.calibrated:
         return None
-    saved = fitted.load(run.workdir, run.step, kept_as(found.name, run.config), found)
-    return Made(saved or openset.Decision(found, {}), {"decides": found.name, "by": "name"})
+    saved = fitted.load(run.workdir, run.step, kept_as(score.name, run.config), score)
+    return Made(saved or openset.Decision(score, {}), {"decides": score.name, "by": "name"})
 
 
 def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
@@ -135,13 +142,13 @@ def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
         task = open_task(run, where)
     except (ValueError, OSError) as error:
         raise ValueError(
-            f"{run.workdir}: nothing is fitted for score={name} at step {run.step}, and the data "
-            f"to fit it to cannot be read ({error}); --source=FOLDER says where it is now"
+            f"{run.workdir}: score={name} is not fitted at step {run.step}, and the data "
+            f"to fit it to cannot be read ({error}); --source=FOLDER sets its present location"
         ) from error
     if name != AUTO and (reason := refusal(score_of(name), task.given)):
         raise ValueError(f"score: {name} {reason}")
     warnings.warn(
-        f"{run.workdir}: score={name} is not fitted yet: it is fitted to the training data now",
+        f"{run.workdir}: score={name} is not fitted yet: fitting it to the training data",
         stacklevel=5,
     )
     return made_for(task, run.variables, run.workdir, run.step, score=name)
@@ -153,11 +160,15 @@ def _with_enrolled(
     enrolment: enrolled.Enrolment,
     where: Mapping[str, str],
 ) -> tuple[openset.Decision, tuple[str, ...], str]:
-    """Adds the enrolled classes to a decision, and names them; none to a score that takes none."""
+    """Extends a decision by the enrolled classes, if its score supports enrolment.
+
+    Returns:
+      ``(decision, further, note)``: the decision, the enrolled classes, and a notice for the user.
+    """
     further = enrolment.further(run.classes)
     if not decision.score.takes_classes:
         listed = ", ".join(further)
-        note = f"{decision.score.name} takes no classes: it does not know {listed}, enrolled"
+        note = f"{decision.score.name} does not support the enrolled classes {listed}"
         return decision, (), note if further else ""
 
     def validation() -> openset.Outputs | None:
@@ -165,9 +176,9 @@ def _with_enrolled(
             task = open_task(run, where)
         except (ValueError, OSError) as error:
             warnings.warn(
-                f"{run.workdir}: the validation examples cannot be scored again with the enrolled "
-                f"classes ({error}), so the threshold is the one from before; --source=FOLDER says "
-                "where the data is now",
+                f"{run.workdir}: the validation examples cannot be scored with the enrolled "
+                f"classes ({error}), so the previous threshold is used; --source=FOLDER sets the "
+                "present location of the data",
                 stacklevel=2,
             )
             return None
@@ -179,30 +190,32 @@ def _with_enrolled(
 
 
 def _in_the_field(run: TrainedRun, decision: openset.Decision) -> tuple[openset.Decision, str]:
-    """Takes the calibration to chips of the field, if there is one."""
+    """Applies the calibration to field chips, if there is one, and returns a notice about it."""
     name = decision.score.name
     kept = kept_as(name, run.config) + fitted.FIELD
-    found = fitted.load(run.workdir, run.step, kept, decision.score)
-    if found is None or found.calibration is None:
+    saved = fitted.load(run.workdir, run.step, kept, decision.score)
+    if saved is None or saved.calibration is None:
         return decision, ""
     origin = fitted.provenance_of(run.workdir, run.step, kept)
     note = (
-        f"{name} is calibrated to {len(found.calibration.scores)} chips of the field, "
-        f"{origin.get('source')}, {origin.get('made')} (jaxatr calibrate --undo removes that)"
+        f"{name} is calibrated to {len(saved.calibration.scores)} field chips, "
+        f"{origin.get('source')}, {origin.get('made')} (jaxatr calibrate --undo removes this)"
     )
-    # What it compares with is not the calibration's affair: classes may have been enrolled since.
-    return dataclasses.replace(decision, calibration=found.calibration, threshold=None), note
+    # Only the calibration is used: classes may have been enrolled since it was saved.
+    return dataclasses.replace(decision, calibration=saved.calibration, threshold=None), note
 
 
 def _recorded_gamma(run: TrainedRun, decision: openset.Decision, checkpoint: Checkpoint) -> float:
-    """Finds the γ that an evaluation fitted; it holds for the checkpoint it was fitted on."""
+    """Returns the γ that an evaluation of the same checkpoint fitted."""
     if decision.score.name != RULE or run.record.get("fitted_gamma") is None:
-        raise ValueError(f"{run.workdir} has no fitted γ: evaluate it, with a validation part")
+        raise ValueError(f"{run.workdir} has no fitted γ: evaluate it, with validation data")
     if (step := run.record["fitted_gamma_step"]) != run.step:
         raise ValueError(
             f"{run.workdir}: γ was fitted on the checkpoint of step {step}, not of step "
             f"{run.step}: evaluate it with --checkpoint={checkpoint}"
         )
     if run.record.get("fitted_gamma_of", RULE) != kept_as(RULE, run.config):
-        raise ValueError(f"{run.workdir}: γ was fitted to outputs over other views: evaluate it")
+        raise ValueError(
+            f"{run.workdir}: γ was fitted to outputs averaged over other views: evaluate it"
+        )
     return run.record["fitted_gamma"]

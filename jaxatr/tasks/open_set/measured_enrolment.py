@@ -1,4 +1,4 @@
-"""How well a run knows its enrolled classes, and what its own classes lose by them."""
+"""Evaluating enrolled classes, and their effect on the classes a run was trained on."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -15,16 +15,16 @@ from jaxatr.typing import PyTree
 
 
 class Joined(NamedTuple):
-    """Enrolled classes, in an evaluation.
+    """Enrolled classes in an evaluation.
 
     Attributes:
-      made: the decision that knows them.
-      before: the run's own, by the same score.
-      enrolment: what is enrolled.
-      known: the run's own classes.
-      further: names of those that are enrolled and not among them.
-      outputs: on the enrolled chips, with what the evaluation's scores need.
-      unknown: names of the data's classes that are neither, and are in the test.
+      made: the decision with the enrolled classes.
+      before: the run's decision without them, by the same score.
+      enrolment: the run's enrolments.
+      known: the classes on which the run was trained.
+      further: names of the enrolled classes that are not in ``known``.
+      outputs: outputs for the enrolled chips, with the inputs of the evaluation's scores.
+      unknown: names of the data's classes that are in neither.
     """
 
     made: Made
@@ -36,15 +36,15 @@ class Joined(NamedTuple):
     unknown: list[str]
 
     def figures(self, test: openset.Outputs) -> dict[str, Any]:
-        """Measures the enrolled classes, for ``evaluation.json``.
+        """Computes the metrics of the enrolled classes, for ``evaluation.json``.
 
         Args:
-          test: outputs on the test examples, of which those of enrolled classes count as known.
+          test: outputs for the test examples, where enrolled classes are known.
 
         Returns:
-          ``known`` and ``unknown``, the classes as they are now, and ``enrolled``: ``classes``, as
-          of :func:`figures_of` and with the number of enrolled ``chips``, and ``own``, the other
-          figures ``before`` and ``after``.
+          ``known`` and ``unknown``, the present classes, and ``enrolled``: ``classes`` from
+          :func:`figures_of` with the number of enrolled ``chips``, and ``own``, the other metrics
+          of :func:`figures_of` ``before`` and ``after`` the enrolment.
         """
         decision = self.made.decision
         assert decision is not None
@@ -68,22 +68,22 @@ def join(
     enrolment: Enrolment,
     needs: Collection[str],
 ) -> Joined:
-    """Brings enrolled classes into an evaluation: into the decision, and into the test parts.
+    """Adds enrolled classes to the decision and to the test parts of an evaluation.
 
-    Test examples of an enrolled class, by its name, are known ones from here on; those that are
-    enrolled themselves are no test.
+    Test examples of enrolled classes, by name, become known; enrolled chips are removed from the
+    test.
 
     Args:
-      task: of the run; its test parts are changed.
-      variables: of the checkpoint.
+      task: the run's task, whose test parts are changed.
+      variables: variables of the checkpoint.
       workdir: the run's folder.
-      step: of the checkpoint.
-      made: the run's own decision.
-      enrolment: what is enrolled.
-      needs: of the evaluation's scores.
+      step: step of the checkpoint.
+      made: the run's decision.
+      enrolment: the run's enrolments.
+      needs: names of the inputs of the evaluation's scores.
 
     Raises:
-      ValueError: as :func:`jaxatr.tasks.open_set.enrolling.extend`.
+      ValueError: the enrolled chips cannot be read, or do not fit the network.
     """
     assert workdir is not None and step is not None and made.decision is not None
     known = tuple(task.record["split"]["known"])
@@ -97,11 +97,11 @@ def join(
 
         decision = enrolling.extend(seeing, before, enrolment, validation)
     numbers = {name: len(known) + place for place, name in enumerate(further)}
-    own = np.isin(task.examples.fingerprints("test"), list(enrolment.checksums))
-    for name in ("test", BOX_OFF):  # which are the same examples
+    enrolled = np.isin(task.examples.fingerprints("test"), list(enrolment.checksums))
+    for name in ("test", BOX_OFF):  # both have the same examples
         if name in task.parts:
             classes = task.examples.dataset.classes
-            task.parts[name] = task.parts[name].with_classes(classes, numbers, ~own)
+            task.parts[name] = task.parts[name].with_classes(classes, numbers, ~enrolled)
     outputs = seeing.outputs(chips(workdir, enrolment, known), needs)
     record = {**made.record, "enrolled": enrolment.counts()}
     unknown = [name for name in task.record["split"]["unknown"] if name not in further]
@@ -111,20 +111,20 @@ def join(
 def figures_of(
     decision: openset.Decision, test: openset.Outputs, classes: Sequence[str], own: int
 ) -> dict[str, Any]:
-    """Measures a decision on a run's own classes, and on further ones by themselves.
+    """Computes metrics of a decision on the trained classes, and on each enrolled class.
 
     Args:
-      decision: of the run.
-      test: outputs on test examples, labelled by ``classes``.
-      classes: names of the known ones.
-      own: how many of them, the first ones, are the run's own; the others are the further ones.
+      decision: the run's decision.
+      test: outputs for test examples, labelled by ``classes``.
+      classes: names of the known classes.
+      own: number of trained classes, which come first; the others are enrolled.
 
     Returns:
-      Of the test examples of the run's own classes which share is ``named`` right, which is
-      ``accepted``, and which is both, ``accuracy``; where there are unknown ones too, which share
-      of those is taken for known, ``unknown_accepted``, and ``auroc`` of the two. ``classes`` has
-      for each further class the number of its ``test`` examples and, where there are some, their
-      ``named``, ``accepted`` and ``accuracy``. Nothing but ``classes`` without a threshold.
+      For test examples of the trained classes, the fractions that are ``named`` correctly,
+      ``accepted``, and both (``accuracy``). With unknown examples also ``unknown_accepted``, the
+      fraction of these that is accepted, and ``auroc``. ``classes`` has for each enrolled class the
+      number of ``test`` examples and, if there are any, their ``named``, ``accepted`` and
+      ``accuracy``. Only ``classes`` without a threshold.
     """
     rows: dict[str, dict[str, Any]] = {
         name: {"test": int(np.sum(test.labels == number))}
@@ -136,32 +136,32 @@ def figures_of(
     answers = decision(test)
     right = answers.nearest == test.labels
     unknown, known = test.labels == openset.UNKNOWN, (0 <= test.labels) & (test.labels < own)
-    found: dict[str, Any] = {"classes": rows}
+    figures: dict[str, Any] = {"classes": rows}
     if known.any():
-        found |= _three(right[known], answers.accepted[known])
+        figures |= _three(right[known], answers.accepted[known])
     if unknown.any():
-        found["unknown_accepted"] = float(answers.accepted[unknown].mean())
+        figures["unknown_accepted"] = float(answers.accepted[unknown].mean())
     if known.any() and unknown.any():
-        found["auroc"] = metrics.auroc(answers.scores[known], answers.scores[unknown])
+        figures["auroc"] = metrics.auroc(answers.scores[known], answers.scores[unknown])
     for number, name in enumerate(classes[own:], own):
         if (chosen := test.labels == number).any():
             rows[name] |= _three(right[chosen], answers.accepted[chosen])
-    return found
+    return figures
 
 
 def of_trained(
     record: Mapping[str, Any], decision: openset.Decision, test: openset.Outputs
 ) -> dict[str, Any]:
-    """Measures classes that were enrolled in another run, and that this one was trained on.
+    """Computes metrics of classes that were enrolled in another run and then trained in this one.
 
     Args:
-      record: of the task.
-      decision: of the run.
-      test: outputs on the test examples.
+      record: the task's record.
+      decision: the run's decision.
+      test: outputs for the test examples.
 
     Returns:
-      ``enrolled`` as of :meth:`Joined.figures`, with ``own`` figures ``after`` alone; nothing where
-      the run has no such classes.
+      ``enrolled`` like :meth:`Joined.figures`, with ``own`` metrics only ``after``; empty if the
+      run has no such classes.
     """
     counts = record["dataset"].get("enrolled", {}).get("classes", {})
     if not counts:
@@ -173,7 +173,7 @@ def of_trained(
 
 
 def has_threshold(decision: openset.Decision) -> bool:
-    """Says whether a decision can accept or reject."""
+    """Returns whether a decision has a threshold, from a calibration or from the user."""
     return decision.threshold is not None or decision.calibration is not None
 
 

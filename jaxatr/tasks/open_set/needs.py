@@ -1,6 +1,6 @@
-"""The needs of scores beside the logits, and how they are computed for a batch of chips.
+"""The inputs of scores other than logits ("needs"), and their computation for a batch of chips.
 
-A score names its needs (:attr:`jaxatr.openset.Score.needs`); a new need is one more entry here.
+A score lists its needs by name (:attr:`jaxatr.openset.Score.needs`); new needs are added here.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -14,18 +14,19 @@ from jaxatr.resolve import nearest
 from jaxatr.typing import Array, Float, Network, PyTree
 
 MAP_SIZE = 8
-"""Rows and columns of the largest map that a score gets; a larger one is averaged."""
+"""Maximum rows and columns of a map for scores; larger maps are averaged."""
 
 
 class Need(NamedTuple):
-    """Something that a score may need.
+    """An input of scores.
 
     Attributes:
-      phrase: what it is, for messages.
-      compute: ``(module, variables, images [b, h, w, c]) -> [b, ...]``, of normalised images, pure;
-        None for what is there without it.
-      absent: why a run may not have it, for messages.
-      of_classes: whether it comes from all classes' logits, so that none can be left out of it.
+      phrase: description for messages.
+      compute: ``(module, variables, images [b, h, w, c]) -> [b, ...]`` for normalised images, pure;
+        None if it needs no computation.
+      absent: why a run may not provide it, for messages.
+      of_classes: whether it depends on all classes' logits, so that no class can be left out
+        afterwards.
       exports: whether it has a form in ONNX.
     """
 
@@ -37,7 +38,7 @@ class Need(NamedTuple):
 
 
 def odin(module: Network, variables: PyTree, images: Float[Array, "b h w c"]) -> Float[Array, " b"]:
-    """Computes ODIN's score, which moves the image by a gradient."""
+    """Computes ODIN's score, which perturbs the image along a gradient."""
 
     def logits_of(images: Array) -> Array:
         return module.apply(variables, images, train=False).logits
@@ -60,9 +61,9 @@ def gradient_norms(
 
 
 def pooled(maps: Float[Array, "b h w f"], most: int = MAP_SIZE) -> Float[Array, "b h2 w2 f"]:
-    """Averages maps over as equal cells as there are, to at most ``most`` rows and columns.
+    """Averages maps over cells of nearly equal size, to at most ``most`` rows and columns.
 
-    Where the size is no multiple, neighbouring cells share a pixel.
+    If the size is not a multiple of ``most``, neighbouring cells share a pixel.
     """
     for axis in (1, 2):
         size = maps.shape[axis]
@@ -78,8 +79,8 @@ def stage_maps(
 ) -> dict[str, Array]:
     """Computes maps ``[b, h, w, f]`` that the backbone sows, in one pass.
 
-    They are averaged by :func:`pooled` and kept in float16, so that those of a whole data set fit
-    into memory. A value beyond float16 becomes the largest.
+    They are averaged by :func:`pooled` and converted to float16, so that the maps of a whole data
+    set fit into memory. Values are clipped to the range of float16.
     """
     _, state = module.apply(variables, images, train=False, mutable=["intermediates"])
     sown = state["intermediates"]["backbone"]
@@ -89,7 +90,7 @@ def stage_maps(
 
 
 def stage_map(name: str) -> Need:
-    """Describes the map of a stage."""
+    """Returns the need for the map of a stage."""
     place = name.removeprefix("map_").replace("stage", "stage ")
 
     def compute(module: Network, variables: PyTree, images: Array) -> Array:
@@ -98,12 +99,12 @@ def stage_map(name: str) -> Need:
     return Need(
         f"the map of the {place} ({name})" if place == "stem" else f"the map of {place} ({name})",
         compute,
-        "there is for single images alone, and of a backbone with stages, which lists the maps "
-        "that it sows as its `maps`",
+        "is only available for single images and backbones with stages, which list the maps that "
+        "they sow as `maps`",
     )
 
 
-GRADIENT = "there is for single images alone, not for tracks"
+GRADIENT = "is only available for single images, not for tracks"
 
 MAPS = ("map_stem", "map_stage1", "map_stage2", "map_stage3", "map_stage4")
 """The maps that a backbone may sow."""
@@ -123,15 +124,15 @@ NEEDS: Mapping[str, Need] = {
     ),
     **{name: stage_map(name) for name in MAPS},
 }
-"""By name. ``image`` is the chip as it enters the network's normalisation, in its own type; whoever
-has the batch adds it."""
+"""All needs by name. ``image`` is the chip before normalisation, in its own dtype; callers add it
+from the batch."""
 
 COMPUTED = frozenset(name for name, need in NEEDS.items() if need.compute)
 """The needs that are computed from single images."""
 
 
 def given_by(module: Network) -> frozenset[str]:
-    """Names the needs that single images of a network have, whatever its heads."""
+    """Returns the needs that a network of single images provides, independently of its heads."""
     maps = frozenset(getattr(getattr(module, "backbone", None), "maps", ()))
     return frozenset({"features", "image"}) | COMPUTED - (frozenset(MAPS) - maps)
 
@@ -139,7 +140,7 @@ def given_by(module: Network) -> frozenset[str]:
 def compute(
     needs: Collection[str], module: Network, variables: PyTree, images: Float[jax.Array, "b h w c"]
 ) -> dict[str, Array]:
-    """Computes those of the needs that are not there without it."""
+    """Computes the given needs, except for those that need no computation."""
     maps = sorted(name for name in needs if name in MAPS)
     found = stage_maps(maps, module, variables, images) if maps else {}
     others = {name: NEEDS[name].compute for name in sorted(needs) if name not in MAPS}
@@ -147,16 +148,16 @@ def compute(
 
 
 def refusal(score: openset.Score, given: Collection[str]) -> str:
-    """Says why a run cannot compute a score; empty if it can.
+    """Returns why a run cannot compute a score; empty if it can.
 
     Args:
-      score: to be computed.
-      given: names of the needs that the run's task gives.
+      score: the score.
+      given: names of the needs that the run's task provides.
     """
     for name in sorted(score.all_needs):
         if name not in NEEDS:
             return (
-                f"needs {name!r}, which no network gives; they give {', '.join(NEEDS)}"
+                f"needs {name!r}, which no network provides; available are {', '.join(NEEDS)}"
                 f"{nearest(name, NEEDS)}"
             )
         if name not in given:

@@ -1,7 +1,7 @@
-"""Images of other data as further unknown ones of an evaluation, in groups such as near and far.
+"""Images of other data as additional unknown examples of an evaluation, in groups.
 
-Near and far groups: Yang et al. (2022), "OpenOOD: Benchmarking Generalized Out-of-Distribution
-Detection".
+Groups such as near and far follow Yang et al. (2022), "OpenOOD: Benchmarking Generalized
+Out-of-Distribution Detection".
 """
 
 import warnings
@@ -15,9 +15,9 @@ from jaxatr.tasks.parts import Part
 from jaxatr.typing import Config
 
 PART = "outside_"
-"""Prefix of the names of the parts."""
+"""Prefix of the parts' names."""
 
-_TAKEN = "all"  # the group of the run's own test examples
+_TAKEN = "all"  # name of the group of the run's test examples
 
 
 class Outside(NamedTuple):
@@ -25,7 +25,7 @@ class Outside(NamedTuple):
 
     Attributes:
       part: the images, all labelled ``openset.UNKNOWN``.
-      record: JSON values that say where they come from.
+      record: JSON values that describe their source.
     """
 
     part: Part
@@ -33,29 +33,29 @@ class Outside(NamedTuple):
 
 
 def parse(text: str) -> dict[str, str]:
-    """Returns group to source of ``"near=SOURCE,far=SOURCE"``.
+    """Parses ``"near=SOURCE,far=SOURCE"`` to sources by group.
 
     Raises:
-      ValueError: it is written in another way, or a name is taken.
+      ValueError: the syntax is invalid, or a name is repeated or reserved.
     """
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for item in filter(None, text.split(",")):
         name, _, source = item.partition("=")
         if not name.isidentifier() or not source:
             raise ValueError(
                 f"open_set.outside: got {item!r}, wanted NAME=SOURCE, such as near=FOLDER"
             )
-        if name in found or name == _TAKEN:
+        if name in sources or name == _TAKEN:
             raise ValueError(f"open_set.outside: the name {name!r} is taken: choose another")
-        found[name] = source
-    return found
+        sources[name] = source
+    return sources
 
 
 def check(config: Config) -> None:
-    """Refuses sources that are not there.
+    """Checks that the configured sources exist.
 
     Raises:
-      ValueError: as :func:`parse`, or there is no such source.
+      ValueError: the syntax is invalid, or a source does not exist.
     """
     for name, source in parse(config.open_set.get("outside", "")).items():
         try:
@@ -65,16 +65,16 @@ def check(config: Config) -> None:
 
 
 def read(task: Scored, given: str | None = None) -> dict[str, Outside]:
-    """Reads the images of every group, by its name.
+    """Reads the images of all groups, by name.
 
     Args:
-      task: of the run.
-      given: groups in place of the configured ones.
+      task: the run's task.
+      given: groups to use instead of the configured ones.
 
     Raises:
-      ValueError: as :func:`check`, or a source has no image that can be used.
+      ValueError: the syntax is invalid, a source does not exist, or has no usable images.
     """
-    fields, found = task.config.open_set, {}
+    fields, groups = task.config.open_set, {}
     text = fields.get("outside", "") if given is None else given
     intake = data.Intake.of_run(task.config, task.record)
     for name, source in parse(text).items():
@@ -92,19 +92,19 @@ def read(task: Scored, given: str | None = None) -> dict[str, Outside]:
             (image, reason), count = others.left_out[0], len(others.left_out)
             first = reason if image in reason else f"{image}: {reason}"
             warnings.warn(
-                f"open_set.outside: {name}: left out of {source}: {count} that cannot be used, "
-                f"such as {first}",
+                f"open_set.outside: {name}: skipped {count} unusable images of {source}, such as "
+                f"{first}",
                 stacklevel=2,
             )
         count = len(others.chips)
         labels = np.full(count, openset.UNKNOWN, np.int32)
         part = Part(others.split(name), np.arange(count), labels, data.Chip())
         record = {"source": source, "images": count, "left_out": len(others.left_out)}
-        found[name] = Outside(part, record)
-    return found
+        groups[name] = Outside(part, record)
+    return groups
 
 
 def against(known: openset.Outputs, outside: openset.Outputs) -> openset.Outputs:
-    """Joins the known test examples and a group's images, without what further scores need."""
+    """Concatenates the outputs for known test examples and a group, without further needs."""
     bare = (outputs._replace(more={}) for outputs in (known, outside))
     return openset.concatenated(list(bare))

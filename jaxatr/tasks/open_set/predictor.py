@@ -1,4 +1,4 @@
-"""A trained open-set recogniser: images in, known class or "unknown" out."""
+"""Open-set recognisers, which predict a known class or "unknown" for images."""
 
 import abc
 import functools
@@ -28,23 +28,24 @@ UNKNOWN = "unknown"
 
 
 class Prediction(NamedTuple):
-    """A recogniser's answer to one image.
+    """A recogniser's prediction for one image.
 
     Attributes:
       label: a known class, or :data:`UNKNOWN`.
-      nearest: the known class that it is most like, accepted or not.
-      score: how known the image is, by the score that decides.
-      known_probability: the same as a probability; ``probability_is`` says of which kind. None
-        where the score has none.
-      gamma: γ, of a recogniser that decides by CBC; else None.
-      probabilities: class of the network's to the closed-set classifier's probability, if the image
-        is known. A class that was enrolled has none.
-      decides: name of the score.
-      threshold: of the score; one that reaches it is accepted. Minus infinity accepts everything.
-      p_value: share of known examples that look no more usual; None without any to compare with.
-      probability_is: ``"calibrated"`` (at even odds of known and unknown), ``"p-value"`` (the share
-        of known examples, which is no probability of being known), ``"score"`` (the network's own,
-        as CBC has it), or empty.
+      nearest: the most likely known class, even if the image is rejected.
+      score: value of the score that decides; higher for known images.
+      known_probability: probability of being known, of the kind ``probability_is``; None if the
+        score has none.
+      gamma: γ, if CBC decides, otherwise None.
+      probabilities: the closed-set classifier's probability of each trained class, given that the
+        image is known. Enrolled classes have none.
+      decides: name of the score that decides.
+      threshold: threshold of the score; scores of at least this are accepted. Minus infinity
+        accepts everything.
+      p_value: fraction of known examples with a score that is not higher; None without examples.
+      probability_is: ``"calibrated"`` (at even odds of known and unknown), ``"p-value"`` (equal to
+        ``p_value``, which is not a probability of being known), ``"score"`` (the score itself is a
+        probability, as in CBC), or empty.
     """
 
     label: str
@@ -86,19 +87,19 @@ class Prediction(NamedTuple):
 
 
 class OpenSetPredictor(Showing[Item, Prediction]):
-    """A trained network with everything that turns an image, or a track, into a decision.
+    """A trained network and its decision, for images or tracks.
 
     Attributes:
-      classes: names of the known classes, those that were enrolled after the network's own.
-      further: names of those that were enrolled.
-      gamma: γ of section 2.3, where CBC decides; else None.
-      chip: from an image to the chip that the network sees.
-      step: of the checkpoint.
+      classes: names of the known classes, first those of the network, then enrolled ones.
+      further: names of the enrolled classes.
+      gamma: γ of section 2.3, if CBC decides, otherwise None.
+      chip: converts an image to the network's chip.
+      step: step of the checkpoint.
       workdir: the run's folder.
-      kept: name of what is fitted for the decision, in the run's folder.
+      kept: name of the decision's fit in the run's folder.
     """
 
-    #: Dotted path of what loads several runs as one; empty where that cannot be.
+    #: Dotted path of the function that loads an ensemble; empty if not supported.
     ensemble: ClassVar[str] = ""
     _deciding: openset.Decision | None
 
@@ -112,20 +113,16 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         needs: Collection[str] = (),
         runtime: str = "jax",
     ):
-        """Takes a run and what decides; :meth:`load` reads both from a folder.
+        """Takes a run and its decision; :meth:`load` reads both from a folder.
 
         Args:
           run: the run.
-          decision: what decides.
-          gamma: γ that was given.
-          further: names of the classes that were enrolled.
-          needs: names of what the outputs have for others, beside what this decision needs
-            (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
+          decision: the decision.
+          gamma: γ, if it was given.
+          further: names of the enrolled classes.
+          needs: names of further outputs (:data:`jaxatr.tasks.open_set.needs.NEEDS`), in addition
+            to those that the decision needs.
           runtime: what runs the network, as of :meth:`load`.
-
-        Raises:
-          ImportError: its package is not installed.
-          ValueError: there is no such engine, or none but jax computes the score.
         """
         check_runtime(runtime)
         if runtime != "jax" and (reason := in_jax_alone(decision.score)):
@@ -175,7 +172,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
 
     @property
     def deciding(self) -> openset.Decision:
-        """The decision with its galleries on the device, where they are put when first needed."""
+        """The decision with its galleries on the device, to which they are moved on first use."""
         if self._deciding is None:
             self._deciding = self._decision.ready()
         return self._deciding
@@ -183,7 +180,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
     @staticmethod
     @abc.abstractmethod
     def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
-        """Builds ``(variables, raw inputs) -> outputs``, by name, those that scores need too."""
+        """Builds ``(variables, raw inputs) -> outputs`` by name, including inputs of scores."""
 
     @classmethod
     def load(
@@ -199,28 +196,28 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         enrolled: bool = True,
         runtime: str = "jax",
     ) -> "OpenSetPredictor[Item]":
-        """Loads the recogniser that a run trained.
+        """Loads the recogniser of a run.
 
         Args:
-          workdir: the run's folder; of single images also several, for an ensemble of the runs.
+          workdir: the run's folder; for single images also several folders, for an ensemble.
           checkpoint: ``"latest"``, ``"best"`` or a step.
-          gamma: the threshold: γ, a probability, where CBC decides, and else a value of the score
-            that decides. ``"fitted"`` for the one that was fitted on validation data. ``None`` for
-            that too, except where the configuration or ``score`` names CBC: for the configured γ.
-          score: name of the score that decides, or ``"auto"``; ``None`` for the one by which
-            classes were enrolled, or else the configured one. One that was not fitted yet is
-            fitted to the training data and kept in the run's folder.
-          source: where the training data is now, for that fit.
-          data_dir: where prepared data is now.
-          field: decide as the calibration to chips of the field says, if there is one.
-          enrolled: know the classes that were enrolled, if there are some.
-          runtime: what runs the network: ``"jax"``, or ``"onnxruntime"`` or ``"openvino"``, each an
-            extra. The decision and heat maps stay in jax.
+          gamma: the threshold: γ, a probability, if CBC decides, otherwise a value of the score
+            that decides. ``"fitted"`` uses the threshold fitted on validation data. ``None`` does
+            so too, unless the configuration or ``score`` names CBC: then it uses the configured γ.
+          score: name of the score that decides, or ``"auto"``; ``None`` for the score with which
+            classes were enrolled, or else the configured one. If it is not fitted yet, it is fitted
+            to the training data and saved in the run's folder.
+          source: present location of the training data, for that fit.
+          data_dir: present location of prepared data.
+          field: use the calibration to field chips, if there is one.
+          enrolled: include enrolled classes, if there are any.
+          runtime: engine that runs the network: ``"jax"``, ``"onnxruntime"`` or ``"openvino"``; the
+            latter two are extras. The decision and heat maps stay in JAX.
 
         Raises:
           ImportError: the package of ``runtime`` is not installed; the message names the extra.
-          ValueError: no run of this kind, no such checkpoint or score, no fitted threshold, or
-            there is something to fit and the training data is missing.
+          ValueError: ``workdir`` is not the folder of such a run, there is no such checkpoint or
+            score, no fitted threshold, or the training data for a fit is missing.
         """
         where = {"source": source, "data_dir": data_dir}
         where = {name: value for name, value in where.items() if value is not None}
@@ -249,10 +246,10 @@ class OpenSetPredictor(Showing[Item, Prediction]):
 
         Args:
           items: images ``[h, w, c]`` (uint8, uint16 or float32), or tracks of them.
-          batch_size: inputs at a time.
+          batch_size: inputs per batch.
 
         Raises:
-          ValueError: an image does not lead to a chip of the trained shape and type.
+          ValueError: an image's chip has another shape or dtype than in training.
         """
         for outputs in self.outputs(items, batch_size=batch_size):
             yield from self.decide(outputs)
@@ -261,7 +258,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
     def outputs(
         self, items: Iterable[Item], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
-        """Yields the network's outputs on batches of inputs, all labelled unknown."""
+        """Yields the network's outputs for batches of inputs, all labelled unknown."""
 
     def _outputs(self, out: Mapping[str, Any], count: int) -> openset.Outputs:
         kept = {name: np.asarray(value)[:count] for name, value in out.items()}
@@ -274,8 +271,8 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         """Yields the prediction for each example of the network's outputs.
 
         Args:
-          outputs: of this network, or of another predictor of the same one, with all that the
-            decision needs.
+          outputs: outputs of this network, with all inputs that the decision needs; they may come
+            from another predictor of the same network.
         """
         answers = self.deciding(outputs)
         own = self.classes[: outputs.logits.shape[1]]
@@ -296,14 +293,14 @@ class OpenSetPredictor(Showing[Item, Prediction]):
             )
 
     def verdict(self, prediction: Prediction) -> str:
-        """Writes the class, or "unknown" and the class that it is most like."""
+        """Returns the class, or "unknown" and the most similar class."""
         probability = prediction.probabilities[prediction.nearest]
         if prediction.label == UNKNOWN:
             return f"unknown, most like {prediction.nearest} ({probability:.3f})"
         return f"{prediction.label} ({probability:.3f})"
 
     def describe(self, prediction: Prediction) -> str:
-        """Writes the decision, the score and the known classes' probabilities, highest first."""
+        """Formats the decision, the score and the known classes' probabilities, highest first."""
         best = sorted(prediction.probabilities.items(), key=lambda item: -item[1])
         classes = " ".join(f"{name}={value:.3f}" for name, value in best)
         words = []
@@ -318,16 +315,16 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         return f"{prediction.label} ({', '.join(words)}) {classes}"
 
     def to_json(self, prediction: Prediction) -> dict[str, Any]:
-        """Turns a prediction into its fields; JSON has no infinity, which becomes null."""
+        """Converts a prediction to a dictionary; an infinite threshold becomes ``None``."""
         fields = prediction._asdict()
         if not math.isfinite(prediction.threshold):
             fields["threshold"] = None
         return fields
 
     def to_row(self, prediction: Prediction) -> dict[str, data.Cell]:
-        """Turns a prediction into a row, with a column ``probability_CLASS`` of every class.
+        """Converts a prediction to a row, with a column ``probability_CLASS`` for every class.
 
-        The field ``probability_is`` is called ``known_probability_is``, as no class can be.
+        ``probability_is`` becomes ``known_probability_is``, to avoid a clash with a class name.
         """
         fields = self.to_json(prediction)
         probabilities = flattened(fields.pop("probabilities"), "probability_")
@@ -335,12 +332,12 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         return flattened(fields) | probabilities
 
     def columns(self) -> dict[str, type]:
-        """Lists the columns of a row, with those of every class."""
+        """Returns the columns of a row, including those of every class."""
         numbers = dict.fromkeys(self.classes, 0.0)
         return types_of(self.to_row(Prediction("", "", 0.0, 0.0, 0.0, numbers, "", 0.0, 0.0, "")))
 
     def digest(self) -> str:
-        """Hashes the networks, the chips that they see, and what decides."""
+        """Returns the SHA-256 of the network, the preprocessing and the decision."""
         about = super().digest(), self.kept, repr(self.chip)
         return digest([*about, openset.to_arrays(self.decision)])
 
@@ -364,18 +361,18 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
         return data.read_image(path)
 
     def check(self, item: np.ndarray) -> object:
-        """Checks that an image leads to a chip of the trained shape and type."""
+        """Checks that an image's chip has the shape and dtype of training."""
         return self.chip(item)
 
     def outputs(
         self, items: Iterable[np.ndarray], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
-        """Yields the network's outputs on batches of images, of 32 by default."""
+        """Yields the network's outputs for batches of images, by default of 32."""
         for chips, count in self.chip.batches(items, batch_size or 32):
             yield self.of_chips(chips, count)
 
     def _heat_maps(self, items: Sequence[np.ndarray], method: str) -> list[HeatMap]:
-        """Explains the class that the network finds in each image."""
+        """Explains the predicted class of each image."""
         if method not in self._explainers:
             loaded = explain.load_explainers(self.workdir, method, checkpoint=self.step)
             if len(loaded) > 1:
@@ -391,7 +388,7 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
         return found
 
     def of_chips(self, chips: Shaped[np.ndarray, "b h w c"], count: int) -> openset.Outputs:
-        """Computes the network's outputs on the first ``count`` of a batch of chips."""
+        """Computes the network's outputs for the first ``count`` of a batch of chips."""
         return self._outputs({**self._infer(chips), "image": chips}, count)
 
 

@@ -1,4 +1,4 @@
-"""Recipes that a training of single images can add to equation 4; all are off by default."""
+"""Optional training techniques for single images, added to equation 4; all off by default."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,17 +14,17 @@ from jaxatr.typing import Array, Batch, Config, Float, Int, PyTree
 
 TURNS = 4
 HEAD = "rotation_head"
-"""Name of the parameters that predict quarter turns, beside those of the network."""
+"""Name of the parameters of the head that predicts quarter turns."""
 
 Sums = dict[str, tuple[Any, Any]]
 
 
 class Target(NamedTuple):
-    """Labels of a batch, and what each counts.
+    """Labels of a batch and their weights.
 
     Attributes:
-      labels: ``[b]``; negative ones are of outliers.
-      weights: ``[b]``; 1 where an image has one label only.
+      labels: ``[b]``; negative for outliers.
+      weights: ``[b]``; 1 for images with a single label.
     """
 
     labels: Int[Array, " b"]
@@ -32,7 +32,7 @@ class Target(NamedTuple):
 
 
 class Turned(NamedTuple):
-    """Images turned by multiples of 90 degrees.
+    """Images rotated by multiples of 90 degrees.
 
     Attributes:
       images: ``[b, h, h, c]``.
@@ -44,14 +44,14 @@ class Turned(NamedTuple):
 
 
 class Recipe:
-    """The additions of one run.
+    """The optional techniques of one run.
 
     Attributes:
       rotation: whether quarter turns are predicted.
     """
 
     def __init__(self, config: Config):
-        """Takes a run's configuration, which has the fields of recipes or has none of them."""
+        """Takes a run's configuration, with all or none of the fields of recipes."""
         self._loss, self._mix = config.loss, config.get("mix")
         on = self._mix is not None
         self._outliers = on and bool(config.open_set.outliers)
@@ -62,13 +62,17 @@ class Recipe:
     def targets(
         self, key: Array, images: Float[Array, "b h w c"], batch: Batch
     ) -> tuple[Float[Array, "b h w c"], list[Target]]:
-        """Returns the images, perhaps mixed, and their labels.
+        """Returns the images, mixed if configured, and their labels.
 
-        A mixture has both labels, each with its share as weight: its loss is the mixture of two
-        losses. With the binary classifiers this asks the image's own classifier for its share as
-        a probability, and the partner's for the rest, whenever the other one is the hardest
-        negative of each: their two terms are then the binary cross-entropy to these shares. A third
-        classifier is only asked to say no.
+        A mixed image has both labels, weighted by their fractions, so that its loss is a mixture of
+        two losses. If the hardest negative of each of the two classes is the other one, the terms
+        of their binary classifiers are the binary cross-entropy with these fractions as targets.
+        Any other classifier is trained to reject the image.
+
+        Args:
+          key: the run's key.
+          images: augmented images of a batch.
+          batch: the batch.
         """
         labels = jnp.asarray(batch["label"])
         if not self._mix or not (self._mix.mixup or self._mix.cutmix):
@@ -85,32 +89,32 @@ class Recipe:
         return mixed, [Target(labels, share), Target(parallel.following(labels), 1 - share)]
 
     def turned(self, key: Array, images: Float[Array, "b h h c"], batch: Batch) -> Turned:
-        """Returns each image turned by a multiple of 90 degrees that is drawn for it."""
+        """Rotates each image by a random multiple of 90 degrees."""
         keys = keys_of(key, batch["id"], batch["epoch"], "rotation")
         turns = jax.vmap(lambda key: jax.random.randint(key, (), 0, TURNS))(keys)
         return Turned(quarter_turned(images, turns), turns)
 
     def sums(self, params: PyTree, out: OpenSetOutput, target: Target) -> Sums:
-        """Returns sums and numbers of further losses, as :class:`LossOutput` has them.
+        """Computes sums and counts of further losses, as in :class:`LossOutput`.
 
         Args:
-          params: of the network.
-          out: what it says of the images.
-          target: their labels.
+          params: parameters of the network.
+          out: the network's outputs for the images.
+          target: labels of the images.
         """
-        found, known = {}, target.labels >= 0
+        sums, known = {}, target.labels >= 0
         if self._outliers:
             values = losses.outlier_exposure(out.logits)
             if self._loss.open != "none":
                 values += self._loss.open_weight * losses.refused_by_all(out.open_logits)
             weights = jnp.where(known, 0, target.weights)
-            found["outlier_exposure"] = (jnp.sum(weights * values), jnp.sum(weights))
+            sums["outlier_exposure"] = (jnp.sum(weights * values), jnp.sum(weights))
         if self._reciprocal:
             head, labels = params["closed_head"], jnp.where(known, target.labels, 0)
             values = losses.open_space_risk(out.features, head["points"], labels, head["radius"])
             weights = jnp.where(known, target.weights, 0)
-            found["open_space_risk"] = (jnp.sum(weights * values), jnp.sum(weights))
-        return found
+            sums["open_space_risk"] = (jnp.sum(weights * values), jnp.sum(weights))
+        return sums
 
     def added(
         self,
@@ -121,16 +125,16 @@ class Recipe:
         sums: Mapping[str, tuple[Any, Any]],
         count: Any,
     ) -> tuple[Any, Sums]:
-        """Returns a device's share of what is added to the loss, and further sums.
+        """Returns a device's share of the additional loss terms, and further sums to record.
 
         Args:
-          params: of the network, and of the head of quarter turns.
-          out: the network's, on this device's images.
-          turned: features of the turned images, and the turns.
-          labels: of the images.
-          sums: of the losses so far.
-          count: this device's number of examples of known classes, by which, summed over the
-            devices, the loop divides.
+          params: parameters of the network and of the head for quarter turns.
+          out: the network's outputs for this device's images.
+          turned: features of the rotated images, and their turns.
+          labels: labels of the images.
+          sums: sums of the losses so far.
+          count: this device's number of examples of known classes; the loop divides the loss by its
+            sum over all devices.
         """
         total, more = jnp.float32(0), {}
         if self._reciprocal:
@@ -163,7 +167,7 @@ class Recipe:
 def quarter_turned(
     images: Float[Array, "b h h c"], turns: Int[Array, " b"]
 ) -> Float[Array, "b h h c"]:
-    """Returns square images turned counter-clockwise by so many quarters."""
+    """Rotates square images counter-clockwise by ``turns`` times 90 degrees."""
     forms = [jnp.rot90(images, turn, axes=(1, 2)) for turn in range(TURNS)]
     return jax.lax.select_n(
         jnp.broadcast_to(turns[:, None, None, None], images.shape).astype(jnp.int32), *forms
@@ -171,7 +175,7 @@ def quarter_turned(
 
 
 def added_up(each: list[Sums]) -> Sums:
-    """Returns the sums of several sets of labels, name by name."""
+    """Adds the sums of several sets of labels, by name."""
     return {
         name: (sum(one[name][0] for one in each), sum(one[name][1] for one in each))
         for name in each[0]
@@ -179,20 +183,20 @@ def added_up(each: list[Sums]) -> Sums:
 
 
 def rotation_head(key: Array, width: int) -> PyTree:
-    """Returns freshly drawn parameters of the head that predicts quarter turns."""
+    """Initialises the parameters of the head that predicts quarter turns."""
     kernel = jax.nn.initializers.lecun_normal()(key, (width, TURNS))
     return {HEAD: {"kernel": kernel, "bias": jnp.zeros(TURNS)}}
 
 
 def check_recipe(config: Config, image_shape: tuple[int, int, int]) -> None:
-    """Refuses values that a recipe cannot have, and what does not go together.
+    """Checks the values of recipes and their combination.
 
     Args:
-      config: a run's.
-      image_shape: of its chips.
+      config: the run's configuration.
+      image_shape: shape of the chips.
 
     Raises:
-      ValueError: a value will not do; the message has its name.
+      ValueError: a value is invalid; the message names its field.
     """
     fields = config.loss
     check_limits(
@@ -216,8 +220,8 @@ def check_recipe(config: Config, image_shape: tuple[int, int, int]) -> None:
     )
     if fields.contrastive_weight and (mix.mixup or mix.cutmix):
         raise ValueError(
-            f"loss.contrastive_weight: got {fields.contrastive_weight} with images of two classes "
-            "(mix), wanted 0: which others are of their class?"
+            f"loss.contrastive_weight: got {fields.contrastive_weight} together with mix, wanted "
+            "0: mixed images have no single class to contrast"
         )
     if fields.rotation_weight and image_shape[0] != image_shape[1]:
         raise ValueError(

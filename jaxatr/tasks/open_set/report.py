@@ -1,4 +1,4 @@
-"""How the results of open-set recognition are shown."""
+"""The report of open-set recognition."""
 
 from jaxatr.reporting import calibration, explorer, figures, overview
 from jaxatr.reporting.kind import Report
@@ -15,11 +15,11 @@ SECTIONS = (
     (2300, figures.ranges),
     (2400, overview.confusion),
 )
-"""Sections of every run that tells known from unknown by a score."""
+"""Sections of runs that separate known from unknown by a score."""
 
 
 def introduce(run: RecordedRun) -> str:
-    """Counts classes and test examples, for the top of the page."""
+    """Returns the numbers of classes and test examples, for the top of the page."""
     return (
         f"{len(run.classes)} known and {len(run.evaluation['unknown'])} unknown classes, "
         f"{len(run.labels)} test examples."

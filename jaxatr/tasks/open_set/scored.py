@@ -1,4 +1,4 @@
-"""The facts about a run that scores are computed from."""
+"""Interfaces of tasks whose outputs are scored, and the last layer for scores."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -8,51 +8,55 @@ from jaxatr.tasks.parts import Part
 from jaxatr.typing import Config, PyTree
 
 
-@runtime_checkable  # the tests check annotations as they run
+@runtime_checkable  # the tests check annotations at run time
 class Scored(Protocol):
-    """The task of a run whose outputs are scored."""
+    """A task whose outputs are scored."""
 
     config: Config
     parts: dict[str, Part]
 
     @property
     def given(self) -> frozenset[str]:
-        """Names of the needs of scores that the task gives."""
+        """Names of the needs of scores that the task provides."""
         ...
 
     @property
     def record(self) -> dict[str, Any]:
-        """Facts that a result must state."""
+        """The run's record."""
         ...
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
-        """Computes the network's outputs on a part of the data."""
+        """Computes the network's outputs for a part of the data."""
         ...
 
 
-@runtime_checkable  # the tests check annotations as they run
+@runtime_checkable  # the tests check annotations at run time
 class Deciding(Scored, Protocol):
-    """The task of a run that decides whether something is known."""
+    """A task that decides between known and unknown."""
 
     def __init__(self, config: Config):
-        """Opens the data and describes the training."""
+        """Opens the data and sets up the training."""
 
     def decided_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()
     ) -> openset.Outputs:
-        """Computes the outputs on a part, example by example as a recogniser takes them."""
+        """Computes the outputs for a part of the data, for each input of the recogniser."""
         ...
 
     def beside(self, config: Config) -> Mapping[str, Config]:
-        """Lists the short trainings that the choice of a score needs, by their folders."""
+        """Returns the configurations of trials for choosing a score, by their folders."""
         ...
 
 
 def head(variables: PyTree, prefix: str = "") -> openset.Head:
-    """Finds the closed-set classifier's last layer among a network's variables.
+    """Returns the closed-set classifier's last layer from a network's variables.
 
-    Of reciprocal points it is the layer whose logits are theirs but for a number that all classes
-    of an example share, the mean square of its features.
+    For reciprocal points, it is a linear layer whose logits differ from theirs by a constant per
+    example, the mean square of the features.
+
+    Args:
+      variables: variables of the network.
+      prefix: prefix of the head's name.
     """
     layer = variables["params"][f"{prefix}closed_head"]
     if "points" in layer:

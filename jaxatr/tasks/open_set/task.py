@@ -1,4 +1,4 @@
-"""Open-set recognition: binds data, network, loss and evaluation for the one training loop."""
+"""Open-set recognition: binds data, network, loss and evaluation for the training loop."""
 
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -11,22 +11,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr import data, losses, models, openset, parallel
+from jaxatr import data, models, openset, parallel
 from jaxatr.config import Fields
 from jaxatr.data import augmentations
-from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.open_set import outside, trials
-from jaxatr.tasks.open_set.checks import check_fields, find_open_loss
+from jaxatr.tasks.open_set.checks import check_fields
 from jaxatr.tasks.open_set.continued import Continued
 from jaxatr.tasks.open_set.deciding import RULE, decides, made_for
 from jaxatr.tasks.open_set.evaluation import evaluate
 from jaxatr.tasks.open_set.exported import NONE, exportable
 from jaxatr.tasks.open_set.fields import FIELDS, RECIPES, TESTS
 from jaxatr.tasks.open_set.needs import COMPUTED, given_by
-from jaxatr.tasks.open_set.recipes import Recipe, added_up, check_recipe, rotation_head
-from jaxatr.tasks.open_set.recipes import Target as Labels
+from jaxatr.tasks.open_set.objective import Objective
+from jaxatr.tasks.open_set.recipes import check_recipe, rotation_head
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.parts import Part
@@ -36,16 +35,16 @@ from jaxatr.typing import ArrayLike, Batch, Config, Float, PyTree, Shaped
 
 
 class OpenSet(Task):
-    """Trains the closed-set head and the category-aware binary classifiers together (equation 4).
+    """Trains the closed-set head and the category-aware binary classifiers jointly (equation 4).
 
     Attributes:
-      examples: the data, and which of it is for what.
-      split: which of its classes are known.
-      parts: ``"train"``, ``"validation"``, ``"test"`` to the examples of each.
+      examples: the data.
+      split: the split of its classes into known and unknown ones.
+      parts: the examples of ``"train"``, ``"validation"`` and ``"test"``.
     """
 
-    # Of what is trained beside the run, to compare; what is decided after the training; a folder
-    # whose content is recorded; and what is tested.
+    # Fields of baselines, of decisions after the training, of files whose content is recorded
+    # instead of their path, and of the test.
     free_fields = (
         *("gan", "open_set.negatives", "open_set.score", "open_set.per_class"),
         *("open_set.outliers", "open_set.enrolled"),
@@ -57,13 +56,14 @@ class OpenSet(Task):
     best = "closed_accuracy"
 
     def __init__(self, config: Config):
-        """Opens the data and describes the training.
+        """Opens the data and sets up the training.
 
         Args:
           config: the run's configuration.
 
         Raises:
-          ValueError: the data is missing or does not fit the configuration, or a field is wrong.
+          ValueError: the data is missing or does not match the configuration, or a field is
+            invalid.
         """
         check_fields(config)
         self.config = config
@@ -79,8 +79,8 @@ class OpenSet(Task):
         if config.open_set.get("outliers"):
             self.examples.add_outliers(config.open_set.outliers)
         check_recipe(config, self.examples.image_shape)
-        self._recipe = Recipe(config)
         self.module = self.network(config, {"split": self.split.as_dict()})
+        self._objective = Objective(config, self.examples, self.module)
         self._pretrained = Pretrained(
             config.model, self.module.backbone, self.examples.image_shape[-1]
         )
@@ -96,18 +96,18 @@ class OpenSet(Task):
 
     @classmethod
     def fields(cls) -> Fields:
-        """Declares the kind's own configuration fields."""
-        # Its baseline G-OpenMax trains a generator.
+        """Declares the task's own configuration fields."""
+        # The generator's fields are for the baseline G-OpenMax.
         return {**FIELDS, **RECIPES, **TESTS, **augmentations.FIELDS, **GENERATOR}
 
     def open(self, config: Config) -> tuple[Examples, dict[str, Part]]:
-        """Returns the data, and :attr:`parts`."""
+        """Opens the data, and returns it with :attr:`parts`."""
         examples = Examples(config)
         return examples, examples.parts
 
     @classmethod
     def network(cls, config: Config, record: Mapping[str, Any]) -> nn.Module:
-        """Builds the network; a class of negatives comes after the known ones."""
+        """Builds the network; a class of negatives, if any, comes after the known ones."""
         num_classes = len(record["split"]["known"]) + bool(config.open_set.negatives)
         reciprocal = config.loss.get("reciprocal_weight", 0.0) > 0
         return models.build_open_set(config.model, num_classes, reciprocal=reciprocal)
@@ -116,18 +116,19 @@ class OpenSet(Task):
     def exportable(
         cls, run: TrainedRun, *, score: str | None = None, source: str | None = None
     ) -> Exportable:
-        """Exports the logits, binary classifiers where they are trained, features, and decision.
+        """Returns the logits, trained binary classifiers, features and decision, for ONNX export.
 
         Args:
           run: the run.
-          score: by which is decided in the graph; None for the run's, ``"none"`` for no decision.
-          source: where the training data is now, for a score that is not fitted yet.
+          score: name of the score that decides in the graph; None for the run's, ``"none"`` for no
+            decision.
+          source: present location of the training data, for a score that is not fitted yet.
 
         Raises:
-          ValueError: the score has no form in ONNX.
+          ValueError: the score cannot be exported to ONNX.
         """
         module, views = run.module, views_of(run.config)
-        # The class of the negatives is not among the known ones.
+        # run.classes does not include the class of negatives.
         further = bool(run.config.open_set.negatives)
         classes = (*run.classes, "unknown") if further else run.classes
         score = NONE if further else score
@@ -137,20 +138,20 @@ class OpenSet(Task):
             variables: PyTree, inputs: tuple[jax.Array, ...], needs: Collection[str]
         ) -> Mapping[str, jax.Array]:
             (chips,) = inputs
-            found = outputs_of(module, variables, run.normalize(chips), needs, seen)
-            return found | {"image": chips}
+            out = outputs_of(module, variables, run.normalize(chips), needs, seen)
+            return out | {"image": chips}
 
         given = given_by(module) | cls._binary(run.config)
         return exportable(run, network, score, given, source)._replace(classes=classes)
 
     @staticmethod
     def _binary(config: Config) -> frozenset[str]:
-        """Names the need that trained binary classifiers are."""
+        """Returns ``open_logits`` as an input of scores, if the binary classifiers are trained."""
         return frozenset() if config.loss.open == "none" else frozenset({"open_logits"})
 
     @classmethod
     def classifier(cls, run: TrainedRun) -> Target:
-        """Takes the closed-set classifier, which takes images in their raw units."""
+        """Returns the closed-set classifier, which takes images in raw units."""
         module, model = run.module, run.config.model
         source = {
             "workdir": str(run.workdir),
@@ -168,18 +169,18 @@ class OpenSet(Task):
 
     @property
     def record(self) -> dict[str, Any]:
-        """Facts that a recogniser needs beside the parameters, and that a result must state."""
-        own = {} if self._continued is None else {"continues": self._continued.record}
-        return {**self.examples.record, **self._pretrained.record, **own}
+        """Information needed in addition to the parameters to use the run and state its results."""
+        continued = {} if self._continued is None else {"continues": self._continued.record}
+        return {**self.examples.record, **self._pretrained.record, **continued}
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
-        """Returns freshly drawn parameters and batch statistics, the backbone's perhaps read."""
+        """Initialises parameters and batch statistics, with any pretrained or continued network."""
         chip = jnp.zeros((1, *self.examples.image_shape))
         out, variables = self.module.init_with_output(key, chip)
         variables = dict(variables)
         params = variables.pop("params")
         models.check_freeze(self.config.model.freeze, params)
-        if self._recipe.rotation:
+        if self._objective.recipe.rotation:
             params |= rotation_head(jax.random.fold_in(key, 1), out.features.shape[-1])
         params, model_state = self._pretrained.put_into(params, variables)
         if self._continued is not None:
@@ -189,70 +190,27 @@ class OpenSet(Task):
     def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of training batches."""
         del phase
-        outside.check(self.config)  # before a training, and not after it
+        outside.check(self.config)  # raises errors before the training instead of after it
         return self.examples.train_batches()
 
     def loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
-        """Sums equation 4 over one device's share of a batch, and what a recipe adds."""
-        images = self.examples.augment(
-            key,
-            self.examples.normalize(batch["image"]),
-            batch["id"],
-            batch["epoch"],
-        )
-        images, targets = self._recipe.targets(key, images, batch)
-        views, turned = images, None
-        if self._recipe.rotation:
-            turned = self._recipe.turned(key, images, batch)
-            views = jnp.concatenate([images, turned.images])
-        every, model_state = apply_training(self.module, params, model_state, views, key, step)
-        out = jax.tree.map(lambda rows: rows[: len(images)], every)
-        sums = added_up([self._sums(params, out, target) for target in targets])
-        total, count = sums.pop("loss")
-        added, more = self._recipe.added(
-            params,
-            out,
-            None if turned is None else (every.features[len(images) :], turned.turns),
-            targets[0].labels,
-            sums,
-            count,
-        )
-        return LossOutput(total + added, count, sums | more, model_state)
-
-    def _sums(
-        self, params: PyTree, out: models.OpenSetOutput, target: Labels
-    ) -> dict[str, tuple[Any, Any]]:
-        """Returns the weighted sums of the losses to some labels, and the sums of the weights."""
-        known = target.labels >= 0
-        labels, weights = jnp.where(known, target.labels, 0), jnp.where(known, target.weights, 0)
-        values = self.example_losses(out.logits, out.open_logits, labels)
-        values["closed_accuracy"] = jnp.argmax(out.logits, axis=-1) == labels
-        count = jnp.sum(weights)
-        sums = {name: (jnp.sum(weights * value), count) for name, value in values.items()}
-        return sums | self._recipe.sums(params, out, target)
+        """Computes equation 4 and the recipe's terms, summed over one device's part of a batch."""
+        return self._objective(params, model_state, batch, key, step)
 
     def example_losses(self, logits, open_logits, labels) -> dict[str, jax.Array]:
-        """Returns the total loss and its parts, ``[b]`` each."""
-        weights = self.config.loss
-        if weights.logit_norm:
-            logits = losses.normalised_logits(logits, temperature=weights.logit_norm)
-        entropy = losses.entropy(logits)
-        if weights.label_smoothing:
-            smoothing = weights.label_smoothing
-            closed = losses.smoothed_cross_entropy(logits, labels, smoothing=smoothing)
-        else:
-            closed = losses.cross_entropy(logits, labels)
-        total = closed + weights.entropy_weight * entropy
-        values = {"cross_entropy": closed, "entropy": entropy}
-        if open_loss := find_open_loss(weights.open):
-            values[weights.open] = open_loss(open_logits, labels)
-            total += weights.open_weight * values[weights.open]
-        return {"loss": total, **values}
+        """Computes equation 4, as ``loss``, and its terms, ``[b]`` each.
+
+        Args:
+          logits: ``[b, k]``, of the closed-set classifier.
+          open_logits: ``[b, k]``, of the binary classifiers.
+          labels: ``[b]``, known classes.
+        """
+        return self._objective.example_losses(logits, open_logits, labels)
 
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
-        """Returns the loss and closed-set accuracy on the validation part; nothing without one."""
+        """Returns loss and closed-set accuracy on the validation part; empty if there is none."""
         if "validation" not in self.parts:
             return {}
         outputs = self.outputs({"params": params, **model_state}, "validation")
@@ -264,18 +222,18 @@ class OpenSet(Task):
 
     @property
     def given(self) -> frozenset[str]:
-        """Names of what scores may need beside the logits and this run can give."""
-        own = {"extra_logits"} if self.config.open_set.negatives else set()
-        return given_by(self.module) | self._binary(self.config) | own
+        """Names of the inputs of scores, other than logits, that this run can provide."""
+        extra = {"extra_logits"} if self.config.open_set.negatives else set()
+        return given_by(self.module) | self._binary(self.config) | extra
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
-        """Returns the network's outputs on every example of a part, in its order.
+        """Computes the network's outputs for every example of a part, in order.
 
         Args:
-          variables: parameters and batch statistics, for one device.
+          variables: parameters and batch statistics, on one device.
           part: ``"train"``, ``"validation"`` or ``"test"``.
-          needs: names of what is wanted beside the logits
-            (:data:`jaxatr.tasks.open_set.needs.NEEDS`); a gradient costs several times as much.
+          needs: names of further outputs (:data:`jaxatr.tasks.open_set.needs.NEEDS`); those that
+            need a gradient take several times as long.
         """
         rows: dict[str, list[np.ndarray]] = {}
         infer = self._infer_with(COMPUTED & set(needs))
@@ -295,25 +253,28 @@ class OpenSet(Task):
     def decided_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()
     ) -> openset.Outputs:
-        """Computes the outputs on what a recogniser takes one by one; here, each example.
+        """Computes the outputs for the recogniser's inputs; here, each example.
 
-        The arguments are those of :meth:`outputs`.
+        Args:
+          variables: parameters and batch statistics, on one device.
+          part: ``"train"``, ``"validation"`` or ``"test"``.
+          needs: names of further outputs (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
         """
         return self.outputs(variables, part, needs)
 
     def beside(self, config: Config) -> Mapping[str, Config]:
-        """Lists the trainings without some known classes, by which ``auto`` chooses a score."""
+        """Returns the configurations of trials, trainings from which ``auto`` chooses a score."""
         return trials.configurations(config, len(self.split.known), self.phases[0].steps)
 
     def finished(self, variables: PyTree, workdir: Path, step: int) -> dict[str, Any]:
-        """Fits the score that decides, and keeps it in the run's folder."""
+        """Fits the score that decides, and saves it in the run's folder."""
         if not decides(self.config):
             return {}
         made = made_for(self, variables, workdir, step)
         return {"decision": {"step": step, **made.record}}
 
     def _infer_with(self, computed: frozenset[str]) -> Callable[..., dict[str, jax.Array]]:
-        """Returns one function for each set of needs, so that each is compiled once."""
+        """Returns the same function for the same needs, so that it is compiled only once."""
         if not computed:
             return self.infer
         return self._inferring.setdefault(computed, partial(self._infer_more, needs=computed))
@@ -321,7 +282,7 @@ class OpenSet(Task):
     def logits(
         self, variables: PyTree, images: Shaped[np.ndarray, "n h w c"]
     ) -> Float[np.ndarray, "n k"]:
-        """Returns the closed-set classifier's logits on further chips, raw as the data's are."""
+        """Computes the closed-set classifier's logits for further chips, in raw units."""
         size = self.config.train.batch_size
         batches = ({"image": images[i : i + size]} for i in range(0, len(images), size))
         outputs = parallel.map_batches(self.infer, variables, batches)
@@ -337,78 +298,78 @@ class OpenSet(Task):
         step: int | None = None,
         progress: bool = False,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Measures the network on the test part, by the figures of the paper's tables.
+        """Evaluates the network on the test part, with the metrics of the paper's tables.
 
         Args:
-          variables: parameters and batch statistics, for one device.
-          scores: names of scores (:func:`jaxatr.openset.choose_scores`), or ``"all"``, which leaves
-            out, with a warning, one that cannot be computed or fitted. Those that are fitted are
-            fitted to the training examples, as they look at test time. Default,
-            :data:`jaxatr.openset.DEFAULT` and the score that decides, of a plain classifier without
-            CBC; of a network that was shown negatives, its one score ``gopenmax``.
-          outside: groups of images of other data, in place of ``open_set.outside``; ``""``: none.
-          workdir: the run's folder, for scores that were trained beside the run and for what was
-            fitted to decide by.
-          step: of the checkpoint.
-          progress: say on standard error what is computed and fitted.
+          variables: parameters and batch statistics, on one device.
+          scores: names of scores (:func:`jaxatr.openset.choose_scores`), or ``"all"``, which skips
+            scores that cannot be computed or fitted, with a warning. Scores are fitted to the
+            training examples without augmentation. By default :data:`jaxatr.openset.DEFAULT` and
+            the score that decides, without CBC for a plain classifier; for a network trained with
+            negatives, only ``gopenmax``.
+          outside: groups of images of other data, instead of ``open_set.outside``; ``""`` for none.
+          workdir: the run's folder, from which baselines and the fitted decision are read.
+          step: step of the checkpoint.
+          progress: print progress on standard error.
 
         Returns:
-          ``(measured, arrays)``. ``measured`` has one group for all test examples and, where they
-          were seen from several ranges, one for each, and one for each group of images of other
-          data, with the known test examples. ``arrays`` holds the network's logits, every
-          score, and the models that were fitted for them.
+          ``(measured, arrays)``. ``measured`` has a group for all test examples, one for each range
+          if there are several, and one for each group of images of other data together with the
+          known test examples. ``arrays`` has the network's logits, all scores, and their fitted
+          models.
 
         Raises:
-          ValueError: a score is named that cannot be computed, or fitted to the training examples.
+          ValueError: a named score cannot be computed, or cannot be fitted to the training
+            examples.
         """
         return evaluate(self, variables, scores, workdir, step, outside, progress)
 
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Returns small pictures of the test examples that a score gets most confidently wrong.
+        """Returns small pictures of the most confident mistakes of each score in the test.
 
         Args:
-          measured: what :meth:`test` returned.
-          arrays: what it returned besides.
+          measured: from :meth:`test`.
+          arrays: from :meth:`test`.
 
         Returns:
-          ``id`` int32 ``[n]``; ``class`` ``[n]``, the names of their true classes, those of unknown
-          ones too; ``image`` uint8 ``[n, h, w, c]``, as :func:`jaxatr.data.thumbnail` makes them.
-          At most 24 examples for each score and kind of :data:`jaxatr.openset.recorded.MISTAKES`.
+          ``id`` int32 ``[n]``; ``class`` ``[n]``, names of the true classes, also of unknown ones;
+          ``image`` uint8 ``[n, h, w, c]``, from :func:`jaxatr.data.thumbnail`. At most 24 examples
+          for each score and kind of :data:`jaxatr.openset.recorded.MISTAKES`.
         """
         rows = openset.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
         return self.examples.thumbnails("test", rows)
 
     def evaluated(self, measured: Mapping[str, Any], step: int) -> dict[str, Any]:
-        """Keeps the γ that the evaluation fitted, the decision, and their checkpoint."""
-        found = {"fitted_gamma": measured.get("fitted_gamma"), "fitted_gamma_step": step}
-        found["fitted_gamma_of"] = kept_as(RULE, self.config)
+        """Returns the fitted γ, the decision, and the step of their checkpoint, for the record."""
+        fields = {"fitted_gamma": measured.get("fitted_gamma"), "fitted_gamma_step": step}
+        fields["fitted_gamma_of"] = kept_as(RULE, self.config)
         if "decision" in measured:
-            own = {key: value for key, value in measured["decision"].items() if key != "test"}
-            found["decision"] = {"step": step, **own}
-        return found
+            kept = {key: value for key, value in measured["decision"].items() if key != "test"}
+            fields["decision"] = {"step": step, **kept}
+        return fields
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
-        """Returns the network's outputs on a batch, in test mode, averaged over its views."""
+        """Computes the network's outputs for a batch, in test mode, averaged over its views."""
         return self._infer_more(variables, batch, frozenset())
 
     def _infer_more(
         self, variables: PyTree, batch: Batch, needs: frozenset[str]
     ) -> dict[str, jax.Array]:
-        """Returns :meth:`infer`'s outputs and what scores need besides."""
+        """Computes the outputs of :meth:`infer`, and further inputs of scores."""
         images = self.examples.normalize(batch["image"])
         return outputs_of(self.module, variables, images, needs, views_of(self.config))
 
 
 def _note(split: data.KnownUnknown) -> str:
-    """Says what a run without a split leaves out; empty for a split that was chosen."""
+    """Returns a warning about a run without a configured split; empty otherwise."""
     if split.name != "closed":
         return ""
     if split.unknown:
         names = ", ".join(split.unknown)
-        return f"unknown, as there is nothing of them to train on: {names}"
+        return f"classes without training examples are unknown: {names}"
     return (
-        "no class is unknown, so the evaluation leaves AUROC, OSCR and FPR out: "
-        "--config.open_set.split=known:A,B names the known classes, the rest is unknown"
+        "no class is unknown, so the evaluation omits AUROC, OSCR and FPR: "
+        "--config.open_set.split=known:A,B sets the known classes; the rest is unknown"
     )

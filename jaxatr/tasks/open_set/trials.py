@@ -1,8 +1,8 @@
-"""Short trainings without some known classes, by which the score that decides is chosen.
+"""Trials: short trainings without some known classes, for choosing the score that decides.
 
-Classes can be left out of a finished network's outputs too (:mod:`jaxatr.openset.held_out`), at no
-cost; but that network was trained to tell them from the others, which favours the scores of its
-last layers. A network that never saw a class finds it as strange as an unknown one.
+Classes can also be held out from a trained network's outputs (:mod:`jaxatr.openset.held_out`), at
+no cost. But that network was trained to separate them from the others, which favours scores of its
+last layers. For a network that was not trained on a class, it is like an unknown one.
 """
 
 import copy
@@ -17,16 +17,16 @@ from jaxatr.tasks.pretrained import begun
 from jaxatr.training.folder import load_config, variables_of
 from jaxatr.typing import Config
 
-_FEWEST = 3  # known classes, as two have to be left
+_FEWEST = 3  # known classes: at least two must remain
 
 
 def configurations(config: Config, known: int, steps: int) -> Mapping[str, Config]:
-    """Makes the configurations of a run's trials, by their folders in the run's.
+    """Returns the configurations of a run's trials, by their folders within the run's folder.
 
     Args:
-      config: the run's.
-      known: its number of known classes.
-      steps: of its training.
+      config: the run's configuration.
+      known: number of known classes.
+      steps: length of the run's training in steps.
 
     Raises:
       ValueError: a field is out of range.
@@ -47,33 +47,33 @@ def configurations(config: Config, known: int, steps: int) -> Mapping[str, Confi
         )
     made = {}
     for turn in range(fields.trials):
-        own = copy.deepcopy(config)
-        own.open_set.trials, own.open_set.hold_out_turn = 0, turn
-        own.open_set.hold_out = min(max(1, round(known / 3)), known - 2)
-        own.train.steps = max(1, round(fields.trial_share * steps))
-        own.train.keep = 1
-        made[f"trials/{turn}"] = own
+        trial = copy.deepcopy(config)
+        trial.open_set.trials, trial.open_set.hold_out_turn = 0, turn
+        trial.open_set.hold_out = min(max(1, round(known / 3)), known - 2)
+        trial.train.steps = max(1, round(fields.trial_share * steps))
+        trial.train.keep = 1
+        made[f"trials/{turn}"] = trial
     return made
 
 
 def load(task: Deciding, workdir: Path, needs: Collection[str]) -> list[openset.Trial]:
-    """Computes the outputs of a run's trials; none, with a warning, where one is missing.
+    """Computes the outputs of a run's trials; empty, with a warning, if one is missing.
 
     Args:
-      task: the run's.
+      task: the run's task.
       workdir: the run's folder.
-      needs: of the scores that are compared.
+      needs: names of the inputs of the scores to compare.
     """
-    folders, found = [workdir / name for name in task.beside(task.config)], []
+    folders, trials = [workdir / name for name in task.beside(task.config)], []
     if missing := [folder for folder in folders if not training.saved_steps(folder)]:
         warnings.warn(
-            f"open_set.trials: there is no trained run in {missing[0]}, so classes are left out of "
-            "the finished network's outputs instead",
+            f"open_set.trials: there is no trained run in {missing[0]}, so classes are held out "
+            "from the trained network's outputs instead",
             stacklevel=2,
         )
         return []
     for folder in folders:
-        config = begun(load_config(folder))  # the checkpoint has what became of its weights
+        config = begun(load_config(folder))  # the weights are in the checkpoint
         trial, snapshot = type(task)(config), training.load_snapshot(folder, "latest")
         variables = variables_of(snapshot)
         outputs = {
@@ -82,5 +82,5 @@ def load(task: Deciding, workdir: Path, needs: Collection[str]) -> list[openset.
         }
         both = openset.concatenated([outputs["validation"], outputs["held_out"]])
         left_out = ", ".join(trial.record["split"]["unknown"])
-        found.append(openset.Trial(left_out, outputs["train"], both, head(variables)))
-    return found
+        trials.append(openset.Trial(left_out, outputs["train"], both, head(variables)))
+    return trials

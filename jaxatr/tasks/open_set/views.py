@@ -1,8 +1,8 @@
 """Test-time averaging: the mean of a network's outputs over flips and shifts of the chip.
 
 Krizhevsky et al. (2012), "ImageNet Classification with Deep Convolutional Neural Networks", section
-4.1, average over crops and their reflections. Here logits are averaged, and not probabilities: so
-they stay what the last layer makes of the (mean) features, by which many scores go.
+4.1, average over crops and their reflections. Here logits are averaged instead of probabilities, so
+that they remain the last layer's outputs for the mean features, on which many scores rely.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -19,11 +19,11 @@ _FIELDS = ("test_flip_horizontal", "test_flip_vertical", "test_shift")
 
 
 class View(NamedTuple):
-    """A way to look at a chip.
+    """A flip and shift of a chip.
 
     Attributes:
-      flips: whether it is mirrored top to bottom, and left to right.
-      shift: rows and columns that it is moved by after that.
+      flips: whether to flip top to bottom, and left to right.
+      shift: rows and columns to shift by after flipping.
     """
 
     flips: tuple[bool, bool]
@@ -31,10 +31,10 @@ class View(NamedTuple):
 
 
 def views_of(config: Config) -> tuple[View, ...]:
-    """Lists the views that a run's test averages over; the first is the chip itself.
+    """Returns the views over which a run's outputs are averaged; the first is the chip itself.
 
-    Every shift goes with every flip: none, and ``open_set.test_shift`` pixels up, down, to the left
-    and to the right.
+    They combine all flips with all shifts: none, and ``open_set.test_shift`` pixels up, down, left
+    and right.
     """
     horizontal, vertical, by = (config.open_set.get(name, 0) for name in _FIELDS)
     flips = [(v, h) for v in (False, True)[: 1 + bool(vertical)] for h in (False, bool(horizontal))]
@@ -43,11 +43,11 @@ def views_of(config: Config) -> tuple[View, ...]:
 
 
 def kept_as(name: str, config: Config) -> str:
-    """Names what is fitted to averaged outputs: it does not go with others.
+    """Returns the name under which a fit to averaged outputs is saved, distinct for other views.
 
     Args:
-      name: of what is fitted to the outputs on the chips themselves.
-      config: the run's.
+      name: name of the fit without averaging.
+      config: the run's configuration.
     """
     horizontal, vertical, by = (config.open_set.get(name, 0) for name in _FIELDS)
     marks = "h" * bool(horizontal) + "v" * bool(vertical) + (f"{by}" if by else "")
@@ -61,14 +61,14 @@ def outputs_of(
     needs: Collection[str],
     views: tuple[View, ...],
 ) -> dict[str, Array]:
-    """Computes a network's outputs and what scores need besides, averaged over views.
+    """Computes a network's outputs and further inputs of scores, averaged over views.
 
     Args:
       module: a network of single images.
-      variables: its parameters and batch statistics.
-      images: normalised.
-      needs: names of what is computed besides (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
-      views: of :func:`views_of`.
+      variables: parameters and batch statistics of the network.
+      images: normalised images.
+      needs: names of the inputs of scores (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
+      views: views from :func:`views_of`.
     """
 
     def infer(images: Array) -> dict[str, Array]:
@@ -85,14 +85,14 @@ def averaged(
 ) -> dict[str, Array]:
     """Computes the mean of a network's outputs over views of each image.
 
-    Logits, features and what else is one number or vector for an example are averaged over all
-    views. A map is turned back with its image, and averaged over the flips alone: a shift by less
-    than one of its pixels has no inverse on it.
+    Logits, features and other scalar or vector outputs are averaged over all views. Maps are
+    flipped back and averaged over flips only, because shifts by less than a pixel of the map cannot
+    be undone.
 
     Args:
-      infer: images to outputs by name, ``[b, ...]`` each.
-      images: normalised.
-      views: at least one; the first is the image itself.
+      infer: maps images to outputs by name, ``[b, ...]`` each.
+      images: normalised images.
+      views: at least one view; the first is the image itself.
     """
     if len(views) == 1:
         return dict(infer(images))
@@ -105,7 +105,7 @@ def averaged(
         found = infer(flip_and_shift(images, flip, shift))
         return {name: _back(v, view[0]) if name in MAPS else v for name, v in found.items()}
 
-    every = jax.lax.map(one, (flips, shifts))  # one after the other: the network is compiled once
+    every = jax.lax.map(one, (flips, shifts))  # sequential, so that the network is compiled once
     unmoved = jnp.array([view.shift == (0, 0) for view in views])
     return {
         name: jnp.average(values.astype(jnp.float32), 0, unmoved if name in MAPS else None).astype(

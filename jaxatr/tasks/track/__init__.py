@@ -1,4 +1,4 @@
-"""Open-set recognition of tracks: several chips of one target, in the order of time."""
+"""Open-set recognition of tracks, which are chips of one target in temporal order."""
 
 from jaxatr.tasks.track.chips import TrackChips
 from jaxatr.tasks.track.task import TrackOpenSet

@@ -1,4 +1,4 @@
-"""The evaluation of a recogniser of tracks: by track, by the mean of its chips, and by chip."""
+"""The evaluation of tracks: by the track's output, by the mean over its chips, and by chip."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -19,12 +19,12 @@ TRACKS, MEAN, CHIPS = "all", "mean over chips", "single chips"
 
 
 class PartOutputs(NamedTuple):
-    """A network's outputs on the r tracks of a part and on their m chips.
+    """A network's outputs for the r tracks of a part and for their m chips.
 
     Attributes:
-      tracks: on each track; of a network of single chips, the mean of the track's chips.
-      chips: on each chip, track after track.
-      lengths: ``[r]``, chips of each track.
+      tracks: outputs for each track; from a network of single chips, the mean over its chips.
+      chips: outputs for each chip, grouped by track.
+      lengths: ``[r]``, number of chips of each track.
     """
 
     tracks: openset.Outputs
@@ -33,13 +33,13 @@ class PartOutputs(NamedTuple):
 
 
 class Group(NamedTuple):
-    """One way to look at the test data.
+    """A group of an evaluation: tracks, means over chips, or single chips.
 
     Attributes:
-      fitted: the scores.
-      outputs: by part.
-      values: part to score to ``[n]``.
-      recorded: prefix of its arrays in ``scores.npz``; None if they follow from other arrays there.
+      fitted: the fitted scores.
+      outputs: network outputs by part.
+      values: values ``[n]`` of each score, by part and score.
+      recorded: prefix of the arrays in ``scores.npz``; None if they follow from other arrays there.
     """
 
     fitted: openset.Fitted
@@ -48,22 +48,22 @@ class Group(NamedTuple):
     recorded: str | None
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Names its arrays for ``scores.npz``."""
-        found = {} if self.recorded else self.fitted.arrays()  # the chips' models are not recorded
+        """Returns the arrays for ``scores.npz``, by name."""
+        arrays = {} if self.recorded else self.fitted.arrays()  # models of chips are not recorded
         for part, outputs in self.outputs.items():
             prefix = f"{part}_{self.recorded}"
-            found |= evaluation.part_arrays(prefix, outputs, self.values[part])
-        return found
+            arrays |= evaluation.part_arrays(prefix, outputs, self.values[part])
+        return arrays
 
 
 class Seen(NamedTuple):
-    """A network's outputs, and the scores that are wanted of them.
+    """A network's outputs, and the scores to compute from them.
 
     Attributes:
       chosen: the scores.
-      variables: of the network, for one device.
-      training: outputs on the training part; None where no score is fitted to it.
-      parts: name of each other part to the outputs on it.
+      variables: variables of the network, on one device.
+      training: outputs for the training part; None if no score is fitted to it.
+      parts: outputs for each other part, by its name.
     """
 
     chosen: evaluation.Chosen
@@ -72,16 +72,16 @@ class Seen(NamedTuple):
     parts: dict[str, PartOutputs]
 
     def tracks(self) -> Group:
-        """Scores each track by the outputs on it."""
+        """Scores each track by its own outputs."""
         return self._scored(lambda found: found.tracks, "", "")
 
     def chips(self, head: str, *, mean: str, recorded: str | None) -> dict[str, Group]:
         """Scores each chip, and each track by the mean over its chips.
 
         Args:
-          head: prefix of the names of the chips' heads among the parameters.
-          mean: name of the group of the means.
-          recorded: of that group.
+          head: prefix of the parameter names of the chips' heads.
+          mean: name of the group of means.
+          recorded: :attr:`Group.recorded` of the group of means.
         """
         chips = self._scored(lambda found: found.chips, head, "chip_")
         outputs, values = {}, {}
@@ -105,22 +105,22 @@ class Seen(NamedTuple):
         return Group(fitted, outputs, values, recorded)
 
 
-@runtime_checkable  # the tests check annotations as they run
+@runtime_checkable  # the tests check annotations at run time
 class ScoredTracks(Deciding, Protocol):
-    """The task of a run on tracks whose outputs are scored."""
+    """A task on tracks, as needed by the evaluation."""
 
     def part_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()
     ) -> PartOutputs:
-        """Computes the network's outputs on the tracks of a part and on their chips."""
+        """Computes the network's outputs for the tracks of a part and for their chips."""
         ...
 
     def groups(self, seen: Seen) -> dict[str, Group]:
-        """Sorts an evaluation's outputs into groups, by name."""
+        """Returns the groups of an evaluation, by name."""
         ...
 
     def decided(self, found: PartOutputs) -> openset.Outputs:
-        """Picks the outputs on what a recogniser takes one by one."""
+        """Returns the outputs for the recogniser's inputs: tracks or single chips."""
         ...
 
 
@@ -131,9 +131,9 @@ def evaluate(
     workdir: Path | None = None,
     step: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Measures a network of tracks; see :meth:`jaxatr.tasks.track.TrackOpenSet.test`."""
+    """Evaluates a network of tracks; see :meth:`jaxatr.tasks.track.TrackOpenSet.test`."""
     if scores not in (None, "all"):
-        evaluation.choose(task, scores)  # refuses what cannot be, before anything is fitted
+        evaluation.choose(task, scores)  # raises errors before anything is fitted
     made = made_for(task, variables, workdir, step) if decides(task.config) else None
     chosen = evaluation.choose(task, scores, made=made)
     needs = chosen.needs | evaluation.needs_of(made)

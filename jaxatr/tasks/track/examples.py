@@ -1,4 +1,4 @@
-"""The data of a task whose examples are tracks."""
+"""The training, validation and test tracks of a run."""
 
 from typing import Any
 
@@ -11,22 +11,22 @@ from jaxatr.typing import Config, Int
 
 
 class TrackExamples(Examples):
-    """The chips of the data that a configuration names, and the tracks that they make up.
+    """The data set of a configuration, divided into parts and grouped into tracks.
 
-    Of the training chips whole tracks are held out for validation.
+    Whole tracks are held out for validation.
 
     Attributes:
-      tracks: name of a part to the tracks of its chips.
-      ends: name of a part to the last chip of each of its tracks, which stands for the track: its
-        label, its id and its picture.
+      tracks: the tracks of each part, by its name.
+      ends: the last chips of the tracks of each part, by its name. They represent the tracks and
+        have their labels, ids and pictures.
     """
 
     def __init__(self, config: Config):
         """Opens the data.
 
         Raises:
-          ValueError: as :class:`~jaxatr.tasks.examples.Examples`; or the data does not say which
-            track a chip is of, or has chips of a track in the training and the test split.
+          ValueError: the data is missing, does not match the configuration, has no track numbers,
+            or has chips of the same track in the training and the test split.
         """
         super().__init__(config, tracks=True)
         self.tracks = {
@@ -42,43 +42,47 @@ class TrackExamples(Examples):
 
     @property
     def record(self) -> dict[str, Any]:
-        """As of other examples, with how many tracks there are, and their longest."""
-        counts = {name: len(found.lengths) for name, found in self.tracks.items()}
+        """The record of :class:`~jaxatr.tasks.examples.Examples`, with track counts and lengths."""
+        counts = {name: len(tracks.lengths) for name, tracks in self.tracks.items()}
         return {**super().record, "tracks": {**counts, "frames": self._most}}
 
     def track_batches(self) -> data.BatchIterator:
         """Returns this process's endless iterator of batches of training tracks.
 
-        Their ``length`` int32 ``[b]`` says how many of the chips are the track; the rest is as
-        :func:`jaxatr.data.tuple_batches` has it.
+        The batches are those of :func:`jaxatr.data.tuple_batches`, with ``length`` int32 ``[b]``,
+        the number of chips of each track; further chips are padding.
         """
-        found = self.tracks["train"]
-        columns = {"length": found.lengths}
-        return self.tuple_batches(found.members, columns=columns, batch_size=self._batch_size)
+        tracks = self.tracks["train"]
+        columns = {"length": tracks.lengths}
+        return self.tuple_batches(tracks.members, columns=columns, batch_size=self._batch_size)
 
     def chip_batches(self) -> data.BatchIterator:
-        """Returns one of single chips, as many in a batch as a batch of tracks has on average."""
+        """Returns an endless iterator of batches of as many chips as an average batch of tracks."""
         mean = float(np.mean(self.tracks["train"].lengths))
         return self.train_batches(self._batch_size * max(1, round(mean)))
 
     def eval_track_batches(self, part: str) -> data.EvalBatches:
-        """Returns the tracks of a part once, in their order, as often as it is looped over."""
-        chosen, found = self.parts[part], self.tracks[part]
+        """Returns batches of a part's tracks in order; each iteration is one pass."""
+        chosen, tracks = self.parts[part], self.tracks[part]
         return data.eval_tuple_batches(
             chosen.split,
             chosen.indices,
             chosen.labels,
-            found.members,
+            tracks.members,
             chip=chosen.chip,
             batch_size=self._batch_size,
-            columns={"length": found.lengths},
+            columns={"length": tracks.lengths},
         )
 
     def thumbnails(self, part: str, rows: Int[np.ndarray, " m"]) -> dict[str, np.ndarray]:
-        """Returns small pictures of the last chips of some tracks, as for other examples.
+        """Returns small pictures of the last chips of some tracks.
 
         Args:
-          part: its name.
-          rows: ``[m]``, which of its tracks.
+          part: name of the part.
+          rows: ``[m]``, positions of tracks in the part.
+
+        Returns:
+          ``id`` int32 ``[m]``; ``class`` ``[m]``, names of the true classes; ``image`` uint8
+          ``[m, h, w, c]``.
         """
         return super().thumbnails(part, self.tracks[part].last[rows])

@@ -1,14 +1,16 @@
-"""The configuration fields of tracks, beside those of open-set recognition."""
+"""The configuration fields of tracks, in addition to those of open-set recognition."""
 
 from jaxatr.config import Field, Fields
 
 FIELDS: Fields = {
-    "track.frames": Field(8, "a longer track is cut into pieces of so many chips"),
+    "track.frames": Field(8, "maximum chips per track; longer tracks are cut into pieces"),
     "track.hidden": Field(
-        128, "components of the LSTM's state; 0: no LSTM, single chips and their mean"
+        128,
+        "size of the LSTM's state; 0: no LSTM, tracks are scored by the mean over their chips",
     ),
     "track.chip_weight": Field(
         1.0,
-        "weight of the loss of single chips, by heads of their own, beside that of tracks; 0: off",
+        "weight of the loss of single chips, which have separate heads, in addition to the loss of "
+        "tracks; 0: off",
     ),
 }

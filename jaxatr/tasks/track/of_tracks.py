@@ -1,4 +1,4 @@
-"""The part of open-set recognition of tracks that any network of them has: data, and evaluation."""
+"""Data and evaluation of open-set recognition of tracks, shared by all networks of tracks."""
 
 import abc
 from collections.abc import Collection
@@ -22,24 +22,24 @@ from jaxatr.typing import Batch, Config, PyTree
 
 
 class OfTracks(OpenSet):
-    """Opens tracks and measures a network on them; a subclass trains the network.
+    """A base class that opens tracks and evaluates a network on them; subclasses train the network.
 
     Attributes:
-      parts: ``"train"``, ``"validation"``, ``"test"`` to the last chip of each track, which stands
-        for it; :attr:`examples` has them all.
+      parts: the last chip of each track in ``"train"``, ``"validation"`` and ``"test"``;
+        :attr:`examples` has all chips.
     """
 
     examples: TrackExamples
 
     def __init__(self, config: Config):
-        """Opens the data and describes the training.
+        """Opens the data and sets up the training.
 
         Args:
           config: the run's configuration.
 
         Raises:
-          ValueError: the data is missing, has no tracks or does not fit the configuration, or a
-            field is wrong.
+          ValueError: the data is missing, has no tracks or does not match the configuration, or a
+            field is invalid.
         """
         fields = config.track
         check_limits(
@@ -49,66 +49,72 @@ class OfTracks(OpenSet):
             track__chip_weight=(fields.chip_weight >= 0, "0 (off) or more"),
         )
         if config.open_set.negatives:
-            raise ValueError("open_set.negatives: single images are no tracks, got some")
+            raise ValueError("open_set.negatives: not supported for tracks")
         super().__init__(config)
 
     @classmethod
     def fields(cls) -> Fields:
-        """Declares the kind's own configuration fields."""
+        """Declares the task's own configuration fields."""
         return {**OF_SINGLE_CHIPS, **FIELDS}
 
     def open(self, config: Config) -> tuple[TrackExamples, dict[str, Part]]:
-        """Opens the data, and finds :attr:`parts`."""
+        """Opens the data, and returns it with :attr:`parts`."""
         examples = TrackExamples(config)
         return examples, examples.ends
 
     @property
     def given(self) -> frozenset[str]:
-        """Names of what scores may need beside the logits and a run on tracks can give."""
+        """Names of the inputs of scores, other than logits, that tracks can provide."""
         return super().given - COMPUTED - {"image"}
 
     @abc.abstractmethod
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
-        """Computes the outputs on a batch of tracks, in test mode.
+        """Computes the outputs for a batch of tracks, in test mode.
 
         Returns:
-          ``[b, …]`` of each track, where the network gives them, and as ``chip_…`` ``[b, t, …]`` of
-          each chip.
+          Outputs ``[b, …]`` for each track, if the network has them, and outputs ``[b, t, …]`` for
+          each chip as ``chip_…``.
         """
 
     @abc.abstractmethod
     def groups(self, seen: Seen) -> dict[str, Group]:
-        """Sorts an evaluation's outputs into groups, by name."""
+        """Returns the groups of an evaluation, by name."""
 
     @abc.abstractmethod
     def decided(self, found: PartOutputs) -> openset.Outputs:
-        """Picks the outputs on what a recogniser takes one by one: tracks, or single chips."""
+        """Returns the outputs for the recogniser's inputs: tracks or single chips."""
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
-        """Computes the network's outputs on every track of a part, in its order.
+        """Computes the network's outputs for every track of a part, in order.
 
-        The arguments are those of :meth:`part_outputs`.
+        Args:
+          variables: parameters and batch statistics, on one device.
+          part: name of the part.
+          needs: ``"features"``, if needed in addition to the logits.
         """
         return self.part_outputs(variables, part, needs).tracks
 
     def decided_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()
     ) -> openset.Outputs:
-        """Computes the outputs on what a recogniser takes one by one: tracks, or single chips.
+        """Computes the outputs for the recogniser's inputs: tracks or single chips.
 
-        The arguments are those of :meth:`part_outputs`.
+        Args:
+          variables: parameters and batch statistics, on one device.
+          part: name of the part.
+          needs: ``"features"``, if needed in addition to the logits.
         """
         return self.decided(self.part_outputs(variables, part, needs))
 
     def part_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()
     ) -> PartOutputs:
-        """Computes the network's outputs on the tracks of a part and on their chips.
+        """Computes the network's outputs for the tracks of a part and for their chips.
 
         Args:
-          variables: parameters and batch statistics, for one device.
+          variables: parameters and batch statistics, on one device.
           part: ``"train"``, ``"validation"`` or ``"test"``.
-          needs: ``"features"``, if they are wanted beside the logits.
+          needs: ``"features"``, if needed in addition to the logits.
         """
         rows: dict[str, list[np.ndarray]] = {}
         batches = self.examples.eval_track_batches(part)
@@ -128,8 +134,8 @@ class OfTracks(OpenSet):
             return openset.Outputs(logits, open_logits, labels, more)
 
         chips = outputs("chip_", np.repeat(labels, lengths))
-        own = "logits" in columns  # else the network is of chips alone
-        tracks = outputs("", labels) if own else openset.mean_outputs(chips, lengths)
+        of_tracks = "logits" in columns  # otherwise it is a network of single chips
+        tracks = outputs("", labels) if of_tracks else openset.mean_outputs(chips, lengths)
         return PartOutputs(tracks, chips, lengths)
 
     def test(
@@ -140,24 +146,23 @@ class OfTracks(OpenSet):
         workdir: Path | None = None,
         step: int | None = None,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Measures the network on the test tracks.
+        """Evaluates the network on the test tracks.
 
         Args:
-          variables: parameters and batch statistics, for one device.
-          scores: names of scores (:func:`jaxatr.openset.choose_scores`), or ``"all"``, which leaves
-            out, with a warning, one that needs a gradient or cannot be fitted. Default,
+          variables: parameters and batch statistics, on one device.
+          scores: names of scores (:func:`jaxatr.openset.choose_scores`), or ``"all"``, which skips
+            scores that need a gradient or cannot be fitted, with a warning. By default
             :data:`jaxatr.openset.DEFAULT` and the score that decides.
-          workdir: the run's folder, for what was fitted to decide by; nothing is trained beside a
-            run on tracks.
-          step: of the checkpoint.
+          workdir: the run's folder, from which the fitted decision is read.
+          step: step of the checkpoint.
 
         Returns:
-          ``(measured, arrays)``, as of :class:`~jaxatr.tasks.OpenSet`. The group ``all`` is of the
-          tracks; ``mean over chips`` of the same tracks, each score the mean of its chips', and
-          the class that of the largest mean logit; ``single chips`` of every chip by itself. A
-          network without an LSTM has the mean under ``all``; one whose chips were not trained has
-          ``all`` alone. In ``arrays``, ``…_chip_…`` are of the chips and ``…_length`` says how many
-          of them each track has.
+          ``(measured, arrays)`` like :meth:`jaxatr.tasks.OpenSet.test`. The group ``all`` evaluates
+          tracks. The group ``mean over chips`` evaluates the same tracks, with the mean of each
+          score over their chips and the class of the largest mean logit. The group ``single chips``
+          evaluates every chip separately. For a network without an LSTM, ``all`` is the mean over
+          chips; if chips were not trained, there is only ``all``. In ``arrays``, ``…_chip_…`` are
+          for chips and ``…_length`` is the number of chips of each track.
 
         Raises:
           ValueError: a score needs a gradient, or cannot be fitted to the training examples.
@@ -166,7 +171,7 @@ class OfTracks(OpenSet):
 
 
 def by_track(chips: models.OpenSetOutput, count: int, steps: int) -> dict[str, jax.Array]:
-    """Sorts the outputs on chips ``[count * steps, …]`` by track, ``[count, steps, …]``."""
+    """Reshapes outputs for chips ``[count * steps, …]`` to tracks, ``[count, steps, …]``."""
     return {
         f"chip_{name}": values.reshape(count, steps, -1) for name, values in chips._asdict().items()
     }

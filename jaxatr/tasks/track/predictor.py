@@ -16,11 +16,11 @@ from jaxatr.typing import ArrayLike, Int, PyTree, Shaped
 
 
 class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
-    """A recogniser of tracks: images of one target in the order of time.
+    """A recogniser of tracks, which are images of one target in temporal order.
 
     Attributes:
-      frames: of a longer track the last so many images count, as many as the longest track had
-        that the network was trained on.
+      frames: maximum length of a track, as in training; only the last images of longer tracks are
+        used.
     """
 
     takes = "FOLDER"
@@ -34,22 +34,22 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         further: tuple[str, ...] = (),
         runtime: str = "jax",
     ):
-        """Takes a run on tracks and what decides.
+        """Takes a run on tracks and its decision; :meth:`load` reads both from a folder.
 
         Raises:
-          ValueError: ``runtime`` is OpenVINO, whose LSTM passes over the lengths of tracks.
+          ValueError: ``runtime`` is OpenVINO, whose LSTM ignores the lengths of tracks.
         """
         if runtime == "openvino":
             raise ValueError(
-                f"{run.workdir}: OpenVINO's LSTM passes over the lengths of tracks, "
-                "so that its answers would be wrong: take runtime=onnxruntime, or jax"
+                f"{run.workdir}: OpenVINO's LSTM ignores the lengths of tracks, so that its answers "
+                "would be wrong: use runtime=onnxruntime or jax"
             )
         super().__init__(run, decision, gamma=gamma, further=further, runtime=runtime)
         self.frames = run.config.track.frames
 
     @staticmethod
     def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
-        del needs  # a network of tracks gives no more than its outputs
+        del needs  # a network of tracks has no further outputs
         module = run.module
 
         def infer(
@@ -65,18 +65,18 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         return [np.repeat(chips[None], self.frames, axis=1), np.ones(1, np.int32)]
 
     def read(self, path: str) -> list[np.ndarray]:
-        """Reads a folder's images in the order of their names."""
+        """Reads a folder's images, ordered by file name."""
         return data.read_folder(path)
 
     def _is_one(self, value: object) -> bool:
-        """Whether a value is a folder's path or the images of one track."""
+        """Returns whether a value is a folder's path or the images of one track."""
         if isinstance(value, str | os.PathLike) or getattr(value, "ndim", 0) == 4:
             return True
         first = value[0] if isinstance(value, list | tuple) and value else None
         return isinstance(first, Image.Image) or data.is_array_image(first)
 
     def _item(self, value: object, name: str) -> Sequence[np.ndarray]:
-        """Makes a track of a folder's path or of images."""
+        """Converts a folder's path or a sequence of images to a track."""
         if isinstance(value, str | os.PathLike):
             return self.read(os.fspath(value))
         if not isinstance(value, Iterable) or data.is_array_image(value):
@@ -84,10 +84,10 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         return [data.as_image(image, f"{name}[{place}]") for place, image in enumerate(value)]
 
     def check(self, item: Sequence[np.ndarray]) -> Shaped[np.ndarray, "t h w c"]:
-        """Makes the chips that the network sees of a track's images.
+        """Converts a track's images to the network's chips.
 
         Raises:
-          ValueError: there is none, or one does not lead to a chip of the trained shape and type.
+          ValueError: the track is empty, or a chip has another shape or dtype than in training.
         """
         if not len(item):
             raise ValueError("got a track without an image")
@@ -96,7 +96,7 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
     def outputs(
         self, items: Iterable[Sequence[np.ndarray]], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
-        """Yields the network's outputs on batches of tracks, of 8 by default."""
+        """Yields the network's outputs for batches of tracks, by default of 8."""
         tracks, size = map(self.check, items), batch_size or 8
         full = False
         while batch := list(itertools.islice(tracks, size)):

@@ -1,8 +1,8 @@
-"""Open-set recognition of tracks: chips of one target, one after the other as the sensor closes in.
+"""Open-set recognition of tracks, which are consecutive chips of one target during an approach.
 
-:class:`TrackOpenSet` puts an LSTM over the convolutional network's features of a track's chips. It
-is compared with :class:`~jaxatr.tasks.track.TrackChips`, the network of single chips, whose answers
-are averaged over a track.
+:class:`TrackOpenSet` runs an LSTM over the convolutional network's features of a track's chips. Its
+baseline is :class:`~jaxatr.tasks.track.TrackChips`, a network of single chips whose outputs are
+averaged over each track.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,9 +24,9 @@ from jaxatr.typing import Batch, Config, Float, Int, PyTree
 
 
 class TrackOpenSet(OfTracks):
-    """Trains a convolutional network with an LSTM on tracks, by equation 4 on each track.
+    """Trains a convolutional network with an LSTM on tracks, with the loss of equation 4.
 
-    With ``track.chip_weight`` single chips are trained besides, by heads of their own on the same
+    With ``track.chip_weight``, it also trains separate heads for single chips on the same
     convolutional network.
     """
 
@@ -35,7 +35,7 @@ class TrackOpenSet(OfTracks):
 
     @classmethod
     def of_config(cls, config: Config) -> type[OfTracks]:
-        """Finds the task of a configuration: without an LSTM, that of single chips."""
+        """Returns the task of a configuration; without an LSTM, that of single chips."""
         return cls if config.track.hidden > 0 else TrackChips
 
     @classmethod
@@ -47,13 +47,13 @@ class TrackOpenSet(OfTracks):
     def exportable(
         cls, run: TrainedRun, *, score: str | None = None, source: str | None = None
     ) -> Exportable:
-        """Exports the outputs on tracks, with their lengths as a second input."""
+        """Returns a network of tracks for ONNX export, with their lengths as a second input."""
         module = run.module
 
         def network(
             variables: PyTree, inputs: tuple[jax.Array, ...], needs: Collection[str]
         ) -> Mapping[str, jax.Array]:
-            del needs  # a network of tracks gives no more than its outputs
+            del needs  # a network of tracks has no further outputs
             tracks, lengths = inputs
             return module.apply(variables, run.normalize(tracks), lengths=lengths).track._asdict()
 
@@ -64,28 +64,28 @@ class TrackOpenSet(OfTracks):
 
     @classmethod
     def classifier(cls, run: TrainedRun) -> Target:
-        """Refuses: an explanation is of a single image."""
+        """Raises an error: explanations need a classifier of single images."""
         raise ValueError(f"{run.workdir}: wanted a classifier of single images, got one of tracks")
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
-        """Draws parameters and batch statistics; the backbone's may be read."""
+        """Initialises parameters and batch statistics, with any pretrained backbone."""
         variables = dict(self.module.init(key, jnp.zeros((1, 1, *self.examples.image_shape))))
         params = variables.pop("params")
         models.check_freeze(self.config.model.freeze, params)
         return self._pretrained.put_into(params, variables)
 
     def batches(self, phase: Phase) -> data.BatchIterator:
-        """Opens this process's endless iterator of batches of tracks."""
+        """Returns this process's endless iterator of batches of tracks."""
         del phase
         return self.examples.track_batches()
 
     def loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
-        """Sums equation 4 over one device's share of a batch.
+        """Computes equation 4, summed over one device's part of a batch.
 
-        A track is flipped, shifted and turned as one; each of its chips has a box of its own. The
-        loss of its chips is their mean.
+        All chips of a track are flipped, shifted and rotated together, but their boxes are
+        perturbed individually. The loss of a track's chips is their mean.
         """
         count, steps, *shape = batch["image"].shape
         images = self.examples.augment(
@@ -112,26 +112,26 @@ class TrackOpenSet(OfTracks):
         return LossOutput(jnp.sum(total), rows, sums, model_state)
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
-        """Computes the outputs on a batch of tracks, in test mode; of chips as ``chip_…``."""
+        """Computes the outputs for a batch of tracks in test mode, and for chips as ``chip_…``."""
         tracks = self.examples.normalize(batch["image"])
         count, steps = tracks.shape[:2]
         out: Any = self.module.apply(variables, tracks, lengths=batch["length"])
         return out.track._asdict() | by_track(out.chips, count, steps)
 
     def groups(self, seen: Seen) -> dict[str, Group]:
-        """Lists the tracks, and where they were trained, the mean over chips and the chips."""
+        """Returns the group of tracks and, if chips are trained, those of their means and chips."""
         tracks = {TRACKS: seen.tracks()}
         if not self.config.track.chip_weight:
             return tracks
         return tracks | seen.chips("chip_", mean=MEAN, recorded=None)
 
     def decided(self, found: PartOutputs) -> openset.Outputs:
-        """Picks the tracks."""
+        """Returns the outputs for tracks."""
         return found.tracks
 
 
 def _mean_of_track(values: jax.Array, lengths: Int[jax.Array, " b"]) -> Float[jax.Array, " b"]:
-    """Averages over each track's chips, values ``[b * t]``."""
+    """Averages values ``[b * t]`` over each track's chips."""
     values = values.reshape(len(lengths), -1).astype(jnp.float32)
     inside = jnp.arange(values.shape[1]) < lengths[:, None]
     return jnp.sum(jnp.where(inside, values, 0), axis=1) / lengths

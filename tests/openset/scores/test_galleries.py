@@ -99,25 +99,30 @@ def test_ratio_of_two_distances_on_features_and_pixels():
         np.testing.assert_array_equal(found.label, expected.argmin(axis=1))
 
 
+def cells(chip, top, left, side):
+    """The means of 2x2 pixels, of their roots, in a window of so many pixels."""
+    skipped = (18 - side) // 2
+    top, left, whole = top + skipped, left + skipped, range(0, side - 1, 2)
+    root = np.sqrt(np.float64(chip[top : top + side, left : left + side, 0]))
+    return [root[i : i + 2, j : j + 2].mean() for i in whole for j in whole]
+
+
 def correlation(query, example):
     """The best mean correlation of two chips' windows at shifts of 3 pixels."""
-
-    def cells(chip, top, left, side):
-        skipped = (18 - side) // 2
-        top, left, whole = top + skipped, left + skipped, range(0, side - 1, 2)
-        root = np.sqrt(np.float64(chip[top : top + side, left : left + side, 0]))
-        return [root[i : i + 2, j : j + 2].mean() for i in whole for j in whole]
-
-    def mean(shift):
-        pairs = ((cells(example, 3, 3, side), cells(query, *shift, side)) for side in (18, 14, 9))
-        return np.mean([np.corrcoef(*pair)[0, 1] for pair in pairs])
-
-    return max(map(mean, np.ndindex(7, 7)))
+    # The example has one window of each size, the query one for every shift.
+    sizes = zip(example, query, strict=True)
+    return np.mean([np.corrcoef(one + moved)[0, 1:] for one, moved in sizes], axis=0).max()
 
 
 def test_templates_are_those_of_loops():
     few = KNOWN.select(np.arange(24) < 4)
-    expected = 1 - by_loops(TRAIN.more["image"], few.more["image"], correlation)
+
+    def windows(chip, shifts):
+        return [[cells(chip, *shift, side) for shift in shifts] for side in (18, 14, 9)]
+
+    examples = [windows(chip, [(3, 3)]) for chip in TRAIN.more["image"]]
+    queries = [windows(chip, list(np.ndindex(7, 7))) for chip in few.more["image"]]
+    expected = 1 - by_loops(examples, queries, correlation)
     found = answers("template", few)
     np.testing.assert_allclose(found.distances, expected, atol=2e-4)
     nearest = np.sort(expected, axis=1)

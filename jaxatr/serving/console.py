@@ -1,0 +1,169 @@
+"""A run that is served: its engine, threads, marks and counts, without the web routes."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+
+from jaxatr.serving import metrics
+from jaxatr.serving.batcher import Batcher
+from jaxatr.serving.engine import Answer, Engine, Wanted
+from jaxatr.serving.enrolment import Enroller
+from jaxatr.serving.forms import FormError, files_of
+from jaxatr.serving.intake import Read, Reader, Upload
+from jaxatr.serving.marks import FILE, Marks
+from jaxatr.serving.openapi import FORM, RAW
+from jaxatr.serving.options import Options
+from jaxatr.serving.page import Page
+
+
+class Console:
+    """A run that is served; :func:`jaxatr.serving.app.build_app` makes the application.
+
+    Attributes:
+      options: the options that it is served with.
+      batcher: the batches and the thread that computes them.
+      metrics: the counters for Prometheus.
+      reader: decodes uploads.
+      marks: the users' marks on predictions.
+      page: the HTML page.
+      enroller: enrols classes; None if the run cannot enrol any.
+    """
+
+    def __init__(self, engine: Engine, options: Options, wanted: Wanted | None = None):
+        """Sets up the console; :meth:`running` starts its threads.
+
+        Args:
+          engine: the engine, warmed up for the batch sizes.
+          options: the options to serve with.
+          wanted: the arguments that the engine was loaded with, for loading it again after an
+            enrolment; None disables enrolment.
+
+        Raises:
+          ValueError: the marks file is invalid.
+          OSError: the marks file cannot be read.
+        """
+        self.options, limits = options, options.limits
+        self.batcher = Batcher(
+            engine,
+            options.batches,
+            most=limits.waiting,
+            seconds=limits.answer_seconds,
+            seen=lambda size, count, seconds: self.metrics.batch(size, count, seconds),
+        )
+        self.metrics = metrics.Metrics(lambda: self.batcher.waiting)
+        self.reader = Reader(engine.intake, most=limits.pixels)
+        self.marks = Marks(Path(options.marks or os.path.join(engine.run, FILE)))
+        self.page = Page()
+        self.enroller = None
+        if wanted is not None and engine.kind == "recogniser":
+            self.enroller = Enroller(wanted, options.batches, self._replace)
+
+    @property
+    def engine(self) -> Engine:
+        """The current engine; an enrolment replaces it."""
+        assert isinstance(self.batcher.engine, Engine)
+        return self.batcher.engine
+
+    def _replace(self, engine: Engine) -> None:
+        self.batcher.engine = engine
+
+    @contextlib.asynccontextmanager
+    async def running(self, app: object = None) -> AsyncIterator[None]:
+        """Starts the threads, and stops them at exit: the lifespan of the ASGI application."""
+        del app
+        self.batcher.start()
+        try:
+            yield
+        finally:
+            if self.enroller is not None:
+                await asyncio.to_thread(self.enroller.finish)
+            await asyncio.to_thread(self.batcher.stop)
+            await asyncio.to_thread(self.reader.close)
+
+    async def read(self, request: Request) -> list[Read]:
+        """Reads the images of a request; raises the errors of :meth:`uploaded`."""
+        return (await self.uploaded(request))[1]
+
+    async def uploaded(self, request: Request) -> tuple[list[Upload], list[Read]]:
+        """Reads the files of a request.
+
+        Returns:
+          The files, and for each the chip or the reason why it cannot be used.
+
+        Raises:
+          HTTPException: the body is neither a form nor an image, or has no file.
+          Unusable: no file is a usable image.
+          Busy: too many chips are waiting.
+        """
+        kind = request.headers.get("content-type", "")
+        plain = kind.partition(";")[0].strip().lower()
+        is_form = plain == FORM
+        if not is_form and not plain.startswith("image/") and plain != RAW[1]:
+            raise HTTPException(415, f"got a body of {plain or 'no type'}, wanted a form, {FORM}")
+        body = await request.body()
+        if is_form:
+            try:
+                uploads = files_of(body, kind, most=self.options.limits.images)
+            except FormError as error:
+                raise HTTPException(400, str(error)) from None
+        else:
+            uploads = [Upload("image", body)]
+        if not uploads:
+            raise HTTPException(422, "there is no file in the form")
+        self.batcher.check(len(uploads))  # before they are decoded
+        read = await self.reader.read(uploads)
+        used = sum(one.chip is not None for one in read)
+        self.metrics.images(used, len(read) - used)
+        if not used:
+            raise Unusable(read)
+        return uploads, read
+
+    async def answers(self, read: list[Read], *, neighbours: bool) -> list[Answer | None]:
+        """Predicts uploads; the answer to an unusable one is None."""
+        chips = [one.chip for one in read if one.chip is not None]
+        answers = iter(await self.batcher.answer(chips, neighbours=neighbours))
+        return [None if one.chip is None else next(answers) for one in read]
+
+    def check_score(self, score: str | None) -> None:
+        """Checks that the run offers a score; None stands for the run's own.
+
+        Raises:
+          HTTPException: it does not; the message lists the scores that it offers.
+        """
+        names = [scale.name for scale in self.engine.scales]
+        if score is not None and score not in names:
+            raise HTTPException(422, f"score: got {score!r}, wanted one of {', '.join(names)}")
+
+    def check_neighbours(self) -> None:
+        """Checks that there are training chips to search.
+
+        Raises:
+          HTTPException: there are none; the message gives the reason.
+        """
+        if self.engine.examples is None:
+            raise HTTPException(404, f"there are no neighbours: {self.engine.missing}")
+
+
+class Unusable(Exception):
+    """A request without any usable image.
+
+    Attributes:
+      results: the reason for each image, as :class:`jaxatr.serving.schemas.Unusable`.
+    """
+
+    def __init__(self, read: list[Read]):
+        """Takes the unusable images."""
+        more = f", nor can {len(read) - 1} others" if len(read) > 1 else ""
+        super().__init__(f"{read[0].name} cannot be used{more}: {read[0].error}")
+        self.results = [failure(one) for one in read]
+
+
+def failure(read: Read) -> dict[str, Any]:
+    """Returns the fields of :class:`jaxatr.serving.schemas.Unusable` for an unusable image."""
+    return {"name": read.name, "id": read.id, "error": read.error}
