@@ -41,7 +41,7 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         """
         if runtime == "openvino":
             raise ValueError(
-                f"{run.workdir}: OpenVINO's LSTM ignores the lengths of tracks, so that its answers "
+                f"{run.workdir}: OpenVINO's LSTM ignores the lengths of tracks, so its answers "
                 "would be wrong: use runtime=onnxruntime or jax"
             )
         super().__init__(run, decision, gamma=gamma, further=further, runtime=runtime)
