@@ -1,13 +1,16 @@
 """Runs the tutorials, and writes their output into their pages and into notebooks.
 
-    python docs/make_tutorials.py [NAME ...]
+    python docs/make_tutorials.py [LAST]
 
 A tutorial is a page of ``docs/tutorials``. Its ``bash`` and ``python`` blocks are run in order, as
-the cells of a notebook, in an empty folder; the ``text`` block behind a cell is what the cell
-printed, and the executed notebook is saved beside the page. The pictures that the page shows are
-taken from the folder; a page of the run is photographed where the tutorial asks for it:
-``<!-- screenshot: report.html report.png 1100x900 -->``. ``<!-- time -->`` stands before the
-measured run time. Requires the extra ``dev``, and Chromium for the photographs.
+the cells of a notebook; the ``text`` block behind a cell is what the cell printed, and the executed
+notebook is saved beside the page. All tutorials up to the last one work in one folder, empty at
+first, in which each finds what those before it made.
+
+The pictures that a page shows are taken from that folder. A page that was made there is
+photographed where the tutorial asks for it: ``<!-- screenshot: report.html report.png 1100x900
+-->``. ``<!-- time -->`` stands before the measured run time. Requires the extra ``dev``, and
+Chromium for the photographs.
 """
 
 import argparse
@@ -24,6 +27,19 @@ import nbformat
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent / "tutorials"
+NAMES = (
+    "first_run",
+    "your_chips",
+    "deciding",
+    "explaining",
+    "enrolling",
+    "serving",
+    "deploying",
+    "searching",
+    "many_chips",
+)
+"""In the order in which they are run."""
+
 MOST_LINES = 30
 """Longer output is shortened in its middle."""
 
@@ -112,41 +128,35 @@ def photograph(page: str, folder: Path) -> None:
     for source, picture, width, height in _SCREENSHOT.findall(page):
         command = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars"]
         command += ["--blink-settings=preferredColorScheme=1", f"--window-size={width},{height}"]
-        command += [f"--screenshot={folder / picture}", (folder / source).as_uri()]
+        address = source if "://" in source else (folder / source).as_uri()
+        command += [f"--screenshot={folder / picture}", address]
         subprocess.run(command, check=True, capture_output=True)
 
 
-def make(path: Path) -> None:
+def make(path: Path, folder: Path) -> None:
     """Runs a tutorial and writes its page, its notebook and its pictures.
 
     Args:
       path: of the page.
+      folder: working directory, with what earlier tutorials left.
     """
     page = path.read_text(encoding="utf-8")
     notebook = notebook_of(page)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / path.stem
-        folder.mkdir()
-        started = time.monotonic()
-        execute(notebook, folder)
-        seconds = time.monotonic() - started
-        photograph(page, folder)
-        for picture in _PICTURE.findall(page):
-            made = folder / Path(picture).name
-            if made.exists():
-                (path.parent / picture).parent.mkdir(exist_ok=True)
-                shutil.copyfile(made, path.parent / picture)
-        replace = (str(folder), "."), (str(Path.home()), "~")
-        text = with_output(page, notebook, seconds)
-        for before, after in replace:
-            text = text.replace(before, after)
-    path.write_text(text, encoding="utf-8")
+    started = time.monotonic()
+    execute(notebook, folder)
+    seconds = time.monotonic() - started
+    photograph(page, folder)
+    for picture in _PICTURE.findall(page):
+        if (made := folder / Path(picture).name).exists():
+            (path.parent / picture).parent.mkdir(exist_ok=True)
+            shutil.copyfile(made, path.parent / picture)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # times, which differ from run to run
-    saved = nbformat.writes(notebook)
-    for before, after in replace:
-        saved = saved.replace(before, after)
-    path.with_suffix(".ipynb").write_text(saved + "\n", encoding="utf-8")
+    written = {path: with_output(page, notebook, seconds)}
+    written[path.with_suffix(".ipynb")] = nbformat.writes(notebook) + "\n"
+    for file, text in written.items():
+        text = text.replace(str(folder), ".").replace(str(Path.home()), "~")
+        file.write_text(text, encoding="utf-8")
 
 
 def _add(notebook: nbformat.NotebookNode, cell: nbformat.NotebookNode) -> None:
@@ -156,8 +166,9 @@ def _add(notebook: nbformat.NotebookNode, cell: nbformat.NotebookNode) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="of tutorials; all by default")
-    chosen = parser.parse_args().names or sorted(path.stem for path in FOLDER.glob("*.md"))
-    for name in chosen:
-        print(name, flush=True)
-        make(FOLDER / f"{name}.md")
+    parser.add_argument("last", nargs="?", default=NAMES[-1], choices=NAMES)
+    last = NAMES.index(parser.parse_args().last)
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in NAMES[: last + 1]:
+            print(name, flush=True)
+            make(FOLDER / f"{name}.md", Path(scratch))

@@ -317,7 +317,7 @@ def test_a_file_of_names_is_read_once(small_config, tmp_path):
 def test_test_chips_of_another_shape_are_refused(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c", "d"))
-    with pytest.raises(ValueError, match=r"shape \(26, 26, 1\) in the test part and \(24, 24, 1\)"):
+    with pytest.raises(ValueError, match=r"shape \(26, 26, 1\) in the test part but \(24, 24, 1\)"):
         runs.train_run(config, tmp_path / "run", progress=False)
 
 

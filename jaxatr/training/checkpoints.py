@@ -4,11 +4,13 @@ Restoring uses the latest intact checkpoint. Truncated or altered checkpoints an
 run are skipped with a warning. An interrupted save leaves a temporary folder, never a checkpoint.
 """
 
+import contextlib
 import dataclasses
+import logging
 import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -200,7 +202,9 @@ def load_snapshot(
     fingerprint = read_record(workdir).get("fingerprint")
     if fingerprint is None or not (Path(workdir) / FOLDER).is_dir():
         raise ValueError(f"workdir: got {workdir}, wanted the folder of a training run")
-    with _open(Path(workdir).absolute(), read_only=True) as manager:
+    with _quiet():
+        opened = _open(Path(workdir).absolute(), read_only=True)
+    with opened as manager:
         steps = sorted(manager.all_steps(), reverse=True)
         wanted = [step for step in steps if which in (step, "best", "latest")]
         if which == "best":
@@ -220,6 +224,21 @@ def _open(workdir: Path, **options: Any) -> ocp.CheckpointManager:
         options=ocp.CheckpointManagerOptions(**options),
         item_names=("state", "hook", "record"),
     )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Drops Orbax's warnings that a folder which is opened for reading is not written to."""
+
+    def is_error(record: logging.LogRecord) -> bool:
+        return record.levelno > logging.WARNING
+
+    logger = logging.getLogger("absl")
+    logger.addFilter(is_error)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_error)
 
 
 def _read_or_warn(manager: ocp.CheckpointManager, step: int, fingerprint: str) -> Snapshot | None:

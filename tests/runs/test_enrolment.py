@@ -267,7 +267,7 @@ def test_chips_of_the_field_calibrate_it_too(run, chips, source, split, stranger
     result = runs.calibrate_run(run, tmp_path / "field", tpr=0.9)
     assert result["score"] == SCORE and result["chips"][stranger] == 10
     recogniser = Recogniser.load(run)
-    assert "calibrated to 40 chips" in recogniser.note and "enrolled" in recogniser.note
+    assert "calibrated to 40 field chips" in recogniser.note and "enrolled" in recogniser.note
     assert recogniser.decision.further.count == 1
 
 
