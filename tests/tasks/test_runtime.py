@@ -174,7 +174,7 @@ def test_parts_of_two_engines_do_not_mix(earlier, flags, capsys, tmp_path):
     assert json.loads((out / "_manifest/run.json").read_text())["runtime"] == "onnxruntime"
     note = parquet.read_metadata(out / "part-00000.parquet").metadata[b"jaxatr"]
     assert json.loads(note)["runtime"] == "onnxruntime"
-    with pytest.raises(ValueError, match="another run, or of other options"):
+    with pytest.raises(ValueError, match="another run or with other options"):
         predict.main(flags(*given, chips))
 
 
@@ -182,7 +182,8 @@ def test_a_console_says_which_engine(earlier, images):
     pytest.importorskip("fastapi")
     from starlette.testclient import TestClient
 
-    from jaxatr.serving.app import Console
+    from jaxatr.serving.app import build_app
+    from jaxatr.serving.console import Console
     from jaxatr.serving.engine import Wanted, load_engine
     from jaxatr.serving.options import Options
 
@@ -193,7 +194,8 @@ def test_a_console_says_which_engine(earlier, images):
         engine = load_engine(wanted)
         found[runtime] = engine.answer(engine.intake(images[0])[None])
         options = Options(batches=(1,), marks=str(earlier / "marks.jsonl"))
-        with TestClient(Console(engine, options).app, base_url="http://localhost") as client:
+        app = build_app(Console(engine, options))
+        with TestClient(app, base_url="http://localhost") as client:
             assert client.get("/api/health").json()["runtime"] == runtime
             about = client.get("/api/run").json()
         assert about["runtime"] == runtime
