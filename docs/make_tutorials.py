@@ -128,8 +128,7 @@ def photograph(page: str, folder: Path) -> None:
     for source, picture, width, height in _SCREENSHOT.findall(page):
         command = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars"]
         command += ["--blink-settings=preferredColorScheme=1", f"--window-size={width},{height}"]
-        address = source if "://" in source else (folder / source).as_uri()
-        command += [f"--screenshot={folder / picture}", address]
+        command += [f"--screenshot={folder / picture}", (folder / source).as_uri()]
         subprocess.run(command, check=True, capture_output=True)
 
 

@@ -294,10 +294,9 @@ class OpenSetPredictor(Showing[Item, Prediction]):
 
     def verdict(self, prediction: Prediction) -> str:
         """Returns the class, or "unknown" and the most similar class."""
-        probability = prediction.probabilities[prediction.nearest]
-        if prediction.label == UNKNOWN:
-            return f"unknown, most like {prediction.nearest} ({probability:.3f})"
-        return f"{prediction.label} ({probability:.3f})"
+        probability = prediction.probabilities.get(prediction.nearest)  # none if it was enrolled
+        named = prediction.nearest + ("" if probability is None else f" ({probability:.3f})")
+        return f"unknown, most like {named}" if prediction.label == UNKNOWN else named
 
     def describe(self, prediction: Prediction) -> str:
         """Formats the decision, the score and the known classes' probabilities, highest first."""
