@@ -189,7 +189,7 @@ def test_too_few_classes_and_no_validation_examples(small_config, tmp_path):
     config = small(small_config)
     config.data.validation, config.train.steps = 0.0, 1
     runs.train_run(config, tmp_path / "whole", progress=False)
-    with pytest.raises(ValueError, match="no validation examples"):
+    with pytest.raises(ValueError, match="needs validation examples"):
         runs.train_baseline(tmp_path / "whole", "conflabel", progress=False)
 
 

@@ -153,7 +153,7 @@ class Run(BaseModel):
 class Mark(BaseModel):
     """A user's mark on a prediction."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     id: Id = Field(description="SHA-256 of the file.")
     name: Text = Field(description="File name.")
@@ -169,7 +169,7 @@ class Mark(BaseModel):
 class MarksIn(BaseModel):
     """Marks to save; a mark replaces an earlier one on the same image."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     marks: Annotated[list[Mark], Field(min_length=1, max_length=1000)]
 
