@@ -199,7 +199,9 @@ class OpenSet(Task):
         """Computes equation 4 and the recipe's terms, summed over one device's part of a batch."""
         return self._objective(params, model_state, batch, key, step)
 
-    def example_losses(self, logits, open_logits, labels) -> dict[str, jax.Array]:
+    def example_losses(
+        self, logits: ArrayLike, open_logits: ArrayLike, labels: ArrayLike
+    ) -> dict[str, jax.Array]:
         """Computes equation 4, as ``loss``, and its terms, ``[b]`` each.
 
         Args:
