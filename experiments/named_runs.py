@@ -17,6 +17,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -151,8 +152,11 @@ def carry_out(
         result["seconds"] = before["seconds"]
     path = results / f"{run.name}.json"
     text = json.dumps(result, indent=1, default=str)
-    # The result contains {runs} instead of the path of the runs on this machine.
-    path.write_text(text.replace(json.dumps(str(workdir))[1:-1], "{runs}") + "\n")
+    # No result contains a path of this machine.
+    places = {"{runs}": workdir, "{data}": data, "{packages}": sysconfig.get_path("purelib")}
+    for name, place in places.items():
+        text = text.replace(json.dumps(str(place))[1:-1], name)
+    path.write_text(text + "\n")
 
 
 def _divergence(output: Path) -> str | None:

@@ -95,6 +95,8 @@ SETS: Mapping[str, Mapping[str, Any]] = {
 """The data sets: configuration, archive, steps of the final and the tuning runs, how classes are
 held out, and learning rates to try. In pretrained sets the rates are those of new layers; the
 pretrained network has a hundredth of them."""
+PRETRAINED = tuple(name for name, data in SETS.items() if "config" in data)
+"""The sets whose rows begin with published weights."""
 
 
 def tuning() -> list[Run]:
@@ -129,11 +131,7 @@ def final() -> list[Run]:
 def frozen() -> list[Run]:
     """Lists the runs of pretrained networks without training."""
     fields = {"model.freeze": "backbone", "optimizer.backbone_factor": 1.0, "train.steps": 1}
-    return [
-        _run(f"{name}-frozen", name, "method_2", 1e-3, fields)
-        for name in SETS
-        if name.endswith("-pretrained")
-    ]
+    return [_run(f"{name}-frozen", name, "method_2", 1e-3, fields) for name in PRETRAINED]
 
 
 def chosen_rate(name: str, row: str) -> float | None:

@@ -9,7 +9,7 @@ runs follows mean and standard deviation in parentheses.
 import textwrap
 from typing import Any
 
-from experiments.quadruplet_selection.run import RESULTS, SEEDS, SETS, chosen_rate
+from experiments.quadruplet_selection.run import PRETRAINED, RESULTS, SEEDS, SETS, chosen_rate
 from experiments.records import NOT_RUN, cell, commits, recorded, table
 from jaxatr import metrics
 
@@ -50,7 +50,7 @@ def of_set(data: str) -> list[str]:
         rate = chosen_rate(data, row)
         own = [cell(figures(data, row, column)) for column in COLUMNS]
         rows.append([title, "not tuned" if rate is None else f"{rate:g}", *own])
-    if data.endswith("-pretrained"):
+    if data in PRETRAINED:
         run = recorded(RESULTS, f"{data}-frozen")
         measures = run["evaluation"]["retrieval"]["new"] if run else {}
         own = [f"{100 * measures[column]:.1f}" if measures else NOT_RUN for column in COLUMNS]
