@@ -1,7 +1,8 @@
 """Networks compiled for inference: their arrays placed once, their batches of few sizes."""
 
-from collections.abc import Callable
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import jax
 
@@ -9,6 +10,7 @@ CONSTANTS = 1 << 28
 """Bytes of variables up to which they can be constants of a program, which holds them twice."""
 
 _GROWTH = 4
+T = TypeVar("T")
 
 
 class Compiled:
@@ -71,3 +73,24 @@ def filled_size(count: int, most: int) -> int:
     while size < count:
         size *= _GROWTH
     return min(size, most)
+
+
+def filled_batches(examples: Iterable[T], size: int) -> Iterator[tuple[list[T], int]]:
+    """Yields batches of examples, each with the number of its examples before it was filled.
+
+    The last batch is filled with copies of its last example: to the size of the batches before it,
+    or to :func:`filled_size` if it is the only one. So few programs are compiled, and one example
+    is computed as one.
+
+    Args:
+      examples: the examples, read one batch at a time.
+      size: size of a full batch.
+
+    >>> list(filled_batches("abcde", 3))
+    [(['a', 'b', 'c'], 3), (['d', 'e', 'e'], 2)]
+    """
+    remaining, full = iter(examples), False
+    while batch := list(itertools.islice(remaining, size)):
+        target = size if full else filled_size(len(batch), size)
+        yield batch + [batch[-1]] * (target - len(batch)), len(batch)
+        full = True

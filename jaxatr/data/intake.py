@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.data.chip import Chip
-from jaxatr.inference import filled_size
+from jaxatr.inference import filled_batches
 from jaxatr.typing import Array, ArrayLike, Config, Float, Shaped
 
 
@@ -87,16 +87,7 @@ class Intake(NamedTuple):
     ) -> Iterator[tuple[Shaped[np.ndarray, "b h w c"], int]]:
         """Yields batches of chips, each with the number of its images.
 
-        The last batch is padded to the size of those before it, or, as the only one, to one of few
-        sizes: few programs are compiled, and one image is computed as one.
+        A batch that is not full is padded (:func:`jaxatr.inference.filled_batches`).
         """
-        chips: list[np.ndarray] = []
-        full = False
-        for image in images:
-            chips.append(self(image))
-            if len(chips) == batch_size:
-                yield np.stack(chips), batch_size
-                chips, full = [], True
-        if chips:
-            size = batch_size if full else filled_size(len(chips), batch_size)
-            yield np.stack(chips + [chips[-1]] * (size - len(chips))), len(chips)
+        for chips, count in filled_batches(map(self, images), batch_size):
+            yield np.stack(chips), count

@@ -27,6 +27,7 @@ Infer = Callable[..., Mapping[str, jax.Array]]
 """``(variables, *inputs) -> outputs by name``, each with the batch first."""
 
 FOLDER = "fitted"
+"""In a run's folder, of what is derived from a checkpoint: exported networks, fitted decisions."""
 
 
 def ready_network(

@@ -66,14 +66,16 @@ class OnnxModel:
         self._check_count(inputs)
         if eager:
             return self.apply(self.variables, *inputs)
-        model, run = self._inference
-        if any(isinstance(value, Tracer) for value in inputs):
-            return model.apply(model.variables, *inputs)
-        if strings := [value.name for value in self.inputs if value.dtype == "str"]:
+        traced = any(isinstance(value, Tracer) for value in inputs)
+        strings = [value.name for value in self.inputs if value.dtype == "str"]
+        if strings and not traced:
             raise ValueError(
                 f"input {strings[0]!r}: strings cannot be compiled; compute it without compiling: "
                 "model(..., eager=True)"
             )
+        model, run = self._inference
+        if traced:
+            return model.apply(model.variables, *inputs)
         with wide():  # numbers of 64 bits are not narrowed on the way
             return run(*inputs)
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from jaxatr import openset
 from jaxatr.files import load_arrays
+from jaxatr.tasks.runtime import FOLDER
 from jaxatr.training.folder import write_file
 
-FOLDER = "fitted"
 CHOICE = "choice"
 FIELD = ".field"
 

@@ -1,6 +1,5 @@
 """A trained recogniser of tracks."""
 
-import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
@@ -9,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from jaxatr import data, openset
-from jaxatr.inference import filled_size
+from jaxatr.inference import filled_batches
 from jaxatr.tasks.open_set.predictor import OpenSetPredictor
 from jaxatr.training import TrainedRun
 from jaxatr.typing import ArrayLike, Int, PyTree, Shaped
@@ -97,11 +96,7 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         self, items: Iterable[Sequence[np.ndarray]], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
         """Yields the network's outputs for batches of tracks, by default of 8."""
-        tracks, size = map(self.check, items), batch_size or 8
-        full = False
-        while batch := list(itertools.islice(tracks, size)):
-            whole = size if full else filled_size(len(batch), size)
-            filled, full = batch + [batch[-1]] * (whole - len(batch)), True
-            padded = np.stack([np.resize(one, (self.frames, *one.shape[1:])) for one in filled])
-            lengths = np.array([len(one) for one in filled], np.int32)
-            yield self._outputs(self._infer(padded, lengths), len(batch))
+        for tracks, count in filled_batches(map(self.check, items), batch_size or 8):
+            padded = np.stack([np.resize(one, (self.frames, *one.shape[1:])) for one in tracks])
+            lengths = np.array([len(one) for one in tracks], np.int32)
+            yield self._outputs(self._infer(padded, lengths), count)
