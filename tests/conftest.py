@@ -212,7 +212,7 @@ def embedding_run(levels, tmp_path_factory) -> Path:
     return workdir
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def earlier(tmp_path_factory) -> Path:
     """A small evaluated run of each task, unpacked (tests/fixtures/make_runs.py)."""
     root = tmp_path_factory.mktemp("earlier")
