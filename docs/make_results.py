@@ -38,11 +38,10 @@ from jaxatr import metrics  # noqa: E402
 PICTURES = FOLDER / "images" / "results"
 BENCHMARKS = ROOT / "experiments" / "benchmarks" / "results"
 CONFORMANCE = ROOT / "experiments" / "onnx" / "results" / "conformance.json"
+DECISIONS = CONFORMANCE.parent / "decision" / "README.md"
 MOST_FUSED = 2.5  # the largest speed-up of a fused plan that MIOpen's text names, section VI
 
-_TABLE = re.compile(
-    r"(<!-- recorded: (\w+) -->\n).*?(?=<!-- end of the record -->)", re.DOTALL
-)
+_TABLE = re.compile(r"(<!-- recorded: (\w+) -->\n).*?(?=<!-- end of the record -->)", re.DOTALL)
 
 
 def filled(text: str) -> str:
@@ -148,9 +147,7 @@ def mstar_peer() -> list[Section]:
     rows = []
     for score, label in open_set.NAMES.items():
         for split in range(3):
-            values = percentages(
-                [f"mstar-{split}-cbc-{seed}" for seed in range(3)], score, "auroc"
-            )
+            values = percentages([f"mstar-{split}-cbc-{seed}" for seed in range(3)], score, "auroc")
             marks, text = ours(values)
             peer = Mark(OTHER, 100 * open_set.PYTORCH_MSTAR[score][split])
             rows.append(Row(f"{label}, split {split}", [peer, *marks], text))
@@ -164,7 +161,8 @@ def default_run() -> list[Section]:
     rows = []
     for group in groups:
         values = [
-            100 * one["evaluation"]["groups"][group]["scores"][one["evaluation"]["decides"]]["auroc"]
+            100
+            * one["evaluation"]["groups"][group]["scores"][one["evaluation"]["decides"]]["auroc"]
             for one in results
         ]
         rows.append(Row(group, *ours(values)))
@@ -226,6 +224,14 @@ def recall_table() -> str:
         ]
         rows.append([title, f"{quadruplets.PAPER[row][0]:.2f}", *cells])
     return "\n".join(table(header, rows))
+
+
+def selection() -> str:
+    """The time of selecting quadruplets, beside other ways to search."""
+    found = benchmark("retrieval_cpu")["selection"]
+    rows = [[name, f"{seconds:.1f} s"] for name, seconds in found["seconds"].items()]
+    size = f"{found['examples']:,} embeddings of {found['dimensions']}"
+    return "\n".join(table([size, "time"], rows))
 
 
 # Attentive distillation
@@ -296,9 +302,7 @@ def distillation_table() -> str:
             known = {"surrogate, λ 1e-5": "paper", "surrogate, λ 1e-4": "paper-1e-4"}
             way = known.get(title) or chosen_way(data) or ""
             for measure in ("insertion", "deletion"):
-                cells.append(
-                    distillation.cell(distillation.surrogate(data, way, measure), ".3f")
-                )
+                cells.append(distillation.cell(distillation.surrogate(data, way, measure), ".3f"))
         rows.append([title, *cells])
     for method in ("grad_cam", "rise", "lime"):
         values = [
@@ -447,6 +451,12 @@ def conformance() -> str:
     return "\n".join(table(["kind of test", "passed", "of", ""], rows))
 
 
+def decisions() -> str:
+    """How far exported decisions are from ``predict``."""
+    text = DECISIONS.read_text(encoding="utf-8")
+    return "\n".join(line for line in text.splitlines() if line.startswith("|"))
+
+
 def transferred() -> list[Section]:
     """Accuracy by steps: from the file, and from random weights."""
     rows = []
@@ -531,6 +541,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "fusions": fusion_table,
     "conformance": conformance,
     "onnxruntime": onnxruntime_table,
+    "decisions": decisions,
+    "selection": selection,
 }
 
 
