@@ -2,7 +2,7 @@
 
     python docs/make_results.py
 
-Run it again whenever new results are recorded; it only reads files. Figures go to ``images/results``.
+Run it again when new results are recorded; it only reads files. Figures go to ``images/results``.
 A table stands between ``<!-- recorded: NAME -->`` and ``<!-- end of the record -->``. Runs that are
 not recorded are left out of a figure or named "not run". Requires the extra ``dev``.
 """
