@@ -41,12 +41,21 @@ CONFORMANCE = ROOT / "experiments" / "onnx" / "results" / "conformance.json"
 DECISIONS = CONFORMANCE.parent / "decision" / "README.md"
 MOST_FUSED = 2.5  # the largest speed-up of a fused plan that MIOpen's text names, section VI
 
-_TABLE = re.compile(r"(<!-- recorded: (\w+) -->\n).*?(?=<!-- end of the record -->)", re.DOTALL)
+_TABLE = re.compile(
+    r"^( *)<!-- recorded: (\w+) -->\n.*?^ *<!-- end of the record -->", re.DOTALL | re.MULTILINE
+)
 
 
 def filled(text: str) -> str:
-    """Returns a page with its recorded tables made anew."""
-    return _TABLE.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]().strip()}\n\n", text)
+    """Returns a page with its recorded tables made anew, each indented like its mark."""
+
+    def table_of(found: re.Match[str]) -> str:
+        indent, name = found.groups()
+        lines = [f"<!-- recorded: {name} -->", "", *TABLES[name]().strip().splitlines(), ""]
+        lines.append("<!-- end of the record -->")
+        return "\n".join(indent + line if line else "" for line in lines)
+
+    return _TABLE.sub(table_of, text)
 
 
 # Marks of recorded values
@@ -529,7 +538,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "mstar": mstar_table,
     "table1": open_set.table1,
     "table2": open_set.table2,
-    "table3": open_set.table3,
     "table4": open_set.table4,
     "recall": recall_table,
     "recall_claim": recall_claim,
