@@ -243,6 +243,23 @@ def selection() -> str:
     return "\n".join(table([size, "time"], rows))
 
 
+def retrieval_notes() -> str:
+    """The extrapolation to a million examples, and the time of the measures."""
+    record = benchmark("retrieval_cpu")
+    sizes, measures = record["selection by size"], record["measures"]
+    million = sizes["a million, by the square of the size"]
+    hours = max(million["hours"].values())
+    seconds = measures["seconds"]
+    return (
+        f"- Extrapolated from {len(sizes['rows'])} sizes, a million embeddings of "
+        f"{sizes['dimensions']} numbers take {million['megabytes, by the size'] / 1000:.1f} GB and "
+        f"{60 * hours:.0f} minutes.\n"
+        f"- Of {measures['examples']:,} embeddings of {measures['dimensions']} numbers, Recall@K "
+        f"takes {seconds['recall_at_k']:.0f} s, MAP@R {seconds['map_at_r']:.0f} s and NMI "
+        f"{seconds['nmi']:.0f} s."
+    )
+
+
 # Attentive distillation
 
 
@@ -321,6 +338,20 @@ def distillation_table() -> str:
         cells = [NOT_RUN if value is None else f"{value:.3f}" for value in values]
         rows.append([distillation.asked(next(iter(TARGETS)), method), *cells])
     return "\n".join(table(header, rows))
+
+
+def distillation_inside() -> str:
+    """How much of a map lies on the target's own pixels; only the simulated vehicles have masks."""
+    data, measures = "simulated", ("share_inside", "pointing_game")
+    rows = []
+    for title, way in (("surrogate, λ 1e-5", "paper"), ("surrogate, chosen", chosen_way(data))):
+        found = [distillation.surrogate(data, way or "", measure) for measure in measures]
+        rows.append([title, *(distillation.cell(values, ".3f") for values in found)])
+    for method in ("grad_cam", "rise", "lime"):
+        values = [distillation.rival(data, method, measure) for measure in measures]
+        cells = [NOT_RUN if value is None else f"{value:.3f}" for value in values]
+        rows.append([distillation.asked(data, method), *cells])
+    return "\n".join(table(["method", "share inside", "pointing game"], rows))
 
 
 # Kernels
@@ -446,6 +477,38 @@ def fusion_table() -> str:
     return "\n".join(table(["plan", "geometric mean", "least", "most", "layers"], rows))
 
 
+def _line(name: str, beginning: str) -> list[str]:
+    """Returns the numbers of a summary line of a benchmark's page."""
+    lines = (BENCHMARKS / f"{name}.md").read_text(encoding="utf-8").splitlines()
+    (line,) = (line for line in lines if line.startswith(f"- {beginning}"))
+    return re.findall(r"\d+(?:\.\d+)?", line.partition(":")[2])
+
+
+def convolution_notes() -> str:
+    """The comparison with XLA's own form, and the choices that were slower than another form."""
+    faster, _, number, cliffs, _, few = _line("kernels_cpu_float32", "against XLA's form")
+    slow, again, confirmed = _line("kernels_cpu_float32", "below 0.9 of the best")
+    behind = sum(one < 0.5 for one in _ratios(benchmark("kernels_cpu_float32")["rows"], "torch"))
+    return (
+        f"- **Beside XLA's own form** the choice is {float(faster):.2f} times as fast on {number} "
+        f"problems. On {few} more, where that form is extremely slow, it is "
+        f"{float(cliffs):.0f} times as fast.\n"
+        f"- **Wrong choices.** {slow} choices were slower than 0.9 times the fastest single form; "
+        f"{again} of them were timed once more, and {confirmed} were slower again.\n"
+        f"- **PyTorch is more than twice as fast** on {behind} problems."
+    )
+
+
+def found_steps() -> str:
+    """Whole steps with found kernels, in multiples of the heuristic's speed."""
+    text = (BENCHMARKS / "training_step_cpu_find.md").read_text(encoding="utf-8")
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    header, _, *rows = lines
+    kept = [header.index(name) for name in ("mode", "pixels", "to the rules", "memory")]
+    titles = ["mode", "pixels", "speed, times the heuristic's", "memory, times PyTorch's"]
+    return "\n".join(table(titles, [[row[i] for i in kept] for row in rows]))
+
+
 # ONNX
 
 
@@ -545,6 +608,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "distillation_aims": aims,
     "distillation_speed": lambda: "\n".join(distillation.speed_aims()),
     "convolutions": convolution_table,
+    "convolution_notes": convolution_notes,
+    "found_steps": found_steps,
+    "retrieval_notes": retrieval_notes,
+    "distillation_inside": distillation_inside,
     "recurrent": recurrent_table,
     "fusions": fusion_table,
     "conformance": conformance,
