@@ -1,5 +1,6 @@
 """Runs a command: parses its flags, and converts exceptions to exit codes."""
 
+import os
 import re
 import sys
 import traceback
@@ -14,6 +15,7 @@ from jaxatr.cli import help_page
 
 EXIT_USER_ERROR = 2
 EXIT_BUG = 70  # EX_SOFTWARE of BSD's sysexits.h
+EXIT_BROKEN_PIPE = 141  # of a process that SIGPIPE ends
 
 _HELP = ("--help", "-help", "-h", "-?", "--helpshort", "--helpfull")
 _USER_ERRORS = (ValueError, OSError, ImportError, MemoryError, FloatingPointError, RuntimeError)
@@ -72,7 +74,12 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.ERROR)  # hides orbax's messages; jaxatr uses warnings
     try:
-        return command.main(arguments) or 0
+        code = command.main(arguments) or 0
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # as head ends a pipe; Python would flush the output again at its exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
     except Exception as error:
         if is_users(error):
             if flags.FLAGS.debug:

@@ -18,10 +18,12 @@ with the images of one track.
 import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags
+from tqdm import tqdm
 
 from jaxatr import data, runs, training
 from jaxatr.cli import command, inputs, parts
@@ -68,8 +70,8 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "out",
         None,
-        "Write a row for each image to this table (.csv, .jsonl or .parquet); with --engine: the "
-        "folder of the part files.",
+        "Write a row for each image to this table (.csv, .jsonl or .parquet) instead of printing a "
+        "line; with --engine: the folder of the part files.",
     )
     flags.DEFINE_string(
         "explain", None, "Also write an explanation of each prediction to this folder."
@@ -85,7 +87,7 @@ def define_flags() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints a line for each input; reports unusable inputs and continues."""
+    """Prints a line for each input, or writes a table; reports unusable inputs and continues."""
     if not arguments:
         raise ValueError("no image given: jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE...")
     values = flags.FLAGS
@@ -112,18 +114,22 @@ def main(arguments: Sequence[str]) -> int:
             named="warning" if values.out else "error",
         )
         verdicts: list[str] = []
+        quiet = None if values.out and not values.jsonl else True  # None: unless on a terminal
+        bar = tqdm(desc="predicting", unit=" images", leave=False, disable=quiet)
         for prediction in predictor(found):
             number, path = found.used.popleft()
             done.append(path)
             verdicts.append(predictor.verdict(prediction))
+            bar.update()
             if values.out:
                 rows[number] = _row(path.name, predictor, prediction)
             if values.jsonl:
                 fields = {"image": path.name, "runtime": predictor.runtime}
                 fields |= predictor.to_json(prediction)
                 print(json.dumps(fields, ensure_ascii=False), flush=True)
-            else:
+            elif not values.out:
                 print(f"{path.name}: {predictor.describe(prediction)}", flush=True)
+        bar.close()
         if values.out:
             _write(values.out, rows, found.failed)
         if explainers:
@@ -152,7 +158,10 @@ def _write(
     data.write_table(
         out, [every[number] for number in sorted(every)], text=("path", "error", "runtime")
     )
-    print(f"{out}: {len(rows)} predicted, {len(failed)} failed", file=sys.stderr)
+    labels = Counter(str(row["label"]) for row in rows.values() if "label" in row)
+    counts = ", ".join(f"{label} {count}" for label, count in labels.most_common())
+    of = f" ({counts})" if counts else ""
+    print(f"{out}: {len(rows)} predicted{of}, {len(failed)} failed", file=sys.stderr)
 
 
 def _options() -> dict[str, Any]:

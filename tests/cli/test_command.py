@@ -1,5 +1,6 @@
 """Exceptions end commands with one line and code 2, or a traceback and code 70."""
 
+import os
 import subprocess
 import sys
 
@@ -97,3 +98,17 @@ def test_a_flag_that_is_not_there_is_a_users_error():
     done = run("ValueError()", "--debgu")
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "debgu" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_reader_that_has_enough_ends_the_command_without_a_word():
+    reading, writing = os.pipe()
+    os.close(reading)
+    many = "print('x' * 100_000)"
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("raise eval(arguments[0])", many)],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
