@@ -30,8 +30,8 @@ class RecordedRun:
       metrics: the records of ``metrics.jsonl``.
       labels: ``[n]``, known class or :data:`jaxatr.openset.UNKNOWN`.
       predicted: ``[n]``, the nearest known class by the run's network.
-      predictions: name of a score to ``[n]``, the nearest known class; it differs from
-        ``predicted`` only for scores with a network of their own.
+      predictions: name of a score to ``[n]``, the nearest known class: for the score that decides,
+        the decision's; for others it differs from ``predicted`` where the score names classes.
       scores: name to ``[n]``, higher = more known.
       ranges: ``[n]`` in metres; ``None`` if the data has no ranges.
       thumbnails: row of a test example to its picture; empty if none were recorded.
@@ -128,6 +128,14 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
                 f"{folder / training.SCORES}: the score {score!r} has non-finite values"
             )
     thumbnails = read_thumbnails(folder / training.THUMBNAILS, arrays["test_id"])
+    decided = {
+        name.removeprefix("decided_"): array
+        for name, array in arrays.items()
+        if name.startswith("decided_")
+    }
+    predictions = {name: openset.recorded_predictions(arrays, name) for name in scores}
+    if "nearest" in decided:  # from the head or the gallery, whichever the run chose
+        predictions[evaluation["decides"]] = decided["nearest"]
     return RecordedRun(
         name=name or folder.resolve().name,
         workdir=str(workdir),
@@ -137,15 +145,11 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
         metrics=training.read_metrics(folder),
         labels=labels,
         predicted=arrays["test_logits"].argmax(axis=-1),
-        predictions={name: openset.recorded_predictions(arrays, name) for name in scores},
+        predictions=predictions,
         scores=scores,
         ranges=arrays.get("test_range_m"),
         thumbnails=thumbnails,
-        decided={
-            name.removeprefix("decided_"): array
-            for name, array in arrays.items()
-            if name.startswith("decided_")
-        },
+        decided=decided,
     )
 
 

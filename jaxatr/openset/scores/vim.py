@@ -51,7 +51,8 @@ def fit(
       bias: ``[k]``; None for a classifier without a bias, whose origin is 0.
       dimensions: D, dimension of the principal subspace. The default is the authors' choice for
         their networks, 1000 for at least 2048 features and 512 for at least 768; for fewer
-        features it is half their number.
+        features it is half their number. It is half the features' rank if that is not above it, as
+        after a long fine-tuning.
 
     Raises:
       ValueError: a value is not finite; ``dimensions`` is out of range; or the features lie within
@@ -68,7 +69,10 @@ def fit(
     chex.assert_shape([logits, matrix, offset], [(n, k), (d, k), (k,)])
     origin = -np.linalg.pinv(matrix).T @ offset
     centred = features - origin
-    _, vectors = np.linalg.eigh(centred.T @ centred)  # ascending
+    squares, vectors = np.linalg.eigh(centred.T @ centred)  # ascending
+    rank = int(np.sum(squares > 1e-12 * squares[-1]))
+    if dimensions is None and rank <= kept:
+        kept = max(rank // 2, 1)
     residual = vectors[:, : d - kept]
     lengths = np.linalg.norm(centred @ residual, axis=1)
     if lengths.mean() <= 1e-6 * np.linalg.norm(centred, axis=1).mean():
