@@ -302,9 +302,7 @@ def test_a_broken_file_of_marks_is_named(engine, make_console, tmp_path):
         make_console(engine, marks=str(tmp_path / "nowhere" / "marks.jsonl"))
 
 
-def test_a_run_is_loaded_once_for_its_answers_and_its_maps(
-    trained_run, embedding_run, monkeypatch
-):
+def test_a_run_is_loaded_once_for_its_answers_and_its_maps(trained_run, embedding_run, monkeypatch):
     loaded, load = [], training.load_run
     monkeypatch.setattr(
         training, "load_run", lambda *arguments: loaded.append(load(*arguments)) or loaded[-1]

@@ -274,8 +274,13 @@ def load_indexed(workdir: str | os.PathLike) -> tuple[TrainedRun, Index]:
         arrays = dict(file)
     run = training.load_run(workdir, int(arrays["index_step"]))
     training.check_predictor(run, Retriever)
-    names = ("index_embeddings", "index_labels", "index_id")
-    return run, Index(*(arrays[name] for name in names), arrays.get("index_path"))
+    index = Index(
+        arrays["index_embeddings"],
+        arrays["index_labels"],
+        arrays["index_id"],
+        arrays.get("index_path"),
+    )
+    return run, index
 
 
 def fitted_distance(workdir: str | os.PathLike) -> float | None:
