@@ -383,7 +383,8 @@ def test_tiles_that_do_not_fit_the_cache_are_computed_in_pieces(algorithm, monke
     monkeypatch.setattr(winograd, "_PIECE", 3e4)  # two or three examples
     jax.clear_caches()
     for ours, theirs in zip(jax.jit(everything)(x, w), whole, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=2e-5)
+        # The sums of a tile are of the largest values' size, and so is their rounding.
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=2e-6 * np.abs(theirs).max())
     assert winograd._pieces(winograd.TWO, (6, 7, 9, 5), 4) in (2, 3)
 
 
