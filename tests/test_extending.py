@@ -5,6 +5,7 @@ The longer examples have tests of their own: a kind of run (tests/tasks/test_own
 explanation (tests/explain/test_explainer.py).
 """
 
+import hashlib
 import re
 import sys
 from pathlib import Path
@@ -14,14 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import safetensors.numpy
 
 from jaxatr import bundled, models, openset
 from jaxatr import config as configuration
+from jaxatr.data import augmentations
 from jaxatr.kernels.benchmark import relative_error
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution import solvers
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.models import published
+from jaxatr.models.published.finding import tensors_of
 from jaxatr.tasks.optimizer import build_optimizer
 
 ROOT = Path(__file__).parents[1]
@@ -126,6 +131,49 @@ def test_a_solver_of_ones_own_is_found_and_right(outside, monkeypatch, dtype):
     for config in solver.configs(problem):
         error = relative_error(solver.build(problem, config)(*arguments), expected)
         assert error <= OPERATION.tolerance(problem, cpu)
+
+
+def test_an_augmentation_of_ones_own_is_found_checked_and_applied(outside, monkeypatch):
+    path = outside("dead_row", examples("extending.md", "## An augmentation")[0])
+    monkeypatch.setattr(augmentations, "__path__", [*augmentations.__path__, str(path.parent)])
+    found = augmentations._augmentations()
+    sys.modules.pop(f"{augmentations.__name__}.dead_row")
+    assert [one.name for one in found if one not in augmentations.AUGMENTATIONS] == ["dead_row"]
+    fields = {name: field for one in found for name, field in one.fields.items()}
+    monkeypatch.setattr(augmentations, "AUGMENTATIONS", found)
+    monkeypatch.setattr(augmentations, "FIELDS", fields)
+    with pytest.raises(ValueError, match="augment.dead_row: got 2.0, wanted 0 to 1"):
+        augmentations.check({"dead_row": 2.0})
+    images, ids = jnp.ones((6, 5, 3, 1)), jnp.arange(6)
+    for probability, rows in ((1.0, 1), (0.0, 0)):
+        varied = augmentations.vary(
+            jax.random.key(0), images, ids, ids, {"dead_row": probability}, first=False
+        )
+        dead = np.asarray(varied == 0).all(axis=(2, 3))
+        assert dead.sum(axis=1).tolist() == [rows] * 6 and (varied == 0).sum() == 6 * 3 * rows
+
+
+def test_a_published_network_of_ones_own_is_found_and_its_file_is_checked(
+    outside, monkeypatch, tmp_path
+):
+    path = outside("my_mobilenet", examples("extending.md", "## A published network")[0])
+    monkeypatch.setattr(published, "__path__", [*published.__path__, str(path.parent)])
+    found = published._by_name()
+    sys.modules.pop(f"{published.__name__}.my_mobilenet")
+    assert set(found) == {*published.NETWORKS, "my_mobilenet"}
+    network = found["my_mobilenet"]
+    assert network.backbone in models.BACKBONES
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(ValueError, match="pip install my-mobilenet-weights"):
+        tensors_of(network, tmp_path)
+    (file,) = network.files
+    content = safetensors.numpy.save({"weight": np.ones((2, 3), np.float32)})
+    (tmp_path / file.name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"wanted {file.sha256}"):
+        tensors_of(network, tmp_path)
+    right = file._replace(sha256=hashlib.sha256(content).hexdigest())
+    tensors, source = tensors_of(network._replace(files=(right,)), tmp_path)
+    assert source["licence"] == "CC-BY-4.0" and tensors["weight"].shape == (2, 3)
 
 
 def test_a_backbone_and_a_configuration_of_ones_own(outside):

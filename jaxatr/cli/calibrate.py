@@ -10,7 +10,6 @@ from typing import Any
 
 from absl import flags
 
-from jaxatr import reporting, runs, training
 from jaxatr.cli import inputs
 
 
@@ -28,6 +27,8 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Calibrates a run or removes its calibration, and prints the figures before and after."""
+    from jaxatr import runs, training  # late, so that --help is there at once
+
     inputs.refuse(arguments)
     values = flags.FLAGS
     options: dict[str, Any] = inputs.given("score") | {
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str]) -> None:
 
 def text(result: dict[str, Any]) -> str:
     """Formats the result of :func:`jaxatr.runs.calibrate_run`."""
+    from jaxatr import reporting
+
     header = ["", "threshold", "accepted", "temperature", "calibration error"]
     rows = []
     for when in ("before", "after"):

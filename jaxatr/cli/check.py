@@ -20,7 +20,6 @@ from jaxatr.cli import inputs
 from jaxatr.data import doctor, sources
 from jaxatr.data.source import all_options
 from jaxatr.data.sources import image_folder
-from jaxatr.reporting import checked
 
 
 def define_flags() -> None:
@@ -45,6 +44,8 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Prints tables and findings, and writes the page; returns 1 if a finding is an error."""
+    from jaxatr.reporting import checked  # late, so that --help is there at once
+
     if len(arguments) != 1:
         raise ValueError(f"wanted one folder, archive, table or data set, got {[*arguments]}")
     values = flags.FLAGS

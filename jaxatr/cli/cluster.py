@@ -12,10 +12,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from jaxatr import runs, training
 from jaxatr.cli import inputs
-from jaxatr.reporting import text_table
-from jaxatr.runs.clustering import enrol_command
 
 
 def define_flags() -> None:
@@ -30,6 +27,11 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Groups the images, and prints the groups and the paths of the files."""
+    # Late, so that --help is there at once.
+    from jaxatr import runs, training
+    from jaxatr.reporting import text_table
+    from jaxatr.runs.clustering import enrol_command
+
     if not arguments:
         raise ValueError("no image given: jaxatr cluster --workdir=DIR IMAGE|FOLDER|ARCHIVE...")
     training.enable_compilation_cache()

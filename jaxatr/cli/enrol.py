@@ -12,7 +12,6 @@ from typing import Any
 
 from absl import flags
 
-from jaxatr import reporting, runs, training
 from jaxatr.cli import inputs
 
 _WAYS = ("source", "remove", "train")
@@ -53,6 +52,8 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Enrols a class, removes one, or trains a new run; prints the result."""
+    from jaxatr import runs, training  # late, so that --help is there at once
+
     inputs.refuse(arguments)
     way = _way()
     training.enable_compilation_cache()
@@ -104,6 +105,8 @@ def text(result: dict[str, Any]) -> str:
 
 
 def _threshold(result: dict[str, Any]) -> list[str]:
+    from jaxatr import reporting
+
     if result["named"] is None:
         return ["threshold: the run's, because one chip is not enough to fit the class's own"]
     share = reporting.percent(result["named"])
@@ -124,6 +127,8 @@ def _threshold(result: dict[str, Any]) -> list[str]:
 
 def table(result: dict[str, Any]) -> str:
     """Formats the result of :func:`jaxatr.runs.train_enrolled`."""
+    from jaxatr import reporting
+
     header = ["", "original classes right", "AUROC", "unknown accepted", *result["classes"]]
     rows = [
         [

@@ -13,7 +13,6 @@ from typing import Any
 
 from absl import flags
 
-from jaxatr import reporting, runs, training
 from jaxatr.cli import inputs
 
 
@@ -49,6 +48,8 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Evaluates, and prints the figures."""
+    from jaxatr import reporting, runs, training  # late, so that --help is there at once
+
     inputs.refuse(arguments)
     training.enable_compilation_cache()
     workdirs, options = flags.FLAGS.workdir, inputs.given("scores", "outside", "methods")

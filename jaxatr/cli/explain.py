@@ -14,7 +14,7 @@ import numpy as np
 from absl import flags
 
 from jaxatr import data, runs, training
-from jaxatr.cli import inputs
+from jaxatr.cli.images import Inputs
 from jaxatr.explain import METHODS, Explainer, Pictures, describe, explain_all, load_explainers
 
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     predictor = _predictor(first)
     pictures = Pictures(values.out)
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        found = inputs.Inputs(arguments, scratch, read=data.read_image, check=first.chip)
+        found = Inputs(arguments, scratch, read=data.read_image, check=first.chip)
         images: deque[np.ndarray] = deque()
         for explanations in explain_all(explainers, _remembered(found, images)):
             (_, path), image = found.used.popleft(), images.popleft()

@@ -27,6 +27,7 @@ from tqdm import tqdm
 
 from jaxatr import data, runs, training
 from jaxatr.cli import command, inputs, parts
+from jaxatr.cli.images import Inputs
 from jaxatr.explain import Explainer, Pictures, describe, explain_all, load_explainers, load_target
 
 # Options of the predictors; each kind of run has some of them.
@@ -105,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     done: list[data.ImagePath] = []
     rows: dict[int, dict[str, data.Cell]] = {}  # by the input's number
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        found = inputs.Inputs(
+        found = Inputs(
             arguments,
             scratch,
             read=predictor.read,

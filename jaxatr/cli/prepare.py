@@ -19,7 +19,6 @@ from jaxatr import data
 from jaxatr.cli import inputs
 from jaxatr.cli.help_page import columns
 from jaxatr.data import doctor, sources
-from jaxatr.reporting import checked
 
 
 def define_flags() -> None:
@@ -55,6 +54,8 @@ def description() -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Prepares a data set, and prints its classes, splits, folder and skipped files."""
+    from jaxatr.reporting import checked  # late, so that --help is there at once
+
     if len(arguments) != 1:
         raise ValueError(f"wanted the name of one data set, got {list(arguments)}")
     dataset = data.prepare(

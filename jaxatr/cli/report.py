@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from jaxatr import reporting
 from jaxatr.cli import inputs
 
 
@@ -19,6 +18,8 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Writes the report."""
+    from jaxatr import reporting  # late, so that --help is there at once
+
     inputs.refuse(arguments)
     reporting.write_report(flags.FLAGS.workdir, flags.FLAGS.out)
     print(f"report: {flags.FLAGS.out}")

@@ -15,9 +15,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from jaxatr import training
 from jaxatr.cli import inputs
-from jaxatr.data.extras import extra
 from jaxatr.serving import Options
 from jaxatr.serving.options import Limits
 
@@ -78,6 +76,9 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Serves until the process is stopped."""
+    from jaxatr import training  # late, so that --help is there at once
+    from jaxatr.data.extras import extra
+
     inputs.refuse(arguments)
     for package in _PACKAGES:
         extra(package, "serve", "jaxatr serve")

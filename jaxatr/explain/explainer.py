@@ -13,7 +13,7 @@ from jaxatr.explain.measures.judge import judge
 from jaxatr.explain.method import Maps, Method
 from jaxatr.explain.methods import METHODS, find_method
 from jaxatr.inference import Compiled
-from jaxatr.training import Checkpoint, Target
+from jaxatr.training import Target, TrainedRun
 from jaxatr.typing import ArrayLike, Float, PyTree, Shaped
 
 MARKS_EVERYTHING = 0.75
@@ -121,11 +121,15 @@ class Explainer:
             for another kind of run; or the network that a surrogate explains has changed since the
             surrogate was trained.
         """
+        run = training.load_run(workdir)
+        return cls.of_run(run, method, seed=seed, progress=progress, **options)
+
+    @classmethod
+    def of_run(cls, run: TrainedRun, method: str | None = None, **options: Any) -> "Explainer":
+        """Takes a loaded run, at any checkpoint; arguments and errors are those of :meth:`load`."""
         if method == "all":
             raise ValueError("method: 'all' needs load_explainers, which returns several")
-        (explainer,) = load_explainers(
-            workdir, method, seed=seed, progress=progress, **options
-        ).values()
+        (explainer,) = explainers_of(run, method, **options).values()
         return explainer
 
     def saliency(self, images: Float[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b h w"]:
@@ -188,21 +192,26 @@ def compiled_probabilities(target: Target) -> Compiled:
 
 
 def load_explainers(
-    workdir: str | os.PathLike,
+    workdir: str | os.PathLike, method: str | None = None, **options: Any
+) -> dict[str, Explainer]:
+    """Loads a run's network, at its newest checkpoint, for :func:`explainers_of`."""
+    return explainers_of(training.load_run(workdir), method, **options)
+
+
+def explainers_of(
+    run: TrainedRun,
     method: str | None = None,
     *,
-    checkpoint: Checkpoint = "latest",
     seed: int = 0,
     progress: bool = False,
     **options: Any,
 ) -> dict[str, Explainer]:
-    """Loads a run's network once, with one method or all of them.
+    """Combines a run's network with one method or all of them.
 
     Args:
-      workdir: the run folder of a classifier, or of a surrogate, which explains its target network.
+      run: the run of a classifier, or of a surrogate, which explains its target network.
       method: a method as in :meth:`Explainer.load`, or ``"all"`` for every method of the package
         and the run's surrogate.
-      checkpoint: ``"latest"``, ``"best"`` or a step.
       seed: random seed, for methods that use one.
       progress: show a progress bar on standard error, at a terminal, for methods that evaluate
         masked copies.
@@ -214,7 +223,6 @@ def load_explainers(
     Raises:
       ValueError: as for :meth:`Explainer.load`.
     """
-    run = training.load_run(workdir, checkpoint)
     surrogate, own = run.task.surrogate(run), {}
     target = run.task.classifier(run) if surrogate is None else surrogate.target
     target = target._replace(variables=jax.device_put(target.variables))  # once, for every call

@@ -167,14 +167,6 @@ class Score:
         """
         return self.answer(model, outputs).score
 
-    def classify(self, model: Any, outputs: Outputs) -> np.ndarray:
-        """Predicts the known class of n examples, ``[n]``; see :meth:`answer`.
-
-        Raises:
-          ValueError: as for :meth:`answer`.
-        """
-        return self.answer(model, outputs).label if self.names_class else outputs.predicted
-
     def answer(self, model: Any, outputs: Outputs) -> Answer:
         """Computes the score and the class of n examples.
 

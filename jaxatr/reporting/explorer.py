@@ -148,7 +148,7 @@ def script_data(run: RecordedRun, sprite: Sprite) -> dict[str, Any]:
     }
     return {
         "classes": run.classes,
-        "takes": "FOLDER..." if run.of_tracks else "IMAGE...",
+        "takes": f"{run.takes}...",
         "labels": run.labels.tolist(),
         "predicted": run.predicted.tolist(),
         "scores": {name: _score_data(run, name) for name in run.scores},

@@ -77,9 +77,9 @@ class RecordedRun:
         return all(self.shown(name).scale == "distance" for name in self.scores)
 
     @property
-    def of_tracks(self) -> bool:
-        """Whether the test examples are tracks."""
-        return "tracks" in self.record
+    def takes(self) -> str:
+        """Meaning of a path that ``jaxatr predict`` takes, such as ``"IMAGE"``."""
+        return training.predictor_class(training.task_of(self.workdir)).takes
 
     @property
     def first_score(self) -> str:

@@ -13,7 +13,12 @@ from jaxatr import openset, training
 from jaxatr.explain import Explainer
 from jaxatr.onnx.sessions import check_runtime
 from jaxatr.serving.examples import NEAREST, Examples, build_examples
-from jaxatr.tasks.embedding.predictor import Match, Retriever
+from jaxatr.tasks.embedding.predictor import (
+    Match,
+    Retriever,
+    fitted_distance,
+    load_indexed,
+)
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.deciding import RULE
 from jaxatr.tasks.open_set.enrolling import takers
@@ -320,7 +325,7 @@ def _recogniser(wanted: Wanted) -> Engine:
         for one in loaded
     ]
     note = "; ".join(filter(None, [own.note, recognisers[0].engine, left]))
-    engine = RecogniserEngine(run, recognisers, _explainer(wanted), note)
+    engine = RecogniserEngine(run, recognisers, _explainer(wanted, run), note)
     engine.examples, engine.missing = build_examples(
         run, wanted.where, engine.features, wanted.examples
     )
@@ -343,17 +348,25 @@ def _retriever(wanted: Wanted) -> Engine:
     for name in recognisers_own:
         if getattr(wanted, name) != Wanted._field_defaults[name] and getattr(wanted, name) != "":
             raise ValueError(f"--{name} is for recognisers, but {wanted.workdir} is a retriever")
-    retriever = Retriever.load(wanted.workdir, runtime=wanted.runtime)
-    retriever.neighbours = min(NEAREST, len(retriever.index.ids))
-    run = training.load_run(wanted.workdir)
-    engine = RetrieverEngine(run, retriever)
+    check_runtime(wanted.runtime)
+    run, index = load_indexed(wanted.workdir)
+    engine = RetrieverEngine(
+        run,
+        Retriever(
+            run,
+            index,
+            neighbours=min(NEAREST, len(index.ids)),
+            max_distance=fitted_distance(wanted.workdir),
+            runtime=wanted.runtime,
+        ),
+    )
     engine.examples, engine.missing = build_examples(run, wanted.where, None, wanted.examples)
     return engine
 
 
-def _explainer(wanted: Wanted) -> Explainer | None:
+def _explainer(wanted: Wanted, run: TrainedRun) -> Explainer | None:
     if wanted.method == "":
         return None
     if wanted.surrogate:
         return Explainer.load(wanted.surrogate, wanted.method)
-    return Explainer.load(wanted.workdir, wanted.method)
+    return Explainer.of_run(run, wanted.method)

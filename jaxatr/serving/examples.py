@@ -14,7 +14,7 @@ from PIL import Image
 from jaxatr import data, openset
 from jaxatr.openset import gallery, nearest_neighbour, reduction
 from jaxatr.tasks.open_set import fitted
-from jaxatr.tasks.open_set.loading import open_task
+from jaxatr.tasks.open_set.loading import open_divided
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.tasks.parts import Part
 from jaxatr.training import TrainedRun
@@ -127,7 +127,7 @@ def build_examples(
     if most == 0:
         return None, "switched off by --examples=0"
     try:
-        part = open_task(run, where).parts["train"]
+        part = open_divided(run, where).parts["train"]
     except (ValueError, OSError, ImportError) as error:
         return None, f"the training data cannot be read: {error}"
     if features is None:

@@ -88,6 +88,23 @@ main.main()
     assert done.stdout.startswith("[]\nusage: jaxatr report --workdir=DIR")
 
 
+def test_help_loads_nothing_heavy():
+    light = ("evaluate", "calibrate", "enrol", "cluster", "convert", "report")
+    program = (
+        "import sys; from absl import flags\n"
+        f"import {', '.join(f'jaxatr.cli.{name}' for name in light)}\n"
+        f"for name in {light}:\n"
+        "    for flag in list(flags.FLAGS): delattr(flags.FLAGS, flag)\n"
+        "    sys.modules[f'jaxatr.cli.{name}'].define_flags()\n"
+        "print([name for name in ('jax', 'numpy', 'jaxatr.data') if name in sys.modules])\n"
+        "import jaxatr.cli.check, jaxatr.cli.prepare\n"
+        "print([name for name in ('sklearn', 'scipy', 'orbax') if name in sys.modules])\n"
+    )
+    done = script(program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[]", "[]"]
+
+
 def test_help_of_training_has_the_configurations_and_no_librarys_flags(command):
     done = command("train", "--help", COLUMNS=100)
     assert done.returncode == 0, done.stderr

@@ -97,10 +97,8 @@ def gallery(labels, score=MARGIN.score):
 
 def test_a_score_may_name_the_class():
     answer = gallery([2, 0, 1, 1]).answer(None, OUTPUTS)
-    assert answer.label.tolist() == gallery([2, 0, 1, 1]).classify(None, OUTPUTS).tolist()
     assert answer.label.tolist() == [2, 0, 1, 1] and answer.score.tolist() == [0] * 4
     np.testing.assert_array_equal(gallery([2, 0, 1, 1])(None, OUTPUTS), np.zeros(4))
-    assert MARGIN.classify(None, OUTPUTS).tolist() == OUTPUTS.predicted.tolist()
     assert MARGIN.answer(None, OUTPUTS).label.tolist() == OUTPUTS.predicted.tolist()
 
 
@@ -108,7 +106,7 @@ def test_a_class_that_is_not_one_is_told():
     with pytest.raises(ValueError, match="gallery: got classes from -1 to 1, wanted known ones, 0"):
         gallery([-1, 0, 1, 1]).answer(None, OUTPUTS)
     with pytest.raises(ValueError, match=r"gallery: got classes of shape \(3,\), wanted one for"):
-        gallery([0, 1, 1]).classify(None, OUTPUTS)
+        gallery([0, 1, 1]).answer(None, OUTPUTS)
     alone = openset.Score("alone", "Alone", MARGIN.score, names_class=True)
     with pytest.raises(ValueError, match="alone: got a ndarray, wanted an Answer"):
         alone.answer(None, OUTPUTS)

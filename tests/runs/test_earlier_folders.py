@@ -7,6 +7,7 @@ import pytest
 
 import jaxatr
 from jaxatr import data, runs, training
+from jaxatr.reporting.recorded import read_run
 
 CLASSES = ("cross", "disc", "ring", "square")
 
@@ -51,6 +52,11 @@ def test_the_configuration_tells_the_kind(earlier, name, kind):
     assert "task" not in training.read_record(earlier / name)
     assert training.task_of(earlier / name).__name__ == kind
     assert training.load_run(earlier / name).step > 0
+
+
+@pytest.mark.parametrize(("name", "takes"), [("open_set", "IMAGE"), ("track", "FOLDER")])
+def test_a_report_says_what_the_runs_predictor_takes(earlier, name, takes):
+    assert read_run(earlier / name).takes == takes
 
 
 def test_recognisers_answer_as_before(earlier, expected, images):

@@ -11,7 +11,7 @@ from PIL import Image
 from prometheus_client.parser import text_string_to_metric_families
 
 import jaxatr
-from jaxatr import data
+from jaxatr import data, training
 from jaxatr.serving import metrics
 from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.examples import NEAREST
@@ -300,3 +300,17 @@ def test_a_broken_file_of_marks_is_named(engine, make_console, tmp_path):
         make_console(engine)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         make_console(engine, marks=str(tmp_path / "nowhere" / "marks.jsonl"))
+
+
+def test_a_run_is_loaded_once_for_its_answers_and_its_maps(trained_run, embedding_run, monkeypatch):
+    loaded, load = [], training.load_run
+    monkeypatch.setattr(
+        training, "load_run", lambda *arguments: loaded.append(load(*arguments)) or loaded[-1]
+    )
+    step = training.saved_steps(trained_run)[0]  # not the newest
+    served = load_engine(Wanted(trained_run, checkpoint=step, score="cbc", examples=0))
+    assert [run.step for run in loaded] == [step] == [served.step]
+    assert served.explainer.source["step"] == step
+    loaded.clear()
+    served = load_engine(Wanted(embedding_run, examples=0))
+    assert len(loaded) == 1 and served.step == loaded[0].step

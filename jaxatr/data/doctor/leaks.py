@@ -4,9 +4,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.metrics import balanced_accuracy_score
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from jaxatr.data.doctor.facts import Facts
 from jaxatr.typing import Float, Int
@@ -88,18 +85,24 @@ def leaks(facts: Facts, train: int, test: int | None) -> list[Leak]:
     return measured
 
 
-def _forest() -> RandomForestClassifier:
+def _forest():
+    from sklearn.ensemble import RandomForestClassifier  # takes a second to import
+
     return RandomForestClassifier(
         _TREES, min_samples_leaf=3, class_weight="balanced", random_state=0
     )
 
 
 def _within(values: Float[np.ndarray, "n f"], labels: Int[np.ndarray, " n"]) -> float:
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
     return _accuracy(labels, np.asarray(cross_val_predict(_forest(), values, labels, cv=folds)))
 
 
 def _accuracy(labels: Int[np.ndarray, " n"], predicted: Int[np.ndarray, " n"]) -> float:
+    from sklearn.metrics import balanced_accuracy_score
+
     return float(balanced_accuracy_score(labels, predicted))
 
 

@@ -141,25 +141,9 @@ class Retriever(Showing[np.ndarray, Match]):
             evaluated yet.
         """
         check_runtime(runtime)
-        path = Path(workdir) / training.INDEX
-        if not path.is_file():
-            training.check_predictor(training.load_run(workdir), cls)
-            raise ValueError(
-                f"{workdir} has no {training.INDEX} to search: evaluate it first (jaxatr evaluate "
-                f"--workdir={workdir})"
-            )
-        with np.load(path) as file:
-            arrays = dict(file)
-        run = training.load_run(workdir, int(arrays["index_step"]))
-        training.check_predictor(run, cls)
-        index = Index(
-            arrays["index_embeddings"],
-            arrays["index_labels"],
-            arrays["index_id"],
-            arrays.get("index_path"),
-        )
+        run, index = load_indexed(workdir)
         if max_distance is None:
-            max_distance = _fitted_distance(workdir)
+            max_distance = fitted_distance(workdir)
         limits = {"neighbours": neighbours, "max_distance": max_distance}
         return cls(run, index, **limits, runtime=runtime)
 
@@ -273,7 +257,34 @@ def _network(run: TrainedRun) -> Infer:
     return infer
 
 
-def _fitted_distance(workdir: str | os.PathLike) -> float | None:
+def load_indexed(workdir: str | os.PathLike) -> tuple[TrainedRun, Index]:
+    """Loads a run at the checkpoint that was evaluated last, and its index.
+
+    Raises:
+      ValueError: as for :meth:`Retriever.load`.
+    """
+    path = Path(workdir) / training.INDEX
+    if not path.is_file():
+        training.check_predictor(training.load_run(workdir), Retriever)
+        raise ValueError(
+            f"{workdir} has no {training.INDEX} to search: evaluate it first (jaxatr evaluate "
+            f"--workdir={workdir})"
+        )
+    with np.load(path) as file:
+        arrays = dict(file)
+    run = training.load_run(workdir, int(arrays["index_step"]))
+    training.check_predictor(run, Retriever)
+    index = Index(
+        arrays["index_embeddings"],
+        arrays["index_labels"],
+        arrays["index_id"],
+        arrays.get("index_path"),
+    )
+    return run, index
+
+
+def fitted_distance(workdir: str | os.PathLike) -> float | None:
+    """Returns the distance that the evaluation fitted to the validation data, or None."""
     scores = training.load_evaluation(workdir)["groups"]["all"]["scores"]
     threshold = scores[SCORE].get("fitted_threshold")
     return None if threshold is None else -threshold

@@ -15,6 +15,7 @@ import numpy as np
 from jaxatr import openset
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.enrolled import Chips, Enrolment, chips
+from jaxatr.tasks.open_set.scored import Enrollable
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.training import TrainedRun
 from jaxatr.typing import ArrayLike, Config, Network, PyTree
@@ -130,7 +131,7 @@ def _read(
 
 
 def validation_of(
-    task: Any, variables: PyTree, enrolment: Enrolment, needs: Collection[str]
+    task: Enrollable, variables: PyTree, enrolment: Enrolment, needs: Collection[str]
 ) -> openset.Outputs | None:
     """Computes the outputs for a run's validation examples, without enrolled ones.
 
@@ -151,7 +152,7 @@ def validation_of(
 
 
 def of_task(
-    task: Any, variables: PyTree, workdir: Path, step: int, known: tuple[str, ...]
+    task: Enrollable, variables: PyTree, workdir: Path, step: int, known: tuple[str, ...]
 ) -> Seeing:
     """Returns the network of a task at a checkpoint."""
     return Seeing(

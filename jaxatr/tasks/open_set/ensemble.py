@@ -19,6 +19,7 @@ from jaxatr.tasks.open_set.deciding import Made, as_configured, facts
 from jaxatr.tasks.open_set.judged import judge
 from jaxatr.tasks.open_set.loading import as_number, load_decision, open_task
 from jaxatr.tasks.open_set.predictor import Recogniser
+from jaxatr.tasks.open_set.scored import Enrollable
 from jaxatr.tasks.shown import HeatMap
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.typing import Int
@@ -117,7 +118,7 @@ class Members:
         return [member.recogniser.decision for member in self.members]
 
     @functools.cached_property
-    def tasks(self) -> list[Any]:
+    def tasks(self) -> list[Enrollable]:
         """The tasks of the members, with their data.
 
         Raises:
@@ -233,11 +234,11 @@ def load(
     made = Ensemble([member.recogniser for member in members.members], decision)
     of_field = [run for run, recogniser in members.members if _has_field(run, recogniser)]
     if of_field:
-        said = (
+        described = (
             f"{', '.join(str(run.workdir) for run in of_field)}: the calibration to field chips "
             "applies only to the single run, and is ignored in an ensemble"
         )
-        made.note = "; ".join(filter(None, [said, made.note]))
+        made.note = "; ".join(filter(None, [described, made.note]))
     return made
 
 

@@ -14,7 +14,7 @@ from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
 from jaxatr.tasks.open_set.deciding import Made, decides, made_for
 from jaxatr.tasks.open_set.judged import accepted, judge
 from jaxatr.tasks.open_set.needs import refusal
-from jaxatr.tasks.open_set.scored import Deciding, Scored, head
+from jaxatr.tasks.open_set.scored import Enrollable, Scored, head
 from jaxatr.tasks.parts import BOX_OFF, Part
 from jaxatr.typing import PyTree
 
@@ -102,7 +102,7 @@ def choose(
 
 
 def evaluate(
-    task: Deciding,
+    task: Enrollable,
     variables: PyTree,
     scores: str | Collection[str] | None,
     workdir: Path | None,

@@ -3,12 +3,13 @@
 import dataclasses
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 from jaxatr import openset
 from jaxatr.tasks.open_set import enrolled, enrolling, fitted
 from jaxatr.tasks.open_set.deciding import AUTO, RULE, Made, made_for, read, score_of
 from jaxatr.tasks.open_set.needs import refusal
+from jaxatr.tasks.open_set.scored import Divided, Enrollable
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Checkpoint, TrainedRun
@@ -98,7 +99,12 @@ def load_decision(
     return Loaded(decision, run.config.open_set.gamma if given else None, note, further)
 
 
-def open_task(run: TrainedRun, where: Mapping[str, str]) -> Any:
+def open_task(run: TrainedRun, where: Mapping[str, str]) -> Enrollable:
+    """Opens the task of a finished run of open-set recognition; see :func:`open_divided`."""
+    return cast(Enrollable, open_divided(run, where))
+
+
+def open_divided(run: TrainedRun, where: Mapping[str, str]) -> Divided:
     """Opens a finished run's task with its data.
 
     Args:
@@ -112,7 +118,7 @@ def open_task(run: TrainedRun, where: Mapping[str, str]) -> Any:
     config.data.update(where)
     task = run.task(config)
     task.check_continues(run.workdir, run.record)
-    return task
+    return cast(Divided, task)
 
 
 def as_number(gamma: float | str | None) -> float | None:

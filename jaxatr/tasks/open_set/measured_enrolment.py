@@ -10,6 +10,7 @@ from jaxatr import metrics, openset
 from jaxatr.tasks.open_set import enrolling
 from jaxatr.tasks.open_set.deciding import Made
 from jaxatr.tasks.open_set.enrolled import Enrolment, chips
+from jaxatr.tasks.open_set.scored import Enrollable
 from jaxatr.tasks.parts import BOX_OFF
 from jaxatr.typing import PyTree
 
@@ -60,7 +61,7 @@ class Joined(NamedTuple):
 
 
 def join(
-    task: Any,
+    task: Enrollable,
     variables: PyTree,
     workdir: Path | None,
     step: int | None,

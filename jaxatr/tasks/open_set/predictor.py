@@ -373,10 +373,10 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
     def _heat_maps(self, items: Sequence[np.ndarray], method: str) -> list[HeatMap]:
         """Explains the predicted class of each image."""
         if method not in self._explainers:
-            loaded = explain.load_explainers(self.workdir, method, checkpoint=self.step)
-            if len(loaded) > 1:
+            if method == "all":
                 raise ValueError("heat_map: got 'all', wanted one method")
-            self._explainers[method] = next(iter(loaded.values()))
+            run = training.load_run(self.workdir, self.step)
+            self._explainers[method] = explain.Explainer.of_run(run, method)
         explainer = self._explainers[method]
         title, found = explain.method_title(explainer.method), []
         for chips, count in self.chip.batches(items, 16):

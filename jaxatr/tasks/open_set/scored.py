@@ -4,16 +4,22 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from jaxatr import openset
+from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.parts import Part
-from jaxatr.typing import Config, PyTree
+from jaxatr.typing import Config, Network, PyTree
 
 
 @runtime_checkable  # the tests check annotations at run time
-class Scored(Protocol):
-    """A task whose outputs are scored."""
+class Divided(Protocol):
+    """A task whose data is divided into parts."""
 
     config: Config
     parts: dict[str, Part]
+
+
+@runtime_checkable
+class Scored(Divided, Protocol):
+    """A task whose outputs are scored."""
 
     @property
     def given(self) -> frozenset[str]:
@@ -30,7 +36,7 @@ class Scored(Protocol):
         ...
 
 
-@runtime_checkable  # the tests check annotations at run time
+@runtime_checkable
 class Deciding(Scored, Protocol):
     """A task that decides between known and unknown."""
 
@@ -45,6 +51,18 @@ class Deciding(Scored, Protocol):
 
     def beside(self, config: Config) -> Mapping[str, Config]:
         """Returns the configurations of trials for choosing a score, by their folders."""
+        ...
+
+
+@runtime_checkable
+class Enrollable(Deciding, Protocol):
+    """A task whose decision can be extended by enrolled classes."""
+
+    examples: Examples
+
+    @property
+    def module(self) -> Network:
+        """The network, without its variables."""
         ...
 
 

@@ -77,15 +77,15 @@ def image_folder(
       ValueError: there is no usable data at the path, or an option does not fit.
     """
     options = {"test_fraction": settings["test_fraction"], "layout": settings["layout"]}
-    listing = settings["table"]
+    table_name = settings["table"]
     if scratch is not None and path.is_file() and archive.is_archive(path):
         archive.extract(path, scratch)
-        return scan(single_folder(scratch), **options, listing=listing, inside=True)
+        return scan(single_folder(scratch), **options, table_name=table_name, inside=True)
     if path.is_file() and table.is_table(path):
-        if listing:
+        if table_name:
             raise ValueError(f"table: {path} is a table itself: leave the option out")
-        return scan(path.parent, **options, listing=path.name)
-    return scan(path, **options, listing=listing)
+        return scan(path.parent, **options, table_name=path.name)
+    return scan(path, **options, table_name=table_name)
 
 
 def unreadable(folder: ImageFolder) -> list[tuple[str, str]]:

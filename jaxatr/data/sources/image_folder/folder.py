@@ -79,7 +79,7 @@ def scan(
     *,
     test_fraction: float = 0.2,
     layout: str = "",
-    listing: str = "",
+    table_name: str = "",
     inside: bool = False,
 ) -> ImageFolder:
     """Finds the images below a folder.
@@ -91,7 +91,7 @@ def scan(
         but at least one image of a class with two or more. Images are chosen by the SHA-256 of
         their paths, hence equally on every machine.
       layout: one of :data:`~jaxatr.data.sources.image_folder.layouts.LAYOUTS`; empty to infer it.
-      listing: path below ``root`` of a table, which replaces the folders' names.
+      table_name: path below ``root`` of a table, which replaces the folders' names.
       inside: refuse paths in the table that leave the folder.
 
     Raises:
@@ -108,15 +108,17 @@ def scan(
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction: got {test_fraction}, wanted a fraction in (0, 1)")
     passed: list[Passed] = []
-    if listing:
+    if table_name:
         if layout:
             raise ValueError("layout: not allowed together with a table: leave one of them out")
-        if not table.is_table(Path(listing)):
-            raise ValueError(f"table: got {listing!r}, wanted one of {', '.join(table.SUFFIXES)}")
-        listed = sorted(table.read_table(root / listing, inside=inside))
+        if not table.is_table(Path(table_name)):
+            raise ValueError(
+                f"table: got {table_name!r}, wanted one of {', '.join(table.SUFFIXES)}"
+            )
+        listed = sorted(table.read_table(root / table_name, inside=inside))
         if not listed:
-            raise ValueError(f"{root / listing}: no images are listed")
-        root = (root / listing).parent
+            raise ValueError(f"{root / table_name}: no images are listed")
+        root = (root / table_name).parent
     else:
         paths, passed = _by_kind(_entries(root, (), ()))
         if not paths:

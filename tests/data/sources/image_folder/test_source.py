@@ -269,17 +269,17 @@ def test_a_table_of_parquet(tmp_path, save):
     parquet.write_table(pyarrow.table(columns), tmp_path / "list.parquet")
     found = SOURCE.scan(Request(tmp_path / "list.parquet", {}, skip_corrupt=False))
     assert found.contents(tmp_path).classes == ("0", "1")
-    assert len(scan(tmp_path, listing="list.parquet").files["test"]) == 2
+    assert len(scan(tmp_path, table_name="list.parquet").files["test"]) == 2
     (tmp_path / "list.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match="list.parquet: not a readable Parquet table"):
-        scan(tmp_path, listing="list.parquet")
+        scan(tmp_path, table_name="list.parquet")
 
 
 def test_without_its_package_parquet_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     (tmp_path / "list.parquet").write_bytes(b"PAR1")
     with pytest.raises(ImportError, match=r"list.parquet: .*pip install 'jaxatr\[parquet\]'"):
-        scan(tmp_path, listing="list.parquet")
+        scan(tmp_path, table_name="list.parquet")
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_without_its_package_parquet_is_named(tmp_path, monkeypatch):
 def test_a_table_that_does_not_fit_is_refused(tmp_path, text, match):
     (tmp_path / "list.csv").write_text(text)
     with pytest.raises(ValueError, match=match):
-        scan(tmp_path, listing="list.csv")
+        scan(tmp_path, table_name="list.csv")
 
 
 def test_a_table_in_an_archive_stays_in_it(tmp_path, data_dir, save):
