@@ -36,8 +36,8 @@ class Run(NamedTuple):
     Attributes:
       name: name of its result.
       config: configuration file and variant below ``configs/``, such as ``"cbc.py:mstar"``.
-      overrides: values by configuration field; ``{runs}`` in a string stands for the folder that
-        contains all run folders.
+      overrides: values by configuration field; in a string ``{runs}`` stands for the folder that
+        contains all run folders, ``{data}`` for the data folder.
       archive: archive in the data folder, if it needs one.
       baselines: baselines to train additionally.
       scores: scores to evaluate; empty for the command's default.
@@ -58,11 +58,12 @@ class Run(NamedTuple):
 
     def commands(self, workdir: Path, data: Path) -> list[list[str]]:
         """Returns the command lines that train and evaluate it."""
-        values = {
-            field: value.replace("{runs}", str(workdir.parent)) if isinstance(value, str) else value
+        flags = [
+            f"--config.{field}={value}".replace("{runs}", str(workdir.parent)).replace(
+                "{data}", str(data)
+            )
             for field, value in self.overrides.items()
-        }
-        flags = [f"--config.{field}={value}" for field, value in values.items()]
+        ]
         if self.archive:
             flags.append(f"--config.data.source={data / self.archive}")
         train = ["jaxatr.train", f"--workdir={workdir}", "--noprogress"]
