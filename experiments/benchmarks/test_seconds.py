@@ -2,7 +2,7 @@
 
 Unlike wall-clock time, CPU time hardly depends on the machine's load.
 
-Run: SECONDS=out.json PYTHONPATH=experiments/benchmarks pytest -p test_seconds
+Run: TEST_SECONDS=out.json PYTHONPATH=experiments/benchmarks pytest -p test_seconds
 """
 
 import collections
@@ -36,7 +36,7 @@ def pytest_sessionfinish():
     """Adds this process's files to the record; each worker process has its own files."""
     if not _seconds:
         return
-    path = Path(os.environ["SECONDS"]).with_suffix(
+    path = Path(os.environ["TEST_SECONDS"]).with_suffix(
         f".{os.environ.get('PYTEST_XDIST_WORKER', 'main')}.json"
     )
     rows = {name: [round(_seconds[name], 2), _tests[name]] for name in sorted(_seconds)}
