@@ -1,9 +1,20 @@
 """Tables of the score that decides: the default run, the choice by known classes, the decoys."""
 
+import json
+
 from experiments.open_set_atr.recorded import NAMES, RUNS, markdown, some
 from experiments.open_set_atr.run import RESULTS
 from experiments.records import NOT_RUN
 from jaxatr import metrics
+
+FIELD_MEASURES = {
+    "known_accepted": "known accepted",
+    "unknown_accepted": "unknown accepted",
+    "open_set_accuracy": "open acc.",
+    "class_calibration_error": "ECE of the class",
+    "known_calibration_error": "ECE of known",
+}
+"""Measures of field.py, with their columns."""
 
 
 def default() -> str:
@@ -132,6 +143,20 @@ def recipes() -> str:
     )
 
 
+def cifar10_recipes() -> str:
+    """CIFAR-10: rates of the backbone, and label smoothing, compared without any test image."""
+    labels = {
+        "plain": "backbone at 0.01 of the heads' rate",
+        "faster": "at 0.03",
+        "fastest": "at 0.1",
+        "smoothing": "at 0.03, label smoothing 0.1",
+    }
+    return _compared(
+        {label: [f"cifar10-recipe-{kind}-0"] for kind, label in labels.items()},
+        ("softmax", "mls", "cbc", "rmds", "vim", "knn", "nearest"),
+    )
+
+
 def _compared(runs: dict[str, list[str]], shown: tuple[str, ...]) -> str:
     """Compares trainings, each of several runs, by closed accuracy and the AUROC of some scores."""
     rows = [
@@ -143,3 +168,24 @@ def _compared(runs: dict[str, list[str]], shown: tuple[str, ...]) -> str:
         for label, names in runs.items()
     ]
     return markdown(["training", "closed acc.", *(f"AUROC {score}" for score in shown)], rows)
+
+
+def calibrated() -> str:
+    """MSTAR before and after calibration to a few chips of the test's depression angle."""
+    recorded = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("field-*.json"))]
+    every = [row for one in recorded for row in one["rows"]]
+    if not every:
+        return NOT_RUN
+    rows = []
+    for score in dict.fromkeys(row["score"] for row in every):
+        for chips in (0, *sorted({row["chips"] for row in every})):
+            own = [row for row in every if row["score"] == score]
+            own = [row for row in own if chips in (0, row["chips"])]
+            when = "after" if chips else "before"
+            values = [
+                [100 * r[when][name] for r in own if name in r[when]] for name in FIELD_MEASURES
+            ]
+            cells = [f"{metrics.summarize(found):.1f}" if found else "" for found in values]
+            rows.append([score, str(chips) if chips else "none", *cells])
+    text = f"{len(recorded)} of 9 runs, five draws of the chips each, measured on the other chips."
+    return f"{text}\n\n{markdown(['score', 'chips a class', *FIELD_MEASURES.values()], rows)}"
