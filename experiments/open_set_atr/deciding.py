@@ -1,4 +1,4 @@
-"""Tables of the score that decides: the default run, the choice by known classes, the decoys."""
+"""Tables of the score that decides: the default run, the choice on known classes, the decoys."""
 
 import json
 
@@ -41,13 +41,13 @@ def default() -> str:
     device = found[0]["record"]["device"]["kind"]
     return (
         f"{len(found)} of 3 splits into known and unknown vehicles; {times} from the command to "
-        f"its table, on {device}. What decides, chosen by known vehicles: {names}.\n\n"
+        f"its table, on {device}. Scores that decide, chosen on known vehicles: {names}.\n\n"
         f"{markdown(header, rows)}"
     )
 
 
 def deciding() -> str:
-    """How well the score that decides does, and how far the choice is from the best."""
+    """Results of the score that decides, and their difference to the best score."""
     groups = {
         "simulated, the default": ("default-",),
         "MSTAR, reference splits": ("mstar-auto-",),
@@ -85,16 +85,16 @@ def deciding() -> str:
             ]
         )
     header = ["data", "runs", "decides", "AUROC", "FPR at 95 % TPR", "closed acc."]
-    return markdown([*header, "best single score, in the mean", "difference"], rows)
+    return markdown([*header, "best score by mean AUROC", "difference to it"], rows)
 
 
 def controls() -> str:
-    """How much the clutter around MSTAR's vehicles tells of their classes."""
+    """MSTAR: how much the clutter around the vehicles reveals of their classes."""
     shown = ("cbc", "mahalanobis", "spatial_stage2", "template", "fusion_template")
     labels = {
-        "auto": "the centre 64 px, the variant's",
-        "centre": "the centre 48 px",
-        "blanked": "80 px whose centre 48 px are blank: clutter alone",
+        "auto": "centre of 64 px (the variant)",
+        "centre": "centre of 48 px",
+        "blanked": "80 px with a blank centre of 48 px (only clutter)",
     }
     return _compared(
         {
@@ -129,13 +129,13 @@ def recipes() -> str:
         "fusion_template",
     )
     labels = {
-        "plain": "the variant's",
+        "plain": "the variant",
         "speckle": "speckle, 4 looks",
-        "rotate": "turned by up to 5°",
-        "background": "background suppressed in half",
+        "rotate": "rotation by up to 5°",
+        "background": "background suppressed in half of the chips",
         "smoothing": "label smoothing 0.1",
         "supcon": "SupCon, weight 0.5",
-        "centre": "the centre 48 px",
+        "centre": "centre of 48 px",
     }
     return _compared(
         {label: [f"recipe-{kind}-{split}" for split in range(3)] for kind, label in labels.items()},
@@ -187,5 +187,5 @@ def calibrated() -> str:
             ]
             cells = [f"{metrics.summarize(found):.1f}" if found else "" for found in values]
             rows.append([score, str(chips) if chips else "none", *cells])
-    text = f"{len(recorded)} of 9 runs, five draws of the chips each, measured on the other chips."
-    return f"{text}\n\n{markdown(['score', 'chips a class', *FIELD_MEASURES.values()], rows)}"
+    text = f"{len(recorded)} of 9 runs, five draws of chips for each; measured on the other chips."
+    return f"{text}\n\n{markdown(['score', 'chips per class', *FIELD_MEASURES.values()], rows)}"

@@ -293,15 +293,15 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "The default run": default,
     "The score that decides": deciding,
     "Decoys, on held-out known vehicles: %, mean ± sd (runs)": held_out,
-    "MSTAR, influence of the clutter around the vehicles: %, mean ± sd (runs)": controls,
+    "MSTAR, the influence of the clutter around the vehicles: %, mean ± sd (runs)": controls,
     "MSTAR, training recipes, on held-out known vehicles: %, mean ± sd (runs)": recipes,
-    "MSTAR, calibrated to a few chips of the test's depression angle: %, mean ± sd": calibrated,
+    "MSTAR, calibration to a few chips of the test's depression angle: %, mean ± sd": calibrated,
     "MSTAR, 6 known / 4 unknown, three seeds per split: mean ± sd": mstar,
     "MSTAR, CBC compared with other scores": against_cbc,
     "MSTAR, all scores: %, mean ± sd (runs)": mstar_scores,
     "Table 1, DSIAC protocol and crop on simulated vehicles, width 16, 1,000 steps of 32: "
     "AUROC in %, mean ± sd (runs)": table1,
-    "Table 2, same runs: accuracy over five known classes and unknown, in %": table2,
+    "Table 2, the runs of table 1: accuracy over five known classes and unknown, in %": table2,
     "Table 3, CIFAR-10: AUROC in %": table3,
     "Table 4, ablation: AUROC of CBC in %": table4,
     "CIFAR-10, split and recipe of the paper's code, from scratch": cifar10,
@@ -312,7 +312,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "CIFAR-10 from ImageNet's EfficientNet-Lite0, five standard splits: %, mean ± sd (runs)": (
         cifar10_pretrained
     ),
-    "Table 1 on simulated vehicles cropped by their boxes: ResNet-18, half the width, one seed, "
+    "Table 1 on simulated vehicles cut by their boxes: ResNet-18 of half the width, one seed, "
     "5,000 steps of 16": simulated,
 }
 FIGURES = {"mstar.png": "AUROC of all scores on MSTAR", "table1.png": "AUROC by range and band"}

@@ -15,9 +15,9 @@ from jaxatr.reporting.tables import score_title
 
 ROWS = {  # kind of run and group of the evaluation, by title
     "tracks: LSTM": ("lstm", "all"),
-    "tracks: mean over chips, heads beside the LSTM": ("lstm", "mean over chips"),
-    "tracks: mean over chips, a network of its own": ("chips", "all"),
-    "single chips, a network of its own": ("chips", "single chips"),
+    "tracks: mean over chips, heads trained with the LSTM": ("lstm", "mean over chips"),
+    "tracks: mean over chips, separate network": ("chips", "all"),
+    "single chips, separate network": ("chips", "single chips"),
 }
 MEASURES = ("auroc", "oscr")
 
@@ -78,7 +78,7 @@ def page() -> str:
         "Simulated tracks of 4 to 8 chips, 192 of each vehicle, 5 vehicles known and 3 unknown, in",
         "percent; mean ± standard deviation over the splits (number of runs). All networks have",
         "the same small ResNet-18 (width 16). The network on single chips is trained for 20 epochs",
-        "from random weights. The one with the LSTM, and the heads beside the LSTM, start from",
+        "from random weights. The network with the LSTM, and the heads trained with it, start from",
         "these weights and are trained for 10 more epochs, with the same number of chips per",
         "batch. The mean score of a track is the mean of its chips' scores; its class is the one",
         "with the largest mean logit.",
