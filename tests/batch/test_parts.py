@@ -46,7 +46,7 @@ def test_every_chip_has_the_row_that_the_command_gives_it(
         assert [row["path"] for row in found] == [str(path) for path in paths]
 
 
-def test_started_again_what_is_whole_is_kept(predict, rows, tmp_path):
+def test_a_second_start_keeps_complete_parts(predict, rows, tmp_path):
     out = tmp_path / "out"
     assert predict().kept == 0
     before, times = contents(out), states(out)
@@ -240,7 +240,7 @@ def test_ray_without_its_extra_is_refused(predict, tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_killed_process_goes_on(start, trained_run, test_chips, rows, tmp_path):
+def test_a_killed_process_continues(start, trained_run, test_chips, rows, tmp_path):
     out = tmp_path / "out"
     given = [f"--workdir={trained_run}", "--engine=local", f"--out={out}", "--shard=1", test_chips]
     process = start(*given)

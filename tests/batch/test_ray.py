@@ -80,7 +80,7 @@ def test_a_worker_that_is_killed_costs_no_chip(start, given, rows, test_chips, t
     check_rows(rows, out, test_chips)
 
 
-def test_a_driver_that_is_killed_goes_on(start, given, rows, test_chips, tmp_path):
+def test_a_killed_driver_continues(start, given, rows, test_chips, tmp_path):
     out = tmp_path / "out"
     process = start(*given)
     wait_for_parts(process, out, 3)

@@ -63,7 +63,7 @@ def test_import_writes_the_module(flags_of, model, tmp_path, capsys):
     assert names == {"model.py", "weights.safetensors", "README.md"}
 
 
-def test_import_names_what_is_missing(flags_of, model, tmp_path):
+def test_import_names_missing_operators(flags_of, model, tmp_path):
     with pytest.raises(ValueError, match="Unheard"):
         run(flags_of, "import", model, f"--out={tmp_path / 'out'}")
     assert not (tmp_path / "out").exists()

@@ -91,7 +91,7 @@ def state(workdir):
     return training.load_snapshot(workdir, STEPS).state
 
 
-def test_the_result_says_what_it_is_of(unbroken):
+def test_the_result_names_its_run(unbroken):
     assert "data: image_folder; split: random-3/1, version 1, seed 0" in unbroken.output
     assert len(losses(unbroken.workdir)) == STEPS
 

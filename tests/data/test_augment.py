@@ -202,7 +202,7 @@ def test_a_cut_matches_a_plain_loop():
     np.testing.assert_allclose(found[0, :, :, 0], expected, atol=1e-5)
 
 
-def test_boxes_are_off_by_up_to_what_is_asked():
+def test_box_errors_stay_within_the_limit():
     """A ramp over the rows, which shows the position and size of a chip."""
     count = 4000
     ramp = jnp.broadcast_to(jnp.arange(30.0)[None, :, None, None], (count, 30, 30, 1))

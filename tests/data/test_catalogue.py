@@ -140,7 +140,7 @@ def test_an_archive_with_nothing_in_it(tmp_path, data_dir):
         data.open_dataset("image_folder", source=tmp_path / "a.tar", data_dir=data_dir)
 
 
-def test_a_name_opens_what_was_prepared(folder, data_dir):
+def test_a_name_opens_the_prepared_set(folder, data_dir):
     prepared = data.prepare("image_folder", source=folder, data_dir=data_dir, as_name="mine")
     opened = data.open_dataset("mine", data_dir=data_dir)
     assert opened.name == prepared.name == "mine"

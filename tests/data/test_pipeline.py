@@ -68,7 +68,7 @@ def test_the_order_is_of_the_seed():
     assert ids(stream(split)[0]) == ids(stream(split)[0]) != ids(stream(split, seed=1)[0])
 
 
-def test_it_goes_on_exactly_where_it_was():
+def test_it_continues_exactly_where_it_stopped():
     split = make_split()
     whole, _ = stream(split, batches=12)
     for done in (0, 1, 5):
@@ -80,7 +80,7 @@ def test_it_goes_on_exactly_where_it_was():
 
 
 @pytest.mark.parametrize("processes", [2, 4])
-def test_processes_together_see_what_one_sees(processes):
+def test_processes_together_see_the_examples_of_one(processes):
     split = make_split()
     whole, _ = stream(split)
     shares = [stream(split, process_index=p, process_count=processes)[0] for p in range(processes)]

@@ -71,7 +71,7 @@ def test_every_round_has_every_reference_once():
     assert np.concatenate([batch["epoch"] for batch in batches]).tolist() == [0] * 12 + [1] * 12
 
 
-def test_a_stream_goes_on_where_another_stopped():
+def test_a_stream_continues_where_another_stopped():
     whole, _ = tuples(batches=9)
     same(tuples(batches=4, start=5)[0], whole[5:])
     _, stream = tuples(batches=3)

@@ -180,7 +180,7 @@ def test_what_may_not_be_read_is_neither_broken_nor_replaced(monkeypatch):
     assert path.read_text() == before and not path.with_suffix(".broken").exists()
 
 
-def test_others_may_read_what_is_kept_if_the_user_lets_them():
+def test_the_umask_decides_who_may_read_the_database():
     before = os.umask(0o022)
     try:
         database.store(DEVICE, {PROBLEM.key: entry()})

@@ -65,7 +65,7 @@ def named(problems, *marks):
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("problem", named(PROBLEMS) + named(OTHERS, pytest.mark.slow))
-def test_every_form_gives_what_the_reference_does(problem, direction):
+def test_every_form_equals_the_reference(problem, direction):
     problem = dataclasses.replace(problem, direction=direction)
     operation, device = operation_of(problem), jax.devices()[0]
     bench = Bench(operation, problem, device)

@@ -63,7 +63,7 @@ def by_loops(variables, x, train):
 
 @pytest.mark.parametrize("train", [False, True])
 @pytest.mark.parametrize("channels", CHANNELS)
-def test_is_what_loops_compute(channels, train):
+def test_equals_plain_loops(channels, train):
     x, variables = random_case(channels)
     apply = jax.jit(partial(module(train).apply, mutable=["batch_stats"]))
     found, _ = apply(variables, x)

@@ -59,7 +59,7 @@ def test_what_is_frozen(monkeypatch, freeze, parts, trained):
     assert {path[0] for path in paths if trains(path)} >= {"closed_head", "open_head"}
 
 
-def test_a_frozen_backbone_gives_what_it_gives_in_test_mode(monkeypatch):
+def test_a_frozen_backbone_runs_as_in_test_mode(monkeypatch):
     module = network(monkeypatch, "statistics")
     variables = jax.jit(module.init)(jax.random.key(0), IMAGES)
 

@@ -91,7 +91,7 @@ def test_build_takes_a_users_module_by_its_path(monkeypatch):
         ({"backbone": "test_open_set:not_a_module"}, "returned a object, not a linen module"),
     ],
 )
-def test_build_names_what_is_wrong(fields, message, monkeypatch):
+def test_build_names_the_wrong_field(fields, message, monkeypatch):
     monkeypatch.syspath_prepend(__file__.rsplit("/", 1)[0])
     with pytest.raises(ValueError, match=message):
         models.build_open_set(model_config(**fields), 5)

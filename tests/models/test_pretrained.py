@@ -231,7 +231,7 @@ def test_another_width_stem_or_depth_is_refused(tensors, tmp_path):
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_equal_channels_give_what_they_gave_in_all_of_the_files(tensors, tmp_path, count):
+def test_equal_channels_keep_the_output_for_all_files(tensors, tmp_path, count):
     path = tmp_path / "w.safetensors"
     save_file(tensors, path)
     with pytest.raises(ValueError, match=rf"wanted \[4, {count}, 7, 7\] \(channels='sum' adapts"):
@@ -264,7 +264,7 @@ def test_nothing_but_tensors_is_unpickled(tmp_path, name):
 
 
 @pytest.mark.parametrize("archive", [True, False])
-def test_a_file_of_pytorchs_gives_what_safetensors_gives(tensors, tmp_path, archive):
+def test_a_pth_file_equals_safetensors(tensors, tmp_path, archive):
     torch = pytest.importorskip("torch", reason="extra 'peers' is not installed")
     save_file(tensors, tmp_path / "net.safetensors")
     named = {f"module.{name}": torch.tensor(array) for name, array in tensors.items()}

@@ -94,7 +94,7 @@ def test_saliency_is_in_0_to_1_and_follows_the_image(stem):
 
 
 @pytest.mark.slow
-def test_jit_computes_what_eager_does():
+def test_jit_equals_eager():
     found, expected = (
         APPLY(VARIABLES, IMAGES),
         SURROGATE.apply(VARIABLES, IMAGES),

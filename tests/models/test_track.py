@@ -53,7 +53,7 @@ def test_shapes(network):
     }  # fmt: skip
 
 
-def test_a_padded_track_says_what_the_unpadded_one_does(network):
+def test_a_padded_track_equals_the_unpadded_one(network):
     out = say(network, TRACKS, LENGTHS)
     for row, length in enumerate(LENGTHS):
         alone = say(network, TRACKS[row : row + 1, :length])

@@ -120,7 +120,7 @@ def test_ties_go_to_the_lower_index():
     assert indices.tolist() == [[1, 3, 0, 2]] and distances.tolist() == [[0, 0, 1, 1]]
 
 
-def test_searches_refuse_what_cannot_be():
+def test_searches_refuse_invalid_arguments():
     with pytest.raises(ValueError, match="k: got 5, wanted 1 to 4, the examples"):
         nearest_neighbour.neighbours(draw(n=4), draw(n=1), 5)
     with pytest.raises(ValueError, match="block_size: got 0"):

@@ -63,7 +63,7 @@ def check(panel, run, name, threshold):
 
 
 @pytest.mark.parametrize("name", ["softmax", "mls", "cbc"])
-def test_gamma_moves_the_figures_to_what_the_measures_say(opened, written, folders, name):
+def test_moving_gamma_shows_the_measures_at_it(opened, written, folders, name):
     gammas = (-1.0, 0.5, 3.0, 12.0) if name == "mls" else (0.0, 0.05, 0.5, 0.97, 0.9999, 1.0)
     with opened(written) as page:
         for number, folder in enumerate(folders):

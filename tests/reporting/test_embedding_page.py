@@ -109,7 +109,7 @@ def test_the_threshold_is_a_distance(folder):
     )
 
 
-def test_settings_say_what_it_was_trained_by(folder):
+def test_settings_name_the_loss_and_selection(folder):
     settings = rows_of(reporting.render_report([folder]), "settings")
     assert settings["coarse classes"][0][1] == "mstar (tank: a, b; truck: c)"
     assert settings["loss"][0][1] == "quadruplet"

@@ -81,7 +81,7 @@ def test_a_draw_belongs_to_the_example_and_the_epoch(name):
 
 
 @pytest.mark.slow
-def test_halves_of_a_batch_give_what_the_whole_gives():
+def test_halves_of_a_batch_equal_the_whole():
     images, ids, epochs = chips(8, 8, 8), np.arange(8), np.arange(8) % 3
     options = {**EVERY, "rotate_degrees": 20.0, "shift": 1, "flip_horizontal": True}
     whole = varied(images, ids, epochs, options)

@@ -65,7 +65,7 @@ def test_nothing_to_read_is_an_error(subject):
         gather(subject([None, None]))
 
 
-def test_a_folder_and_what_is_prepared_of_it_are_the_same(tmp_path):
+def test_a_folder_equals_its_prepared_set(tmp_path):
     for name in "ab":
         for number in range(4):
             path = tmp_path / "chips" / name / f"{number}.png"

@@ -95,7 +95,7 @@ def test_tracks_are_cut_as_single_views_are():
     assert np.all(sides[1] < 0.4 * 64)
 
 
-def test_single_views_are_what_they_were():
+def test_single_views_are_unchanged():
     """Mean gray levels of version 1.0.0, which had only windows; new draws would change them."""
     chips = simulated.generate("test", ranges=(2000,), aspects=1, crop="window")["image"]
     expected = [

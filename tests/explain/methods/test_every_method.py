@@ -124,7 +124,7 @@ def test_the_batch_size_is_of_memory_only(name, network, images):
         for name in EVERY
     ],
 )
-def test_compiled_is_what_is_computed_one_operation_at_a_time(name, network, images):
+def test_compiled_equals_operation_by_operation(name, network, images):
     few = {"samples": 2} if name in RANDOM else {}
     compiled = explain(name, network, images[:1], raw=True, **few)
     with jax.disable_jit():

@@ -200,17 +200,17 @@ def check_row(operations, problem):
 
 
 @pytest.mark.parametrize("index", [4, 13, 20, 21, 30, 60, -4])
-def test_some_rows_give_what_the_separate_operations_do(index):
+def test_some_rows_equal_the_separate_operations(index):
     check_row(*list(rows_of_the_tables())[index])
 
 
 @pytest.mark.slow
-def test_every_row_gives_what_the_separate_operations_do():
+def test_every_row_equals_the_separate_operations():
     for operations, problem in rows_of_the_tables():
         check_row(operations, problem)
 
 
-def test_the_list_is_what_the_graph_takes():
+def test_the_list_equals_the_rows_of_the_graph():
     listed = {(f.combination, f.solver) for f in supported_fusions()}
     assert {("CBNA", "xla"), ("CBA", "xla"), ("NA", "xla"), ("CBNRA", "hopper")} <= listed
     assert ("NA", "hopper") not in listed and ("CA", "tpu") in listed

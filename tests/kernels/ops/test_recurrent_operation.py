@@ -65,7 +65,7 @@ def test_the_reference_gradient_is_the_slope_of_the_reference(one):
         pytest.param("gru", "backward", 2, marks=pytest.mark.slow),
     ],
 )
-def test_every_algorithm_gives_what_the_reference_does(cell, direction, count):
+def test_every_algorithm_equals_the_reference(cell, direction, count):
     one = problem(cell, direction, masked=True)
     bench, tried = Bench(OPERATION, one, jax.devices()[0]), []
     for name, solver in SOLVERS.items():
@@ -76,7 +76,7 @@ def test_every_algorithm_gives_what_the_reference_does(cell, direction, count):
     assert tried == ["scan", "step", "gemm", "step_gemm"]
 
 
-def test_only_what_applies_is_tried():
+def test_only_applicable_solvers_are_tried():
     before = problem("gru", reset_after=False)
     assert [n for n, solver in SOLVERS.items() if solver.applies(before, CPU)] == ["scan"]
     half = problem("lstm", inputs=64, hidden=64, dtype="bfloat16")
@@ -111,7 +111,7 @@ def test_auto_asks_for_each_layer_and_direction_and_can_be_pinned():
     assert len({program("gemm", 1), program("step", 1), program("step", 4)}) == 3
 
 
-def test_find_keeps_what_auto_then_uses(own_database):
+def test_auto_uses_the_choice_of_find(own_database):
     one = problem("tanh", "forward")
     best = kernels.find(one, budget_seconds=1e-9)[0]  # the defaults alone
     assert database.lookup(OPERATION, one, CPU) == Choice(best.algorithm, best.config)

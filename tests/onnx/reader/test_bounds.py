@@ -74,7 +74,7 @@ def test_absurd_sizes_are_refused_before_they_are_made(built, made, inputs):
         applied(proto, np.zeros((1, 1, 4, 4), np.float32))
 
 
-def test_memory_that_there_is_not_names_the_node(built):
+def test_too_little_memory_names_the_node(built):
     def greedy(x):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
 

@@ -114,7 +114,7 @@ def test_weights_are_constants_up_to_a_limit(network, monkeypatch):
     assert arguments(small) == 1 and arguments(large) > 1
 
 
-def test_it_becomes_a_part_of_what_jax_traces(network):
+def test_it_can_be_traced_by_jax(network):
     model = importer.load(network)
     found = jax.jit(lambda x: model(x).sum())(X)
     np.testing.assert_allclose(found, np.sum(model(X)), rtol=1e-5)

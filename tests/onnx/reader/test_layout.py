@@ -46,7 +46,7 @@ def network(built):
     return built(nodes, {"x": [2, 3, 6, 5]}, ["y"], weights)
 
 
-def test_traced_is_what_runs_operator_by_operator(network):
+def test_traced_equals_operator_by_operator(network):
     model = importer.load(network)
     eager = model.apply(model.variables, X)
     np.testing.assert_allclose(jax.jit(model.apply)(model.variables, X), eager, rtol=1e-5)

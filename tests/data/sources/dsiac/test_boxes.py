@@ -35,7 +35,7 @@ def test_its_own_box_comes_first_and_holds_its_last_pixels():
 
 
 @pytest.mark.parametrize("aspect, across", [(0, 3.59), (90, 6.59), (270, 6.59), (180, 3.59)])
-def test_an_estimated_box_is_what_the_vehicle_fills(aspect, across):
+def test_an_estimated_box_encloses_the_vehicle(aspect, across):
     box = found(target(aspect=aspect, distance=2000))
     wide = 640 * math.degrees(2 * math.atan(across / 4000)) / 3.4
     high = 512 * math.degrees(2 * math.atan(2.21 / 4000)) / 2.6
@@ -61,7 +61,7 @@ def test_a_target_without_a_range_is_at_its_scenarios():
         (target(pixel=(-40, 80)), (-50, 70), None, "a box outside of the frame"),
     ],
 )
-def test_where_there_is_no_box_it_says_why(target, corner, size, match):
+def test_a_missing_box_has_a_reason(target, corner, size, match):
     assert match in found(target, corner, size)
 
 
