@@ -353,6 +353,7 @@ def _backward(problem):
 
 COMMAND = Command(
     "double",
+    "Measures doubling.",
     lambda direction, dtype, n: Problem(direction, dtype, n),
     {"n": Option(8, "numbers", 1)},
 )

@@ -5,7 +5,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, runtime_checkable
 
@@ -74,12 +74,7 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.ERROR)  # hides orbax's messages; jaxatr uses warnings
     try:
-        code = command.main(arguments) or 0
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # as head ends a pipe; Python would flush the output again at its exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
+        return _until_closed(lambda: command.main(arguments))
     except Exception as error:
         if is_users(error):
             if flags.FLAGS.debug:
@@ -91,20 +86,31 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
         return EXIT_BUG
 
 
+def _until_closed(write: Callable[[], int | None]) -> int:
+    """Calls a function that prints; returns its code, or 141 if the reader ends first."""
+    try:
+        code = write() or 0
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # as head ends a pipe; Python would flush the output again at its exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+
+
 def _parse(command: Command, own: Sequence[flags.Flag], argv: Sequence[str]) -> list[str]:
     """Parses the flags; prints the help page and exits if it is requested."""
     asked = next((argument for argument in argv[1:] if argument in _HELP), None)
     try:
         if asked is None:
             return flags.FLAGS(list(argv))
-        print(help_page.page(command, own))
+        page = help_page.page(command, own)
     # A misspelt configuration field raises an AttributeError or a KeyError.
     except (flags.Error, AttributeError, KeyError, ValueError, OSError, TypeError) as error:
         print(f"error: {_line(error, argv)}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
     if asked == "--helpfull":
-        print(f"\nflags of libraries:\n{flags.FLAGS.get_help()}")
-    sys.exit(0)
+        page += f"\n\nflags of libraries:\n{flags.FLAGS.get_help()}"
+    sys.exit(_until_closed(lambda: print(page)))
 
 
 def _line(error: Exception, argv: Sequence[str]) -> str:

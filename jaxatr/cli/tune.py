@@ -1,7 +1,11 @@
 """Finds the fastest implementation of an operation on this device, and records it.
 
 jaxatr tune conv -n 32 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 [--direction=weight]
-jaxatr tune bn|pool|softmax|lrn|tensor -n 32 -c 64 -H 56 -W 56 [--mode=MODE]
+jaxatr tune bn -n 32 -c 64 -H 56 -W 56 [--mode=per_activation] [--activation=relu]
+jaxatr tune pool -n 32 -c 64 -H 56 -W 56 -y 3 -x 3 [--mode=average]
+jaxatr tune softmax -n 32 -c 64 -H 56 -W 56 [--mode=instance] [--log]
+jaxatr tune lrn -n 32 -c 64 -H 56 -W 56 [--mode=within]
+jaxatr tune tensor -n 32 -c 64 -H 56 -W 56 [--name=mul] [--shared=nHW]
 jaxatr tune rnn -n 16 -k 25 -W 512 -H 512 --mode=lstm
 jaxatr tune ctc -n 32 -t 100 -L 20 -k 29
 jaxatr tune model --name=resnet18 --size=64 --batch=32
@@ -39,7 +43,7 @@ def description() -> str:
     text = (__doc__ or "").strip()
     if (name := _named()) is None:
         return f"{text}\n\n`jaxatr tune conv --help` lists the flags of conv, and so on."
-    uses = [line for line in text.splitlines()[2:] if name in line.split()[2].split("|")]
+    uses = [line for line in text.splitlines()[2:] if line.split()[2] == name]
     summary = (COMMANDS[name].__doc__ or "").strip().partition("\n")[0]
     return "\n\n".join([summary, "\n".join(uses)])
 

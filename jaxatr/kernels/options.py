@@ -27,12 +27,14 @@ class Command(NamedTuple):
 
     Attributes:
       name: the name of the sub-command.
+      summary: the sentence that describes it on its help page.
       problem: makes the problem from ``direction``, ``dtype`` and the options, all by keyword; it
         raises a ``ValueError`` that names the flags if they do not fit together.
       options: the options by name: ``n`` is the flag ``-n``, ``mode`` the flag ``--mode``.
     """
 
     name: str
+    summary: str
     problem: Callable[..., Any]
     options: Mapping[str, Option]
 

@@ -22,6 +22,7 @@ class OperationCommand:
     def __init__(self, command: Command):
         """Makes the sub-command of an operation."""
         self._command = command
+        self.__doc__ = command.summary  # as the docstring of a sub-command that is a module
 
     def define_flags(self) -> None:
         """Defines the sub-command's flags."""

@@ -100,12 +100,13 @@ def test_a_flag_that_is_not_there_is_a_users_error():
     assert "debgu" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
-def test_a_reader_that_has_enough_ends_the_command_without_a_word():
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_a_closed_pipe_ends_a_command_silently(arguments):
     reading, writing = os.pipe()
     os.close(reading)
     many = "print('x' * 100_000)"
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.replace("raise eval(arguments[0])", many)],
+        [sys.executable, "-c", PROGRAM.replace("raise eval(arguments[0])", many), *arguments],
         stdout=writing,
         stderr=subprocess.PIPE,
         text=True,

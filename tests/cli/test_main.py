@@ -145,6 +145,8 @@ def test_helpfull_has_the_libraries_flags_too(command):
 def test_help_of_a_sub_command_has_its_flags():
     done = script("from jaxatr.cli.main import main; main()", "tune", "pool", "--help")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("usage: jaxatr tune bn|pool")
+    usage, summary = done.stdout.split("\n\n")[:2]
+    assert usage.splitlines() == [usage] and usage.startswith("usage: jaxatr tune pool ")
+    assert summary == "Measures a max or average pooling."
     flags = re.findall(r"^  --?(?:\[no\])?(\w+)", done.stdout, re.MULTILINE)
     assert {"n", "v", "mode", "budget"} <= set(flags) and "out" not in flags

@@ -125,6 +125,7 @@ def _from_options(direction, dtype, *, n, t, L, k) -> Problem:
 
 COMMAND = Command(
     "ctc",
+    "Measures the CTC loss.",
     _from_options,
     {
         "n": Option(32, "sequences", 1),

@@ -170,6 +170,7 @@ def _from_options(direction, dtype, *, n, c, H, W, N, mode, alpha, beta, k) -> P
 
 COMMAND = Command(
     "lrn",
+    "Measures a local response normalisation.",
     _from_options,
     {
         **IMAGES,

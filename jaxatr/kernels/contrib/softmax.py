@@ -80,6 +80,7 @@ def _from_options(direction, dtype, *, n, c, H, W, mode, log) -> Problem:
 
 COMMAND = Command(
     "softmax",
+    "Measures a softmax or its logarithm.",
     _from_options,
     {
         **IMAGES,

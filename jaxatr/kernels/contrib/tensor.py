@@ -96,6 +96,7 @@ def _from_options(direction, dtype, *, n, c, H, W, name, shared, alpha1, alpha2,
 
 COMMAND = Command(
     "tensor",
+    "Measures an operation on two tensors: op(alpha1 a, alpha2 b) + beta c.",
     _from_options,
     {
         **IMAGES,

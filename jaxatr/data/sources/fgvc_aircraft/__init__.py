@@ -39,8 +39,12 @@ class FgvcAircraft(Source):
     takes = "the folder extracted from its archive"
     options = {
         "level": Option("variant", "level of the classes: variant, family or manufacturer"),
-        "coarse": Option("", "level of the coarse classes, above the classes; by default the next"),
-        "size": Option(0, "longer side in pixels to which larger images are reduced; 0: off"),
+        "coarse": Option(
+            "", "level of the coarse classes; by default the next above that of the classes"
+        ),
+        "size": Option(
+            0, "reduce larger images until their longer side has this many pixels; 0: off"
+        ),
     }
 
     def scan(self, request: Request) -> Scan:

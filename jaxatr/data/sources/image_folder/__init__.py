@@ -36,11 +36,11 @@ class ImageFolderSource(Source):
     any_data = True
     options = {
         "test_fraction": Option(
-            0.2, "share of each class that becomes the test split if there are no split folders"
+            0.2, "if there are no split folders: share of each class that is used for the test"
         ),
-        "layout": Option("", f"meaning of the folders: {', '.join(LAYOUTS)}; empty: inferred"),
+        "layout": Option("", f"meaning of the folders: {', '.join(LAYOUTS)}; empty: find out"),
         "table": Option(
-            "", "path, within the folder or archive, of a CSV or Parquet file that lists the images"
+            "", "CSV or Parquet file that lists the images; a path inside the folder or archive"
         ),
     }
 

@@ -65,7 +65,7 @@ class Mstar(Source):
     options = {
         "serials": Option(
             "standard",
-            "standard: the vehicle of the standard operating condition; all: every vehicle",
+            "standard: a vehicle a class, of the standard operating condition; all: every vehicle",
         )
     }
 

@@ -37,14 +37,14 @@ SOURCE = Simulator(
     "1.0.0",
     generate,
     {
-        "ranges": "metres, some of 1000 to 5000 in steps of 500",
+        "ranges": "ranges in metres, from 1000 to 5000 in steps of 500",
         "bands": "visible, thermal or both",
         "aspects": "views per turn, 1 to 3600",
         "seed": "seed of all draws, a non-negative integer",
         "size": "rows and columns of a chip",
         **FRAMING,
-        "turns": "number of times each training view is rendered, with separate draws, 1 to 100",
-        "decoys": "random vehicles of no class, in a split of that name, 0 to 3600",
+        "turns": "renderings of each training view, with separate draws, 1 to 100",
+        "decoys": "random vehicles of no class in the split decoys, 0 to 3600",
     },
     _bands_at_ranges,
 )

@@ -26,8 +26,8 @@ from jaxatr.data.sources.simulated.views import DECOYS, SPLITS, VEHICLES
 Columns: TypeAlias = dict[str, np.ndarray]
 
 FRAMING: Mapping[str, str] = {
-    "crop": "box: the target's box and a fifth more; window: 100 sensor pixels at every range",
-    "surround": "chip pixels to keep around a box's chip on every side",
+    "crop": "box: the target's box enlarged by a fifth; window: 100 sensor pixels at every range",
+    "surround": "further chip pixels on every side of a chip that is cut by its box",
 }
 """Options of the chip's framing, with their meanings."""
 

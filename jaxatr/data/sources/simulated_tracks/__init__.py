@@ -85,8 +85,8 @@ SOURCE = Simulator(
     generate,
     {
         "tracks": "tracks of each vehicle in each band and split, 1 to 1000",
-        "frames": "the shortest and longest length of a track, at most 72",
-        "starts": "least and greatest first range of a track in metres",
+        "frames": "fewest and most frames of a track, at most 72",
+        "starts": "shortest and longest first range of a track, in metres",
         "closing": "metres between consecutive frames",
         "bands": "visible, thermal or both",
         "seed": "seed of all draws, a non-negative integer",

@@ -121,6 +121,7 @@ def _from_options(direction, dtype, *, n, c, H, W, mode, train, activation) -> P
 
 COMMAND = Command(
     "bn",
+    "Measures a batch normalisation and its activation.",
     _from_options,
     {
         **IMAGES,

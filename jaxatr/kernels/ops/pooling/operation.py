@@ -66,6 +66,7 @@ def _from_options(direction, dtype, *, n, c, H, W, y, x, u, v, p, q, mode) -> Pr
 
 COMMAND = Command(
     "pool",
+    "Measures a max or average pooling.",
     _from_options,
     {
         **IMAGES,

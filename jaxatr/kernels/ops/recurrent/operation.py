@@ -80,6 +80,7 @@ def _from_options(direction, dtype, *, n, k, W, H, mode, skip, masked, before) -
 
 COMMAND = Command(
     "rnn",
+    "Measures an LSTM, a GRU or a simple recurrent network.",
     _from_options,
     {
         "n": Option(32, "sequences", 1),
