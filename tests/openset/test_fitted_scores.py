@@ -194,7 +194,7 @@ def test_a_score_is_made_of_others_and_calibrated_on_validation_examples():
     with pytest.warns(UserWarning, match="summed is left out: wanted the outputs on validation"):
         assert not openset.fit_scores([score], TRAINING, HEAD, leave_out=True).scores
     broken = summed((openset.SCORES["vim"],))  # of too few features here
-    narrow = TRAINING._replace(more={"features": TRAINING.more["features"] * [1, *[0] * 7]})
+    narrow = TRAINING._replace(more={"features": 0 * TRAINING.more["features"]})
     with pytest.warns(UserWarning, match="summed is left out: vim: dimensions: the features have"):
         assert not openset.fit_scores(
             [broken], narrow, HEAD, validation=KNOWN, leave_out=True
