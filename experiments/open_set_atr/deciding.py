@@ -12,7 +12,7 @@ FIELD_MEASURES = {
     "unknown_accepted": "unknown accepted",
     "open_set_accuracy": "open acc.",
     "class_calibration_error": "ECE of the class",
-    "known_calibration_error": "ECE of known",
+    "known_calibration_error": "ECE of known, at the odds of the test",
 }
 """Measures of field.py, with their columns."""
 
