@@ -10,9 +10,9 @@ from jaxatr import metrics
 FIELD_MEASURES = {
     "known_accepted": "known accepted",
     "unknown_accepted": "unknown accepted",
-    "open_set_accuracy": "open acc.",
-    "class_calibration_error": "ECE of the class",
-    "known_calibration_error": "ECE of known, at the odds of the test",
+    "open_accuracy": "open acc.",
+    "class_probability_error": "ECE of the class",
+    "known_probability_error": "ECE of known, at even odds",
 }
 """Measures of field.py, with their columns."""
 

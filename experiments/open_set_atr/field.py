@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from experiments.open_set_atr.run import RESULTS, mstar_auto
-from jaxatr import files, metrics, openset, training
+from jaxatr import files, openset, training
 from jaxatr.tasks.open_set.deciding import made_for
+from jaxatr.tasks.open_set.judged import decision_metrics
 from jaxatr.tasks.open_set.loading import open_task
 
 FIELD = ("fusion_template", "template", "spatial_stage2", "cbc", "mls")
@@ -29,23 +30,14 @@ DRAWS = 5
 
 def figures(decision: openset.Decision, outputs: openset.Outputs) -> dict[str, float]:
     """Measures a decision on known and unknown examples."""
-    answers, known = decision(outputs), outputs.labels != openset.UNKNOWN
-    right = answers.probabilities[known].argmax(axis=1) == outputs.labels[known]
-    decided = np.where(answers.accepted, answers.nearest, openset.UNKNOWN)
-    found = {
-        "known_accepted": float(np.mean(answers.accepted[known])),
-        "unknown_accepted": float(np.mean(answers.accepted[~known])),
-        "open_set_accuracy": metrics.open_set_accuracy(
-            decided, outputs.labels, unknown=openset.UNKNOWN
-        ),
-        "class_calibration_error": metrics.expected_calibration_error(
-            np.clip(answers.probabilities[known].max(axis=1), 0, 1), right
-        ),
+    found = decision_metrics(decision, outputs)
+    kept = {name: found[name] for name in ("known_accepted", "unknown_accepted", "open_accuracy")}
+    errors = {
+        f"{name}_error": found[name]["error"]
+        for name in ("class_probability", "known_probability")
+        if name in found
     }
-    if answers.known_probabilities is not None:
-        probability = np.clip(answers.known_probabilities, 0, 1)
-        found["known_calibration_error"] = metrics.expected_calibration_error(probability, known)
-    return found
+    return kept | errors
 
 
 def measure(workdir: Path) -> list[dict[str, Any]]:

@@ -40,8 +40,26 @@ def judge(
     thresholds = made.decision.thresholds(test.logits.shape[1])
     measured["decision"] |= {
         "thresholds": [float(t) if np.isfinite(t) else None for t in thresholds],
-        "test": _shares(answers, test.labels) | _sureness(made.decision, answers, test),
+        "test": decision_metrics(made.decision, test, answers),
     }
+
+
+def decision_metrics(
+    decision: openset.Decision, test: openset.Outputs, answers: openset.Answers | None = None
+) -> dict[str, Any]:
+    """Measures a decision on test examples.
+
+    Args:
+      decision: the decision; it has a threshold.
+      test: the recogniser's outputs for the examples.
+      answers: the decision's answers for these outputs, if they are computed already.
+
+    Returns:
+      Accuracies, acceptance rates, areas under the risk-coverage curve, and the reliability of the
+      probabilities; those of unknown examples are missing if there are none.
+    """
+    answers = decision(test) if answers is None else answers
+    return _shares(answers, test.labels) | _sureness(decision, answers, test)
 
 
 def accepted(made: Made, unknown: openset.Outputs) -> dict[str, float]:
