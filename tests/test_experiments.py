@@ -500,7 +500,7 @@ def test_what_ships_is_the_recorded_choice_or_what_is_better_known(capsys):
         row(first, "forward", "taps", {"xla": 1.0}, {"auto": 2.0, "matmul": 1.9, "xla": 1.5}),
         row(first, "data", "blocked images=1", {"xla": 1.0}, {"auto": 2.0, "xla": 1.9}),
         row(first, "weight", "matmul", {}, version=99),
-        row(later, "forward", "taps", {"winograd": 2.4}),  # the rules' own
+        row(later, "forward", "taps", {"winograd": 2.4}),  # the heuristic's own
         row(later, "data", "taps", {"winograd": 2.6}),
     ]
     device = Device("cpu", "a processor, 2 cores")
