@@ -66,7 +66,7 @@ def test_conv_verifies_times_and_keeps_the_best(flags_of, capsys):
         ("sort forward 3", "xla", {}, "the operation 'sort' does not exist"),
     ],
 )
-def test_what_is_shown_but_not_used_says_why(key, algorithm, changes, why, capsys):
+def test_a_choice_that_is_shown_but_not_used_says_why(key, algorithm, changes, why, capsys):
     made = Entry(Choice(algorithm), 1.5, 1, jax.__version__)
     database.store(describe(jax.local_devices()[0]), {key: made._replace(**changes)})
     show.main([])
@@ -134,7 +134,7 @@ def test_a_problem_that_cannot_be_measured_leaves_the_others_their_turn(
     assert text.count("xla          verified") == 2
 
 
-def test_what_takes_too_much_memory_is_left_out_and_not_tried(flags_of, capsys, monkeypatch):
+def test_solvers_that_take_too_much_memory_are_not_tried(flags_of, capsys, monkeypatch):
     monkeypatch.setattr(SOLVERS["matmul"], "workspace_bytes", lambda problem: 2**60)
     assert run("conv", flags_of, *SMALL, "--direction=forward", "--notime") == 0
     text = capsys.readouterr().out

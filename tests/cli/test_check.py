@@ -112,7 +112,7 @@ def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
         (("simulatd",), {}, "there is no data set 'simulatd'; did you mean 'simulated'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments, values, match, tmp_path):
+def test_invalid_arguments_are_refused(arguments, values, match, tmp_path):
     with pytest.raises(ValueError, match=match):
         run_here(*arguments, data_dir=str(tmp_path / "d"), **values)
 

@@ -43,7 +43,7 @@ def test_every_condition_must_hold(split, classes, where, expected):
         (["van"], {"band": "thermal"}, "no example of split 'train'"),
     ],
 )
-def test_what_is_not_there_is_named(split, classes, where, match):
+def test_missing_classes_are_named(split, classes, where, match):
     with pytest.raises(ValueError, match=match):
         select(split, classes=classes, where=where)
 

@@ -10,7 +10,7 @@ def run(script: str) -> str:
     return done.stdout.strip()
 
 
-def test_operators_need_no_onnx_and_reading_says_what_is_missing():
+def test_operators_do_not_need_onnx_and_reading_names_the_missing_package():
     script = """
 import sys, jaxatr.onnx, jaxatr.onnx.ops
 print("onnx" in sys.modules)

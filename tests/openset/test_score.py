@@ -113,7 +113,7 @@ def test_a_class_that_is_not_one_is_told():
 
 
 @pytest.mark.parametrize("name", openset.SCORES)
-def test_a_fitted_score_of_the_package_says_what_its_model_is(name):
+def test_a_fitted_score_of_the_package_describes_its_model(name):
     score = openset.SCORES[name]
     if score.fit is not None or score.calibrate is not None:
         assert score.model is not None and hasattr(score.model, "_fields")

@@ -100,7 +100,7 @@ def test_an_enrolled_class_is_known_measured_and_taken_out_again(run, chips, str
     assert again == digest
 
 
-def test_what_is_enrolled_is_recorded(run, source, stranger):
+def test_enrolled_classes_are_recorded(run, source, stranger):
     runs.enrol_run(run, source, score=SCORE)
     content = json.loads((run / enrolled.FILE).read_text())
     (entry,) = content["enrolments"]
@@ -272,7 +272,7 @@ def test_chips_of_the_field_calibrate_it_too(run, chips, source, split, stranger
     assert recogniser.decision.further.count == 1
 
 
-def test_training_on_adds_the_class_to_the_heads_and_says_what_is_forgotten(
+def test_further_training_adds_the_class_to_the_heads_and_measures_forgetting(
     run, chips, source, stranger, split, tmp_path, capsys, flags_of
 ):
     arguments = [f"--workdir={run}", f"--train={tmp_path / 'new'}"]

@@ -129,7 +129,9 @@ def test_harm_costs_bounded_memory(process, contents):
     assert peak - before < 600 << 20, f"{(peak - before) >> 20} MiB"
 
 
-def test_sigterm_answers_what_was_asked(trained_run, networks_of_the_tests, tmp_path, contents):
+def test_pending_requests_are_answered_after_sigterm(
+    trained_run, networks_of_the_tests, tmp_path, contents
+):
     content = contents[0]
     with started(trained_run, networks_of_the_tests, tmp_path) as (process, port, token):
         assert token is None

@@ -89,7 +89,7 @@ def test_an_ensemble_of_one_engine(earlier, images):
     )
 
 
-def test_the_graph_is_made_once_for_what_it_gives(earlier):
+def test_the_graph_is_made_once_for_the_same_outputs(earlier):
     run = earlier / "open_set"
     load = functools.partial(Recogniser.load, run, runtime="onnxruntime")
     load(score="cbc")
@@ -138,7 +138,7 @@ def test_without_the_extra_nothing_takes_its_place(earlier, monkeypatch, runtime
         jaxatr.load(earlier / "open_set", runtime=runtime)
 
 
-def test_what_has_no_form_is_refused(earlier, monkeypatch):
+def test_scores_without_an_exported_form_are_refused(earlier, monkeypatch):
     run = earlier / "open_set"
     with pytest.raises(ValueError, match="conflabel needs a gradient .*, which jax alone computes"):
         jaxatr.load(run, score="conflabel", runtime="onnxruntime")

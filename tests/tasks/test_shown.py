@@ -110,7 +110,7 @@ def test_shown_are_the_predictions_with_their_chips(recogniser, trained_run):
     assert not any(isinstance(value, np.ndarray) for value in recogniser.predict(images[0]))
 
 
-def test_what_cannot_be_shown(recogniser):
+def test_predictions_that_cannot_be_shown(recogniser):
     image = np.zeros((8, 8, 2), np.uint8)
     with pytest.raises(ValueError, match="input"):
         recogniser.show(image)

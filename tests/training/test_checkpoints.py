@@ -62,7 +62,7 @@ def copy(saved, tmp_path):
     return shutil.copytree(saved, tmp_path / "copy")
 
 
-def test_what_is_saved_is_read(copy):
+def test_a_saved_state_is_read_back(copy):
     with open_run(copy) as checkpoints:
         assert_equal(checkpoints.restore(), snapshot(2, score=0.4))
     assert_equal(load_snapshot(copy, "best"), snapshot(1, score=0.5))
@@ -148,7 +148,7 @@ def test_a_run_is_never_silently_begun_anew(copy):
             checkpoints.restore()
 
 
-def test_what_there_is_not(copy, tmp_path):
+def test_a_missing_step_or_folder_is_named(copy, tmp_path):
     with pytest.raises(ValueError, match=r"got 7, wanted one of the steps \[2, 1\]"):
         load_snapshot(copy, 7)
     with pytest.raises(ValueError, match="wanted the folder of a training run"):

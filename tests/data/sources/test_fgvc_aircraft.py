@@ -176,7 +176,7 @@ def test_images_that_are_missing_are_named_at_once(root, data_dir):
         ("variants.txt", None, None, "is not FGVC-Aircraft; looked for images/, images_var"),
     ],
 )
-def test_what_does_not_fit_is_told(root, data_dir, file, old, new, match):
+def test_files_that_do_not_fit_are_named(root, data_dir, file, old, new, match):
     if new is None:
         (root / file).unlink()
     elif old is None:

@@ -25,7 +25,7 @@ def test_the_layers_of_a_network(network, tmp_path):
     assert importer.layers(path.read_bytes()) == importer.layers(network) == found
 
 
-def test_what_is_not_supported_is_said_of_each(built):
+def test_the_reason_is_given_for_each_unsupported_node(built):
     body = onnx.helper.make_function(
         "own",
         "F",

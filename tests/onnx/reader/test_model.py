@@ -17,7 +17,7 @@ def by_runtime(onnxruntime, proto, *inputs):
     return session.run(None, {i.name: v for i, v in zip(session.get_inputs(), inputs, strict=True)})
 
 
-def test_what_it_tells_of_itself(network):
+def test_a_models_description(network):
     model = importer.load(network)
     assert [(i.name, i.shape, i.dtype) for i in model.inputs] == [("x", ("n", 3, 8, 8), "float32")]
     assert [o.name for o in model.outputs] == ["y"]

@@ -76,7 +76,7 @@ def test_operators_work_in_either_layout(operators):
     assert operators(function, IMAGES).count("Transpose") == 1  # of the images
 
 
-def test_what_minds_the_layout_is_given_its_own(operators):
+def test_operators_that_depend_on_the_layout_are_given_theirs(operators):
     found = operators(lambda x: conv(x).reshape(x.shape[0], -1), IMAGES)
     assert found == ["Transpose", "Conv", "Transpose", "Reshape"]
     found = operators(lambda x: conv(x).mean((1, 2)) @ jnp.ones((4, 2)), IMAGES)

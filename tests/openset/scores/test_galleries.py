@@ -241,7 +241,7 @@ def test_a_fusion_is_the_sum_of_deviations_from_validation_examples():
     np.testing.assert_array_equal(found.label, KNOWN.predicted)
 
 
-def test_what_cannot_be_fitted_is_named(unchecked):
+def test_data_that_cannot_be_fitted_are_named(unchecked):
     maps, labels = TRAIN.more["map_stage2"], TRAIN.labels
     with pytest.raises(ValueError, match="maps: some are not finite"):
         spatial.fit(maps * np.float16(np.inf), labels, K)

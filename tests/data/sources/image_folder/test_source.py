@@ -228,7 +228,7 @@ def test_links_in_a_circle_end(folder):
     assert [kind for kind, _ in found.passed] == ["link to a folder above it", "link to nothing"]
 
 
-def test_what_is_passed_over_is_counted_by_kind(folder, data_dir):
+def test_skipped_files_are_counted_by_kind(folder, data_dir):
     for name in ("a.txt", "b.TXT", "c.xml", "README", ".hidden.txt"):
         (folder / "train" / name).write_text("")
     notes = opened(folder, data_dir).notes
