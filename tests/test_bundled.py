@@ -56,7 +56,7 @@ def test_missing_entries_are_named(tmp_path, monkeypatch, text, message):
         bundled.locate(text)
 
 
-def test_the_listed_variants_are_there():
+def test_the_listed_variants_exist():
     for name, summary, variants in bundled.described():
         assert summary.endswith(".") and variants[0] == "default"
         for variant in variants:

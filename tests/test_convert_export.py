@@ -294,7 +294,7 @@ def test_a_file_describes_itself(trained_run, flags, tmp_path, capsys):
     assert found["metadata"]["classes"] == properties(path)["classes"]
 
 
-def test_whole_numbers_are_no_target_and_no_backbone(trained_run, tmp_path):
+def test_a_model_of_integer_images_is_neither_a_target_nor_a_backbone(trained_run, tmp_path):
     path = tmp_path / "model.onnx"
     export_run(trained_run, path, score="none")
     with pytest.raises(ValueError, match="takes images of uint8, .* --takes=chips"):

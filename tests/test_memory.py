@@ -65,7 +65,7 @@ def test_the_environments_settings_are_left_alone(environment):
 
 
 @glibc
-def test_a_limit_on_addresses_is_no_failure():
+def test_a_limit_on_addresses_is_not_a_failure():
     limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))\n"
     done = subprocess.run(
         [sys.executable, "-c", limited + "from jaxatr import memory; print(memory.keep())"],

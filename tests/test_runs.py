@@ -329,7 +329,7 @@ def test_too_few_images_for_a_validation_part_train_without_one(small_config, tm
 
 
 @pytest.mark.slow
-def test_images_that_were_left_out_are_told_and_recorded(small_config, tmp_path):
+def test_images_that_were_left_out_are_reported_and_recorded(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c", "d"), size=24)
     (tmp_path / "chips" / "train" / "a" / "0.png").write_bytes(b"no image")
@@ -352,6 +352,6 @@ def test_the_training_loss_is_equation_4(small_config):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_a_folder_that_is_no_run(tmp_path):
+def test_a_folder_that_is_not_a_run(tmp_path):
     with pytest.raises(ValueError, match="not a run's folder"):
         runs.evaluate_run(tmp_path)

@@ -74,7 +74,9 @@ def test_a_choice_that_is_shown_but_not_used_says_why(key, algorithm, changes, w
     assert f"  (not used: {why}" in line if why else line.endswith(" ms")
 
 
-def test_a_wrong_and_a_failing_solver_are_told_and_give_an_exit_code(flags_of, capsys, monkeypatch):
+def test_a_wrong_and_a_failing_solver_are_reported_and_give_an_exit_code(
+    flags_of, capsys, monkeypatch
+):
     monkeypatch.setattr(
         SOLVERS["direct"], "build", lambda problem, config: lambda x, w: jnp.ones(problem.y_shape)
     )
@@ -92,7 +94,9 @@ def test_a_wrong_and_a_failing_solver_are_told_and_give_an_exit_code(flags_of, c
     assert not database.known(of_platform("cpu"))
 
 
-def test_a_wrong_configuration_is_told_where_the_default_is_right(flags_of, capsys, monkeypatch):
+def test_a_wrong_configuration_is_reported_where_the_default_is_right(
+    flags_of, capsys, monkeypatch
+):
     """Of two variants of one solver, the find step skips the second and reports it."""
     solver, right = SOLVERS["blocked"], SOLVERS["blocked"].build
     first, second = (("images", 1),), (("images", 2),)
@@ -218,7 +222,7 @@ def test_the_other_operations_are_timed_and_kept(name, arguments, key, flags_of,
 
 
 @pytest.mark.parametrize("name", ["pool", "rnn"])
-def test_both_directions_are_asked_for_by_default(name, flags_of, capsys):
+def test_both_directions_are_tuned_by_default(name, flags_of, capsys):
     assert run(name, flags_of, "--list") == 0
     text = capsys.readouterr().out
     assert " forward " in text and " backward " in text and "configurations" in text

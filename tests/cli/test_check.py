@@ -65,7 +65,7 @@ def test_a_clean_folder(command, folder):
     assert any(line.startswith("size") for line in lines)
 
 
-def test_everything_wrong_is_said_at_once_and_ends_with_1(folder, tmp_path, capsys):
+def test_all_faults_are_reported_at_once_and_end_with_1(folder, tmp_path, capsys):
     spoil(folder)
     (folder / "train/readme.txt").write_text("")
     page = tmp_path / "out" / "page.html"

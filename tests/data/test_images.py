@@ -95,7 +95,7 @@ def test_a_truncated_file_is_named(tmp_path, save, suffix):
         read_image(path)
 
 
-def test_a_truncated_file_is_named_whatever_else_is_imported(tmp_path, save, monkeypatch):
+def test_a_truncated_file_is_named_after_any_import(tmp_path, save, monkeypatch):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as sarpy and TFDS set it
     truncated(tmp_path / "half.png", save)
     with pytest.raises(ImageError, match="half.png: not a readable image"):
@@ -241,7 +241,7 @@ def test_yes_and_no_and_complex_numbers_in_an_array(tmp_path):
         (np.array([[np.inf]]), "not finite"),
     ],
 )
-def test_an_array_that_is_no_image_is_refused(tmp_path, array, why):
+def test_an_array_that_is_not_an_image_is_refused(tmp_path, array, why):
     np.save(tmp_path / "x.npy", array)
     with pytest.raises(ImageError, match=f"x.npy: .*{why}"):
         read_image(tmp_path / "x.npy")

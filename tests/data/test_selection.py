@@ -78,7 +78,7 @@ def test_holdout_keeps_groups_together():
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.0])
-def test_holdout_refuses_values_that_are_no_fraction(fraction):
+def test_holdout_refuses_values_that_are_not_fractions(fraction):
     with pytest.raises(ValueError, match="wanted a held-out fraction in"):
         holdout(np.array([0, 1]), fraction, seed=0)
 

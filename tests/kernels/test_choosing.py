@@ -202,7 +202,7 @@ def test_a_free_batch_goes_by_the_rules(monkeypatch, finds, mode):
     np.testing.assert_allclose(exported.call(x), network(x), rtol=1e-5, atol=1e-5)
 
 
-def test_freezing_takes_the_database_and_measures_the_rest_when_told(monkeypatch, finds):
+def test_freezing_uses_the_database_and_measures_the_rest_on_demand(monkeypatch, finds):
     def lower():
         jax.jit(lambda x, w: gradients(x, w)).lower(X, W)
 

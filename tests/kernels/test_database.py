@@ -154,7 +154,7 @@ def test_a_broken_entry_is_named_and_the_others_are_used(value):
         assert lookup() == Choice("matmul")
 
 
-def test_a_folder_that_cannot_be_written_is_told(monkeypatch, tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("JAXATR_CACHE", str(tmp_path / "file"))
     with pytest.warns(UserWarning, match="the timings cannot be saved: .*file"):

@@ -25,7 +25,7 @@ for name in ("load", "layers", "generate", "export", "replace_weights"):
     assert run(script).splitlines() == ["False"] + 5 * [missing]
 
 
-def test_a_function_is_a_function_whatever_was_imported_before():
+def test_a_function_is_a_function_after_any_import():
     script = """
 import jaxatr.onnx.reader.inspection, jaxatr.onnx.codegen.generator, jaxatr.runs.export
 import jaxatr.onnx

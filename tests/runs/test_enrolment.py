@@ -126,7 +126,7 @@ def test_one_chip_keeps_the_threshold_and_more_lower_it(run, source, stranger, t
         runs.enrol_run(run, tmp_path / "few5" / source.name)
 
 
-def test_test_chips_that_are_enrolled_are_no_test(run, chips, stranger, tmp_path):
+def test_enrolled_chips_are_left_out_of_the_test(run, chips, stranger, tmp_path):
     runs.enrol_run(run, few(chips / "test" / stranger, tmp_path, 3), score=SCORE)
     measured = runs.evaluate_run(run)
     assert measured["enrolled"]["classes"][stranger]["test"] == 7
@@ -160,7 +160,7 @@ def test_other_scores_take_classes_too(run, chips, stranger, source, score):
     assert {one.decides for one in found} == {score}
 
 
-def test_a_score_that_takes_none_names_those_that_do(run, source):
+def test_a_score_that_cannot_enrol_names_those_that_can(run, source):
     with pytest.raises(ValueError, match="energy decides, which does not compare.*spatial_stage"):
         runs.enrol_run(run, source, score="energy")
     assert not (run / enrolled.FILE).exists() and not (run / enrolled.FOLDER).exists()

@@ -134,7 +134,7 @@ def test_an_image_that_cannot_be_used_spoils_no_other(client, contents, form):
     assert len(alone.json()["results"]) == 2
 
 
-def test_the_wrong_type_is_told(client, form):
+def test_the_wrong_type_is_reported(client, form):
     file = io.BytesIO()
     np.save(file, np.zeros((24, 24), np.float32))
     answer = client.post("/api/predict", files=form([file.getvalue()]))

@@ -179,7 +179,7 @@ def test_maps_and_batches_take_turns():
     asyncio.run(main())
 
 
-def test_neighbours_are_searched_for_a_batch_that_wants_some():
+def test_neighbours_are_searched_for_a_batch_that_needs_them():
     async def main():
         async with running(Echo()) as batcher:
             (found,) = await batcher.answer(chips(1), neighbours=True)

@@ -61,7 +61,7 @@ def test_other_fields_are_left_out():
         (b"--cutmore\r\n\r\nx\r\n--cut--", KIND, "no head"),
     ],
 )
-def test_a_broken_form_is_told(body, kind, message):
+def test_a_broken_form_is_reported(body, kind, message):
     with pytest.raises(FormError, match=message):
         files_of(body, kind, most=3)
 

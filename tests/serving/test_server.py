@@ -184,7 +184,7 @@ def command(networks_of_the_tests):
     return run
 
 
-def test_a_port_that_is_taken_is_told(command, trained_run):
+def test_a_port_that_is_taken_is_reported(command, trained_run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = command("serve", f"--workdir={trained_run}", f"--port={port}")

@@ -44,7 +44,7 @@ def test_training_reads_the_surroundings_of_the_chips(config):
         assert next(iter(examples.eval_batches(part)))["image"].shape == (16, 16, 16, 1)
 
 
-def test_it_reads_as_much_as_there_is(config):
+def test_it_reads_as_much_as_exists(config):
     config.data.center_crop, config.data.box_error = 22, 0.0
     assert next(Examples(config).train_batches())["image"].shape == (16, 24, 24, 1)
     config.data.center_crop, config.data.size = 22, 16  # resized: nothing is around it

@@ -375,6 +375,6 @@ def test_an_unsuitable_target_is_named(module_with_a_target):
         load_target(f"{module_with_a_target}:targte")
 
 
-def test_a_run_that_is_no_classifier_is_no_target(earlier):
+def test_a_run_without_a_classifier_is_not_a_target(earlier):
     with pytest.raises(ValueError, match="wanted the run of a classifier"):
         load_target(earlier / "embedding")

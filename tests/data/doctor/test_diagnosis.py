@@ -25,7 +25,7 @@ def test_equal_images_are_paired(subject):
     assert none.total == 0 and listed(none) == set()
 
 
-def test_of_many_equal_images_every_pair_of_kinds_is_there(subject):
+def test_many_equal_images_show_every_pair_of_kinds(subject):
     a = noise(1)[0]
     labels, parts = [0, 0, 1, 1], [0, 1, 0, 1]
     facts = gather(subject([a] * 4, labels, parts))

@@ -170,7 +170,7 @@ def test_xlas_form_does_not_crop_pixels_that_no_window_reads(direction):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_a_default_configuration_is_always_there(name):
+def test_a_default_configuration_always_exists(name):
     rng, solver = np.random.default_rng(3), SOLVERS[name]
     for direction in DIRECTIONS:
         for kind in ("any", *KINDS):

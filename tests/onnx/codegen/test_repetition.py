@@ -49,7 +49,7 @@ def test_sequences_that_are_not_a_block(built, kinds):
     assert list(blocks_of(chain(built, kinds))) == []
 
 
-def test_a_block_that_others_would_need_more_of_is_none(built):
+def test_a_sequence_whose_inner_values_are_read_outside_is_not_a_block(built):
     """Both results of a window are used after it."""
     nodes = []
     for i in range(4):

@@ -70,7 +70,7 @@ def test_weights_are_neither_read_nor_needed(built, tmp_path):
 @pytest.mark.parametrize(
     "raw", [b"\x3a\x05abc", b"\x80", b"\x0f", b"\x80" * 20, b"\x3a\x02\x0a\x05"]
 )
-def test_bytes_that_are_no_model(raw):
+def test_bytes_that_are_not_a_model(raw):
     with pytest.raises(ValueError, match="model: "):
         importer.layers(raw)
 

@@ -159,7 +159,7 @@ def test_a_shape_that_is_data_is_computed_without_jit(built):
         jax.jit(model.apply)({}, x)
 
 
-def test_nothing_that_is_no_model(tmp_path):
+def test_inputs_that_are_not_a_model(tmp_path):
     with pytest.raises(ValueError, match="there is no file"):
         importer.load(tmp_path / "missing.onnx")
     with pytest.raises(ValueError, match="not an ONNX model|no graph"):

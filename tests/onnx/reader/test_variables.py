@@ -14,7 +14,7 @@ def ints(*values):
     return np.array(values, np.int64)
 
 
-def test_a_float_that_decides_a_shape_is_no_parameter(built):
+def test_a_float_that_decides_a_shape_is_not_a_parameter(built):
     nodes = [
         node("Mul", ["two", "half"], ["scales"]),
         node("Resize", ["x", "", "scales"], ["a"]),

@@ -186,7 +186,7 @@ def test_ratios_by_hand():
     assert found.score.tolist() == [-0.5, -1.0, 0.0] and found.label.tolist() == [1, 0, 1]
 
 
-def test_known_chips_are_told_from_others():
+def test_known_chips_are_separated_from_others():
     for name in ("spatial_stage2", "nndr_stage2", "template", "fusion_template"):
         known, others = answers(name).score, answers(name, OTHERS).score
         assert known.min() > others.max(), name

@@ -150,7 +150,7 @@ def test_the_requested_parts_are_prepared(copy, data_dir):
     assert len(data.select(train, classes=split.known)) == 8
 
 
-def test_two_bands_of_one_type_make_one_set_and_of_two_none(copy, data_dir):
+def test_two_bands_make_one_set_only_if_they_have_one_type(copy, data_dir):
     with pytest.raises(ValueError, match="uint16 .thermal.*uint8 .visible.*one band at a time"):
         prepared(copy, data_dir)
     for name in ("0001", "0011", "0012"):
@@ -296,7 +296,7 @@ def test_a_damaged_clip_stops_it_or_is_listed(copy, data_dir):
     assert again.fingerprint == dataset.fingerprint
 
 
-def test_pixels_that_are_no_numbers_are_left_out(copy, data_dir, dsiac_files):
+def test_pixels_that_are_not_numbers_are_left_out(copy, data_dir, dsiac_files):
     rng = np.random.default_rng(1)
     for name in ("cegr02003_0001", "cegr02003_0011"):
         images = rng.normal(size=(FRAMES, ROWS, COLUMNS)).astype(np.float32)

@@ -202,7 +202,7 @@ def test_splits_above_coarse_classes(tmp_path, save):
         scan(tmp_path)
 
 
-def test_the_usual_names_of_splits_are_no_coarse_classes(tmp_path, save):
+def test_the_usual_names_of_splits_are_not_coarse_classes(tmp_path, save):
     found = scan(images(tmp_path, save, "Train/a/0", "Train/b/0", "test/c/0"))
     assert sorted(found.files) == ["test", "train"] and found.coarse_classes is None
 
