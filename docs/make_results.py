@@ -29,7 +29,7 @@ _TABLE = re.compile(
 
 
 def filled(text: str) -> str:
-    """Returns a page with its recorded tables made anew, each indented like its mark."""
+    """Returns a page with its recorded tables updated, each indented like its mark."""
 
     def table_of(found: re.Match[str]) -> str:
         indent, name = found.groups()
