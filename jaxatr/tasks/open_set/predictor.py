@@ -382,7 +382,7 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
         for chips, count in self.chip.batches(items, 16):
             images = chips.astype(np.float32)
             names, maps = explainer.explained(images), explainer.saliency(images)
-            words = [f"{title}: speaks for {name}" for name in names]
+            words = [f"{title}: evidence for {name}" for name in names]
             found += map(HeatMap, words[:count], maps[:count])
         return found
 
