@@ -72,7 +72,7 @@ def ready_network(
             return open_session(runtime, path)
         except Exception as error:  # each engine has its own types
             raise ValueError(
-                f"{path}: {runtime} cannot read it ({error}): delete it, and it is exported again"
+                f"{path}: {runtime} cannot read it ({error}): remove it, and it is exported again"
             ) from error
 
 
