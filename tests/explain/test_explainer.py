@@ -237,7 +237,7 @@ def test_the_command_shows_a_bar_and_writes_the_raw_map(
     np.testing.assert_allclose(drops, explanation.raw, atol=1e-5)
 
 
-def test_the_command_wants_images(surrogate_run, flags, tmp_path):
+def test_the_command_needs_images(surrogate_run, flags, tmp_path):
     with pytest.raises(ValueError, match="no image given"):
         command.main(flags(f"--workdir={surrogate_run}", f"--out={tmp_path}"))
 

@@ -112,7 +112,7 @@ MAPS = ("map_stem", "map_stage1", "map_stage2", "map_stage3", "map_stage4")
 NEEDS: Mapping[str, Need] = {
     "open_logits": Need("the binary classifiers"),
     "features": Need("the features"),
-    "extra_logits": Need("a class of images that are no known targets"),
+    "extra_logits": Need("a class of images that are not known targets"),
     "image": Need("the chip itself", absent=GRADIENT),
     "odin": Need("a gradient with respect to the image", odin, GRADIENT, of_classes=True),
     "gradient_norms": Need(
@@ -166,6 +166,6 @@ def refusal(score: openset.Score, given: Collection[str]) -> str:
 
 
 def in_jax_alone(score: openset.Score) -> str:
-    """Says what of a score's needs no other engine computes; empty for nothing."""
+    """Returns why only jax can compute a score's needs; empty if other engines can too."""
     phrases = [NEEDS[name].phrase for name in sorted(score.all_needs) if not NEEDS[name].exports]
-    return f"needs {phrases[0]}, which jax alone computes" if phrases else ""
+    return f"needs {phrases[0]}, which only jax computes" if phrases else ""
