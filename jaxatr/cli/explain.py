@@ -19,9 +19,9 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "method",
         None,
-        f"The method: surrogate, {', '.join(_methods())}, module:NAME of your own, or 'all' for one "
-        "sheet of all methods with their agreement. Default: surrogate for a surrogate's run, else "
-        "grad_cam.",
+        f"The method: surrogate, {', '.join(_methods())}, module:NAME of your own, or 'all' for "
+        "one sheet of all methods with their agreement. Default: surrogate for a surrogate's run, "
+        "else grad_cam.",
     )
     flags.DEFINE_integer("seed", 0, "Random seed of RISE, LIME and SmoothGrad.")
 
