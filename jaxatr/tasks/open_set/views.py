@@ -72,8 +72,7 @@ def outputs_of(
     """
 
     def infer(images: Array) -> dict[str, Array]:
-        out = module.apply(variables, images, train=False)._asdict()
-        return out | compute(needs, module, variables, images)
+        return compute(needs, module, variables, images)
 
     return averaged(infer, images, views)
 
