@@ -3,19 +3,20 @@
 import jax
 import jax.numpy as jnp
 
-from jaxatr.typing import Array, Float
+from jaxatr.typing import Array, ArrayLike, Float
 
 
 def finished(maps: Float[Array, "b h w"], *, raw: bool) -> Float[Array, "b h w"]:
-    """Scales each map to [0, 1] by its own minimum and maximum, or not at all if ``raw``.
-
-    A map that is constant up to rounding becomes 0 everywhere.
-    """
-    return maps if raw else _scaled(maps)
+    """Scales maps as :func:`scaled` does, or not at all if ``raw``."""
+    return maps if raw else scaled(maps)
 
 
 @jax.jit
-def _scaled(maps: Float[Array, "b h w"]) -> Float[Array, "b h w"]:
+def scaled(maps: Float[ArrayLike, "b h w"]) -> Float[Array, "b h w"]:
+    """Scales each map to [0, 1] by its own minimum and maximum.
+
+    A map that is constant up to rounding becomes 0 everywhere.
+    """
     least = jnp.min(maps, axis=(1, 2), keepdims=True)
     greatest = jnp.max(maps, axis=(1, 2), keepdims=True)
     span = greatest - least

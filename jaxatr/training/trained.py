@@ -18,7 +18,7 @@ from jaxatr.training.task import Task, TrainedRun
 Checkpoint = Literal["best", "latest"] | int
 """A checkpoint: the latest, the one with the best evaluation, or that of a step."""
 
-_Snapshots = dict[tuple[Path, Checkpoint], Snapshot]
+_Snapshots = dict[tuple[Path, str | int], Snapshot]
 _READ: ContextVar[_Snapshots | None] = ContextVar("snapshots read in loading_once", default=None)
 
 

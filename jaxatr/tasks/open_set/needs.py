@@ -146,7 +146,7 @@ def given_by(module: Network) -> frozenset[str]:
     return frozenset({"features", "image"}) | COMPUTED - (frozenset(MAPS) - maps)
 
 
-def compute(
+def outputs_with(
     needs: Collection[str], module: Network, variables: PyTree, images: Float[jax.Array, "b h w c"]
 ) -> dict[str, Array]:
     """Computes a network's outputs, and the given needs that are computed."""
