@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -322,6 +323,21 @@ def test_the_needs_of_a_cluster_follow_from_a_rate():
     page = batch.page(record | {"price": 0.1, "rates": rates, "memory": samples, "paper": [found]})
     assert "| ray | 150 | 1.50 | 20 |" in page and "| 8 | 200 | 300 |" in page
     assert "| 1,000,000 | 111 | 2.0 | 0.05 | 18 | 100 | 3.1 | 1.11 |" in page
+
+
+def test_the_start_of_a_process_is_measured_from_outside():
+    start_up = benchmark("start_up")
+    busy = start_up.took(["-c", "sum(range(2 * 10**6))"], os.environ)
+    idle = start_up.took(["-c", "import time; time.sleep(0.2)"], os.environ)
+    assert 0 < busy.cpu and 0.2 < idle.wall and idle.cpu < idle.wall
+    with pytest.raises(RuntimeError, match="no_such_module"):
+        start_up.took(["-c", "import no_such_module"], os.environ)
+    rows = start_up.commands(Path("run"), Path("chip.png"), Path("scratch"))
+    assert start_up.AIMS.keys() < rows.keys()
+    record = {"device": "cpu", "cores": 2, "versions": {"jax": "1"}, "load_at_start": 0.0}
+    seconds = {"import jaxatr": [busy, idle], "import jax": [start_up.Seconds(1.0, 0.5)]}
+    page = start_up.page(record | {"turns": 2, "rows": start_up.summary(seconds)})
+    assert "| import jax | 1.00 | 0.50 |  |" in page and page.count("| 0.5 |") == 1
 
 
 def test_a_benchmark_that_was_cut_goes_on_where_it_was(tmp_path):

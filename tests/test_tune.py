@@ -36,7 +36,7 @@ def own_database(monkeypatch, tmp_path):
 
 
 def run(name, flags_of, *arguments):
-    command = tune.COMMANDS[name]
+    command = tune.commands()[name]
     module = types.SimpleNamespace(flags=flags, define_flags=command.define_flags)
     return command.main(flags_of(module, *arguments))
 
@@ -374,7 +374,7 @@ def test_an_operation_is_one_file(tmp_path, monkeypatch, flags_of, capsys):
     monkeypatch.setattr(contrib, "__path__", [*contrib.__path__, str(tmp_path)])
     contrib.import_operations()
     monkeypatch.delitem(sys.modules, "jaxatr.kernels.contrib.double")
-    monkeypatch.setattr(tune, "COMMANDS", operation.commands())
+    monkeypatch.setattr(tune, "commands", operation.commands)
     assert run("double", flags_of, "-n=3") == 0
     text = capsys.readouterr().out
     for direction in ("forward", "backward"):

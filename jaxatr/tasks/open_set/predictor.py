@@ -136,6 +136,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         self.gamma = gamma
         self._needs = decision.score.all_needs | set(needs)
         self._explainers: dict[str, explain.Explainer] = {}
+        self._explained_by = functools.partial(explain.Explainer.of_run, run)
         self.runtime, own = runtime, runtime == "jax"
         self._variables = jax.device_put(run.variables) if own else run.variables
         self._ready = functools.partial(  # not a tree: its arrays would count in the digest
@@ -375,8 +376,7 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
         if method not in self._explainers:
             if method == "all":
                 raise ValueError("heat_map: got 'all', wanted one method")
-            run = training.load_run(self.workdir, self.step)
-            self._explainers[method] = explain.Explainer.of_run(run, method)
+            self._explainers[method] = self._explained_by(method)
         explainer = self._explainers[method]
         title, found = explain.method_title(explainer.method), []
         for chips, count in self.chip.batches(items, 16):
