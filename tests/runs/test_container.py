@@ -60,7 +60,7 @@ def asked(folder, server):
 
 def test_the_dockerfile_copies_what_is_there(folder):
     text = (folder / "Dockerfile").read_text()
-    assert "{" not in text and 'COPY ["server.py", "model.onnx", "./"]' in text
+    assert "{" not in text and 'COPY --chmod=444 ["server.py", "model.onnx", "./"]' in text
     assert 'CMD ["python", "server.py", "model.onnx"]' in text and "USER 10001" in text
     assert "HEALTHCHECK" in text and "EXPOSE 8000" in text
     kept = (folder / ".dockerignore").read_text().splitlines()
