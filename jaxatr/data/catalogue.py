@@ -125,6 +125,8 @@ def _found(
     if _tfds.exists(name):
         return _tfds.prepared(name, root, download=download), name
     choices = sorted({*sources.names(), *cache.names(root)})
+    if Path(name).exists():
+        raise ValueError(f"{name!r} is a path, not a data set: image_folder takes it as its source")
     raise ValueError(
         f"there is no data set {name!r}{nearest(name, [*choices, *_tfds.names()])} "
         f"(there are {', '.join(choices)} in {root}, and those of TFDS)"

@@ -337,6 +337,9 @@ def test_the_commands_enrol_group_and_remove(
     for path in sorted(source.iterdir()):
         shutil.copy(path, folder)
     (folder / "broken.png").write_bytes(b"no image")
+    lost = f"--out={tmp_path / 'none' / 'groups.html'}"
+    with pytest.raises(OSError, match="groups.html: there is no folder"):
+        cluster.main(flags_of(cluster, f"--workdir={run}", lost, folder))
     page = tmp_path / "groups.html"
     arguments = [f"--workdir={run}", f"--score={SCORE}", f"--out={page}", "--fewest=4"]
     cluster.main(flags_of(cluster, *arguments, folder))
