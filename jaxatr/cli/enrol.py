@@ -7,7 +7,9 @@ jaxatr enrol --workdir=DIR --train=NEW_DIR [--epochs=5] [--learning_rate=0.001]
 """
 
 import json
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from absl import flags
@@ -100,7 +102,9 @@ def text(result: dict[str, Any]) -> str:
     else:
         lines += _threshold(result)
     lines.append(f"decides: {result['score']}")
-    lines.append(f"saved in {result['path']}; jaxatr enrol --remove={name} removes the class")
+    folder = shlex.quote(str(Path(result["path"]).parent))
+    undo = f"jaxatr enrol --workdir={folder} --remove={shlex.quote(name)}"
+    lines.append(f"saved in {result['path']}; {undo} removes the class")
     return "\n".join(lines)
 
 
@@ -144,6 +148,6 @@ def table(result: dict[str, Any]) -> str:
         [
             reporting.text_table(header, rows),
             "in percent of the test chips; right: classified correctly and accepted",
-            f"use it: jaxatr predict --workdir={result['workdir']} IMAGE...",
+            f"use it: jaxatr predict --workdir={shlex.quote(result['workdir'])} IMAGE...",
         ]
     )
