@@ -152,6 +152,7 @@ def _export(arguments: Sequence[str]) -> None:
         reporting.check_repeats(workdirs)
     if values.container:
         container.check_container(out.parent)
+    inputs.say(f"exporting {workdir}")
     model = export_run(workdir, out, **given)
     sizes = {tensor.name: len(tensor.raw_data) for tensor in model.graph.initializer}
     deciding = sum(size for name, size in sizes.items() if name.startswith("decision/"))

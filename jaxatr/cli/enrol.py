@@ -71,6 +71,7 @@ def main(arguments: Sequence[str]) -> None:
         "where": where,
     }
     if way == "source":
+        inputs.say(f"enrolling {values.source}, and fitting the decision again")
         result = runs.enrol_run(values.workdir, values.source, **options)
         formatted = text(result)
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tqdm import tqdm
 
 from jaxatr import data, files, openset
 from jaxatr.data import ImagePath
@@ -153,7 +154,8 @@ def _rejected(
     used: list[ImagePath] = []
 
     def usable() -> Iterator[np.ndarray]:
-        for path in paths:
+        bar = tqdm(paths, desc="predicting", unit="image", leave=False, disable=None)
+        for path in bar:  # shown on terminals only
             try:
                 image = recogniser.read(path.file)
                 recogniser.check(image)

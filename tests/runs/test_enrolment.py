@@ -344,7 +344,7 @@ def test_the_commands_enrol_group_and_remove(
     arguments = [f"--workdir={run}", f"--score={SCORE}", f"--out={page}", "--fewest=4"]
     cluster.main(flags_of(cluster, *arguments, folder))
     printed = capsys.readouterr()
-    assert "broken.png" in printed.err
+    assert "broken.png" in printed.err and "predicting the images" in printed.err
     content = json.loads(page.with_suffix(".json").read_text())
     assert content["images"] == 24 and content["groups"][0]["size"] >= 4
     assert f"{content['rejected']} of 24 images are unknown" in printed.out
@@ -354,7 +354,11 @@ def test_the_commands_enrol_group_and_remove(
     assert "data:image/jpeg;base64," in text and "<script" not in text
     group = [f"--workdir={run}", f"--source={page.with_suffix('.json')}", "--group=1"]
     enrol.main(flags_of(enrol, *group, f"--name={stranger}", f"--score={SCORE}"))
-    said = capsys.readouterr().out
+    printed = capsys.readouterr()
+    said = printed.out
+    assert printed.err.startswith("enrolling ")
+    undo = f"jaxatr enrol --workdir={run} --remove={stranger} removes the class"
+    assert undo in said
     assert f"{stranger}: {content['groups'][0]['size']} chips enrolled" in said
     assert f"that are classified as {stranger}," in said and f"decides: {SCORE}" in said
     enrol.main(flags_of(enrol, f"--workdir={run}", f"--remove={stranger}"))
