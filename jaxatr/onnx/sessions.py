@@ -1,7 +1,7 @@
-"""Other engines that run an ONNX file: onnxruntime, and OpenVINO on processors.
+"""Other engines that run an ONNX file on a CPU: onnxruntime and OpenVINO.
 
-They are asked for by name, and never taken in the place of another. Each is a package of its own,
-imported when it is first used.
+An engine is used only if it is named, never as a fallback. Each needs its own package, which is
+imported on first use.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import numpy as np
 from jaxatr.data.extras import extra
 
 JAX = "jax"
-"""The engine that needs no file: jax itself."""
+"""Name of jax itself, the engine that does not need a file."""
 
 
 @runtime_checkable
@@ -28,12 +28,12 @@ class Session(Protocol):
     about: str
 
     def __call__(self, *inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """Computes the outputs, by name; inputs are of the types that the model declares."""
+        """Computes the outputs by name; the inputs must have the types that the model declares."""
         ...
 
 
 class OnnxRuntime:
-    """A model in onnxruntime, on the processor, with its default settings."""
+    """A model in onnxruntime, on the CPU, with default settings."""
 
     package = "onnxruntime"
 
@@ -52,9 +52,9 @@ class OnnxRuntime:
 
 
 class OpenVino:
-    """A model in OpenVINO, on the processor.
+    """A model in OpenVINO, on the CPU.
 
-    Its arithmetic is float32: by itself OpenVINO would take bfloat16 where a processor has that.
+    It computes in float32; by default OpenVINO would use bfloat16 if the CPU supports it.
     """
 
     package = "openvino"
@@ -86,7 +86,7 @@ def check_runtime(name: str) -> None:
     """Checks that an engine can be used here.
 
     Raises:
-      ValueError: there is none of this name.
+      ValueError: there is no engine of this name.
       ImportError: its package is not installed; the message names the extra.
     """
     if name not in RUNTIMES:
@@ -99,8 +99,8 @@ def open_session(name: str, path: Path) -> Session:
     """Opens a model in an engine.
 
     Args:
-      name: of the engine, but not ``"jax"``.
-      path: of an ONNX file.
+      name: name of the engine, other than ``"jax"``.
+      path: path of an ONNX file.
     """
     return _SESSIONS[name](path)
 

@@ -33,7 +33,7 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     takes: ClassVar[str] = "IMAGE"
     #: A notice to show before the predictions; empty for none.
     note: str = ""
-    #: What runs its network: ``"jax"``, or another engine of :mod:`jaxatr.onnx.sessions`.
+    #: The engine of its network: ``"jax"``, or one of :mod:`jaxatr.onnx.sessions`.
     runtime: str = "jax"
 
     @classmethod

@@ -52,16 +52,15 @@ class OnnxModel:
         The first call with inputs of new shapes compiles the model for them: the variables are
         constants of the program (:class:`jaxatr.inference.Compiled`), and batch norms are folded
         into the convolutions before them. In a function that jax traces, the model becomes a part
-        of that.
+        of that function.
 
         Args:
           *inputs: one for each of :attr:`inputs`: arrays, or lists for sequences.
-          eager: compute one node after the other and compile no program, to look for a mistake;
-            and for a model that has strings, or shapes that depend on values, which cannot be
-            compiled.
+          eager: compute node by node without compiling, to find an error, or for a model with
+            strings or with shapes that depend on values, which cannot be compiled.
 
         Raises:
-          ValueError: as :meth:`apply`, under jit.
+          ValueError: as for :meth:`apply` under jit.
         """
         self._check_count(inputs)
         if eager:
@@ -76,7 +75,7 @@ class OnnxModel:
         model, run = self._inference
         if traced:
             return model.apply(model.variables, *inputs)
-        with wide():  # numbers of 64 bits are not narrowed on the way
+        with wide():  # so that 64-bit numbers are not narrowed
             return run(*inputs)
 
     @cached_property
