@@ -126,7 +126,9 @@ def _threshold(result: dict[str, Any]) -> list[str]:
     share = reporting.percent(result["promise"])
     lines.append(f"threshold: {of_class} (for the run's classes: {of_all})")
     name = result["name"]
-    lines.append(f"of similar chips that are classified as {name}, {share} % will be accepted")
+    lines.append(
+        f"of similar chips that are classified as {name}, at least {share} % will be accepted"
+    )
     return lines
 
 
