@@ -173,7 +173,7 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
     trial_runs = tqdm(  # shown on terminals only
         trained or left_out, desc="comparing scores", unit="trial", leave=False, disable=None
     )
-    compared = openset.compare(listed, trial_runs)
+    compared = openset.compare(listed, iter(trial_runs))
     score, why = _choose(name, listed, compared, task.config, len(trained))
     models = openset.fit_scores([score], training, last, validation=validation).models
     one, names = compared[score.name], _accuracies(score, models, validation)
