@@ -1,6 +1,7 @@
 """Flags and arguments that several commands share; nothing heavy is imported for them."""
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, cast
 
@@ -68,6 +69,26 @@ def checkpoint(text: str) -> Literal["best", "latest"] | int:
     if not text.isdigit():
         raise ValueError(f"--checkpoint: got {text!r}, wanted 'latest', 'best' or a step")
     return int(text)
+
+
+def say(text: str) -> None:
+    """Prints on standard error what a command does next, so that it is not silent for long."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def only(arguments: Sequence[str], wanted: str) -> str:
+    """Returns the single positional argument of a command.
+
+    Args:
+      arguments: positional arguments.
+      wanted: description of the argument, for the message.
+
+    Raises:
+      ValueError: there is none, or more than one.
+    """
+    if len(arguments) != 1:
+        raise ValueError(f"wanted {wanted}, got {', '.join(arguments) or 'none'}")
+    return arguments[0]
 
 
 def refuse(arguments: Sequence[str]) -> None:

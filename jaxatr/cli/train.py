@@ -8,6 +8,7 @@ jaxatr train --workdir=DIR --baselines=conflabel,gopenmax
 import datetime
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import reduce
@@ -110,6 +111,7 @@ def main(arguments: Sequence[str]) -> None:
             workdir,
             progress=values.progress,
             begun_in=lambda folder: print(f"run folder: {folder}", flush=True),
+            trained=lambda: inputs.say("completing the run"),
         )
     with training.stopping_at_once():
         for baseline, folder in baselines.items():
@@ -118,7 +120,7 @@ def main(arguments: Sequence[str]) -> None:
         print("evaluating on the test data", flush=True)
         evaluation = runs.evaluate_run(workdir, progress=values.progress)
         print(reporting.report_of(workdir).text(evaluation))
-    usage = training.task_of(workdir).usage.format(workdir=workdir)
+    usage = training.task_of(workdir).usage.format(workdir=shlex.quote(str(workdir)))
     print(f"use it: jaxatr {usage}")
 
 

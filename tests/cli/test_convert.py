@@ -74,7 +74,7 @@ def test_import_names_missing_operators(flags_of, model, tmp_path):
     [
         ([], "no sub-command given, wanted one of"),
         (["impor"], "did you mean 'import'"),
-        (["inspect"], "wanted one ONNX file, got"),
+        (["inspect"], "wanted one ONNX file, got none"),
         (["inspect", "missing.onnx"], "there is no file 'missing.onnx'"),
     ],
 )

@@ -318,6 +318,9 @@ def test_all_methods_are_on_one_sheet(trained_run, images, tmp_path):
     some = {name: every[name] for name in ("grad_cam", "occlusion", "smoothgrad")}
     (found,) = explain_all(some, arrays[:1])
     path = data.ImagePath(str(paths[0]), str(paths[0]), "000.png")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="file is a file, wanted a folder for the pictures"):
+        Pictures(tmp_path / "file")
     picture = Pictures(tmp_path).write(path, found, verdict="unknown, most like disc (0.500)")
     said = json.loads((tmp_path / "000.json").read_text())
     assert said["verdict"].startswith("unknown") and said["agreement"].endswith(".")

@@ -187,7 +187,7 @@ def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
     config = json.loads((run / "config.json").read_text())
     config["data"] |= {"source": "/nowhere", "data_dir": str(tmp_path / "empty")}
     (run / "config.json").write_text(json.dumps(config))
-    with pytest.warns(UserWarning, match="the previous threshold is used"):
+    with pytest.warns(UserWarning, match="previous threshold is used.* of enrol --data_source="):
         alone = Recogniser.load(run).predict(test)
     assert [one.nearest for one in alone] == [one.nearest for one in first]
     with warnings.catch_warnings():
@@ -337,11 +337,14 @@ def test_the_commands_enrol_group_and_remove(
     for path in sorted(source.iterdir()):
         shutil.copy(path, folder)
     (folder / "broken.png").write_bytes(b"no image")
+    lost = f"--out={tmp_path / 'none' / 'groups.html'}"
+    with pytest.raises(OSError, match="groups.html: there is no folder"):
+        cluster.main(flags_of(cluster, f"--workdir={run}", lost, folder))
     page = tmp_path / "groups.html"
     arguments = [f"--workdir={run}", f"--score={SCORE}", f"--out={page}", "--fewest=4"]
     cluster.main(flags_of(cluster, *arguments, folder))
     printed = capsys.readouterr()
-    assert "broken.png" in printed.err
+    assert "broken.png" in printed.err and "predicting the images" in printed.err
     content = json.loads(page.with_suffix(".json").read_text())
     assert content["images"] == 24 and content["groups"][0]["size"] >= 4
     assert f"{content['rejected']} of 24 images are unknown" in printed.out
@@ -351,9 +354,13 @@ def test_the_commands_enrol_group_and_remove(
     assert "data:image/jpeg;base64," in text and "<script" not in text
     group = [f"--workdir={run}", f"--source={page.with_suffix('.json')}", "--group=1"]
     enrol.main(flags_of(enrol, *group, f"--name={stranger}", f"--score={SCORE}"))
-    said = capsys.readouterr().out
+    printed = capsys.readouterr()
+    said = printed.out
+    assert printed.err.startswith("enrolling ")
+    undo = f"jaxatr enrol --workdir={run} --remove={stranger} removes the class"
+    assert undo in said
     assert f"{stranger}: {content['groups'][0]['size']} chips enrolled" in said
-    assert f"that are classified as {stranger}," in said and f"decides: {SCORE}" in said
+    assert f"that are classified as {stranger}, at least " in said and f"decides: {SCORE}" in said
     enrol.main(flags_of(enrol, f"--workdir={run}", f"--remove={stranger}"))
     assert f"removed: {stranger}" in capsys.readouterr().out
     for wrong, message in (

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -161,3 +163,11 @@ def test_a_class_of_the_test_split_alone_and_a_draw_are_noted(subject):
 def test_alike_is_a_correlation(subject):
     with pytest.raises(ValueError, match=r"alike: got 1.5, wanted a correlation in \(0, 1\]"):
         doctor.examine(subject(noise(2)), alike=1.5)
+
+
+def test_of_two_splits_of_other_names_the_larger_is_the_training_split(subject):
+    labels = [0, 1] * 10 + [0, 1] * 20
+    given = subject(noise(60), labels, [0] * 20 + [1] * 40)
+    found = doctor.examine(dataclasses.replace(given, splits=("exam", "learn")))
+    assert found.leaks and all(leak.across is not None for leak in found.leaks)
+    assert not any("in exam" in one.text for one in found.findings)

@@ -140,12 +140,21 @@ def test_an_image_out_of_place_is_named(folder, save, odd):
         scan(folder)
 
 
+def test_images_in_no_class_folder_or_too_deep_are_an_error(tmp_path, save):
+    for name in ("chips/0", "chips/1", "deep/a/b/c/d/0", "deep/a/b/c/e/0"):
+        save(tmp_path / f"{name}.png", np.zeros((2, 2), np.uint8))
+    with pytest.raises(ValueError, match="chips/0.png is in no class folder; looked for"):
+        scan(tmp_path / "chips")
+    with pytest.raises(ValueError, match="a/b/c/d/0.png is 4 folders deep; looked for"):
+        scan(tmp_path / "deep")
+
+
 def test_a_stray_folder_is_blamed_and_not_the_others(tmp_path, save):
     for name in ("car/0", "car/1", "tank/0", "tank/old/1", "tank/old/2"):
         save(tmp_path / f"{name}.png", np.zeros((2, 2), np.uint8))
-    with pytest.raises(ValueError, match="tank/old/1.png is misplaced: 3 others"):
+    with pytest.raises(ValueError, match="tank/old/1.png is misplaced: 3 others are 1 folder deep"):
         scan(tmp_path)
-    with pytest.raises(ValueError, match="car/0.png is misplaced"):
+    with pytest.raises(ValueError, match="car/0.png is misplaced: 2 others are 2 folders deep"):
         scan(tmp_path, layout="split/class")
     with pytest.raises(ValueError, match="layout: got 'class/split', wanted one of class,"):
         scan(tmp_path, layout="class/split")
