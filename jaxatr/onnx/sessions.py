@@ -1,7 +1,7 @@
-"""Other engines that run an ONNX file: onnxruntime, and OpenVINO on processors.
+"""The engines of networks: jax, and others that run an ONNX file.
 
-They are asked for by name, and never taken in the place of another. Each is a package of its own,
-imported when it is first used.
+The others are onnxruntime, and OpenVINO on processors. They are asked for by name, and never taken
+in the place of another. Each is a package of its own, imported when it is first used.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,13 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from jaxatr.data.extras import extra
+from jaxatr.kernels import onednn
 
 JAX = "jax"
 """The engine that needs no file: jax itself."""
+ONEDNN = "onednn"
+"""jax itself, with oneDNN's kernels where they are faster (:mod:`jaxatr.kernels.onednn`)."""
+OWN = (JAX, ONEDNN)
 
 
 @runtime_checkable
@@ -78,7 +82,7 @@ _SESSIONS: dict[str, Callable[[Path], Session]] = {
     one.package: one for one in (OnnxRuntime, OpenVino)
 }
 
-RUNTIMES = (JAX, *_SESSIONS)
+RUNTIMES = (*OWN, *_SESSIONS)
 """Names of the engines."""
 
 
@@ -86,12 +90,14 @@ def check_runtime(name: str) -> None:
     """Checks that an engine can be used here.
 
     Raises:
-      ValueError: there is none of this name.
+      ValueError: there is none of this name, or this jaxlib has no oneDNN.
       ImportError: its package is not installed; the message names the extra.
     """
     if name not in RUNTIMES:
         raise ValueError(f"runtime: got {name!r}, wanted one of {', '.join(RUNTIMES)}")
-    if name != JAX:
+    if name == ONEDNN:
+        onednn.check()
+    elif name != JAX:
         _imported(name)
 
 
@@ -99,7 +105,7 @@ def open_session(name: str, path: Path) -> Session:
     """Opens a model in an engine.
 
     Args:
-      name: of the engine, but not ``"jax"``.
+      name: of the engine, but not one of :data:`OWN`.
       path: of an ONNX file.
     """
     return _SESSIONS[name](path)

@@ -18,8 +18,9 @@ import jax
 import numpy as np
 
 import jaxatr
-from jaxatr.inference import Compiled
-from jaxatr.onnx.sessions import JAX, Session, open_session
+from jaxatr.kernels.compiled import Compiled
+from jaxatr.kernels.onednn import Form
+from jaxatr.onnx.sessions import ONEDNN, OWN, Session, open_session
 from jaxatr.training import TrainedRun, digest
 from jaxatr.typing import PyTree
 
@@ -46,16 +47,16 @@ def ready_network(
       network: makes the function of its configuration.
       variables: of the network.
       examples: its inputs, of a batch of one.
-      runtime: one of :data:`jaxatr.onnx.sessions.RUNTIMES`. Others than jax compute in float32, a
-        run that was trained in bfloat16 too.
+      runtime: one of :data:`jaxatr.onnx.sessions.RUNTIMES`. Those that are not of jax compute in
+        float32, a run that was trained in bfloat16 too.
       about: what the outputs depend on besides the run.
 
     Raises:
       ValueError: the network has no form in ONNX, or the kept file cannot be read.
       ImportError: a package is not installed; the message names the extra.
     """
-    if runtime == JAX:
-        return Compiled(network(run), variables)
+    if runtime in OWN:
+        return Compiled(network(run), variables, compete=runtime == ONEDNN)
     run = _in_float32(run)
     path = Path(run.workdir) / FOLDER / str(run.step) / f"network.{_key(run, examples, about)}.onnx"
     with contextlib.ExitStack() as stack:
@@ -77,8 +78,14 @@ def ready_network(
 
 
 def engine_note(network: Any) -> str:
-    """Says which engine runs a network, and its version; empty of jax."""
-    return "" if isinstance(network, Compiled) else f"the network runs in {network.about}"
+    """Says which engine runs a network, and its version; empty of jax alone."""
+    about = network.about
+    return f"the network runs in {about}" if about else ""
+
+
+def forms_of(network: Any) -> Mapping[str, Form]:
+    """Returns the forms of a network by the shapes of its inputs; none of other engines."""
+    return network.forms if isinstance(network, Compiled) else {}
 
 
 def _in_float32(run: TrainedRun) -> TrainedRun:
