@@ -187,9 +187,7 @@ def test_what_has_no_form_is_refused(earlier, monkeypatch):
     run = earlier / "open_set"
     with pytest.raises(ValueError, match="conflabel needs a gradient .*, which jax alone computes"):
         jaxatr.load(run, score="conflabel", runtime="onnxruntime")
-    with pytest.raises(
-        ValueError, match="runtime: got 'tvm', wanted one of jax, onednn, onnxruntime"
-    ):
+    with pytest.raises(ValueError, match="runtime: got 'tvm', wanted one of jax, onednn, onnx"):
         jaxatr.load(run, runtime="tvm")
 
     def broken(*_, **__):
