@@ -222,7 +222,7 @@ def _remembered(path: Path) -> dict[str, float]:
     try:
         times = json.loads(path.read_bytes())
         return {name: float(times[name]) for name in ("xla", "onednn")}
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, LookupError, TypeError) as error:
         warnings.warn(f"{path} cannot be read and is not used: {error!r}", stacklevel=3)

@@ -95,11 +95,10 @@ def test_steps_by_known_numbers_of_each_feature_are_joined(convolve, after, join
 
 def test_features_may_lie_on_any_axis():
     def channels_first(given, x):
-        y = xla(jnp.moveaxis(x, -1, 1), jnp.moveaxis(given[0], (0, 1), (-1, -2)).swapaxes(0, 1))
+        y = xla(jnp.moveaxis(x, -1, 1), given[0])
         return y * given[1].reshape(-1, 1, 1) + given[2].reshape(1, -1, 1, 1)
 
-    w = jnp.asarray(RNG.normal(size=(3, 3, 8, 4)), "float32")
-    found = specialised(lambda given, x: channels_first((w, *given), x), (F, B))
+    found = specialised(channels_first, (drawn(8, 4, 3, 3), F, B))
     assert found.joined == 2
     # As many columns as features: a number for each column is none for each feature.
     wide = drawn(2, 8, 8, 4)

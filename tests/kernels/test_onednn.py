@@ -13,10 +13,10 @@ from jaxatr.kernels import onednn
 from jaxatr.kernels.compiled import Compiled
 
 RNG = np.random.default_rng(0)
-X = RNG.normal(size=(1, 28, 28, 32)).astype("float32")
+X = jnp.asarray(RNG.normal(size=(1, 28, 28, 32)), "float32")
 VARIABLES = {
-    "w": RNG.normal(size=(3, 3, 32, 96)).astype("float32") / 17,
-    "b": RNG.normal(size=96).astype("float32"),
+    "w": jnp.asarray(RNG.normal(size=(3, 3, 32, 96)) / 17, "float32"),
+    "b": jnp.asarray(RNG.normal(size=96), "float32"),
 }
 SHAPE = "float32[1,28,28,32]"
 
@@ -82,7 +82,7 @@ def test_without_onednn_nothing_changes(monkeypatch, mode, own_folder):
 def test_onednn_packs_the_weights_and_adds_the_bias_itself(monkeypatch):
     plan = onednn.Specialised(
         lambda given, x: network({"w": given[0], "b": given[1]}, x),
-        (jnp.asarray(VARIABLES["w"]), jnp.asarray(VARIABLES["b"])),
+        (VARIABLES["w"], VARIABLES["b"]),
         X,
     )
     program = jax.jit(plan.function()).lower(X).compile(compiler_options=dict(onednn.options()))
@@ -123,7 +123,7 @@ def test_each_shape_and_each_function_is_chosen_for_itself(options, timed):
     program = compiled()
     agree(program)
     times["onednn"] = 3.0
-    two = np.repeat(X, 2, axis=0)
+    two = jnp.repeat(X, 2, axis=0)
     agree(program, two)
     assert [form.name for form in program.forms.values()] == ["onednn", "xla"]
     other = Compiled(lambda variables, x: 2 * network(variables, x), VARIABLES, compete=True)
