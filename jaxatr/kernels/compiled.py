@@ -1,7 +1,6 @@
 """Networks compiled for inference: their arrays placed once, each shape in the faster form."""
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -63,18 +62,14 @@ class Compiled:
         small = sum(leaf.nbytes for leaf in leaves) <= CONSTANTS
         held = constants and small
 
-        def apply(given: Sequence[jax.Array], *inputs: Any) -> Any:
-            return function(tree.unflatten(given), *inputs)
-
         def infer(given: tuple[jax.Array, ...], *inputs: Any) -> Any:
-            return apply(leaves if held else given, *inputs)
+            return function(tree.unflatten(leaves if held else given), *inputs)
 
         infer.__name__ = getattr(function, "__name__", "infer")  # of the program, when profiled
         # A tuple of arrays is taken apart faster than a tree of dictionaries.
         self._given = () if held else tuple(leaves)
         self._infer = jax.jit(infer)
         self._compete = compete and small and onednn.usable()
-        self._function, self._leaves = apply, leaves
         self._programs: dict[tuple[str, Any], Callable[..., Any]] = {}
         self.forms: dict[str, Form] = {}
         version = f"jax {jax.__version__}, by oneDNN where that is faster"
@@ -87,8 +82,7 @@ class Compiled:
         leaves, tree = jax.tree.flatten(inputs)
         shapes = ", ".join(map(_described, leaves))
         if (shapes, tree) not in self._programs:
-            xla = functools.partial(self._infer, self._given)
-            program, form = onednn.fastest(xla, self._function, self._leaves, inputs)
+            program, form = onednn.fastest(self._infer, self._given, inputs)
             self._programs[shapes, tree], self.forms[shapes] = program, form
         return self._programs[shapes, tree](*inputs)
 

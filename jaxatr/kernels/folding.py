@@ -38,18 +38,18 @@ class Specialised:
       joined: number of steps that are joined with convolutions.
     """
 
-    def __init__(self, function: Callable[..., Any], weights: Sequence[jax.Array], *inputs: Any):
-        """Traces the function; nothing is computed yet.
+    def __init__(self, traced: jax.stages.Traced, weights: Sequence[jax.Array]):
+        """Takes a traced function; nothing is computed yet.
 
         Args:
-          function: ``(weights, *inputs) -> outputs``, pure.
-          weights: its arrays.
-          *inputs: inputs, of which only shapes and types count.
+          traced: ``jax.jit(function).trace(weights, *inputs)``. Arrays that the function holds are
+            weights too.
+          weights: the sequence of arrays that was its first argument.
         """
         self._weights = tuple(weights)
-        closed, shapes = jax.make_jaxpr(function, return_shape=True)(self._weights, *inputs)
+        closed = traced.jaxpr
         self._jaxpr, self._consts = closed.jaxpr, closed.consts
-        self._tree = jax.tree.structure(shapes)
+        self._tree = jax.tree.structure(traced.out_info)
         self.text = str(closed)
         known = {*self._jaxpr.constvars, *self._jaxpr.invars[: len(self._weights)]}
         self._early, self._late = list[JaxprEqn](), list[JaxprEqn]()

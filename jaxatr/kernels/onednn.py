@@ -35,7 +35,7 @@ _MODES = ("auto", "always", "never")
 _OPTIONS = {
     "xla_cpu_experimental_onednn_custom_call": True,
     # Otherwise YNNPACK, XLA's default library, takes the convolutions first.
-    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INVALID",
+    "xla_cpu_experimental_ynn_fusion_type": "",
 }
 _VERSION = 1  # of what is timed and of the rule, in the names of the remembered files
 _LEAST = 20_000_000  # multiplications, a millisecond: less cannot be worth a second compilation
@@ -125,7 +125,7 @@ def usable() -> bool:
 
 
 def fastest(
-    xla: Program, function: Program, weights: Sequence[jax.Array], inputs: Sequence[Any]
+    function: Any, weights: Sequence[jax.Array], inputs: Sequence[Any]
 ) -> tuple[Program, Form]:
     """Compiles and times a function's two forms, and returns the faster one.
 
@@ -134,9 +134,8 @@ def fastest(
     same function of the same shapes is not timed again: then one form alone is compiled.
 
     Args:
-      xla: ``inputs -> outputs``, XLA's form.
-      function: the same as ``(weights, *inputs) -> outputs``.
-      weights: its arrays, which become constants of oneDNN's form.
+      function: ``jax.jit`` of ``(weights, *inputs) -> outputs``, which is XLA's form.
+      weights: its arrays, which become constants of oneDNN's form, as do those that it holds.
       inputs: the inputs to time it with.
 
     Returns:
@@ -144,8 +143,8 @@ def fastest(
       that cannot be compiled, or whose results differ from XLA's by more than 1e-4 of the largest
       number, is refused with a warning.
     """
-    asked = mode() == "always"
-    plan = Specialised(function, weights, *inputs)
+    asked, xla = mode() == "always", functools.partial(function, weights)
+    plan = Specialised(function.trace(weights, *inputs), weights)  # a call does not trace again
     if plan.multiplications < _LEAST and not asked:
         return xla, Form("xla", "few float32 convolutions")
     path = _kept(plan.text)

@@ -34,8 +34,11 @@ def ours(x, w):
 
 def specialised(function, weights, x=X):
     """Specialises a function, and checks its results against the function's own."""
-    found = Specialised(function, weights, x)
-    wanted = jax.jit(function)(tuple(weights), x)
+    weights, traceable = tuple(weights), jax.jit(function)
+    found = Specialised(traceable.trace(weights, x), weights)
+    held = Specialised(jax.jit(lambda _, x: function(weights, x)).trace((), x), ())
+    assert held.joined == found.joined  # arrays that a function holds are weights too
+    wanted = traceable(weights, x)
     results = jax.jit(found.function())(x)
     assert jax.tree.structure(results) == jax.tree.structure(wanted)
     for one, other in zip(jax.tree.leaves(results), jax.tree.leaves(wanted), strict=True):
@@ -132,10 +135,10 @@ def test_grouped_and_transposed_convolutions_agree():
 
 
 def test_multiplications_are_those_of_float32_convolutions():
-    found = Specialised(lambda given, x: ours(x, given[0]), (W,), X)
+    program = jax.jit(lambda given, x: ours(x, given[0]))
+    found = Specialised(program.trace((W,), X), (W,))
     assert found.multiplications == 2 * 9 * 9 * 8 * 3 * 3 * 4
-    half = Specialised(
-        lambda given, x: ours(x, given[0]), (W.astype("bfloat16"),), X.astype("bfloat16")
-    )
+    w, x = W.astype("bfloat16"), X.astype("bfloat16")
+    half = Specialised(program.trace((w,), x), (w,))
     assert half.multiplications == 0
     assert "0.1234" not in found.text and "jaxatr_convolution" in found.text
