@@ -116,7 +116,7 @@ def test_onednn_answers_as_jax_and_says_which_form(earlier, images, flags, capsy
     assert {form.name for form in recogniser.forms.values()} == {"onednn"}
     assert recogniser.digest() != Recogniser.load(run).digest()
     both = jaxatr.load([run, run], runtime="onednn")
-    agree(list(both(images)), wanted)
+    agree(list(both(images)), list(jaxatr.load([run, run])(images)))
     assert both.forms.keys() == recogniser.forms.keys()
     image = earlier / "chips/test/disc/000.png"
     assert predict.main(flags(f"--workdir={run}", "--runtime=onednn", "--jsonl", image)) == 0
