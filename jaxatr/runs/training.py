@@ -59,6 +59,7 @@ def train_run(
         free_fields=free,
         find_kernels=full.kernels.find,
         ema=full.train.ema,
+        remat=full.train.remat,
         end_with_best=_ends_with_best(full),
     )
     for folder, other in task.beside(full).items():

@@ -1,5 +1,6 @@
 """A model that is loaded and exported again is unchanged, also in onnxruntime."""
 
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -63,3 +64,18 @@ def test_a_weight_that_is_computed_is_a_constant_once_it_has_changed(tmp_path):
     wanted = np.asarray(jax.jit(model.apply)(variables, image))
     found = outputs(tmp_path / "model.onnx", dict(zip(dummy(path), given, strict=True)))[0]
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_traced_sum_keeps_the_free_batch(tmp_path):
+    value = partial(onnx.helper.make_tensor_value_info, elem_type=onnx.TensorProto.FLOAT)
+    nodes = [
+        onnx.helper.make_node("Relu", ["x"], ["r"]),
+        onnx.helper.make_node("Add", ["x", "r"], ["y"]),
+    ]
+    ends = [value("x", shape=["n", 3])], [value("y", shape=["n", 3])]
+    model = importer.load(onnx.helper.make_model(onnx.helper.make_graph(nodes, "sum", *ends)))
+    x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+    path = tmp_path / "model.onnx"
+    importer.export(lambda v, x: model.apply(v, x), model.variables, x, path)
+    given = np.concatenate([x, -x])
+    np.testing.assert_allclose(outputs(path, {"x": given})[0], given + np.maximum(given, 0))
