@@ -112,8 +112,8 @@ def _is_known(eqn: JaxprEqn, known: Collection[Var]) -> bool:
     own = [atom for atom in eqn.invars if not isinstance(atom, Literal)]
     if not own or eqn.effects or not all(atom in known for atom in own):
         return False
-    size = sum(math.prod(atom.aval.shape) for atom in own)
-    return sum(math.prod(var.aval.shape) for var in eqn.outvars) <= size
+    size = sum(math.prod(_aval(atom).shape) for atom in own)
+    return sum(math.prod(_aval(var).shape) for var in eqn.outvars) <= size
 
 
 def _chains(
@@ -147,7 +147,7 @@ def _feature_axes(eqn: JaxprEqn) -> tuple[int, int] | None:
     kind = eqn.primitive.name
     if kind not in (convolution_p.name, "conv_general_dilated"):
         return None
-    if not all(str(atom.aval.dtype) in _DTYPES for atom in (*eqn.invars, *eqn.outvars)):
+    if not all(str(_aval(atom).dtype) in _DTYPES for atom in (*eqn.invars, *eqn.outvars)):
         return None
     if kind == convolution_p.name:
         return (3, 3) if eqn.params["problem"].direction == "forward" else None
@@ -162,14 +162,17 @@ def _is_step(eqn: JaxprEqn, var: Var, known: Collection[Var], axis: int) -> bool
     kind = eqn.primitive.name
     if kind not in ("sub", "add", "mul", "div") or (kind == "div" and eqn.invars[0] is not var):
         return False
-    if eqn.outvars[0].aval.shape != var.aval.shape or eqn.outvars[0].aval.dtype != var.aval.dtype:
+    if (
+        _aval(eqn.outvars[0]).shape != _aval(var).shape
+        or _aval(eqn.outvars[0]).dtype != _aval(var).dtype
+    ):
         return False
     other = eqn.invars[1] if eqn.invars[0] is var else eqn.invars[0]
     if not isinstance(other, Literal) and other not in known:
         return False
-    shape = other.aval.shape
+    shape = _aval(other).shape
     return math.prod(shape) == 1 or (
-        len(shape) == len(var.aval.shape) and math.prod(shape) == shape[axis]
+        len(shape) == len(_aval(var).shape) and math.prod(shape) == shape[axis]
     )
 
 
@@ -179,8 +182,8 @@ def _joined(chain: _Chain, values: Values) -> tuple[jax.Array, jax.Array]:
     assert axes is not None
     var = chain.convolution.outvars[0]
     kernel = _read(chain.convolution.invars[1], values)
-    shape = [1] * var.aval.ndim
-    shape[axes[1]] = var.aval.shape[axes[1]]
+    shape = [1] * _aval(var).ndim
+    shape[axes[1]] = _aval(var).shape[axes[1]]
     factor, added = jnp.ones(shape, kernel.dtype), jnp.zeros(shape, kernel.dtype)
     for step in chain.steps:
         first = step.invars[0] is var
@@ -230,13 +233,18 @@ def _read(atom: Any, values: Values) -> Any:
     return atom.val if isinstance(atom, Literal) else values[atom]
 
 
+def _aval(atom: Any) -> Any:
+    """Returns the shape and type of a variable or a literal."""
+    return atom.aval
+
+
 def _is_float32(eqn: JaxprEqn) -> bool:
-    return _feature_axes(eqn) is not None and str(eqn.outvars[0].aval.dtype) == "float32"
+    return _feature_axes(eqn) is not None and str(_aval(eqn.outvars[0]).dtype) == "float32"
 
 
 def _multiplications(eqn: JaxprEqn) -> int:
     """Counts the multiplications of a convolution."""
-    kernel, result = eqn.invars[1].aval, eqn.outvars[0].aval
+    kernel, result = _aval(eqn.invars[1]), _aval(eqn.outvars[0])
     axes = _feature_axes(eqn)
     assert axes is not None
     return math.prod(result.shape) * math.prod(kernel.shape) // kernel.shape[axes[0]]

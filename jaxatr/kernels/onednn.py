@@ -18,11 +18,11 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 import jax
-import jaxlib
 import numpy as np
 
 from jaxatr import files
@@ -114,7 +114,7 @@ def check() -> None:
     """
     if not options():
         raise ValueError(
-            f"runtime=onednn: jaxlib {jaxlib.__version__} has no oneDNN for programs on "
+            f"runtime=onednn: jaxlib {version('jaxlib')} has no oneDNN for programs on "
             f"{jax.default_backend()}; on processors of x86-64, 0.11 and later versions have it"
         )
 
@@ -212,7 +212,7 @@ def _seconds(program: Program, inputs: Sequence[Any]) -> float:
 def _kept(text: str) -> Path:
     """Returns the file of a program's times, which depend on the processor and the version too."""
     text = re.sub(r"0x[0-9a-f]+", "", text)  # addresses of Python's objects
-    about = [str(_VERSION), jaxlib.__version__, *of_platform("cpu"), text]
+    about = [str(_VERSION), version("jaxlib"), *of_platform("cpu"), text]
     return database.folder() / "onednn" / f"{hashlib.sha256(repr(about).encode()).hexdigest()}.json"
 
 
