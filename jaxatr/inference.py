@@ -1,4 +1,4 @@
-"""Batches of few sizes, so that few programs are compiled."""
+"""Batches padded to a few sizes, so that few programs are compiled."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 def filled_size(count: int, most: int) -> int:
-    """Returns the size to which a batch is filled up: of few sizes, so that few are compiled.
+    """Returns the size that a batch is padded to, one of a few, so that few programs are compiled.
 
     Args:
-      count: examples that there are.
+      count: number of examples in the batch.
       most: size of a full batch.
 
     >>> [filled_size(count, 32) for count in (1, 2, 4, 5, 17, 32)]
@@ -25,11 +25,11 @@ def filled_size(count: int, most: int) -> int:
 
 
 def filled_batches(examples: Iterable[T], size: int) -> Iterator[tuple[list[T], int]]:
-    """Yields batches of examples, each with the number of its examples before it was filled.
+    """Yields batches of examples, each with the number of its examples before padding.
 
-    The last batch is filled with copies of its last example: to the size of the batches before it,
-    or to :func:`filled_size` if it is the only one. So few programs are compiled, and one example
-    is computed as one.
+    The last batch is padded with copies of its last example: to the size of the earlier batches,
+    or to :func:`filled_size` if it is the only one. Thus few programs are compiled, and a single
+    example is computed alone.
 
     Args:
       examples: the examples, read one batch at a time.

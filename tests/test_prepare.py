@@ -38,7 +38,7 @@ def run_here(*arguments, **values):
         prepare.main(arguments)
 
 
-def test_it_says_what_it_made(folder, tmp_path):
+def test_it_describes_its_result(folder, tmp_path):
     done = run("image_folder", f"--source={folder}", f"--data_dir={tmp_path / 'd'}", "--name=mine")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -113,6 +113,6 @@ def test_the_flags_of_dsiac(tmp_path, monkeypatch):
         (("dsiac",), {"time": "day", "option": ["time=1"]}, "--time and --option=time=… are the"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments, values, match):
+def test_invalid_arguments_are_refused(arguments, values, match):
     with pytest.raises(ValueError, match=match):
         run_here(*arguments, **values)

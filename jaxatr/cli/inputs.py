@@ -9,6 +9,9 @@ from absl import flags
 CHECKED = 20_000
 """Default limit on the number of images that a check reads."""
 
+RUNTIMES = ("jax", "onnxruntime", "openvino")
+"""The engines of :mod:`jaxatr.onnx.sessions`, which is slow to import."""
+
 
 def define_options() -> None:
     """Defines ``--option``, for options of a data set."""
@@ -22,11 +25,9 @@ def define_options() -> None:
 
 def define_runtime() -> None:
     """Defines ``--runtime``, the engine of a run's network."""
-    from jaxatr.onnx.sessions import JAX, RUNTIMES
-
     flags.DEFINE_enum(
         "runtime",
-        JAX,
+        RUNTIMES[0],
         RUNTIMES,
         "Run the network in jax; with onednn, in jax by oneDNN's kernels where they are faster; or "
         "in another engine, each an extra. Explanations stay in jax.",

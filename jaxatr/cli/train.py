@@ -17,12 +17,11 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
-from jaxatr import bundled, parallel, reporting, runs, training
-from jaxatr import config as configuration
+from jaxatr import bundled
 from jaxatr.cli import inputs
 from jaxatr.cli.help_page import columns
-from jaxatr.typing import Config
 
+_BASELINES = ("conflabel", "gopenmax")  # those of jaxatr.runs, which is slow to import
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link in Markdown
 
 
@@ -49,7 +48,7 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "baselines",
         [],
-        f"Also train these baselines to compare with: {', '.join(sorted(runs.BASELINES))}. "
+        f"Also train these baselines to compare with: {', '.join(_BASELINES)}. "
         "Without --config, for the finished run in --workdir.",
     )
     flags.DEFINE_bool("progress", True, "Show a progress bar.")
@@ -59,9 +58,7 @@ def description() -> str:
     """Returns the text of ``--help`` with the fields of --config, or else the bundled files."""
     text, name = (__doc__ or "").strip(), _named()
     if name:
-        return (
-            f"{text}\n\nfields of {name}, as --config.FIELD=VALUE:\n{_fields(bundled.load(name))}"
-        )
+        return f"{text}\n\nfields of {name}, as --config.FIELD=VALUE:\n{_fields(name)}"
     rows = []
     for name, summary, variants in bundled.described():
         rows += columns(name, summary, 14) + columns("", f"Variants: {', '.join(variants)}.", 14)
@@ -81,8 +78,11 @@ def _named() -> str:
     return next((value for name, _, value in given if name == "config"), "")
 
 
-def _fields(config: Config) -> str:
-    """Lists a configuration's fields with their meanings and values."""
+def _fields(name: str) -> str:
+    """Lists the fields of a configuration with their meanings and values."""
+    from jaxatr import config as configuration  # late, so that --help is there at once
+
+    config = bundled.load(name)
     rows, values = [], config.to_dict()
     for name, field in configuration.fields_of(config.task).items():
         value = reduce(getitem, name.split("."), values)
@@ -93,6 +93,8 @@ def _fields(config: Config) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Trains and evaluates a run; prints its folder, its figures and a command that uses it."""
+    from jaxatr import parallel, reporting, runs, training  # late, so that --help is there at once
+
     inputs.refuse(arguments)
     values = flags.FLAGS
     baselines = runs.check_baselines(values.baselines)

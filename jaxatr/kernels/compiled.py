@@ -10,24 +10,24 @@ from jaxatr.kernels import onednn
 from jaxatr.kernels.onednn import Form
 
 CONSTANTS = 1 << 28
-"""Bytes of variables up to which they can be constants of a program, which holds them twice."""
+"""Largest size in bytes of variables as constants: the program holds them twice."""
 
 
 class Compiled:
     """A function of variables and inputs, compiled once for each shape and type of its inputs.
 
-    The variables are placed on the device once. A call is that of :func:`jax.jit` and nothing
-    else: 10 µs of Python with constants, 40 µs with a hundred arrays of variables. A program that
-    is compiled ahead of time is no faster to call.
+    The variables are placed on the device once. A call costs no more Python than one of
+    :func:`jax.jit`: 10 µs if the variables are constants, 40 µs with a hundred arrays of them. A
+    program that is compiled ahead of time is not faster to call.
 
-    As constants, everything that depends on the variables alone is computed by the compiler:
-    kernels are turned round, transformed and packed there. The program then belongs to these very
-    variables, and it holds them, as does its entry in the persistent cache: for a ResNet-18 of 44
-    MB that is 89 MB instead of 0.2, and half a second more at each start. It saves 3 ms of CPU
-    time a call at 64 pixels, of 11 with one image and of 60 with 32. So the networks of runs,
-    which are started often and are many, take their variables as arguments, and share a program
-    with every run of the same shape. A model that was read from ONNX takes constants: its kernels
-    lie in another order there, and ResNet-50 is five times as fast with them.
+    If the variables are constants, the compiler computes everything that depends only on them: it
+    flips, transforms and packs kernels in advance. The program then serves only these variables,
+    and it contains them, as does its entry in the persistent cache. For a ResNet-18 of 44 MB, the
+    entry has 89 MB instead of 0.2, and each start takes half a second longer. At 64 pixels, each
+    call saves 3 ms of CPU time, of 11 with one image and of 60 with 32. There are many runs, and
+    they are started often, so their networks take the variables as arguments, and runs of the same
+    shape share a program. Models read from ONNX use constants: ONNX stores kernels in another
+    order, and ResNet-50 is five times as fast with them.
 
     With ``compete``, each shape has two forms, and the faster is kept
     (:func:`jaxatr.kernels.onednn.fastest`). The variables are constants of oneDNN's form, whatever

@@ -78,7 +78,7 @@ class Engine(abc.ABC):
       explainer: computes saliency maps; None for none.
       note: a note for the user about the decision; may be empty.
       takers: names of the scores that accept enrolled classes.
-      runtime: what runs the network.
+      runtime: engine that runs the network.
     """
 
     kind = ""
@@ -279,7 +279,8 @@ class Wanted(NamedTuple):
       surrogate: folder of the run whose surrogate computes the saliency maps; None for none
         (recognisers).
       examples: largest number of training chips to search; 0 for none (recognisers).
-      runtime: what runs the network, as :meth:`Recogniser.load` has it; the maps stay in jax.
+      runtime: engine that runs the network, see :meth:`Recogniser.load`; saliency maps always use
+        jax.
     """
 
     workdir: str | os.PathLike
@@ -333,7 +334,7 @@ def _recogniser(wanted: Wanted) -> Engine:
     if wanted.runtime not in OWN:
         out = [name for name in kept if in_jax_alone(openset.SCORES[name])]
         kept = [name for name in kept if name not in out]
-        left = f"not offered, as jax alone computes them: {', '.join(out)}" if out else ""
+        left = f"not offered, because only jax computes them: {', '.join(out)}" if out else ""
     further = dict.fromkeys((*kept, *wanted.scores))
     loaded = [own, *(load(name) for name in further if name != own.decision.score.name)]
     needs = {FEATURES}.union(*(one.decision.score.all_needs for one in loaded))

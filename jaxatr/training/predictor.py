@@ -34,7 +34,7 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     takes: ClassVar[str] = "IMAGE"
     #: A notice to show before the predictions; empty for none.
     note: str = ""
-    #: What runs its network, an engine of :mod:`jaxatr.onnx.sessions`.
+    #: The engine of its network, one of :mod:`jaxatr.onnx.sessions`.
     runtime: str = "jax"
 
     @property

@@ -42,7 +42,7 @@ def keep_less(loss: Callable[..., Any]) -> Callable[..., Any]:
     """Makes a function whose gradient needs less memory (rematerialisation).
 
     Its backward pass keeps only the results of convolutions, matrix products and reductions, and
-    computes what lies between them again.
+    computes the operations between them again.
     """
     return jax.checkpoint(loss, policy=lambda primitive, *_, **__: primitive.name in _KEPT)
 

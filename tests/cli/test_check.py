@@ -65,7 +65,7 @@ def test_a_clean_folder(command, folder):
     assert any(line.startswith("size") for line in lines)
 
 
-def test_everything_wrong_is_said_at_once_and_ends_with_1(folder, tmp_path, capsys):
+def test_all_faults_are_reported_at_once_and_end_with_1(folder, tmp_path, capsys):
     spoil(folder)
     (folder / "train/readme.txt").write_text("")
     page = tmp_path / "out" / "page.html"
@@ -112,7 +112,7 @@ def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
         (("simulatd",), {}, "there is no data set 'simulatd'; did you mean 'simulated'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments, values, match, tmp_path):
+def test_invalid_arguments_are_refused(arguments, values, match, tmp_path):
     with pytest.raises(ValueError, match=match):
         run_here(*arguments, data_dir=str(tmp_path / "d"), **values)
 

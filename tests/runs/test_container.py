@@ -58,7 +58,7 @@ def asked(folder, server):
     running.server_close()
 
 
-def test_the_dockerfile_copies_what_is_there(folder):
+def test_the_dockerfile_copies_existing_files(folder):
     text = (folder / "Dockerfile").read_text()
     assert "{" not in text and 'COPY ["server.py", "model.onnx", "./"]' in text
     assert 'CMD ["python", "server.py", "model.onnx"]' in text and "USER 10001" in text
@@ -98,7 +98,7 @@ def test_it_answers_as_predict_does(trained_run, chips, asked):
         assert found["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-4)
 
 
-def test_what_it_refuses(chips, asked, server, monkeypatch):
+def test_the_server_refuses_unsuitable_requests(chips, asked, server, monkeypatch):
     assert asked("GET", "/api/health", token="") == (200, {"status": "ok"})
     assert asked("GET", "/api/model")[1]["decides"] == "cbc"
     assert asked("GET", "/api/model", token="wrong")[0] == 401

@@ -100,7 +100,7 @@ def test_an_enrolled_class_is_known_measured_and_taken_out_again(run, chips, str
     assert again == digest
 
 
-def test_what_is_enrolled_is_recorded(run, source, stranger):
+def test_enrolled_classes_are_recorded(run, source, stranger):
     runs.enrol_run(run, source, score=SCORE)
     content = json.loads((run / enrolled.FILE).read_text())
     (entry,) = content["enrolments"]
@@ -126,7 +126,7 @@ def test_one_chip_keeps_the_threshold_and_more_lower_it(run, source, stranger, t
         runs.enrol_run(run, tmp_path / "few5" / source.name)
 
 
-def test_test_chips_that_are_enrolled_are_no_test(run, chips, stranger, tmp_path):
+def test_enrolled_chips_are_left_out_of_the_test(run, chips, stranger, tmp_path):
     runs.enrol_run(run, few(chips / "test" / stranger, tmp_path, 3), score=SCORE)
     measured = runs.evaluate_run(run)
     assert measured["enrolled"]["classes"][stranger]["test"] == 7
@@ -160,7 +160,7 @@ def test_other_scores_take_classes_too(run, chips, stranger, source, score):
     assert {one.decides for one in found} == {score}
 
 
-def test_a_score_that_takes_none_names_those_that_do(run, source):
+def test_a_score_that_cannot_enrol_names_those_that_can(run, source):
     with pytest.raises(ValueError, match="energy decides, which does not compare.*spatial_stage"):
         runs.enrol_run(run, source, score="energy")
     assert not (run / enrolled.FILE).exists() and not (run / enrolled.FOLDER).exists()
@@ -272,7 +272,7 @@ def test_chips_of_the_field_calibrate_it_too(run, chips, source, split, stranger
     assert recogniser.decision.further.count == 1
 
 
-def test_training_on_adds_the_class_to_the_heads_and_says_what_is_forgotten(
+def test_further_training_adds_the_class_to_the_heads_and_measures_forgetting(
     run, chips, source, stranger, split, tmp_path, capsys, flags_of
 ):
     arguments = [f"--workdir={run}", f"--train={tmp_path / 'new'}"]

@@ -90,7 +90,7 @@ def test_an_ensemble_of_one_engine(earlier, images):
     )
 
 
-def test_the_graph_is_made_once_for_what_it_gives(earlier):
+def test_the_graph_is_made_once_for_the_same_outputs(earlier):
     run = earlier / "open_set"
     load = functools.partial(Recogniser.load, run, runtime="onnxruntime")
     load(score="cbc")
@@ -169,7 +169,7 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(earlier, images, monkeypa
     wanted = list(Recogniser.load(run, score="nndr_stage3")(images))
     before = exported(run)
     monkeypatch.setattr("jaxatr.tasks.runtime.Path.mkdir", refuse)
-    with pytest.warns(UserWarning, match="exported network is not kept: the disk is full"):
+    with pytest.warns(UserWarning, match="exported network cannot be saved: the disk is full"):
         found = Recogniser.load(run, score="nndr_stage3", runtime="onnxruntime")
     monkeypatch.undo()
     agree(list(found(images)), wanted)
@@ -183,9 +183,9 @@ def test_without_the_extra_nothing_takes_its_place(earlier, monkeypatch, runtime
         jaxatr.load(earlier / "open_set", runtime=runtime)
 
 
-def test_what_has_no_form_is_refused(earlier, monkeypatch):
+def test_scores_without_an_exported_form_are_refused(earlier, monkeypatch):
     run = earlier / "open_set"
-    with pytest.raises(ValueError, match="conflabel needs a gradient .*, which jax alone computes"):
+    with pytest.raises(ValueError, match="conflabel needs a gradient .*, which only jax computes"):
         jaxatr.load(run, score="conflabel", runtime="onnxruntime")
     with pytest.raises(ValueError, match="runtime: got 'tvm', wanted one of jax, onednn, onnx"):
         jaxatr.load(run, runtime="tvm")
@@ -194,7 +194,7 @@ def test_what_has_no_form_is_refused(earlier, monkeypatch):
         raise ValueError("the function cannot be written as ONNX:\n  atan2: it has no rule")
 
     monkeypatch.setattr("jaxatr.onnx.writer.exporter.export", broken)
-    with pytest.raises(ValueError, match="its network runs in jax alone: .* atan2: it has no rule"):
+    with pytest.raises(ValueError, match="its network runs only in jax: .* atan2: it has no rule"):
         jaxatr.load(run, score="nndr_stage4", runtime="onnxruntime")
 
 
@@ -246,7 +246,7 @@ def test_a_console_says_which_engine(earlier, images):
         assert about["runtime"] == runtime
         scores = {one["name"] for one in about["scores"]}
         assert ("conflabel" in scores) == (runtime == "jax")
-        assert ("jax alone computes them: conflabel" in about["note"]) == (runtime != "jax")
+        assert ("only jax computes them: conflabel" in about["note"]) == (runtime != "jax")
     (one,), (other,) = found.values()
     assert one.verdicts.keys() - other.verdicts.keys() == {"conflabel"}
     for name, verdict in other.verdicts.items():

@@ -56,7 +56,7 @@ def test_fingerprints_tell_runs_apart(tmp_path):
     assert len(prints) == 3
 
 
-def test_the_record_names_what_the_run_was_made_of(tmp_path):
+def test_the_record_names_versions_and_device(tmp_path):
     update_record(tmp_path, classes=["a", "b"])
     start_record(tmp_path, "abc")
     record = read_record(tmp_path)

@@ -50,20 +50,19 @@ class OnnxModel:
     def __call__(self, *inputs: Any, eager: bool = False) -> Any:
         """Computes the model's outputs, one alone or a tuple, with its own :attr:`variables`.
 
-        The first call with inputs of new shapes compiles the model for them. The variables are
+        The first call with inputs of new shapes compiles the model for them: the variables are
         constants of the program (:class:`jaxatr.kernels.compiled.Compiled`), and batch norms are
-        folded into the convolutions before them. Where this jaxlib has oneDNN, the faster of two
-        forms is kept (:attr:`forms`). In a function that jax traces, the model becomes a part of
-        that.
+        folded into the convolutions before them. If this jaxlib has oneDNN, the faster of two forms
+        is kept (:attr:`forms`). In a function that jax traces, the model becomes a part of that
+        function.
 
         Args:
           *inputs: one for each of :attr:`inputs`: arrays, or lists for sequences.
-          eager: compute one node after the other and compile no program, to look for a mistake;
-            and for a model that has strings, or shapes that depend on values, which cannot be
-            compiled.
+          eager: compute node by node without compiling, to find an error, or for a model with
+            strings or with shapes that depend on values, which cannot be compiled.
 
         Raises:
-          ValueError: as :meth:`apply`, under jit.
+          ValueError: as for :meth:`apply` under jit.
         """
         self._check_count(inputs)
         if eager:
@@ -78,7 +77,7 @@ class OnnxModel:
         model, run = self._inference
         if traced:
             return model.apply(model.variables, *inputs)
-        with wide():  # numbers of 64 bits are not narrowed on the way
+        with wide():  # so that 64-bit numbers are not narrowed
             return run(*inputs)
 
     @property

@@ -94,7 +94,7 @@ class Members:
           checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
           score: name of the score that decides in every run; None for the configured ones.
           where: fields of ``config.data`` to change, if the data has moved.
-          runtime: what runs the networks, as :meth:`Recogniser.load` has it.
+          runtime: engine that runs the networks, see :meth:`Recogniser.load`.
 
         Raises:
           ValueError: there are no runs, or two of them are incompatible; the message names them.
@@ -226,7 +226,7 @@ def load(
       gamma: a threshold of the mean standing; None or ``"fitted"`` for the fitted one.
       score: name of the score that decides in every run; None for the configured ones.
       where: fields of ``config.data`` to change, if the data has moved.
-      runtime: as of :class:`Members`.
+      runtime: engine that runs the networks, see :meth:`Recogniser.load`.
 
     Raises:
       ValueError: there are no runs, two of them are incompatible, the data to fit the threshold is

@@ -123,7 +123,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
           further: names of the enrolled classes.
           needs: names of further outputs (:data:`jaxatr.tasks.open_set.needs.NEEDS`), in addition
             to those that the decision needs.
-          runtime: what runs the network, as of :meth:`load`.
+          runtime: engine that runs the network, see :meth:`load`.
         """
         check_runtime(runtime)
         if runtime not in OWN and (reason := in_jax_alone(decision.score)):
@@ -137,9 +137,10 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         self.gamma = gamma
         self._needs = decision.score.all_needs | set(needs)
         self._explainers: dict[str, explain.Explainer] = {}
+        self._explained_by = functools.partial(explain.Explainer.of_run, run)
         self.runtime, own = runtime, runtime in OWN
         self._variables = jax.device_put(run.variables) if own else run.variables
-        self._ready = functools.partial(  # no tree, whose arrays would count in the digest
+        self._ready = functools.partial(  # not a tree: its arrays would count in the digest
             ready_network,
             run,
             lambda run: self._network(run, self._needs),
@@ -150,12 +151,12 @@ class OpenSetPredictor(Showing[Item, Prediction]):
 
     @functools.cached_property
     def _infer(self) -> Callable[..., Mapping[str, ArrayLike]]:
-        """The network, compiled or in another engine when it is first needed."""
+        """The network, which is compiled or opened in another engine on first use."""
         return self._ready(self._examples())
 
     @property
     def engine(self) -> str:
-        """Says which engine runs the network, and its version; empty of jax alone."""
+        """A note that names the engine of the network and its version; empty for plain jax."""
         return engine_note(self._infer)
 
     @property
@@ -164,7 +165,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         return forms_of(self._infer)
 
     def _examples(self) -> list[np.ndarray]:
-        """Makes inputs of the network, for a batch of one."""
+        """Creates example inputs of the network, a batch of one."""
         return [np.zeros((1, *self.chip.shape), self.chip.dtype)]
 
     @property
@@ -383,14 +384,13 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
         if method not in self._explainers:
             if method == "all":
                 raise ValueError("heat_map: got 'all', wanted one method")
-            run = training.load_run(self.workdir, self.step)
-            self._explainers[method] = explain.Explainer.of_run(run, method)
+            self._explainers[method] = self._explained_by(method)
         explainer = self._explainers[method]
         title, found = explain.method_title(explainer.method), []
         for chips, count in self.chip.batches(items, 16):
             images = chips.astype(np.float32)
             names, maps = explainer.explained(images), explainer.saliency(images)
-            words = [f"{title}: speaks for {name}" for name in names]
+            words = [f"{title}: evidence for {name}" for name in names]
             found += map(HeatMap, words[:count], maps[:count])
         return found
 

@@ -25,7 +25,7 @@ def test_equal_images_are_paired(subject):
     assert none.total == 0 and listed(none) == set()
 
 
-def test_of_many_equal_images_every_pair_of_kinds_is_there(subject):
+def test_many_equal_images_show_every_pair_of_kinds(subject):
     a = noise(1)[0]
     labels, parts = [0, 0, 1, 1], [0, 1, 0, 1]
     facts = gather(subject([a] * 4, labels, parts))
@@ -106,7 +106,7 @@ def test_leaks_need_two_classes_of_five_and_a_test_split_of_all(subject):
     assert all(leak.across is None for leak in told)
 
 
-def test_what_guessing_reaches_too_is_no_leak():
+def test_an_accuracy_that_guessing_reaches_is_not_a_leak():
     few = doctor.Leak("mean", 0.7, 0.7, 0.5, (20, 20))
     many = doctor.Leak("mean", 0.7, 0.7, 0.5, (200, 20))
     assert (few.share, few.share_within) == (0, 0)
@@ -115,7 +115,7 @@ def test_what_guessing_reaches_too_is_no_leak():
     assert doctor.Leak("mean", 0.2, 0.3, 0.5, (200, 200)).share == 0
 
 
-def test_the_findings_name_what_is_wrong(subject):
+def test_the_findings_name_the_fault(subject):
     images, labels, parts = labelled(lambda label: noise(1, 24 + 4 * int(label))[0])
     images[0] = None
     images[1] = images[4]  # same class and split

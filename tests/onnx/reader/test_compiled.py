@@ -145,7 +145,7 @@ def test_64_bits_are_kept(built):
     assert jnp.arange(2).dtype == np.int32
 
 
-def test_what_cannot_be_compiled_says_how_it_is_computed(built):
+def test_a_model_that_cannot_be_compiled_says_how_it_is_computed(built):
     model = importer.load(built([node("NonZero", ["x"], ["y"], "nz")], {"x": [3]}, ["y"]))
     x = np.array([0, 1, 2], np.float32)
     with pytest.raises(ValueError, match=r"node 'nz'.*eager=True"):

@@ -202,7 +202,7 @@ def test_splits_above_coarse_classes(tmp_path, save):
         scan(tmp_path)
 
 
-def test_the_usual_names_of_splits_are_no_coarse_classes(tmp_path, save):
+def test_the_usual_names_of_splits_are_not_coarse_classes(tmp_path, save):
     found = scan(images(tmp_path, save, "Train/a/0", "Train/b/0", "test/c/0"))
     assert sorted(found.files) == ["test", "train"] and found.coarse_classes is None
 
@@ -228,7 +228,7 @@ def test_links_in_a_circle_end(folder):
     assert [kind for kind, _ in found.passed] == ["link to a folder above it", "link to nothing"]
 
 
-def test_what_is_passed_over_is_counted_by_kind(folder, data_dir):
+def test_skipped_files_are_counted_by_kind(folder, data_dir):
     for name in ("a.txt", "b.TXT", "c.xml", "README", ".hidden.txt"):
         (folder / "train" / name).write_text("")
     notes = opened(folder, data_dir).notes
