@@ -30,7 +30,8 @@ def define_runtime() -> None:
         "runtime",
         RUNTIMES[0],
         RUNTIMES,
-        "Run the network in jax, or in another engine, each an extra; explanations stay in jax.",
+        "Run the network in jax; with onednn, in jax by oneDNN's kernels where they are faster; or "
+        "in another engine, each an extra. Explanations stay in jax.",
     )
 
 

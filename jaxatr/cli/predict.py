@@ -3,7 +3,7 @@
 jaxatr predict --workdir=DIR IMAGE... [--jsonl] [--score=auto|cbc|vim|…] [--gamma=0.9|fitted]
 jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE... [--out=table.csv|table.jsonl|table.parquet]
 jaxatr predict --workdir=DIR SOURCE... --engine=ray|local --out=FOLDER [--shard=10000]
-jaxatr predict --workdir=DIR IMAGE... --runtime=jax|onnxruntime|openvino
+jaxatr predict --workdir=DIR IMAGE... --runtime=jax|onednn|onnxruntime|openvino
 jaxatr predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
 jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_distance=0.5]
 jaxatr predict --workdir=DIR --workdir=DIR IMAGE... [--jsonl]

@@ -64,6 +64,8 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             elif not values.out:
                 print(f"{path.name}: {predictor.describe(prediction)}", flush=True)
         bar.close()
+        for shapes, form in predictor.forms.items():
+            print(f"{shapes}: {form}", file=sys.stderr)
         if values.out:
             _write(values.out, rows, found.failed)
         if explainers:

@@ -1,7 +1,7 @@
-"""Other engines that run an ONNX file on a CPU: onnxruntime and OpenVINO.
+"""The engines of networks: jax, and on a CPU onnxruntime and OpenVINO, which run an ONNX file.
 
-An engine is used only if it is named, never as a fallback. Each needs its own package, which is
-imported on first use.
+An engine is used only if it is named, never as a fallback. Each of the latter two needs its own
+package, which is imported on first use.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,9 @@ from jaxatr.data.extras import extra
 
 JAX = "jax"
 """Name of jax itself, the engine that does not need a file."""
+ONEDNN = "onednn"
+"""Name of jax with oneDNN's kernels where they are faster (:mod:`jaxatr.kernels.onednn`)."""
+OWN = (JAX, ONEDNN)
 
 
 @runtime_checkable
@@ -78,7 +81,7 @@ _SESSIONS: dict[str, Callable[[Path], Session]] = {
     one.package: one for one in (OnnxRuntime, OpenVino)
 }
 
-RUNTIMES = (JAX, *_SESSIONS)
+RUNTIMES = (*OWN, *_SESSIONS)
 """Names of the engines."""
 
 
@@ -86,12 +89,16 @@ def check_runtime(name: str) -> None:
     """Checks that an engine can be used here.
 
     Raises:
-      ValueError: there is no engine of this name.
+      ValueError: there is no engine of this name, or this jaxlib does not have oneDNN.
       ImportError: its package is not installed; the message names the extra.
     """
     if name not in RUNTIMES:
         raise ValueError(f"runtime: got {name!r}, wanted one of {', '.join(RUNTIMES)}")
-    if name != JAX:
+    if name == ONEDNN:
+        from jaxatr.kernels import onednn  # late, so that --help does not load jax
+
+        onednn.check()
+    elif name != JAX:
         _imported(name)
 
 
@@ -99,7 +106,7 @@ def open_session(name: str, path: Path) -> Session:
     """Opens a model in an engine.
 
     Args:
-      name: name of the engine, other than ``"jax"``.
+      name: name of the engine, not one of :data:`OWN`.
       path: path of an ONNX file.
     """
     return _SESSIONS[name](path)

@@ -18,8 +18,9 @@ import jax
 import numpy as np
 
 import jaxatr
-from jaxatr.inference import Compiled
-from jaxatr.onnx.sessions import JAX, Session, open_session
+from jaxatr.kernels.compiled import Compiled
+from jaxatr.kernels.onednn import Form
+from jaxatr.onnx.sessions import ONEDNN, OWN, Session, open_session
 from jaxatr.training import TrainedRun, digest
 from jaxatr.typing import PyTree
 
@@ -46,7 +47,7 @@ def ready_network(
       network: builds the network's function from the run's configuration.
       variables: the network's variables.
       examples: example inputs, a batch of one.
-      runtime: one of :data:`jaxatr.onnx.sessions.RUNTIMES`. Engines other than jax compute in
+      runtime: one of :data:`jaxatr.onnx.sessions.RUNTIMES`. Engines other than jax's own compute in
         float32, even for a run that was trained in bfloat16.
       about: further facts that the outputs depend on, besides the run.
 
@@ -54,8 +55,8 @@ def ready_network(
       ValueError: the network cannot be exported to ONNX, or the exported file cannot be read.
       ImportError: a package is not installed; the message names the extra.
     """
-    if runtime == JAX:
-        return Compiled(network(run), variables)
+    if runtime in OWN:
+        return Compiled(network(run), variables, compete=runtime == ONEDNN)
     run = _in_float32(run)
     path = Path(run.workdir) / FOLDER / str(run.step) / f"network.{_key(run, examples, about)}.onnx"
     with contextlib.ExitStack() as stack:
@@ -77,8 +78,14 @@ def ready_network(
 
 
 def engine_note(network: Any) -> str:
-    """Returns a note that names the engine of a network and its version; empty for jax."""
-    return "" if isinstance(network, Compiled) else f"the network runs in {network.about}"
+    """Returns a note that names the engine of a network and its version; empty for plain jax."""
+    about = network.about
+    return f"the network runs in {about}" if about else ""
+
+
+def forms_of(network: Any) -> Mapping[str, Form]:
+    """Returns the forms of a network by the shapes of its inputs; empty for other engines."""
+    return network.forms if isinstance(network, Compiled) else {}
 
 
 def _in_float32(run: TrainedRun) -> TrainedRun:

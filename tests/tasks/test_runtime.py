@@ -9,6 +9,7 @@ import pytest
 import jaxatr
 from jaxatr import data
 from jaxatr.cli import predict
+from jaxatr.kernels import onednn
 from jaxatr.tasks.open_set.predictor import Recogniser
 
 pytest.importorskip("onnx")
@@ -101,6 +102,50 @@ def test_the_graph_is_made_once_for_the_same_outputs(earlier):
     assert first.items() <= exported(run).items()
 
 
+WITHOUT = "this jaxlib has no oneDNN for XLA:CPU: 0.11 and later have it"
+
+
+@pytest.mark.skipif(not onednn.options(), reason=WITHOUT)
+def test_onednn_answers_as_jax_and_says_which_form(earlier, images, flags, capsys, monkeypatch):
+    run = earlier / "open_set"
+    wanted = list(Recogniser.load(run)(images))
+    monkeypatch.setenv(onednn.VARIABLE, "always")  # small chips have too little to compute
+    recogniser = Recogniser.load(run, runtime="onednn")
+    agree(list(recogniser(images)), wanted)
+    assert "by oneDNN" in recogniser.note and recogniser.runtime == "onednn"
+    assert {form.name for form in recogniser.forms.values()} == {"onednn"}
+    assert recogniser.digest() != Recogniser.load(run).digest()
+    both = jaxatr.load([run, run], runtime="onednn")
+    agree(list(both(images)), list(jaxatr.load([run, run])(images)))
+    assert both.forms.keys() == recogniser.forms.keys()
+    image = earlier / "chips/test/disc/000.png"
+    assert predict.main(flags(f"--workdir={run}", "--runtime=onednn", "--jsonl", image)) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["runtime"] == "onednn"
+    assert "onednn (asked for" in printed.err
+
+
+@pytest.mark.skipif(not onednn.options(), reason=WITHOUT)
+def test_a_retriever_and_the_console_take_onednn(earlier, images, monkeypatch):
+    pytest.importorskip("fastapi")
+    from jaxatr.serving.engine import Wanted, load_engine
+
+    monkeypatch.setenv(onednn.VARIABLE, "always")
+    (wanted,) = jaxatr.load(earlier / "embedding").predict(images[:1])
+    (found,) = jaxatr.load(earlier / "embedding", runtime="onednn").predict(images[:1])
+    assert found.label == wanted.label
+    assert found.distance == pytest.approx(wanted.distance, abs=1e-4)
+    engine = load_engine(Wanted(earlier / "embedding", examples=0, runtime="onednn"))
+    engine.warm([1])
+    assert "]: onednn (asked for" in engine.note
+
+
+@pytest.mark.skipif(bool(onednn.options()), reason="this jaxlib has oneDNN for XLA:CPU")
+def test_a_jaxlib_without_onednn_says_so(earlier):
+    with pytest.raises(ValueError, match=r"runtime=onednn: jaxlib .* has no oneDNN"):
+        jaxatr.load(earlier / "open_set", runtime="onednn")
+
+
 def test_a_damaged_graph_is_named(earlier):
     run = earlier / "embedding"
     jaxatr.load(run, runtime="onnxruntime")
@@ -142,7 +187,7 @@ def test_scores_without_an_exported_form_are_refused(earlier, monkeypatch):
     run = earlier / "open_set"
     with pytest.raises(ValueError, match="conflabel needs a gradient .*, which only jax computes"):
         jaxatr.load(run, score="conflabel", runtime="onnxruntime")
-    with pytest.raises(ValueError, match="runtime: got 'tvm', wanted one of jax, onnxruntime"):
+    with pytest.raises(ValueError, match="runtime: got 'tvm', wanted one of jax, onednn, onnx"):
         jaxatr.load(run, runtime="tvm")
 
     def broken(*_, **__):

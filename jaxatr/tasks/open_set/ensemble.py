@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset, training
+from jaxatr.kernels.onednn import Form
 from jaxatr.tasks.open_set import enrolled, evaluation, fitted
 from jaxatr.tasks.open_set.deciding import Made, as_configured, facts
 from jaxatr.tasks.open_set.judged import judge
@@ -51,6 +52,11 @@ class Ensemble(Recogniser):
         self.decision, self._title = decision, decision.score.title
         self.kept, self.runtime = decision.score.name, first.runtime
         self.note = first.engine
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """The forms of the first member's network; the others have the same shapes."""
+        return self.members[0].forms
 
     def _heat_maps(self, items: Sequence[np.ndarray], method: str) -> list[HeatMap]:
         """Raises an error: heat maps are defined for single networks only."""

@@ -12,13 +12,14 @@ import numpy as np
 import scipy.special
 
 from jaxatr import data, explain, openset, training
-from jaxatr.onnx.sessions import check_runtime
+from jaxatr.kernels.onednn import Form
+from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.reporting import notebook
 from jaxatr.resolve import resolve
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.needs import in_jax_alone
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
-from jaxatr.tasks.runtime import engine_note, ready_network
+from jaxatr.tasks.runtime import engine_note, forms_of, ready_network
 from jaxatr.tasks.shown import HeatMap, Showing
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.training.predictor import Item, flattened, types_of
@@ -125,7 +126,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
           runtime: engine that runs the network, see :meth:`load`.
         """
         check_runtime(runtime)
-        if runtime != "jax" and (reason := in_jax_alone(decision.score)):
+        if runtime not in OWN and (reason := in_jax_alone(decision.score)):
             raise ValueError(f"runtime={runtime}: {decision.score.name} {reason}")
         self.classes, self.further = (*run.classes, *further), further
         self.chip, self.step, self.workdir = run.intake, run.step, run.workdir
@@ -137,7 +138,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         self._needs = decision.score.all_needs | set(needs)
         self._explainers: dict[str, explain.Explainer] = {}
         self._explained_by = functools.partial(explain.Explainer.of_run, run)
-        self.runtime, own = runtime, runtime == "jax"
+        self.runtime, own = runtime, runtime in OWN
         self._variables = jax.device_put(run.variables) if own else run.variables
         self._ready = functools.partial(  # not a tree: its arrays would count in the digest
             ready_network,
@@ -155,8 +156,13 @@ class OpenSetPredictor(Showing[Item, Prediction]):
 
     @property
     def engine(self) -> str:
-        """A note that names another engine of the network and its version; empty for jax."""
+        """A note that names the engine of the network and its version; empty for plain jax."""
         return engine_note(self._infer)
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """XLA's or oneDNN's form of the network, by the inputs' shapes so far."""
+        return forms_of(self._infer)
 
     def _examples(self) -> list[np.ndarray]:
         """Creates example inputs of the network, a batch of one."""
@@ -212,13 +218,15 @@ class OpenSetPredictor(Showing[Item, Prediction]):
           data_dir: present location of prepared data.
           field: use the calibration to field chips, if there is one.
           enrolled: include enrolled classes, if there are any.
-          runtime: engine that runs the network: ``"jax"``, ``"onnxruntime"`` or ``"openvino"``; the
-            latter two are extras. The decision and heat maps stay in JAX.
+          runtime: engine that runs the network: ``"jax"``; ``"onednn"``, which is JAX with oneDNN's
+            kernels for the batch sizes for which they are faster; ``"onnxruntime"`` or
+            ``"openvino"``, which are extras. The decision and heat maps stay in JAX.
 
         Raises:
           ImportError: the package of ``runtime`` is not installed; the message names the extra.
           ValueError: ``workdir`` is not the folder of such a run, there is no such checkpoint or
-            score, no fitted threshold, or the training data for a fit is missing.
+            score, no fitted threshold, the training data for a fit is missing, or this jaxlib has
+            no oneDNN for ``runtime``.
         """
         where = {"source": source, "data_dir": data_dir}
         where = {name: value for name, value in where.items() if value is not None}
