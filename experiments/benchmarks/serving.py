@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from recording import Recording
+from recording import Recording, table
 from serve import serve
 
 HERE = Path(__file__).parent
@@ -176,6 +176,30 @@ def measured(folder: Path, images: int, flags: argparse.Namespace) -> dict[str, 
     }
 
 
+def page(recording: Recording) -> Iterator[str]:
+    """Yields the lines of the record as Markdown."""
+    about = recording.about
+    yield (
+        f"{about['clients']} clients for {about['seconds']:g} s a row; {about['device']}; jax "
+        f"{about['jax']}. The network alone computes batches of {BATCH}."
+    )
+    yield ""
+    rows = [
+        [
+            f"{row['network']}, {row['bare_chips_per_second']:.0f} chips/s alone",
+            str(row["images"]),
+            f"{row['chips_per_second']:.0f}",
+            f"{row['ratio']:.2f}",
+            f"{row['p50_ms']:.0f}",
+            f"{row['p99_ms']:.0f}",
+            f"{row['errors']} of {row['requests']}",
+        ]
+        for row in recording.rows
+    ]
+    header = ["network", "chips a request", "chips/s", "share of the network alone"]
+    yield from table([*header, "p50, ms", "p99, ms", "errors"], *rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bare", help=argparse.SUPPRESS)
@@ -214,6 +238,7 @@ def main() -> None:
                     trained(folder, NETWORKS[network])
                 recording.add(key, measured(folder, images, flags))
                 print(json.dumps(recording.row(key)), flush=True)
+    print(recording.write_page(page(recording)))
 
 
 if __name__ == "__main__":
