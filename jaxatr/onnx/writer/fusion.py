@@ -73,6 +73,7 @@ def rewrite_patterns(graph: Graph) -> None:
         kept_axes,
         mean,
         no_scaling,
+        clip,
         max_pool,
         conv_bias,
         batch_norm,
@@ -178,6 +179,32 @@ def no_scaling(find: Finder, node: Node) -> bool:
     if not number or number != find.number(node.inputs[1]):
         return False
     find.graph.put("Identity", [inner.inputs[0]], node.outputs[0])
+    return True
+
+
+def clip(find: Finder, node: Node) -> bool:
+    """Fuses ``where(x < least, least, x)`` and its like above to ``Clip``, one bound or both.
+
+    The function ``Clip`` of :mod:`jaxatr.onnx.ops` is written like this, for its derivative.
+    """
+    if node.op != "Where" or not find.is_float(node.outputs[0]):
+        return False
+    condition, bound, x = node.inputs
+    beyond, number = find.maker(condition, "Less", "Greater"), find.number(bound)
+    if beyond is None or number is None or beyond.inputs[0] != x:
+        return False
+    if find.number(beyond.inputs[1]) != number or find.shape(x) != find.shape(node.outputs[0]):
+        return False
+    dtype = find.graph.types[x].dtype
+    limit = find.graph.constant(np.asarray(number, dtype))
+    inner = find.maker(x, "Clip")
+    if beyond.op == "Less":
+        inputs = [x, limit]
+    elif inner is not None and len(inner.inputs) == 2:
+        inputs = [*inner.inputs, limit]
+    else:
+        inputs = [x, find.graph.constant(np.asarray(-np.inf, dtype)), limit]
+    find.graph.put("Clip", inputs, node.outputs[0])
     return True
 
 

@@ -10,6 +10,7 @@ import pytest
 from jax import lax
 
 from jaxatr import kernels
+from jaxatr.onnx.ops import clip
 
 pytest.importorskip("onnx")
 
@@ -96,6 +97,14 @@ def test_a_mean_is_one_node_and_another_division_is_not_a_mean(operators):
     assert operators(lambda x: x.mean((1, 2)), IMAGES) == ["ReduceMean"]
     assert operators(lambda x: x.sum((1, 2)) * (1 / 42), IMAGES) == ["ReduceMean"]
     assert operators(lambda x: x.sum((1, 2)) / 41, IMAGES) == ["ReduceSum", "Div"]
+
+
+def test_selections_beyond_a_bound_are_one_clip(operators):
+    assert operators(lambda x: clip(x, min=-0.5, max=0.5), IMAGES) == ["Clip"]
+    assert operators(lambda x: clip(x, max=0.5), IMAGES) == ["Clip"]
+    assert operators(lambda x: clip(clip(x, max=0.5), min=-0.5), IMAGES) == ["Clip", "Clip"]
+    other = operators(lambda x: jnp.where(x < 0.5, 0.25, x), IMAGES)
+    assert other == ["Less", "Where"]
 
 
 def test_max_pool_of_taps(operators):
