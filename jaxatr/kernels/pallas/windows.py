@@ -63,7 +63,9 @@ class Windows:
         if not self.gradient or self.stride == (1, 1):
             return (0, 0), self.taps
         first = [jax.lax.rem(p + b, s) for p, b, s in self._zip(phase, self.before, self.stride)]
-        counts = [jax.lax.div(t - f + s - 1, s) for t, f, s in self._zip(self.taps, first, self.stride)]
+        counts = [
+            jax.lax.div(t - f + s - 1, s) for t, f, s in self._zip(self.taps, first, self.stride)
+        ]
         return tuple(first), tuple(counts)
 
     def number(self, first: tuple[Any, Any], tap: tuple[Any, Any]) -> Any:
@@ -83,7 +85,8 @@ class Windows:
             ]
         else:
             place = [
-                o * s - b + t for o, s, b, t in zip(pixel, self.stride, self.before, tap, strict=True)
+                o * s - b + t
+                for o, s, b, t in zip(pixel, self.stride, self.before, tap, strict=True)
             ]
         within = [(p >= 0) & (p < n) for p, n in zip(place, self.image, strict=True)]
         return tuple(

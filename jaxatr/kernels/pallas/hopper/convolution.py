@@ -11,6 +11,7 @@ The grid is persistent. One warp group of a block only copies; two multiply and 
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -29,12 +30,12 @@ DEPTH = 64  # channels per product: 128 bytes, the width of the swizzled layout
 GROUPS = 2  # warp groups that multiply; one more copies
 UNIT = 8  # images are copied in multiples of the tensor cores' 8 rows
 BLOCKS = 132  # multiprocessors of an H100 or H200
-# Shared memory of a block in bytes, less room for the barriers and for the alignment of buffers.
-_SHARED = 227 * 1024 - 3 * 1024
+_SHARED, _ALIGNMENT = 227 * 1024, 1024  # bytes of shared memory of a block, and of its buffers
+_UNROLLED = 4  # the most units that are copied without a loop
 _SLOTS = 6  # the most tiles loaded ahead
 _WASTE = 1.1  # the most rows of a tile, relative to those that hold an image
 _REGISTERS = {"copies": 56, "multiplies": 224}  # of a thread; 168 on average
-_LARGEST = 2**31 - 1  # the largest TMA coordinate
+_LARGEST = 2**31 - 1  # the largest coordinate of TMA
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,9 +63,14 @@ def applies(windows: Windows, channels: int, features: int, dtype: str) -> bool:
         return False
     if not windows.pointwise and (batch < UNIT or windows.pixels == 1):
         return False
-    images = batch * windows.pixels if windows.pointwise else batch
-    largest = (images, windows.taps[0] * windows.taps[1] * max(channels, features))
-    return max(*largest, batch * math.prod(windows.result)) <= _LARGEST // 2
+    counts = batch * windows.pixels, batch * math.prod(windows.result)
+    return max(*counts, math.prod(windows.taps) * max(channels, features)) <= _LARGEST // 2
+
+
+def missing(windows: Windows) -> int:
+    """Returns the number of images by which the batch is padded; each pixel of 1x1 is an image."""
+    images = windows.batch * windows.pixels if windows.pointwise else windows.batch
+    return -images % UNIT
 
 
 def tiles(windows: Windows, features: int) -> tuple[Tile, ...]:
@@ -72,6 +78,7 @@ def tiles(windows: Windows, features: int) -> tuple[Tile, ...]:
 
     The default is the largest one that gives each multiprocessor a tile, or else the smallest.
     """
+    windows = _viewed(windows)
     fit = [tile for tile in TILES if features % tile.columns == 0]
     busy = (tile for tile in fit if _Plan(windows, features, tile, Epilogue()).tiles >= BLOCKS)
     default = next(busy, fit[-1])
@@ -115,22 +122,20 @@ def convolution(
             f"wanted at least {UNIT} images (any number for 1x1 kernels of stride 1), multiples of "
             f"{DEPTH} and 64, and bfloat16 or float16"
         )
-    shape = windows.batch, *windows.result, features
+    shape, more = (windows.batch, *windows.result, features), missing(windows)
     if windows.pointwise:  # every pixel is an image
         x = x.reshape(-1, 1, 1, channels)
         residual = None if residual is None else residual.reshape(-1, 1, 1, features)
-        windows = dataclasses.replace(windows, batch=x.shape[0], image=(1, 1), result=(1, 1))
-    missing = -windows.batch % UNIT
-    if missing:
-        more = ((0, missing), (0, 0), (0, 0), (0, 0))
-        x = jnp.pad(x, more)
-        residual = None if residual is None else jnp.pad(residual, more)
+    if more:
+        edge = ((0, more), (0, 0), (0, 0), (0, 0))
+        x = jnp.pad(x, edge)
+        residual = None if residual is None else jnp.pad(residual, edge)
     operands = {"x": x, "w": w.reshape(-1, w.shape[3])}
     vectors = {"scale": scale, "shift": shift}
     operands |= {k: v.astype(jnp.float32) for k, v in vectors.items() if v is not None}
     if residual is not None:
         operands["residual"] = residual
-    windows = dataclasses.replace(windows, batch=windows.batch + missing)
+    windows = _viewed(windows)
     result = jax.ShapeDtypeStruct((windows.batch, *windows.result, features), x.dtype)
     plan = _Plan(windows, features, tile or tiles(windows, features)[0], epilogue)
     cost = costs.convolution(
@@ -148,7 +153,16 @@ def convolution(
         **({} if interpret is None else {"interpret": interpret}),
     )
     y = kernel(operands)
-    return (y[: windows.batch - missing] if missing else y).reshape(shape)
+    return (y[: windows.batch - more] if more else y).reshape(shape)
+
+
+def _viewed(windows: Windows) -> Windows:
+    """Returns the windows that the kernel computes: padded, with pixels as images if pointwise."""
+    more = missing(windows)
+    if windows.pointwise:
+        images = windows.batch * windows.pixels
+        windows = dataclasses.replace(windows, batch=images, image=(1, 1), result=(1, 1))
+    return dataclasses.replace(windows, batch=windows.batch + more)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,11 +216,10 @@ class _Plan:
     @property
     def slots(self) -> int:
         """Tiles that are loaded ahead, as many as fit."""
-        rows, columns = self.tile.rows, self.tile.columns
-        vectors = max(1024, 4 * columns) * (self.epilogue.scale + self.epilogue.shift)
-        results = 2 * GROUPS * self.parts * rows * DEPTH
-        slot = 2 * DEPTH * (GROUPS * rows + columns)
-        return min(_SLOTS, (_SHARED - results - GROUPS * vectors) // slot)
+        rows, columns = GROUPS * self.tile.rows, self.tile.columns
+        results = 2 * self.parts * rows * DEPTH
+        others = _ALIGNMENT * (self.epilogue.scale + self.epilogue.shift + 1)  # 1: the barriers
+        return min(_SLOTS, (_SHARED - results - others) // (2 * DEPTH * (rows + columns)))
 
     def unit(self, phase: tuple[Any, Any], index: Any) -> tuple[Any, tuple[Any, Any], Any]:
         """Returns the first image, the pixel and whether a unit of a phase is part of the result.
@@ -221,6 +234,18 @@ class _Plan:
         x = column * self.windows.apart[1] + phase[1]
         within = (y < self.windows.result[0]) & (x < self.windows.result[1])
         return block * self.images, (y, x), within
+
+    def each_unit(self, units: int, work: Callable[[Any, Any], None]) -> None:
+        """Calls ``work(number, rows of a buffer)`` for each of some units; a loop if many."""
+
+        def one(number: Any, _: None) -> None:
+            work(number, pl.ds(pl.multiple_of(number * self.images, UNIT), self.images))
+
+        if units > _UNROLLED:  # otherwise their coordinates would not fit in registers
+            jax.lax.fori_loop(0, units, one, None)
+        else:
+            for number in range(units):
+                one(number, None)
 
 
 def _divided(a: Any, b: int) -> tuple[Any, Any]:
@@ -244,9 +269,7 @@ def _kernel(operands: dict[str, Any], out: Any, *, plan: _Plan) -> None:
         @pl.when(group < GROUPS)
         def _() -> None:
             plgpu.set_max_registers(_REGISTERS["multiplies"], action="increase")
-            _multiply(
-                operands, out, plan, group, a, b, full, empty, results, vectors, extras_ready
-            )
+            _multiply(operands, out, plan, group, a, b, full, empty, results, vectors, extras_ready)
 
     pl.run_scoped(
         scoped,
@@ -296,12 +319,14 @@ def _copy(operands: Any, plan: _Plan, a: Any, b: Any, full: Any, empty: Any) -> 
 
             tap, k = _divided(s, depth)
             i, j = jax.lax.div(tap, taps[1]), jax.lax.rem(tap, taps[1])
-            for unit in range(GROUPS * plan.units):
-                image, pixel, _ = plan.unit(phase, first + unit)
+
+            def unit(place: Any, rows: Any) -> None:
+                image, pixel, _ = plan.unit(phase, first + place)
                 row, column = windows.source(pixel, first_taps, (i, j))
                 source = x.at[pl.ds(image, plan.images), row, column, pl.ds(k * DEPTH, DEPTH)]
-                target = a.at[slot, pl.ds(unit * plan.images, plan.images)]
-                plgpu.copy_gmem_to_smem(source, target, full.at[slot])
+                plgpu.copy_gmem_to_smem(source, a.at[slot, rows], full.at[slot])
+
+            plan.each_unit(GROUPS * plan.units, unit)
             number = windows.number(first_taps, (i, j))
             if windows.gradient:
                 here = pl.ds(number * plan.features + feature, plan.tile.columns)
@@ -340,13 +365,15 @@ def _multiply(
     depth, slots = operands["x"].shape[3] // DEPTH, plan.slots
     parts = columns // DEPTH
 
-    def places(phase: Any, first: Any, part: int, feature: Any, array: Any) -> Any:
-        """Yields the parts of an array that belong to a warp group's units, and whether to store."""
-        for unit in range(plan.units):
-            image, (y, x), within = plan.unit(phase, first + group * plan.units + unit)
+    def each_unit(phase: Any, first: Any, part: int, feature: Any, array: Any, work: Any) -> None:
+        """Calls ``work(part of the array, rows of a buffer, whether to store)`` for each unit."""
+
+        def unit(number: Any, rows: Any) -> None:
+            image, (y, x), within = plan.unit(phase, first + group * plan.units + number)
             here = pl.ds(feature + part * DEPTH, DEPTH)
-            place = array.at[pl.ds(image, plan.images), y, x, here]
-            yield place, pl.ds(unit * plan.images, plan.images), within
+            work(array.at[pl.ds(image, plan.images), y, x, here], rows, within)
+
+        plan.each_unit(plan.units, unit)
 
     def tile(phase: Any, first: Any, feature: Any, count: Any) -> Any:
         _, taps = plan.windows.taps_of(phase)
@@ -357,8 +384,11 @@ def _multiply(
             fetch([(operands[name].at[here], vectors[name].at[group]) for name in vectors], ready)
             if plan.epilogue.residual:
                 for part in range(parts):
-                    wanted = places(phase, first, part, feature, operands["residual"])
-                    fetch([(s, results.at[group, part, at]) for s, at, _ in wanted], ready)
+
+                    def add(source: Any, at: Any, _: Any, part: int = part) -> None:
+                        plgpu.copy_gmem_to_smem(source, results.at[group, part, at], ready)
+
+                    each_unit(phase, first, part, feature, operands["residual"], add)
 
         def scoped(total: Any) -> Any:
             def step(s: Any, count: Any) -> Any:
@@ -404,12 +434,13 @@ def _multiply(
                     plgpu.wait_smem_to_gmem(0, wait_read_only=True)
                 buffer[...] = finished.astype(out.dtype)
                 plgpu.commit_smem()
-                for place, at, within in places(phase, first, part, feature, out):
 
+                def store(target: Any, at: Any, within: Any, buffer: Any = buffer) -> None:
                     @pl.when(within)
-                    def _(place=place, at=at, buffer=buffer) -> None:
-                        plgpu.copy_smem_to_gmem(buffer.at[at], place, commit_group=False)
+                    def _() -> None:
+                        plgpu.copy_smem_to_gmem(buffer.at[at], target, commit_group=False)
 
+                each_unit(phase, first, part, feature, out, store)
                 plgpu.commit_smem_to_gmem_group()
             return count_after
 
