@@ -243,9 +243,9 @@ class _Plan:
 
         if units > _UNROLLED:  # otherwise their coordinates would not fit in registers
             jax.lax.fori_loop(0, units, one, None)
-        else:
-            for number in range(units):
-                one(number, None)
+            return
+        for number in range(units):
+            work(number, pl.ds(number * self.images, self.images))
 
 
 def _divided(a: Any, b: int) -> tuple[Any, Any]:
