@@ -20,6 +20,8 @@ from jaxatr.kernels.contrib.fusion import (
 )
 from jaxatr.kernels.contrib.fusion.operations import Operation
 from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
+from jaxatr.kernels.ops.convolution.problem import Direction, Problem
+from jaxatr.kernels.ops.convolution.solvers import SOLVERS as CONVOLUTIONS
 from jaxatr.kernels.pallas import Device, kernel
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.rows import Rows
@@ -202,6 +204,35 @@ def tpu_cases() -> Iterator[Case]:
             if lstm.applies(hidden, dtype):
                 yield lstm_case("tpu", batch, hidden, dtype, saves=True)
         yield lstm_case("tpu", 512, widest, dtype, saves=False)
+
+
+DIRECTIONS = {  # images, side, channels, features, taps, stride
+    "3x3 28x28 256": (32, 28, 256, 256, 3, 1),
+    "3x3 56x56 64": (32, 56, 64, 64, 3, 1),
+    "3x3 7x7 512": (32, 7, 512, 512, 3, 1),
+    "1x1 28x28 256": (32, 28, 256, 256, 1, 1),
+    "3x3 56x56 128, stride 2": (32, 56, 128, 128, 3, 2),
+    "1x1 56x56 256>512, stride 2": (32, 56, 256, 512, 1, 2),
+    "3x3 28x28 256, batch 36": (36, 28, 256, 256, 3, 1),
+}
+
+
+def direction_case(direction: Direction, shape: str, solver: str) -> Case:
+    """Returns the case of one direction of a convolution in bfloat16, without an epilogue.
+
+    Args:
+      direction: ``"forward"`` or ``"data"``.
+      shape: a key of :data:`DIRECTIONS`.
+      solver: the name of a solver.
+    """
+    images, side, channels, features, taps, stride = DIRECTIONS[shape]
+    edge = (taps // 2, taps // 2)
+    sizes = (images, side, side, channels), (taps, taps, channels, features)
+    problem = Problem(direction, *sizes, (stride, stride), (edge, edge), (1, 1), 1, "bfloat16")
+    chosen = CONVOLUTIONS[solver]
+    arguments = (jax.ShapeDtypeStruct(s, problem.dtype) for s in problem.argument_shapes)
+    run = chosen.build(problem, chosen.configs(problem)[0])
+    return Case(f"{direction} {shape} {solver}", run, tuple(arguments))
 
 
 TAILS: dict[str, list[Operation]] = {
