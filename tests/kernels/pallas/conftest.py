@@ -1,5 +1,7 @@
 """Fixtures for the Pallas kernels: lowering without a device, and the interpreters."""
 
+import inspect
+
 import jax
 import numpy as np
 import pytest
@@ -37,7 +39,8 @@ def _reads_beyond_the_end(gpu_callbacks):
     The interpreter has one rule for all reads; those of shared memory keep it.
     """
     rule = gpu_callbacks._handle_out_of_bounds_read
-    space = gpu_callbacks.get_memory_space_idx(plgpu.GMEM)
+    home = gpu_callbacks if hasattr(gpu_callbacks, "get_memory_space_idx") else gpu_callbacks.memory
+    space = home.get_memory_space_idx(plgpu.GMEM)
 
     def read(found, wanted, shape, dtype, key, *rest):
         if key.memory_space_id != space:
@@ -90,8 +93,8 @@ def mosaic(monkeypatch):
     # Before jax 0.12 the interpreter does not treat references without a memory space as global.
     known = gpu_callbacks.is_gmem_memory_space
     monkeypatch.setattr(gpu_callbacks, "is_gmem_memory_space", lambda s: s is None or known(s))
-    completed = _completed_products(gpu_callbacks)
-    monkeypatch.setattr(gpu_callbacks, "wgmma", completed)
+    if "acc_dtype" in inspect.signature(gpu_callbacks.wgmma).parameters:  # before jax 0.12
+        monkeypatch.setattr(gpu_callbacks, "wgmma", _completed_products(gpu_callbacks))
     outside = _reads_beyond_the_end(gpu_callbacks)
     monkeypatch.setattr(gpu_callbacks, "_handle_out_of_bounds_read", outside)
     # TMA stores the part of a tile within the array; the interpreter would store nothing.

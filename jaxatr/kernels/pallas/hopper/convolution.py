@@ -138,9 +138,9 @@ def convolution(
     windows = _viewed(windows)
     result = jax.ShapeDtypeStruct((windows.batch, *windows.result, features), x.dtype)
     plan = _Plan(windows, features, tile or tiles(windows, features)[0], epilogue)
-    cost = costs.convolution(
-        windows.batch * math.prod(windows.result), w, epilogue, (*operands.values(), result)
-    )
+    pixels = windows.image if windows.gradient else windows.result  # that meet every tap
+    arrays = (*operands.values(), result)
+    cost = costs.convolution(windows.batch * math.prod(pixels), w, epilogue, arrays)
     kernel = plgpu.kernel(
         partial(_kernel, plan=plan),
         out_type=result,
@@ -396,7 +396,7 @@ def _multiply(
                 plgpu.barrier_wait(full.at[slot])
                 weights = b.at[slot]
                 if plan.windows.gradient:
-                    weights = plgpu.transpose_ref(weights, (1, 0))
+                    weights = weights.transpose((1, 0))
                 plgpu.wgmma(total, a.at[slot, pl.ds(group * rows, rows)], weights)
                 plgpu.wgmma_wait(1)
 
