@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 Pair: TypeAlias = tuple[int, int]
+Place: TypeAlias = tuple[Any, Any]  # a row and a column, which a kernel computes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,41 +59,36 @@ class Windows:
         rows, columns = (-(-n // s) for n, s in zip(self.result, self.apart, strict=True))
         return rows, columns
 
-    def taps_of(self, phase: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    def taps_of(self, phase: Place) -> tuple[Place, Place]:
         """Returns the first tap of a phase and the number of its taps, for rows and columns."""
         if not self.gradient or self.stride == (1, 1):
             return (0, 0), self.taps
-        first = [jax.lax.rem(p + b, s) for p, b, s in self._zip(phase, self.before, self.stride)]
-        counts = [
-            jax.lax.div(t - f + s - 1, s) for t, f, s in self._zip(self.taps, first, self.stride)
-        ]
-        return tuple(first), tuple(counts)
 
-    def number(self, first: tuple[Any, Any], tap: tuple[Any, Any]) -> Any:
+        def along(axis: int) -> tuple[Any, Any]:
+            step = jnp.int32(self.stride[axis])
+            first = jax.lax.rem(phase[axis] + jnp.int32(self.before[axis]), step)
+            return first, jax.lax.div(self.taps[axis] - first + step - 1, step)
+
+        (top, rows), (left, columns) = along(0), along(1)
+        return (top, left), (rows, columns)
+
+    def number(self, first: Place, tap: Place) -> Any:
         """Returns the number of a phase's tap among all taps of the kernel, row by row."""
-        i, j = (f + t * s for f, t, s in self._zip(first, tap, self.apart))
+        i, j = (f + t * s for f, t, s in zip(first, tap, self.apart, strict=True))
         return i * self.taps[1] + j
 
-    def source(self, pixel: tuple[Any, Any], first: tuple[Any, Any], tap: tuple[Any, Any]) -> Any:
+    def source(self, pixel: Place, first: Place, tap: Place) -> Place:
         """Returns the pixel of the image that a result meets at a tap of its phase.
 
         For a pixel beyond the image, it is that one row and one column after the last.
         """
-        if self.gradient:
-            place = [
-                jax.lax.div(o + b - f, jnp.int32(s)) - t
-                for o, b, f, t, s in zip(pixel, self.before, first, tap, self.stride, strict=True)
-            ]
-        else:
-            place = [
-                o * s - b + t
-                for o, s, b, t in zip(pixel, self.stride, self.before, tap, strict=True)
-            ]
-        within = [(p >= 0) & (p < n) for p, n in zip(place, self.image, strict=True)]
-        return tuple(
-            jnp.where(within[0] & within[1], p, n) for p, n in zip(place, self.image, strict=True)
-        )
 
-    @staticmethod
-    def _zip(*pairs: Any) -> Any:
-        return zip(*(map(jnp.int32, pair) for pair in pairs), strict=True)
+        def along(axis: int) -> Any:
+            before, step = self.before[axis], self.stride[axis]
+            if not self.gradient:
+                return pixel[axis] * step - before + tap[axis]
+            return jax.lax.div(pixel[axis] + before - first[axis], jnp.int32(step)) - tap[axis]
+
+        (y, x), (rows, columns) = (along(0), along(1)), self.image
+        within = (y >= 0) & (y < rows) & (x >= 0) & (x < columns)
+        return jnp.where(within, y, rows), jnp.where(within, x, columns)

@@ -7,6 +7,7 @@ padded, copied or transposed beforehand, and any stride costs the same. The data
 kernel as it is and transposes it in the product.
 
 The grid is persistent. One warp group of a block only copies; two multiply and apply the epilogue.
+The kernel is interpreted and compiled by the tests; no run on a GPU is recorded.
 """
 
 import dataclasses
@@ -23,7 +24,7 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, stated, swizzled
-from jaxatr.kernels.pallas.windows import Windows
+from jaxatr.kernels.pallas.windows import Place, Windows
 from jaxatr.typing import Array, Float
 
 DEPTH = 64  # channels per product: 128 bytes, the width of the swizzled layout
@@ -221,7 +222,7 @@ class _Plan:
         others = _ALIGNMENT * (self.epilogue.scale + self.epilogue.shift + 1)  # 1: the barriers
         return min(_SLOTS, (_SHARED - results - others) // (2 * DEPTH * (rows + columns)))
 
-    def unit(self, phase: tuple[Any, Any], index: Any) -> tuple[Any, tuple[Any, Any], Any]:
+    def unit(self, phase: Place, index: Any) -> tuple[Any, Place, Any]:
         """Returns the first image, the pixel and whether a unit of a phase is part of the result.
 
         Args:
