@@ -28,7 +28,7 @@ class Mark:
 
     Attributes:
       kind: ``OURS`` (a filled circle), ``PUBLISHED`` (a diamond) or ``OTHER`` (a square).
-      value: where it stands.
+      value: position on the axis.
       span: the ends of the line through it.
       singles: single values, drawn as faint points.
     """
@@ -41,7 +41,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a chart; without marks it says ``text`` in their place."""
+    """A line of a chart; without marks it shows ``text`` instead."""
 
     label: str
     marks: Sequence[Mark] = ()
@@ -139,7 +139,7 @@ def _css() -> str:
 
 
 def _draw(canvas: _Canvas, section: Section, y: float) -> float:
-    """Draws a section below ``y``; returns where it ends."""
+    """Draws a section below ``y``; returns the position of its lower end."""
     canvas.text(12, y, section.title, bold=True)
     canvas.text(_WIDTH - 12, y, section.axis, anchor="end", css="faint", size=11)
     ticks = _ticks(section)
@@ -186,7 +186,7 @@ def _ticks(section: Section) -> list[float]:
         first = max(i for i, step in enumerate(steps) if step <= low)
         last = min(i for i, step in enumerate(steps) if step >= high)
         inside = steps[first : last + 1]
-        if len(inside) > 7:  # powers of ten alone
+        if len(inside) > 7:  # only powers of ten
             decades = [math.floor(math.log10(low)), math.ceil(math.log10(high))]
             inside = [10.0**e for e in range(decades[0], decades[1] + 1)]
         return inside

@@ -3,7 +3,7 @@
     python docs/make_architecture.py
 
 A room stands above every room that it imports. An arrow is an import that no other arrows imply.
-The modules that everything may import, and the commands, which import ``cli`` alone, are one box
+The modules that everything may import, and the commands, which import only ``cli``, are one box
 each. Requires the extra ``dev``.
 """
 

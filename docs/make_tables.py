@@ -1,4 +1,4 @@
-"""Fills the tables in the pages of this folder that are made from the code.
+"""Fills the tables of the pages in this folder that are made from the code.
 
 python docs/make_tables.py
 
@@ -25,7 +25,7 @@ _TABLE = re.compile(r"(<!-- table: (\w+)(.*?) -->\n).*?(?=<!-- end of the table 
 
 
 def filled(text: str) -> str:
-    """Returns a page with its tables made anew."""
+    """Returns a page with its tables updated."""
     return _TABLE.sub(
         lambda found: found[1] + "\n" + KINDS[found[2]](*found[3].split()) + "\n", text
     )
@@ -71,7 +71,7 @@ def scores() -> str:
 
 
 def _place(group: Iterable[Score]) -> int:
-    """Puts the default scores first, and those with a training of their own last."""
+    """Returns a sort key: default scores first, those with their own training last."""
     (first, *_) = group
     if first.name in DEFAULT:
         return DEFAULT.index(first.name) - len(DEFAULT)

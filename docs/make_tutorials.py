@@ -3,14 +3,13 @@
     python docs/make_tutorials.py [LAST]
 
 A tutorial is a page of ``docs/tutorials``. Its ``bash`` and ``python`` blocks are run in order, as
-the cells of a notebook; the ``text`` block behind a cell is what the cell printed, and the executed
-notebook is saved beside the page. All tutorials up to the last one work in one folder, empty at
-first, in which each finds what those before it made.
+the cells of a notebook; the ``text`` block after a cell is the cell's output, and the executed
+notebook is saved beside the page. All tutorials up to ``LAST`` work in one folder, which is empty
+at first, so that each can use the files of earlier ones.
 
-The pictures that a page shows are taken from that folder. A page that was made there is
-photographed where the tutorial asks for it: ``<!-- screenshot: report.html report.png 1100x900
--->``. ``<!-- time -->`` stands before the measured run time. Requires the extra ``dev``, and
-Chromium for the photographs.
+The pictures of a page are taken from that folder. ``<!-- screenshot: report.html report.png
+1100x900 -->`` in a tutorial takes a screenshot of an HTML page there, and ``<!-- time -->``
+precedes the measured run time. Requires the extra ``dev``, and Chromium for the screenshots.
 """
 
 import argparse
@@ -38,7 +37,7 @@ NAMES = (
     "searching",
     "many_chips",
 )
-"""In the order in which they are run."""
+"""The tutorials, in the order of their execution."""
 
 MOST_LINES = 30
 """Longer output is shortened in its middle."""
@@ -78,9 +77,9 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, *, timeout: int = 900
     """Executes a notebook in a folder, with the commands of this interpreter's environment.
 
     Args:
-      notebook: to which the output is added.
+      notebook: the notebook; outputs are added to it.
       folder: working directory of all cells.
-      timeout: seconds that a cell may take.
+      timeout: time limit of a cell in seconds.
 
     Raises:
       nbclient.exceptions.CellExecutionError: a command or a statement failed.
@@ -93,7 +92,7 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, *, timeout: int = 900
 
 
 def printed(cell: nbformat.NotebookNode) -> str:
-    """Returns the text that a cell printed, its errors' stream and its value included."""
+    """Returns the text that a cell printed, including standard error and its value."""
     parts = []
     for output in cell.outputs:
         data = output.get("data", {})
@@ -119,11 +118,11 @@ def with_output(page: str, notebook: nbformat.NotebookNode, seconds: float) -> s
 
 
 def photograph(page: str, folder: Path) -> None:
-    """Takes the screenshots that a page asks for.
+    """Takes the screenshots of a page.
 
     Args:
       page: Markdown.
-      folder: with the HTML files; the pictures are put beside them.
+      folder: folder of the HTML files; the pictures are written beside them.
     """
     for source, picture, width, height in _SCREENSHOT.findall(page):
         command = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars"]
@@ -136,8 +135,8 @@ def make(path: Path, folder: Path) -> None:
     """Runs a tutorial and writes its page, its notebook and its pictures.
 
     Args:
-      path: of the page.
-      folder: working directory, with what earlier tutorials left.
+      path: path of the page.
+      folder: working directory, with the files of earlier tutorials.
     """
     page = path.read_text(encoding="utf-8")
     notebook = notebook_of(page)

@@ -3,9 +3,14 @@
 import ast
 import importlib.util
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaxatr.resolve import nearest
-from jaxatr.typing import Config
+
+if TYPE_CHECKING:
+    from jaxatr.typing import Config
+else:  # the same class, without the arrays of jaxatr.typing, which are slow to import
+    from ml_collections import ConfigDict as Config
 
 
 def folder() -> Path:

@@ -17,6 +17,19 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("jaxatr", appauthor=False)
 
 
+def check_replaceable(path: str | os.PathLike) -> None:
+    """Checks that :func:`replacing` can write a file; for use before a long computation.
+
+    Raises:
+      OSError: ``path`` is a folder, or its folder does not exist.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, wanted a file's name")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     """Opens a binary file that atomically replaces ``path`` when the block ends.
@@ -34,11 +47,8 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     >>> Path(folder, "a.txt").read_text()
     'whole'
     """
+    check_replaceable(path)
     path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder, wanted a file's name")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
     # Unique per thread; mkstemp would create a file that only its owner can read.
     partial = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.partial")
     try:

@@ -119,12 +119,12 @@ def shard(batch: Batch, num_devices: int) -> dict[str, np.ndarray]:
     """Returns ``batch`` with each ``[b, ...]`` leaf as ``[num_devices, b / num_devices, ...]``.
 
     Raises:
-      ValueError: the batch does not divide by the devices.
+      ValueError: the batch is not divisible by the number of devices.
     """
     size = len(next(iter(batch.values())))
     if size % num_devices:
         raise ValueError(
-            f"a batch of {size} does not divide by {num_devices} devices: "
+            f"a batch of {size} is not divisible by {num_devices} devices: "
             "set config.train.batch_size to a multiple of the devices of all processes"
         )
     return {

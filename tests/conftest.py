@@ -46,7 +46,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_shipped(tmp_path_factory):
-    """Uses the rules on every machine, even if the shipped database covers its processor."""
+    """Uses the heuristic on every machine, even if the shipped database covers its processor."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "SHIPPED", tmp_path_factory.mktemp("shipped"))
         yield

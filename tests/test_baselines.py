@@ -109,7 +109,7 @@ def test_gopenmax_has_a_network_of_its_own(compared_run):
     assert row["gopenmax"]["oscr"] == pytest.approx(oscr)
 
 
-def test_what_was_kept_is_unlike_every_class(compared_run):
+def test_kept_examples_are_unlike_every_class(compared_run):
     """The kept images are unlike any class for the run's network, loaded again."""
     from jaxatr.tasks import OpenSet
 
@@ -123,7 +123,7 @@ def test_what_was_kept_is_unlike_every_class(compared_run):
     assert sheet.height > 6 * 72 and sheet.width > 8 * 72
 
 
-def test_what_is_trained_is_not_trained_again(compared_run, tmp_path):
+def test_a_trained_baseline_is_not_trained_again(compared_run, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(compared_run, copy)
     before = {path: path.stat().st_mtime_ns for path in copy.rglob("*.npz")}

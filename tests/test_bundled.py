@@ -50,13 +50,13 @@ def test_a_file_comes_before_a_name(tmp_path, monkeypatch):
         ("mine/own.py", "there is no file 'mine/own.py'$"),
     ],
 )
-def test_what_is_not_there_is_named(tmp_path, monkeypatch, text, message):
+def test_missing_entries_are_named(tmp_path, monkeypatch, text, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
         bundled.locate(text)
 
 
-def test_the_listed_variants_are_there():
+def test_the_listed_variants_exist():
     for name, summary, variants in bundled.described():
         assert summary.endswith(".") and variants[0] == "default"
         for variant in variants:

@@ -51,7 +51,7 @@ def test_variant(file, variant):
         models.build_track(config.model, 6, max(1, config.track.hidden))
 
 
-def test_the_documentation_is_what_the_declarations_say():
+def test_the_documentation_follows_the_declarations():
     made = load("make_configuration", "docs").page()
     assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == made
     documented = [line.split("`")[1] for line in made.splitlines() if line.startswith("| `")]
@@ -59,7 +59,7 @@ def test_the_documentation_is_what_the_declarations_say():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_tables_of_a_page_are_what_the_code_says(page):
+def test_the_tables_of_a_page_follow_the_code(page):
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     tables = load("make_tables", "docs")
     assert tables.filled(text) == text
@@ -157,7 +157,7 @@ def test_a_field_can_be_unset_and_take_any_value(tmp_path):
     assert values.config.embedding.margin == 0.0
 
 
-def test_another_tasks_configuration_keeps_what_both_have():
+def test_another_tasks_configuration_keeps_the_common_fields():
     config = configuration.of_task()
     config.data.options = ConfigDict({"aspects": 12})
     config.optimizer.learning_rate, config.gan.steps, config.loss.open = 0.5, 7, "none"

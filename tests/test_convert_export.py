@@ -172,9 +172,7 @@ def test_images_of_any_size_and_colour(trained_run, images, tmp_path):
         check_equal(recogniser, colours, answers(path, np.stack(colours)))
 
 
-def test_one_size_when_asked_and_what_does_not_go_with_the_geometry(
-    trained_run, unchecked, tmp_path
-):
+def test_one_size_when_asked_and_flags_that_exclude_the_geometry(trained_run, unchecked, tmp_path):
     run, path = changed(trained_run, tmp_path / "run", data__size=24), tmp_path / "model.onnx"
     model = export_run(run, path, score="cbc", size=(40, 30), batch=2)
     sizes = [size.dim_value for size in model.graph.input[0].type.tensor_type.shape.dim]
@@ -198,7 +196,7 @@ def test_a_score_without_a_form_in_onnx_is_refused(trained_run, embedding_run, t
         export_run(embedding_run, tmp_path / "model.onnx", score="cbc")
 
 
-def test_the_metadata_is_what_a_reader_needs(trained_run, tmp_path):
+def test_the_metadata_has_everything_that_a_reader_needs(trained_run, tmp_path):
     export_run(trained_run, tmp_path / "model.onnx", score="cbc")
     found = properties(tmp_path / "model.onnx")
     assert found["decides"] == "cbc" and found["thresholds"] == pytest.approx([np.log(9)] * 3)
@@ -284,7 +282,7 @@ def test_wrong_commands_are_refused(arguments, message, flags):
         convert.main(flags(*arguments))
 
 
-def test_a_file_tells_what_it_is(trained_run, flags, tmp_path, capsys):
+def test_a_file_describes_itself(trained_run, flags, tmp_path, capsys):
     path = tmp_path / "model.onnx"
     export_run(trained_run, path, score="cbc")
     convert.main(flags("describe", path))
@@ -296,7 +294,7 @@ def test_a_file_tells_what_it_is(trained_run, flags, tmp_path, capsys):
     assert found["metadata"]["classes"] == properties(path)["classes"]
 
 
-def test_whole_numbers_are_no_target_and_no_backbone(trained_run, tmp_path):
+def test_a_model_of_integer_images_is_neither_a_target_nor_a_backbone(trained_run, tmp_path):
     path = tmp_path / "model.onnx"
     export_run(trained_run, path, score="none")
     with pytest.raises(ValueError, match="takes images of uint8, .* --takes=chips"):

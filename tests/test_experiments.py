@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -204,7 +205,7 @@ def test_the_way_is_chosen_that_meets_most_aims_and_then_the_least_aim_by_most(
     assert chosen(a=(0.68, 0.2), b=(0.68, 0.22), c=(0.69, 0.21)) == "c"
 
 
-def test_the_tables_of_distillation_say_what_was_recorded(tmp_path, monkeypatch):
+def test_the_tables_of_distillation_show_the_records(tmp_path, monkeypatch):
     tables = load(EXPERIMENTS / "attentive_distillation" / "tables.py")
     experiment = sys.modules[tables.chosen_way.__module__]
     for module in (tables, experiment):
@@ -310,7 +311,7 @@ def benchmark(name):
     return load(EXPERIMENTS / "benchmarks" / f"{name}.py")
 
 
-def test_what_a_cluster_needs_follows_from_a_rate():
+def test_the_needs_of_a_cluster_follow_from_a_rate():
     batch = benchmark("batch")
     found = batch.paper(100, 2e3, 50, price=0.36, chips=10**6)
     assert found["seconds"] == pytest.approx(10**6 / 9000)
@@ -322,6 +323,21 @@ def test_what_a_cluster_needs_follows_from_a_rate():
     page = batch.page(record | {"price": 0.1, "rates": rates, "memory": samples, "paper": [found]})
     assert "| ray | 150 | 1.50 | 20 |" in page and "| 8 | 200 | 300 |" in page
     assert "| 1,000,000 | 111 | 2.0 | 0.05 | 18 | 100 | 3.1 | 1.11 |" in page
+
+
+def test_the_start_of_a_process_is_measured_from_outside():
+    start_up = benchmark("start_up")
+    busy = start_up.took(["-c", "sum(range(2 * 10**6))"], os.environ)
+    idle = start_up.took(["-c", "import time; time.sleep(0.2)"], os.environ)
+    assert 0 < busy.cpu and 0.2 < idle.wall and idle.cpu < idle.wall
+    with pytest.raises(RuntimeError, match="no_such_module"):
+        start_up.took(["-c", "import no_such_module"], os.environ)
+    rows = start_up.commands(Path("run"), Path("chip.png"), Path("scratch"))
+    assert start_up.AIMS.keys() < rows.keys()
+    record = {"device": "cpu", "cores": 2, "versions": {"jax": "1"}, "load_at_start": 0.0}
+    seconds = {"import jaxatr": [busy, idle], "import jax": [start_up.Seconds(1.0, 0.5)]}
+    page = start_up.page(record | {"turns": 2, "rows": start_up.summary(seconds)})
+    assert "| import jax | 1.00 | 0.50 |  |" in page and page.count("| 0.5 |") == 1
 
 
 def test_a_benchmark_that_was_cut_goes_on_where_it_was(tmp_path):
@@ -378,7 +394,7 @@ def test_a_hopeless_contender_is_out_after_three_rounds():
     assert {name: turns.count(name) for name in seconds} == {"near": 5, "far": 3, "best": 5}
 
 
-def test_what_is_the_same_program_under_two_names_is_one_contender():
+def test_one_program_under_two_names_is_one_contender():
     def times(x, by):
         return by * x
 
@@ -395,7 +411,7 @@ def test_what_is_the_same_program_under_two_names_is_one_contender():
     assert [float(run()[2]) for run in runs.values()] == [4, 4, 6, 2]
 
 
-def test_what_find_saw_far_behind_is_not_timed_again():
+def test_forms_that_find_saw_far_behind_are_not_timed_again():
     contest = benchmark("contest")
     seen = [("taps", 1.0), ("matmul", 9.0), ("matmul", 3.0), ("fft", 4.1), ("xla", 50.0)]
     found = [contest.kernels.Performance(name, (), value, 0) for name, value in seen]
@@ -482,7 +498,7 @@ def test_a_choice_that_seemed_slow_is_timed_once_more(tmp_path, monkeypatch):
     assert row(again=0.9) == again
 
 
-def test_what_ships_is_the_recorded_choice_or_what_is_better_known(capsys):
+def test_the_recorded_choice_ships_unless_a_better_one_is_known(capsys):
     contest, ship = benchmark("contest"), benchmark("ship")
     choices = [Choice("xla"), Choice("split", (("pieces", 4),)), Choice("turned", (("side", "x"),))]
     assert [contest.read(contest.written(one)) for one in choices] == choices
@@ -500,7 +516,7 @@ def test_what_ships_is_the_recorded_choice_or_what_is_better_known(capsys):
         row(first, "forward", "taps", {"xla": 1.0}, {"auto": 2.0, "matmul": 1.9, "xla": 1.5}),
         row(first, "data", "blocked images=1", {"xla": 1.0}, {"auto": 2.0, "xla": 1.9}),
         row(first, "weight", "matmul", {}, version=99),
-        row(later, "forward", "taps", {"winograd": 2.4}),  # the rules' own
+        row(later, "forward", "taps", {"winograd": 2.4}),  # the heuristic's own
         row(later, "data", "taps", {"winograd": 2.6}),
     ]
     device = Device("cpu", "a processor, 2 cores")

@@ -40,14 +40,14 @@ def run(argument, **environment):
 
 
 @glibc
-def test_what_is_freed_is_there_for_the_next_array():
+def test_freed_memory_is_used_by_the_next_array():
     kept, faults = run("keep")
     assert kept and faults < 64
     assert run("leave")[1] >= 128  # pages, if they are as large as 2 MiB
 
 
 @glibc
-def test_what_is_free_can_be_given_back():
+def test_free_memory_can_be_given_back():
     assert run("give back")[1] >= 128
 
 
@@ -60,12 +60,12 @@ def test_what_is_free_can_be_given_back():
         {"MALLOC_TRIM_THRESHOLD_": "131072"},
     ],
 )
-def test_what_the_environment_says_is_left_alone(environment):
+def test_the_environments_settings_are_left_alone(environment):
     assert not run("keep", **environment)[0]
 
 
 @glibc
-def test_a_limit_on_addresses_is_no_failure():
+def test_a_limit_on_addresses_is_not_a_failure():
     limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))\n"
     done = subprocess.run(
         [sys.executable, "-c", limited + "from jaxatr import memory; print(memory.keep())"],

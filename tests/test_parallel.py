@@ -57,7 +57,7 @@ def test_a_batch_is_dealt_out_in_order():
 
 
 def test_a_batch_that_does_not_divide_is_refused():
-    with pytest.raises(ValueError, match="a batch of 6 does not divide by 4 devices"):
+    with pytest.raises(ValueError, match="a batch of 6 is not divisible by 4 devices"):
         parallel.shard({"x": np.zeros(6)}, 4)
 
 

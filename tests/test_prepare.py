@@ -38,7 +38,7 @@ def run_here(*arguments, **values):
         prepare.main(arguments)
 
 
-def test_it_says_what_it_made(folder, tmp_path):
+def test_it_describes_its_result(folder, tmp_path):
     done = run("image_folder", f"--source={folder}", f"--data_dir={tmp_path / 'd'}", "--name=mine")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -54,6 +54,7 @@ def test_it_says_what_it_made(folder, tmp_path):
     assert lines[7] == "checked 6 images:"
     assert "!! 4 pairs of equal images of two splits (test/car/0.png and" in done.stdout
     assert lines[-1] == "for all findings with pictures: jaxatr check mine --page=FILE.html"
+    assert done.stderr.splitlines()[:2] == ["preparing image_folder", "reading 6 images"]
 
 
 def test_without_the_check_it_is_not_made(folder, tmp_path, capsys):
@@ -103,8 +104,9 @@ def test_the_flags_of_dsiac(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "arguments, values, match",
     [
-        ((), {}, "wanted the name of one data set, got .."),
-        (("a", "b"), {}, "wanted the name of one data set"),
+        ((), {}, "wanted the name of one data set, got none"),
+        (("a", "b"), {}, "wanted the name of one data set, got a, b"),
+        (("/",), {}, "'/' is a path, not a data set: image_folder takes it"),
         (("simulated",), {"option": ["aspects"]}, "--option: got 'aspects', wanted NAME=VALUE"),
         (("simulated",), {"option": ["aspects=many"]}, "'many' is not JSON"),
         (("simulated",), {"band": "thermal"}, "--band is a flag of dsiac, but not of simulated"),
@@ -113,6 +115,6 @@ def test_the_flags_of_dsiac(tmp_path, monkeypatch):
         (("dsiac",), {"time": "day", "option": ["time=1"]}, "--time and --option=time=… are the"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments, values, match):
+def test_invalid_arguments_are_refused(arguments, values, match):
     with pytest.raises(ValueError, match=match):
         run_here(*arguments, **values)

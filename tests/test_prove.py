@@ -21,7 +21,7 @@ def modules(monkeypatch):
         del sys.modules[name]
 
 
-def test_what_is_known_is_not_measured_again(modules, tmp_path):
+def test_known_results_are_not_measured_again(modules, tmp_path):
     rows, _ = modules
     calls = []
 
@@ -40,7 +40,7 @@ def test_what_is_known_is_not_measured_again(modules, tmp_path):
     assert [json.loads(line)["unit"] for line in lines] == ["a", "a", "b", "b", "c"]
 
 
-def test_what_raises_costs_one_unit_and_its_process(modules, tmp_path):
+def test_an_error_costs_one_unit_and_its_process(modules, tmp_path):
     rows, prove = modules
 
     def broken():
@@ -57,7 +57,7 @@ def test_what_raises_costs_one_unit_and_its_process(modules, tmp_path):
     assert list(rows.Rows(tmp_path).of("right")) == ["good"]
 
 
-def test_what_ends_its_process_is_given_up(modules, tmp_path):
+def test_a_unit_that_ends_its_process_is_given_up(modules, tmp_path):
     rows, _ = modules
     for _ in range(rows.ATTEMPTS):
         rows.Rows(tmp_path).add("right", "aborts", begun=True)
@@ -66,7 +66,7 @@ def test_what_ends_its_process_is_given_up(modules, tmp_path):
     assert record.of("right")["aborts"]["failed"] == "killed its process or timed out 3 times"
 
 
-def test_what_goes_on_in_the_next_call_has_no_row_yet(modules, tmp_path):
+def test_a_unit_that_continues_in_the_next_call_has_no_row_yet(modules, tmp_path):
     rows, _ = modules
     record = rows.Rows(tmp_path)
     assert record.work("long", [("cifar10", lambda: {"unfinished": True})]) == 0

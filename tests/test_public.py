@@ -31,6 +31,6 @@ def test_the_names_are_there_and_lazy():
     assert done.stdout == "Explainer Recogniser Retriever\n"
 
 
-def test_other_names_are_not_there():
+def test_other_names_do_not_exist():
     with pytest.raises(AttributeError, match="no attribute 'tran'"):
         jaxatr.tran  # noqa: B018

@@ -27,8 +27,9 @@ def results():
     before, modules = list(sys.path), set(sys.modules)
     yield load("make_results")
     sys.path[:] = before
-    for name in {"make_results", "charts"} - modules:
-        sys.modules.pop(name, None)
+    for name in set(sys.modules) - modules:
+        if name.partition(".")[0] in ("make_results", "charts", "result_pages"):
+            del sys.modules[name]
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_a_training_chip_finds_itself(retriever, levels):
     assert len(match.neighbours) == 1
 
 
-def test_the_distance_decides_what_is_unknown(embedding_run, images):
+def test_the_distance_decides_whether_an_image_is_unknown(embedding_run, images):
     _, arrays = images
     near = Retriever.load(embedding_run, max_distance=-1.0)
     far = Retriever.load(embedding_run, max_distance=1e9)

@@ -108,7 +108,7 @@ def test_best_checkpoint_can_be_evaluated(trained_run):
     runs.evaluate_run(trained_run, fresh=True)
 
 
-def test_recogniser_says_what_the_evaluation_said(trained_run, chips):
+def test_recogniser_agrees_with_the_evaluation(trained_run, chips):
     config, record = training.load_config(trained_run), training.read_record(trained_run)
     dataset = data.open_dataset("image_folder", source=str(chips), data_dir=config.data.data_dir)
     split, saved = dataset.splits["test"], np.load(trained_run / "scores.npz")
@@ -276,7 +276,7 @@ def test_a_class_of_the_test_split_alone_is_unknown(small_config, tmp_path):
         runs.make_task(config, tmp_path / "run")
 
 
-def test_a_run_without_a_split_says_what_it_leaves_out(small_config, tmp_path):
+def test_a_run_without_a_split_names_the_measures_that_it_leaves_out(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.data.source = folder(tmp_path / "chips", ("a", "b"))
     config.open_set.split, config.data.size, config.data.validation = "closed", 24, 0.0
@@ -284,7 +284,7 @@ def test_a_run_without_a_split_says_what_it_leaves_out(small_config, tmp_path):
         runs.make_task(config, tmp_path / "run")
 
 
-def test_choices_are_made_on_what_did_not_train(small_config, tmp_path):
+def test_choices_are_made_on_examples_that_were_not_trained_on(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c"))
     config.open_set.split, config.data.size, config.data.validation = "closed", 24, 0.5
@@ -329,7 +329,7 @@ def test_too_few_images_for_a_validation_part_train_without_one(small_config, tm
 
 
 @pytest.mark.slow
-def test_images_that_were_left_out_are_told_and_recorded(small_config, tmp_path):
+def test_images_that_were_left_out_are_reported_and_recorded(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c", "d"), size=24)
     (tmp_path / "chips" / "train" / "a" / "0.png").write_bytes(b"no image")
@@ -352,6 +352,6 @@ def test_the_training_loss_is_equation_4(small_config):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_a_folder_that_is_no_run(tmp_path):
+def test_a_folder_that_is_not_a_run(tmp_path):
     with pytest.raises(ValueError, match="not a run's folder"):
         runs.evaluate_run(tmp_path)

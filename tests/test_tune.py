@@ -36,7 +36,7 @@ def own_database(monkeypatch, tmp_path):
 
 
 def run(name, flags_of, *arguments):
-    command = tune.COMMANDS[name]
+    command = tune.commands()[name]
     module = types.SimpleNamespace(flags=flags, define_flags=command.define_flags)
     return command.main(flags_of(module, *arguments))
 
@@ -66,7 +66,7 @@ def test_conv_verifies_times_and_keeps_the_best(flags_of, capsys):
         ("sort forward 3", "xla", {}, "the operation 'sort' does not exist"),
     ],
 )
-def test_what_is_shown_but_not_used_says_why(key, algorithm, changes, why, capsys):
+def test_a_choice_that_is_shown_but_not_used_says_why(key, algorithm, changes, why, capsys):
     made = Entry(Choice(algorithm), 1.5, 1, jax.__version__)
     database.store(describe(jax.local_devices()[0]), {key: made._replace(**changes)})
     show.main([])
@@ -74,7 +74,9 @@ def test_what_is_shown_but_not_used_says_why(key, algorithm, changes, why, capsy
     assert f"  (not used: {why}" in line if why else line.endswith(" ms")
 
 
-def test_a_wrong_and_a_failing_solver_are_told_and_give_an_exit_code(flags_of, capsys, monkeypatch):
+def test_a_wrong_and_a_failing_solver_are_reported_and_give_an_exit_code(
+    flags_of, capsys, monkeypatch
+):
     monkeypatch.setattr(
         SOLVERS["direct"], "build", lambda problem, config: lambda x, w: jnp.ones(problem.y_shape)
     )
@@ -92,7 +94,9 @@ def test_a_wrong_and_a_failing_solver_are_told_and_give_an_exit_code(flags_of, c
     assert not database.known(of_platform("cpu"))
 
 
-def test_a_wrong_configuration_is_told_where_the_default_is_right(flags_of, capsys, monkeypatch):
+def test_a_wrong_configuration_is_reported_where_the_default_is_right(
+    flags_of, capsys, monkeypatch
+):
     """Of two variants of one solver, the find step skips the second and reports it."""
     solver, right = SOLVERS["blocked"], SOLVERS["blocked"].build
     first, second = (("images", 1),), (("images", 2),)
@@ -134,7 +138,7 @@ def test_a_problem_that_cannot_be_measured_leaves_the_others_their_turn(
     assert text.count("xla          verified") == 2
 
 
-def test_what_takes_too_much_memory_is_left_out_and_not_tried(flags_of, capsys, monkeypatch):
+def test_solvers_that_take_too_much_memory_are_not_tried(flags_of, capsys, monkeypatch):
     monkeypatch.setattr(SOLVERS["matmul"], "workspace_bytes", lambda problem: 2**60)
     assert run("conv", flags_of, *SMALL, "--direction=forward", "--notime") == 0
     text = capsys.readouterr().out
@@ -218,7 +222,7 @@ def test_the_other_operations_are_timed_and_kept(name, arguments, key, flags_of,
 
 
 @pytest.mark.parametrize("name", ["pool", "rnn"])
-def test_both_directions_are_asked_for_by_default(name, flags_of, capsys):
+def test_both_directions_are_tuned_by_default(name, flags_of, capsys):
     assert run(name, flags_of, "--list") == 0
     text = capsys.readouterr().out
     assert " forward " in text and " backward " in text and "configurations" in text
@@ -370,7 +374,7 @@ def test_an_operation_is_one_file(tmp_path, monkeypatch, flags_of, capsys):
     monkeypatch.setattr(contrib, "__path__", [*contrib.__path__, str(tmp_path)])
     contrib.import_operations()
     monkeypatch.delitem(sys.modules, "jaxatr.kernels.contrib.double")
-    monkeypatch.setattr(tune, "COMMANDS", operation.commands())
+    monkeypatch.setattr(tune, "commands", operation.commands)
     assert run("double", flags_of, "-n=3") == 0
     text = capsys.readouterr().out
     for direction in ("forward", "backward"):

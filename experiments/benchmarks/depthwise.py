@@ -1,10 +1,10 @@
 """Compares depthwise convolutions by the heuristic, by its former choice, by XLA and by PyTorch.
 
 The layers are those of MobileNetV2 at 96 pixels and some of EfficientNet-Lite0, in each direction.
-"rules" is the heuristic, and "before" the form that it chose until ``direct`` summed weight
-gradients in blocks. All are timed in turn, PyTorch (channels_last, all cores) in a separate
-process, and medians are compared. Ratios above 1 mean that the heuristic's form is faster. Run
-again, an interrupted run continues.
+"heuristic" is its present choice, and "before" the form that it chose until ``direct`` summed
+weight gradients in blocks. All are timed in turn, PyTorch (channels_last, all cores) in a separate
+process, and medians are compared. Ratios above 1 mean that the heuristic's form is faster. An
+interrupted run continues when it is started again.
 
 Run: python experiments/benchmarks/depthwise.py [--batch 32] [--rounds 15] [--seconds 6]
 """
@@ -78,7 +78,7 @@ def measured(problem: Problem, options: argparse.Namespace, torch: Torch) -> dic
     arguments = tuple(
         jnp.asarray(draw.standard_normal(shape, np.float32)) for shape in problem.argument_shapes
     )
-    forms = {"rules": choosing.Choices({}), "before": before(problem), "xla": "xla"}
+    forms = {"heuristic": choosing.Choices({}), "before": before(problem), "xla": "xla"}
     programs = {
         name: (partial(bind, problem=problem, algorithm=form), arguments)
         for name, form in forms.items()
@@ -91,7 +91,7 @@ def measured(problem: Problem, options: argparse.Namespace, torch: Torch) -> dic
         options.rounds,
         hopeless=HOPELESS,
         budget=options.seconds,
-        stay=("rules", "torch"),
+        stay=("heuristic", "torch"),
     )
     return {"milliseconds": {name: round(1e3 * value, 4) for name, value in seconds.items()}}
 
@@ -102,7 +102,7 @@ def page(recording: Recording) -> list[str]:
     lines = [
         f"Made by `depthwise.py`. {about['device']}; float32; batch {about['batch']}; jax "
         f"{about['jax']}, torch {about['torch']}. Milliseconds; ratios are how many times as fast "
-        "the rules' form is. Memory is kept (jaxatr.memory), PyTorch's too.",
+        "the heuristic's form is. Memory is kept (jaxatr.memory), PyTorch's too.",
         "",
     ]
     for direction in get_args(Direction):
@@ -112,18 +112,18 @@ def page(recording: Recording) -> list[str]:
             for name in ("before", "xla", "torch")
         ]
         lines.append(f"- {direction}: {'; '.join(means)}")
-    header = ("problem", "rules", "before", "xla", "torch", "to before", "to xla", "to torch")
+    header = ("problem", "heuristic", "before", "xla", "torch", "to before", "to xla", "to torch")
     return [*lines, "", *table(header, *map(cells, rows))]
 
 
 def ratio(row: dict[str, Any], name: str) -> float:
     """Returns the speed-up of the heuristic's form over another."""
-    return row["milliseconds"][name] / row["milliseconds"]["rules"]
+    return row["milliseconds"][name] / row["milliseconds"]["heuristic"]
 
 
 def cells(row: dict[str, Any]) -> list[str]:
     """Returns a row of the table."""
-    times = [f"{row['milliseconds'][name]:.2f}" for name in ("rules", "before", "xla", "torch")]
+    times = [f"{row['milliseconds'][name]:.2f}" for name in ("heuristic", "before", "xla", "torch")]
     ratios = [f"{ratio(row, name):.2f}" for name in ("before", "xla", "torch")]
     return [row["problem"], *times, *ratios]
 

@@ -172,7 +172,11 @@ def measured(case: Case, repeats: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "traced.onnx"
         jaxatr.onnx.export(
-            lambda variables, x: model.apply(variables, x), model.variables, images, path
+            lambda variables, x: model.apply(variables, x),
+            model.variables,
+            images,
+            path,
+            dynamic_batch=False,
         )
         engine = open_session("onnxruntime", path)
     (name,) = [value.name for value in session.get_inputs()]

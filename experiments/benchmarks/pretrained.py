@@ -36,7 +36,7 @@ def page(recording: Recording) -> Iterator[str]:
     about = recording.about
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     yield f"Made by `pretrained.py`. {about['device']}, {about['cores']} cores; batch "
-    yield f"{about['batch']}; {versions}. The engine is jax; kernels by the rules."
+    yield f"{about['batch']}; {versions}. The engine is jax; kernels by the heuristic."
     yield ""
     rows = [[row["network"], *cells(row)] for row in recording.rows]
     yield from table(("network", *HEADER[:-1]), *rows)

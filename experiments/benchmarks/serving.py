@@ -1,14 +1,14 @@
 """Load-tests `jaxatr serve` with 50 clients, against the bare network's rate on batches of 32.
 
-The command serves a run of cbc:smoke, and one with the default variant's network on as little data,
-in a separate process. Each client keeps a connection and requests one chip, or 16, at a time.
-Another process has the same run and computes its jitted network's outputs on batches of 32 chips in
-memory, without HTTP, decoding or decisions. The two take turns, so that both see the machine in the
-same state. Every response must be 200 with a verdict for each chip.
+The command serves a run of cbc:smoke, and runs with the networks of the default and of the paper's
+variant on as little data, in a separate process. Each client keeps a connection and requests one
+chip, or 16, at a time. Another process has the same run and computes its jitted network's outputs
+on batches of 32 chips in memory, without HTTP, decoding or decisions. The two take turns, so that
+both see the machine in the same state. Every response must be 200 with a verdict for each chip.
 
 The clients are plain asyncio streams with a prepared request. Locust is not used because its client
 takes as much processor time per request as the server, which would distort the measurement. The
-processor time of these clients is in the record.
+processor time of these clients is in the record. Run again, an interrupted run continues.
 
 Run: python experiments/benchmarks/serving.py [--seconds=60] [--rounds=6] [--clients=50]
 """
@@ -31,11 +31,13 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+from recording import Recording, table
 from serve import serve
 
 HERE = Path(__file__).parent
-OUTPUT = HERE / "results" / "serving_cpu.json"
-NETWORKS = {"smoke": 16, "default": 32}
+OUTPUT = HERE / "results" / "serving_cpu"
+NETWORKS = {"smoke": 16, "default": 32, "paper": 64}
+"""Widths of the networks."""
 BATCH = 32
 
 
@@ -174,6 +176,30 @@ def measured(folder: Path, images: int, flags: argparse.Namespace) -> dict[str, 
     }
 
 
+def page(recording: Recording) -> Iterator[str]:
+    """Yields the lines of the record as Markdown."""
+    about = recording.about
+    yield (
+        f"{about['clients']} clients for {about['seconds']:g} s a row; {about['device']}; jax "
+        f"{about['jax']}. The network alone computes batches of {BATCH}."
+    )
+    yield ""
+    rows = [
+        [
+            f"{row['network']}, {row['bare_chips_per_second']:.0f} chips/s alone",
+            str(row["images"]),
+            f"{row['chips_per_second']:.0f}",
+            f"{row['ratio']:.2f}",
+            f"{row['p50_ms']:.0f}",
+            f"{row['p99_ms']:.0f}",
+            f"{row['errors']} of {row['requests']}",
+        ]
+        for row in recording.rows
+    ]
+    header = ["network", "chips a request", "chips/s", "share of the network alone"]
+    yield from table([*header, "p50, ms", "p99, ms", "errors"], *rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bare", help=argparse.SUPPRESS)
@@ -184,7 +210,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--images", default="1,16", help="chips in a request")
     parser.add_argument("--networks", default=",".join(NETWORKS))
-    parser.add_argument("--out", type=Path, default=OUTPUT)
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="without suffix")
     flags = parser.parse_args()
     if flags.bare:
         bare(flags.bare)
@@ -192,22 +218,27 @@ def main() -> None:
     import jax
 
     device = jax.devices()[0]
-    record: dict[str, Any] = {
-        "device": f"{device.platform}, {device.device_kind}, {os.cpu_count()} cores",
-        "jax": jax.__version__,
-        "clients": flags.clients,
-        "seconds": flags.seconds,
-        "rows": [],
-    }
+    recording = Recording(
+        flags.output,
+        {
+            "device": f"{device.platform}, {device.device_kind}, {os.cpu_count()} cores",
+            "jax": jax.__version__,
+            "clients": flags.clients,
+            "seconds": flags.seconds,
+        },
+    )
     with tempfile.TemporaryDirectory() as temporary:
         for network in flags.networks.split(","):
             folder = Path(temporary) / network
-            trained(folder, NETWORKS[network])
             for images in map(int, flags.images.split(",")):
-                row = {"network": network, "images": images, **measured(folder, images, flags)}
-                print(json.dumps(row), flush=True)
-                record["rows"].append(row)
-                flags.out.write_text(json.dumps(record, indent=1) + "\n")
+                key = {"network": network, "images": images}
+                if recording.has(key):
+                    continue
+                if not folder.exists():
+                    trained(folder, NETWORKS[network])
+                recording.add(key, measured(folder, images, flags))
+                print(json.dumps(recording.row(key)), flush=True)
+    print(recording.write_page(page(recording)))
 
 
 if __name__ == "__main__":

@@ -40,9 +40,9 @@ def best(row: dict[str, Any], problem: Problem, device: Device) -> tuple[Choice,
         times = row["again"]
         faster = min((name for name in forms(row) if name in times), key=lambda name: times[name])
         choice, milliseconds, version = default(faster, problem, times)
-    rules = OPERATION.heuristic(problem, device).algorithm
-    if times.get(rules, math.inf) < CLEARLY * milliseconds:
-        choice, milliseconds, version = default(rules, problem, times)
+    heuristic = OPERATION.heuristic(problem, device).algorithm
+    if times.get(heuristic, math.inf) < CLEARLY * milliseconds:
+        choice, milliseconds, version = default(heuristic, problem, times)
     return choice, milliseconds, version
 
 

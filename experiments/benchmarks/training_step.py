@@ -42,7 +42,7 @@ SETTINGS = {
     "training": ["eager", "compile"],
     "inference": ["eager", "jit", "onednn_graph", "compile", "compile_freezing"],
 }
-RULES = "jaxatr by the rules"  # the heuristic, when "jaxatr" uses the find step
+HEURISTIC = "jaxatr by the heuristic"  # where "jaxatr" uses the find step
 QUICK = {"training": ["eager"], "inference": ["jit", "onednn_graph"]}
 
 
@@ -126,7 +126,7 @@ def compare(
     try:
         workers["jaxatr"] = Worker("step_jax.py", **ours)
         if options.find:
-            workers[RULES] = Worker("step_jax.py", **common, find=0)
+            workers[HEURISTIC] = Worker("step_jax.py", **common, find=0)
         for setting in (QUICK if options.quick else SETTINGS)[mode]:
             for name, keep in ((f"torch {setting}", 0), (f"torch {setting} kept", 1)):
                 if keep and mode == "inference" and "compile" in setting:
@@ -160,15 +160,15 @@ def row(worker: Worker, batch: int) -> dict:
 
 def summary(mode: str, size: int, contenders: dict) -> dict:
     """Returns the case with the ratios of our figures to PyTorch's."""
-    others = {name: row for name, row in contenders.items() if name != RULES}
+    others = {name: row for name, row in contenders.items() if name != HEURISTIC}
     case = {
         "mode": mode,
         "size": size,
         "as_started": ratios({k: v for k, v in others.items() if not k.endswith("kept")}),
         "fastest": ratios(others),
     }
-    if RULES in contenders:
-        case["rules"] = ratios({name: contenders[name] for name in ("jaxatr", RULES)})
+    if HEURISTIC in contenders:
+        case["heuristic"] = ratios({name: contenders[name] for name in ("jaxatr", HEURISTIC)})
     return case | {"contenders": contenders}
 
 
@@ -240,13 +240,13 @@ def save(path: Path, record: dict) -> None:
 
 HEADER = (
     "mode", "pixels", "images/s", "PyTorch as it comes", "ratio", "memory",
-    "PyTorch at its fastest", "ratio", "to the rules",
+    "PyTorch at its fastest", "ratio", "to the heuristic",
 )  # fmt: skip
 
 
 def lines(cases: list[dict]) -> list[str]:
     """Returns the lines of a Markdown table, the last column only after a find step."""
-    return table(HEADER if "rules" in cases[0] else HEADER[:-1], *map(cells, cases))
+    return table(HEADER if "heuristic" in cases[0] else HEADER[:-1], *map(cells, cases))
 
 
 def cells(case: dict) -> list[str]:
@@ -258,7 +258,7 @@ def cells(case: dict) -> list[str]:
         setting = compared["theirs"].removeprefix("torch ")
         row += [f"{theirs['images_per_s']} ({setting})", compared["speed"]]
         row += [compared["memory"]] if key == "as_started" else []
-    row += [case["rules"]["speed"]] if "rules" in case else []
+    row += [case["heuristic"]["speed"]] if "heuristic" in case else []
     return list(map(str, row))
 
 
@@ -269,7 +269,7 @@ def page(record: dict) -> str:
     return (
         f"Made by `training_step.py`. {record['device']}, {record['cores']} cores; batch "
         f"{record['batch']}; {versions}; load at the start {record['load_at_start']:.1f}; "
-        f"kernels {'found by measuring' if record['find'] else 'by the rules'}.\n\n"
+        f"kernels {'found by measuring' if record['find'] else 'by the heuristic'}.\n\n"
         f"{rows}\n"
     )
 

@@ -88,7 +88,7 @@ def resume(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
 
 
 def resumed(options: argparse.Namespace) -> dict[str, Any]:
-    """Trains twice, once killed and resumed; both runs must end with the same bits."""
+    """Trains twice, once killed and resumed; the results must be identical to the bit."""
     fields = {"train.steps": 12 if options.rehearse else 200, "train.checkpoint_every": 3}
     fields["train.log_every"] = 2
     flags = [f"--config.{name}={value}" for name, value in fields.items()]

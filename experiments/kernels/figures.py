@@ -39,7 +39,7 @@ def relative(rows: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, list
         direction, _, window, *_ = row["problem"].split()
         kind = "1×1" if window.startswith("1x1x") else "other"
         times = row["milliseconds"]
-        if BASE not in times:  # it failed, or would have needed too much memory
+        if BASE not in times:  # it failed or needed too much memory
             continue
         for name, time in times.items():
             if name != BASE:

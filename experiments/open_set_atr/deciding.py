@@ -1,4 +1,4 @@
-"""Tables of the score that decides: the default run, the choice on known classes, the decoys."""
+"""Formats the tables of the default run, of the score that decides, and of training recipes."""
 
 import json
 
@@ -18,7 +18,7 @@ FIELD_MEASURES = {
 
 
 def default() -> str:
-    """The first command of the README: its time, and its figures by range, over three splits."""
+    """Formats the default run: its time, and its figures by range, over three splits."""
     found = [result for i in range(3) if (result := RUNS[f"default-{i}"].result(RESULTS))]
     if not found:
         return NOT_RUN
@@ -47,7 +47,7 @@ def default() -> str:
 
 
 def deciding() -> str:
-    """Results of the score that decides, and their difference to the best score."""
+    """Formats the figures of the score that decides, and their difference to the best score."""
     groups = {
         "simulated, the default": ("default-",),
         "MSTAR, reference splits": ("mstar-auto-",),
@@ -89,7 +89,7 @@ def deciding() -> str:
 
 
 def controls() -> str:
-    """MSTAR: how much the clutter around the vehicles reveals of their classes."""
+    """Formats how much the clutter around MSTAR's vehicles reveals of their classes."""
     shown = ("cbc", "mahalanobis", "spatial_stage2", "template", "fusion_template")
     labels = {
         "auto": "centre of 64 px (the variant)",
@@ -106,7 +106,7 @@ def controls() -> str:
 
 
 def held_out() -> str:
-    """The choice of the default's decoys: AUROC of two known vehicles held out of the training."""
+    """Formats the comparison of amounts of decoys, by AUROC of two held-out known vehicles."""
     shown = ("cbc", "mls", "vim", "nearest", "spatial_stage2", "fusion_cbc")
     labels = {"none": "no decoys", "half": "decoys, weight 0.5", "more": "decoys, weight 1.5"}
     return _compared(
@@ -119,7 +119,7 @@ def held_out() -> str:
 
 
 def recipes() -> str:
-    """MSTAR's recipes: AUROC of two known vehicles held out of a training on half of the chips."""
+    """Formats the comparison of MSTAR's recipes, by AUROC of two held-out known vehicles."""
     shown = (
         "cbc",
         "mahalanobis",
@@ -144,7 +144,7 @@ def recipes() -> str:
 
 
 def cifar10_recipes() -> str:
-    """CIFAR-10: rates of the backbone, and label smoothing, compared without any test image."""
+    """Formats the comparison of recipes for fine-tuning on CIFAR-10, without test images."""
     labels = {
         "plain": "backbone at 0.01 of the heads' rate",
         "faster": "at 0.03",
@@ -158,7 +158,7 @@ def cifar10_recipes() -> str:
 
 
 def _compared(runs: dict[str, list[str]], shown: tuple[str, ...]) -> str:
-    """Compares trainings, each of several runs, by closed accuracy and the AUROC of some scores."""
+    """Formats closed accuracy and the AUROC of some scores, for trainings of several runs."""
     rows = [
         [
             label,
@@ -171,7 +171,7 @@ def _compared(runs: dict[str, list[str]], shown: tuple[str, ...]) -> str:
 
 
 def calibrated() -> str:
-    """MSTAR before and after calibration to a few chips of the test's depression angle."""
+    """Formats MSTAR before and after calibration to a few chips of the test's depression angle."""
     recorded = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("field-*.json"))]
     every = [row for one in recorded for row in one["rows"]]
     if not every:

@@ -2,9 +2,9 @@
 
     python -m experiments.open_set_atr.field [--only=mstar-auto-0] [--workdir=runs/open_set_atr]
 
-MSTAR's test chips are the field: another depression angle than the training's. Some known chips of
-each class are drawn from them, thresholds and probabilities are fitted to these as ``jaxatr
-calibrate`` does, and the rest of the test part is decided on before and after.
+MSTAR's test chips are the field: another depression angle than the training's. Some chips
+of each known class are drawn from them, and thresholds and probabilities are fitted to these as by
+``jaxatr calibrate``. The remaining test chips are measured before and after.
 ``results/field-NAME.json`` has a row for each score, number of chips and draw.
 """
 
@@ -22,7 +22,7 @@ from jaxatr.tasks.open_set.judged import decision_metrics
 from jaxatr.tasks.open_set.loading import open_task
 
 FIELD = ("fusion_template", "template", "spatial_stage2", "cbc", "mls")
-"""Scores that are calibrated: the one that decides first."""
+"""Scores to calibrate; the one that decides comes first."""
 CHIPS = (5, 10, 20)
 """Numbers of chips of each class."""
 DRAWS = 5
@@ -70,7 +70,7 @@ def measure(workdir: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measures the runs of MSTAR that exist and are not measured yet."""
+    """Measures the trained runs of MSTAR that are not recorded yet."""
     parser = argparse.ArgumentParser(description="Calibrates MSTAR's runs to chips of the field.")
     parser.add_argument("--only", default="mstar-auto", help="comma-separated prefixes of runs")
     parser.add_argument("--workdir", default="runs/open_set_atr")

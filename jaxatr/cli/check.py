@@ -15,7 +15,7 @@ from pathlib import Path
 
 from absl import flags
 
-from jaxatr import data
+from jaxatr import data, files
 from jaxatr.cli import inputs
 from jaxatr.data import doctor, sources
 from jaxatr.data.source import all_options
@@ -46,12 +46,16 @@ def main(arguments: Sequence[str]) -> int:
     """Prints tables and findings, and writes the page; returns 1 if a finding is an error."""
     from jaxatr.reporting import checked  # late, so that --help is there at once
 
-    if len(arguments) != 1:
-        raise ValueError(f"wanted one folder, archive, table or data set, got {[*arguments]}")
+    given = inputs.only(arguments, "one folder, archive, table or data set")
     values = flags.FLAGS
     chip = data.Chip(center_crop=values.center_crop) if values.center_crop else None
-    with _subject(arguments[0]) as subject:
-        diagnosis = doctor.examine(subject, chip=chip, alike=values.alike, limit=values.limit)
+    if values.page:
+        files.check_replaceable(values.page)
+    inputs.say(f"listing the images of {given}")  # an archive is unpacked
+    with _subject(given) as subject:
+        diagnosis = doctor.examine(
+            subject, chip=chip, alike=values.alike, limit=values.limit, begins=inputs.say
+        )
         print("\n".join(checked.tables(diagnosis)))
         if values.page:
             checked.write_page(diagnosis, values.page, chip)
@@ -64,6 +68,9 @@ def _subject(name: str) -> Iterator[doctor.Subject]:
     """Opens the subject of the check; an archive stays unpacked inside the context."""
     values, path = flags.FLAGS, Path(name).expanduser()
     options = inputs.options(values.option)
+    is_path = path.is_absolute() or ("/" in name and path.parent.is_dir())
+    if is_path and not path.exists():
+        raise ValueError(f"there is no folder, archive or table {name}")
     if name in sources.names() or not path.exists():
         dataset = data.open_dataset(
             name,

@@ -36,6 +36,7 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError("no image given: jaxatr cluster --workdir=DIR IMAGE|FOLDER|ARCHIVE...")
     training.enable_compilation_cache()
     values = flags.FLAGS
+    inputs.say(f"loading {values.workdir}, and predicting the images")
     result = runs.cluster_run(
         values.workdir,
         arguments,

@@ -79,11 +79,18 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
         if is_users(error):
             if flags.FLAGS.debug:
                 traceback.print_exception(error)
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {_message(error)}", file=sys.stderr)
             return getattr(error, "exit_code", EXIT_USER_ERROR)
         traceback.print_exception(error)
         print("This is a bug in jaxatr. Please report it with the lines above.", file=sys.stderr)
         return EXIT_BUG
+
+
+def _message(error: Exception) -> str:
+    """Formats an error; one of the operating system as the file and the reason, without errno."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
 
 
 def _until_closed(write: Callable[[], int | None]) -> int:

@@ -107,7 +107,7 @@ def _operators(arguments: Sequence[str]) -> None:
     from jaxatr.onnx.reader.inspection import operator_table
 
     if arguments:
-        raise ValueError(f"operators takes no arguments, got {list(arguments)}")
+        raise ValueError(f"operators takes no arguments, got {', '.join(arguments)}")
     print(operator_table())
 
 
@@ -122,9 +122,7 @@ def _import(arguments: Sequence[str]) -> None:
 
 
 def _model(arguments: Sequence[str]) -> Path:
-    if len(arguments) != 1:
-        raise ValueError(f"wanted one ONNX file, got {list(arguments)}")
-    return Path(arguments[0])
+    return Path(inputs.only(arguments, "one ONNX file"))
 
 
 def _export(arguments: Sequence[str]) -> None:
@@ -134,7 +132,7 @@ def _export(arguments: Sequence[str]) -> None:
     from jaxatr.runs.export import export_run  # needs the extra onnx
 
     if arguments:
-        raise ValueError(f"export takes only flags, got {list(arguments)}")
+        raise ValueError(f"export takes only flags, got {', '.join(arguments)}")
     values = flags.FLAGS
     given: dict[str, Any] = {"checkpoint": inputs.checkpoint(values.checkpoint)}
     given |= {name: values[name].value for name in ("layout", "takes", "batch", "channels")}
@@ -154,6 +152,7 @@ def _export(arguments: Sequence[str]) -> None:
         reporting.check_repeats(workdirs)
     if values.container:
         container.check_container(out.parent)
+    inputs.say(f"exporting {workdir}")
     model = export_run(workdir, out, **given)
     sizes = {tensor.name: len(tensor.raw_data) for tensor in model.graph.initializer}
     deciding = sum(size for name, size in sizes.items() if name.startswith("decision/"))

@@ -7,7 +7,9 @@ jaxatr enrol --workdir=DIR --train=NEW_DIR [--epochs=5] [--learning_rate=0.001]
 """
 
 import json
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from absl import flags
@@ -69,6 +71,7 @@ def main(arguments: Sequence[str]) -> None:
         "where": where,
     }
     if way == "source":
+        inputs.say(f"enrolling {values.source}, and fitting the decision again")
         result = runs.enrol_run(values.workdir, values.source, **options)
         formatted = text(result)
     else:
@@ -100,7 +103,9 @@ def text(result: dict[str, Any]) -> str:
     else:
         lines += _threshold(result)
     lines.append(f"decides: {result['score']}")
-    lines.append(f"saved in {result['path']}; jaxatr enrol --remove={name} removes the class")
+    folder = shlex.quote(str(Path(result["path"]).parent))
+    undo = f"jaxatr enrol --workdir={folder} --remove={shlex.quote(name)}"
+    lines.append(f"saved in {result['path']}; {undo} removes the class")
     return "\n".join(lines)
 
 
@@ -121,7 +126,9 @@ def _threshold(result: dict[str, Any]) -> list[str]:
     share = reporting.percent(result["promise"])
     lines.append(f"threshold: {of_class} (for the run's classes: {of_all})")
     name = result["name"]
-    lines.append(f"of similar chips that are classified as {name}, {share} % will be accepted")
+    lines.append(
+        f"of similar chips that are classified as {name}, at least {share} % will be accepted"
+    )
     return lines
 
 
@@ -144,6 +151,6 @@ def table(result: dict[str, Any]) -> str:
         [
             reporting.text_table(header, rows),
             "in percent of the test chips; right: classified correctly and accepted",
-            f"use it: jaxatr predict --workdir={result['workdir']} IMAGE...",
+            f"use it: jaxatr predict --workdir={shlex.quote(result['workdir'])} IMAGE...",
         ]
     )

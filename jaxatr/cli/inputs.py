@@ -1,6 +1,7 @@
 """Flags and arguments that several commands share; nothing heavy is imported for them."""
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, cast
 
@@ -8,6 +9,9 @@ from absl import flags
 
 CHECKED = 20_000
 """Default limit on the number of images that a check reads."""
+
+RUNTIMES = ("jax", "onnxruntime", "openvino")
+"""The engines of :mod:`jaxatr.onnx.sessions`, which is slow to import."""
 
 
 def define_options() -> None:
@@ -22,13 +26,12 @@ def define_options() -> None:
 
 def define_runtime() -> None:
     """Defines ``--runtime``, the engine of a run's network."""
-    from jaxatr.onnx.sessions import JAX, RUNTIMES
-
     flags.DEFINE_enum(
         "runtime",
-        JAX,
+        RUNTIMES[0],
         RUNTIMES,
-        "Run the network in jax, or in another engine, each an extra; explanations stay in jax.",
+        "Run the network in jax; with onednn, in jax by oneDNN's kernels where they are faster; or "
+        "in another engine, each an extra. Explanations stay in jax.",
     )
 
 
@@ -67,6 +70,26 @@ def checkpoint(text: str) -> Literal["best", "latest"] | int:
     if not text.isdigit():
         raise ValueError(f"--checkpoint: got {text!r}, wanted 'latest', 'best' or a step")
     return int(text)
+
+
+def say(text: str) -> None:
+    """Prints on standard error what a command does next, so that it is not silent for long."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def only(arguments: Sequence[str], wanted: str) -> str:
+    """Returns the single positional argument of a command.
+
+    Args:
+      arguments: positional arguments.
+      wanted: description of the argument, for the message.
+
+    Raises:
+      ValueError: there is none, or more than one.
+    """
+    if len(arguments) != 1:
+        raise ValueError(f"wanted {wanted}, got {', '.join(arguments) or 'none'}")
+    return arguments[0]
 
 
 def refuse(arguments: Sequence[str]) -> None:

@@ -12,57 +12,8 @@ from tqdm import tqdm
 from jaxatr import batch
 from jaxatr.cli import command
 
-SHARD = 10_000
-"""Default number of inputs in a part."""
-
 _LINES = 30.0
 """Seconds between two lines of progress without a terminal."""
-
-
-def define_flags() -> None:
-    """Defines the flags of ``predict`` for batches."""
-    flags.DEFINE_enum(
-        "engine",
-        None,
-        sorted(batch.ENGINES),
-        "Predict into part files in the folder --out, which can be resumed after a failure: in "
-        "this process (local), or by workers on a cluster (ray).",
-    )
-    flags.DEFINE_integer("shard", SHARD, "With --engine: number of inputs in a part.", 1)
-    flags.DEFINE_integer(
-        "workers",
-        None,
-        "With --engine=ray: number of models; default: one on each accelerator, else on each node.",
-        1,
-    )
-    flags.DEFINE_integer(
-        "gallery_workers",
-        0,
-        "With --engine=ray: number of additional workers that share the gallery of the score; 0: "
-        "every model holds the whole gallery.",
-        0,
-    )
-
-
-def check_flags() -> None:
-    """Checks the combination of flags.
-
-    Raises:
-      ValueError: flags cannot be combined, or one is missing.
-    """
-    values = flags.FLAGS
-    if values.engine is None:
-        for name in ("shard", "workers", "gallery_workers"):
-            if values[name].present:
-                raise ValueError(f"--{name} needs --engine")
-        return
-    if not values.out:
-        raise ValueError("--engine needs --out=FOLDER, the folder of the part files")
-    for name in ("jsonl", "explain"):
-        if values[name].present:
-            raise ValueError(
-                f"--{name} cannot be combined with --engine, which writes Parquet only"
-            )
 
 
 def main(arguments: Sequence[str], options: dict[str, Any]) -> int:

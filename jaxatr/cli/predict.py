@@ -3,7 +3,7 @@
 jaxatr predict --workdir=DIR IMAGE... [--jsonl] [--score=auto|cbc|vim|…] [--gamma=0.9|fitted]
 jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE... [--out=table.csv|table.jsonl|table.parquet]
 jaxatr predict --workdir=DIR SOURCE... --engine=ray|local --out=FOLDER [--shard=10000]
-jaxatr predict --workdir=DIR IMAGE... --runtime=jax|onnxruntime|openvino
+jaxatr predict --workdir=DIR IMAGE... --runtime=jax|onednn|onnxruntime|openvino
 jaxatr predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
 jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_distance=0.5]
 jaxatr predict --workdir=DIR --workdir=DIR IMAGE... [--jsonl]
@@ -15,21 +15,15 @@ data set. TRACKS is the folder of a run on tracks, whose inputs are folders
 with the images of one track.
 """
 
-import json
-import sys
-import tempfile
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
-from tqdm import tqdm
 
-from jaxatr import data, runs, training
-from jaxatr.cli import command, inputs, parts
-from jaxatr.cli.images import Inputs
-from jaxatr.explain import Explainer, Pictures, describe, explain_all, load_explainers, load_target
+from jaxatr.cli import inputs
 
+_ENGINES = ("local", "ray")  # those of jaxatr.batch, which is slow to import
+_SHARD = 10_000
 # Options of the predictors; each kind of run has some of them.
 _OPTIONS = (
     *("checkpoint", "gamma", "score", "source", "data_dir", "neighbours", "max_distance"),
@@ -84,85 +78,79 @@ def define_flags() -> None:
         "surrogate", None, "With --explain: folder of the run whose surrogate explains."
     )
     flags.DEFINE_bool("jsonl", False, "Print a JSON object per line.")
-    parts.define_flags()
+    flags.DEFINE_enum(
+        "engine",
+        None,
+        _ENGINES,
+        "Predict into part files in the folder --out, which can be resumed after a failure: in "
+        "this process (local), or by workers on a cluster (ray).",
+    )
+    flags.DEFINE_integer("shard", _SHARD, "With --engine: number of inputs in a part.", 1)
+    flags.DEFINE_integer(
+        "workers",
+        None,
+        "With --engine=ray: number of models; default: one on each accelerator, else on each node.",
+        1,
+    )
+    flags.DEFINE_integer(
+        "gallery_workers",
+        0,
+        "With --engine=ray: number of additional workers that share the gallery of the score; 0: "
+        "every model holds the whole gallery.",
+        0,
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
     """Prints a line for each input, or writes a table; reports unusable inputs and continues."""
     if not arguments:
         raise ValueError("no image given: jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE...")
-    values = flags.FLAGS
-    parts.check_flags()
-    if values.engine:
+    _check_batch_flags()
+    if flags.FLAGS.engine:
+        from jaxatr.cli import parts  # late, so that --help is there at once
+
         return parts.main(arguments, _options())
-    training.enable_compilation_cache()
-    if values.out:
-        data.check_table(values.out)
-    explainers = _explainers()
-    workdirs = values.workdir
-    predictor = runs.load_predictor(workdirs if len(workdirs) > 1 else workdirs[0], **_options())
-    if predictor.note:
-        print(predictor.note, file=sys.stderr)
-    done: list[data.ImagePath] = []
-    rows: dict[int, dict[str, data.Cell]] = {}  # by the input's number
-    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        found = Inputs(
-            arguments,
-            scratch,
-            read=predictor.read,
-            check=predictor.check,
-            folders=predictor.takes == "FOLDER",
-            named="warning" if values.out else "error",
-        )
-        verdicts: list[str] = []
-        quiet = None if values.out and not values.jsonl else True  # None: unless on a terminal
-        bar = tqdm(desc="predicting", unit=" images", leave=False, disable=quiet)
-        for prediction in predictor(found):
-            number, path = found.used.popleft()
-            done.append(path)
-            verdicts.append(predictor.verdict(prediction))
-            bar.update()
-            if values.out:
-                rows[number] = _row(path.name, predictor, prediction)
-            if values.jsonl:
-                fields = {"image": path.name, "runtime": predictor.runtime}
-                fields |= predictor.to_json(prediction)
-                print(json.dumps(fields, ensure_ascii=False), flush=True)
-            elif not values.out:
-                print(f"{path.name}: {predictor.describe(prediction)}", flush=True)
-        bar.close()
-        if values.out:
-            _write(values.out, rows, found.failed)
-        if explainers:
-            _explain(explainers, done, verdicts)
-    if values.out:
-        return 0 if done else command.EXIT_USER_ERROR
-    return 1 if found.failed else 0
+    _check_explanation_flags()
+    from jaxatr.cli import predictions
+
+    return predictions.main(arguments, _options())
 
 
-def _row(path: str, predictor: training.Predictor, prediction: Any) -> dict[str, data.Cell]:
-    """Makes the row of an input; the prediction's fields follow the first columns."""
-    first: dict[str, data.Cell] = {"path": path, "error": None, "runtime": predictor.runtime}
-    fields = predictor.to_row(prediction)
-    if double := first.keys() & fields.keys():
-        raise ValueError(
-            f"--out: the prediction's field {min(double)!r} has the name of another column"
-        )
-    return first | fields
+def _check_batch_flags() -> None:
+    """Checks the flags of ``--engine``.
+
+    Raises:
+      ValueError: flags cannot be combined, or one is missing.
+    """
+    values = flags.FLAGS
+    if values.engine is None:
+        for name in ("shard", "workers", "gallery_workers"):
+            if values[name].present:
+                raise ValueError(f"--{name} needs --engine")
+        return
+    if not values.out:
+        raise ValueError("--engine needs --out=FOLDER, the folder of the part files")
+    for name in ("jsonl", "explain"):
+        if values[name].present:
+            raise ValueError(
+                f"--{name} cannot be combined with --engine, which writes Parquet only"
+            )
 
 
-def _write(
-    out: str, rows: dict[int, dict[str, data.Cell]], failed: dict[int, dict[str, data.Cell]]
-) -> None:
-    """Writes the table, in the order of the inputs."""
-    every = rows | failed
-    data.write_table(
-        out, [every[number] for number in sorted(every)], text=("path", "error", "runtime")
-    )
-    labels = Counter(str(row["label"]) for row in rows.values() if "label" in row)
-    counts = ", ".join(f"{label} {count}" for label, count in labels.most_common())
-    of = f" ({counts})" if counts else ""
-    print(f"{out}: {len(rows)} predicted{of}, {len(failed)} failed", file=sys.stderr)
+def _check_explanation_flags() -> None:
+    """Checks the flags of ``--explain``.
+
+    Raises:
+      ValueError: flags cannot be combined, or one is missing.
+    """
+    values = flags.FLAGS
+    for name in ("method", "surrogate"):
+        if values[name].present and not values.explain:
+            raise ValueError(f"--{name} needs --explain=FOLDER")
+    if values.explain and values.checkpoint != "latest":
+        raise ValueError("--explain uses the newest checkpoint: leave --checkpoint out")
+    if values.explain and len(values.workdir) > 1:
+        raise ValueError("--explain cannot be used with an ensemble: give one --workdir")
 
 
 def _options() -> dict[str, Any]:
@@ -171,36 +159,3 @@ def _options() -> dict[str, Any]:
     if "checkpoint" in options:
         options["checkpoint"] = inputs.checkpoint(options["checkpoint"])
     return options
-
-
-def _explainers() -> dict[str, Explainer]:
-    values = flags.FLAGS
-    for name in ("method", "surrogate"):
-        if values[name].present and not values.explain:
-            raise ValueError(f"--{name} needs --explain=FOLDER")
-    if not values.explain:
-        return {}
-    if values.checkpoint != "latest":
-        raise ValueError("--explain uses the newest checkpoint: leave --checkpoint out")
-    if len(values.workdir) > 1:
-        raise ValueError("--explain cannot be used with an ensemble: give one --workdir")
-    (workdir,) = values.workdir
-    if values.surrogate:
-        target = load_target(workdir).source
-        kind = training.task_of(values.surrogate)
-        if not kind.explains(training.read_record(values.surrogate), target):
-            raise ValueError(f"--surrogate: {values.surrogate} does not explain {workdir}")
-    return load_explainers(values.surrogate or workdir, values.method, progress=True)
-
-
-def _explain(
-    explainers: Mapping[str, Explainer], paths: list[data.ImagePath], verdicts: list[str]
-) -> None:
-    """Writes the pictures, and prints their paths; to standard error if stdout has JSON lines."""
-    out = sys.stderr if flags.FLAGS.jsonl else sys.stdout
-    pictures = Pictures(flags.FLAGS.explain)
-    images = (data.read_image(path.file) for path in paths)
-    explained = explain_all(explainers, images)
-    for path, word, explanations in zip(paths, verdicts, explained, strict=True):
-        picture = pictures.write(path, explanations, verdict=word)
-        print(describe(path.name, explanations, picture, verdict=word), file=out, flush=True)

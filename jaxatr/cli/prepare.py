@@ -9,6 +9,7 @@ jaxatr prepare cifar10
 """
 
 import json
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,22 +57,24 @@ def main(arguments: Sequence[str]) -> None:
     """Prepares a data set, and prints its classes, splits, folder and skipped files."""
     from jaxatr.reporting import checked  # late, so that --help is there at once
 
-    if len(arguments) != 1:
-        raise ValueError(f"wanted the name of one data set, got {list(arguments)}")
+    given = inputs.only(arguments, "the name of one data set")
+    inputs.say(f"preparing {given}")
     dataset = data.prepare(
-        arguments[0],
+        given,
         data_dir=flags.FLAGS.data_dir,
         source=flags.FLAGS.source,
         as_name=flags.FLAGS.name,
-        options=_options(arguments[0]),
+        options=_options(given),
         skip_corrupt=flags.FLAGS.skip_corrupt,
     )
     print("\n".join(_lines(dataset)), flush=True)
     if flags.FLAGS.check:
-        diagnosis = doctor.examine(doctor.of_dataset(dataset), limit=inputs.CHECKED)
+        diagnosis = doctor.examine(
+            doctor.of_dataset(dataset), limit=inputs.CHECKED, begins=inputs.say
+        )
         print("\n".join(checked.lines(diagnosis)))
-        unnamed = arguments[0] == "image_folder" and flags.FLAGS.name is None
-        name = flags.FLAGS.source if unnamed else dataset.name
+        unnamed = given == "image_folder" and flags.FLAGS.name is None
+        name = shlex.quote(flags.FLAGS.source if unnamed else dataset.name)
         print(f"for all findings with pictures: jaxatr check {name} --page=FILE.html")
 
 

@@ -21,5 +21,6 @@ def main(arguments: Sequence[str]) -> None:
     from jaxatr import reporting  # late, so that --help is there at once
 
     inputs.refuse(arguments)
+    inputs.say(f"reading {', '.join(flags.FLAGS.workdir)}")
     reporting.write_report(flags.FLAGS.workdir, flags.FLAGS.out)
     print(f"report: {flags.FLAGS.out}")

@@ -102,6 +102,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     training.task_of(values.workdir)  # raises an error for a folder that is not a run
     training.enable_compilation_cache()
+    inputs.say(f"loading {values.workdir}")
     server.serve(wanted, options, tell_token=drawn)
 
 

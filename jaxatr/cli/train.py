@@ -8,6 +8,7 @@ jaxatr train --workdir=DIR --baselines=conflabel,gopenmax
 import datetime
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import reduce
@@ -17,12 +18,11 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
-from jaxatr import bundled, parallel, reporting, runs, training
-from jaxatr import config as configuration
+from jaxatr import bundled
 from jaxatr.cli import inputs
 from jaxatr.cli.help_page import columns
-from jaxatr.typing import Config
 
+_BASELINES = ("conflabel", "gopenmax")  # those of jaxatr.runs, which is slow to import
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link in Markdown
 
 
@@ -49,7 +49,7 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "baselines",
         [],
-        f"Also train these baselines to compare with: {', '.join(sorted(runs.BASELINES))}. "
+        f"Also train these baselines to compare with: {', '.join(_BASELINES)}. "
         "Without --config, for the finished run in --workdir.",
     )
     flags.DEFINE_bool("progress", True, "Show a progress bar.")
@@ -59,9 +59,7 @@ def description() -> str:
     """Returns the text of ``--help`` with the fields of --config, or else the bundled files."""
     text, name = (__doc__ or "").strip(), _named()
     if name:
-        return (
-            f"{text}\n\nfields of {name}, as --config.FIELD=VALUE:\n{_fields(bundled.load(name))}"
-        )
+        return f"{text}\n\nfields of {name}, as --config.FIELD=VALUE:\n{_fields(name)}"
     rows = []
     for name, summary, variants in bundled.described():
         rows += columns(name, summary, 14) + columns("", f"Variants: {', '.join(variants)}.", 14)
@@ -81,8 +79,11 @@ def _named() -> str:
     return next((value for name, _, value in given if name == "config"), "")
 
 
-def _fields(config: Config) -> str:
-    """Lists a configuration's fields with their meanings and values."""
+def _fields(name: str) -> str:
+    """Lists the fields of a configuration with their meanings and values."""
+    from jaxatr import config as configuration  # late, so that --help is there at once
+
+    config = bundled.load(name)
     rows, values = [], config.to_dict()
     for name, field in configuration.fields_of(config.task).items():
         value = reduce(getitem, name.split("."), values)
@@ -93,6 +94,8 @@ def _fields(config: Config) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Trains and evaluates a run; prints its folder, its figures and a command that uses it."""
+    from jaxatr import parallel, reporting, runs, training  # late, so that --help is there at once
+
     inputs.refuse(arguments)
     values = flags.FLAGS
     baselines = runs.check_baselines(values.baselines)
@@ -108,6 +111,7 @@ def main(arguments: Sequence[str]) -> None:
             workdir,
             progress=values.progress,
             begun_in=lambda folder: print(f"run folder: {folder}", flush=True),
+            trained=lambda: inputs.say("completing the run"),
         )
     with training.stopping_at_once():
         for baseline, folder in baselines.items():
@@ -116,7 +120,7 @@ def main(arguments: Sequence[str]) -> None:
         print("evaluating on the test data", flush=True)
         evaluation = runs.evaluate_run(workdir, progress=values.progress)
         print(reporting.report_of(workdir).text(evaluation))
-    usage = training.task_of(workdir).usage.format(workdir=workdir)
+    usage = training.task_of(workdir).usage.format(workdir=shlex.quote(str(workdir)))
     print(f"use it: jaxatr {usage}")
 
 

@@ -13,29 +13,31 @@ jaxatr tune fusions
 jaxatr tune show
 """
 
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from jaxatr import training
-from jaxatr.tuning import conv, fusions, model, operation, show
 
-COMMANDS: dict[str, Any] = {"conv": conv, **operation.commands()} | {
-    "model": model,
-    "fusions": fusions,
-    "show": show,
-}
+@functools.cache
+def commands() -> dict[str, Any]:
+    """Imports the sub-commands, and returns them by name."""
+    from jaxatr.tuning import conv, fusions, model, operation, show  # late: --help needs none
+
+    ends = {"model": model, "fusions": fusions, "show": show}
+    return {"conv": conv, **operation.commands(), **ends}
 
 
 def _named() -> str | None:
     """Returns the sub-command on the command line, whose flags must be defined before parsing."""
-    return sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in COMMANDS else None
+    first = next(iter(sys.argv[1:]), "-")
+    return first if not first.startswith("-") and first in commands() else None
 
 
 def define_flags() -> None:
     """Defines the flags of the sub-command on the command line."""
     if (name := _named()) is not None:
-        COMMANDS[name].define_flags()
+        commands()[name].define_flags()
 
 
 def description() -> str:
@@ -44,7 +46,7 @@ def description() -> str:
     if (name := _named()) is None:
         return f"{text}\n\n`jaxatr tune conv --help` lists the flags of conv, and so on."
     uses = [line for line in text.splitlines()[2:] if line.split()[2] == name]
-    summary = (COMMANDS[name].__doc__ or "").strip().partition("\n")[0]
+    summary = (commands()[name].__doc__ or "").strip().partition("\n")[0]
     return "\n\n".join([summary, "\n".join(uses)])
 
 
@@ -52,6 +54,8 @@ def main(arguments: Sequence[str]) -> int | None:
     """Runs the sub-command named by the first argument."""
     if not arguments or arguments[0] != _named():
         got = f"got {arguments[0]!r}" if arguments else "no sub-command given"
-        raise ValueError(f"{got}, wanted one of {', '.join(COMMANDS)} first")
+        raise ValueError(f"{got}, wanted one of {', '.join(commands())} first")
+    from jaxatr import training
+
     training.enable_compilation_cache()
-    return COMMANDS[arguments[0]].main(arguments[1:])
+    return commands()[arguments[0]].main(arguments[1:])

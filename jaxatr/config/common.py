@@ -221,6 +221,11 @@ COMMON: Fields = {
         "decay of an exponential [average of the parameters](training.md#averaged-parameters), "
         "which is evaluated and used in their place (0.999, for example); 0: off",
     ),
+    "train.remat": Field(
+        False,
+        "keep only the results of convolutions, products and reductions for the backward pass, and "
+        "[compute the rest again](training.md#less-memory): less memory",
+    ),
     "train.end_with_best": Field(
         None,
         "evaluate the initial parameters too, and end with the parameters of the [best evaluation]"

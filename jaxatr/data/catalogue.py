@@ -125,6 +125,8 @@ def _found(
     if _tfds.exists(name):
         return _tfds.prepared(name, root, download=download), name
     choices = sorted({*sources.names(), *cache.names(root)})
+    if Path(name).exists():
+        raise ValueError(f"{name!r} is a path, not a data set: image_folder takes it as its source")
     raise ValueError(
         f"there is no data set {name!r}{nearest(name, [*choices, *_tfds.names()])} "
         f"(there are {', '.join(choices)} in {root}, and those of TFDS)"
@@ -157,8 +159,8 @@ def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
         if not source.takes or request.path.exists() or str(request.path) not in str(error):
             raise
         raise ValueError(
-            f"{error}; give its new location by --source=PATH, in a training by "
-            "--config.data.source=PATH"
+            f"{error}; give its new location by --source=PATH, for enrol by --data_source=PATH, "
+            "for train by --config.data.source=PATH"
         ) from error
     key = name if scan.source is source else scan.source.name
     origin = {

@@ -24,7 +24,7 @@ class Others(NamedTuple):
 
     Attributes:
       chips: ``[m, h, w, c]``, ready for the network.
-      numbers: ``[m]``, each image's number among all of the source, rising.
+      numbers: ``[m]``, each image's number within the source, ascending.
       left_out: (image, reason) of images that cannot be used.
     """
 

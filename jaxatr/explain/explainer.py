@@ -12,7 +12,7 @@ from jaxatr import data, training
 from jaxatr.explain.measures.judge import judge
 from jaxatr.explain.method import Maps, Method
 from jaxatr.explain.methods import METHODS, find_method
-from jaxatr.inference import Compiled
+from jaxatr.kernels.compiled import Compiled
 from jaxatr.training import Target, TrainedRun
 from jaxatr.typing import ArrayLike, Float, PyTree, Shaped
 

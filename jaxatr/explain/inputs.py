@@ -43,7 +43,8 @@ def checked_images(images: Float[ArrayLike, "b h w c"]) -> Float[Array, "b h w c
         raise ValueError(
             f"images: got {jnp.result_type(images)}, wanted floats, in the unit of predict's input"
         )
-    return jnp.asarray(images)
+    # Not by jnp.asarray, which compiles a program that returns a NumPy array as it is.
+    return images if isinstance(images, jax.Array) else jax.device_put(images)
 
 
 def checked_targets(

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import jax
 import numpy as np
 
-from jaxatr.explain.scaling import finished
+from jaxatr.explain.scaling import scaled
 from jaxatr.explain.two_parts import TwoParts, in_two_parts
 from jaxatr.inference import filled_size
 from jaxatr.resolve import nearest
@@ -128,4 +128,4 @@ class Method:
 
     def scaled(self, maps: Float[ArrayLike, "b h w"]) -> Float[np.ndarray, "b h w"]:
         """Scales each map to [0, 1] by its own minimum and maximum."""
-        return np.asarray(maps if self.in_unit_interval else finished(maps, raw=False))
+        return np.asarray(maps if self.in_unit_interval else scaled(maps))

@@ -23,8 +23,14 @@ class Pictures:
     """
 
     def __init__(self, folder: str | os.PathLike):
-        """Opens the folder, and creates it if necessary."""
+        """Opens the folder, and creates it if necessary.
+
+        Raises:
+          ValueError: ``folder`` is a file.
+        """
         self.folder = Path(folder)
+        if self.folder.is_file():
+            raise ValueError(f"{folder} is a file, wanted a folder for the pictures")
         self._taken: dict[PurePath, str] = {}
         self.folder.mkdir(parents=True, exist_ok=True)
 

@@ -1,21 +1,22 @@
 """Scales maps to the unit interval, the last step of a method."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 
-from jaxatr.typing import Array, Float
+from jaxatr.typing import Array, ArrayLike, Float
 
 
-@partial(jax.jit, static_argnames="raw")
 def finished(maps: Float[Array, "b h w"], *, raw: bool) -> Float[Array, "b h w"]:
-    """Scales each map to [0, 1] by its own minimum and maximum, or not at all if ``raw``.
+    """Scales maps as :func:`scaled` does, or not at all if ``raw``."""
+    return maps if raw else scaled(maps)
+
+
+@jax.jit
+def scaled(maps: Float[ArrayLike, "b h w"]) -> Float[Array, "b h w"]:
+    """Scales each map to [0, 1] by its own minimum and maximum.
 
     A map that is constant up to rounding becomes 0 everywhere.
     """
-    if raw:
-        return maps
     least = jnp.min(maps, axis=(1, 2), keepdims=True)
     greatest = jnp.max(maps, axis=(1, 2), keepdims=True)
     span = greatest - least

@@ -39,15 +39,19 @@ def mode() -> Literal["none", "db", "search", "enforce"]:
     return cast(Literal["none", "db", "search", "enforce"], chosen)
 
 
-def user_file(device: Device) -> Path:
-    """Returns the path of the user's file for a device; it need not exist.
+def folder() -> Path:
+    """Returns the folder of the user's measurements; it need not exist.
 
-    The folder is ``JAXATR_CACHE`` if that is set, and otherwise the user's cache folder
+    It is ``JAXATR_CACHE`` if that is set, and otherwise the user's cache folder
     (:func:`jaxatr.files.cache_folder`).
     """
     chosen = os.environ.get("JAXATR_CACHE")
-    folder = Path(chosen).expanduser() if chosen else files.cache_folder()
-    return folder / "tuned" / _file_name(device)
+    return Path(chosen).expanduser() if chosen else files.cache_folder()
+
+
+def user_file(device: Device) -> Path:
+    """Returns the path of the user's file for a device in :func:`folder`; it need not exist."""
+    return folder() / "tuned" / _file_name(device)
 
 
 def shipped_file(device: Device) -> Path:

@@ -1,7 +1,7 @@
 """The entries of the kernel database and its two file formats.
 
 Format 1, for the user's file, is one object per problem, by its key. Format 2, for the files that
-come with the package, writes what problems share once and all directions of a problem in one line::
+come with the package, writes shared values once and all directions of a problem in one line::
 
     {"format": 2, "device": {"platform": "cpu", "kind": "..."}, "jax_version": "0.10.2",
      "choices": [["taps", {}, 1], ...],

@@ -1,7 +1,7 @@
-"""Other engines that run an ONNX file: onnxruntime, and OpenVINO on processors.
+"""The engines of networks: jax, and on a CPU onnxruntime and OpenVINO, which run an ONNX file.
 
-They are asked for by name, and never taken in the place of another. Each is a package of its own,
-imported when it is first used.
+An engine is used only if it is named, never as a fallback. Each of the latter two needs its own
+package, which is imported on first use.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,10 @@ import numpy as np
 from jaxatr.data.extras import extra
 
 JAX = "jax"
-"""The engine that needs no file: jax itself."""
+"""Name of jax itself, the engine that does not need a file."""
+ONEDNN = "onednn"
+"""Name of jax with oneDNN's kernels where they are faster (:mod:`jaxatr.kernels.onednn`)."""
+OWN = (JAX, ONEDNN)
 
 
 @runtime_checkable
@@ -28,12 +31,12 @@ class Session(Protocol):
     about: str
 
     def __call__(self, *inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """Computes the outputs, by name; inputs are of the types that the model declares."""
+        """Computes the outputs by name; the inputs must have the types that the model declares."""
         ...
 
 
 class OnnxRuntime:
-    """A model in onnxruntime, on the processor, with its default settings."""
+    """A model in onnxruntime, on the CPU, with default settings."""
 
     package = "onnxruntime"
 
@@ -52,9 +55,9 @@ class OnnxRuntime:
 
 
 class OpenVino:
-    """A model in OpenVINO, on the processor.
+    """A model in OpenVINO, on the CPU.
 
-    Its arithmetic is float32: by itself OpenVINO would take bfloat16 where a processor has that.
+    It computes in float32; by default OpenVINO would use bfloat16 if the CPU supports it.
     """
 
     package = "openvino"
@@ -78,7 +81,7 @@ _SESSIONS: dict[str, Callable[[Path], Session]] = {
     one.package: one for one in (OnnxRuntime, OpenVino)
 }
 
-RUNTIMES = (JAX, *_SESSIONS)
+RUNTIMES = (*OWN, *_SESSIONS)
 """Names of the engines."""
 
 
@@ -86,12 +89,16 @@ def check_runtime(name: str) -> None:
     """Checks that an engine can be used here.
 
     Raises:
-      ValueError: there is none of this name.
+      ValueError: there is no engine of this name, or this jaxlib does not have oneDNN.
       ImportError: its package is not installed; the message names the extra.
     """
     if name not in RUNTIMES:
         raise ValueError(f"runtime: got {name!r}, wanted one of {', '.join(RUNTIMES)}")
-    if name != JAX:
+    if name == ONEDNN:
+        from jaxatr.kernels import onednn  # late, so that --help does not load jax
+
+        onednn.check()
+    elif name != JAX:
         _imported(name)
 
 
@@ -99,8 +106,8 @@ def open_session(name: str, path: Path) -> Session:
     """Opens a model in an engine.
 
     Args:
-      name: of the engine, but not ``"jax"``.
-      path: of an ONNX file.
+      name: name of the engine, not one of :data:`OWN`.
+      path: path of an ONNX file.
     """
     return _SESSIONS[name](path)
 

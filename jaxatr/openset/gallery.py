@@ -170,8 +170,7 @@ def ready(model: Model) -> Model:
     """
 
     def put(leaf: Any) -> Any:
-        half = getattr(leaf, "dtype", None) == np.float16
-        return jnp.asarray(leaf).astype(jnp.float32) if half else leaf
+        return _on_device(leaf) if getattr(leaf, "dtype", None) == np.float16 else leaf
 
     placed: Any = jax.tree.map(put, model)
     if is_gallery(placed) and placed.index is None:
@@ -180,6 +179,17 @@ def ready(model: Model) -> Model:
             index = reranking.index(*arrays, int(np.asarray(placed.classes)))
             placed = placed._replace(index=index)
     return placed
+
+
+def _on_device(array: Any) -> Array:
+    """Puts an array on the device in float32.
+
+    A NumPy array is converted on the host: as an operation of jax, the conversion would be a
+    program of its own, which every process compiles again.
+    """
+    if isinstance(array, jax.Array):
+        return array.astype(jnp.float32)
+    return jax.device_put(np.asarray(array, np.float32))
 
 
 def is_gallery(model: Any) -> bool:
@@ -266,7 +276,7 @@ def cosines(
     Raises:
       ValueError: ``block_size`` is below 1.
     """
-    rows = np.asarray(_unit(jnp.asarray(queries)))
+    rows = np.asarray(_unit(queries))
     rows = rows[:, None] if rows.ndim == 2 else rows
     return 0.5 + proximities(gallery, rows, classes, estimated, block_size).astype(np.float64)
 
@@ -294,11 +304,11 @@ def proximities(
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
     search: Callable[[Any], Any]
     queries = np.asarray(queries, np.float32)
-    examples = jnp.asarray(gallery.examples, jnp.float32)
+    examples = _on_device(gallery.examples)
     if isinstance(gallery.index, Elsewhere):
         search = partial(gallery.index.proximities, classes=classes, estimated=estimated)
     elif gallery.index is None:
-        half_squares = jnp.asarray(gallery.half_squares)
+        half_squares = _on_device(gallery.half_squares)
         search = partial(_exhaustive, examples, half_squares, ends=_ends(gallery.labels, classes))
     else:
         search = partial(_reranked, examples, gallery.index, estimated=estimated)

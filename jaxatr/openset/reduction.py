@@ -72,7 +72,7 @@ def sample(labels: Int[np.ndarray, " n"], most: int, *, seed: int = 0) -> Int[np
 
     Args:
       labels: ``[n]``, the examples' classes.
-      most: largest number of examples; at least one of each class is drawn all the same.
+      most: largest number of examples, although at least one of each class is drawn.
       seed: of the sample.
 
     Returns:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tqdm import tqdm
 
 from jaxatr import data, files, openset
 from jaxatr.data import ImagePath
@@ -70,12 +71,14 @@ def cluster_run(
     Raises:
       ValueError: ``workdir`` is not a run of open-set recognition of single images, a source has
         no image, or no image can be used.
+      OSError: ``out`` cannot be written.
     """
     check_kind(workdir)
     page = Path(out)
     beside = page.with_suffix(".json")
     if page.suffix == ".json":
         raise ValueError(f"out: got {out}, wanted an HTML file: the .json is written beside it")
+    files.check_replaceable(page)
     recogniser = Recogniser.load(workdir, score=score, checkpoint=checkpoint)
     assert isinstance(recogniser, Recogniser)
     left_out: list[tuple[str, str]] = []
@@ -151,7 +154,8 @@ def _rejected(
     used: list[ImagePath] = []
 
     def usable() -> Iterator[np.ndarray]:
-        for path in paths:
+        bar = tqdm(paths, desc="predicting", unit="image", leave=False, disable=None)
+        for path in bar:  # shown on terminals only
             try:
                 image = recogniser.read(path.file)
                 recogniser.check(image)

@@ -73,7 +73,7 @@ def train_enrolled(
     if checkpoint != "latest":
         raise ValueError("a run is continued from its newest checkpoint: leave --checkpoint out")
     if Path(out).resolve() == Path(workdir).resolve():
-        raise ValueError(f"{out}: the new run needs a folder of its own: this is the run's")
+        raise ValueError(f"{out} is the run's own folder: the new run needs another one")
     enrolment = enrolled.read(workdir)
     if enrolment is None:
         raise ValueError(

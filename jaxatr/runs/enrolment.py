@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -221,7 +222,8 @@ def _check_folder(path: Path, images: tuple[ImagePath, ...]) -> None:
     if folders:
         raise ValueError(
             f"source: {path} holds folders ({', '.join(folders[:3])}), but one class is enrolled "
-            f"at a time: --source={path / folders[0]}, or --name=NAME for all of them"
+            f"at a time: --source={shlex.quote(str(path / folders[0]))}, or --name=NAME for all of "
+            "them"
         )
 
 

@@ -19,6 +19,7 @@ def train_run(
     *,
     progress: bool = True,
     begun_in: Callable[[Path], None] | None = None,
+    trained: Callable[[], None] | None = None,
 ) -> None:
     """Trains a run from a configuration, or continues the one in ``workdir``, without evaluation.
 
@@ -27,6 +28,8 @@ def train_run(
       workdir: the run's folder; it is created if missing.
       progress: show a progress bar.
       begun_in: called with the run's folder once it is created, before the first step.
+      trained: called after the last step, before the run is completed, which includes choosing and
+        fitting the score that decides.
 
     Raises:
       ValueError: the configuration is invalid or differs from that of the run in ``workdir``, or
@@ -59,10 +62,13 @@ def train_run(
         free_fields=free,
         find_kernels=full.kernels.find,
         ema=full.train.ema,
+        remat=full.train.remat,
         end_with_best=_ends_with_best(full),
     )
     for folder, other in task.beside(full).items():
         train_run(other, Path(workdir) / folder, progress=progress)
+    if trained is not None:
+        trained()
     decided = task.finished(result.variables, Path(workdir), result.step)
     training.update_record(workdir, **decided)
 

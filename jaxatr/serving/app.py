@@ -165,7 +165,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
             bool, Query(description="Also return each chip as the network sees it.")
         ] = False,
     ) -> Response:
-        """Predicts what is in each image: a known class, or "unknown"."""
+        """Classifies each image: a known class, or "unknown"."""
         console.check_score(score)
         if neighbours:
             console.check_neighbours()

@@ -11,7 +11,8 @@ import numpy as np
 
 from jaxatr import openset, training
 from jaxatr.explain import Explainer
-from jaxatr.onnx.sessions import check_runtime
+from jaxatr.kernels.onednn import Form
+from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.serving.examples import NEAREST, Examples, build_examples
 from jaxatr.tasks.embedding.predictor import (
     Match,
@@ -77,7 +78,7 @@ class Engine(abc.ABC):
       explainer: computes saliency maps; None for none.
       note: a note for the user about the decision; may be empty.
       takers: names of the scores that accept enrolled classes.
-      runtime: what runs the network.
+      runtime: engine that runs the network.
     """
 
     kind = ""
@@ -136,6 +137,13 @@ class Engine(abc.ABC):
             self.answer(chips, neighbours=True)
         if self.explainer is not None:
             self.saliency(self.blank)
+        forms = [f"{shapes}: {form}" for shapes, form in self.forms.items()]
+        self.note = "; ".join(filter(None, [self.note, *forms]))
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """XLA's or oneDNN's form of the network, by the inputs' shapes so far."""
+        return {}
 
 
 class RecogniserEngine(Engine):
@@ -158,6 +166,11 @@ class RecogniserEngine(Engine):
         self.takers = tuple(one.name for one in takers(given_by(run.module) | open_head))
         self._recognisers = recognisers
         self.runtime = recognisers[0].runtime
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """XLA's or oneDNN's form of the network, by the inputs' shapes so far."""
+        return self._recognisers[0].forms
 
     def answer(
         self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
@@ -194,6 +207,11 @@ class RetrieverEngine(Engine):
         super().__init__(run, [Scale(score.name, score.title, score.scale, threshold)], None)
         self._retriever = retriever
         self.runtime, self.note = retriever.runtime, retriever.note
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """XLA's or oneDNN's form of the network, by the inputs' shapes so far."""
+        return self._retriever.forms
 
     def answer(
         self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
@@ -261,7 +279,8 @@ class Wanted(NamedTuple):
       surrogate: folder of the run whose surrogate computes the saliency maps; None for none
         (recognisers).
       examples: largest number of training chips to search; 0 for none (recognisers).
-      runtime: what runs the network, as :meth:`Recogniser.load` has it; the maps stay in jax.
+      runtime: engine that runs the network, see :meth:`Recogniser.load`; saliency maps always use
+        jax.
     """
 
     workdir: str | os.PathLike
@@ -312,10 +331,10 @@ def _recogniser(wanted: Wanted) -> Engine:
 
     own = load(wanted.score, wanted.gamma)
     kept, left = _kept_scores(run), ""
-    if wanted.runtime != "jax":
+    if wanted.runtime not in OWN:
         out = [name for name in kept if in_jax_alone(openset.SCORES[name])]
         kept = [name for name in kept if name not in out]
-        left = f"not offered, as jax alone computes them: {', '.join(out)}" if out else ""
+        left = f"not offered, because only jax computes them: {', '.join(out)}" if out else ""
     further = dict.fromkeys((*kept, *wanted.scores))
     loaded = [own, *(load(name) for name in further if name != own.decision.score.name)]
     needs = {FEATURES}.union(*(one.decision.score.all_needs for one in loaded))

@@ -1,10 +1,10 @@
 """The network of a run, ready to predict: compiled by jax, or in another engine.
 
-For another engine it is exported once, with its normalisation and all that the scores in use need
-of it, and kept beside what is fitted for decisions: ``fitted/STEP/network.KEY.onnx``. The key is
-that of its weights, its configuration and its outputs, so that another decision uses the file as
-long as it needs nothing else, and gets one of its own where it does. The decision, the search and
-the explanations stay in jax: they need galleries, enrolled classes and gradients.
+For another engine, the network is exported once, with its normalisation and all outputs that the
+scores in use need, to ``fitted/STEP/network.KEY.onnx``, beside the fitted decisions. The key is a
+hash of its weights, configuration and outputs: decisions that need the same outputs share a file.
+The decision, the search and the explanations stay in jax, because they need galleries, enrolled
+classes and gradients.
 """
 
 import contextlib
@@ -18,8 +18,9 @@ import jax
 import numpy as np
 
 import jaxatr
-from jaxatr.inference import Compiled
-from jaxatr.onnx.sessions import JAX, Session, open_session
+from jaxatr.kernels.compiled import Compiled
+from jaxatr.kernels.onednn import Form
+from jaxatr.onnx.sessions import ONEDNN, OWN, Session, open_session
 from jaxatr.training import TrainedRun, digest
 from jaxatr.typing import PyTree
 
@@ -27,7 +28,7 @@ Infer = Callable[..., Mapping[str, jax.Array]]
 """``(variables, *inputs) -> outputs by name``, each with the batch first."""
 
 FOLDER = "fitted"
-"""In a run's folder, of what is derived from a checkpoint: exported networks, fitted decisions."""
+"""Subfolder of a run for files derived from a checkpoint: exported networks, fitted decisions."""
 
 
 def ready_network(
@@ -43,19 +44,19 @@ def ready_network(
 
     Args:
       run: the run.
-      network: makes the function of its configuration.
-      variables: of the network.
-      examples: its inputs, of a batch of one.
-      runtime: one of :data:`jaxatr.onnx.sessions.RUNTIMES`. Others than jax compute in float32, a
-        run that was trained in bfloat16 too.
-      about: what the outputs depend on besides the run.
+      network: builds the network's function from the run's configuration.
+      variables: the network's variables.
+      examples: example inputs, a batch of one.
+      runtime: one of :data:`jaxatr.onnx.sessions.RUNTIMES`. Engines other than jax's own compute in
+        float32, even for a run that was trained in bfloat16.
+      about: further facts that the outputs depend on, besides the run.
 
     Raises:
-      ValueError: the network has no form in ONNX, or the kept file cannot be read.
+      ValueError: the network cannot be exported to ONNX, or the exported file cannot be read.
       ImportError: a package is not installed; the message names the extra.
     """
-    if runtime == JAX:
-        return Compiled(network(run), variables)
+    if runtime in OWN:
+        return Compiled(network(run), variables, compete=runtime == ONEDNN)
     run = _in_float32(run)
     path = Path(run.workdir) / FOLDER / str(run.step) / f"network.{_key(run, examples, about)}.onnx"
     with contextlib.ExitStack() as stack:
@@ -64,21 +65,27 @@ def ready_network(
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _export(run, network(run), examples, path)
             except OSError as error:
-                warnings.warn(f"the exported network is not kept: {error}", stacklevel=2)
+                warnings.warn(f"the exported network cannot be saved: {error}", stacklevel=2)
                 scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="jaxatr-"))
                 path = Path(scratch) / path.name
                 _export(run, network(run), examples, path)
         try:
             return open_session(runtime, path)
-        except Exception as error:  # each engine has its own
+        except Exception as error:  # each engine has its own types
             raise ValueError(
-                f"{path}: {runtime} cannot read it ({error}): remove it, and it is made again"
+                f"{path}: {runtime} cannot read it ({error}): remove it, and it is exported again"
             ) from error
 
 
 def engine_note(network: Any) -> str:
-    """Says which engine runs a network, and its version; empty of jax."""
-    return "" if isinstance(network, Compiled) else f"the network runs in {network.about}"
+    """Returns a note that names the engine of a network and its version; empty for plain jax."""
+    about = network.about
+    return f"the network runs in {about}" if about else ""
+
+
+def forms_of(network: Any) -> Mapping[str, Form]:
+    """Returns the forms of a network by the shapes of its inputs; empty for other engines."""
+    return network.forms if isinstance(network, Compiled) else {}
 
 
 def _in_float32(run: TrainedRun) -> TrainedRun:
@@ -89,17 +96,17 @@ def _in_float32(run: TrainedRun) -> TrainedRun:
 
 
 def _key(run: TrainedRun, examples: Sequence[np.ndarray], about: Collection[str]) -> str:
-    """Hashes all that the exported network depends on."""
+    """Hashes everything that the exported network depends on."""
     inputs = [f"{one.dtype} {one.shape}" for one in examples]
     texts = [jaxatr.__version__, run.config.model.to_json(), *sorted(about), *inputs]
     return digest([run.variables, run.mean, run.std, *texts])[:16]
 
 
 def _export(run: TrainedRun, infer: Infer, examples: Sequence[np.ndarray], path: Path) -> None:
-    from jaxatr.onnx.writer.exporter import export  # which needs a package of its own
+    from jaxatr.onnx.writer.exporter import export  # needs the extra onnx
 
     try:
         export(infer, run.variables, list(examples), path)
     except (ValueError, jax.errors.InconclusiveDimensionOperation) as error:
         reason = " ".join(str(error).partition("\n\n")[0].split())
-        raise ValueError(f"{run.workdir}: its network runs in jax alone: {reason}") from error
+        raise ValueError(f"{run.workdir}: its network runs only in jax: {reason}") from error

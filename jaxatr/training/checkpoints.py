@@ -228,7 +228,7 @@ def _open(workdir: Path, **options: Any) -> ocp.CheckpointManager:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Drops Orbax's warnings that a folder which is opened for reading is not written to."""
+    """Drops Orbax's warnings that a folder opened for reading is not written to."""
 
     def is_error(record: logging.LogRecord) -> bool:
         return record.levelno > logging.WARNING

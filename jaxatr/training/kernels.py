@@ -21,7 +21,7 @@ MADE_FOR = "kernels_for"  # device of the choices; ``device`` changes when a run
 
 
 def recorded_choices(workdir: str | os.PathLike, phase: str) -> dict[str, Any]:
-    """Returns the recorded kernels of a phase; empty, for the rules, on another kind of device.
+    """Returns the recorded kernels of a phase; empty on another kind of device.
 
     The present content of the kernel database must not change a run's results.
 
@@ -49,7 +49,7 @@ class KernelChoices:
 
     Attributes:
       resumed: whether the run continues from a checkpoint. If it was started before choices were
-        recorded, it keeps using the rules.
+        recorded, it keeps using the heuristic.
     """
 
     def __init__(self, workdir: str | os.PathLike, *, find: bool, progress: bool):

@@ -78,6 +78,7 @@ def train(
     free_fields: Collection[str] = (),
     find_kernels: bool = False,
     ema: float = 0.0,
+    remat: bool = False,
     end_with_best: bool = False,
 ) -> TrainResult:
     """Trains ``task``, continuing from the latest checkpoint in ``workdir`` if there is one.
@@ -103,6 +104,7 @@ def train(
       ema: decay of an average of the trained parameters (see
         :func:`jaxatr.training.average.next_average`), which is part of the checkpoints and
         evaluated in their place; 0 for none. Hooks get the parameters themselves.
+      remat: keep less for the backward pass (see :func:`jaxatr.training.step.keep_less`).
       end_with_best: evaluate before the first step too, and end with the state of the best
         evaluation if the last one is worse. The last checkpoint then has that state, and
         ``record.json`` its step as ``kept_step``.
@@ -117,7 +119,9 @@ def train(
     fingerprint = record_config(workdir, config, free=free_fields)
     with Checkpoints(workdir, fingerprint=fingerprint, keep=keep) as checkpoints:
         chosen = KernelChoices(workdir, find=find_kernels, progress=progress)
-        run = _Run(task, checkpoints, seed, devices, chosen, progress=progress, ema=ema)
+        run = _Run(
+            task, checkpoints, seed, devices, chosen, progress=progress, ema=ema, remat=remat
+        )
         if run.step < schedule.steps:  # a finished run keeps the record of its training
             start_record(workdir, fingerprint)
         with (
@@ -177,11 +181,14 @@ class _Run:
         *,
         progress: bool,
         ema: float,
+        remat: bool,
     ):
         self._task, self._checkpoints, self._progress = task, checkpoints, progress
         self._devices = jax.local_devices() if devices is None else list(devices)
         on = None if devices is None else self._devices
-        self._steps = {phase.name: make_step(phase, on, ema=ema) for phase in task.phases}
+        self._steps = {
+            phase.name: make_step(phase, on, ema=ema, remat=remat) for phase in task.phases
+        }
         self._begun: set[str] = set()  # phases of which this process has done a step
         self._data: dict[str, BatchIterator] = {}
         self._positions: dict[str, Any] = {}

@@ -11,6 +11,7 @@ from PIL import Image
 
 from jaxatr import data
 from jaxatr.data import Cell
+from jaxatr.kernels.onednn import Form
 from jaxatr.training.networks import digest
 from jaxatr.typing import ArrayLike
 
@@ -33,8 +34,16 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     takes: ClassVar[str] = "IMAGE"
     #: A notice to show before the predictions; empty for none.
     note: str = ""
-    #: What runs its network: ``"jax"``, or another engine of :mod:`jaxatr.onnx.sessions`.
+    #: The engine of its network, one of :mod:`jaxatr.onnx.sessions`.
     runtime: str = "jax"
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """XLA's or oneDNN's form of the network, by the inputs' shapes so far; empty if not chosen.
+
+        There is a choice with the runtime ``"onednn"``.
+        """
+        return {}
 
     @classmethod
     @abc.abstractmethod

@@ -70,8 +70,10 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
 
     Raises:
       ConfigMismatch: fields differ from the recorded ones; all of them are listed.
-      ValueError: the configuration lacks a field of its task.
+      ValueError: the configuration lacks a field of its task, or ``workdir`` is a file.
     """
+    if Path(workdir).is_file():
+        raise ValueError(f"workdir: {workdir} is a file, wanted a folder for the run")
     if "task" in config:
         configuration.check_complete(config)
     path = Path(workdir) / CONFIG

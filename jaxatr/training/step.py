@@ -27,13 +27,39 @@ class Step(Protocol):
         ...
 
 
-def make_step(phase: Phase, devices: Sequence[parallel.Device] | None, *, ema: float = 0.0) -> Step:
+_KEPT = frozenset(
+    {"jaxatr_convolution", "jaxatr_recurrent", "jaxatr_totals", "conv_general_dilated"}
+    | {"dot_general", "reduce_sum", "reduce_max", "reduce_min", "argmax", "argmin"}
+)
+"""Primitives whose results are small or take long: the backward pass does not compute them again.
+
+The others, such as normalisations, activations and residual sums, take little time and much
+memory.
+"""
+
+
+def keep_less(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a function whose gradient needs less memory (rematerialisation).
+
+    Its backward pass keeps only the results of convolutions, matrix products and reductions, and
+    computes the operations between them again.
+    """
+    return jax.checkpoint(loss, policy=lambda primitive, *_, **__: primitive.name in _KEPT)
+
+
+def make_step(
+    phase: Phase,
+    devices: Sequence[parallel.Device] | None,
+    *,
+    ema: float = 0.0,
+    remat: bool = False,
+) -> Step:
     """Returns the step ``(state, batch, stop) -> (state, sums)`` of a phase, mapped over devices.
 
     The state is replicated and donated, the batch is sharded, and ``stop`` has a number for each
     device. ``sums`` maps the name of each metric, including ``"loss"`` and ``"stop"``, to ``(sum,
     count)`` over all devices of all processes. With ``ema``, the step also updates the average of
-    the parameters.
+    the parameters. With ``remat``, the loss is that of :func:`keep_less`.
     """
 
     def step(state: TrainState, batch: Batch, stop: Any):
@@ -44,7 +70,8 @@ def make_step(phase: Phase, devices: Sequence[parallel.Device] | None, *, ema: f
             output = phase.loss(params, state.model_state, batch, state.key, state.step)
             return output.total, output
 
-        gradients, output = jax.grad(loss, has_aux=True)(trained)
+        lean = keep_less(loss) if remat else loss
+        gradients, output = jax.grad(lean, has_aux=True)(trained)
         # Sum over the devices before dividing by the global count: in a mean of the devices' means,
         # an example's weight would depend on how many examples its device selected.
         gradients, sums = parallel.psum(

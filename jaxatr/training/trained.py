@@ -1,6 +1,9 @@
 """Loading trained runs: configuration, record and checkpoint."""
 
+import contextlib
 import os
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal
 
@@ -9,10 +12,29 @@ from jaxatr.training.checkpoints import load_snapshot
 from jaxatr.training.folder import load_config, variables_of
 from jaxatr.training.predictor import Predictor
 from jaxatr.training.record import read_record
+from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.task import Task, TrainedRun
 
 Checkpoint = Literal["best", "latest"] | int
 """A checkpoint: the latest, the one with the best evaluation, or that of a step."""
+
+_Snapshots = dict[tuple[Path, str | int], Snapshot]
+_READ: ContextVar[_Snapshots | None] = ContextVar("snapshots read in loading_once", default=None)
+
+
+@contextlib.contextmanager
+def loading_once() -> Iterator[None]:
+    """Reads each checkpoint from disk only once in this context, however often it is loaded.
+
+    For a program that takes one run for several purposes, such as predictions and explanations.
+    The loaded runs share their variables, and are all of the same step even if the run is still
+    training.
+    """
+    before = _READ.set({})
+    try:
+        yield
+    finally:
+        _READ.reset(before)
 
 
 def task_of(workdir: str | os.PathLike) -> type[Task]:
@@ -53,9 +75,18 @@ def load_run(workdir: str | os.PathLike, checkpoint: Checkpoint = "latest") -> T
       CheckpointError: the checkpoint is corrupt.
     """
     config, record = load_config(workdir), read_record(workdir)
-    snapshot = load_snapshot(workdir, checkpoint)
+    snapshot = _snapshot(workdir, checkpoint)
     task = task_class(record.get("task") or config.task).of_config(config)
     return TrainedRun(Path(workdir), task, config, record, snapshot.step, variables_of(snapshot))
+
+
+def _snapshot(workdir: str | os.PathLike, checkpoint: Checkpoint) -> Snapshot:
+    read, key = _READ.get(), (Path(workdir).resolve(), checkpoint)
+    if read is None:
+        return load_snapshot(workdir, checkpoint)
+    if key not in read:
+        read[key] = load_snapshot(workdir, checkpoint)
+    return read[key]
 
 
 def predictor_class(task: type[Task]) -> type[Predictor]:

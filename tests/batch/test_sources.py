@@ -88,7 +88,7 @@ def test_a_member_that_is_damaged_is_an_error_of_its_own(every_kind, read, tmp_p
     assert first.error is None and "Bad CRC-32" in str(second.error)
 
 
-def test_what_leads_nowhere_is_refused(tmp_path):
+def test_sources_without_images_are_refused(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     with pytest.raises(ValueError, match="none: there is no such file or folder"):

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 # told to run. It starts no backend of jax, whose threads a fork would lose.
 SERVER = """
 import gc, json, os, sys
-from jaxatr.cli import command, evaluate, main, predict, report, train
+from jaxatr import config, reporting
+from jaxatr.cli import command, evaluate, main, predict, predictions, report, train
 from jaxatr.training import events
 
 gc.freeze()  # or each child copies, as it ends, the pages of all objects to see which are garbage

@@ -63,9 +63,11 @@ def test_a_clean_folder(command, folder):
     assert lines[0] == ("chips: 28 images of 2 classes in the splits test, train; uint8, 1 channel")
     assert "car        6      8" in lines and "all       12     16" in lines
     assert any(line.startswith("size") for line in lines)
+    steps = [line.split()[0] for line in done.stderr.splitlines()]
+    assert steps == ["listing", "reading", "comparing", "measuring"]
 
 
-def test_everything_wrong_is_said_at_once_and_ends_with_1(folder, tmp_path, capsys):
+def test_all_faults_are_reported_at_once_and_end_with_1(folder, tmp_path, capsys):
     spoil(folder)
     (folder / "train/readme.txt").write_text("")
     page = tmp_path / "out" / "page.html"
@@ -107,14 +109,22 @@ def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments, values, match",
     [
-        ((), {}, "wanted one folder, archive, table or data set, got .."),
+        ((), {}, "wanted one folder, archive, table or data set, got none"),
         (("a", "b"), {}, "wanted one folder, archive, table or data set"),
+        (("/nope/chips",), {}, "there is no folder, archive or table /nope/chips"),
+        (("nowhere/",), {}, "there is no folder, archive or table nowhere/"),
         (("simulatd",), {}, "there is no data set 'simulatd'; did you mean 'simulated'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments, values, match, tmp_path):
+def test_invalid_arguments_are_refused(arguments, values, match, tmp_path):
     with pytest.raises(ValueError, match=match):
         run_here(*arguments, data_dir=str(tmp_path / "d"), **values)
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(folder, tmp_path, capsys):
+    with pytest.raises(OSError, match="page.html: there is no folder"):
+        run_here(str(folder), page=str(tmp_path / "none" / "page.html"))
+    assert "reading" not in capsys.readouterr().err
 
 
 def test_a_path_takes_no_source(folder):

@@ -44,6 +44,17 @@ def test_a_users_error_is_one_line(raised, code):
     assert (done.returncode, done.stderr, done.stdout) == (code, "error: wrong\n", "")
 
 
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        ("FileExistsError(17, 'File exists', 'run')", "run: File exists"),
+        ("MemoryError()", "MemoryError"),
+    ],
+)
+def test_an_error_of_the_system_names_the_file_and_no_number(raised, message):
+    assert run(raised).stderr == f"error: {message}\n"
+
+
 def test_debug_shows_where_a_users_error_was_raised():
     done = run("ValueError('wrong')", "--debug")
     assert done.returncode == 2

@@ -142,6 +142,6 @@ def test_a_folder_that_is_not_there_cannot_be_prepared(command, tmp_path):
     assert len(done.stderr.splitlines()) == 1 and done.stdout == ""
 
 
-def test_several_processes_must_be_told_the_run_folder():
+def test_several_processes_need_the_run_folder():
     done = as_module("train", "--config=configs/cbc.py", JAX_NUM_PROCESSES="2")
     assert done.returncode == 2 and "--workdir is missing" in done.stderr

@@ -74,11 +74,11 @@ def test_import_names_missing_operators(flags_of, model, tmp_path):
     [
         ([], "no sub-command given, wanted one of"),
         (["impor"], "did you mean 'import'"),
-        (["inspect"], "wanted one ONNX file, got"),
+        (["inspect"], "wanted one ONNX file, got none"),
         (["inspect", "missing.onnx"], "there is no file 'missing.onnx'"),
     ],
 )
-def test_what_is_wrong_is_said(flags_of, arguments, message):
+def test_wrong_arguments_are_named(flags_of, arguments, message):
     with pytest.raises(ValueError, match=message):
         run(flags_of, *arguments)
 

@@ -50,7 +50,7 @@ def described():
         (("multi_string", [], "Several."), "--one Several."),
     ],
 )
-def test_a_flag_says_what_it_takes(described, definition, text):
+def test_a_flag_names_its_values(described, definition, text):
     assert described(*definition) == text
 
 

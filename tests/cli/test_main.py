@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import jaxatr
-from jaxatr import bundled
+from jaxatr import batch, bundled, runs
 from jaxatr import config as configuration
-from jaxatr.cli import main
+from jaxatr.cli import explain, inputs, main, predict, train
+from jaxatr.explain import METHODS
+from jaxatr.onnx import sessions
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,13 +91,16 @@ main.main()
 
 
 def test_help_loads_nothing_heavy():
-    light = ("evaluate", "calibrate", "enrol", "cluster", "convert", "report")
+    light = [name for name in main.COMMANDS if name not in ("check", "prepare")]
     program = (
         "import sys; from absl import flags\n"
+        "from jaxatr.cli import help_page\n"
         f"import {', '.join(f'jaxatr.cli.{name}' for name in light)}\n"
         f"for name in {light}:\n"
         "    for flag in list(flags.FLAGS): delattr(flags.FLAGS, flag)\n"
-        "    sys.modules[f'jaxatr.cli.{name}'].define_flags()\n"
+        "    command = sys.modules[f'jaxatr.cli.{name}']\n"
+        "    command.define_flags()\n"
+        "    help_page.page(command, [flags.FLAGS[flag] for flag in flags.FLAGS])\n"
         "print([name for name in ('jax', 'numpy', 'jaxatr.data') if name in sys.modules])\n"
         "import jaxatr.cli.check, jaxatr.cli.prepare\n"
         "print([name for name in ('sklearn', 'scipy', 'orbax') if name in sys.modules])\n"
@@ -103,6 +108,14 @@ def test_help_loads_nothing_heavy():
     done = script(program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[]", "[]"]
+
+
+def test_names_in_the_flags_are_those_of_the_package():
+    """They are repeated, or listed from a folder, for --help not to import them."""
+    assert inputs.RUNTIMES == sessions.RUNTIMES
+    assert predict._ENGINES == tuple(sorted(batch.ENGINES))
+    assert train._BASELINES == tuple(sorted(runs.BASELINES))
+    assert explain._methods() == list(METHODS)
 
 
 def test_help_of_training_has_the_configurations_and_no_librarys_flags(command):

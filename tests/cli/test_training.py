@@ -130,4 +130,4 @@ def test_a_finished_run_is_evaluated_again_and_not_trained(start, unbroken):
 def test_a_batch_that_does_not_divide_by_the_devices_is_refused(start, tmp_path):
     three = {"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}
     output = finish(start(tmp_path, three), code=2)
-    assert "a batch of 16 does not divide by 3 devices" in output
+    assert "a batch of 16 is not divisible by 3 devices" in output

@@ -100,7 +100,7 @@ def test_a_single_row_reflects_to_itself():
     np.testing.assert_array_equal(moved, x)
 
 
-def test_nothing_asked_nothing_done():
+def test_nothing_happens_by_default():
     x = images()
     np.testing.assert_array_equal(augment(KEY, x, ids(), zeros()), x)
 

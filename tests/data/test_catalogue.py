@@ -197,7 +197,7 @@ def mine(tmp_path_factory):
         ("image_folder", {"source": "gone"}, "there is no folder .*gone; .*--source=PATH"),
     ],
 )
-def test_what_is_not_there_is_named(mine, name, arguments, match):
+def test_missing_entries_are_named(mine, name, arguments, match):
     with pytest.raises(ValueError, match=match):
         data.open_dataset(name, data_dir=mine, **arguments)
 

@@ -14,7 +14,7 @@ def image(height, width, channels=1, dtype=np.uint8):
     return RNG.normal(0, 1000, (height, width, channels)).astype(dtype)
 
 
-def test_nothing_asked_nothing_done():
+def test_nothing_happens_by_default():
     x = image(7, 9)
     assert Chip()(x) is x
 
@@ -153,7 +153,7 @@ def test_boxes_by_hand():
         Chip(center_crop=11).box(box, shape)
 
 
-def test_a_thin_mask_keeps_its_fullest_pixels_and_a_lost_one_none():
+def test_a_thin_mask_keeps_its_fullest_pixels_and_a_lost_one_is_empty():
     thin = np.zeros((40, 40, 1), np.uint8)
     thin[20, 13] = 1
     small = Chip(size=10).mask(thin)

@@ -48,7 +48,7 @@ def test_a_batch_holds_both_kinds():
     assert sorted(pixels[batch["label"] != 2]) == [0, 1, 2, 3, 4, 5]
 
 
-def test_what_was_written_is_read(tmp_path):
+def test_a_written_split_is_read_back(tmp_path):
     images = np.random.default_rng(0).integers(0, 9, (3, 4, 4, 1)).astype(np.uint16)
     np.savez(tmp_path / "more.npz", images=images, mixtures=np.eye(3))
     found, fingerprint = data.read_images(tmp_path / "more.npz")

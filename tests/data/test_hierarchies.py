@@ -224,7 +224,7 @@ def test_no_classes_have_no_coarse_ones(name):
     assert data.hierarchy(name, ()) == data.Hierarchy(name, (), ())
 
 
-def test_a_data_set_has_its_own_or_what_it_is_told(folder, data_dir):
+def test_a_data_set_has_its_own_hierarchy_or_the_given_one(folder, data_dir):
     plain = data.open_dataset("image_folder", source=folder, data_dir=data_dir)
     with pytest.raises(ValueError, match="'image_folder' has no coarse.*set data.coarse to one of"):
         data.coarse_of(plain, "")

@@ -95,7 +95,7 @@ def test_a_truncated_file_is_named(tmp_path, save, suffix):
         read_image(path)
 
 
-def test_a_truncated_file_is_named_whatever_else_is_imported(tmp_path, save, monkeypatch):
+def test_a_truncated_file_is_named_after_any_import(tmp_path, save, monkeypatch):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as sarpy and TFDS set it
     truncated(tmp_path / "half.png", save)
     with pytest.raises(ImageError, match="half.png: not a readable image"):
@@ -103,7 +103,7 @@ def test_a_truncated_file_is_named_whatever_else_is_imported(tmp_path, save, mon
 
 
 @pytest.mark.parametrize("content, why", [(b"", "empty file"), (b"hello", "cannot identify")])
-def test_what_is_no_image_is_named(tmp_path, content, why):
+def test_a_file_that_is_not_an_image_is_named(tmp_path, content, why):
     (tmp_path / "x.png").write_bytes(content)
     with pytest.raises(ImageError, match=f"x.png: not a readable image .{why}"):
         read_image(tmp_path / "x.png")
@@ -241,7 +241,7 @@ def test_yes_and_no_and_complex_numbers_in_an_array(tmp_path):
         (np.array([[np.inf]]), "not finite"),
     ],
 )
-def test_an_array_that_is_no_image_is_refused(tmp_path, array, why):
+def test_an_array_that_is_not_an_image_is_refused(tmp_path, array, why):
     np.save(tmp_path / "x.npy", array)
     with pytest.raises(ImageError, match=f"x.npy: .*{why}"):
         read_image(tmp_path / "x.npy")
@@ -346,7 +346,7 @@ def test_eight_bits_in_the_same_containers_are_read():
 
 
 @pytest.mark.parametrize("error", [TypeError("bad tag"), MemoryError(), RecursionError("deep")])
-def test_whatever_a_decoder_raises_names_the_file(monkeypatch, error):
+def test_any_error_of_a_decoder_names_the_file(monkeypatch, error):
     def fail(*_, **__):
         raise error
 

@@ -105,7 +105,7 @@ def test_a_set_smaller_than_a_batch():
         ({"chip": Chip(center_crop=7)}, "6x5 is smaller than data.center_crop=7"),
     ],
 )
-def test_what_cannot_be_batched_is_refused(arguments, match):
+def test_data_that_cannot_be_batched_are_refused(arguments, match):
     with pytest.raises(ValueError, match=match):
         stream(make_split(), **arguments)
 

@@ -43,7 +43,7 @@ def test_every_condition_must_hold(split, classes, where, expected):
         (["van"], {"band": "thermal"}, "no example of split 'train'"),
     ],
 )
-def test_what_is_not_there_is_named(split, classes, where, match):
+def test_missing_classes_are_named(split, classes, where, match):
     with pytest.raises(ValueError, match=match):
         select(split, classes=classes, where=where)
 
@@ -78,7 +78,7 @@ def test_holdout_keeps_groups_together():
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.0])
-def test_holdout_refuses_values_that_are_no_fraction(fraction):
+def test_holdout_refuses_values_that_are_not_fractions(fraction):
     with pytest.raises(ValueError, match="wanted a held-out fraction in"):
         holdout(np.array([0, 1]), fraction, seed=0)
 

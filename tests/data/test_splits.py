@@ -156,7 +156,7 @@ def test_a_file_of_something_else_is_refused(tmp_path, text):
         known_unknown(str(tmp_path / "gone.json"), VEHICLES)
 
 
-def test_what_cannot_be_trained_on_is_unknown_by_itself():
+def test_classes_that_cannot_be_trained_on_are_unknown():
     there = tuple("abcdef")
     assert known_unknown("closed", VEHICLES, trainable=there).unknown == ("g", "h")
     assert known_unknown("closed", VEHICLES, trainable=VEHICLES).unknown == ()
@@ -200,7 +200,7 @@ def test_foreign_records_are_refused():
         ("closed", ("a", "a"), "wanted distinct names"),
     ],
 )
-def test_what_does_not_fit_is_refused(name, classes, match):
+def test_splits_that_do_not_fit_are_refused(name, classes, match):
     with pytest.raises(ValueError, match=match):
         known_unknown(name, classes)
 

@@ -40,7 +40,7 @@ def test_long_tracks_are_cut():
     np.testing.assert_array_equal(found.lengths, [2, 2, 1, 1])
 
 
-def test_what_is_no_track_is_refused():
+def test_malformed_tracks_are_refused():
     split = make_split([0], [0])
     with pytest.raises(ValueError, match="longest: got 0"):
         tracks_of(split, np.arange(1), longest=0)

@@ -128,7 +128,7 @@ def test_class_batches_resume():
     same(list(itertools.islice(other, 3)), whole[4:])
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_arguments_are_refused():
     with pytest.raises(ValueError, match="per_class: got 7, wanted 1 to the batch's 6"):
         classes(per_class=7)
     with pytest.raises(ValueError, match="a batch of 4 is not divisible by 3 processes"):

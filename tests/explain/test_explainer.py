@@ -28,6 +28,7 @@ from jaxatr.explain import (
     masking,
     measures,
 )
+from jaxatr.training import trained
 
 QUICK = {
     "rise": {"samples": 20, "cells": 4},
@@ -217,8 +218,21 @@ def test_the_command_writes_picture_map_and_figures(surrogate_run, images, flags
     assert Image.open(out / "000.png").size[0] > 600
 
 
+@pytest.fixture
+def read(monkeypatch):
+    """Lists the runs whose checkpoints are read."""
+    found, load = [], trained.load_snapshot
+
+    def load_snapshot(workdir, which):
+        found.append(Path(workdir))
+        return load(workdir, which)
+
+    monkeypatch.setattr(trained, "load_snapshot", load_snapshot)
+    return found
+
+
 def test_the_command_shows_a_bar_and_writes_the_raw_map(
-    trained_run, images, flags, tmp_path, monkeypatch
+    trained_run, images, flags, read, tmp_path, monkeypatch
 ):
     (path, *_), _ = images
     bars = []
@@ -230,6 +244,7 @@ def test_the_command_shows_a_bar_and_writes_the_raw_map(
     monkeypatch.setattr(masking, "tqdm", bar)
     run, out = f"--workdir={trained_run}", f"--out={tmp_path}"
     assert command.main(flags(run, out, "--method=occlusion", path)) == 0
+    assert read == [trained_run]  # once, for the map and for the decision
     assert bars == [("occlusion", None, False)]  # at a terminal, on standard error
     drops = np.load(tmp_path / "000.npy")
     assert drops.min() < 0 or drops.max() < 1  # probabilities, not scaled
@@ -237,7 +252,7 @@ def test_the_command_shows_a_bar_and_writes_the_raw_map(
     np.testing.assert_allclose(drops, explanation.raw, atol=1e-5)
 
 
-def test_the_command_wants_images(surrogate_run, flags, tmp_path):
+def test_the_command_needs_images(surrogate_run, flags, tmp_path):
     with pytest.raises(ValueError, match="no image given"):
         command.main(flags(f"--workdir={surrogate_run}", f"--out={tmp_path}"))
 
@@ -248,7 +263,7 @@ def predict_flags(flags_of):
 
 
 def test_predict_explains_in_one_go(
-    trained_run, surrogate_run, images, predict_flags, tmp_path, capsys
+    trained_run, surrogate_run, images, predict_flags, read, tmp_path, capsys
 ):
     paths, _ = images
     (tmp_path / "broken.png").write_bytes(b"no image")
@@ -256,6 +271,8 @@ def test_predict_explains_in_one_go(
     out, run = tmp_path / "out", f"--workdir={trained_run}"
     options = [f"--explain={out}", f"--surrogate={surrogate_run}", "--jsonl"]
     assert predict.main(predict_flags(run, *options, *given)) == 1
+    # The classifier is the predictor, the surrogate's target, and what --surrogate is checked for.
+    assert sorted(read) == sorted([trained_run, surrogate_run])
     printed = capsys.readouterr()
     told = [json.loads(line) for line in printed.out.splitlines()]
     assert [line["image"] for line in told] == [str(paths[0]), str(paths[2])]
@@ -301,6 +318,9 @@ def test_all_methods_are_on_one_sheet(trained_run, images, tmp_path):
     some = {name: every[name] for name in ("grad_cam", "occlusion", "smoothgrad")}
     (found,) = explain_all(some, arrays[:1])
     path = data.ImagePath(str(paths[0]), str(paths[0]), "000.png")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="file is a file, wanted a folder for the pictures"):
+        Pictures(tmp_path / "file")
     picture = Pictures(tmp_path).write(path, found, verdict="unknown, most like disc (0.500)")
     said = json.loads((tmp_path / "000.json").read_text())
     assert said["verdict"].startswith("unknown") and said["agreement"].endswith(".")

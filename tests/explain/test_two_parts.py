@@ -69,7 +69,7 @@ def test_the_gradient_in_the_middle_is_the_chain_rule():
     np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-8)
 
 
-def test_a_layer_that_a_shortcut_goes_round_is_no_place_to_cut():
+def test_a_network_is_not_cut_at_a_layer_within_a_shortcut():
     class Block(nn.Module):
         @nn.compact
         def __call__(self, x):

@@ -98,7 +98,7 @@ def test_a_jitted_function_is_traced_anew_under_other_choices():
     assert len(lowered) == 2
 
 
-def test_what_was_pinned_while_tracing_holds_for_a_gradient_and_for_lowering(used, monkeypatch):
+def test_choices_pinned_while_tracing_hold_for_a_gradient_and_for_lowering(used, monkeypatch):
     found, function = [], primitive.function
     noted = lambda *given: found.append(given[1].algorithm) or function(*given)  # noqa: E731
     monkeypatch.setattr(primitive, "function", noted)
@@ -148,7 +148,7 @@ def finds(monkeypatch):
     return asked
 
 
-def test_search_measures_what_is_not_known_and_enforce_everything_once(used, monkeypatch, finds):
+def test_search_measures_unknown_problems_and_enforce_everything_once(used, monkeypatch, finds):
     monkeypatch.setenv("JAXATR_FIND", "search")
     assert used()["forward"] == Choice("matmul") and finds == [PROBLEM]
     used()
@@ -202,7 +202,7 @@ def test_a_free_batch_goes_by_the_rules(monkeypatch, finds, mode):
     np.testing.assert_allclose(exported.call(x), network(x), rtol=1e-5, atol=1e-5)
 
 
-def test_freezing_takes_the_database_and_measures_the_rest_when_told(monkeypatch, finds):
+def test_freezing_uses_the_database_and_measures_the_rest_on_demand(monkeypatch, finds):
     def lower():
         jax.jit(lambda x, w: gradients(x, w)).lower(X, W)
 

@@ -54,7 +54,7 @@ def lookup():
     return database.lookup(OPERATION, PROBLEM, DEVICE)
 
 
-def test_what_was_stored_is_found_again():
+def test_a_stored_choice_is_found_again():
     assert lookup() is None and not database.known(DEVICE)
     database.store(DEVICE, {PROBLEM.key: entry("blocked", (("images", 1),))})
     assert lookup() == Choice("blocked", (("images", 1),))
@@ -154,7 +154,7 @@ def test_a_broken_entry_is_named_and_the_others_are_used(value):
         assert lookup() == Choice("matmul")
 
 
-def test_a_folder_that_cannot_be_written_is_told(monkeypatch, tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("JAXATR_CACHE", str(tmp_path / "file"))
     with pytest.warns(UserWarning, match="the timings cannot be saved: .*file"):
@@ -162,7 +162,7 @@ def test_a_folder_that_cannot_be_written_is_told(monkeypatch, tmp_path):
     assert lookup() is None
 
 
-def test_what_may_not_be_read_is_neither_broken_nor_replaced(monkeypatch):
+def test_an_unreadable_file_is_neither_reported_as_broken_nor_replaced(monkeypatch):
     """Like another user's file; the refusal is simulated because root can read everything."""
     database.store(DEVICE, {PROBLEM.key: entry()})
     path = database.user_file(DEVICE)
@@ -189,7 +189,7 @@ def test_the_umask_decides_who_may_read_the_database():
     assert database.user_file(DEVICE).stat().st_mode & 0o777 == 0o644
 
 
-def test_what_comes_with_the_package_is_of_these_solvers():
+def test_the_shipped_database_names_present_solvers():
     """The version of jax is not compared, because the shipped file may be older."""
     paths = sorted((Path(database.__file__).parent / "tuned").glob("*.json"))
     assert paths
@@ -212,7 +212,7 @@ def test_the_shipped_choices_are_those_of_the_file_with_an_object_for_each():
     assert digest == "ef50c675ee0d361ed57aef65ac8e71b31d05e1c81ff0c64d96d5eb619e5cabbf"
 
 
-def test_the_compact_form_keeps_what_each_problem_is_computed_by():
+def test_the_compact_form_keeps_the_choice_of_each_problem():
     found = {
         PROBLEM.key: entry("blocked", (("images", 1),), milliseconds=1.23456),
         PROBLEM.in_direction("weight").key: entry("xla"),

@@ -136,7 +136,7 @@ def test_every_good_candidate_is_timed_and_the_best_is_kept(registered):
     assert database.lookup(made, Sines(1000), CPU) == best
 
 
-def test_what_is_wrong_or_fails_is_named_and_never_wins(registered):
+def test_a_wrong_or_failing_solver_is_named_and_never_wins(registered):
     registered(Plain(), Wrong(), Broken())
     with pytest.warns(UserWarning, match="sines 100: left out") as told:
         found = kernels.find(Sines(100))
@@ -198,7 +198,7 @@ def test_the_slower_half_is_dropped_in_each_round(registered, monkeypatch):
     assert runs["c11"] == 2 and runs["c4"] == 4 and runs["c2"] == 4 + 9
 
 
-def test_what_is_hopeless_after_its_first_turn_has_no_other(registered, monkeypatch):
+def test_a_hopeless_solver_has_a_single_turn(registered, monkeypatch):
     race = _Race(registered(Plain(), Tuned()), Sines(10), jax.devices()[0], 10**9, 60.0)
     speed = {"slow": 31.0, "near": 29.0, "best": 10.0}
     monkeypatch.setattr(race._bench, "error", lambda choice: 0.0)
@@ -280,7 +280,7 @@ def test_a_reference_that_does_not_fit_the_memory_leaves_the_problem_to_the_rule
         assert found_choice(Sines(9)) is None
 
 
-def test_what_is_kept_was_run_several_times_even_late(registered, monkeypatch):
+def test_the_kept_solver_was_run_several_times_even_late(registered, monkeypatch):
     made = registered(Plain(), Tuned())
     race = _Race(made, Sines(10), jax.devices()[0], 10**9, 1e-9)
     found = {Choice("plain"): 2.0, Choice("tuned"): 1.0}

@@ -15,7 +15,7 @@ def test_the_discriminator_pays_inside_the_margins():
     np.testing.assert_array_equal(slopes(real, generated), [[0, -1, -1], [0, 1, 1]])
 
 
-def test_the_generator_wants_high_logits():
+def test_the_generators_loss_falls_with_the_logits():
     np.testing.assert_array_equal(losses.generator_hinge(np.float32([1.5, -2.0])), [-1.5, 2.0])
 
 

@@ -42,7 +42,7 @@ def test_a_hard_mask_holds_the_share(share):
         )
 
 
-def test_its_mean_over_shares_is_what_the_measures_say():
+def test_its_mean_over_shares_agrees_with_the_measures():
     images, maps = draw(2, 4, 6, 6, 1), draw(3, 4, 6, 6)
     classes = np.asarray(predict(images)).argmax(-1)
     blurred = measures.Blur()(images)
@@ -77,7 +77,7 @@ def test_gradients_agree_with_finite_differences():
     check_grads(loss, (maps, images), 1, modes=["rev"], rtol=2e-2)
 
 
-def test_the_gradient_lifts_what_the_class_needs():
+def test_the_gradient_lifts_the_pixels_that_the_class_needs():
     images = np.zeros((1, 6, 6, 1), np.float32)
     images[0, 2, 3] = 1
     only = np.zeros((36, 2), np.float32)

@@ -24,7 +24,7 @@ def test_a_coincident_pair_passes_no_gradient():
     np.testing.assert_allclose(gradient, [[-0.6, -0.8], [0.0, 0.0]], rtol=1e-6)
 
 
-def test_what_is_not_valid_may_hold_anything():
+def test_invalid_examples_may_hold_anything():
     first = jnp.array([[jnp.nan, 0.0], [jnp.inf, 1.0], [3.0, 4.0]])
     valid = jnp.array([False, False, True])
     loss = lambda x: distances.l2(x, jnp.zeros_like(first), valid).sum()  # noqa: E731
@@ -76,7 +76,7 @@ def test_masked_moments():
     np.testing.assert_array_equal(slopes(values, nothing), np.zeros((2, 4)))
 
 
-def test_the_slope_of_distances_is_right_where_xla_fuses_what_the_points_come_from():
+def test_the_gradient_of_distances_is_right_where_xla_fuses_the_making_of_the_points():
     """Points normalised within the same program, where rounding may differ between two copies."""
     rng = np.random.default_rng(0)
     given, weights = rng.normal(size=(16, 8)), rng.normal(size=(8, 8))

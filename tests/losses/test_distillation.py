@@ -178,7 +178,7 @@ def test_jit_equals_eager_and_half_precision_is_computed_in_float32():
     np.testing.assert_array_equal(value, exact)
 
 
-def test_what_makes_no_sense_is_refused(unchecked):
+def test_invalid_arguments_are_refused(unchecked):
     z, labels = jnp.zeros((2, 3)), jnp.array([0, 1])
     with pytest.raises(ValueError, match="temperature: got 0"):
         losses.distillation(z, z, labels, temperature=0.0)

@@ -52,7 +52,7 @@ def test_a_loss_of_an_embedding_and_its_margin(embedding_config, tmp_path):
         ("loss.open", "own_losses:focus", "no 'focus' in own_losses; did you mean 'focal'"),
     ],
 )
-def test_a_wrong_name_is_told_the_nearest(small_config, tmp_path, field, value, message):
+def test_a_wrong_name_is_answered_with_the_nearest(small_config, tmp_path, field, value, message):
     config = small_config.copy_and_resolve_references()
     config.update_from_flattened_dict({field: value})
     with pytest.raises(ValueError, match=message):

@@ -175,7 +175,7 @@ def test_a_mask_is_a_subset(reduction):
         np.testing.assert_array_equal(np.asarray(gradient)[~valid], 0)
 
 
-def test_what_is_not_valid_gives_zero():
+def test_invalid_quadruplets_give_zero():
     points, logits, labels = draw(7)
     valid = np.arange(9) % 3 > 0
     each = joint(*f32(points), valid=valid)

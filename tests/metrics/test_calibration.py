@@ -47,7 +47,7 @@ def test_a_calibrated_forecast_has_a_small_error():
 
 
 @pytest.mark.parametrize("values", [[], [1.5], [-0.1], [np.nan]])
-def test_what_is_no_probability_is_refused(values):
+def test_values_outside_0_and_1_are_refused(values):
     with pytest.raises(ValueError, match="probabilities: wanted"):
         metrics.reliability(values, np.zeros(len(values), bool))
     with pytest.raises(ValueError, match="bins: got 0"):

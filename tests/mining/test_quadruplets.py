@@ -229,7 +229,7 @@ def test_how_far_from_the_origin_does_not_matter(method, sibling_class, shift):
 
 @pytest.mark.parametrize(("method", "sibling_class"), PAIRS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_takes_no_part(method, bad, sibling_class):
+def test_embeddings_that_are_not_finite_take_no_part(method, bad, sibling_class):
     embeddings, fine, coarse = a_set()
     fine[:3], coarse[:3] = 9, 3  # removing this class does not change the other draws
     embeddings[:3, 1] = bad

@@ -48,7 +48,7 @@ ALL = {"stem_norm", "stage1_block1", "stage2_block1"}
         ("stem, stage1", {"stage2_block1"}, {"stage2_block1"}),
     ],
 )
-def test_what_is_frozen(monkeypatch, freeze, parts, trained):
+def test_the_frozen_parts(monkeypatch, freeze, parts, trained):
     module = network(monkeypatch, freeze)
     assert moved(module) == parts
     params = jax.eval_shape(module.init, jax.random.key(0), IMAGES)["params"]

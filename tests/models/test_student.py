@@ -167,7 +167,7 @@ def test_the_classifier_is_linear_in_the_features():
     assert set(shapes["params"]["closed_head"]) == {"kernel"}
 
 
-def test_what_does_not_fit_is_named(unchecked):
+def test_arguments_that_do_not_fit_are_named(unchecked):
     with pytest.raises(ValueError, match="backbone: got a network without attention"):
         STUDENT.clone(backbone=models.ResNet18(width=4)).init(jax.random.key(0), IMAGES)
     with pytest.raises(ValueError, match="deltas: got 'first', wanted 'last', 'sum' or 'features'"):
@@ -188,6 +188,6 @@ def test_begins_with_pretrained_weights(tmp_path):
     assert len(found) == len(flatten_dict(drawn)) > len(flatten_dict(loaded))
 
 
-def test_what_has_no_place_in_the_network_is_refused():
+def test_values_without_a_place_in_the_network_are_refused():
     with pytest.raises(ValueError, match="network has no variables params/b, params/c/d"):
         pretrained.put_into({"params": {"a": 1}}, {"params": {"a": 2, "b": 3, "c": {"d": 4}}})

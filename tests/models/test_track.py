@@ -61,7 +61,7 @@ def test_a_padded_track_equals_the_unpadded_one(network):
             np.testing.assert_allclose(ours[row], expected[0], atol=1e-6)
 
 
-def test_what_stands_beyond_the_end_changes_nothing(network):
+def test_frames_beyond_the_end_change_nothing(network):
     @jax.jit
     @jax.value_and_grad
     def total(tracks):

@@ -183,7 +183,7 @@ def test_a_run_goes_out_again(run, flags_of, tmp_path):
         ("scale,bias", {"scale", "bias", "mean", "var"}),
     ],
 )
-def test_what_is_frozen_of_a_file(small_config, path, tmp_path, freeze, frozen):
+def test_the_frozen_layers_of_a_file(small_config, path, tmp_path, freeze, frozen):
     """The running statistics are frozen as soon as any part is."""
     config = small_config.copy_and_resolve_references()
     config.model.onnx, config.model.output, config.model.freeze = path, "flatten", freeze
@@ -269,7 +269,7 @@ def test_a_part_of_a_model_goes_out_as_a_function_alone(path, tmp_path):
     assert [node.op_type for node in made.graph.node] == ["Conv", "BatchNormalization", "Relu"]
 
 
-def test_what_cannot_be_a_backbone(path, images, tmp_path):
+def test_unsuitable_backbones_are_refused(path, images, tmp_path):
     with pytest.raises(ValueError, match="model.onnx: there is no file '.*none.onnx'"):
         OnnxBackbone(str(tmp_path / "none.onnx")).init(jax.random.key(0), images)
     model = configuration.common().model

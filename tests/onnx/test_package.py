@@ -10,7 +10,7 @@ def run(script: str) -> str:
     return done.stdout.strip()
 
 
-def test_operators_need_no_onnx_and_reading_says_what_is_missing():
+def test_operators_do_not_need_onnx_and_reading_names_the_missing_package():
     script = """
 import sys, jaxatr.onnx, jaxatr.onnx.ops
 print("onnx" in sys.modules)
@@ -25,7 +25,7 @@ for name in ("load", "layers", "generate", "export", "replace_weights"):
     assert run(script).splitlines() == ["False"] + 5 * [missing]
 
 
-def test_a_function_is_a_function_whatever_was_imported_before():
+def test_a_function_is_a_function_after_any_import():
     script = """
 import jaxatr.onnx.reader.inspection, jaxatr.onnx.codegen.generator, jaxatr.runs.export
 import jaxatr.onnx

@@ -111,7 +111,7 @@ def test_a_surrogate_of_it_is_trained_and_explains(small_config, tmp_path):
     assert explanation.saliency.shape == (24, 24) and explanation.label in explainer.classes
 
 
-def test_what_is_no_target(tmp_path):
+def test_unsuitable_targets_are_refused(tmp_path):
     model, _ = a_classifier(())
     onnx.save(model, tmp_path / "unnamed.onnx")
     with pytest.raises(ValueError, match="wanted metadata with the class names as a JSON list"):

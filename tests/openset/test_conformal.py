@@ -76,7 +76,7 @@ def test_a_level_out_of_range_is_refused(tpr):
         openset.conformal_threshold([1.0], tpr=tpr)
 
 
-def test_a_score_that_is_no_number_is_refused():
+def test_a_score_that_is_not_a_number_is_refused():
     with pytest.raises(ValueError, match="1 of 2 are NaN"):
         openset.conformal_threshold([1.0, math.nan])
     with pytest.raises(ValueError, match="never rejects anything"):

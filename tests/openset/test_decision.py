@@ -122,7 +122,7 @@ def test_too_few_examples_accept_everything():
     assert np.all(answers.thresholds == -np.inf) and answers.accepted.all()
 
 
-def test_what_cannot_be_calibrated_or_decided_is_refused():
+def test_values_that_cannot_be_calibrated_or_decided_are_refused():
     bare = Decision(GALLERY, {})
     with pytest.raises(ValueError, match="gallery: there is no threshold"):
         bare(outputs())
@@ -156,7 +156,7 @@ def test_a_file_keeps_it_without_pickle(decision):
     assert again.probability_is == decision.probability_is
 
 
-def test_what_is_no_such_file_is_refused():
+def test_a_file_of_another_kind_is_refused():
     arrays = openset.to_arrays(shifted())
     with pytest.raises(ValueError, match="got a model fitted for shifted, wanted gallery"):
         openset.from_arrays(GALLERY, arrays)

@@ -48,7 +48,7 @@ def enrolled(name, **options):
     return openset.enrol(decision(name, **options), FEW, 2, validation=HELD_OUT)
 
 
-def test_galleries_means_and_what_is_made_of_them_take_classes():
+def test_galleries_means_and_their_fusions_take_classes():
     names = {"mahalanobis", "nearest", "template", "fusion", "fusion_template"}
     assert names <= set(TAKERS) and "spatial_stage2_centre" in TAKERS and "nndr_image" in TAKERS
     assert not {"cbc", "fusion_cbc", "knn", "energy", "vim", "rmds"} & set(TAKERS)

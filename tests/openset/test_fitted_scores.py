@@ -57,7 +57,7 @@ def test_all_is_every_score_and_each_is_higher_for_the_known(fitted):
         assert metrics.auroc(known[score.name], unknown[score.name]) > 0.65, score.name
 
 
-def test_a_score_with_a_training_of_its_own_wants_its_model():
+def test_a_score_with_its_own_training_needs_its_model():
     with pytest.raises(ValueError, match="conflabel_detector: wanted the model of its own"):
         one("conflabel_detector")
     norms = [part.more["gradient_norms"] for part in (TRAINING, UNKNOWN)]

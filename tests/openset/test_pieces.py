@@ -90,7 +90,7 @@ def test_only_the_rows_of_a_piece_are_copied_from_a_mapped_file(tmp_path):
     np.testing.assert_array_equal(mapped(outputs).scores, whole(outputs).scores)
 
 
-def test_what_cannot_be_cut_is_refused():
+def test_networks_that_cannot_be_cut_are_refused():
     whole, _ = decision()
     with pytest.raises(ValueError, match="cannot split its gallery of 60 examples into 61"):
         pieces.piece_of(whole, 0, 61)

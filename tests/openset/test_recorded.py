@@ -45,7 +45,7 @@ def test_mistakes_by_a_plain_search(most):
         assert found[kind].tolist() == worst_first[:most]
 
 
-def test_no_mistakes_are_no_rows():
+def test_without_mistakes_there_are_no_rows():
     labels = np.array([0, 1])
     found = openset.confident_mistakes(labels, labels, np.array([1.0, 2.0]))
     assert not len(found["misclassified"]) and not len(found["accepted"])

@@ -28,7 +28,7 @@ def indexed(built, classes):
 
 
 @pytest.mark.parametrize("forms", [1, 3])
-def test_what_cannot_be_missed_is_that_of_the_whole_search(forms):
+def test_certain_neighbours_are_those_of_the_whole_search(forms):
     classes = reranking.CLASSES
     labels = np.repeat(np.arange(classes - 1), reranking.CANDIDATES)  # the last class has none
     rng = np.random.default_rng(forms)

@@ -47,7 +47,7 @@ def test_scores_are_chosen_by_a_list_of_names():
         ("outside_scores:MARGIN,outside_scores:TWIN", "two of .* have the name 'margin'"),
     ],
 )
-def test_a_wrong_name_is_told(wanted, message):
+def test_a_wrong_name_is_reported(wanted, message):
     with pytest.raises(ValueError, match=message):
         openset.choose_scores(wanted)
 
@@ -102,7 +102,7 @@ def test_a_score_may_name_the_class():
     assert MARGIN.answer(None, OUTPUTS).label.tolist() == OUTPUTS.predicted.tolist()
 
 
-def test_a_class_that_is_not_one_is_told():
+def test_a_class_that_is_not_one_is_reported():
     with pytest.raises(ValueError, match="gallery: got classes from -1 to 1, wanted known ones, 0"):
         gallery([-1, 0, 1, 1]).answer(None, OUTPUTS)
     with pytest.raises(ValueError, match=r"gallery: got classes of shape \(3,\), wanted one for"):
@@ -113,7 +113,7 @@ def test_a_class_that_is_not_one_is_told():
 
 
 @pytest.mark.parametrize("name", openset.SCORES)
-def test_a_fitted_score_of_the_package_says_what_its_model_is(name):
+def test_a_fitted_score_of_the_package_describes_its_model(name):
     score = openset.SCORES[name]
     if score.fit is not None or score.calibrate is not None:
         assert score.model is not None and hasattr(score.model, "_fields")

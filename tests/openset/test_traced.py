@@ -106,7 +106,7 @@ def test_a_score_as_a_probability_and_a_threshold_that_accepts_everything(parts,
     assert (found["decision"] == found["nearest"]).all() and (found["threshold"] < -1e38).all()
 
 
-def test_what_has_no_form_is_refused(parts):
+def test_scores_without_a_traced_form_are_refused(parts):
     decision = openset.Decision(openset.SCORES["conflabel"], {}, threshold=0.0)
     with pytest.raises(ValueError, match="conflabel: this score cannot be exported"):
         openset.traced_decision(decision, CLASSES)

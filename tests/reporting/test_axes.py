@@ -51,7 +51,7 @@ def test_thresholds_are_on_the_axis_and_far_values_are_not(scale):
             assert scipy.special.expit(mark) == pytest.approx(float(text))
 
 
-def test_marks_next_to_one_are_written_as_what_is_missing():
+def test_ticks_near_one_are_written_as_the_distance_to_one():
     axis = axes.score_axis("logit", np.linspace(10, 26, 50), [])
     texts = [text for _, text in axis.ticks]
     assert texts and all(text.startswith("1−10⁻") for text in texts)

@@ -180,7 +180,7 @@ def test_a_distance_moves_the_figures(opened, embedding):
         check(panel, run, "nearest", -distance)
 
 
-def test_a_class_name_is_no_script(opened, written):
+def test_a_class_name_is_not_run_as_a_script(opened, written):
     with opened(written) as page:
         assert "caught" not in page.title()
         assert page.locator(".matrix th", has_text="document.title").count()

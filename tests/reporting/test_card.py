@@ -37,7 +37,7 @@ def altered(path, change):
     path.write_text(json.dumps(content))
 
 
-def test_every_section_is_there_and_every_figure_is_recorded(run):
+def test_every_section_is_present_and_every_figure_is_recorded(run):
     text = card([run], exported(run))
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(SECTIONS)
     group = training.load_evaluation(run)["groups"]["all"]
@@ -81,7 +81,7 @@ def test_repeats_give_the_spread_and_differ_in_their_seed_alone(run, tmp_path):
         card([run, other], exported(run))
 
 
-def test_another_checkpoint_and_radar_chips_are_told(run):
+def test_another_checkpoint_and_radar_chips_are_reported(run):
     def radar(record):
         classes = sorted(MSTAR_CLASSES)
         record["split"] |= {"known": classes[:6], "unknown": classes[6:]}

@@ -51,7 +51,7 @@ def folder(written, tmp_path):
     return Path(shutil.copytree(written, tmp_path / "one"))
 
 
-def test_every_section_is_there(folder):
+def test_every_section_is_present(folder):
     page = reporting.render_report([folder])
     assert sections(page) == SECTIONS
     assert "<title>Fine-grained retrieval: one" in page and "γ" not in text_of(page, "explorer")

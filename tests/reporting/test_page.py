@@ -26,7 +26,7 @@ def sections(page):
     return re.findall(r'<section id="(\w+)"', page)
 
 
-def test_every_section_is_there(make_run, tmp_path):
+def test_every_section_is_present(make_run, tmp_path):
     page = reporting.render_report([make_run(tmp_path / "run", ranges=(1000, 2000))])
     wanted = ["scores", "curves", "explorer", "ranges", "confusion", "training", "settings"]
     assert sections(page) == wanted

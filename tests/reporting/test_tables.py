@@ -45,7 +45,7 @@ def test_the_accuracy_of_a_score_that_names_the_class_has_a_column():
     assert lines[0].endswith("own acc.") and lines[2].endswith("-") and lines[3].endswith("50.0")
 
 
-def test_a_fixed_threshold_that_is_no_probability_is_stated():
+def test_a_fixed_threshold_that_is_not_a_probability_is_stated():
     recorded = evaluation()
     scores = recorded["groups"]["all"]["scores"]
     scores["mls"]["threshold"] = 3.0

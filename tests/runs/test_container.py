@@ -58,9 +58,9 @@ def asked(folder, server):
     running.server_close()
 
 
-def test_the_dockerfile_copies_what_is_there(folder):
+def test_the_dockerfile_copies_existing_files(folder):
     text = (folder / "Dockerfile").read_text()
-    assert "{" not in text and 'COPY ["server.py", "model.onnx", "./"]' in text
+    assert "{" not in text and 'COPY --chmod=444 ["server.py", "model.onnx", "./"]' in text
     assert 'CMD ["python", "server.py", "model.onnx"]' in text and "USER 10001" in text
     assert "HEALTHCHECK" in text and "EXPOSE 8000" in text
     kept = (folder / ".dockerignore").read_text().splitlines()
@@ -98,14 +98,14 @@ def test_it_answers_as_predict_does(trained_run, chips, asked):
         assert found["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-4)
 
 
-def test_what_it_refuses(chips, asked, server, monkeypatch):
+def test_the_server_refuses_unsuitable_requests(chips, asked, server, monkeypatch):
     assert asked("GET", "/api/health", token="") == (200, {"status": "ok"})
     assert asked("GET", "/api/model")[1]["decides"] == "cbc"
     assert asked("GET", "/api/model", token="wrong")[0] == 401
     image = next((chips / "test").glob("*/000.png")).read_bytes()
     assert asked("POST", "/api/predict", image, token="")[0] == 401
     status, said = asked("POST", "/api/predict", b"no image")
-    assert status == 400 and said["error"].startswith("not a readable image")
+    assert (status, said["error"]) == (400, "not a readable image: its format is unknown")
     file = io.BytesIO()
     Image.fromarray(np.zeros((20, 20), np.uint8)).save(file, "png")
     assert "wanted 24 by 24" in asked("POST", "/api/predict", file.getvalue())[1]["error"]

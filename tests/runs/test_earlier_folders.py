@@ -55,7 +55,7 @@ def test_the_configuration_tells_the_kind(earlier, name, kind):
 
 
 @pytest.mark.parametrize(("name", "takes"), [("open_set", "IMAGE"), ("track", "FOLDER")])
-def test_a_report_says_what_the_runs_predictor_takes(earlier, name, takes):
+def test_a_report_describes_the_input_of_the_runs_predictor(earlier, name, takes):
     assert read_run(earlier / name).takes == takes
 
 

@@ -100,7 +100,7 @@ def test_an_enrolled_class_is_known_measured_and_taken_out_again(run, chips, str
     assert again == digest
 
 
-def test_what_is_enrolled_is_recorded(run, source, stranger):
+def test_enrolled_classes_are_recorded(run, source, stranger):
     runs.enrol_run(run, source, score=SCORE)
     content = json.loads((run / enrolled.FILE).read_text())
     (entry,) = content["enrolments"]
@@ -126,7 +126,7 @@ def test_one_chip_keeps_the_threshold_and_more_lower_it(run, source, stranger, t
         runs.enrol_run(run, tmp_path / "few5" / source.name)
 
 
-def test_test_chips_that_are_enrolled_are_no_test(run, chips, stranger, tmp_path):
+def test_enrolled_chips_are_left_out_of_the_test(run, chips, stranger, tmp_path):
     runs.enrol_run(run, few(chips / "test" / stranger, tmp_path, 3), score=SCORE)
     measured = runs.evaluate_run(run)
     assert measured["enrolled"]["classes"][stranger]["test"] == 7
@@ -160,7 +160,7 @@ def test_other_scores_take_classes_too(run, chips, stranger, source, score):
     assert {one.decides for one in found} == {score}
 
 
-def test_a_score_that_takes_none_names_those_that_do(run, source):
+def test_a_score_that_cannot_enrol_names_those_that_can(run, source):
     with pytest.raises(ValueError, match="energy decides, which does not compare.*spatial_stage"):
         runs.enrol_run(run, source, score="energy")
     assert not (run / enrolled.FILE).exists() and not (run / enrolled.FOLDER).exists()
@@ -187,7 +187,7 @@ def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
     config = json.loads((run / "config.json").read_text())
     config["data"] |= {"source": "/nowhere", "data_dir": str(tmp_path / "empty")}
     (run / "config.json").write_text(json.dumps(config))
-    with pytest.warns(UserWarning, match="the previous threshold is used"):
+    with pytest.warns(UserWarning, match="previous threshold is used.* of enrol --data_source="):
         alone = Recogniser.load(run).predict(test)
     assert [one.nearest for one in alone] == [one.nearest for one in first]
     with warnings.catch_warnings():
@@ -272,7 +272,7 @@ def test_chips_of_the_field_calibrate_it_too(run, chips, source, split, stranger
     assert recogniser.decision.further.count == 1
 
 
-def test_training_on_adds_the_class_to_the_heads_and_says_what_is_forgotten(
+def test_further_training_adds_the_class_to_the_heads_and_measures_forgetting(
     run, chips, source, stranger, split, tmp_path, capsys, flags_of
 ):
     arguments = [f"--workdir={run}", f"--train={tmp_path / 'new'}"]
@@ -337,11 +337,14 @@ def test_the_commands_enrol_group_and_remove(
     for path in sorted(source.iterdir()):
         shutil.copy(path, folder)
     (folder / "broken.png").write_bytes(b"no image")
+    lost = f"--out={tmp_path / 'none' / 'groups.html'}"
+    with pytest.raises(OSError, match="groups.html: there is no folder"):
+        cluster.main(flags_of(cluster, f"--workdir={run}", lost, folder))
     page = tmp_path / "groups.html"
     arguments = [f"--workdir={run}", f"--score={SCORE}", f"--out={page}", "--fewest=4"]
     cluster.main(flags_of(cluster, *arguments, folder))
     printed = capsys.readouterr()
-    assert "broken.png" in printed.err
+    assert "broken.png" in printed.err and "predicting the images" in printed.err
     content = json.loads(page.with_suffix(".json").read_text())
     assert content["images"] == 24 and content["groups"][0]["size"] >= 4
     assert f"{content['rejected']} of 24 images are unknown" in printed.out
@@ -351,9 +354,13 @@ def test_the_commands_enrol_group_and_remove(
     assert "data:image/jpeg;base64," in text and "<script" not in text
     group = [f"--workdir={run}", f"--source={page.with_suffix('.json')}", "--group=1"]
     enrol.main(flags_of(enrol, *group, f"--name={stranger}", f"--score={SCORE}"))
-    said = capsys.readouterr().out
+    printed = capsys.readouterr()
+    said = printed.out
+    assert printed.err.startswith("enrolling ")
+    undo = f"jaxatr enrol --workdir={run} --remove={stranger} removes the class"
+    assert undo in said
     assert f"{stranger}: {content['groups'][0]['size']} chips enrolled" in said
-    assert f"that are classified as {stranger}," in said and f"decides: {SCORE}" in said
+    assert f"that are classified as {stranger}, at least " in said and f"decides: {SCORE}" in said
     enrol.main(flags_of(enrol, f"--workdir={run}", f"--remove={stranger}"))
     assert f"removed: {stranger}" in capsys.readouterr().out
     for wrong, message in (

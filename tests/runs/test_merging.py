@@ -87,13 +87,13 @@ def test_earlier_figures_of_something_else_are_replaced(tmp_path, now, changed, 
     assert note.startswith("the earlier evaluation of cbc is replaced: ") and reason in note
 
 
-def test_nothing_is_said_where_nothing_is_lost(tmp_path):
+def test_there_is_no_warning_where_nothing_is_lost(tmp_path):
     record(tmp_path, measured("mls"), arrays("mls"))
     now = measured("mls", "cbc", step=4)
     assert merge(tmp_path, now, arrays("mls", "cbc"))[::2] == (now, [])
 
 
-def test_rounding_is_no_difference_and_the_new_decision_counts(tmp_path):
+def test_rounding_is_not_a_difference_and_the_new_decision_counts(tmp_path):
     before = measured("cbc", near=("cbc",), decides="cbc", decision={"thresholds": [1.0]})
     record(tmp_path, before, arrays("cbc", near=("cbc",)))
     now = measured("mls", decides="mls", decision={"thresholds": [2.0]})

@@ -47,7 +47,7 @@ def test_it_is_trained_once_and_joins_the_evaluation(run):
         )
 
 
-def test_a_score_without_a_training_is_no_baseline(run, tmp_path):
+def test_a_score_without_a_training_is_not_a_baseline(run, tmp_path):
     (tmp_path / "own_training.py").write_text(
         "from jaxatr.openset import Score\n"
         "SCORE = Score('plain', 'Plain', lambda _, outputs: outputs.logits.max(axis=1))\n"

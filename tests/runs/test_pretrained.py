@@ -166,7 +166,7 @@ def test_a_run_of_another_network_is_refused(config, trained_run):
         ("model.pretrained", "weights.pth", "weights.pth: there is no such file"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_is_written(
+def test_weights_that_do_not_fit_are_refused_before_anything_is_written(
     started, tmp_path, field, value, message
 ):
     config = started.copy_and_resolve_references()

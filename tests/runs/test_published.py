@@ -140,7 +140,7 @@ def test_its_constants_are_in_the_exported_graph(run, tmp_path):
     np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
-def test_what_contradicts_the_name_is_refused(config, tmp_path):
+def test_values_that_contradict_the_name_are_refused(config, tmp_path):
     for field, value, message in [
         ("model.backbone", "resnet34", "got 'resnet34', but model.pretrained=tiny is tiny"),
         ("model.onnx", "a.onnx", "model.onnx: got 'a.onnx' together with model.pretrained=tiny"),
@@ -181,7 +181,7 @@ def test_the_name_gives_a_backbone_its_variables(folder, patch):
     jax.tree.map(np.testing.assert_array_equal, found, loaded(folder))
 
 
-def test_a_run_of_such_a_network_is_what_another_begins_with(config, run, folder):
+def test_a_run_of_such_a_network_can_start_another(config, run, folder):
     config = config.copy_and_resolve_references()
     config.model.pretrained, config.model.backbone = str(run), "tiny"
     params, _ = jax.jit(OpenSet(config).init)(jax.random.key(5))

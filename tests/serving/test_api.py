@@ -134,7 +134,7 @@ def test_an_image_that_cannot_be_used_spoils_no_other(client, contents, form):
     assert len(alone.json()["results"]) == 2
 
 
-def test_the_wrong_type_is_told(client, form):
+def test_the_wrong_type_is_reported(client, form):
     file = io.BytesIO()
     np.save(file, np.zeros((24, 24), np.float32))
     answer = client.post("/api/predict", files=form([file.getvalue()]))
@@ -245,7 +245,7 @@ def test_features_are_kept_for_the_next_start(trained_run, engine, monkeypatch):
     np.testing.assert_array_equal(again.examples._bank, engine.examples._bank)
 
 
-def test_what_is_not_served_is_told(embedding_run, tmp_path):
+def test_unsuitable_folders_and_flags_are_named(embedding_run, tmp_path):
     with pytest.raises(ValueError, match="is not a run's folder"):
         load_engine(Wanted(tmp_path))
     with pytest.raises(ValueError, match="--score is for recognisers"):

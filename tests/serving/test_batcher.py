@@ -68,7 +68,7 @@ def test_every_request_gets_its_own_answers():
 
 
 @pytest.mark.parametrize("count", range(1, 60))
-def test_what_waits_is_taken_without_much_waste(count):
+def test_waiting_images_are_taken_without_much_waste(count):
     left, computed = count, 0
     while left:
         taken = _fitting(left, SIZES)
@@ -121,7 +121,7 @@ def test_too_much_is_refused_and_then_taken_again():
     asyncio.run(main())
 
 
-def test_what_waits_too_long_is_given_up():
+def test_images_that_wait_too_long_are_given_up():
     async def main():
         engine = Echo()
         engine.free.clear()
@@ -179,7 +179,7 @@ def test_maps_and_batches_take_turns():
     asyncio.run(main())
 
 
-def test_neighbours_are_searched_for_a_batch_that_wants_some():
+def test_neighbours_are_searched_for_a_batch_that_needs_them():
     async def main():
         async with running(Echo()) as batcher:
             (found,) = await batcher.answer(chips(1), neighbours=True)

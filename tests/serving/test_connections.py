@@ -180,7 +180,7 @@ def until(true, seconds=10):
         time.sleep(0.02)
 
 
-def test_overload_is_told_and_passes(port, gated, contents):
+def test_overload_is_reported_and_passes(port, gated, contents):
     gated.free.clear()
     gated.started.clear()
     with concurrent.futures.ThreadPoolExecutor(20) as pool:

@@ -62,7 +62,7 @@ def wanted_of(run, contents):
     return [(one.label, one.nearest) for one in jaxatr.load(run, score="nearest").predict(images)]
 
 
-def test_what_cannot_be_enrolled_is_told(client, run, new, form):
+def test_refused_enrolments_name_the_reason(client, run, new, form):
     name, contents = new
     for query, files, words in (
         ("name=unknown", contents[:2], "wanted the name of a class"),

@@ -26,7 +26,7 @@ def part(content, disposition=b'form-data; name="images"; filename="a.png"'):
         max_size=6,
     )
 )
-def test_what_a_client_sends_arrives(files):
+def test_a_clients_files_arrive(files):
     request = httpx2.Request("POST", "http://a/", files=[("images", one) for one in files])
     found = files_of(request.read(), request.headers["content-type"], most=6)
     assert [file.content for file in found] == [content for _, content in files]
@@ -61,7 +61,7 @@ def test_other_fields_are_left_out():
         (b"--cutmore\r\n\r\nx\r\n--cut--", KIND, "no head"),
     ],
 )
-def test_a_broken_form_is_told(body, kind, message):
+def test_a_broken_form_is_reported(body, kind, message):
     with pytest.raises(FormError, match=message):
         files_of(body, kind, most=3)
 

@@ -62,7 +62,7 @@ def test_answers_are_as_described(described, mode):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", schemathesis.GenerationMode)
-def test_answers_are_as_described_whatever_is_asked(described, mode):
+def test_every_answer_is_as_described(described, mode):
     ask(described, mode, 150)
 
 

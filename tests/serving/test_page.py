@@ -269,7 +269,7 @@ def test_a_group_is_enrolled(opened, folder, trained_run, tmp_path):
             assert card(page, path.name).locator(".verdict > span").inner_text() == one.label
 
 
-def test_a_token_is_asked_for(opened, engine, folder, tmp_path):
+def test_the_page_asks_for_a_token(opened, engine, folder, tmp_path):
     token = "a-token-of-the-tests"
     made = Console(engine, Options(batches=(1, 4), marks=str(tmp_path / "m.jsonl"), token=token))
     with opened(made, refused=("401",)) as page:
@@ -287,7 +287,7 @@ def test_a_token_is_asked_for(opened, engine, folder, tmp_path):
         assert "token" not in page.url  # nor in the history
 
 
-def test_a_name_is_no_script(opened, chips, tmp_path):
+def test_a_name_is_not_run_as_a_script(opened, chips, tmp_path):
     name = "<img src=x onerror=document.title='caught'>.png"
     content = next((chips / "test" / "disc").iterdir()).read_bytes()
     with opened() as page:

@@ -129,7 +129,9 @@ def test_harm_costs_bounded_memory(process, contents):
     assert peak - before < 600 << 20, f"{(peak - before) >> 20} MiB"
 
 
-def test_sigterm_answers_what_was_asked(trained_run, networks_of_the_tests, tmp_path, contents):
+def test_pending_requests_are_answered_after_sigterm(
+    trained_run, networks_of_the_tests, tmp_path, contents
+):
     content = contents[0]
     with started(trained_run, networks_of_the_tests, tmp_path) as (process, port, token):
         assert token is None
@@ -182,7 +184,7 @@ def command(networks_of_the_tests):
     return run
 
 
-def test_a_port_that_is_taken_is_told(command, trained_run):
+def test_a_port_that_is_taken_is_reported(command, trained_run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = command("serve", f"--workdir={trained_run}", f"--port={port}")

@@ -99,7 +99,7 @@ def test_it_is_refused_within_bounds(harm, monkeypatch):
     assert peak < 80 << 20, f"{peak >> 20} MiB"
 
 
-def test_the_pixels_are_told():
+def test_the_pixels_are_reported():
     with pytest.raises(ImageError, match="10000x10000 pixels, wanted at most 1048576"):
         data.decode_bounded(png(10_000, 10_000), "chip", most=MOST)
     assert data.pixels_of(png(1024, 1024), "chip", most=MOST) == MOST
@@ -144,6 +144,6 @@ def test_arrays_and_float_images_are_read():
     assert data.decode_bounded(wide, "chip", most=MOST).shape == (24, 24, 1)
 
 
-def test_a_page_too_many_is_told():
+def test_a_page_too_many_is_reported():
     with pytest.raises(ImageError, match="several pages"):
         data.decode_bounded(pages(2), "chip", most=MOST)

@@ -26,7 +26,7 @@ def augmented(examples, images, **options):
     return examples.augment(jax.random.key(0), jnp.asarray(images), ids, 0 * ids, **options)
 
 
-def test_training_reads_what_surrounds_the_chips(config):
+def test_training_reads_the_surroundings_of_the_chips(config):
     examples = Examples(config)
     batch = next(examples.train_batches())
     # Half of 16, a tenth more, and a tenth of the box of 12.8: 2.08 pixels of surroundings.
@@ -44,7 +44,7 @@ def test_training_reads_what_surrounds_the_chips(config):
         assert next(iter(examples.eval_batches(part)))["image"].shape == (16, 16, 16, 1)
 
 
-def test_it_reads_as_much_as_there_is(config):
+def test_it_reads_as_much_as_exists(config):
     config.data.center_crop, config.data.box_error = 22, 0.0
     assert next(Examples(config).train_batches())["image"].shape == (16, 24, 24, 1)
     config.data.center_crop, config.data.size = 22, 16  # resized: nothing is around it
@@ -88,7 +88,7 @@ def test_the_chips_of_that_group_are_the_same_for_every_run(config):
         ("data", "box_error", 0.5, "data.box_error: boxes that are off by 0.5 need chips cut"),
     ],
 )
-def test_what_cannot_be_is_refused(config, group, field, value, message):
+def test_invalid_values_are_refused(config, group, field, value, message):
     config[group][field] = value
     with pytest.raises(ValueError, match=message):
         OpenSet(config)

@@ -59,7 +59,7 @@ def test_auto_takes_the_best_by_known_classes(folder, evaluation):
     assert record["step"] == step and fitted.path_of(folder, step, record["decides"]).is_file()
 
 
-def test_the_evaluation_says_what_decides_and_how_well(folder, evaluation):
+def test_the_evaluation_names_the_deciding_score_and_its_measures(folder, evaluation):
     name, decision = evaluation["decides"], evaluation["decision"]
     assert name in evaluation["groups"]["all"]["scores"] and name == decision["decides"]
     saved = np.load(folder / "scores.npz")
@@ -129,7 +129,7 @@ def test_another_score_is_fitted_once_with_its_own_threshold(folder, images, tmp
 
 
 @pytest.mark.slow
-def test_what_is_missing_or_of_another_step_is_made_again(folder, tmp_path):
+def test_a_missing_or_outdated_decision_is_made_again(folder, tmp_path):
     run = copied(folder, tmp_path)
     step = training.load_snapshot(run, "latest").step
     shutil.rmtree(run / "fitted")

@@ -208,7 +208,7 @@ def test_the_curves_loss_is_its_two_images_probabilities(config):
     np.testing.assert_allclose(result.total[0], expected.sum(), rtol=1e-3)
 
 
-def test_what_is_measured_is_recorded(config, surrogate_run, trained_run, monkeypatch):
+def test_measurements_are_recorded(config, surrogate_run, trained_run, monkeypatch):
     (record,) = [r for r in training.read_metrics(surrogate_run) if r["phase"] == "evaluate"]
     assert record["fidelity"] == pytest.approx(record["insertion"] - record["deletion"])
     bars = []
@@ -368,13 +368,13 @@ def test_any_function_can_be_the_target(config, module_with_a_target):
     assert np.isfinite(result.total[0])
 
 
-def test_what_cannot_be_the_target_is_named(module_with_a_target):
+def test_an_unsuitable_target_is_named(module_with_a_target):
     with pytest.raises(ValueError, match="none returned str, wanted a jaxatr.explain.Target"):
         load_target(f"{module_with_a_target}:none")
     with pytest.raises(ValueError, match="no 'targte' in .*did you mean 'target'"):
         load_target(f"{module_with_a_target}:targte")
 
 
-def test_a_run_that_is_no_classifier_is_no_target(earlier):
+def test_a_run_without_a_classifier_is_not_a_target(earlier):
     with pytest.raises(ValueError, match="wanted the run of a classifier"):
         load_target(earlier / "embedding")

@@ -239,7 +239,7 @@ def test_a_margin_reaches_the_loss(embedding_config):
     assert value() > default
 
 
-def test_held_out_classes_measure_what_is_new(embedding_config):
+def test_held_out_classes_measure_new_classes(embedding_config):
     embedding_config.embedding.loss = "semi_hard_triplet"
     embedding_config.open_set.split = "random-3/1"
     embedding_config.open_set.hold_out = 1

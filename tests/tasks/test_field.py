@@ -106,6 +106,9 @@ def test_the_command_prints_before_and_after(run, field, flags_of, capsys):
 def test_a_folder_that_cannot_be_used_is_refused(run, field, embedding_run, tmp_path):
     with pytest.raises(ValueError, match="there is no folder"):
         runs.calibrate_run(run, tmp_path / "none")
+    (tmp_path / "chips.zip").write_bytes(b"")
+    with pytest.raises(ValueError, match="chips.zip is a file, wanted a folder of class folders"):
+        runs.calibrate_run(run, tmp_path / "chips.zip")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="no folder of a known class that contains"):
         runs.calibrate_run(run, tmp_path / "empty")

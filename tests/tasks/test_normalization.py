@@ -33,7 +33,7 @@ def test_whose_constants(fields, name):
     assert (network and network.name) == name
 
 
-def test_what_names_no_network_is_refused():
+def test_an_unknown_network_is_refused():
     with pytest.raises(ValueError, match="data.normalize_by: got 'dat', .*; did you mean 'data'"):
         normalizing_network(made(data__normalize_by="dat"))
     with pytest.raises(ValueError, match="got 'mobilenet_v2' with data.normalize=False"):

@@ -77,7 +77,7 @@ def test_every_score_is_computed_once_for_each_part(run, monkeypatch):
     assert calls == [18, 40] and set(result["groups"]["all"]["scores"]) == {"mls"}
 
 
-def test_it_says_what_it_fits(run, capsys):
+def test_it_names_the_scores_that_it_fits(run, capsys):
     runs.evaluate_run(run, scores="knn,mls", progress=True)
     told = capsys.readouterr()
     assert not told.out

@@ -59,7 +59,11 @@ def test_maps_are_those_of_the_network():
     images = jax.random.normal(jax.random.key(1), (2, 32, 32, 1))
     variables = jax.jit(module.init)(jax.random.key(0), images)
     assert set(variables) == {"params", "batch_stats"}  # maps are no variables
-    found = jax.jit(lambda v, x: needs.compute(needs.MAPS, module, v, x))(variables, images)
+    found = jax.jit(lambda v, x: needs.outputs_with(needs.MAPS, module, v, x))(variables, images)
+    plain = jax.jit(lambda v, x: needs.outputs_with((), module, v, x))(variables, images)
+    assert plain.keys() == {"logits", "open_logits", "features"}
+    for name, output in plain.items():  # maps change no output
+        np.testing.assert_array_equal(found.pop(name), output)
     shapes = {name: one.shape for name, one in found.items()}
     assert shapes == {
         "map_stem": (2, 8, 8, 4),
@@ -86,7 +90,7 @@ def test_a_value_beyond_float16_is_its_largest():
     module = models.OpenSetClassifier(Staged(), 2)
     images = jnp.full((1, 8, 8, 1), 1e9)
     variables = module.init(jax.random.key(0), images)
-    found = needs.compute(["map_stage1"], module, variables, images)["map_stage1"]
+    found = needs.outputs_with(["map_stage1"], module, variables, images)["map_stage1"]
     assert np.isfinite(found).all() and np.abs(found).max() == np.finfo(np.float16).max
 
 

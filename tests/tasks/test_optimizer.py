@@ -115,7 +115,7 @@ def test_the_state_of_sgd_is_that_of_earlier_checkpoints():
         ({"name": "sign_sgd"}, -0.1, 0.0),  # no decay of its own: the sign of the gradient
     ],
 )
-def test_what_decays(values, kernel, bias):
+def test_parameters_that_decay(values, kernel, bias):
     update = first_update(NOTHING, learning_rate=0.1, weight_decay=0.1, **values)
     same(update, {"kernel": np.full((2, 2), kernel), "bias": np.full(2, bias)})
 
@@ -189,7 +189,7 @@ def test_a_large_gradient_is_clipped_and_a_small_one_is_not(name):
         ({"args": ConfigDict({"momentum": 0.5})}, "optimizer.args: got momentum; sgd takes only"),
     ],
 )
-def test_what_is_wrong_is_named(values, message):
+def test_wrong_values_are_named(values, message):
     with pytest.raises(ValueError, match=message):
         build_optimizer(fields(**values), 10, 5)
 

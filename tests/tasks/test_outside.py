@@ -109,7 +109,7 @@ def test_a_zip_and_a_data_set_by_its_name(near, tmp_path, chips):
     assert len(everything.chips) == 4 * (24 + 10)
 
 
-def test_what_cannot_be_read_is_refused(near, tmp_path):
+def test_unreadable_sources_are_refused(near, tmp_path):
     with pytest.raises(ValueError, match="nowhere: there is no such folder or archive, and there"):
         data.read_others("nowhere", intake())
     with pytest.raises(ValueError, match=r"0.png: got a file, wanted an archive of images \(.tar"):
@@ -180,7 +180,7 @@ def test_they_may_change_and_are_not_there_to_load_a_run(run, near, small_config
         ("all=a", "the name 'all' is taken"),
     ],
 )
-def test_what_is_written_wrong_is_refused(small_config, text, message):
+def test_malformed_values_are_refused(small_config, text, message):
     config = small_config.copy_and_resolve_references()
     config.open_set.outside = text
     with pytest.raises(ValueError, match=f"open_set.outside: {message}"):

@@ -192,6 +192,6 @@ def test_a_program_gives_one_image_or_many(kind, request, folder):
         (["nowhere.png"], r"inputs\[0\]: nowhere.png: No such file"),
     ],
 )
-def test_what_is_no_image_is_named(trained_run, unchecked, inputs, message):
+def test_inputs_that_are_not_images_are_named(trained_run, unchecked, inputs, message):
     with pytest.raises(ValueError, match=message):
         jaxatr.load(trained_run).predict(inputs)

@@ -286,7 +286,7 @@ def test_an_exported_network_has_no_head_of_turns(recipe_run, tmp_path):
         ({"optimizer.backbone_factor": -1.0}, "optimizer.backbone_factor: got -1.0"),
     ],
 )
-def test_what_cannot_be_is_named(config, fields, message):
+def test_invalid_values_are_named(config, fields, message):
     with pytest.raises(ValueError, match=message):
         OpenSet(set_fields(config, fields))
 

@@ -9,6 +9,7 @@ import pytest
 import jaxatr
 from jaxatr import data
 from jaxatr.cli import predict
+from jaxatr.kernels import onednn
 from jaxatr.tasks.open_set.predictor import Recogniser
 
 pytest.importorskip("onnx")
@@ -89,7 +90,7 @@ def test_an_ensemble_of_one_engine(earlier, images):
     )
 
 
-def test_the_graph_is_made_once_for_what_it_gives(earlier):
+def test_the_graph_is_made_once_for_the_same_outputs(earlier):
     run = earlier / "open_set"
     load = functools.partial(Recogniser.load, run, runtime="onnxruntime")
     load(score="cbc")
@@ -99,6 +100,50 @@ def test_the_graph_is_made_once_for_what_it_gives(earlier):
     load(score="nndr_stage1")  # a map that nothing has needed
     assert len(exported(run)) == len(first) + 1
     assert first.items() <= exported(run).items()
+
+
+WITHOUT = "this jaxlib has no oneDNN for XLA:CPU: 0.11 and later have it"
+
+
+@pytest.mark.skipif(not onednn.options(), reason=WITHOUT)
+def test_onednn_answers_as_jax_and_says_which_form(earlier, images, flags, capsys, monkeypatch):
+    run = earlier / "open_set"
+    wanted = list(Recogniser.load(run)(images))
+    monkeypatch.setenv(onednn.VARIABLE, "always")  # small chips have too little to compute
+    recogniser = Recogniser.load(run, runtime="onednn")
+    agree(list(recogniser(images)), wanted)
+    assert "by oneDNN" in recogniser.note and recogniser.runtime == "onednn"
+    assert {form.name for form in recogniser.forms.values()} == {"onednn"}
+    assert recogniser.digest() != Recogniser.load(run).digest()
+    both = jaxatr.load([run, run], runtime="onednn")
+    agree(list(both(images)), list(jaxatr.load([run, run])(images)))
+    assert both.forms.keys() == recogniser.forms.keys()
+    image = earlier / "chips/test/disc/000.png"
+    assert predict.main(flags(f"--workdir={run}", "--runtime=onednn", "--jsonl", image)) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["runtime"] == "onednn"
+    assert "onednn (asked for" in printed.err
+
+
+@pytest.mark.skipif(not onednn.options(), reason=WITHOUT)
+def test_a_retriever_and_the_console_take_onednn(earlier, images, monkeypatch):
+    pytest.importorskip("fastapi")
+    from jaxatr.serving.engine import Wanted, load_engine
+
+    monkeypatch.setenv(onednn.VARIABLE, "always")
+    (wanted,) = jaxatr.load(earlier / "embedding").predict(images[:1])
+    (found,) = jaxatr.load(earlier / "embedding", runtime="onednn").predict(images[:1])
+    assert found.label == wanted.label
+    assert found.distance == pytest.approx(wanted.distance, abs=1e-4)
+    engine = load_engine(Wanted(earlier / "embedding", examples=0, runtime="onednn"))
+    engine.warm([1])
+    assert "]: onednn (asked for" in engine.note
+
+
+@pytest.mark.skipif(bool(onednn.options()), reason="this jaxlib has oneDNN for XLA:CPU")
+def test_a_jaxlib_without_onednn_says_so(earlier):
+    with pytest.raises(ValueError, match=r"runtime=onednn: jaxlib .* has no oneDNN"):
+        jaxatr.load(earlier / "open_set", runtime="onednn")
 
 
 def test_a_damaged_graph_is_named(earlier):
@@ -124,7 +169,7 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(earlier, images, monkeypa
     wanted = list(Recogniser.load(run, score="nndr_stage3")(images))
     before = exported(run)
     monkeypatch.setattr("jaxatr.tasks.runtime.Path.mkdir", refuse)
-    with pytest.warns(UserWarning, match="exported network is not kept: the disk is full"):
+    with pytest.warns(UserWarning, match="exported network cannot be saved: the disk is full"):
         found = Recogniser.load(run, score="nndr_stage3", runtime="onnxruntime")
     monkeypatch.undo()
     agree(list(found(images)), wanted)
@@ -138,18 +183,18 @@ def test_without_the_extra_nothing_takes_its_place(earlier, monkeypatch, runtime
         jaxatr.load(earlier / "open_set", runtime=runtime)
 
 
-def test_what_has_no_form_is_refused(earlier, monkeypatch):
+def test_scores_without_an_exported_form_are_refused(earlier, monkeypatch):
     run = earlier / "open_set"
-    with pytest.raises(ValueError, match="conflabel needs a gradient .*, which jax alone computes"):
+    with pytest.raises(ValueError, match="conflabel needs a gradient .*, which only jax computes"):
         jaxatr.load(run, score="conflabel", runtime="onnxruntime")
-    with pytest.raises(ValueError, match="runtime: got 'tvm', wanted one of jax, onnxruntime"):
+    with pytest.raises(ValueError, match="runtime: got 'tvm', wanted one of jax, onednn, onnx"):
         jaxatr.load(run, runtime="tvm")
 
     def broken(*_, **__):
         raise ValueError("the function cannot be written as ONNX:\n  atan2: it has no rule")
 
     monkeypatch.setattr("jaxatr.onnx.writer.exporter.export", broken)
-    with pytest.raises(ValueError, match="its network runs in jax alone: .* atan2: it has no rule"):
+    with pytest.raises(ValueError, match="its network runs only in jax: .* atan2: it has no rule"):
         jaxatr.load(run, score="nndr_stage4", runtime="onnxruntime")
 
 
@@ -201,7 +246,7 @@ def test_a_console_says_which_engine(earlier, images):
         assert about["runtime"] == runtime
         scores = {one["name"] for one in about["scores"]}
         assert ("conflabel" in scores) == (runtime == "jax")
-        assert ("jax alone computes them: conflabel" in about["note"]) == (runtime != "jax")
+        assert ("only jax computes them: conflabel" in about["note"]) == (runtime != "jax")
     (one,), (other,) = found.values()
     assert one.verdicts.keys() - other.verdicts.keys() == {"conflabel"}
     for name, verdict in other.verdicts.items():

@@ -16,7 +16,7 @@ def test_rows_are_spread_over_all_classes():
     assert evenly_spread(np.zeros(0, int), 4).tolist() == []
 
 
-def test_what_a_report_shows():
+def test_the_sheet_of_a_report():
     insertion = np.array([0.5, 0.1, 0.9, 0.3, 0.3, 0.8, 0.7, 0.2])
     maps = np.linspace(0, 1, 8)[:, None, None] * np.ones((8, 2, 2))
     values = {"surrogate": {"insertion": insertion}, "lime": {"insertion": insertion / 2}}

@@ -55,7 +55,7 @@ def test_insertion_can_weigh_more_than_deletion():
     assert ((0 < erased) & (erased <= 2) & (0 < inserted) & (inserted <= 2)).all()
 
 
-def test_what_random_masks_say_is_added_to_the_curves():
+def test_the_term_of_random_masks_is_added_to_the_curves():
     fields = {"objective": "curves", "insertion_weight": 3.0}
     plain = terms(**fields)["explanation"]
     found = terms(**fields, masks=5, masks_weight=0.25, masks_contrast=2.0)["explanation"]
@@ -72,7 +72,7 @@ def test_what_random_masks_say_is_added_to_the_curves():
 
 
 @pytest.mark.parametrize("objective", ["mask", "curves"])
-def test_the_prior_is_apart_from_what_is_kept(objective):
+def test_the_prior_is_apart_from_the_kept_pixels(objective):
     light, heavy = (terms(objective=objective, l1_weight=weight) for weight in (0.0, 1.0))
     np.testing.assert_array_equal(light["explanation"], heavy["explanation"])
     assert (heavy["prior"] > light["prior"]).all()

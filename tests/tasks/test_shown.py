@@ -100,7 +100,7 @@ def test_shown_are_the_predictions_with_their_chips(recogniser, trained_run):
         assert one.heat_map.saliency.shape == one.chips.shape[1:3]
         assert 0 <= one.heat_map.saliency.min() <= one.heat_map.saliency.max() <= 1
     page = checked(shown._repr_html_())
-    assert page.count("data:image/png") == 6 and page.count(">Grad-CAM: speaks for") == 3
+    assert page.count("data:image/png") == 6 and page.count(">Grad-CAM: evidence for") == 3
     assert checked(shown[:1]._repr_html_()).count("data:image/png") == 2
     single = checked(recogniser.show(images[0])._repr_html_())
     assert single.count("data:image/png") == 1
@@ -110,7 +110,7 @@ def test_shown_are_the_predictions_with_their_chips(recogniser, trained_run):
     assert not any(isinstance(value, np.ndarray) for value in recogniser.predict(images[0]))
 
 
-def test_what_cannot_be_shown(recogniser):
+def test_predictions_that_cannot_be_shown(recogniser):
     image = np.zeros((8, 8, 2), np.uint8)
     with pytest.raises(ValueError, match="input"):
         recogniser.show(image)

@@ -184,7 +184,7 @@ def test_scores_that_need_a_gradient_are_of_single_images(run):
     runs.evaluate_run(run[0], fresh=True)
 
 
-def test_the_recogniser_says_what_the_evaluation_did(base, run, tmp_path, flags_of, capsys):
+def test_the_recogniser_agrees_with_the_evaluation(base, run, tmp_path, flags_of, capsys):
     from jaxatr.cli import predict
 
     workdir, _, arrays = run
@@ -242,7 +242,7 @@ def test_it_goes_out_as_onnx(base, run, tmp_path):
     )
 
 
-def test_what_takes_single_images_refuses_a_run_of_tracks(run):
+def test_commands_for_single_images_refuse_a_run_of_tracks(run):
     with pytest.raises(
         ValueError,
         match="a run of TrackOpenSet, which TrackRecogniser loads and Recog.*: jaxatr.load",

@@ -65,7 +65,7 @@ def test_trials_that_are_gone_are_missed(folder, tmp_path):
     assert made.record["by"] == "known classes left out in turn, after the network"
 
 
-def test_what_allows_no_trial_is_named(config, tmp_path):
+def test_configurations_that_rule_out_trials_are_named(config, tmp_path):
     changed = config.copy_and_resolve_references()
     changed.open_set.split = "random-2/2"
     with pytest.raises(ValueError, match="open_set.trials: got 2 with 2 known classes"):

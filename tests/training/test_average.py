@@ -47,7 +47,7 @@ def test_each_phase_begins_anew_and_the_other_part_comes_to_rest():
     np.testing.assert_allclose(average["params"]["a"]["w"], 2 - 0.9 * (2 - before), rtol=1e-6)
 
 
-def test_what_is_evaluated():
+def test_averaged_parameters_are_evaluated():
     assert evaluated_params(PARAMS, {"first": ()}) is PARAMS
     average = start_average(PARAMS, [FIRST])
     average["params"]["a"]["w"] = jnp.float32(7.0)

@@ -26,7 +26,7 @@ def test_the_default_is_in_the_users_cache_folder(tmp_path, monkeypatch):
     assert enable_compilation_cache() == tmp_path / "xdg/jaxatr/xla"
 
 
-def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_kept(tmp_path):
+def test_a_folder_that_cannot_be_made_is_reported_and_nothing_is_kept(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match="compiled programs are not cached: .*file"):
         assert enable_compilation_cache(tmp_path / "file" / "xla") is None

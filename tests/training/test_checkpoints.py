@@ -62,7 +62,7 @@ def copy(saved, tmp_path):
     return shutil.copytree(saved, tmp_path / "copy")
 
 
-def test_what_is_saved_is_read(copy):
+def test_a_saved_state_is_read_back(copy):
     with open_run(copy) as checkpoints:
         assert_equal(checkpoints.restore(), snapshot(2, score=0.4))
     assert_equal(load_snapshot(copy, "best"), snapshot(1, score=0.5))
@@ -75,7 +75,7 @@ def test_the_steps_that_are_saved(copy, tmp_path):
     assert saved_steps(tmp_path) == []
 
 
-def test_there_may_be_none(tmp_path):
+def test_a_run_may_have_no_checkpoint(tmp_path):
     with open_run(tmp_path) as checkpoints:
         assert checkpoints.restore() is None
 
@@ -148,7 +148,7 @@ def test_a_run_is_never_silently_begun_anew(copy):
             checkpoints.restore()
 
 
-def test_what_there_is_not(copy, tmp_path):
+def test_a_missing_step_or_folder_is_named(copy, tmp_path):
     with pytest.raises(ValueError, match=r"got 7, wanted one of the steps \[2, 1\]"):
         load_snapshot(copy, 7)
     with pytest.raises(ValueError, match="wanted the folder of a training run"):
@@ -179,7 +179,7 @@ def no_file_above(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_save_that_fails_is_told_and_costs_nothing(tmp_path):
+def test_a_save_that_fails_is_reported_and_costs_nothing(tmp_path):
     with open_run(tmp_path, keep=1) as checkpoints:
         checkpoints.save(snapshot(1))
         checkpoints.wait()
@@ -190,7 +190,7 @@ def test_a_save_that_fails_is_told_and_costs_nothing(tmp_path):
     assert_equal(load_snapshot(tmp_path, "latest"), snapshot(1))
 
 
-def test_a_save_that_fails_last_of_all_is_told(tmp_path):
+def test_a_save_that_fails_last_of_all_is_reported(tmp_path):
     with pytest.raises(CheckpointError, match="could not be saved"), no_file_above(100_000):
         with open_run(tmp_path) as checkpoints:
             checkpoints.save(snapshot(1, size=512))

@@ -54,7 +54,7 @@ def test_two_processes_agree_with_one(start, finish, unbroken_program, tmp_path)
 
 
 @pytest.mark.slow
-def test_two_processes_compute_by_what_the_first_has_found(
+def test_two_processes_use_the_kernels_that_the_first_has_found(
     start, finish, unbroken_program, tmp_path
 ):
     caches = [tmp_path / "first", tmp_path / "second"]

@@ -39,7 +39,7 @@ def kernel(params):
         ([0.1, 0.2, 0.3, 0.4, 0.5], None),
     ],
 )
-def test_the_best_is_what_the_run_ends_with(toy, records, tmp_path, scores, kept):
+def test_a_run_ends_with_its_best_state(toy, records, tmp_path, scores, kept):
     task, asked = judged(toy, scores)
     result = train(toy, tmp_path, task)
     assert result.step == 20 and len(asked) == 5

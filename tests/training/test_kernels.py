@@ -81,7 +81,7 @@ def test_nothing_is_lowered_where_there_is_nothing_to_choose_from(tmp_path):
     assert choices.to_json() == {} and training.read_record(tmp_path)["kernels"] == {"train": {}}
 
 
-def test_a_run_of_a_version_without_choices_goes_on_by_the_rules(tmp_path):
+def test_a_run_of_a_version_without_choices_goes_on_by_the_heuristic(tmp_path):
     remember("matmul")
     choices = KernelChoices(tmp_path, find=True, progress=False)
     choices.resumed = True
@@ -103,7 +103,7 @@ def test_on_another_kind_of_device_the_choices_are_made_anew(tmp_path, resumed):
     of_gpu = {"train": {FORWARD.key: {"algorithm": "hopper", "config": {}}}}
     made_for = {"platform": "gpu", "kind": "NVIDIA H100"}
     training.update_record(tmp_path, kernels=of_gpu, kernels_for=made_for)
-    assert training.recorded_choices(tmp_path, "train") == {}  # an evaluation goes by the rules
+    assert training.recorded_choices(tmp_path, "train") == {}  # an evaluation uses the heuristic
     remember("matmul")
     choices = KernelChoices(tmp_path, find=False, progress=False)
     choices.resumed = resumed

@@ -98,7 +98,7 @@ class Tapped:
         self._iterator.set_state(state)
 
 
-def test_a_loss_that_is_no_number_stops_the_run_at_its_step(toy, tmp_path):
+def test_a_loss_that_is_not_a_number_stops_the_run_at_its_step(toy, tmp_path):
     with pytest.raises(training.NonFiniteLoss, match="loss of step 13 .* is nan"):
         toy.run(tmp_path, toy.make(nan_at=12))
     snapshot = training.load_snapshot(tmp_path, "latest")

@@ -105,7 +105,7 @@ def test_the_rate_leaves_pauses_out(monkeypatch):
     assert meter.images_per_second == 24 / (52 - 10 - 30)
 
 
-def test_a_loss_that_explodes_is_told_once():
+def test_a_loss_that_explodes_is_reported_once():
     meter, _ = collect(log_every=1)
     with pytest.warns(ExplodingLoss, match="loss of phase 'train' is 750 at step 3, .* 11 at") as w:
         for step, loss in enumerate([11.0, 100.0, 750.0, 900.0], start=1):

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from ml_collections import ConfigDict
 
-from jaxatr.training import ConfigMismatch, read_record, record_config, update_record
+from jaxatr.training import ConfigMismatch, check_config, read_record, record_config, update_record
 from jaxatr.training.record import _code, start_record
 
 
@@ -56,7 +56,7 @@ def test_fingerprints_tell_runs_apart(tmp_path):
     assert len(prints) == 3
 
 
-def test_the_record_names_what_the_run_was_made_of(tmp_path):
+def test_the_record_names_versions_and_device(tmp_path):
     update_record(tmp_path, classes=["a", "b"])
     start_record(tmp_path, "abc")
     record = read_record(tmp_path)
@@ -87,3 +87,10 @@ def test_the_commit_is_that_of_the_checkout_the_code_lies_in(tmp_path):
     assert len(_code(tmp_path)["commit"]) == 40
     (tmp_path / "__init__.py").write_text("1")
     assert _code(tmp_path)["dirty"] is True
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    path = tmp_path / "run"
+    path.write_text("")
+    with pytest.raises(ValueError, match="run is a file, wanted a folder for the run"):
+        check_config(path, ConfigDict({"seed": 1}))

@@ -1,5 +1,7 @@
 """The optimiser step and the schedule of phases."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,8 +9,9 @@ import optax
 import pytest
 
 from jaxatr import parallel
+from jaxatr.models.resnet import BasicBlock, ResNet
 from jaxatr.training.state import TrainState
-from jaxatr.training.step import Schedule, make_step
+from jaxatr.training.step import Schedule, keep_less, make_step
 from jaxatr.training.task import LossOutput, Phase
 
 RATE = 0.5
@@ -50,6 +53,51 @@ def test_a_batch_that_selects_nothing_changes_nothing():
     state, sums = take_step([1.0, 2.0], [0, 0])
     assert state.params["w"] == 2.0
     assert sums["loss"] == (0.0, 0.0)
+
+
+def network_loss(params, model_state, batch, key, step):
+    """A loss of a small residual network."""
+    features, new = NETWORK.apply(
+        {"params": params, **model_state}, batch["x"], train=True, mutable=["batch_stats"]
+    )
+    return LossOutput(jnp.sum(jnp.square(features)), jnp.float32(len(batch["x"])), {}, new)
+
+
+NETWORK = ResNet((1, 1), BasicBlock, width=8, stem="3x3")
+IMAGES = np.random.default_rng(0).normal(size=(8, 32, 32, 1)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def variables():
+    return jax.jit(NETWORK.init)(jax.random.key(0), IMAGES)
+
+
+def test_a_rematerialised_step_learns_the_same(variables):
+    params, model_state = variables["params"], {"batch_stats": variables["batch_stats"]}
+    phase, devices = Phase("only", network_loss, optax.sgd(RATE), 1), jax.local_devices()[:1]
+    opt_state = {"only": phase.optimizer.init(params)}
+    state = TrainState(np.int32(0), params, model_state, opt_state, jax.random.key(0))
+    batch, stop = parallel.shard({"x": IMAGES}, 1), np.ones(1, np.int32)
+    kept, remat = (
+        make_step(phase, devices, remat=remat)(parallel.replicate(state, devices), batch, stop)[0]
+        for remat in (False, True)
+    )
+    same = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+    jax.tree.map(same, kept.params, remat.params)
+    jax.tree.map(same, kept.model_state, remat.model_state)
+
+
+def test_less_is_kept_for_the_backward_pass(variables):
+    def loss(params):
+        network = NETWORK.clone(axis_name=None)
+        given = {**variables, "params": params}
+        return jnp.sum(network.apply(given, IMAGES, train=True, mutable=["batch_stats"])[0])
+
+    def kept(function):
+        backward = jax.eval_shape(lambda params: jax.vjp(function, params)[1], variables["params"])
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(backward))
+
+    assert kept(keep_less(loss)) < 0.5 * kept(loss)
 
 
 def test_the_schedule_repeats_its_phases():

@@ -26,7 +26,7 @@ def test_the_first_is_heard_and_the_second_acts(interruptible):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_has_nothing_to_save_ends_at_once(interruptible, number):
+def test_a_training_without_anything_to_save_ends_at_once(interruptible, number):
     before = signal.getsignal(number)
     with pytest.raises(Stopped, match="the training is saved") as caught, stopping_at_once():
         signal.raise_signal(number)

@@ -42,7 +42,7 @@ def test_records_are_lines_and_events(tmp_path):
     assert values == [(1, "train/loss", 0.5), (2, "train/accuracy", 1.0)]
 
 
-def test_what_lies_beyond_the_restored_step_is_dropped(tmp_path):
+def test_records_beyond_the_restored_step_are_dropped(tmp_path):
     with MetricWriter(tmp_path, step=0) as writer:
         for step in range(1, 6):
             writer.write(record(step, loss=0.1 * step))

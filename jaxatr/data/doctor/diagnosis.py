@@ -1,6 +1,7 @@
 """The diagnosis of a data set: problems to fix before training, notes, and remedies."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -64,7 +65,12 @@ class Diagnosis:
 
 
 def examine(
-    subject: Subject, *, chip: Chip | None = None, alike: float = ALIKE, limit: int = 0
+    subject: Subject,
+    *,
+    chip: Chip | None = None,
+    alike: float = ALIKE,
+    limit: int = 0,
+    begins: Callable[[str], None] | None = None,
 ) -> Diagnosis:
     """Reads a set's images and diagnoses problems.
 
@@ -73,17 +79,22 @@ def examine(
       chip: geometry applied to each image first, as in training.
       alike: the correlation at which two images count as nearly equal.
       limit: the largest number of images to read, drawn at random from more; 0 reads all.
+      begins: called with a description of each step before it begins.
 
     Raises:
       ValueError: no image can be read, or ``alike`` is not in (0, 1].
     """
     if not 0 < alike <= 1:
         raise ValueError(f"alike: got {alike}, wanted a correlation in (0, 1]")
+    say = begins or (lambda _: None)
+    say(f"reading {min(limit or len(subject), len(subject))} images")
     facts = gather(subject, chip=chip, limit=limit)
+    say("comparing the images with each other")
     counts = np.zeros((len(subject.splits), len(subject.classes)), np.int64)
     np.add.at(counts, (facts.part, facts.label), 1)
     same, near = equal(facts), nearly_equal(facts, alike)
-    train, test = _roles(subject.splits)
+    train, test = _roles(subject.splits, counts.sum(1))
+    say("measuring how far size, mean, spread and border reveal the class")
     leaking = leaks(facts, train, test)
     findings = [
         *_damage(facts),
@@ -107,11 +118,18 @@ def relations(facts: Facts, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
     return facts.label[a] != facts.label[b], facts.part[a] != facts.part[b]
 
 
-def _roles(splits: tuple[str, ...]) -> tuple[int, int | None]:
-    """Returns the numbers of the training split and of the test split (None without one)."""
-    train = splits.index("train") if "train" in splits else 0
-    test = splits.index("test") if "test" in splits else None
-    return train, None if test == train else test
+def _roles(splits: tuple[str, ...], sizes: Int[np.ndarray, " s"]) -> tuple[int, int | None]:
+    """Returns the numbers of the training split and of the test split (None without one).
+
+    By their names; without ``train``, the largest other split is the training split, and of two
+    splits the remaining one is the test split.
+    """
+    test = splits.index("test") if "test" in splits and len(splits) > 1 else None
+    others = [number for number in range(len(splits)) if number != test]
+    train = splits.index("train") if "train" in splits else max(others, key=lambda n: sizes[n])
+    if test is None and len(splits) == 2:
+        test = 1 - train
+    return train, test
 
 
 def _damage(facts: Facts) -> list[Finding]:

@@ -177,8 +177,10 @@ def _measured(
     changed = np.append(np.arange(0, pixels, per_step), pixels)
     # Each curve is computed from the original image, which determines the target class.
     way = slice(None, None, -1 if convention.measure == "insertion" else 1)
-    classes = jax.eval_shape(predict, before[:1]).shape[-1]
-    top = np.zeros(count, int) if targets is None else _checked(targets, classes, count)
+    top = np.zeros(count, int)
+    if targets is not None:
+        classes = jax.eval_shape(predict, before[:1]).shape[-1]
+        top = _checked(targets, classes, count)
     curve = np.empty((count, len(changed)))
     for row, step, p in _batches(predict, before, after, rank, changed[way], batch_size):
         if targets is None:

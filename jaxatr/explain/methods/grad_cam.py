@@ -89,8 +89,9 @@ def explained(
 def _weighted(
     weigh: Callable, features: Partial, head: Partial, images: Array, targets: Array | None
 ) -> Float[Array, "b h w"]:
-    maps = features(images)
-    gradient = target_gradient(head, maps, targets)
+    # By apply, which has traced both parts for their shapes.
+    maps = apply(features, images)
+    gradient = target_gradient(Partial(apply, head), maps, targets)
     maps = maps.astype(gradient.dtype)
     weights = weigh(maps, gradient)
     total = jnp.einsum("bpqf,bf->bpq", maps, weights, precision=jax.lax.Precision.HIGHEST)

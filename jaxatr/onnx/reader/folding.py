@@ -21,20 +21,20 @@ _DTYPES = ("float32", "float64")
 def fold_batch_norms(
     program: Program, arrays: Mapping[str, Any]
 ) -> tuple[Program, dict[str, np.ndarray]]:
-    """Folds each batch norm that alone reads a convolution; returns the program and new arrays.
+    """Folds batch norms into convolutions whose result nothing else reads.
 
-    Norms in subgraphs, in training mode, or whose arrays are computed stay as they are.
+    Norms in subgraphs, in training mode, or with computed arrays are left unchanged.
 
     Args:
-      program: a whole model's.
-      arrays: its variables and known arrays by name.
+      program: the program of a whole model.
+      arrays: the model's variables and known arrays, by name.
 
     Returns:
-      The program, and the kernels and biases that it reads besides, by new names.
+      The program, and its new kernels and biases, by name.
     """
     count, made = uses(program), dict[str, np.ndarray]()
     makers = {name: call for call in program.calls for name in call.outputs if name}
-    joined: dict[str, Call | None] = {}  # by the name of a call: what stands in its place
+    joined: dict[str, Call | None] = {}  # name of a call to its replacement
     for norm in program.calls:
         layer = makers.get(norm.inputs[0])
         if layer is None or not _is_norm(norm) or count[norm.inputs[0]] > 1:
@@ -54,7 +54,7 @@ def fold_batch_norms(
 
 
 def _is_norm(call: Call) -> bool:
-    """Whether a call normalises each channel by known statistics, and gives nothing else."""
+    """Whether a call normalises each channel by known statistics, with no other output."""
     keywords = call.keywords()
     return (
         call.operator.function is batch_normalization
@@ -65,7 +65,7 @@ def _is_norm(call: Call) -> bool:
 
 
 def _folded(layer: Call, norm: Call, arrays: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Computes the kernel and the bias of a convolution with the norm after it."""
+    """Computes the kernel and the bias of a convolution joined with the norm after it."""
     scale, offset, mean, var = (np.asarray(arrays[n], np.float64) for n in norm.inputs[1:])
     factor = scale / np.sqrt(var + norm.attributes.get("epsilon", 1e-5))
     kernel = np.asarray(arrays[layer.inputs[1]])

@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from jaxatr.inference import Compiled
+from jaxatr.kernels.compiled import Compiled
+from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.ops.precision import wide
 from jaxatr.onnx.reader.folding import fold_batch_norms
 from jaxatr.onnx.reader.inputs import as_declared, on_device
@@ -50,18 +51,18 @@ class OnnxModel:
         """Computes the model's outputs, one alone or a tuple, with its own :attr:`variables`.
 
         The first call with inputs of new shapes compiles the model for them: the variables are
-        constants of the program (:class:`jaxatr.inference.Compiled`), and batch norms are folded
-        into the convolutions before them. In a function that jax traces, the model becomes a part
-        of that.
+        constants of the program (:class:`jaxatr.kernels.compiled.Compiled`), and batch norms are
+        folded into the convolutions before them. If this jaxlib has oneDNN, the faster of two forms
+        is kept (:attr:`forms`). In a function that jax traces, the model becomes a part of that
+        function.
 
         Args:
           *inputs: one for each of :attr:`inputs`: arrays, or lists for sequences.
-          eager: compute one node after the other and compile no program, to look for a mistake;
-            and for a model that has strings, or shapes that depend on values, which cannot be
-            compiled.
+          eager: compute node by node without compiling, to find an error, or for a model with
+            strings or with shapes that depend on values, which cannot be compiled.
 
         Raises:
-          ValueError: as :meth:`apply`, under jit.
+          ValueError: as for :meth:`apply` under jit.
         """
         self._check_count(inputs)
         if eager:
@@ -76,8 +77,16 @@ class OnnxModel:
         model, run = self._inference
         if traced:
             return model.apply(model.variables, *inputs)
-        with wide():  # numbers of 64 bits are not narrowed on the way
+        with wide():  # so that 64-bit numbers are not narrowed
             return run(*inputs)
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """Whether XLA's or oneDNN's form runs, for each shape of inputs that has been called.
+
+        It is empty where there is no choice (:mod:`jaxatr.kernels.onednn`).
+        """
+        return self._inference[1].forms
 
     @cached_property
     def _inference(self) -> tuple["OnnxModel", Compiled]:
@@ -92,7 +101,7 @@ class OnnxModel:
         with wide(), jax.ensure_compile_time_eval():
             variables["constants"] |= jax.device_put(made)
             model = replace(self, program=program, variables=variables)
-            return model, Compiled(model.apply, variables, constants=True)
+            return model, Compiled(model.apply, variables, constants=True, compete=True)
 
     def _check_count(self, inputs: tuple[Any, ...]) -> None:
         if len(inputs) != len(self.inputs):

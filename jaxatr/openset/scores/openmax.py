@@ -14,7 +14,6 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.spatial
 import scipy.special
 
 from jaxatr.openset import gallery
@@ -242,8 +241,10 @@ def _distances(
     rows: Float[np.ndarray, "b k"], means: Float[np.ndarray, "m k"], weights: np.ndarray
 ) -> Float[np.ndarray, "b m"]:
     """Computes weighted sums of Euclidean and cosine distance, which is 1 for zero vectors."""
+    from scipy.spatial import distance  # slow to import
+
     euclidean, cosine = weights
-    distances = euclidean * scipy.spatial.distance.cdist(rows, means)
+    distances = euclidean * distance.cdist(rows, means)
     if cosine:
         unit_rows, unit_means = (
             x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.finfo(np.float64).tiny)

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 MOST_BYTES = 32 * 2**20
 """Largest size of an image file."""
@@ -146,6 +146,8 @@ def read(content: bytes) -> np.ndarray:
                 if image.format == "TIFF" and getattr(image, "n_frames", 1) > 1:
                     raise ValueError("several pages")
                 array = _array(image)
+    except UnidentifiedImageError as error:  # its message is an object's address
+        raise ValueError("not a readable image: its format is unknown") from error
     except Exception as error:  # Pillow raises many types of exceptions on damaged files
         raise ValueError(f"not a readable image: {error}") from error
     if not np.isfinite(array).all():

@@ -17,7 +17,7 @@ import numpy as np
 from jaxatr import data, losses, models
 from jaxatr.config import Fields
 from jaxatr.explain import load_target
-from jaxatr.inference import Compiled
+from jaxatr.kernels.compiled import Compiled
 from jaxatr.tasks.distillation.checks import check_fields
 from jaxatr.tasks.distillation.evaluation import compare, evaluate, validate
 from jaxatr.tasks.distillation.fields import FIELDS

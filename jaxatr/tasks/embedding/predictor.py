@@ -1,7 +1,7 @@
 """A predictor that finds the training chips most similar to an image."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,10 +9,11 @@ import jax
 import numpy as np
 
 from jaxatr import data, openset, training
-from jaxatr.onnx.sessions import check_runtime
+from jaxatr.kernels.onednn import Form
+from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.reporting import notebook
 from jaxatr.tasks.embedding.evaluation import SCORE
-from jaxatr.tasks.runtime import Infer, engine_note, ready_network
+from jaxatr.tasks.runtime import Infer, engine_note, forms_of, ready_network
 from jaxatr.tasks.shown import Showing
 from jaxatr.training import TrainedRun
 from jaxatr.training.predictor import flattened, types_of
@@ -110,7 +111,7 @@ class Retriever(Showing[np.ndarray, Match]):
         """Takes a run and its index; :meth:`load` reads both from a folder."""
         self.classes, self.chip, self.index = run.classes, run.intake, index
         self.neighbours, self.max_distance = neighbours, max_distance
-        self.runtime, own = runtime, runtime == "jax"
+        self.runtime, own = runtime, runtime in OWN
         self._variables = jax.device_put(run.variables) if own else run.variables
         example = np.zeros((1, *self.chip.shape), self.chip.dtype)
         self._infer = ready_network(run, _network, self._variables, [example], runtime=runtime)
@@ -132,13 +133,14 @@ class Retriever(Showing[np.ndarray, Match]):
           neighbours: number of training chips to return for an image.
           max_distance: distance beyond which an image is unknown; by default the one that the
             evaluation fitted to the validation data, if there was any.
-          runtime: engine that runs the network: ``"jax"``, ``"onnxruntime"`` or ``"openvino"``; the
-            latter two are extras. The search stays in JAX.
+          runtime: engine that runs the network: ``"jax"``; ``"onednn"``, which is JAX with oneDNN's
+            kernels for the batch sizes for which they are faster; ``"onnxruntime"`` or
+            ``"openvino"``, which are extras. The search stays in JAX.
 
         Raises:
           ImportError: the package of ``runtime`` is not installed; the message names the extra.
-          ValueError: ``workdir`` is not the folder of an embedding's run, or the run has not been
-            evaluated yet.
+          ValueError: ``workdir`` is not the folder of an embedding's run, the run has not been
+            evaluated yet, or this jaxlib has no oneDNN for ``runtime``.
         """
         check_runtime(runtime)
         run, index = load_indexed(workdir)
@@ -146,6 +148,11 @@ class Retriever(Showing[np.ndarray, Match]):
             max_distance = fitted_distance(workdir)
         limits = {"neighbours": neighbours, "max_distance": max_distance}
         return cls(run, index, **limits, runtime=runtime)
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """XLA's or oneDNN's form of the network, by the inputs' shapes so far."""
+        return forms_of(self._infer)
 
     def read(self, path: str) -> np.ndarray:
         """Reads an image ``[h, w, c]``."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tqdm import tqdm
 
 from jaxatr import openset
 from jaxatr.parallel import wait_for_all
@@ -169,7 +170,10 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
     classes, last = tuple(task.record["split"]["known"]), head(variables)
     trained = trials.load(task, workdir, needs) if workdir is not None else []
     left_out = openset.leave_classes_out(training, validation, last, classes)
-    compared = openset.compare(listed, trained or left_out)
+    trial_runs = tqdm(  # shown on terminals only
+        trained or left_out, desc="comparing scores", unit="trial", leave=False, disable=None
+    )
+    compared = openset.compare(listed, iter(trial_runs))
     score, why = _choose(name, listed, compared, task.config, len(trained))
     models = openset.fit_scores([score], training, last, validation=validation).models
     one, names = compared[score.name], _accuracies(score, models, validation)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset, training
+from jaxatr.kernels.onednn import Form
 from jaxatr.tasks.open_set import enrolled, evaluation, fitted
 from jaxatr.tasks.open_set.deciding import Made, as_configured, facts
 from jaxatr.tasks.open_set.judged import judge
@@ -52,6 +53,11 @@ class Ensemble(Recogniser):
         self.kept, self.runtime = decision.score.name, first.runtime
         self.note = first.engine
 
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """The forms of the first member's network; the others have the same shapes."""
+        return self.members[0].forms
+
     def _heat_maps(self, items: Sequence[np.ndarray], method: str) -> list[HeatMap]:
         """Raises an error: heat maps are defined for single networks only."""
         raise ValueError("heat_map: not supported by an ensemble: load one of its runs")
@@ -88,7 +94,7 @@ class Members:
           checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
           score: name of the score that decides in every run; None for the configured ones.
           where: fields of ``config.data`` to change, if the data has moved.
-          runtime: what runs the networks, as :meth:`Recogniser.load` has it.
+          runtime: engine that runs the networks, see :meth:`Recogniser.load`.
 
         Raises:
           ValueError: there are no runs, or two of them are incompatible; the message names them.
@@ -220,7 +226,7 @@ def load(
       gamma: a threshold of the mean standing; None or ``"fitted"`` for the fitted one.
       score: name of the score that decides in every run; None for the configured ones.
       where: fields of ``config.data`` to change, if the data has moved.
-      runtime: as of :class:`Members`.
+      runtime: engine that runs the networks, see :meth:`Recogniser.load`.
 
     Raises:
       ValueError: there are no runs, two of them are incompatible, the data to fit the threshold is

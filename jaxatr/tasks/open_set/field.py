@@ -89,6 +89,8 @@ def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips
         invalid.
     """
     root = Path(source)
+    if root.is_file():
+        raise ValueError(f"source: {root} is a file, wanted a folder of class folders")
     if not root.is_dir():
         raise ValueError(f"source: there is no folder {root}")
     folders = sorted(one for one in root.iterdir() if one.is_dir() and one.name[0] != ".")

@@ -59,7 +59,7 @@ def decision_metrics(
       probabilities; those of unknown examples are missing if there are none.
     """
     answers = decision(test) if answers is None else answers
-    return _shares(answers, test.labels) | _sureness(decision, answers, test)
+    return _shares(answers, test.labels) | _confidence(decision, answers, test)
 
 
 def accepted(made: Made, unknown: openset.Outputs) -> dict[str, float]:
@@ -94,7 +94,7 @@ def _shares(answers: openset.Answers, labels: np.ndarray) -> dict[str, float]:
     return shares
 
 
-def _sureness(
+def _confidence(
     decision: openset.Decision, answers: openset.Answers, test: openset.Outputs
 ) -> dict[str, Any]:
     """Returns risk-coverage areas and the calibration of probabilities."""

@@ -149,7 +149,8 @@ def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
     except (ValueError, OSError) as error:
         raise ValueError(
             f"{run.workdir}: score={name} is not fitted at step {run.step}, and the data "
-            f"to fit it to cannot be read ({error}); --source=FOLDER sets its present location"
+            f"to fit it to cannot be read ({error}); --source=FOLDER, of enrol "
+            "--data_source=FOLDER, sets its present location"
         ) from error
     if name != AUTO and (reason := refusal(score_of(name), task.given)):
         raise ValueError(f"score: {name} {reason}")
@@ -183,8 +184,8 @@ def _with_enrolled(
         except (ValueError, OSError) as error:
             warnings.warn(
                 f"{run.workdir}: the validation examples cannot be scored with the enrolled "
-                f"classes ({error}), so the previous threshold is used; --source=FOLDER sets the "
-                "present location of the data",
+                f"classes ({error}), so the previous threshold is used; --source=FOLDER, "
+                "of enrol --data_source=FOLDER, sets the present location of the data",
                 stacklevel=2,
             )
             return None

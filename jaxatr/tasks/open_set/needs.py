@@ -74,19 +74,28 @@ def pooled(maps: Float[Array, "b h w f"], most: int = MAP_SIZE) -> Float[Array, 
     return maps
 
 
-def stage_maps(
+def with_maps(
     names: Collection[str], module: Network, variables: PyTree, images: Float[Array, "b h w c"]
 ) -> dict[str, Array]:
-    """Computes maps ``[b, h, w, f]`` that the backbone sows, in one pass.
+    """Computes a network's outputs and maps ``[b, h, w, f]`` that its backbone sows, in one pass.
 
-    They are averaged by :func:`pooled` and converted to float16, so that the maps of a whole data
+    The maps are averaged by :func:`pooled` and converted to float16, so that those of a whole data
     set fit into memory. Values are clipped to the range of float16.
+
+    Args:
+      names: names of the maps; without any, networks that sow none are accepted.
+      module: a network of single images.
+      variables: parameters and batch statistics of the network.
+      images: normalised images.
     """
-    _, state = module.apply(variables, images, train=False, mutable=["intermediates"])
+    if not names:
+        return module.apply(variables, images, train=False)._asdict()
+    out, state = module.apply(variables, images, train=False, mutable=["intermediates"])
     sown = state["intermediates"]["backbone"]
     largest = float(jnp.finfo(jnp.float16).max)
     maps = {name: pooled(sown[name][0].astype(jnp.float32)) for name in names}
-    return {n: jnp.clip(one, -largest, largest).astype(jnp.float16) for n, one in maps.items()}
+    clipped = {name: jnp.clip(one, -largest, largest) for name, one in maps.items()}
+    return out._asdict() | {name: one.astype(jnp.float16) for name, one in clipped.items()}
 
 
 def stage_map(name: str) -> Need:
@@ -94,7 +103,7 @@ def stage_map(name: str) -> Need:
     place = name.removeprefix("map_").replace("stage", "stage ")
 
     def compute(module: Network, variables: PyTree, images: Array) -> Array:
-        return stage_maps([name], module, variables, images)[name]
+        return with_maps([name], module, variables, images)[name]
 
     return Need(
         f"the map of the {place} ({name})" if place == "stem" else f"the map of {place} ({name})",
@@ -112,7 +121,7 @@ MAPS = ("map_stem", "map_stage1", "map_stage2", "map_stage3", "map_stage4")
 NEEDS: Mapping[str, Need] = {
     "open_logits": Need("the binary classifiers"),
     "features": Need("the features"),
-    "extra_logits": Need("a class of images that are no known targets"),
+    "extra_logits": Need("a class of images that are not known targets"),
     "image": Need("the chip itself", absent=GRADIENT),
     "odin": Need("a gradient with respect to the image", odin, GRADIENT, of_classes=True),
     "gradient_norms": Need(
@@ -137,12 +146,11 @@ def given_by(module: Network) -> frozenset[str]:
     return frozenset({"features", "image"}) | COMPUTED - (frozenset(MAPS) - maps)
 
 
-def compute(
+def outputs_with(
     needs: Collection[str], module: Network, variables: PyTree, images: Float[jax.Array, "b h w c"]
 ) -> dict[str, Array]:
-    """Computes the given needs, except for those that need no computation."""
-    maps = sorted(name for name in needs if name in MAPS)
-    found = stage_maps(maps, module, variables, images) if maps else {}
+    """Computes a network's outputs, and the given needs that are computed."""
+    found = with_maps(sorted(set(needs) & set(MAPS)), module, variables, images)
     others = {name: NEEDS[name].compute for name in sorted(needs) if name not in MAPS}
     return found | {name: one(module, variables, images) for name, one in others.items() if one}
 
@@ -166,6 +174,6 @@ def refusal(score: openset.Score, given: Collection[str]) -> str:
 
 
 def in_jax_alone(score: openset.Score) -> str:
-    """Says what of a score's needs no other engine computes; empty for nothing."""
+    """Returns why only jax can compute a score's needs; empty if other engines can too."""
     phrases = [NEEDS[name].phrase for name in sorted(score.all_needs) if not NEEDS[name].exports]
-    return f"needs {phrases[0]}, which jax alone computes" if phrases else ""
+    return f"needs {phrases[0]}, which only jax computes" if phrases else ""

@@ -12,13 +12,14 @@ import numpy as np
 import scipy.special
 
 from jaxatr import data, explain, openset, training
-from jaxatr.onnx.sessions import check_runtime
+from jaxatr.kernels.onednn import Form
+from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.reporting import notebook
 from jaxatr.resolve import resolve
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.needs import in_jax_alone
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
-from jaxatr.tasks.runtime import engine_note, ready_network
+from jaxatr.tasks.runtime import engine_note, forms_of, ready_network
 from jaxatr.tasks.shown import HeatMap, Showing
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.training.predictor import Item, flattened, types_of
@@ -122,10 +123,10 @@ class OpenSetPredictor(Showing[Item, Prediction]):
           further: names of the enrolled classes.
           needs: names of further outputs (:data:`jaxatr.tasks.open_set.needs.NEEDS`), in addition
             to those that the decision needs.
-          runtime: what runs the network, as of :meth:`load`.
+          runtime: engine that runs the network, see :meth:`load`.
         """
         check_runtime(runtime)
-        if runtime != "jax" and (reason := in_jax_alone(decision.score)):
+        if runtime not in OWN and (reason := in_jax_alone(decision.score)):
             raise ValueError(f"runtime={runtime}: {decision.score.name} {reason}")
         self.classes, self.further = (*run.classes, *further), further
         self.chip, self.step, self.workdir = run.intake, run.step, run.workdir
@@ -136,9 +137,10 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         self.gamma = gamma
         self._needs = decision.score.all_needs | set(needs)
         self._explainers: dict[str, explain.Explainer] = {}
-        self.runtime, own = runtime, runtime == "jax"
+        self._explained_by = functools.partial(explain.Explainer.of_run, run)
+        self.runtime, own = runtime, runtime in OWN
         self._variables = jax.device_put(run.variables) if own else run.variables
-        self._ready = functools.partial(  # no tree, whose arrays would count in the digest
+        self._ready = functools.partial(  # not a tree: its arrays would count in the digest
             ready_network,
             run,
             lambda run: self._network(run, self._needs),
@@ -149,16 +151,21 @@ class OpenSetPredictor(Showing[Item, Prediction]):
 
     @functools.cached_property
     def _infer(self) -> Callable[..., Mapping[str, ArrayLike]]:
-        """The network, compiled or in another engine when it is first needed."""
+        """The network, which is compiled or opened in another engine on first use."""
         return self._ready(self._examples())
 
     @property
     def engine(self) -> str:
-        """Says which other engine runs the network, and its version; empty of jax."""
+        """A note that names the engine of the network and its version; empty for plain jax."""
         return engine_note(self._infer)
 
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """XLA's or oneDNN's form of the network, by the inputs' shapes so far."""
+        return forms_of(self._infer)
+
     def _examples(self) -> list[np.ndarray]:
-        """Makes inputs of the network, for a batch of one."""
+        """Creates example inputs of the network, a batch of one."""
         return [np.zeros((1, *self.chip.shape), self.chip.dtype)]
 
     @property
@@ -211,13 +218,15 @@ class OpenSetPredictor(Showing[Item, Prediction]):
           data_dir: present location of prepared data.
           field: use the calibration to field chips, if there is one.
           enrolled: include enrolled classes, if there are any.
-          runtime: engine that runs the network: ``"jax"``, ``"onnxruntime"`` or ``"openvino"``; the
-            latter two are extras. The decision and heat maps stay in JAX.
+          runtime: engine that runs the network: ``"jax"``; ``"onednn"``, which is JAX with oneDNN's
+            kernels for the batch sizes for which they are faster; ``"onnxruntime"`` or
+            ``"openvino"``, which are extras. The decision and heat maps stay in JAX.
 
         Raises:
           ImportError: the package of ``runtime`` is not installed; the message names the extra.
           ValueError: ``workdir`` is not the folder of such a run, there is no such checkpoint or
-            score, no fitted threshold, or the training data for a fit is missing.
+            score, no fitted threshold, the training data for a fit is missing, or this jaxlib has
+            no oneDNN for ``runtime``.
         """
         where = {"source": source, "data_dir": data_dir}
         where = {name: value for name, value in where.items() if value is not None}
@@ -375,14 +384,13 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
         if method not in self._explainers:
             if method == "all":
                 raise ValueError("heat_map: got 'all', wanted one method")
-            run = training.load_run(self.workdir, self.step)
-            self._explainers[method] = explain.Explainer.of_run(run, method)
+            self._explainers[method] = self._explained_by(method)
         explainer = self._explainers[method]
         title, found = explain.method_title(explainer.method), []
         for chips, count in self.chip.batches(items, 16):
             images = chips.astype(np.float32)
             names, maps = explainer.explained(images), explainer.saliency(images)
-            words = [f"{title}: speaks for {name}" for name in names]
+            words = [f"{title}: evidence for {name}" for name in names]
             found += map(HeatMap, words[:count], maps[:count])
         return found
 

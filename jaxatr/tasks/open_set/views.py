@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr.data.augment import flip_and_shift
-from jaxatr.tasks.open_set.needs import MAPS, compute
+from jaxatr.tasks.open_set.needs import MAPS, outputs_with
 from jaxatr.typing import Array, Config, Float, Network, PyTree
 
 _FIELDS = ("test_flip_horizontal", "test_flip_vertical", "test_shift")
@@ -72,8 +72,7 @@ def outputs_of(
     """
 
     def infer(images: Array) -> dict[str, Array]:
-        out = module.apply(variables, images, train=False)._asdict()
-        return out | compute(needs, module, variables, images)
+        return outputs_with(needs, module, variables, images)
 
     return averaged(infer, images, views)
 

@@ -59,7 +59,7 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         return infer
 
     def _examples(self) -> list[np.ndarray]:
-        """Makes inputs of the network, for a batch of one."""
+        """Creates example inputs of the network, a batch of one."""
         (chips,) = super()._examples()
         return [np.repeat(chips[None], self.frames, axis=1), np.ones(1, np.int32)]
 

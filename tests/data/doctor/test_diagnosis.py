@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,7 @@ def test_equal_images_are_paired(subject):
     assert none.total == 0 and listed(none) == set()
 
 
-def test_of_many_equal_images_every_pair_of_kinds_is_there(subject):
+def test_many_equal_images_show_every_pair_of_kinds(subject):
     a = noise(1)[0]
     labels, parts = [0, 0, 1, 1], [0, 1, 0, 1]
     facts = gather(subject([a] * 4, labels, parts))
@@ -106,7 +108,7 @@ def test_leaks_need_two_classes_of_five_and_a_test_split_of_all(subject):
     assert all(leak.across is None for leak in told)
 
 
-def test_what_guessing_reaches_too_is_no_leak():
+def test_an_accuracy_that_guessing_reaches_is_not_a_leak():
     few = doctor.Leak("mean", 0.7, 0.7, 0.5, (20, 20))
     many = doctor.Leak("mean", 0.7, 0.7, 0.5, (200, 20))
     assert (few.share, few.share_within) == (0, 0)
@@ -115,7 +117,7 @@ def test_what_guessing_reaches_too_is_no_leak():
     assert doctor.Leak("mean", 0.2, 0.3, 0.5, (200, 200)).share == 0
 
 
-def test_the_findings_name_what_is_wrong(subject):
+def test_the_findings_name_the_fault(subject):
     images, labels, parts = labelled(lambda label: noise(1, 24 + 4 * int(label))[0])
     images[0] = None
     images[1] = images[4]  # same class and split
@@ -161,3 +163,11 @@ def test_a_class_of_the_test_split_alone_and_a_draw_are_noted(subject):
 def test_alike_is_a_correlation(subject):
     with pytest.raises(ValueError, match=r"alike: got 1.5, wanted a correlation in \(0, 1\]"):
         doctor.examine(subject(noise(2)), alike=1.5)
+
+
+def test_of_two_splits_of_other_names_the_larger_is_the_training_split(subject):
+    labels = [0, 1] * 10 + [0, 1] * 20
+    given = subject(noise(60), labels, [0] * 20 + [1] * 40)
+    found = doctor.examine(dataclasses.replace(given, splits=("exam", "learn")))
+    assert found.leaks and all(leak.across is not None for leak in found.leaks)
+    assert not any("in exam" in one.text for one in found.findings)

@@ -112,7 +112,7 @@ def test_levels(root, data_dir, options, classes, coarse, hierarchy):
     assert ("coarse" in dataset.splits["train"].columns) == (coarse is not None)
 
 
-def test_a_level_is_asked_for_with_the_source_as_configs_distill_says(root, data_dir):
+def test_a_level_is_chosen_with_the_source_as_in_configs_distill(root, data_dir):
     where = {"source": root, "data_dir": data_dir}
     families = data.open_dataset("fgvc_aircraft", options={"level": "family"}, **where)
     again = data.open_dataset("fgvc_aircraft", options={"level": "family"}, **where)
@@ -176,7 +176,7 @@ def test_images_that_are_missing_are_named_at_once(root, data_dir):
         ("variants.txt", None, None, "is not FGVC-Aircraft; looked for images/, images_var"),
     ],
 )
-def test_what_does_not_fit_is_told(root, data_dir, file, old, new, match):
+def test_files_that_do_not_fit_are_named(root, data_dir, file, old, new, match):
     if new is None:
         (root / file).unlink()
     elif old is None:

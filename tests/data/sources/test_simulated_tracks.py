@@ -129,6 +129,6 @@ def test_generation_is_a_function_of_the_seed_alone(small):
         ({"seed": -1}, "seed: got -1"),
     ],
 )
-def test_what_there_is_not_is_refused(options, match):
+def test_invalid_options_are_refused(options, match):
     with pytest.raises(ValueError, match=match):
         simulated_tracks.generate("train", **options)

@@ -176,7 +176,7 @@ def test_its_path_is_followed_and_its_set_may_have_a_name(module, data_dir, tmp_
         ("jaxatr_test_stripes:NoLabels", "its examples have the features image, without label"),
     ],
 )
-def test_what_is_no_source_is_named(module, data_dir, path, match):
+def test_a_path_that_is_not_a_source_is_named(module, data_dir, path, match):
     with pytest.raises(ValueError, match=match):
         data.open_dataset(path, data_dir=data_dir)
 
@@ -226,7 +226,7 @@ def test_an_index_from_before_there_were_builders_is_followed(folder, data_dir):
 
 
 @pytest.mark.parametrize("name", sources.names())
-def test_every_source_says_what_it_takes(name):
+def test_every_source_describes_its_options(name):
     source = sources.find(name)
     assert isinstance(source, Source) and source.name == name
     for option in source.options.values():

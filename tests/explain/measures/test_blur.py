@@ -71,6 +71,6 @@ def test_zeros_darken_the_edge_alone():
         ({"border": "wrap"}, "blur.border: got 'wrap'"),
     ],
 )
-def test_what_is_no_blur_is_refused(unchecked, fields, message):
+def test_malformed_blurs_are_refused(unchecked, fields, message):
     with pytest.raises(ValueError, match=message):
         Blur(**fields)

@@ -283,7 +283,7 @@ def test_given_targets_and_the_convention():
          "images: got shape"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_measured_is_refused(unchecked, options, message):
+def test_invalid_input_is_refused(unchecked, options, message):
     images, saliency = draw((4, 4, 3))
     predict, _ = network((4, 4, 3))
     arguments = {"images": images, "saliency": saliency, "pixels_per_step": 4} | options

@@ -13,7 +13,7 @@ def predict(images):
     return jnp.reshape(images, (len(images), -1)) @ WEIGHTS
 
 
-def test_what_maps_are_worth():
+def test_maps_are_judged_by_every_measure():
     images = np.random.default_rng(1).random((3, 16, 16, 1)).astype(np.float32)
     maps = np.random.default_rng(2).random((3, 16, 16))
     maps[2] = 0

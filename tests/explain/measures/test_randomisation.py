@@ -42,7 +42,7 @@ def test_only_the_named_layers_change_and_keep_their_values(params):
     np.testing.assert_array_equal(changed["stem"]["bias"], params["stem"]["bias"])  # all zeros
 
 
-def test_a_key_gives_one_result_whatever_else_is_named(params):
+def test_a_key_gives_one_result_beside_other_names(params):
     key = jax.random.key(2)
     alone = measures.randomise_layers(params, ["head"], key)
     cascade = measures.randomise_layers(params, ["head", "stem_2"], key)

@@ -97,7 +97,7 @@ def test_share_inside(dtype):
     np.testing.assert_allclose(measures.share_inside(saliency, 0 * masks)[:2], 0)
 
 
-def test_what_cannot_be_measured_is_refused(unchecked):
+def test_invalid_input_is_refused(unchecked):
     good = maps(2, 3, 3)
     with pytest.raises(AssertionError, match=r"has shape \(2, 3, 4\) but expected \(2, 3, 3\)"):
         measures.saliency_similarity(good, maps(2, 3, 4))

@@ -106,7 +106,7 @@ def test_one_class(method, sign):
 
     images = np.stack([four_pixels()[0], np.zeros((8, 8, 2)), np.full((8, 8, 2), 2)])
     saliency = np.asarray(method(itself, head, np.float32(images)))
-    expected = np.zeros((3, 8, 8))  # nothing speaks for it in a black or a constant image
+    expected = np.zeros((3, 8, 8))  # a black or a constant image has no evidence for it
     if sign > 0:  # nor anywhere where all speaks against it
         expected[0, 0, :4] = np.array([3, 1, 0, 1]) / 3
     np.testing.assert_allclose(saliency, expected, atol=1e-6)

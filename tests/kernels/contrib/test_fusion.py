@@ -259,7 +259,7 @@ def test_refusals(operations, options, reason):
         FusionPlan(operations).compile(problem, solver=options["solver"])
 
 
-def test_an_older_gpu_is_no_hopper():
+def test_an_older_gpu_is_not_a_hopper():
     runs_on = SOLVERS["hopper"].runs_on
     assert runs_on(Device("gpu", "NVIDIA H100 80GB HBM3"))
     assert not runs_on(Device("gpu", "NVIDIA A100-SXM4-40GB"))

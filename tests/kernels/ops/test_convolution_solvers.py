@@ -155,7 +155,7 @@ def test_the_reference_of_a_cropped_and_grouped_problem_is_xlas(direction):
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_xlas_form_does_not_crop_what_no_window_reads(direction):
+def test_xlas_form_does_not_crop_pixels_that_no_window_reads(direction):
     padding = ((0, 0), (0, 0))
     problem = Problem(direction, (2, 8, 9, 3), (1, 1, 3, 4), (2, 2), padding, (1, 1), 1, "float32")
     small = OPERATION.canonical(problem, CPU)
@@ -170,7 +170,7 @@ def test_xlas_form_does_not_crop_what_no_window_reads(direction):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_a_default_configuration_is_always_there(name):
+def test_a_default_configuration_always_exists(name):
     rng, solver = np.random.default_rng(3), SOLVERS[name]
     for direction in DIRECTIONS:
         for kind in ("any", *KINDS):
@@ -197,7 +197,7 @@ def test_a_direction_that_is_none_is_named(unchecked):
         Problem("backward", (1, 8, 8, 1), (3, 3, 1, 1), *UNIT, "float32")
 
 
-def test_what_is_accepted_follows_the_precision_of_the_device():
+def test_the_tolerance_follows_the_precision_of_the_device():
     def accepted(dtype, platform):
         problem = random_problem(np.random.default_rng(0), "forward", dtype)
         return OPERATION.tolerance(problem, Device(platform, ""))

@@ -211,7 +211,7 @@ def test_gru_with_reset_before_the_product():
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "scan"])
-def test_what_stands_beyond_a_length_does_not_matter(algorithm):
+def test_values_beyond_a_length_do_not_matter(algorithm):
     params, x, initial = single(
         (network("lstm", 3, 4), draw((2, 3, 3), 1), (draw((1, 2, 4), 2),) * 2)
     )

@@ -94,7 +94,7 @@ def test_lowering(platform, target, width, dtype, direction, kernels_in):
     assert kernels_in(platform, SOLVERS[name].build(one, ()), *given) == 1
 
 
-def test_what_a_kernel_does_not_compute_is_left_to_others():
+def test_problems_outside_a_kernels_reach_are_left_to_others():
     def applies(device, *arguments, **options):
         one = problem(*arguments, **options)
         return any(SOLVERS[name].applies(one, device) for name in ("hopper", "tpu"))

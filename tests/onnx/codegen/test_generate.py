@@ -327,7 +327,7 @@ def test_an_unknown_style_is_refused(network, tmp_path):
         generate(network, tmp_path, style="nnx")
 
 
-def test_weights_that_are_none(tmp_path):
+def test_files_without_weights_are_refused(tmp_path):
     with pytest.raises(ValueError, match="there is no file"):
         load_weights(tmp_path / "missing")
     (tmp_path / "text").write_text("no tensors")

@@ -20,7 +20,7 @@ def test_a_quoted_string_is_the_string(text):
 @pytest.mark.parametrize(
     "name", [*ODD, *keyword.kwlist, "__class__", "9" * 99, "x" * 999, "ﬁ", "ª"]
 )
-def test_what_is_taken_is_an_identifier(name):
+def test_a_taken_name_is_an_identifier(name):
     made = Names().take(identifier(name))
     assert made.isidentifier() and made.isascii()
     assert not keyword.iskeyword(made) and not made.startswith("_")

@@ -27,5 +27,5 @@ def test_words_in_common():
 
 
 @pytest.mark.parametrize("names", [["a1", "a3"], ["a1", "b2"], ["a", "b"], ["a09", "a10"]])
-def test_what_does_not_count_up(names):
+def test_names_that_do_not_count_up(names):
     assert counted(names) is None

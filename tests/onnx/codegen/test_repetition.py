@@ -20,7 +20,7 @@ def functions(body):
     return [row.steps[0].function for row in body.rows]
 
 
-def test_what_repeats_is_one_class(built):
+def test_repeated_layers_are_one_class(built):
     unit = ["Relu", "Exp", "Sigmoid", "Tanh"]
     model = chain(built, ["Abs", *unit, *unit, *unit, *unit, "Neg"])
     (block,) = blocks_of(model)
@@ -45,11 +45,11 @@ def test_each_instance_keeps_its_values(built):
         ["Relu", "Exp", "Abs", "Neg", "Sqrt", "Relu", "Exp"],  # too little is spared
     ],
 )
-def test_what_is_no_block(built, kinds):
+def test_sequences_that_are_not_a_block(built, kinds):
     assert list(blocks_of(chain(built, kinds))) == []
 
 
-def test_a_block_that_others_would_need_more_of_is_none(built):
+def test_a_sequence_whose_inner_values_are_read_outside_is_not_a_block(built):
     """Both results of a window are used after it."""
     nodes = []
     for i in range(4):

@@ -40,7 +40,7 @@ def test_an_array_of_another_type_is_stated_exactly(name):
     assert found.dtype == value.dtype and np.array_equal(found, value)
 
 
-def test_strings_and_what_is_not_finite():
+def test_strings_and_values_that_are_not_finite():
     words = np.array(["a'b", 'say "no"'], object)
     assert value_of(flat(literal(words))).tolist() == words.tolist()
     odd = np.array([np.inf, -np.inf, np.nan, -0.0], np.float32)

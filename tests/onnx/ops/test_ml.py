@@ -215,7 +215,7 @@ def test_support_vectors_that_classify(classes, probable, onnxruntime):
         np.testing.assert_allclose(made[1].sum(1), 1, atol=1e-5)
 
 
-def test_what_is_no_support_vector_machine():
+def test_malformed_support_vector_machines_are_refused():
     with pytest.raises(ValueError, match=r"kernel_type: got 'COSINE'"):
         ops.svm_regressor(
             X, coefficients=(1.0,), kernel_type="COSINE", n_supports=1, rho=(0.0,),

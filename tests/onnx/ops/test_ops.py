@@ -136,7 +136,7 @@ def test_onnxruntime_agrees(case, jit, onnxruntime):
         np.testing.assert_allclose(one, other, atol=2e-5, rtol=1e-4)
 
 
-def test_what_is_quantised_is_divided_exactly():
+def test_quantisation_divides_exactly():
     """-2.5 / (5 / 255) is -127.49999 in float32, but -127.5 by the reciprocal, which rounds off."""
     scale, zero = np.float32(5) / np.float32(255), np.uint8(153)
     x = np.float32([-2.5, 2.0])

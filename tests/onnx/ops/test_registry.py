@@ -76,7 +76,7 @@ def test_an_attribute_cannot_take_the_importers_own_keywords(built):
         importer.load(proto)
 
 
-def test_what_a_function_raises_names_the_node(built):
+def test_an_error_of_a_function_names_the_node(built):
     @importer.register("Fails", domain="my.domain")
     def fails(x):
         raise KeyError("inside")

@@ -113,7 +113,7 @@ def test_functions_in_functions_are_looked_at_once(built, monkeypatch):
         importer.load(proto)
 
 
-def test_what_is_missing_in_a_function_or_a_graph_in_it_is_named(built):
+def test_a_value_missing_in_a_function_or_a_graph_in_it_is_named(built):
     def graph(operator):
         result = [onnx.helper.make_value_info("z", onnx.TypeProto())]
         return onnx.helper.make_graph([node(operator, ["p"], ["z"])], operator, [], result)
@@ -174,7 +174,7 @@ def test_folds_of_a_model_have_one_budget(built, monkeypatch):
     np.testing.assert_allclose(model.apply(model.variables, x), np.full(1000, 13.0))
 
 
-def test_what_a_shape_needs_is_folded_without_a_budget(built, monkeypatch):
+def test_values_for_shapes_are_folded_without_a_budget(built, monkeypatch):
     monkeypatch.setattr(variables, "FOLDS", 0)
     nodes = [node("Shape", ["big"], ["s"]), node("Concat", ["s", "s"], ["t"], axis=0)]
     nodes += [node("Gather", ["t", "zero"], ["u"]), node("Reshape", ["x", "u"], ["y"])]
@@ -185,7 +185,7 @@ def test_what_a_shape_needs_is_folded_without_a_budget(built, monkeypatch):
     assert set(model.known) == {"u"}
 
 
-def test_what_is_folded_and_read_no_more_is_dropped(built, monkeypatch):
+def test_folded_values_that_are_no_longer_read_are_dropped(built, monkeypatch):
     kept = {}
     folding = variables._Folding.folded
 
@@ -244,7 +244,7 @@ def test_a_loop_that_would_be_traced_without_end_becomes_one_of_xlas(built):
         )  # fmt: skip
 
 
-def test_resizing_takes_memory_for_what_it_gives(built):
+def test_resizing_takes_memory_for_its_result(built):
     x = np.float32(np.random.default_rng(0).normal(size=(1, 20000)))
     nodes = [node("Resize", ["x", "", "s"], ["y"], mode="linear")]
     proto = built(nodes, {"x": [1, 20000]}, "y", {"s": np.float32([1, 2])})

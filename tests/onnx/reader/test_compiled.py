@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxatr import inference
 from jaxatr import onnx as importer
+from jaxatr.kernels import compiled as compiling
+from jaxatr.kernels import onednn
 from jaxatr.onnx.ops import registry
 from jaxatr.onnx.reader.folding import fold_batch_norms
 
@@ -108,10 +109,24 @@ def test_weights_are_constants_up_to_a_limit(network, monkeypatch):
 
     small = importer.load(network)
     wanted = small(X)
-    monkeypatch.setattr(inference, "CONSTANTS", 100)
+    monkeypatch.setattr(compiling, "CONSTANTS", 100)
     large = importer.load(network)
-    np.testing.assert_allclose(large(X), wanted, atol=1e-5)
+    np.testing.assert_allclose(large(X), wanted, rtol=1e-5, atol=1e-5)
     assert arguments(small) == 1 and arguments(large) > 1
+
+
+@pytest.mark.skipif(
+    not onednn.options(), reason="this jaxlib has no oneDNN for XLA:CPU: 0.11 and later have it"
+)
+def test_onednn_runs_the_folded_convolutions(layers, monkeypatch):
+    monkeypatch.setenv(onednn.VARIABLE, "always")
+    model = importer.load(layers)
+    assert model.forms == {}
+    found, wanted = model(X), model(X, eager=True)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+    assert {shape: form.name for shape, form in model.forms.items()} == {
+        "float32[6,3,8,8]": "onednn"
+    }
 
 
 def test_it_can_be_traced_by_jax(network):
@@ -130,7 +145,7 @@ def test_64_bits_are_kept(built):
     assert jnp.arange(2).dtype == np.int32
 
 
-def test_what_cannot_be_compiled_says_how_it_is_computed(built):
+def test_a_model_that_cannot_be_compiled_says_how_it_is_computed(built):
     model = importer.load(built([node("NonZero", ["x"], ["y"], "nz")], {"x": [3]}, ["y"]))
     x = np.array([0, 1, 2], np.float32)
     with pytest.raises(ValueError, match=r"node 'nz'.*eager=True"):

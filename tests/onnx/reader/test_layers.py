@@ -25,7 +25,7 @@ def test_the_layers_of_a_network(network, tmp_path):
     assert importer.layers(path.read_bytes()) == importer.layers(network) == found
 
 
-def test_what_is_not_supported_is_said_of_each(built):
+def test_the_reason_is_given_for_each_unsupported_node(built):
     body = onnx.helper.make_function(
         "own",
         "F",
@@ -70,7 +70,7 @@ def test_weights_are_neither_read_nor_needed(built, tmp_path):
 @pytest.mark.parametrize(
     "raw", [b"\x3a\x05abc", b"\x80", b"\x0f", b"\x80" * 20, b"\x3a\x02\x0a\x05"]
 )
-def test_bytes_that_are_no_model(raw):
+def test_bytes_that_are_not_a_model(raw):
     with pytest.raises(ValueError, match="model: "):
         importer.layers(raw)
 

@@ -100,6 +100,6 @@ def test_each_call_is_shown_with_channels_first(network):
     assert not np.allclose(changed, jax.jit(model.apply)(model.variables, X))
 
 
-def test_bounds_are_no_weights(network):
+def test_bounds_are_not_weights(network):
     params = importer.load(network).variables["params"]
     assert set(params) == {"w", "bias", "depthwise", "scale", "shift", "factor"}

@@ -205,7 +205,7 @@ def test_names_of_missing_operators_are_cleaned(built):
 
 
 @pytest.mark.parametrize("version", [3, 8])
-def test_what_is_not_imported_has_version_1(built, version):
+def test_a_domain_that_is_not_imported_has_version_1(built, version):
     """ONNX's checker treats files that are older than imports in the same way."""
     nodes = [
         node("ReduceSum", ["x"], ["r"], "sum", axes=[0], keepdims=0),  # an input since 13

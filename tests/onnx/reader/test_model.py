@@ -17,7 +17,7 @@ def by_runtime(onnxruntime, proto, *inputs):
     return session.run(None, {i.name: v for i, v in zip(session.get_inputs(), inputs, strict=True)})
 
 
-def test_what_it_tells_of_itself(network):
+def test_a_models_description(network):
     model = importer.load(network)
     assert [(i.name, i.shape, i.dtype) for i in model.inputs] == [("x", ("n", 3, 8, 8), "float32")]
     assert [o.name for o in model.outputs] == ["y"]
@@ -159,7 +159,7 @@ def test_a_shape_that_is_data_is_computed_without_jit(built):
         jax.jit(model.apply)({}, x)
 
 
-def test_nothing_that_is_no_model(tmp_path):
+def test_inputs_that_are_not_a_model(tmp_path):
     with pytest.raises(ValueError, match="there is no file"):
         importer.load(tmp_path / "missing.onnx")
     with pytest.raises(ValueError, match="not an ONNX model|no graph"):

@@ -57,7 +57,7 @@ def test_the_size_is_checked_before_anything_is_made():
         ({"data_type": 8, "dims": [1], "raw_data": b"a"}, "strings cannot be stored as raw"),
     ],
 )
-def test_what_no_tensor_can_be(fields, message):
+def test_impossible_tensors_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         to_array(onnx.TensorProto(name="w", **fields))
 

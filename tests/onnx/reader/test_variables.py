@@ -14,7 +14,7 @@ def ints(*values):
     return np.array(values, np.int64)
 
 
-def test_a_float_that_decides_a_shape_is_no_parameter(built):
+def test_a_float_that_decides_a_shape_is_not_a_parameter(built):
     nodes = [
         node("Mul", ["two", "half"], ["scales"]),
         node("Resize", ["x", "", "scales"], ["a"]),
@@ -88,7 +88,7 @@ def test_absurd_sizes_name_the_node(built, nodes, weights):
         importer.load(built(nodes, {"x": [1]}, "y", weights))
 
 
-def test_what_is_large_to_fold_is_computed_when_the_model_runs(built):
+def test_large_values_are_computed_when_the_model_runs(built):
     nodes = [node("Add", ["a", "b"], ["c"]), node("ReduceSum", ["c"], ["y"])]
     weights = {"a": np.ones((1, 3000), np.int64), "b": np.ones((3000, 1), np.int64)}
     model = importer.load(built(nodes, {"x": [1]}, "y", weights))
@@ -128,7 +128,7 @@ def test_a_weight_of_a_condition_is_trained_where_the_condition_is_data(built):
     assert set(model.variables["params"]) == {"w"}
 
 
-def test_what_a_file_says_is_no_weight_is_not_trained(built):
+def test_a_value_that_a_file_declares_constant_is_not_trained(built):
     nodes = [node("Sub", ["x", "mean"], ["a"]), node("Mul", ["a", "w"], ["y"])]
     weights = {"mean": np.float32([1, 2]), "w": np.float32([3, 4])}
     model = built(nodes, {"x": [1, 2]}, "y", weights)
@@ -141,7 +141,7 @@ def test_what_a_file_says_is_no_weight_is_not_trained(built):
         importer.load(model)
 
 
-def test_what_an_exported_function_takes_from_around_it_is_not_trained(tmp_path):
+def test_a_value_that_an_exported_function_closes_over_is_not_trained(tmp_path):
     mean = np.float32([1, 2])
     variables = {"w": np.float32([3, 4])}
     importer.export(
@@ -175,7 +175,7 @@ def merged(built, **more):
 SLOTS = ("scale", "bias", "mean", "var")
 
 
-def test_what_passes_an_identity_is_an_array_of_its_own(built):
+def test_a_weight_behind_an_identity_is_an_array_of_its_own(built):
     model = importer.load(merged(built))
     assert set(model.variables["params"]) == {"one.scale", "one.bias", "two.scale"}
     statistics = {"one.mean", "one.var", "two.mean", "two.var"}
@@ -188,7 +188,7 @@ def test_what_passes_an_identity_is_an_array_of_its_own(built):
     np.testing.assert_array_equal(model.variables["batch_stats"]["one.mean"], np.zeros(3))
 
 
-def test_a_copy_of_what_is_not_trained_is_not_trained(built):
+def test_a_copy_of_an_untrained_value_is_not_trained(built):
     model = merged(built)
     onnx.helper.set_model_props(model, {"jaxatr.constants": '["one.scale"]'})
     assert set(importer.load(model).variables["params"]) == {"one.bias"}

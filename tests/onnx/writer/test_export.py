@@ -49,7 +49,7 @@ def test_names_come_from_parameters_and_fields(tmp_path):
     assert sizes(model.graph.output[0]) == ["batch"]
 
 
-def test_names_and_sizes_as_asked_for(tmp_path):
+def test_requested_names_and_sizes(tmp_path):
     model = export(
         two,
         VARIABLES,

@@ -46,7 +46,7 @@ def test_transposings_cancel_between_convolutions(operators):
     assert found == ["Transpose", "Conv", "Mul", "Relu", "Add", "Conv", "Transpose"]
 
 
-def test_channels_second_need_none(operators):
+def test_channels_second_need_no_transposition(operators):
     def function(x):
         return conv(conv(x.transpose(TO_LAST))).transpose(TO_SECOND)
 
@@ -76,7 +76,7 @@ def test_operators_work_in_either_layout(operators):
     assert operators(function, IMAGES).count("Transpose") == 1  # of the images
 
 
-def test_what_minds_the_layout_is_given_its_own(operators):
+def test_operators_that_depend_on_the_layout_are_given_theirs(operators):
     found = operators(lambda x: conv(x).reshape(x.shape[0], -1), IMAGES)
     assert found == ["Transpose", "Conv", "Transpose", "Reshape"]
     found = operators(lambda x: conv(x).mean((1, 2)) @ jnp.ones((4, 2)), IMAGES)
@@ -92,7 +92,7 @@ def test_layouts_inside_of_a_loop(operators):
     assert operators(function, IMAGES).count("Scan") == 1
 
 
-def test_a_mean_is_one_and_another_division_is_none(operators):
+def test_a_mean_is_one_node_and_another_division_is_not_a_mean(operators):
     assert operators(lambda x: x.mean((1, 2)), IMAGES) == ["ReduceMean"]
     assert operators(lambda x: x.sum((1, 2)) * (1 / 42), IMAGES) == ["ReduceMean"]
     assert operators(lambda x: x.sum((1, 2)) / 41, IMAGES) == ["ReduceSum", "Div"]
@@ -116,7 +116,7 @@ def test_whole_numbers_are_not_for_these_operators(operators):
     assert operators(lambda x: x.sum((1, 2)) // 16, whole)[0] == "ReduceSum"
 
 
-def test_taps_that_are_no_window(operators):
+def test_taps_that_are_not_a_window(operators):
     def three(x):
         return jnp.maximum(jnp.maximum(x[:, :-1, :-1], x[:, 1:, 1:]), x[:, 1:, :-1])
 
@@ -177,7 +177,7 @@ def test_a_bias_joins_its_product_where_nobody_else_reads_it(exported, count):
     )  # not of matrices
 
 
-def test_equal_nodes_are_one_and_unread_ones_none(operators):
+def test_equal_nodes_are_merged_and_unread_ones_dropped(operators):
     def function(x):
         jnp.cos(x)
         return jnp.sin(x) + jnp.sin(x) * 2

@@ -47,7 +47,7 @@ def test_the_detector_finds_the_layer_that_tells_them_apart(detector):
     )
 
 
-def test_norms_of_zero_are_no_trouble():
+def test_norms_of_zero_do_no_harm():
     known = norms(20, 0, 0)
     known[:, 3] = 0  # a head without a gradient of the loss
     detector = conflabel_detector.fit(

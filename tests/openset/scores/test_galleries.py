@@ -186,7 +186,7 @@ def test_ratios_by_hand():
     assert found.score.tolist() == [-0.5, -1.0, 0.0] and found.label.tolist() == [1, 0, 1]
 
 
-def test_known_chips_are_told_from_others():
+def test_known_chips_are_separated_from_others():
     for name in ("spatial_stage2", "nndr_stage2", "template", "fusion_template"):
         known, others = answers(name).score, answers(name, OTHERS).score
         assert known.min() > others.max(), name
@@ -241,7 +241,7 @@ def test_a_fusion_is_the_sum_of_deviations_from_validation_examples():
     np.testing.assert_array_equal(found.label, KNOWN.predicted)
 
 
-def test_what_cannot_be_fitted_is_named(unchecked):
+def test_data_that_cannot_be_fitted_are_named(unchecked):
     maps, labels = TRAIN.more["map_stage2"], TRAIN.labels
     with pytest.raises(ValueError, match="maps: some are not finite"):
         spatial.fit(maps * np.float16(np.inf), labels, K)

@@ -261,7 +261,7 @@ def test_pytorch_ood_agrees(pytorch_ood):
     np.testing.assert_allclose(openmax.probabilities(model, queries)[:, -1], expected, atol=1e-4)
 
 
-def test_classes_that_are_no_targets_count_as_unknown():
+def test_classes_that_are_not_targets_count_as_unknown():
     draw = np.random.default_rng(5)
     labels = np.repeat(np.arange(4), 30)
     logits = 4 * np.eye(4)[labels] + draw.normal(size=(120, 4))

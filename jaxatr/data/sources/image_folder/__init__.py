@@ -38,7 +38,7 @@ class ImageFolderSource(Source):
         "test_fraction": Option(
             0.2, "if there are no split folders: share of each class that is used for the test"
         ),
-        "layout": Option("", f"meaning of the folders: {', '.join(LAYOUTS)}; empty: find out"),
+        "layout": Option("", f"meaning of the folders: {', '.join(LAYOUTS)}; empty: inferred"),
         "table": Option(
             "", "CSV or Parquet file that lists the images; a path inside the folder or archive"
         ),

@@ -59,8 +59,12 @@ def arranged(root: Path, paths: Sequence[PurePosixPath], layout: str, wanted: st
     depth = len(LAYOUTS[layout]) if layout else depths.most_common(1)[0][0]
     odd = next((path for path in paths if len(path.parts) - 1 != depth), None)
     if odd is not None or not 1 <= depth <= 3:
-        others = f": {depths[depth]} others are {depth} folders deep" if odd else ""
-        raise ValueError(f"{root / (odd or paths[0])} is misplaced{others}; looked for {wanted}")
+        deep = "1 folder deep" if depth == 1 else f"{depth} folders deep"
+        if odd:
+            why = f"is misplaced: {depths[depth]} others are {deep}"
+        else:
+            why = f"is {deep}" if depth else "is in no class folder"
+        raise ValueError(f"{root / (odd or paths[0])} {why}; looked for {wanted}")
     levels = LAYOUTS[layout or _layout(paths, depth)]
     splits = _split_names({path.parts[0] for path in paths}, root) if "split" in levels else {}
     listed = []

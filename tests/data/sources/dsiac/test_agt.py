@@ -102,7 +102,7 @@ def test_a_whole_file(dsiac_files, read, unchecked):
         lambda text: text.replace("   }\n  TgtSect", "  TgtSect"),  # SenSect is never closed
     ],
 )
-def test_what_breaks_the_specification_does_no_harm(read, change):
+def test_violations_of_the_specification_do_no_harm(read, change):
     whole, broken = read(EXAMPLE), read(change(EXAMPLE))
     if change(EXAMPLE).endswith("6.5"):  # the last target is truncated and loses its fields
         assert plain(broken)[1] == plain(whole)[1][:1]

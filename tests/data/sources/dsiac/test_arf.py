@@ -77,7 +77,7 @@ def test_several_bands(dsiac_files, open_bytes, kinds, more):
     assert [(band.rows, band.columns) for band in arf.bands] == [i.shape for i in hyper[0]]
 
 
-def test_what_the_subheaders_say(dsiac_files, open_bytes):
+def test_the_values_of_the_subheaders(dsiac_files, open_bytes):
     flags = 63 - dsiac_files.BANDS
     content = dsiac_files.arf([[np.zeros((2, 2), np.uint8)]], 0, flags=flags, footer_flags=1)
     parts = open_bytes(content).subheaders

@@ -125,7 +125,7 @@ def test_a_chip_is_squared_and_resized(dtype, shape):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
-def test_a_pixel_that_is_no_number_is_refused(value):
+def test_a_pixel_that_is_not_a_number_is_refused(value):
     frame = np.full((8, 8), value, ">f8")
     with pytest.raises(ValueError, match="a pixel that is not finite"):
         dsiac.cut(frame, dsiac.Box(1, 1, 5, 5, "metric", False), 4)

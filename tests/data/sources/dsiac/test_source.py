@@ -106,7 +106,7 @@ def test_every_pixel_and_column(copy, data_dir, band, dtype):
 
 
 @pytest.mark.slow  # the flags and the set are tested separately
-def test_the_command_says_what_it_made(copy, data_dir):
+def test_the_command_describes_its_result(copy, data_dir):
     arguments = [f"--source={copy.root}", f"--data_dir={data_dir}", "--band=thermal"]
     arguments += ["--ranges=1000,2000", "--time=day", "--every=2", "--name=atr"]
     line = [sys.executable, "-m", "jaxatr.prepare", "dsiac", *arguments]
@@ -137,7 +137,7 @@ def test_boxes_as_they_are(copy, data_dir):
         np.testing.assert_array_equal(example["image"][:, :, 0], pixels)
 
 
-def test_what_is_asked_for(copy, data_dir):
+def test_the_requested_parts_are_prepared(copy, data_dir):
     train = prepared(copy, data_dir, band="thermal", ranges=[2000], every=2).splits["train"]
     assert set(train.columns["range_m"]) == {2000} and len(train) == 6 * 2
     assert set(train.columns["frame"]) == {1, 3}
@@ -150,7 +150,7 @@ def test_what_is_asked_for(copy, data_dir):
     assert len(data.select(train, classes=split.known)) == 8
 
 
-def test_two_bands_of_one_type_make_one_set_and_of_two_none(copy, data_dir):
+def test_two_bands_make_one_set_only_if_they_have_one_type(copy, data_dir):
     with pytest.raises(ValueError, match="uint16 .thermal.*uint8 .visible.*one band at a time"):
         prepared(copy, data_dir)
     for name in ("0001", "0011", "0012"):
@@ -296,7 +296,7 @@ def test_a_damaged_clip_stops_it_or_is_listed(copy, data_dir):
     assert again.fingerprint == dataset.fingerprint
 
 
-def test_pixels_that_are_no_numbers_are_left_out(copy, data_dir, dsiac_files):
+def test_pixels_that_are_not_numbers_are_left_out(copy, data_dir, dsiac_files):
     rng = np.random.default_rng(1)
     for name in ("cegr02003_0001", "cegr02003_0011"):
         images = rng.normal(size=(FRAMES, ROWS, COLUMNS)).astype(np.float32)
@@ -355,7 +355,7 @@ def test_it_is_prepared_anew_when_a_file_changes(copy, data_dir):
         ({"band": "thermal", "every": 100}, "nothing is left of the test split"),
     ],
 )
-def test_what_makes_no_sense_is_refused(copy, data_dir, options, match):
+def test_invalid_options_are_refused(copy, data_dir, options, match):
     with pytest.raises(ValueError, match=match):
         prepared(copy, data_dir, **options)
 

@@ -140,12 +140,21 @@ def test_an_image_out_of_place_is_named(folder, save, odd):
         scan(folder)
 
 
+def test_images_in_no_class_folder_or_too_deep_are_an_error(tmp_path, save):
+    for name in ("chips/0", "chips/1", "deep/a/b/c/d/0", "deep/a/b/c/e/0"):
+        save(tmp_path / f"{name}.png", np.zeros((2, 2), np.uint8))
+    with pytest.raises(ValueError, match="chips/0.png is in no class folder; looked for"):
+        scan(tmp_path / "chips")
+    with pytest.raises(ValueError, match="a/b/c/d/0.png is 4 folders deep; looked for"):
+        scan(tmp_path / "deep")
+
+
 def test_a_stray_folder_is_blamed_and_not_the_others(tmp_path, save):
     for name in ("car/0", "car/1", "tank/0", "tank/old/1", "tank/old/2"):
         save(tmp_path / f"{name}.png", np.zeros((2, 2), np.uint8))
-    with pytest.raises(ValueError, match="tank/old/1.png is misplaced: 3 others"):
+    with pytest.raises(ValueError, match="tank/old/1.png is misplaced: 3 others are 1 folder deep"):
         scan(tmp_path)
-    with pytest.raises(ValueError, match="car/0.png is misplaced"):
+    with pytest.raises(ValueError, match="car/0.png is misplaced: 2 others are 2 folders deep"):
         scan(tmp_path, layout="split/class")
     with pytest.raises(ValueError, match="layout: got 'class/split', wanted one of class,"):
         scan(tmp_path, layout="class/split")
@@ -202,7 +211,7 @@ def test_splits_above_coarse_classes(tmp_path, save):
         scan(tmp_path)
 
 
-def test_the_usual_names_of_splits_are_no_coarse_classes(tmp_path, save):
+def test_the_usual_names_of_splits_are_not_coarse_classes(tmp_path, save):
     found = scan(images(tmp_path, save, "Train/a/0", "Train/b/0", "test/c/0"))
     assert sorted(found.files) == ["test", "train"] and found.coarse_classes is None
 
@@ -228,7 +237,7 @@ def test_links_in_a_circle_end(folder):
     assert [kind for kind, _ in found.passed] == ["link to a folder above it", "link to nothing"]
 
 
-def test_what_is_passed_over_is_counted_by_kind(folder, data_dir):
+def test_skipped_files_are_counted_by_kind(folder, data_dir):
     for name in ("a.txt", "b.TXT", "c.xml", "README", ".hidden.txt"):
         (folder / "train" / name).write_text("")
     notes = opened(folder, data_dir).notes

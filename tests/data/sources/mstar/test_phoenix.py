@@ -49,7 +49,7 @@ def test_magnitude_and_phase(arrays, read, native):
     assert found.header["TargetType"] == "zsu23-4_gun" and found.header["TargetSerNum"] == "d08"
 
 
-def test_what_looks_like_a_field_among_the_pixels_is_none(arrays, read):
+def test_pixels_that_look_like_a_field_are_not_one(arrays, read):
     magnitude = arrays[0].copy()
     magnitude[0] = np.frombuffer(b"\nNumberOfRows= 1\nxxx", ">f4")
     assert read(chip(magnitude, arrays[1])).magnitude.shape == (7, 5)
@@ -101,7 +101,7 @@ def test_pixels_that_no_radar_gives_are_refused(arrays, read, place, value):
         read(content)
 
 
-def test_what_is_no_raw_chip(tmp_path, read):
+def test_files_that_are_not_raw_chips(tmp_path, read):
     with pytest.raises(ValueError, match="byte 0: not a raw chip"):
         read(b"\xff\xd8\xff\xe0 a JPEG")
     (tmp_path / "x.017").write_bytes(b"[PhoenixHeaderVer01.05]\n")

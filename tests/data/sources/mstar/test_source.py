@@ -82,7 +82,7 @@ def test_every_chip_comes_back(chips, tmp_path, data_dir):
             assert (example["aspect_deg"], example["serial"]) == (12.5, KINDS[kind][1])
 
 
-def test_what_is_not_of_the_standard_condition_is_left_out(chips, write, tmp_path, data_dir):
+def test_chips_of_other_conditions_are_left_out(chips, write, tmp_path, data_dir):
     write("CD/17_DEG/T72/SN_812/HB1.016", "t72_tank", "812", 17)
     write("CD/17_DEG/SLICY/HB2.001", "slicey", "1", 17)
     write("CD/30_DEG/2S1/HB3.000", "2s1_gun", "b01", 30)

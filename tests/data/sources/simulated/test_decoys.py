@@ -8,7 +8,7 @@ from jaxatr.data.sources.simulated.vehicles import FLEET
 NEAR = {"ranges": (1000, 2000), "bands": ("visible",), "size": 32}
 
 
-def test_a_decoy_stands_on_the_ground_within_what_drives_on_land():
+def test_a_decoy_stands_on_the_ground_and_has_the_size_of_a_land_vehicle():
     for number in range(60):
         vehicle = decoy(number, seed=3)
         length, width, height = vehicle.size

@@ -127,7 +127,7 @@ def test_a_distant_chip_has_no_more_detail_than_the_sensor_gave_it(chips):
     assert np.median(lost[3000]) < 0.5 * np.median(lost[1000])
 
 
-def test_what_surrounds_a_chip_does_not_change_it():
+def test_the_surroundings_do_not_change_a_chip():
     """The frame is larger and has other draws, but target and light are the same."""
     view = [simulated.View(5, 70.0, 2000, 1, (3,))]
     chip, wide = (simulated.render(view, surround=surround) for surround in (0, 12))

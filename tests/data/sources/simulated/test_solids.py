@@ -162,7 +162,7 @@ def test_hot_parts_are_warmer_than_the_hull():
     np.testing.assert_allclose(near - warmth, 4.5, rtol=1e-5)  # the skin over the engine
 
 
-def test_what_the_sun_does_not_reach_is_dark():
+def test_surfaces_in_shadow_are_dark():
     slab = raycast.mesh([solids.prism(Part.BODY, x=(-1.0, 1.0), y=(-1.0, 1.0), z=(1.0, 1.2))])
     shade = radiance.Shade(slab, raycast.frame(0.0, np.pi / 2))  # from the zenith
     points = np.float32([[0, 0, 0], [0, 0, 1.2], [0.8, 0.8, 0.5], [1.5, 0, 0], [0, -1.5, 3]])

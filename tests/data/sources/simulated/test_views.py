@@ -96,7 +96,7 @@ def test_masks_lie_in_their_boxes_and_fill_them(small):
 
 
 @pytest.mark.parametrize("band", [0, 1])
-def test_masks_fit_what_the_target_changes(band, monkeypatch):
+def test_masks_fit_the_pixels_that_the_target_changes(band, monkeypatch):
     """Compares views with the same scenes and draws without the target."""
     views = [
         simulated.View(vehicle, aspect, range_m, band, (vehicle, range_m))
@@ -245,6 +245,6 @@ def test_global_statistics_do_not_give_the_class_away(range_m, band):
         ("train", {"aspects": 1, "surround": 4, **WINDOW}, "surround: got 4 with crop='window'"),
     ],
 )
-def test_what_cannot_be_rendered_is_refused(split, options, message):
+def test_views_that_cannot_be_rendered_are_refused(split, options, message):
     with pytest.raises(ValueError, match=message):
         simulated.generate(split, **options)

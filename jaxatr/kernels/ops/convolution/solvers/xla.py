@@ -51,7 +51,7 @@ class XLA(Solver):
     """Solves everything, on every device, with an unknown workspace."""
 
     name = "xla"
-    version = 2  # crops only what a window would read
+    version = 2  # crops only pixels that a window would read
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns True."""

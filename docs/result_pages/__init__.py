@@ -1,0 +1,1 @@
+"""Figures and tables of the results pages, a module for each page."""

@@ -1,0 +1,80 @@
+"""ONNX: docs/results/onnx.md."""
+
+import json
+
+from charts import OTHER, OURS, Mark, Row, Section
+
+from experiments.onnx import transfer
+from experiments.records import recorded, table
+from result_pages.marks import OWN, ROOT, Figures, Tables, benchmark, ours
+
+CONFORMANCE = ROOT / "experiments" / "onnx" / "results" / "conformance.json"
+DECISIONS = CONFORMANCE.parent / "decision" / "README.md"
+
+
+def conformance() -> str:
+    """How many tests of ONNX's own suite pass, by kind."""
+    tests = json.loads(CONFORMANCE.read_text(encoding="utf-8"))
+    rows = []
+    for kind in dict.fromkeys(test["kind"] for test in tests):
+        part = [test for test in tests if test["kind"] == kind]
+        passed = sum(not test["reason"] for test in part)
+        rows.append([kind, str(passed), str(len(part)), f"{100 * passed / len(part):.1f} %"])
+    return "\n".join(table(["kind of test", "passed", "of", ""], rows))
+
+
+def decisions() -> str:
+    """How far exported decisions are from ``predict``."""
+    text = DECISIONS.read_text(encoding="utf-8")
+    return "\n".join(line for line in text.splitlines() if line.startswith("|"))
+
+
+def transferred() -> list[Section]:
+    """Accuracy by steps: from the file, and from random weights."""
+    rows = []
+    for steps in transfer.STEPS:
+        for kind, label in (("transfer", "from the file"), ("scratch", "from scratch")):
+            runs = [recorded(transfer.RESULTS, f"{kind}-{steps}-{seed}") for seed in transfer.SEEDS]
+            values = [100 * r["evaluation"]["groups"]["all"]["closed_accuracy"] for r in runs if r]
+            rows.append(Row(f"{steps} steps, {label}", *ours(values)))
+    return [Section("Transfer through a file, MSTAR", rows, "accuracy, %")]
+
+
+def onnxruntime() -> list[Section]:
+    """Speed of models that were read from ONNX, in multiples of onnxruntime's."""
+    rows = []
+    for found in benchmark("onnx_inference_cpu")["rows"]:
+        ratios = found["times onnxruntime"]
+        marks = [Mark(OTHER, ratios["engine"]), Mark(OURS, ratios["jaxatr"])]
+        rows.append(
+            Row(f"{found['model']}, batch {found['batch']}", marks, f"{marks[1].value:.2f}")
+        )
+    title = "Inference, two CPU cores"
+    return [Section(title, rows, "times onnxruntime", reference=1.0)]
+
+
+def onnxruntime_table() -> str:
+    """Times of models that were read from ONNX, beside onnxruntime's."""
+    who = ("jaxatr", "engine", "onnxruntime")
+    rows = [
+        [
+            f"{found['model']}, batch {found['batch']}",
+            *(f"{found['ms'][one]:.2f} ms" for one in who),
+            *(f"{found['times onnxruntime'][one]:.2f}" for one in who[:2]),
+            f"{found['loading']:.2f} s",
+        ]
+        for found in benchmark("onnx_inference_cpu")["rows"]
+    ]
+    header = ["model", "jaxatr", "written again, in onnxruntime", "onnxruntime"]
+    return "\n".join(table([*header, "ratio: jaxatr", "ratio: written again", "loading"], rows))
+
+
+FIGURES: Figures = {
+    "onnx_transfer": (transferred, OWN),
+    "onnx_speed": (onnxruntime, {OURS: "jaxatr", OTHER: "written again, in onnxruntime"}),
+}
+TABLES: Tables = {
+    "conformance": conformance,
+    "onnxruntime": onnxruntime_table,
+    "decisions": decisions,
+}

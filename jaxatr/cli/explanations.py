@@ -1,0 +1,53 @@
+"""The work of ``jaxatr explain``: a picture, a map and figures for each image."""
+
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from jaxatr import data, runs, training
+from jaxatr.cli.images import Inputs
+from jaxatr.explain import Explainer, Pictures, describe, explain_all, load_explainers
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Explains the images, and returns the exit code."""
+    training.enable_compilation_cache()
+    values = flags.FLAGS
+    with training.loading_once():
+        explainers = load_explainers(values.workdir, values.method, seed=values.seed, progress=True)
+        first = next(iter(explainers.values()))
+        predictor = _predictor(first)
+    pictures = Pictures(values.out)
+    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+        found = Inputs(arguments, scratch, read=data.read_image, check=first.chip)
+        images: deque[np.ndarray] = deque()
+        for explanations in explain_all(explainers, _remembered(found, images)):
+            (_, path), image = found.used.popleft(), images.popleft()
+            verdict = predictor.verdict(predictor.predict(image)) if predictor else ""
+            picture = pictures.write(path, explanations, verdict=verdict)
+            print(describe(path.name, explanations, picture, verdict=verdict), flush=True)
+    return 1 if found.failed else 0
+
+
+def _predictor(explainer: Explainer) -> training.Predictor[Any, Any] | None:
+    """Loads the run's predictor; None if there is only a network without a decision."""
+    workdir = str(explainer.source.get("workdir", ""))
+    if not Path(workdir).is_dir():
+        return None
+    try:
+        return runs.load_predictor(workdir)
+    except ValueError as error:
+        print(f"the pictures show the class without a decision: {error}", file=sys.stderr)
+        return None
+
+
+def _remembered(images: Iterable[np.ndarray], kept: deque[np.ndarray]) -> Iterator[np.ndarray]:
+    for image in images:
+        kept.append(image)
+        yield image

@@ -1,0 +1,126 @@
+"""The work of ``jaxatr predict``: lines, JSON or a table, and explanations if they are wanted."""
+
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from absl import flags
+from tqdm import tqdm
+
+from jaxatr import data, runs, training
+from jaxatr.cli import command
+from jaxatr.cli.images import Inputs
+from jaxatr.explain import Explainer, Pictures, describe, explain_all, load_explainers, load_target
+
+
+def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
+    """Predicts the inputs.
+
+    Args:
+      arguments: the inputs.
+      options: options of the predictor.
+
+    Returns:
+      The exit code.
+    """
+    values = flags.FLAGS
+    training.enable_compilation_cache()
+    if values.out:
+        data.check_table(values.out)
+    workdirs = values.workdir
+    with training.loading_once():
+        explainers = _explainers()
+        predictor = runs.load_predictor(workdirs if len(workdirs) > 1 else workdirs[0], **options)
+    if predictor.note:
+        print(predictor.note, file=sys.stderr)
+    done: list[data.ImagePath] = []
+    rows: dict[int, dict[str, data.Cell]] = {}  # by the input's number
+    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+        found = Inputs(
+            arguments,
+            scratch,
+            read=predictor.read,
+            check=predictor.check,
+            folders=predictor.takes == "FOLDER",
+            named="warning" if values.out else "error",
+        )
+        verdicts: list[str] = []
+        quiet = None if values.out and not values.jsonl else True  # None: unless on a terminal
+        bar = tqdm(desc="predicting", unit=" images", leave=False, disable=quiet)
+        for prediction in predictor(found):
+            number, path = found.used.popleft()
+            done.append(path)
+            verdicts.append(predictor.verdict(prediction))
+            bar.update()
+            if values.out:
+                rows[number] = _row(path.name, predictor, prediction)
+            if values.jsonl:
+                fields = {"image": path.name, "runtime": predictor.runtime}
+                fields |= predictor.to_json(prediction)
+                print(json.dumps(fields, ensure_ascii=False), flush=True)
+            elif not values.out:
+                print(f"{path.name}: {predictor.describe(prediction)}", flush=True)
+        bar.close()
+        for shapes, form in predictor.forms.items():
+            print(f"{shapes}: {form}", file=sys.stderr)
+        if values.out:
+            _write(values.out, rows, found.failed)
+        if explainers:
+            _explain(explainers, done, verdicts)
+    if values.out:
+        return 0 if done else command.EXIT_USER_ERROR
+    return 1 if found.failed else 0
+
+
+def _row(path: str, predictor: training.Predictor, prediction: Any) -> dict[str, data.Cell]:
+    """Makes the row of an input; the prediction's fields follow the first columns."""
+    first: dict[str, data.Cell] = {"path": path, "error": None, "runtime": predictor.runtime}
+    fields = predictor.to_row(prediction)
+    if double := first.keys() & fields.keys():
+        raise ValueError(
+            f"--out: the prediction's field {min(double)!r} has the name of another column"
+        )
+    return first | fields
+
+
+def _write(
+    out: str, rows: dict[int, dict[str, data.Cell]], failed: dict[int, dict[str, data.Cell]]
+) -> None:
+    """Writes the table, in the order of the inputs."""
+    every = rows | failed
+    data.write_table(
+        out, [every[number] for number in sorted(every)], text=("path", "error", "runtime")
+    )
+    labels = Counter(str(row["label"]) for row in rows.values() if "label" in row)
+    counts = ", ".join(f"{label} {count}" for label, count in labels.most_common())
+    of = f" ({counts})" if counts else ""
+    print(f"{out}: {len(rows)} predicted{of}, {len(failed)} failed", file=sys.stderr)
+
+
+def _explainers() -> dict[str, Explainer]:
+    values = flags.FLAGS
+    if not values.explain:
+        return {}
+    (workdir,) = values.workdir
+    if values.surrogate:
+        target = load_target(workdir).source
+        kind = training.task_of(values.surrogate)
+        if not kind.explains(training.read_record(values.surrogate), target):
+            raise ValueError(f"--surrogate: {values.surrogate} does not explain {workdir}")
+    return load_explainers(values.surrogate or workdir, values.method, progress=True)
+
+
+def _explain(
+    explainers: Mapping[str, Explainer], paths: list[data.ImagePath], verdicts: list[str]
+) -> None:
+    """Writes the pictures, and prints their paths; to standard error if stdout has JSON lines."""
+    out = sys.stderr if flags.FLAGS.jsonl else sys.stdout
+    pictures = Pictures(flags.FLAGS.explain)
+    images = (data.read_image(path.file) for path in paths)
+    explained = explain_all(explainers, images)
+    for path, word, explanations in zip(paths, verdicts, explained, strict=True):
+        picture = pictures.write(path, explanations, verdict=word)
+        print(describe(path.name, explanations, picture, verdict=word), file=out, flush=True)

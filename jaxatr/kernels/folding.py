@@ -1,0 +1,250 @@
+"""A function of weights and inputs, specialised to its weights: batch norms become convolutions.
+
+The function is traced. All that depends on the weights alone is computed once, in advance. A
+convolution that only a per-feature ``sub``, ``add``, ``mul`` or ``div`` by known numbers reads is
+joined with it, as long as such steps follow: ``(conv(x, w) - mean) * f + b`` becomes
+``conv(x, f w) + (b - f mean)``. That is a batch norm with its running statistics, after a
+convolution with or without a bias. The results differ by rounding.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import JaxprEqn, Literal, Var
+
+from jaxatr.kernels.ops.convolution.primitive import bind, convolution_p
+
+_DTYPES = ("float32", "float64")
+Values = dict[Var, Any]
+
+
+class _Chain(NamedTuple):
+    """A convolution, and the steps after it that are joined with it."""
+
+    convolution: JaxprEqn
+    steps: tuple[JaxprEqn, ...]
+
+
+class Specialised:
+    """A traced function, specialised to its weights when :meth:`function` is called.
+
+    Attributes:
+      text: the traced program, without the values of the weights.
+      multiplications: number of multiplications in its float32 convolutions.
+      joined: number of steps that are joined with convolutions.
+    """
+
+    def __init__(self, traced: jax.stages.Traced, weights: Sequence[jax.Array]):
+        """Takes a traced function; nothing is computed yet.
+
+        Args:
+          traced: ``jax.jit(function).trace(weights, *inputs)``. Arrays that the function holds are
+            weights too.
+          weights: the sequence of arrays that was its first argument.
+        """
+        self._weights = tuple(weights)
+        closed = traced.jaxpr
+        self._jaxpr, self._consts = closed.jaxpr, closed.consts
+        self._tree = jax.tree.structure(traced.out_info)
+        self.text = str(closed)
+        known = {*self._jaxpr.constvars, *self._jaxpr.invars[: len(self._weights)]}
+        self._early, self._late = list[JaxprEqn](), list[JaxprEqn]()
+        for eqn in self._jaxpr.eqns:
+            if _is_known(eqn, known):
+                known.update(eqn.outvars)
+                self._early.append(eqn)
+            else:
+                self._late.append(eqn)
+        self._known = known
+        self._chains = _chains(self._late, self._jaxpr.outvars, known)
+        self.joined = sum(len(chain.steps) for chain in self._chains)
+        self.multiplications = sum(map(_multiplications, filter(_is_float32, self._late)))
+
+    def function(self) -> Callable[..., Any]:
+        """Computes all that depends on the weights alone; returns the function of the inputs.
+
+        It convolves by XLA's own convolution, whatever the form that is chosen elsewhere.
+        """
+        inside = {id(eqn) for chain in self._chains for eqn in (chain[0], *chain.steps)}
+        asked = [atom for eqn in self._late if id(eqn) not in inside for atom in eqn.invars]
+        reads = dict.fromkeys(
+            atom
+            for atom in [*asked, *self._jaxpr.outvars]
+            if not isinstance(atom, Literal) and atom in self._known
+        )
+
+        def prepare(weights: Sequence[jax.Array]) -> Any:
+            values: Values = dict(zip(self._jaxpr.constvars, self._consts, strict=True))
+            values |= zip(self._jaxpr.invars, weights, strict=False)
+            for eqn in self._early:
+                _run(eqn, values)
+            return [values[name] for name in reads], [_joined(one, values) for one in self._chains]
+
+        held, joined = jax.jit(prepare)(self._weights)
+        ends = {
+            id(chain.steps[-1]): (chain, *arrays)
+            for chain, arrays in zip(self._chains, joined, strict=True)
+        }
+
+        def infer(*inputs: Any) -> Any:
+            values: Values = dict(zip(reads, held, strict=True))
+            own = self._jaxpr.invars[len(self._weights) :]
+            values |= zip(own, jax.tree.leaves(inputs), strict=True)
+            for eqn in self._late:
+                if end := ends.get(id(eqn)):
+                    chain, kernel, bias = end
+                    x = _read(chain.convolution.invars[0], values)
+                    result = _convolve(chain.convolution, x, kernel) + bias
+                    values[eqn.outvars[0]] = result
+                elif id(eqn) not in inside:
+                    _run(eqn, values)
+            return self._tree.unflatten(_read(atom, values) for atom in self._jaxpr.outvars)
+
+        return infer
+
+
+def _is_known(eqn: JaxprEqn, known: Collection[Var]) -> bool:
+    """Whether an equation depends on weights alone, and makes nothing larger than they are."""
+    own = [atom for atom in eqn.invars if not isinstance(atom, Literal)]
+    if not own or eqn.effects or not all(atom in known for atom in own):
+        return False
+    size = sum(math.prod(_aval(atom).shape) for atom in own)
+    return sum(math.prod(_aval(var).shape) for var in eqn.outvars) <= size
+
+
+def _chains(
+    eqns: Sequence[JaxprEqn], outvars: Sequence[Any], known: Collection[Var]
+) -> list[_Chain]:
+    """Finds convolutions by known kernels that only per-feature steps read."""
+    count = Counter(
+        atom
+        for atom in [*(atom for eqn in eqns for atom in eqn.invars), *outvars]
+        if not isinstance(atom, Literal)
+    )
+    reader = {
+        atom: eqn for eqn in eqns for atom in eqn.invars if not isinstance(atom, Literal)
+    }  # the only one, of what is read once
+    found = []
+    for eqn in eqns:
+        axes = _feature_axes(eqn)
+        if axes is None or isinstance(eqn.invars[1], Literal) or eqn.invars[1] not in known:
+            continue
+        steps, last = list[JaxprEqn](), eqn.outvars[0]
+        while count[last] == 1 and last in reader and _is_step(reader[last], last, known, axes[1]):
+            steps.append(reader[last])
+            last = steps[-1].outvars[0]
+        if steps:
+            found.append(_Chain(eqn, tuple(steps)))
+    return found
+
+
+def _feature_axes(eqn: JaxprEqn) -> tuple[int, int] | None:
+    """Returns a convolution's axes of features, in kernel and result; None for others."""
+    kind = eqn.primitive.name
+    if kind not in (convolution_p.name, "conv_general_dilated"):
+        return None
+    if not all(str(_aval(atom).dtype) in _DTYPES for atom in (*eqn.invars, *eqn.outvars)):
+        return None
+    if kind == convolution_p.name:
+        return (3, 3) if eqn.params["problem"].direction == "forward" else None
+    if eqn.params["batch_group_count"] != 1:
+        return None
+    numbers = eqn.params["dimension_numbers"]
+    return numbers.rhs_spec[0], numbers.out_spec[1]
+
+
+def _is_step(eqn: JaxprEqn, var: Var, known: Collection[Var], axis: int) -> bool:
+    """Whether an equation adds or multiplies a known number for each feature to ``var``."""
+    kind = eqn.primitive.name
+    if kind not in ("sub", "add", "mul", "div") or (kind == "div" and eqn.invars[0] is not var):
+        return False
+    if (
+        _aval(eqn.outvars[0]).shape != _aval(var).shape
+        or _aval(eqn.outvars[0]).dtype != _aval(var).dtype
+    ):
+        return False
+    other = eqn.invars[1] if eqn.invars[0] is var else eqn.invars[0]
+    if not isinstance(other, Literal) and other not in known:
+        return False
+    shape = _aval(other).shape
+    return math.prod(shape) == 1 or (
+        len(shape) == len(_aval(var).shape) and math.prod(shape) == shape[axis]
+    )
+
+
+def _joined(chain: _Chain, values: Values) -> tuple[jax.Array, jax.Array]:
+    """Computes the kernel of a convolution with its steps, and what is added to the result."""
+    axes = _feature_axes(chain.convolution)
+    assert axes is not None
+    var = chain.convolution.outvars[0]
+    kernel = _read(chain.convolution.invars[1], values)
+    shape = [1] * _aval(var).ndim
+    shape[axes[1]] = _aval(var).shape[axes[1]]
+    factor, added = jnp.ones(shape, kernel.dtype), jnp.zeros(shape, kernel.dtype)
+    for step in chain.steps:
+        first = step.invars[0] is var
+        number = _read(step.invars[1] if first else step.invars[0], values)
+        match step.primitive.name:
+            case "add":
+                added = added + number
+            case "sub":
+                sign = 1 if first else -1
+                factor, added = sign * factor, sign * (added - number)
+            case "mul":
+                factor, added = factor * number, added * number
+            case _:
+                factor, added = factor / number, added / number
+        var = step.outvars[0]
+    rest = [1] * kernel.ndim
+    rest[axes[0]] = kernel.shape[axes[0]]
+    return kernel * factor.reshape(rest), added
+
+
+def _run(eqn: JaxprEqn, values: Values) -> None:
+    """Computes an equation, as jax's own interpreter of traced programs does."""
+    given = [_read(atom, values) for atom in eqn.invars]
+    if eqn.primitive.name == convolution_p.name:
+        values[eqn.outvars[0]] = _convolve(eqn, *given)
+        return
+    bound = eqn.primitive.get_bind_params(eqn.params)
+    functions, params = bound if isinstance(bound, tuple) else ((), bound)  # until jax 0.11
+    with eqn.ctx.manager:
+        results = eqn.primitive.bind(*functions, *given, **params)
+    values.update(
+        zip(eqn.outvars, results if eqn.primitive.multiple_results else [results], strict=True)
+    )
+
+
+def _convolve(eqn: JaxprEqn, x: Any, kernel: Any) -> Any:
+    if eqn.primitive.name != convolution_p.name:
+        return eqn.primitive.bind(x, kernel, **eqn.params)
+    problem = eqn.params["problem"]
+    # XLA's own form of depthwise kernels is slow with oneDNN too.
+    depthwise = problem.groups > 1 and problem.w_shape[2] == 1
+    algorithm = eqn.params["algorithm"] if depthwise else "xla"
+    return bind(x, kernel, problem, algorithm)
+
+
+def _read(atom: Any, values: Values) -> Any:
+    return atom.val if isinstance(atom, Literal) else values[atom]
+
+
+def _aval(atom: Any) -> Any:
+    """Returns the shape and type of a variable or a literal."""
+    return atom.aval
+
+
+def _is_float32(eqn: JaxprEqn) -> bool:
+    return _feature_axes(eqn) is not None and str(_aval(eqn.outvars[0]).dtype) == "float32"
+
+
+def _multiplications(eqn: JaxprEqn) -> int:
+    """Counts the multiplications of a convolution."""
+    kernel, result = _aval(eqn.invars[1]), _aval(eqn.outvars[0])
+    axes = _feature_axes(eqn)
+    assert axes is not None
+    return math.prod(result.shape) * math.prod(kernel.shape) // kernel.shape[axes[0]]

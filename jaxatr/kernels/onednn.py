@@ -1,0 +1,252 @@
+"""oneDNN's kernels for a program of XLA:CPU, where they are faster.
+
+From jaxlib 0.11 on x86-64, XLA:CPU can hand convolutions to oneDNN: kernels that are constants are
+packed when the program is compiled, and bias, ReLU and a residual sum are part of the call. It does
+so for one program, by that program's compiler options. It is not always faster: on small images
+such a program can take twenty times as long. So both forms are compiled and timed, and the choice
+is remembered on disk, as those of :mod:`jaxatr.kernels.find` are.
+"""
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import re
+import statistics
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+import jax
+import numpy as np
+
+from jaxatr import files
+from jaxatr.kernels import database
+from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.folding import Specialised
+
+VARIABLE = "JAXATR_ONEDNN"
+_MODES = ("auto", "always", "never")
+_OPTIONS = {
+    "xla_cpu_experimental_onednn_custom_call": True,
+    # Otherwise YNNPACK, XLA's default library, takes the convolutions first.
+    "xla_cpu_experimental_ynn_fusion_type": "",
+}
+_VERSION = 1  # of what is timed and of the rule, in the names of the remembered files
+_LEAST = 20_000_000  # multiplications, a millisecond: less cannot be worth a second compilation
+_TOLERANCE = 1e-4  # largest difference of the results, relative to the largest number
+_GAIN = 0.95  # part of XLA's time that oneDNN must stay below
+_TURNS = (3, 9)  # least and most turns of the timing
+_SECONDS = 1.0  # after which the least number of turns is enough
+
+Program = Callable[..., Any]
+
+
+class Form(NamedTuple):
+    """The form in which a program runs, and the reason.
+
+    Attributes:
+      name: ``"xla"`` or ``"onednn"``.
+      reason: ``"measured"``, ``"remembered"`` (measured in an earlier process), ``"asked for"``, or
+        a sentence.
+      milliseconds: median time of each form; empty if they were not timed.
+    """
+
+    name: str
+    reason: str
+    milliseconds: Mapping[str, float] = {}
+
+    def __str__(self) -> str:
+        """Returns the form, the reason and the times in a few words.
+
+        >>> print(Form("onednn", "measured", {"xla": 13.24, "onednn": 9.1}))
+        onednn (measured: xla 13.2 ms, onednn 9.1 ms)
+        """
+        times = ", ".join(f"{name} {value:.3g} ms" for name, value in self.milliseconds.items())
+        return f"{self.name} ({': '.join(filter(None, [self.reason, times]))})"
+
+
+def mode() -> Literal["auto", "always", "never"]:
+    """Returns the value of the environment variable ``JAXATR_ONEDNN``, by default ``"auto"``.
+
+    Raises:
+      ValueError: the value is not one of the three modes.
+    """
+    chosen = os.environ.get(VARIABLE) or "auto"
+    if chosen not in _MODES:
+        raise ValueError(f"{VARIABLE}: got {chosen!r}, wanted one of {', '.join(_MODES)}")
+    return cast(Literal["auto", "always", "never"], chosen)
+
+
+@functools.cache
+def options() -> Mapping[str, Any]:
+    """Returns the compiler options by which XLA:CPU uses oneDNN; empty if this jaxlib cannot.
+
+    The first call compiles a convolution by them, and looks for oneDNN in the program.
+    """
+    if jax.default_backend() != "cpu":
+        return {}
+    x, w = (jax.ShapeDtypeStruct(s, "float32") for s in ((1, 16, 16, 32), (3, 3, 32, 32)))
+    convolve = functools.partial(
+        jax.lax.conv_general_dilated,
+        window_strides=(1, 1),
+        padding="SAME",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+    try:
+        with _not_stored():
+            text = jax.jit(convolve).lower(x, w).compile(compiler_options=_OPTIONS).as_text()
+    except Exception:  # earlier and later versions do not know the options
+        return {}
+    return _OPTIONS if "__onednn$convolution" in (text or "") else {}
+
+
+def check() -> None:
+    """Checks that this jaxlib has oneDNN.
+
+    Raises:
+      ValueError: it has not.
+    """
+    if not options():
+        raise ValueError(
+            f"runtime=onednn: jaxlib {version('jaxlib')} has no oneDNN for programs on "
+            f"{jax.default_backend()}; on processors of x86-64, 0.11 and later versions have it"
+        )
+
+
+def usable() -> bool:
+    """Returns whether programs are to be compiled by oneDNN here at all."""
+    return mode() != "never" and bool(options())
+
+
+def fastest(
+    function: Any, weights: Sequence[jax.Array], inputs: Sequence[Any]
+) -> tuple[Program, Form]:
+    """Compiles and times a function's two forms, and returns the faster one.
+
+    Each form takes its turn, at least three times and for a second; oneDNN's is kept if its median
+    is below 0.95 times XLA's. On the same processor and number of cores, with the same jaxlib, the
+    same function of the same shapes is not timed again: then one form alone is compiled.
+
+    Args:
+      function: ``jax.jit`` of ``(weights, *inputs) -> outputs``, which is XLA's form.
+      weights: its arrays, which become constants of oneDNN's form, as do those that it holds.
+      inputs: the inputs to time it with.
+
+    Returns:
+      The program for inputs of these shapes and types, and a record of the choice. A form of oneDNN
+      that cannot be compiled, or whose results differ from XLA's by more than 1e-4 of the largest
+      number, is refused with a warning.
+    """
+    asked, xla = mode() == "always", functools.partial(function, weights)
+    plan = Specialised(function.trace(weights, *inputs), weights)  # a call does not trace again
+    if plan.multiplications < _LEAST and not asked:
+        return xla, Form("xla", "few float32 convolutions")
+    path = _kept(plan.text)
+    times = _remembered(path)
+    if times and not asked and _choice(times) == "xla":
+        return xla, Form("xla", "remembered", times)
+    try:
+        rival = jax.jit(plan.function(), compiler_options=dict(options()))
+        with _not_stored():
+            found = jax.block_until_ready(rival(*inputs))
+    except Exception as error:  # the compiler may raise anything
+        return xla, _refused(f"cannot be compiled: {type(error).__name__}: {error}")
+    if times:
+        return rival, Form("onednn", "asked for" if asked else "remembered", times)
+    apart = _difference(found, xla(*inputs))
+    if not apart <= _TOLERANCE:
+        return xla, _refused(f"differs by {apart:.1e}, allowed {_TOLERANCE:.0e}")
+    times = _milliseconds({"xla": xla, "onednn": rival}, inputs)
+    _remember(path, times)
+    name = "onednn" if asked else _choice(times)
+    form = Form(name, "asked for" if asked else "measured", times)
+    return (rival if name == "onednn" else xla), form
+
+
+def _choice(times: Mapping[str, float]) -> str:
+    return "onednn" if times["onednn"] < _GAIN * times["xla"] else "xla"
+
+
+def _refused(why: str) -> Form:
+    warnings.warn(f"oneDNN's form of a program {why}; XLA's is used", stacklevel=3)
+    return Form("xla", f"oneDNN's form {why}")
+
+
+def _difference(found: Any, wanted: Any) -> float:
+    """Returns the largest difference relative to the largest number, over all arrays."""
+    most = 0.0
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        one, other = (np.asarray(array).astype(np.float64) for array in (one, other))
+        same = (one == other) | (np.isnan(one) & np.isnan(other))
+        scale = np.max(np.abs(other[np.isfinite(other)]), initial=0.0) or 1.0
+        apart = np.abs(one[~same] - other[~same]) / scale
+        most = max(most, float(np.max(np.nan_to_num(apart, nan=np.inf), initial=0.0)))
+    return most
+
+
+def _milliseconds(programs: Mapping[str, Program], inputs: Sequence[Any]) -> dict[str, float]:
+    """Times programs in turn, and returns the median of each."""
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    end = time.monotonic() + _SECONDS
+    for turn in range(_TURNS[1]):
+        if turn >= _TURNS[0] and time.monotonic() > end:
+            break
+        for name in list(programs)[:: 1 if turn % 2 else -1]:
+            # The first of two finds its arrays out of the cache and the threads asleep.
+            times[name].append(min(_seconds(programs[name], inputs) for _ in range(2)))
+    return {name: 1e3 * statistics.median(values) for name, values in times.items()}
+
+
+def _seconds(program: Program, inputs: Sequence[Any]) -> float:
+    start = time.perf_counter()
+    jax.block_until_ready(program(*inputs))
+    return time.perf_counter() - start
+
+
+def _kept(text: str) -> Path:
+    """Returns the file of a program's times, which depend on the processor and the version too."""
+    text = re.sub(r"0x[0-9a-f]+", "", text)  # addresses of Python's objects
+    about = [str(_VERSION), version("jaxlib"), *of_platform("cpu"), text]
+    return database.folder() / "onednn" / f"{hashlib.sha256(repr(about).encode()).hexdigest()}.json"
+
+
+def _remembered(path: Path) -> dict[str, float]:
+    """Reads a program's times; none if there are none."""
+    try:
+        times = json.loads(path.read_bytes())
+        return {name: float(times[name]) for name in ("xla", "onednn")}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        warnings.warn(f"{path} cannot be read and is not used: {error!r}", stacklevel=3)
+        return {}
+
+
+def _remember(path: Path, times: Mapping[str, float]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_text(path, json.dumps(dict(times)))
+    except OSError as error:
+        warnings.warn(f"the times of a program's forms are not kept: {error}", stacklevel=3)
+
+
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _not_stored() -> Iterator[None]:
+    """Keeps programs out of the persistent cache, which cannot write those of oneDNN."""
+    name = "jax_persistent_cache_min_compile_time_secs"
+    with _lock:
+        before = jax.config.values[name]
+        jax.config.update(name, float("inf"))
+        try:
+            yield
+        finally:
+            jax.config.update(name, before)

@@ -1,0 +1,144 @@
+"""A function specialised to its weights: what is joined, and that the results stay."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import kernels
+from jaxatr.kernels.folding import Specialised
+
+RNG = np.random.default_rng(0)
+X = jnp.asarray(RNG.normal(size=(2, 9, 9, 4)), "float32")
+
+
+def drawn(*shape):
+    return jnp.asarray(RNG.normal(size=shape), "float32")
+
+
+W, F, B = drawn(3, 3, 4, 8) / 6, drawn(8), drawn(8)
+
+
+def xla(x, w, **more):
+    return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", **more)
+
+
+def nhwc(x, w):
+    return xla(x, w, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def ours(x, w):
+    return kernels.convolution(x, w, padding=1)
+
+
+def specialised(function, weights, x=X):
+    """Specialises a function, and checks its results against the function's own."""
+    weights, traceable = tuple(weights), jax.jit(function)
+    found = Specialised(traceable.trace(weights, x), weights)
+    held = Specialised(jax.jit(lambda _, x: function(weights, x)).trace((), x), ())
+    assert held.joined == found.joined  # arrays that a function holds are weights too
+    wanted = traceable(weights, x)
+    results = jax.jit(found.function())(x)
+    assert jax.tree.structure(results) == jax.tree.structure(wanted)
+    for one, other in zip(jax.tree.leaves(results), jax.tree.leaves(wanted), strict=True):
+        limit = 1e-5 * np.max(np.abs(other))
+        np.testing.assert_allclose(one, other, rtol=0, atol=limit)
+    return found
+
+
+class Norms(nn.Module):
+    """Convolutions with and without bias and norm, a shortcut, and a map that is also an output."""
+
+    @nn.compact
+    def __call__(self, x):
+        norm = nn.BatchNorm(use_running_average=True, name="n1")
+        x = nn.relu(norm(nn.Conv(8, (3, 3), name="c1")(x)))  # a bias and a norm
+        y = nn.Conv(8, (3, 3), use_bias=False, strides=2, name="c2")(x)
+        y = nn.BatchNorm(use_running_average=True, use_scale=False, name="n2")(y)
+        y = nn.relu(y) + nn.Conv(8, (1, 1), strides=2, name="c3")(x)
+        shown = nn.Conv(8, (3, 3), use_bias=False, name="c4")(y)
+        return nn.BatchNorm(use_running_average=True, name="n4")(shown), shown
+
+
+def test_the_norms_of_a_flax_network_are_joined():
+    network = Norms()
+    variables = jax.tree.map(lambda a: drawn(*a.shape), jax.eval_shape(network.init, key(), X))
+    stats = variables["batch_stats"]
+    for norm in stats.values():
+        norm["var"] = jnp.abs(norm["var"]) + 0.5
+    leaves, tree = jax.tree.flatten(variables)
+    found = specialised(lambda given, x: network.apply(tree.unflatten(given), x), leaves)
+    assert found.joined == 4 + 3 + 1  # c1: bias, mean, factor, offset; c2; the bias of c3; not c4
+
+
+def key():
+    return jax.random.key(0)
+
+
+@pytest.mark.parametrize("convolve", [nhwc, ours])
+@pytest.mark.parametrize(
+    "after, joined",
+    [
+        (lambda y, f, b: (y - b) * f + b, 3),
+        (lambda y, f, b: b - y / f, 2),
+        (lambda y, f, b: jnp.float32(2) * y, 1),
+        (lambda y, f, b: f / y, 0),
+        (lambda y, f, b: y * y, 0),
+        (lambda y, f, b: (y + b, y), 0),
+        (lambda y, f, b: y + jnp.mean(y), 0),
+        (lambda y, f, b: y + jnp.full(y.shape[1:3] + (1,), 2.0), 0),  # of each pixel
+        (lambda y, f, b: jax.nn.relu(y + b) * f, 1),
+    ],
+)
+def test_steps_by_known_numbers_of_each_feature_are_joined(convolve, after, joined):
+    found = specialised(lambda given, x: after(convolve(x, given[0]), *given[1:]), (W, F, B))
+    assert found.joined == joined
+
+
+def test_features_may_lie_on_any_axis():
+    def channels_first(given, x):
+        y = xla(jnp.moveaxis(x, -1, 1), given[0])
+        return y * given[1].reshape(-1, 1, 1) + given[2].reshape(1, -1, 1, 1)
+
+    found = specialised(channels_first, (drawn(8, 4, 3, 3), F, B))
+    assert found.joined == 2
+    # As many columns as features: a number for each column is none for each feature.
+    wide = drawn(2, 8, 8, 4)
+    other = specialised(
+        lambda given, x: nhwc(x, given[0]) + given[1].reshape(1, 1, 8, 1), (W, F), wide
+    )
+    assert other.joined == 0
+
+
+def test_kernels_that_depend_on_the_input_stay():
+    found = specialised(lambda given, x: ours(x, given[0] * x.mean()) + given[1], (W, B))
+    assert found.joined == 0
+
+
+def test_functions_inside_and_what_passes_through_are_kept():
+    def function(given, x):
+        inner = jax.jit(lambda x, w: ours(x, w) * 2)
+        y = jax.lax.cond(x.sum() > 0, lambda: inner(x, given[0]), lambda: -inner(x, given[0]))
+        return {"y": y, "x": x, "w": given[0], "of weights": given[1] + given[2], "one": 1.0}
+
+    assert specialised(function, (W, F, B)).joined == 0
+
+
+def test_grouped_and_transposed_convolutions_agree():
+    def function(given, x):
+        deep = kernels.convolution(x, given[0], padding=1, groups=4) * given[1]
+        return kernels.transposed_convolution(deep, given[2], stride=2)
+
+    found = specialised(function, (drawn(3, 3, 1, 4), drawn(4), drawn(2, 2, 6, 4)))
+    assert found.joined == 1
+
+
+def test_multiplications_are_those_of_float32_convolutions():
+    program = jax.jit(lambda given, x: ours(x, given[0]))
+    found = Specialised(program.trace((W,), X), (W,))
+    assert found.multiplications == 2 * 9 * 9 * 8 * 3 * 3 * 4
+    w, x = W.astype("bfloat16"), X.astype("bfloat16")
+    half = Specialised(program.trace((w,), x), (w,))
+    assert half.multiplications == 0
+    assert "0.1234" not in found.text and "jaxatr_convolution" in found.text
