@@ -29,7 +29,8 @@ def kernels_in():
     return count
 
 
-# The interpreter multiplies immediately, so a missing wait for a product is not detected.
+# The interpreter multiplies and copies immediately, and does not compare a thread's reads with its
+# own copies, so missing waits for a product, a store or a thread's own load are not detected.
 STRICT = {"detect_races": True, "out_of_bounds_reads": "raise", "uninitialized_memory": "nan"}
 
 
