@@ -126,6 +126,22 @@ def recurrent_table() -> str:
     return "\n".join(table(header, rows))
 
 
+def depthwise_table() -> str:
+    """The heuristic's depthwise form beside its former one, XLA's and PyTorch's, by direction."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for row in benchmark("depthwise_cpu")["rows"]:
+        found.setdefault(row["problem"].split()[0], []).append(row["milliseconds"])
+    rows = []
+    for direction, times in found.items():
+        cells = [direction, str(len(times))]
+        for rival in ("before", "xla", "torch"):
+            ratios = [time[rival] / time["heuristic"] for time in times if rival in time]
+            cells.append(f"{geometric_mean(ratios):.2f}, {min(ratios):.2f}")
+        rows.append(cells)
+    header = ["direction", "layers", "the form chosen before", "XLA's form", "PyTorch"]
+    return "\n".join(table(header, rows))
+
+
 def fusion_table() -> str:
     """Fused plans beside the separate operations."""
     rows = [
@@ -177,6 +193,7 @@ TABLES: Tables = {
     "convolutions": convolution_table,
     "convolution_notes": convolution_notes,
     "found_steps": found_steps,
+    "depthwise": depthwise_table,
     "recurrent": recurrent_table,
     "fusions": fusion_table,
 }

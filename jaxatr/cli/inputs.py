@@ -10,7 +10,7 @@ from absl import flags
 CHECKED = 20_000
 """Default limit on the number of images that a check reads."""
 
-RUNTIMES = ("jax", "onnxruntime", "openvino")
+RUNTIMES = ("jax", "onednn", "onnxruntime", "openvino")
 """The engines of :mod:`jaxatr.onnx.sessions`, which is slow to import."""
 
 
