@@ -1,6 +1,7 @@
 """The stages that check and time this package's kernels."""
 
 import argparse
+import dataclasses
 import itertools
 import shutil
 import statistics
@@ -28,13 +29,22 @@ LAYERS = {  # images, side, channels, features, taps; layers of ResNet-50 and VG
     "vgg 112": (64, 112, 128, 128, 3),
 }
 ODD = {  # sizes that are not multiples of a tile
-    "7x7": (3, 7, 128, 128, 3),
-    "13x13": (5, 13, 256, 384, 3),
-    "5x5 taps": (4, 12, 128, 128, 5),
+    "7x7": (24, 7, 128, 128, 3),
+    "13x13": (13, 13, 256, 384, 3),
+    "5x5 taps": (8, 12, 128, 128, 5),
     "one pixel": (1, 1, 128, 128, 1),
 }
+DIRECTIONS = {  # direction, images, side, channels, features, taps, stride; for Hopper's kernel
+    "stride 2": ("forward", 32, 29, 128, 192, 3, 2),
+    "1x1 stride 2": ("forward", 40, 28, 256, 512, 1, 2),
+    "data": ("data", 32, 28, 256, 128, 3, 1),
+    "data stride 2": ("data", 36, 29, 64, 192, 3, 2),
+    "1x1 data stride 2": ("data", 128, 14, 128, 256, 1, 2),
+    "7x7 data stride 3": ("data", 8, 20, 64, 64, 7, 3),
+}
 LSTMS = {"64x1024": (64, 1024, 50), "64x2048": (64, 2048, 25), "128x512": (128, 512, 100)}
-TINY = {"1x1": (2, 6, 64, 64, 1), "3x3": (2, 6, 64, 64, 3)}
+TINY = {"1x1": (2, 6, 64, 64, 1), "3x3": (8, 3, 64, 64, 3)}
+TINY_DIRECTIONS = {"stride 2": ("forward", 8, 5, 64, 64, 3, 2)}
 TINY_LSTM = {"64x64": (64, 64, 2)}
 TOLERANCE = 8e-3  # for bfloat16: RMS error over the largest value
 RUNS = 20
@@ -83,7 +93,8 @@ def interpreter(options: argparse.Namespace) -> dict[str, Any]:
     # Before jax 0.12 the interpreter does not treat references without a memory space as global.
     known = gpu_callbacks.is_gmem_memory_space
     gpu_callbacks.is_gmem_memory_space = lambda space: space is None or known(space)
-    return {"interpret": params.InterpretGPUParams()}
+    zeros: Any = {"out_of_bounds_reads": "uninitialized", "uninitialized_memory": "zero"}  # as TMA
+    return {"interpret": params.InterpretGPUParams(**zeros)}
 
 
 def operands(shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -110,6 +121,7 @@ def forms(taps: int, device: str | None, options: argparse.Namespace) -> dict[st
     from jaxatr.kernels.pallas import kernel
     from jaxatr.kernels.pallas.epilogue import Epilogue
     from jaxatr.kernels.pallas.rows import Rows as Geometry
+    from jaxatr.kernels.pallas.windows import Windows
 
     edge = (taps // 2, taps // 2)
     padding = (edge, edge)
@@ -143,7 +155,10 @@ def forms(taps: int, device: str | None, options: argparse.Namespace) -> dict[st
 
         def run(epilogue: Epilogue, x: Any, w: Any, *extras: Any) -> Any:
             images, height, width, _ = x.shape
-            geometry = Geometry(images, height, width, (taps, taps), padding)
+            geometry: Any = Geometry(images, height, width, (taps, taps), padding)
+            if device == "hopper":
+                size, before = (height, width), (taps // 2, taps // 2)
+                geometry = Windows(images, size, size, (taps, taps), before=before)
             return module.convolution(x, w, geometry, epilogue, *extras, **given)
 
         full = Epilogue(scale=True, shift=True, residual=True, activation="relu")
@@ -168,6 +183,42 @@ def checked(form: str, shape: tuple[int, ...], runs: int, options: argparse.Name
     same = all((np.asarray(run(*arguments)) == first).all() for _ in range(runs - 1))
     off = error(first, jax.jit(functions[f"exact {form}"])(*arguments))
     return {"error": off, "same_bits": bool(same), "passed": bool(off < TOLERANCE and same)}
+
+
+def checked_direction(
+    direction: Any,
+    images: int,
+    side: int,
+    channels: int,
+    features: int,
+    taps: int,
+    stride: int,
+    runs: int,
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    """Compares a strided convolution or a data gradient by Hopper's kernel with float32."""
+    import jax
+    import jax.numpy as jnp
+
+    from jaxatr.kernels.ops.convolution.operation import OPERATION
+    from jaxatr.kernels.ops.convolution.problem import Problem
+    from jaxatr.kernels.ops.convolution.solvers import SOLVERS, hopper
+
+    edge, sizes = (taps // 2, taps // 2), (taps, taps, channels, features)
+    image, strides = (images, side, side, channels), (stride, stride)
+    problem = Problem(direction, image, sizes, strides, (edge, edge), (1, 1), 1, "bfloat16")
+    a, b = map(jnp.asarray, OPERATION.arguments(problem, np.random.default_rng(0)))
+    wide = dataclasses.replace(problem, dtype="float32")
+    with jax.default_matmul_precision("highest"):
+        exact = jax.jit(SOLVERS["xla"].build(wide, ()))
+        wanted = np.asarray(exact(a.astype("float32"), b.astype("float32")))
+    given, worst, same = interpreter(options), 0.0, True
+    for config in SOLVERS["hopper"].configs(problem)[: 1 if options.rehearse else None]:
+        run = jax.jit(partial(hopper.run, problem, config, **given))
+        first = np.asarray(run(a, b))
+        worst = max(worst, error(first, wanted))
+        same = same and all((np.asarray(run(a, b)) == first).all() for _ in range(runs - 1))
+    return {"error": worst, "same_bits": same, "passed": worst < TOLERANCE and same}
 
 
 def checked_lstm(batch: int, hidden: int, steps: int, runs: int, options) -> dict:
@@ -208,10 +259,14 @@ def smoke(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
         yield "all", lambda: {"skipped": "this package has no kernels for this device"}
         return
     runs = 1 if options.rehearse else 3
-    side, width = (6, 64) if options.rehearse else (14, 128)
+    side, width = (3, 64) if options.rehearse else (14, 128)
     for taps in (1, 3):
-        shape = (2, side, width, width, taps)
+        shape = (8, side, width, width, taps)
         yield f"conv {taps}x{taps}", partial(checked, "full", shape, runs, options)
+    if target(options) == "hopper":
+        names = TINY_DIRECTIONS if options.rehearse else DIRECTIONS
+        for name in list(names)[-2:]:
+            yield f"conv {name}", partial(checked_direction, *names[name], runs, options)
     batch, hidden = (64, 64) if options.rehearse else (64, 128)
     yield "lstm", lambda: checked_lstm(batch, hidden, 2, runs, options)
 
@@ -232,6 +287,10 @@ def right(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
     for (name, shape), form in itertools.product(layers.items(), ("plain", "full")):
         measure = partial(checked, form, shape, runs, options)
         yield f"conv {name} {form}", partial(unless_smoke_failed, rows, "conv", measure)
+    if target(options) == "hopper":
+        for name, sizes in (TINY_DIRECTIONS if options.rehearse else DIRECTIONS).items():
+            measure = partial(checked_direction, *sizes, runs, options)
+            yield f"conv {name}", partial(unless_smoke_failed, rows, "conv", measure)
     for name, sizes in (TINY_LSTM if options.rehearse else LSTMS).items():
         measure = partial(checked_lstm, *sizes, runs, options)
         yield f"lstm {name}", partial(unless_smoke_failed, rows, "lstm", measure)

@@ -3,9 +3,11 @@
 Every case of ``kernel_cases.py`` is compiled for a described device and becomes a row. Rows of
 Pallas kernels have the figures that ptxas and the launch report; rows of fusion plans have XLA's
 custom calls and the bytes that the operations read and write. ``--steps`` also compiles whole
-training steps, which takes minutes.
+training steps, which takes minutes. ``--parts`` compiles only some parts of the record; the others
+stay as they are.
 
 Run: PYTHONPATH=. python experiments/kernels/compiled.py [--gpu h200] [--tpu v5e] [--steps]
+     [--parts hopper …]
 """
 
 import argparse
@@ -25,6 +27,7 @@ from experiments.records import table
 from jaxatr import files
 
 HERE = Path(__file__).parent
+PARTS = ("hopper", "plans", "directions", "tpu_kernels")
 
 
 def hopper_rows(device: str) -> Iterator[dict[str, Any]]:
@@ -51,17 +54,33 @@ def plan_rows(device: str) -> Iterator[dict[str, Any]]:
         for combination in kernel_cases.TAILS:
             for solver in ("xla", "xla_folded", "hopper"):
                 case = kernel_cases.plan_case(combination, shape, "bfloat16", solver)
-                program = described.compile_for(device, case.function, *case.arguments)
-                arguments = sum(a.size * a.dtype.itemsize for a in case.arguments)
-                result = program.memory_analysis().output_size_in_bytes
                 yield {
                     "plan": combination,
                     "shape": shape,
                     "solver": solver,
-                    "calls": dict(program_reports.custom_calls(program)),
-                    "bytes": program_reports.traffic(program),
-                    "least": arguments + result,
+                    **_traffic(device, case),
                 }
+
+
+def direction_rows(device: str) -> Iterator[dict[str, Any]]:
+    """Yields a row for each convolution, direction and solver without an epilogue, in bfloat16."""
+    for shape in kernel_cases.DIRECTIONS:
+        for direction in ("forward", "data"):
+            for solver in ("xla", "hopper"):
+                case = kernel_cases.direction_case(direction, shape, solver)
+                names = {"direction": direction, "shape": shape, "solver": solver}
+                yield names | _traffic(device, case)
+
+
+def _traffic(device: str, case: kernel_cases.Case) -> dict[str, Any]:
+    """Returns the calls of a compiled program, the bytes that it moves, and the least possible."""
+    program = described.compile_for(device, case.function, *case.arguments)
+    arguments = sum(a.size * a.dtype.itemsize for a in case.arguments)
+    return {
+        "calls": dict(program_reports.custom_calls(program)),
+        "bytes": program_reports.traffic(program),
+        "least": arguments + program.memory_analysis().output_size_in_bytes,
+    }
 
 
 def step_rows(device: str) -> Iterator[dict[str, Any]]:
@@ -111,6 +130,17 @@ def page(record: dict[str, Any]) -> list[str]:
                 for r in rows
             ),
         )
+    if rows := record.get("directions"):
+        lines += ["", "## Convolutions without an epilogue, bfloat16", ""]
+        header = ("direction", "shape", "solver", "calls", "bytes", "arguments and result")
+        lines += table(
+            header,
+            (
+                (r["direction"], r["shape"], r["solver"], _counted(r["calls"]))
+                + (_mega(r["bytes"]), _mega(r["least"]))
+                for r in rows
+            ),
+        )
     if rows := record["tpu_kernels"]:
         lines += ["", "## The TPU's kernels", ""]
         lines += table(
@@ -147,21 +177,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tpu", default="v5e", choices=("v5e", "v6e"))
     parser.add_argument("--steps", action="store_true", help="also compile training steps")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, help="the parts to compile; else all")
     options = parser.parse_args(arguments)
-    record: dict[str, Any] = {"jax": jax.__version__, "gpu": options.gpu, "tpu": options.tpu}
+    path = options.output / "compiled"
+    record: dict[str, Any] = {}
+    if options.parts:
+        record = json.loads(path.with_suffix(".json").read_text())
+    record |= {"jax": jax.__version__, "gpu": options.gpu, "tpu": options.tpu}
     parts = {
         "hopper": hopper_rows(options.gpu),
         "plans": plan_rows(options.gpu),
+        "directions": direction_rows(options.gpu),
         "tpu_kernels": tpu_rows(options.tpu),
     }
     if options.steps:
         parts["steps"] = step_rows(options.gpu)
+    wanted = {*(options.parts or parts), "steps"}
     for name, rows in parts.items():
+        if name not in wanted:
+            continue
         start = time.monotonic()
         record[name] = list(rows)
         print(f"{name}: {len(record[name])} in {time.monotonic() - start:.0f} s", flush=True)
     options.output.mkdir(parents=True, exist_ok=True)
-    path = options.output / "compiled"
     files.write_text(path.with_suffix(".json"), json.dumps(record, indent=1) + "\n")
     files.write_text(path.with_suffix(".md"), "\n".join(page(record)) + "\n")
     print(f"{path}.json, {path}.md")

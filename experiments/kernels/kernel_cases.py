@@ -20,9 +20,12 @@ from jaxatr.kernels.contrib.fusion import (
 )
 from jaxatr.kernels.contrib.fusion.operations import Operation
 from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
+from jaxatr.kernels.ops.convolution.problem import Direction, Problem
+from jaxatr.kernels.ops.convolution.solvers import SOLVERS as CONVOLUTIONS
 from jaxatr.kernels.pallas import Device, kernel
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.rows import Rows
+from jaxatr.kernels.pallas.windows import Windows
 
 
 class Case(NamedTuple):
@@ -57,44 +60,57 @@ def convolution_case(
     geometry: Any,
     epilogue: Epilogue,
     dtype: str,
+    stride: int = 1,
+    gradient: bool = False,
 ) -> Case:
     """Returns the case of a convolution kernel.
 
     Args:
       device: the device that the kernel is for.
-      size: images, rows and columns of the result.
+      size: images, rows and columns of the convolution's result.
       channels: channels of the image and of the result.
       geometry: the kernel's size and the padding.
       epilogue: the epilogue.
       dtype: name of the element type.
+      stride: pixels between neighbouring results, for ``hopper``.
+      gradient: whether to compute the data gradient, for ``hopper``.
 
     Raises:
       ValueError: the kernel does not support the sizes or the type.
     """
-    taps, padding = geometry
-    rows, module = Rows(*size, taps, padding), kernel(device, "convolution")
-    if not module.applies(rows, *channels, dtype):
-        raise ValueError(f"{device}: {rows}, {channels} channels, {dtype}: does not apply")
-    edges = (size[n + 1] + taps[n] - 1 - sum(padding[n]) for n in (0, 1))
+    (taps, padding), (batch, *edges) = geometry, size
+    rows, columns = (
+        (n - 1) * stride + t - sum(pad) for n, t, pad in zip(edges, taps, padding, strict=True)
+    )
+    x, y = (batch, rows, columns, channels[0]), (*size, channels[1])
+    if gradient:
+        x, y = y, x
+    module, places = kernel(device, "convolution"), {}
+    if device == "hopper":
+        before = padding[0][0], padding[1][0]
+        places["windows"] = Windows(batch, x[1:3], y[1:3], taps, (stride, stride), before, gradient)
+    else:
+        places["rows"] = Rows(*size, taps, padding)
+    (place,) = places.values()
+    if not module.applies(place, x[3], y[3], dtype):
+        raise ValueError(f"{device}: {place}, {channels} channels, {dtype}: does not apply")
     struct = jax.ShapeDtypeStruct
-    arguments = {
-        "x": struct((size[0], *edges, channels[0]), dtype),
-        "w": struct((*taps, *channels), dtype),
-    }
+    arguments = {"x": struct(x, dtype), "w": struct((*taps, *channels), dtype)}
     for name in ("scale", "shift"):
         if getattr(epilogue, name):
-            arguments[name] = struct(channels[1:], "float32")
+            arguments[name] = struct(y[3:], "float32")
     if epilogue.residual:
-        arguments["residual"] = struct((*size, channels[1]), dtype)
+        arguments["residual"] = struct(y, dtype)
     names = list(arguments)
 
     def run(*arrays: Any) -> Any:
         return module.convolution(
-            rows=rows, epilogue=epilogue, **dict(zip(names, arrays, strict=True))
+            epilogue=epilogue, **places, **dict(zip(names, arrays, strict=True))
         )
 
     parts = [name for name in ("scale", "shift", "residual") if getattr(epilogue, name)]
     text = f"{'x'.join(map(str, taps))} {'x'.join(map(str, size))} {channels[0]}>{channels[1]}"
+    text += f" stride {stride}" * (stride > 1) + " gradient" * gradient
     return Case(
         f"conv {text} {dtype} {'+'.join([*parts, epilogue.activation])}",
         run,
@@ -135,14 +151,25 @@ def hopper_cases() -> Iterator[Case]:
         yield case(usual, (256, 256), THREE, epilogue, "bfloat16")
     for size, channels, geometry in (
         ((1, 1, 1), (64, 64), ONE),  # the smallest
-        ((3, 13, 7), (192, 320), UNEVEN),  # multiples of 64 only
-        ((4, 28, 28), (64, 192), FIVE),
-        ((4, 12, 12), (64, 64), SEVEN),
+        ((13, 13, 7), (192, 320), UNEVEN),  # multiples of 64 only, a padded batch
+        ((8, 28, 28), (64, 192), FIVE),
+        ((8, 12, 12), (64, 64), SEVEN),
         ((32, 7, 7), (4096, 2048), THREE),  # many products
-        ((256, 224, 224), (64, 64), THREE),  # 104,864 tiles of rows
+        ((256, 224, 224), (64, 64), THREE),  # 50,176 tiles
         ((256, 56, 56), (64, 256), ONE),
+        ((256, 28, 28), (256, 256), THREE),  # the images of a tile at one or two pixels
     ):
         yield case(size, channels, geometry, FULL, "bfloat16")
+    for geometry, stride, gradient in (
+        (THREE, 2, False),
+        (ONE, 2, False),
+        (THREE, 1, True),
+        (THREE, 2, True),
+        (ONE, 2, True),
+        (SEVEN, 3, True),
+    ):
+        for dtype, width, epilogue in (("bfloat16", 256, FULL), ("float16", 64, Epilogue())):
+            yield case((32, 14, 14), (width, width), geometry, epilogue, dtype, stride, gradient)
     for batch, hidden in ((64, 64), (64, 1024), (128, 2048), (64, 8192)):
         yield lstm_case("hopper", batch, hidden, "bfloat16", saves=True)
     yield lstm_case("hopper", 192, 320, "float16", saves=True)
@@ -177,6 +204,35 @@ def tpu_cases() -> Iterator[Case]:
             if lstm.applies(hidden, dtype):
                 yield lstm_case("tpu", batch, hidden, dtype, saves=True)
         yield lstm_case("tpu", 512, widest, dtype, saves=False)
+
+
+DIRECTIONS = {  # images, side, channels, features, taps, stride
+    "3x3 28x28 256": (32, 28, 256, 256, 3, 1),
+    "3x3 56x56 64": (32, 56, 64, 64, 3, 1),
+    "3x3 7x7 512": (32, 7, 512, 512, 3, 1),
+    "1x1 28x28 256": (32, 28, 256, 256, 1, 1),
+    "3x3 56x56 128, stride 2": (32, 56, 128, 128, 3, 2),
+    "1x1 56x56 256>512, stride 2": (32, 56, 256, 512, 1, 2),
+    "3x3 28x28 256, batch 36": (36, 28, 256, 256, 3, 1),
+}
+
+
+def direction_case(direction: Direction, shape: str, solver: str) -> Case:
+    """Returns the case of one direction of a convolution in bfloat16, without an epilogue.
+
+    Args:
+      direction: ``"forward"`` or ``"data"``.
+      shape: a key of :data:`DIRECTIONS`.
+      solver: the name of a solver.
+    """
+    images, side, channels, features, taps, stride = DIRECTIONS[shape]
+    edge = (taps // 2, taps // 2)
+    sizes = (images, side, side, channels), (taps, taps, channels, features)
+    problem = Problem(direction, *sizes, (stride, stride), (edge, edge), (1, 1), 1, "bfloat16")
+    chosen = CONVOLUTIONS[solver]
+    arguments = (jax.ShapeDtypeStruct(s, problem.dtype) for s in problem.argument_shapes)
+    run = chosen.build(problem, chosen.configs(problem)[0])
+    return Case(f"{direction} {shape} {solver}", run, tuple(arguments))
 
 
 TAILS: dict[str, list[Operation]] = {

@@ -20,7 +20,7 @@ from jaxatr.kernels.contrib.fusion.operations import (
     forward,
 )
 from jaxatr.kernels.device import Device as Target
-from jaxatr.kernels.ops.convolution.solvers import pallas
+from jaxatr.kernels.ops.convolution.solvers import hopper, tpu
 from jaxatr.kernels.pallas import Device, kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue, folded
 from jaxatr.typing import Array
@@ -117,10 +117,13 @@ def run_kernel(device: Device, operations: Sequence[Operation], arguments: Argum
     name = next((o.name for o in rest if isinstance(o, Activation)), "none")
     residual = arguments.get("residual")
     epilogue = Epilogue(scale is not None, shift is not None, residual is not None, name)
-    rows = pallas.rows_of(forward(convolution, FusionProblem(x.shape, w.shape, x.dtype.name)))
-    x = x[:, :: convolution.stride[0], :: convolution.stride[1]]
+    problem = forward(convolution, FusionProblem(x.shape, w.shape, x.dtype.name))
+    if device == "tpu":
+        x, geometry = x[:, :: convolution.stride[0], :: convolution.stride[1]], tpu.rows_of(problem)
+    else:
+        geometry = hopper.windows_of(problem)
     module = kernel(device, "convolution")
-    return module.convolution(x, w, rows, epilogue, scale, shift, residual)
+    return module.convolution(x, w, geometry, epilogue, scale, shift, residual)
 
 
 _KNOWN = Constraint(
@@ -128,12 +131,11 @@ _KNOWN = Constraint(
 )
 
 
-def _kernel_solver(device: Device, platforms: tuple[str, ...], sizes: str) -> FusionSolver:
-    plain = Constraint(
-        "stride 1 (any for 1x1 without padding), dilation 1, one group",
-        lambda o, p: pallas.is_plain(forward(o, p)),
-    )
-    fits = Constraint(sizes, lambda o, p: pallas.fits(device, forward(o, p)))
+def _kernel_solver(
+    device: Device, platforms: tuple[str, ...], solver: Any, geometry: str, sizes: str
+) -> FusionSolver:
+    plain = Constraint(geometry, lambda o, p: solver.is_plain(forward(o, p)))
+    fits = Constraint(sizes, lambda o, p: solver.fits(forward(o, p)))
     constraints = {Convolution: (_KERNEL, plain, fits), BatchNorm: (_KNOWN,)}
     edges = ordered_edges((Convolution,), constraints)
     return FusionSolver(platforms, edges, partial(run_kernel, device), partial(runs_on, device))
@@ -154,11 +156,18 @@ SOLVERS = {
         accuracy="narrow",
     ),
     "hopper": _kernel_solver(
-        "hopper", ("gpu", "cuda"), "bfloat16 or float16, channels and features multiples of 64"
+        "hopper",
+        ("gpu", "cuda"),
+        hopper,
+        "dilation 1, one group",
+        "bfloat16 or float16, channels and features multiples of 64, at least 8 images (any number "
+        "for 1x1 of stride 1)",
     ),
     "tpu": _kernel_solver(
         "tpu",
         ("tpu",),
+        tpu,
+        "stride 1 (any for 1x1 without padding), dilation 1, one group",
         "bfloat16 or float32, channels and features multiples of 128, an image that fits in VMEM",
     ),
 }

@@ -1,6 +1,5 @@
-"""Implicit GEMM on accelerators, by the Pallas kernels without an epilogue.
+"""Implicit GEMM on TPUs, by the Pallas kernel without an epilogue.
 
-The Pallas kernels have no derivative and need none, because each direction is a separate problem.
 The data gradient at stride 1 is the forward product with the kernel rotated by 180 degrees.
 """
 
@@ -11,7 +10,6 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.problem import Problem
-from jaxatr.kernels.pallas import Device as Target
 from jaxatr.kernels.pallas import kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.rows import Rows
@@ -19,28 +17,27 @@ from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
 
-def run(target: Target, problem: Problem, a: Array, b: Array, **options: Any) -> Array:
+def run(problem: Problem, a: Array, b: Array, **options: Any) -> Array:
     """Computes the forward or data direction.
 
     Args:
-      target: the device that the kernel is for.
       problem: a problem that :func:`fits`.
       a: the direction's first argument.
       b: the direction's second argument.
-      **options: passed on to the kernel.
+      **options: passed on to the Pallas kernel.
     """
     if problem.direction == "data":
         b = jnp.swapaxes(b[::-1, ::-1], 2, 3)
     else:
         a = a[:, :: problem.stride[0], :: problem.stride[1]]
-    module = kernel(target, "convolution")
+    module = kernel("tpu", "convolution")
     return module.convolution(a, b, rows_of(problem), Epilogue(), **options)
 
 
 def is_plain(problem: Problem) -> bool:
-    """Returns whether the kernels support the direction and the geometry.
+    """Returns whether the kernel supports the direction and the geometry.
 
-    They support the forward and data directions of one group without dilation at stride 1, and the
+    It supports the forward and data directions of one group without dilation at stride 1, and the
     forward direction of 1x1 kernels without padding at any stride.
     """
     if problem.direction == "weight" or problem.groups > 1 or problem.dilation != (1, 1):
@@ -52,18 +49,18 @@ def is_plain(problem: Problem) -> bool:
     return min(edge for pad in rows_of(problem).padding for edge in pad) >= 0
 
 
-def fits(target: Target, problem: Problem) -> bool:
+def fits(problem: Problem) -> bool:
     """Returns whether a problem is plain (:func:`is_plain`) and the kernel supports its sizes."""
     if not is_plain(problem):
         return False
     inputs, outputs = problem.w_shape[2:]
     if problem.direction == "data":
         inputs, outputs = outputs, inputs
-    return kernel(target, "convolution").applies(rows_of(problem), inputs, outputs, problem.dtype)
+    return kernel("tpu", "convolution").applies(rows_of(problem), inputs, outputs, problem.dtype)
 
 
 def rows_of(problem: Problem) -> Rows:
-    """Returns the geometry of the rows that the kernels read, after striding for a 1x1 kernel."""
+    """Returns the geometry of the rows that the kernel reads, after striding for a 1x1 kernel."""
     (down, across), (batch, height, width, _) = problem.w_shape[:2], problem.y_shape
     padding = problem.padding
     if problem.direction == "data":
@@ -73,19 +70,15 @@ def rows_of(problem: Problem) -> Rows:
     return Rows(batch, height, width, (down, across), padding)
 
 
-class Pallas(Solver):
-    """Solves forward and data directions of stride 1, on the device that the kernel is for."""
+class TPU(Solver):
+    """Solves forward and data directions of stride 1 on TPUs."""
 
-    version = 2  # two blocks on a multiprocessor
-
-    def __init__(self, target: Target):
-        """Makes the solver of a target device, which is also the solver's name."""
-        self.name = target
-        self._target: Target = target
+    name = "tpu"
+    version = 2
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Returns whether the kernel runs on the device and the problem :func:`fits`."""
-        return runs_on(self._target, device) and fits(self._target, problem)
+        """Returns whether the device is a TPU and the problem :func:`fits`."""
+        return runs_on("tpu", device) and fits(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
         """Returns the size of the image's rows, copied once per column of the kernel."""
@@ -95,7 +88,7 @@ class Pallas(Solver):
 
     def build(self, problem: Problem, config: Config):
         """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, self._target, problem)
+        return partial(run, problem)
 
 
-SOLVERS = (Pallas("hopper"), Pallas("tpu"))
+SOLVERS = (TPU(),)
