@@ -138,8 +138,9 @@ def test_a_folder_that_is_not_there_cannot_be_prepared(command, tmp_path):
     place = f"--source={tmp_path / 'gone'}", f"--data_dir={tmp_path}"
     done = command("prepare", "image_folder", *place)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: there is no folder")
-    assert len(done.stderr.splitlines()) == 1 and done.stdout == ""
+    step, error = done.stderr.splitlines()
+    assert step == "preparing image_folder" and error.startswith("error: there is no folder")
+    assert done.stdout == ""
 
 
 def test_several_processes_need_the_run_folder():
