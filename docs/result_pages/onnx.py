@@ -46,10 +46,8 @@ def onnxruntime() -> list[Section]:
     for found in benchmark("onnx_inference_cpu")["rows"]:
         ratios = found["times onnxruntime"]
         marks = [Mark(OTHER, ratios["engine"]), Mark(OURS, ratios["jaxatr"])]
-        rows.append(
-            Row(f"{found['model']}, batch {found['batch']}", marks, f"{marks[1].value:.2f}")
-        )
-    title = "Inference, two CPU cores"
+        rows.append(Row(f"{found['model']} × {found['batch']}", marks, f"{marks[1].value:.2f}"))
+    title = "Inference of model × batch, two CPU cores"
     return [Section(title, rows, "times onnxruntime", reference=1.0)]
 
 
