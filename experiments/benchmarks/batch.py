@@ -25,10 +25,9 @@ from typing import Any
 import jax
 import numpy as np
 from clock import cores
-from PIL import Image
+from small_run import sample_chips, trained
 
 import jaxatr
-from jaxatr import bundled, data
 
 OUTPUT = Path(__file__).parent / "results" / "batch_cpu.json"
 CONTENDERS = {
@@ -45,23 +44,12 @@ EFFICIENCY = 0.9
 """Assumed parallel efficiency of 100 workers, for the last shards and slow disks."""
 
 
-def trained(folder: Path) -> None:
-    """Trains the default variant on very little data, with a network of the default width."""
-    config = bundled.load("cbc:smoke")
-    config.model.width = 32
-    jaxatr.train(config, folder / "run", progress=False)
-    jaxatr.evaluate(folder / "run")
-
-
 def packed(run: Path, path: Path, chips: int) -> int:
     """Packs test chips of the run's data set repeatedly; returns the bytes of a chip."""
-    config = json.loads((run / "config.json").read_text())["data"]
-    options = {"data_dir": config["data_dir"] or None, "options": config["options"]}
-    split = data.open_dataset(config["name"], **options).splits["test"]
     contents = []
-    for number in range(min(len(split), 500)):
+    for chip in sample_chips(run, 500):
         written = io.BytesIO()
-        Image.fromarray(np.squeeze(split.image(number), axis=2)).save(written, "png")
+        chip.save(written, "png")
         contents.append(written.getvalue())
     with tarfile.open(path, "w") as archive:
         for number in range(chips):
@@ -237,8 +225,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         os.environ["JAXATR_COMPILATION_CACHE"] = str(folder / "compiled")
-        trained(folder)
         run, small, large = folder / "run", folder / "small.tar", folder / "large.tar"
+        trained(run, 32)
+        jaxatr.evaluate(run)
         record["bytes a chip"] = packed(run, small, SMALL)
         packed(run, large, SMALL + flags.chips)
         for name, options in CONTENDERS.items():

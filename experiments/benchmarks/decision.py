@@ -18,22 +18,16 @@ from typing import Any
 import jax
 import numpy as np
 from alternating import alternately
+from small_run import trained
 
 import jaxatr
-from jaxatr import bundled, openset, training
+from jaxatr import openset, training
 from jaxatr.openset import gallery, reduction
 from jaxatr.openset.scores import spatial, template
 
 OUTPUT = Path(__file__).parent / "results" / "decision_cpu.json"
 SCORES = ("cbc", "spatial_stage2", "template", "fusion_template")
 BATCHES = (1, 32)
-
-
-def trained(folder: Path) -> None:
-    """Trains the default variant's network for two epochs on very little data."""
-    config = bundled.load("cbc:smoke")
-    config.model.width = 32
-    jaxatr.train(config, folder, progress=False)
 
 
 def enlarged(model: Any, examples: int) -> Any:
@@ -98,7 +92,7 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "run"
-        trained(folder)
+        trained(folder, 32)
         for batch in BATCHES:
             result = measured(folder, flags.examples, batch, flags.repeats)
             record["batches"][str(batch)] = result

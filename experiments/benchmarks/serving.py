@@ -33,22 +33,13 @@ import numpy as np
 from PIL import Image
 from recording import Recording, table
 from serve import serve
+from small_run import trained
 
 HERE = Path(__file__).parent
 OUTPUT = HERE / "results" / "serving_cpu"
 NETWORKS = {"smoke": 16, "default": 32, "paper": 64}
 """Widths of the networks."""
 BATCH = 32
-
-
-def trained(folder: Path, width: int) -> None:
-    """Trains the network of a width for two epochs on very little data."""
-    import jaxatr
-    from jaxatr import bundled
-
-    config = bundled.load("cbc:smoke")
-    config.model.width = width
-    jaxatr.train(config, folder, progress=False)
 
 
 def bare(folder: str) -> None:

@@ -22,13 +22,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from PIL import Image
 from recording import table
+from small_run import sample_chips, trained
 from training_step import HERE, machine
 
 import jaxatr
-from jaxatr import bundled, data
 from jaxatr.cli.main import COMMANDS
 
 OUTPUT = HERE / "results" / "start_up_cpu.json"
@@ -102,22 +100,6 @@ def took(arguments: list[str], environment: Mapping[str, str]) -> Seconds:
     return Seconds(wall, usage.ru_utime + usage.ru_stime)
 
 
-def trained(folder: Path) -> Path:
-    """Trains a small run, and returns its folder."""
-    jaxatr.train(bundled.load("cbc:smoke"), folder, progress=False)
-    jaxatr.evaluate(folder)
-    return folder
-
-
-def saved_chip(run: Path, path: Path) -> Path:
-    """Saves a test chip of a run's data set as an image, and returns its path."""
-    fields = json.loads((run / "config.json").read_text())["data"]
-    options = {"data_dir": fields["data_dir"] or None, "options": fields["options"]}
-    split = data.open_dataset(fields["name"], **options).splits["test"]
-    Image.fromarray(np.squeeze(split.image(0), axis=2)).save(path)
-    return path
-
-
 def measured(
     rows: Mapping[str, list[str]], turns: int, environment: Mapping[str, str]
 ) -> dict[str, list[Seconds]]:
@@ -173,8 +155,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         scratch = Path(temporary)
         environment = os.environ | {"JAXATR_COMPILATION_CACHE": str(scratch / "programs")}
-        run = options.run or trained(scratch / "run")
-        rows = commands(run, saved_chip(run, scratch / "chip.png"), scratch)
+        run, chip = options.run or scratch / "run", scratch / "chip.png"
+        if not options.run:
+            trained(run)
+            jaxatr.evaluate(run)
+        next(sample_chips(run, 1)).save(chip)
+        rows = commands(run, chip, scratch)
         rows = {name: row for name, row in rows.items() if re.search(options.rows, name)}
         record["rows"] = summary(measured(rows, options.turns, environment))
     options.output.parent.mkdir(parents=True, exist_ok=True)

@@ -121,26 +121,10 @@ def page(record: dict[str, Any]) -> list[str]:
         )
     if rows := record["plans"]:
         lines += ["", "## Fusion plans, batch 32, bfloat16", ""]
-        header = ("plan", "shape", "solver", "calls", "bytes", "arguments and result")
-        lines += table(
-            header,
-            (
-                (r["plan"], r["shape"], r["solver"], _counted(r["calls"]))
-                + (_mega(r["bytes"]), _mega(r["least"]))
-                for r in rows
-            ),
-        )
+        lines += _traffic_table("plan", rows)
     if rows := record.get("directions"):
         lines += ["", "## Convolutions without an epilogue, bfloat16", ""]
-        header = ("direction", "shape", "solver", "calls", "bytes", "arguments and result")
-        lines += table(
-            header,
-            (
-                (r["direction"], r["shape"], r["solver"], _counted(r["calls"]))
-                + (_mega(r["bytes"]), _mega(r["least"]))
-                for r in rows
-            ),
-        )
+        lines += _traffic_table("direction", rows)
     if rows := record["tpu_kernels"]:
         lines += ["", "## The TPU's kernels", ""]
         lines += table(
@@ -161,6 +145,18 @@ def page(record: dict[str, Any]) -> list[str]:
             ),
         )
     return lines
+
+
+def _traffic_table(first: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Formats rows with what :func:`_traffic` returns; ``first`` is their first column."""
+    return table(
+        (first, "shape", "solver", "calls", "bytes", "arguments and result"),
+        (
+            (r[first], r["shape"], r["solver"], _counted(r["calls"]))
+            + (_mega(r["bytes"]), _mega(r["least"]))
+            for r in rows
+        ),
+    )
 
 
 def _mega(count: float) -> str:

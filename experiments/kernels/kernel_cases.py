@@ -85,36 +85,30 @@ def convolution_case(
     x, y = (batch, rows, columns, channels[0]), (*size, channels[1])
     if gradient:
         x, y = y, x
-    module, places = kernel(device, "convolution"), {}
+    module, place = kernel(device, "convolution"), Rows(*size, taps, padding)
     if device == "hopper":
         before = padding[0][0], padding[1][0]
-        places["windows"] = Windows(batch, x[1:3], y[1:3], taps, (stride, stride), before, gradient)
-    else:
-        places["rows"] = Rows(*size, taps, padding)
-    (place,) = places.values()
+        place = Windows(batch, x[1:3], y[1:3], taps, (stride, stride), before, gradient)
     if not module.applies(place, x[3], y[3], dtype):
         raise ValueError(f"{device}: {place}, {channels} channels, {dtype}: does not apply")
     struct = jax.ShapeDtypeStruct
-    arguments = {"x": struct(x, dtype), "w": struct((*taps, *channels), dtype)}
+    arrays, extras = (struct(x, dtype), struct((*taps, *channels), dtype)), {}
     for name in ("scale", "shift"):
         if getattr(epilogue, name):
-            arguments[name] = struct(y[3:], "float32")
+            extras[name] = struct(y[3:], "float32")
     if epilogue.residual:
-        arguments["residual"] = struct(y, dtype)
-    names = list(arguments)
+        extras["residual"] = struct(y, dtype)
 
-    def run(*arrays: Any) -> Any:
-        return module.convolution(
-            epilogue=epilogue, **places, **dict(zip(names, arrays, strict=True))
-        )
+    def run(x: Any, w: Any, *others: Any) -> Any:
+        named = dict(zip(extras, others, strict=True))
+        return module.convolution(x, w, place, epilogue, **named)
 
-    parts = [name for name in ("scale", "shift", "residual") if getattr(epilogue, name)]
     text = f"{'x'.join(map(str, taps))} {'x'.join(map(str, size))} {channels[0]}>{channels[1]}"
     text += f" stride {stride}" * (stride > 1) + " gradient" * gradient
     return Case(
-        f"conv {text} {dtype} {'+'.join([*parts, epilogue.activation])}",
+        f"conv {text} {dtype} {'+'.join([*extras, epilogue.activation])}",
         run,
-        tuple(arguments.values()),
+        (*arrays, *extras.values()),
     )
 
 
