@@ -70,7 +70,7 @@ class Compiled:
         self._given = () if held else tuple(leaves)
         self._infer = jax.jit(infer)
         self._compete = compete and small and onednn.usable()
-        self._programs: dict[tuple[str, Any], Callable[..., Any]] = {}
+        self._programs: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self.forms: dict[str, Form] = {}
         version = f"jax {jax.__version__}, by oneDNN where that is faster"
         self.about = version if self._compete else ""
@@ -80,18 +80,25 @@ class Compiled:
         if not self._compete:
             return self._infer(self._given, *inputs)
         leaves, tree = jax.tree.flatten(inputs)
-        shapes = ", ".join(map(_described, leaves))
-        if (shapes, tree) not in self._programs:
+        key = tree, *map(_signature, leaves)
+        if (program := self._programs.get(key)) is None:
             program, form = onednn.fastest(self._infer, self._given, inputs)
-            self._programs[shapes, tree], self.forms[shapes] = program, form
-        return self._programs[shapes, tree](*inputs)
+            self._programs[key] = program
+            self.forms[", ".join(map(_described, leaves))] = form
+        return program(*inputs)
 
     def lower(self, *inputs: Any) -> jax.stages.Lowered:
         """Lowers XLA's form for inputs like these, to look at it."""
         return self._infer.lower(self._given, *inputs)
 
 
-def _described(value: Any) -> str:
+def _signature(value: Any) -> tuple[Any, tuple[int, ...]]:
     """Returns the type and shape of an input."""
-    kind = getattr(value, "dtype", None) or type(value).__name__
-    return f"{kind}[{','.join(map(str, np.shape(value)))}]"
+    return getattr(value, "dtype", None) or type(value), np.shape(value)
+
+
+def _described(value: Any) -> str:
+    """Formats the type and shape of an input."""
+    kind, shape = _signature(value)
+    name = kind.__name__ if isinstance(kind, type) else kind
+    return f"{name}[{','.join(map(str, shape))}]"

@@ -8,6 +8,9 @@ import jax.numpy as jnp
 import optax
 
 from jaxatr import parallel
+from jaxatr.kernels.ops.channels import totals_p
+from jaxatr.kernels.ops.convolution.primitive import convolution_p
+from jaxatr.kernels.ops.recurrent.primitive import layer_p
 from jaxatr.training.average import AVERAGE, next_average
 from jaxatr.training.state import TrainState, merge, split
 from jaxatr.training.task import LossOutput, Phase
@@ -28,8 +31,9 @@ class Step(Protocol):
 
 
 _KEPT = frozenset(
-    {"jaxatr_convolution", "jaxatr_recurrent", "jaxatr_totals", "conv_general_dilated"}
-    | {"dot_general", "reduce_sum", "reduce_max", "reduce_min", "argmax", "argmin"}
+    {primitive.name for primitive in (convolution_p, layer_p, totals_p)}
+    | {"conv_general_dilated", "dot_general"}
+    | {"reduce_sum", "reduce_max", "reduce_min", "argmax", "argmin"}
 )
 """Primitives whose results are small or take long: the backward pass does not compute them again.
 
