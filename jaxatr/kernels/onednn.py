@@ -2,9 +2,9 @@
 
 From jaxlib 0.11 on x86-64, XLA:CPU can hand convolutions to oneDNN: kernels that are constants are
 packed when the program is compiled, and bias, ReLU and a residual sum are part of the call. It does
-so for one program, by that program's compiler options. It is not always faster: on small images
-such a program can take twenty times as long. So both forms are compiled and timed, and the choice
-is remembered on disk, as those of :mod:`jaxatr.kernels.find` are.
+so for one program, by that program's compiler options. It is not always faster, least of all on
+small images. So both forms are compiled and timed, and the choice is remembered on disk, as are
+those of :mod:`jaxatr.kernels.find`.
 """
 
 import contextlib
