@@ -18,11 +18,23 @@ from jaxatr.data.extras import extra
 _ZSTANDARD = (".tar.zst", ".tzst")
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 SUFFIXES = (*_TAR, *_ZSTANDARD, ".zip")
+_OTHERS = (".7z", ".rar", ".gz", ".bz2", ".xz", ".zst", ".lz4", ".cab", ".iso")
 
 
 def is_archive(path: Path) -> bool:
     """Whether a file's name has an archive suffix."""
     return path.name.lower().endswith(SUFFIXES)
+
+
+def check_kind(path: Path) -> None:
+    """Checks that a file is not an archive of a kind that cannot be read.
+
+    Raises:
+      ValueError: its name says that it is; the message lists the kinds that can be read.
+    """
+    if not is_archive(path) and path.suffix.lower() in _OTHERS:
+        wanted = ", ".join(SUFFIXES)
+        raise ValueError(f"{path}: archives of this kind cannot be read, wanted one of {wanted}")
 
 
 class Member(NamedTuple):

@@ -53,11 +53,13 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
       scratch: an empty or missing folder to extract an archive into.
 
     Raises:
-      ValueError: the folder or archive has no image, or the archive is damaged.
+      ValueError: the folder or archive has no image, or the archive is damaged or of a kind that
+        cannot be read.
       ImportError: reading the archive needs a package that is not installed.
     """
     given = Path(path)
     if not (given.is_dir() or (given.is_file() and archive.is_archive(given))):
+        archive.check_kind(given)
         return ImagePaths((ImagePath(path, path, given.name),), {})
     root = archive.opened(given, Path(scratch))
     images: list[ImagePath] = []

@@ -170,7 +170,10 @@ def build_routes(console: Console) -> fastapi.FastAPI:
         if neighbours:
             console.check_neighbours()
         read = await console.read(request)
-        work = console.answers(read, neighbours=neighbours > 0)
+        scores = [score] if score else []
+        if every_score:
+            scores = [scale.name for scale in console.engine.scales]
+        work = console.answers(read, neighbours=neighbours > 0, scores=scores)
         shown = await asyncio.to_thread(_pictures, read) if pictures else {}
         results = []
         for one, answer in zip(read, await _unless_gone(request, work), strict=True):

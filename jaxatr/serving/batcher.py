@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -27,7 +27,9 @@ _FULL = 0.75
 class Computes(Protocol):
     """The computations of :class:`jaxatr.serving.engine.Engine`, called by one thread."""
 
-    def answer(self, chips: np.ndarray, *, neighbours: bool = False) -> list[Answer]:
+    def answer(
+        self, chips: np.ndarray, *, neighbours: bool = False, scores: Collection[str] = ()
+    ) -> list[Answer]:
         """Predicts each chip of a batch ``[b, h, w, c]``."""
         ...
 
@@ -54,6 +56,7 @@ class _Place(NamedTuple):
 
     chip: Chip
     neighbours: bool
+    scores: Collection[str]
     answers: list[Any]
     row: int
     done: "_Done"
@@ -139,19 +142,24 @@ class Batcher:
             seconds = math.ceil(waiting / self._rate) if self._rate else 1
             raise Busy(f"{waiting} chips are waiting", max(1, min(60, seconds)))
 
-    async def answer(self, chips: Sequence[Chip], *, neighbours: bool = False) -> list[Answer]:
+    async def answer(
+        self, chips: Sequence[Chip], *, neighbours: bool = False, scores: Collection[str] = ()
+    ) -> list[Answer]:
         """Predicts chips, in order.
 
         Args:
           chips: one or more chips.
           neighbours: whether to return the nearest training chips.
+          scores: names of scores to decide by, in addition to the run's own.
 
         Raises:
           Busy: the queue is full, or there was no answer in time.
         """
         self.check(len(chips))
         done, answers = self._done(len(chips)), [None] * len(chips)
-        places = [_Place(chip, neighbours, answers, row, done) for row, chip in enumerate(chips)]
+        places = [
+            _Place(chip, neighbours, scores, answers, row, done) for row, chip in enumerate(chips)
+        ]
         with self._changed:
             self._waiting.extend(places)
             self._changed.notify()
@@ -210,7 +218,8 @@ class Batcher:
         start = time.perf_counter()
         try:
             neighbours = any(place.neighbours for place in places)
-            answers = self.engine.answer(chips, neighbours=neighbours)
+            scores = {name for place in places for name in place.scores}
+            answers = self.engine.answer(chips, neighbours=neighbours, scores=scores)
         except Exception as error:  # fails the requests of this batch; the thread goes on
             for done in {place.done for place in places}:
                 _settle(done, None, error)

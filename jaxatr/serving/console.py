@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Any
 
@@ -124,10 +124,12 @@ class Console:
             raise Unusable(read)
         return uploads, read
 
-    async def answers(self, read: list[Read], *, neighbours: bool) -> list[Answer | None]:
-        """Predicts uploads; the answer to an unusable one is None."""
+    async def answers(
+        self, read: list[Read], *, neighbours: bool = False, scores: Collection[str] = ()
+    ) -> list[Answer | None]:
+        """Predicts uploads like :meth:`Batcher.answer`; the answer to an unusable one is None."""
         chips = [one.chip for one in read if one.chip is not None]
-        answers = iter(await self.batcher.answer(chips, neighbours=neighbours))
+        answers = iter(await self.batcher.answer(chips, neighbours=neighbours, scores=scores))
         return [None if one.chip is None else next(answers) for one in read]
 
     def check_score(self, score: str | None) -> None:

@@ -3,7 +3,7 @@
 import abc
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -56,7 +56,8 @@ class Answer(NamedTuple):
     """The prediction for one chip.
 
     Attributes:
-      verdicts: name of a score to its verdict, the run's own score first.
+      verdicts: name of a score to its verdict, for the run's own score, which is the first, and
+        at least the requested ones.
       neighbours: the nearest training chips, nearest first; empty unless requested.
     """
 
@@ -105,13 +106,18 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def answer(
-        self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
+        self,
+        chips: Shaped[np.ndarray, "b h w c"],
+        *,
+        neighbours: bool = False,
+        scores: Collection[str] = (),
     ) -> list[Answer]:
         """Predicts each chip of a batch.
 
         Args:
           chips: ``[b, h, w, c]``.
           neighbours: whether to return the nearest training chips.
+          scores: names of scores to decide by, in addition to the run's own.
         """
 
     def saliency(self, chip: Shaped[np.ndarray, "h w c"]) -> tuple[str, Float[np.ndarray, "h w"]]:
@@ -134,7 +140,7 @@ class Engine(abc.ABC):
         for size in sizes:
             chips = np.repeat(self.blank[None], size, axis=0)
             self.answer(chips)
-            self.answer(chips, neighbours=True)
+            self.answer(chips, neighbours=True, scores=[scale.name for scale in self.scales])
         if self.explainer is not None:
             self.saliency(self.blank)
         forms = [f"{shapes}: {form}" for shapes, form in self.forms.items()]
@@ -173,13 +179,19 @@ class RecogniserEngine(Engine):
         return self._recognisers[0].forms
 
     def answer(
-        self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
+        self,
+        chips: Shaped[np.ndarray, "b h w c"],
+        *,
+        neighbours: bool = False,
+        scores: Collection[str] = (),
     ) -> list[Answer]:
         """Predicts each chip of a batch."""
         outputs = self._recognisers[0].of_chips(chips, len(chips))
+        wanted = {self.scales[0].name, *scores}
         columns = {
             scale.name: [_verdict(recogniser, one) for one in recogniser.decide(outputs)]
             for scale, recogniser in zip(self.scales, self._recognisers, strict=True)
+            if scale.name in wanted
         }
         near: Sequence[Sequence[Mapping[str, Any]]] = [()] * len(chips)
         if neighbours and self.examples is not None:
@@ -214,9 +226,14 @@ class RetrieverEngine(Engine):
         return self._retriever.forms
 
     def answer(
-        self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
+        self,
+        chips: Shaped[np.ndarray, "b h w c"],
+        *,
+        neighbours: bool = False,
+        scores: Collection[str] = (),
     ) -> list[Answer]:
-        """Predicts each chip of a batch."""
+        """Predicts each chip of a batch; the only score is the distance."""
+        del scores
         matches = list(self._retriever.search(self._retriever.of_chips(chips)))
         name = self.scales[0].name
         return [

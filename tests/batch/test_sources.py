@@ -93,6 +93,9 @@ def test_sources_without_images_are_refused(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     with pytest.raises(ValueError, match="none: there is no such file or folder"):
         sources_of([str(tmp_path / "none")])
+    (tmp_path / "chips.7z").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"archives of this kind cannot be read, wanted .*\.zip"):
+        sources_of([str(tmp_path / "chips.7z")])
     parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "a.parquet")
     (tmp_path / "b.parquet").write_bytes(b"no table")
     for name, message in (("a", r"no column of images among a"), ("b", "not a readable")):

@@ -32,6 +32,12 @@ def make_zip(path, members, mode=0o100644):
 )
 def test_archives_are_known_by_their_names(tmp_path, name, yes):
     assert archive.is_archive(tmp_path / name) is yes
+    archive.check_kind(tmp_path / name)
+
+
+def test_other_archives_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"a\.7Z: archives of this kind .* wanted one of \.tar"):
+        archive.check_kind(tmp_path / "a.7Z")
 
 
 def test_files_come_out_whole(tmp_path):

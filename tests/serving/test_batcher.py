@@ -22,13 +22,13 @@ class Echo:
         self.free.set()
         self.fails = False
 
-    def answer(self, chips, *, neighbours=False):
+    def answer(self, chips, *, neighbours=False, scores=()):
         self.started.set()
         assert self.free.wait(20)
         self.sizes.append(len(chips))
         if self.fails:
             raise FloatingPointError("no number")
-        return [Answer({"n": int(chip[0, 0, 0])}, (neighbours,)) for chip in chips]
+        return [Answer({"n": int(chip[0, 0, 0])}, (neighbours, *sorted(scores))) for chip in chips]
 
     def saliency(self, chip):
         return "class", np.full((1, 1), float(chip[0, 0, 0]))
@@ -179,12 +179,14 @@ def test_maps_and_batches_take_turns():
     asyncio.run(main())
 
 
-def test_neighbours_are_searched_for_a_batch_that_needs_them():
+def test_neighbours_and_scores_are_computed_for_a_batch_that_needs_them():
     async def main():
         async with running(Echo()) as batcher:
             (found,) = await batcher.answer(chips(1), neighbours=True)
+            (scored,) = await batcher.answer(chips(1), scores=["a", "b"])
             (other,) = await batcher.answer(chips(1))
         assert found.neighbours == (True,) and other.neighbours == (False,)
+        assert scored.neighbours == (False, "a", "b")
 
     asyncio.run(main())
 

@@ -26,10 +26,10 @@ class Gated(Engine):
         self.free, self.started = threading.Event(), threading.Event()
         self.free.set()
 
-    def answer(self, chips, *, neighbours=False):
+    def answer(self, chips, *, neighbours=False, scores=()):
         self.started.set()
         assert self.free.wait(30)
-        return self.inner.answer(chips, neighbours=neighbours)
+        return self.inner.answer(chips, neighbours=neighbours, scores=scores)
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from jaxatr.batch.sources.archives import Archive, is_archive
 from jaxatr.batch.sources.files import File, Folder
 from jaxatr.batch.sources.records import PREFIX, splits_of
 from jaxatr.batch.sources.source import Found, Key, Source
 from jaxatr.batch.sources.tables import Table, is_table, tables_of
+from jaxatr.data import archive
 
 __all__ = ["Found", "Key", "Source", "sources_of"]
 
@@ -24,7 +26,7 @@ def sources_of(
       data_dir: folder of prepared data sets; None for the default.
 
     Raises:
-      ValueError: there is no such path or data set.
+      ValueError: there is no such path or data set, or an archive is of a kind that cannot be read.
     """
     sources: list[Source] = []
     for name in arguments:
@@ -38,6 +40,9 @@ def sources_of(
             sources += tables_of(name) or [Folder(name)]
         elif is_table(name):
             sources.append(Table(name))
+        elif is_archive(name):
+            sources.append(Archive(name))
         else:
-            sources.append(Archive(name) if is_archive(name) else File(name))
+            archive.check_kind(Path(name))
+            sources.append(File(name))
     return sources
