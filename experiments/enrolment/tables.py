@@ -12,7 +12,12 @@ from experiments.enrolment.run import BASES, RESULTS, SHOTS, Base
 from experiments.records import cell, commits, recorded, table
 from jaxatr.reporting.tables import score_title
 
-TITLES = {"mstar": "MSTAR", "cifar10": "CIFAR-10", "simulated": "simulated vehicles"}
+TITLES = {
+    "mstar": "MSTAR",
+    "cifar10": "CIFAR-10, network trained from scratch",
+    "cifar10-pretrained": "CIFAR-10, EfficientNet-Lite0 of ImageNet",
+    "simulated": "simulated vehicles",
+}
 WAYS = {"enrolled": "enrolled", "continual": "continual training", "scratch": "from scratch"}
 
 
