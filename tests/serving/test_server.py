@@ -1,6 +1,7 @@
 """The command in a separate process: memory, signals, ports."""
 
 import contextlib
+import gc
 import http.client
 import io
 import json
@@ -19,6 +20,7 @@ from PIL import Image
 
 from jaxatr.cli import serve
 from jaxatr.cli.command import is_users
+from jaxatr.serving.server import tuned_interpreter
 
 ROOT = Path(__file__).parents[2]
 
@@ -222,3 +224,12 @@ def test_the_command_imports_nothing_of_the_web():
     script = f"import sys, jaxatr.cli.serve; print([n for n in {names} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_the_interpreter_is_as_before_after_serving():
+    before = sys.getswitchinterval()
+    with tuned_interpreter():
+        assert sys.getswitchinterval() < before
+        assert gc.get_freeze_count() > 0
+    assert sys.getswitchinterval() == pytest.approx(before)
+    assert gc.get_freeze_count() == 0
