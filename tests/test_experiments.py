@@ -60,12 +60,13 @@ def test_the_named_runs_set_fields_that_exist():
 def test_the_runs_that_enrolment_is_compared_with_set_fields_that_exist(tmp_path, monkeypatch):
     experiment = load(EXPERIMENTS / "enrolment" / "run.py")
     runs = experiment.all_runs()
-    assert len({run.name for run in runs}) == 4 + 2 * 3 * (4 + 4 + 3 + 3)
+    assert len({run.name for run in runs}) == 5 + 2 * 3 * (4 + 4 + 4 + 3 + 3)
     for run in runs:
         check(run.config, run.overrides)
     for base in experiment.BASES:
         config = load(CONFIGS / base.config.split(":")[0]).get_config(base.config.split(":")[1])
-        assert (config.train.epochs, config.optimizer.learning_rate) == (base.epochs, base.rate)
+        epochs = base.overrides.get("train.epochs", config.train.epochs)
+        assert (epochs, config.optimizer.learning_rate) == (base.epochs, base.rate)
     tables = load(EXPERIMENTS / "enrolment" / "tables.py")
     mstar = experiment.BASES[0]
     row = {"class": "2S1", "shots": 5, "draw": 0, "before": {"accuracy": 0.9, "auroc": 0.8}}

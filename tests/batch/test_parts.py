@@ -240,6 +240,7 @@ def test_ray_without_its_extra_is_refused(predict, tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_killed_process_continues(start, trained_run, test_chips, rows, tmp_path):
     out = tmp_path / "out"
     given = [f"--workdir={trained_run}", "--engine=local", f"--out={out}", "--shard=1", test_chips]

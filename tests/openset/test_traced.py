@@ -66,7 +66,10 @@ def in_onnx(decision, outputs, path):
     return dict(zip([value.name for value in model.graph.output], found, strict=True))
 
 
-@pytest.mark.parametrize("name", ["template", "nndr_stage2", "fusion_template"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("template", marks=pytest.mark.slow), "nndr_stage2", "fusion_template"],
+)
 def test_a_search_in_two_stages_is_the_same_in_a_graph(name, parts, tmp_path, monkeypatch):
     monkeypatch.setattr(reranking, "WHOLE", 0)
     monkeypatch.setattr(reranking, "DIRECTIONS", 8)

@@ -27,6 +27,11 @@ def written(folders, tmp_path_factory):
     return path
 
 
+NAMES = [
+    pytest.param("softmax", marks=pytest.mark.slow),
+    pytest.param("mls", marks=pytest.mark.slow),
+    "cbc",
+]
 THRESHOLDS = {
     "softmax": np.log,
     "mls": lambda gamma: gamma,
@@ -62,7 +67,7 @@ def check(panel, run, name, threshold):
     assert figures == pytest.approx(expected, abs=5.1e-4)
 
 
-@pytest.mark.parametrize("name", ["softmax", "mls", "cbc"])
+@pytest.mark.parametrize("name", NAMES)
 def test_moving_gamma_shows_the_measures_at_it(opened, written, folders, name):
     gammas = (-1.0, 0.5, 3.0, 12.0) if name == "mls" else (0.0, 0.05, 0.5, 0.97, 0.9999, 1.0)
     with opened(written) as page:
@@ -98,7 +103,7 @@ def test_a_score_from_another_network_has_its_own_predictions(opened, make_run, 
         assert any(f"taken for {name}" in wrong for name in nearest)
 
 
-@pytest.mark.parametrize("name", ["softmax", "mls", "cbc"])
+@pytest.mark.parametrize("name", NAMES)
 def test_slider_by_keyboard(opened, written, folders, name):
     run = read_run(folders[0])
     with opened(written) as page:

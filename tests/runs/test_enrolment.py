@@ -272,6 +272,7 @@ def test_chips_of_the_field_calibrate_it_too(run, chips, source, split, stranger
     assert recogniser.decision.further.count == 1
 
 
+@pytest.mark.slow
 def test_further_training_adds_the_class_to_the_heads_and_measures_forgetting(
     run, chips, source, stranger, split, tmp_path, capsys, flags_of
 ):

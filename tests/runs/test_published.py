@@ -99,6 +99,7 @@ def test_the_beginning_is_evaluated(run):
     assert 0 in training.saved_steps(run)
 
 
+@pytest.mark.slow
 def test_it_is_used_where_the_weights_are_gone(config, run, folder, tmp_path, patch):
     copy = tmp_path / "run"
     shutil.copytree(run, copy)

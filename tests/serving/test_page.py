@@ -299,8 +299,15 @@ def test_a_name_is_not_run_as_a_script(opened, chips, tmp_path):
         assert "caught" not in page.title()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("device", [PHONE, DESK], ids=["phone", "desk"])
+@pytest.mark.parametrize(
+    ("theme", "device"),
+    [
+        pytest.param("light", DESK, id="desk-light"),
+        pytest.param("dark", PHONE, id="phone-dark"),
+        pytest.param("dark", DESK, id="desk-dark", marks=pytest.mark.slow),
+        pytest.param("light", PHONE, id="phone-light", marks=pytest.mark.slow),
+    ],
+)
 def test_it_fits_and_can_be_read(opened, contrast, folder, theme, device):
     with opened(color_scheme=theme, **device) as page:
         page.locator("body[data-ready]").wait_for()

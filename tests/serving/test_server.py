@@ -158,6 +158,7 @@ def test_pending_requests_are_answered_after_sigterm(
         assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_others_need_a_token(trained_run, networks_of_the_tests, tmp_path, contents):
     with started(trained_run, networks_of_the_tests, tmp_path, "--host=0.0.0.0") as found:
         process, port, token = found

@@ -112,6 +112,7 @@ def test_outputs_are_the_mean_of_a_loop(run):
     assert not np.allclose(found.more["odin"], alone.more["odin"], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_predictions_and_the_evaluation_agree(run):
     result = runs.evaluate_run(run, scores="mls,cbc,nearest")
     arrays = dict(np.load(run / "scores.npz"))

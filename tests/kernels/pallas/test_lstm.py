@@ -52,7 +52,7 @@ def test_one_step(kernel, dtype, tolerance, request):
             np.testing.assert_allclose(np.asarray(one, np.float64), exact, atol=tolerance)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reverse", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_all_steps_of_a_layer_for_its_results_alone(reverse, mosaic):
     """On Hopper each step writes where the next one reads; vmap runs examples one by one."""
     problem = Problem("lstm", 3, 5, 64, 64, False, False, "bfloat16")
