@@ -1,0 +1,51 @@
+"""Renders what Markdown does not know in docstrings, for mkdocstrings: an extension for Griffe.
+
+Roles become links, formulas become MathML, which browsers show without a script, and examples of
+doctest become code.
+"""
+
+import re
+from typing import Any
+
+import griffe
+from latex2mathml.converter import convert
+
+_REFERENCE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`(~?)([\w.]+)`")
+_FORMULA = re.compile(r":math:`([^`]+)`")
+_DISPLAYED = re.compile(r"^\.\. math::(.*(?:\n(?:[ \t]*\n)*[ \t]+\S.*)*)", re.MULTILINE)
+_EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+
+
+class Docstrings(griffe.Extension):
+    """Replaces roles (``:func:`load```), formulas (``:math:`\\alpha```) and examples (``>>> f()``).
+
+    A name whose object is not on any page becomes code without a link.
+    """
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Rewrites the docstring of an object that was loaded."""
+        if obj.docstring is None:
+            return
+        text = _EXAMPLE.sub("```pycon\n\\g<0>\n```", obj.docstring.value)
+        text = _DISPLAYED.sub(lambda found: _formula(found, "block"), text)
+        text = _FORMULA.sub(lambda found: _formula(found, "inline"), text)
+        obj.docstring.value = _REFERENCE.sub(lambda found: _link(obj, found), text)
+
+
+def _formula(found: re.Match[str], display: str) -> str:
+    return convert(" ".join(found[1].split()), display=display)
+
+
+def _link(obj: griffe.Object, found: re.Match[str]) -> str:
+    short, name = found.groups()
+    shown = name.rpartition(".")[2] if short else name
+    return f'<autoref optional identifier="{_path(obj, name)}"><code>{shown}</code></autoref>'
+
+
+def _path(obj: griffe.Object, name: str) -> str:
+    """Finds the full path of a name in an object's docstring."""
+    first, dot, rest = name.partition(".")
+    try:
+        return f"{obj.resolve(first)}{dot}{rest}"
+    except griffe.NameResolutionError:
+        return name
