@@ -4,10 +4,11 @@ An engine is used only if it is named, never as a fallback. Each of the latter t
 package, which is imported on first use.
 """
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -67,7 +68,7 @@ class OpenVino:
         package = _imported(self.package)
         self.about = f"{self.package} {package.__version__.partition('-')[0]}"
         settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
-        self._model = package.Core().compile_model(str(path), "CPU", settings)
+        self._model = _openvino_core().compile_model(str(path), "CPU", settings)
         self._outputs = [value.get_any_name() for value in self._model.outputs]
 
     def __call__(self, *inputs: np.ndarray) -> dict[str, np.ndarray]:
@@ -75,6 +76,16 @@ class OpenVino:
         results = self._model(inputs)
         arrays = (np.array(results[place]) for place in range(len(self._outputs)))
         return dict(zip(self._outputs, arrays, strict=True))
+
+
+@functools.cache
+def _openvino_core() -> Any:
+    """Creates the core of this process.
+
+    Each core sets a stack for signal handlers. If one of several is freed, the process may be left
+    with a stack that does not exist any more, and crash on the next signal.
+    """
+    return _imported(OpenVino.package).Core()
 
 
 _SESSIONS: dict[str, Callable[[Path], Session]] = {

@@ -237,7 +237,8 @@ def test_a_console_says_which_engine(earlier, images):
     for runtime in ("jax", "onnxruntime"):
         wanted = Wanted(earlier / "open_set", examples=0, method="", runtime=runtime)
         engine = load_engine(wanted)
-        found[runtime] = engine.answer(engine.intake(images[0])[None])
+        scores = [scale.name for scale in engine.scales]
+        found[runtime] = engine.answer(engine.intake(images[0])[None], scores=scores)
         options = Options(batches=(1,), marks=str(earlier / "marks.jsonl"))
         app = build_app(Console(engine, options))
         with TestClient(app, base_url="http://localhost") as client:
