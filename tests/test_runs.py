@@ -145,6 +145,7 @@ def test_colour_image_is_turned_gray_for_a_gray_network(trained_run):
     assert Recogniser.load(trained_run).chip(np.zeros((24, 24, 3), np.uint8)).shape == (24, 24, 1)
 
 
+@pytest.mark.slow
 def test_plain_classifier_has_no_binary_scores(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.loss.open, config.train.epochs = "none", 1
@@ -170,6 +171,7 @@ def test_without_a_validation_part_nothing_is_fitted(small_config, tmp_path):
         Recogniser.load(tmp_path / "run", gamma="fitted")
 
 
+@pytest.mark.slow
 def test_the_ablation_trains(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.loss.open, config.train.epochs = "bce", 1

@@ -101,6 +101,7 @@ def test_an_image_that_cannot_be_used_is_a_row_with_its_error(
     assert parquet.read_table(tmp_path / "out").num_rows == 3
 
 
+@pytest.mark.slow
 def test_a_search_has_the_columns_of_its_neighbours(
     predict, embedding_run, damaged_chips, rows, tmp_path
 ):

@@ -36,6 +36,7 @@ def test_a_prediction_is_the_network_and_the_decision(earlier, chip, flags_of, p
     assert 1 <= len(programs) <= 2, programs  # the network, CBC
 
 
+@pytest.mark.slow
 def test_a_search_adds_a_program_for_the_gallery(trained_run, chips, flags_of, programs):
     chip = sorted((chips / "test").glob("*/*.png"))[0]
     given = functools.partial(
@@ -48,6 +49,7 @@ def test_a_search_adds_a_program_for_the_gallery(trained_run, chips, flags_of, p
     assert 1 <= len(programs) <= 3, programs  # the network, the query's length, the search
 
 
+@pytest.mark.slow
 def test_an_explanation_is_four_programs_and_a_decision(
     earlier, chip, flags_of, programs, tmp_path
 ):

@@ -30,7 +30,9 @@ def image_of(shape, dtype):
     return rng.integers(0, np.iinfo(dtype).max, shape, endpoint=True).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+@pytest.mark.parametrize(
+    "dtype", [np.uint8, np.uint16, pytest.param(np.float32, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(("chip", "shape"), CASES)
 def test_chips_are_those_of_the_host(chip, shape, dtype):
     image = image_of(shape, dtype)

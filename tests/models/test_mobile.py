@@ -141,7 +141,7 @@ def pytorch_network(same):
     return net
 
 
-@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize("same", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_features_are_pytorchs(same, tmp_path):
     net = pytorch_network(same)
     import torch

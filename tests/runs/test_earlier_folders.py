@@ -98,7 +98,15 @@ def test_an_explainer_answers_as_before(earlier, expected, images):
         np.testing.assert_allclose(one.saliency, wanted["saliency"], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["open_set", "track", "embedding", "distillation"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "open_set",
+        pytest.param("track", marks=pytest.mark.slow),
+        "embedding",
+        pytest.param("distillation", marks=pytest.mark.slow),
+    ],
+)
 def test_an_evaluation_finds_the_recorded_figures(earlier, name):
     recorded = json.loads((earlier / name / "evaluation.json").read_text())
     same(runs.evaluate_run(earlier / name), recorded)

@@ -309,6 +309,7 @@ def test_further_training_adds_the_class_to_the_heads_and_measures_forgetting(
     assert runs.evaluate_run(tmp_path / "new")["groups"] == evaluation["groups"]
 
 
+@pytest.mark.slow
 def test_the_network_begins_as_the_one_that_is_continued(run, source, tmp_path):
     runs.enrol_run(run, few(source, tmp_path, 3), score=SCORE)
     loaded, found = training.load_run(run), enrolled.read(run)

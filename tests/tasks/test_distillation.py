@@ -94,6 +94,7 @@ def test_the_target_answers_as_its_run_does(task, trained_run):
     assert task.target.classes == task.split.known
 
 
+@pytest.mark.slow
 def test_phases_train_their_own_part_only(config, surrogate_run):
     task = Distillation(config)
     assert [(p.name, p.steps) for p in task.phases] == [("student", 2), ("explanation", 2)]
@@ -208,6 +209,7 @@ def test_the_curves_loss_is_its_two_images_probabilities(config):
     np.testing.assert_allclose(result.total[0], expected.sum(), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_measurements_are_recorded(config, surrogate_run, trained_run, monkeypatch):
     (record,) = [r for r in training.read_metrics(surrogate_run) if r["phase"] == "evaluate"]
     assert record["fidelity"] == pytest.approx(record["insertion"] - record["deletion"])
