@@ -300,6 +300,7 @@ def test_choices_are_made_on_examples_that_were_not_trained_on(small_config, tmp
     assert (parts["test"].labels == openset.UNKNOWN).sum() == len(ids["held_out"]) == 4
 
 
+@pytest.mark.slow
 def test_a_file_of_names_is_read_once(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c"))

@@ -82,6 +82,7 @@ def test_every_method_explains_the_prediction(surrogate_run, images, method):
         assert explanation.insertion == pytest.approx(again.auc[0], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_surrogate_of_black_and_constant_images(surrogate_run):
     explainer = Explainer.load(surrogate_run)
     chips = np.stack([np.full((16, 16, 1), value, np.uint8) for value in (0, 90)])

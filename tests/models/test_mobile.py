@@ -175,6 +175,7 @@ def begun():
     return jax.jit(models.OpenSetClassifier(backbone, 3).init)(jax.random.key(0), GRAY)
 
 
+@pytest.mark.slow
 def test_the_two_paddings_differ_where_the_stride_halves_an_even_side():
     variables = {name: tree["backbone"] for name, tree in begun().items()}
     found = [jax.jit(model.apply)(variables, GRAY) for model in (EVEN(), EVEN(padding="same"))]

@@ -220,6 +220,7 @@ def test_the_student_alone_classifies():
     }
 
 
+@pytest.mark.slow
 def test_halves_of_a_batch_share_their_statistics():
     """Batch norm of all networks is computed over all devices."""
     _, _, whole, state = trained(True)
@@ -237,6 +238,7 @@ def test_halves_of_a_batch_share_their_statistics():
         )
 
 
+@pytest.mark.slow
 def test_bfloat16_runs_near_float32():
     low = surrogate(dtype=jnp.bfloat16)
     shapes = jax.eval_shape(low.init, jax.random.key(0), IMAGES)

@@ -133,6 +133,7 @@ def test_enrolled_chips_are_left_out_of_the_test(run, chips, stranger, tmp_path)
     assert measured["groups"]["all"]["num_known"] == 37
 
 
+@pytest.mark.slow
 def test_more_chips_of_a_known_class_join_it(run, chips, split, tmp_path):
     name = split["known"][0]
     result = runs.enrol_run(run, few(chips / "test" / name, tmp_path, 3), score=SCORE)

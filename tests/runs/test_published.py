@@ -157,7 +157,10 @@ def test_values_that_contradict_the_name_are_refused(config, tmp_path):
 
 @pytest.mark.parametrize(
     ("freeze", "still"),
-    [("backbone", {"stem", "stage1", "stage2", "head"}), ("stem,stage1", {"stem", "stage1"})],
+    [
+        pytest.param("backbone", {"stem", "stage1", "stage2", "head"}, marks=pytest.mark.slow),
+        ("stem,stage1", {"stem", "stage1"}),
+    ],
 )
 def test_frozen_parts_end_as_they_began(config, folder, tmp_path, freeze, still):
     config = config.copy_and_resolve_references()

@@ -269,6 +269,7 @@ def test_a_group_is_enrolled(opened, folder, trained_run, tmp_path):
             assert card(page, path.name).locator(".verdict > span").inner_text() == one.label
 
 
+@pytest.mark.slow
 def test_the_page_asks_for_a_token(opened, engine, folder, tmp_path):
     token = "a-token-of-the-tests"
     made = Console(engine, Options(batches=(1, 4), marks=str(tmp_path / "m.jsonl"), token=token))
@@ -335,6 +336,7 @@ def test_it_fits_and_can_be_read(opened, contrast, folder, theme, device):
             assert min(sizes) >= 36
 
 
+@pytest.mark.slow
 def test_a_search_shows_distances(opened, retriever_engine, folder, embedding_run, tmp_path):
     made = Console(retriever_engine, Options(batches=(1, 4), marks=str(tmp_path / "m.jsonl")))
     with opened(made) as page:

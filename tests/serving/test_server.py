@@ -76,6 +76,7 @@ def bomb():
     return file.getvalue()
 
 
+@pytest.mark.slow
 def test_harm_costs_bounded_memory(process, contents):
     """Many hostile requests at once: decompression bombs, large images, huge forms, a gigabyte."""
     running, port, _ = process

@@ -112,6 +112,7 @@ def test_phases_train_their_own_part_only(config, surrogate_run):
         assert own == {wanted}
 
 
+@pytest.mark.slow
 def test_the_losses_are_equations_4_and_8(task, config):
     config.augment.shift = 0
     batch = next(task.batches(task.phases[0]))

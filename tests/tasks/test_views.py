@@ -156,6 +156,7 @@ def test_a_calibration_to_chips_of_the_field_is_kept_apart(run, chips, tmp_path)
     assert runs.undo_calibration(run) == path and not Recogniser.load(run).note
 
 
+@pytest.mark.slow
 def test_an_export_averages_too(run, chips, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")

@@ -31,7 +31,7 @@ def single_step(h, c, r, part):
 @pytest.mark.parametrize(
     ("kernel", "dtype", "tolerance"),
     [
-        (hopper, "bfloat16", 1e-2),
+        pytest.param(hopper, "bfloat16", 1e-2, marks=pytest.mark.slow),
         (tpu, "float32", 2e-6),
         pytest.param(hopper, "float16", 1e-3, marks=pytest.mark.slow),
         pytest.param(tpu, "bfloat16", 1e-2, marks=pytest.mark.slow),
