@@ -31,6 +31,7 @@ from jaxatr.training import Checkpoint, TrainedRun
 from jaxatr.typing import Float, Shaped
 
 FEATURES = "features"
+Chips = Shaped[np.ndarray, "b h w c"]
 Verdict = dict[str, Any]
 """The fields of :class:`jaxatr.serving.schemas.Verdict`."""
 
@@ -106,11 +107,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def answer(
-        self,
-        chips: Shaped[np.ndarray, "b h w c"],
-        *,
-        neighbours: bool = False,
-        scores: Collection[str] = (),
+        self, chips: Chips, *, neighbours: bool = False, scores: Collection[str] = ()
     ) -> list[Answer]:
         """Predicts each chip of a batch.
 
@@ -179,11 +176,7 @@ class RecogniserEngine(Engine):
         return self._recognisers[0].forms
 
     def answer(
-        self,
-        chips: Shaped[np.ndarray, "b h w c"],
-        *,
-        neighbours: bool = False,
-        scores: Collection[str] = (),
+        self, chips: Chips, *, neighbours: bool = False, scores: Collection[str] = ()
     ) -> list[Answer]:
         """Predicts each chip of a batch."""
         outputs = self._recognisers[0].of_chips(chips, len(chips))
@@ -201,7 +194,7 @@ class RecogniserEngine(Engine):
             for row in range(len(chips))
         ]
 
-    def features(self, chips: Shaped[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b d"]:
+    def features(self, chips: Chips) -> Float[np.ndarray, "b d"]:
         """Computes the features in which the nearest training chips are searched."""
         return self._recognisers[0].of_chips(chips, len(chips)).more[FEATURES]
 
@@ -226,11 +219,7 @@ class RetrieverEngine(Engine):
         return self._retriever.forms
 
     def answer(
-        self,
-        chips: Shaped[np.ndarray, "b h w c"],
-        *,
-        neighbours: bool = False,
-        scores: Collection[str] = (),
+        self, chips: Chips, *, neighbours: bool = False, scores: Collection[str] = ()
     ) -> list[Answer]:
         """Predicts each chip of a batch; the only score is the distance."""
         del scores
