@@ -27,13 +27,20 @@ class Docstrings(griffe.Extension):
         if obj.docstring is None:
             return
         text = _EXAMPLE.sub("```pycon\n\\g<0>\n```", obj.docstring.value)
-        text = _DISPLAYED.sub(lambda found: _formula(found, "block"), text)
-        text = _FORMULA.sub(lambda found: _formula(found, "inline"), text)
+        text = _DISPLAYED.sub(_displayed, text)
+        text = _FORMULA.sub(_inline, text)
         obj.docstring.value = _REFERENCE.sub(lambda found: _link(obj, found), text)
 
 
-def _formula(found: re.Match[str], display: str) -> str:
-    return convert(" ".join(found[1].split()), display=display)
+def _displayed(found: re.Match[str]) -> str:
+    """Converts a formula of its own; a long one scrolls, so that the page fits a phone."""
+    formula = convert(" ".join(found[1].split()), display="block")
+    return f'<div style="overflow-x: auto">{formula}</div>'
+
+
+def _inline(found: re.Match[str]) -> str:
+    """Converts a formula in a sentence. Markdown would make a block of one that begins a line."""
+    return f"<span>{convert(' '.join(found[1].split()))}</span>"
 
 
 def _link(obj: griffe.Object, found: re.Match[str]) -> str:
