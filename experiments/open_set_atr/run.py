@@ -235,28 +235,6 @@ def cifar10_pretrained() -> list[Run]:
     ]
 
 
-def simulated() -> list[Run]:
-    """Lists runs at each range and at all together, in both bands, of 5,000 steps of 16 chips.
-
-    Chips are cut by the box. The network is the default variant's, with half the usual width.
-    """
-    return [
-        Run(
-            f"simulated-{name}-{band}-0",
-            "cbc.py:default",
-            {
-                **_cell(name, band),
-                "train.steps": 5000,
-                "train.batch_size": 16,
-                "optimizer.learning_rate": 0.015,
-                "seed": 0,
-            },
-        )
-        for name in RANGES
-        for band in BANDS
-    ]
-
-
 def table1() -> list[Run]:
     """Lists the runs of tables 1 and 2: DSIAC's protocol and crop, three splits per cell.
 
@@ -322,7 +300,6 @@ def all_runs() -> list[Run]:
         *cifar10(),
         *cifar10_recipes(),
         *cifar10_pretrained(),
-        *simulated(),
         *table1(),
         *table4(),
     ]

@@ -173,28 +173,6 @@ def cifar10_pretrained() -> str:
     return markdown([*header, "FPR at 95 % TPR, nearest"], rows)
 
 
-def simulated() -> str:
-    """Table 1 on simulated vehicles cropped by their boxes; the paper's column is on DSIAC."""
-    rows = []
-    for place, name in enumerate(RANGES):
-        for band, position in (("visible", 0), ("thermal", 1)):
-            for score, label in NAMES.items():
-                runs = [f"simulated-{name}-{band}-0"]
-                found = summary(runs, score, "auroc")
-                rows.append(
-                    [
-                        name,
-                        band,
-                        label,
-                        f"{PAPER_TABLE1[score][place][position]:.2f}",
-                        cell(found and metrics.summarize([100 * found.mean]), ".2f"),
-                        cell(summary(runs, score, "closed_accuracy")),
-                    ]
-                )
-    header = ["range", "band", "score", "AUROC paper (DSIAC)", "AUROC ours (simulated)"]
-    return markdown([*header, "closed acc. ours"], rows)
-
-
 def against(published: float, ours: str) -> list[str]:
     """Formats the cells published, ours, difference."""
     gained = "" if ours == NOT_RUN else f"{float(ours.split()[0]) - published:+.1f}"
@@ -312,8 +290,6 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "CIFAR-10 from ImageNet's EfficientNet-Lite0, five standard splits: %, mean ± sd (runs)": (
         cifar10_pretrained
     ),
-    "Table 1 on simulated vehicles cut by their boxes: ResNet-18 of half the width, one seed, "
-    "5,000 steps of 16": simulated,
 }
 FIGURES = {"mstar.png": "AUROC of all scores on MSTAR", "table1.png": "AUROC by range and band"}
 

@@ -9,7 +9,6 @@ import io
 import math
 
 import numpy as np
-import tifffile
 from PIL import Image
 
 from jaxatr.data import measurements
@@ -73,6 +72,8 @@ def _stated(content: bytes) -> tuple[int, int]:
             raise ImageError(
                 f"not a readable image, wanted one of {', '.join(FORMATS)} or .npy"
             ) from None
+    import tifffile  # slow to import
+
     with tifffile.TiffFile(io.BytesIO(content)) as file:
         page = file.pages.first
         if math.prod(page.shape) > 3 * page.imagelength * page.imagewidth:

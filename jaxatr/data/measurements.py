@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-import tifffile
 
 from jaxatr.data.extras import extra
 from jaxatr.typing import Shaped
@@ -77,6 +76,8 @@ def read_tiff(content: bytes) -> Shaped[np.ndarray, "..."]:
     Raises:
       ValueError: the file is damaged, has several pages, or uses an unsupported compression.
     """
+    import tifffile  # slow to import
+
     with tifffile.TiffFile(io.BytesIO(content)) as file:
         if len(file.pages) > 1:
             raise ValueError("holds several pages; one image per file is expected")

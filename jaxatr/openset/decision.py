@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.special
 
 from jaxatr.openset import gallery
 from jaxatr.openset.conformal import (
@@ -14,6 +13,7 @@ from jaxatr.openset.conformal import (
     conformal_threshold,
 )
 from jaxatr.openset.fitted_scores import Fitted
+from jaxatr.openset.logistic import logit, sigmoid, softmax
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.probability import Sigmoid, fit_temperature, standing_of
 from jaxatr.openset.score import Score
@@ -214,13 +214,13 @@ class Decision:
         if calibration is not None and calibration.sigmoid is not None:
             known = calibration.sigmoid(standing_of(scores, calibration.scores))
         elif self.probability_is == "score":
-            known = np.exp(scores) if self.score.scale == "log" else scipy.special.expit(scores)
+            known = np.exp(scores) if self.score.scale == "log" else sigmoid(scores)
         return Answers(
             nearest,
             scores >= thresholds,
             scores,
             thresholds,
-            scipy.special.softmax(logits, axis=-1),
+            softmax(logits),
             known,
             p_values,
         )
@@ -247,7 +247,7 @@ def gamma_rule(gamma: float) -> Decision:
     """
     if not 0 <= gamma <= 1:
         raise ValueError(f"gamma: got {gamma}, wanted a probability in [0, 1]")
-    return Decision(CBC, {}, threshold=float(scipy.special.logit(gamma)))
+    return Decision(CBC, {}, threshold=logit(gamma))
 
 
 def calibrate(

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import scipy.special
 
 from jaxatr.openset.decision import Answers, Decision, calibrate
 from jaxatr.openset.fitted_scores import fit_scores
+from jaxatr.openset.logistic import log_softmax, logsumexp
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.probability import standing_of, unit_of
 from jaxatr.openset.score import Answer, Score
@@ -106,7 +106,7 @@ def pool(decisions: Sequence[Decision], outputs: Sequence[Outputs]) -> Outputs:
     logs, votes, scores, known = [], [], [], []
     for decision, one in zip(decisions, outputs, strict=True):
         score, nearest = decision.score_of(one)
-        log = scipy.special.log_softmax(np.asarray(one.logits, np.float64), axis=1)
+        log = log_softmax(one.logits)
         logs.append(log)
         votes.append(np.eye(classes)[nearest] if decision.gallery else np.exp(log))
         scores.append(score)
@@ -116,7 +116,7 @@ def pool(decisions: Sequence[Decision], outputs: Sequence[Outputs]) -> Outputs:
     if _is_mixture(decisions):
         more["member_known"] = np.stack(known, axis=1)
     return Outputs(
-        scipy.special.logsumexp(logs, axis=0) - np.log(len(logs)),
+        logsumexp(np.stack(logs), axis=0) - np.log(len(logs)),
         np.stack([np.asarray(one.open_logits, np.float64) for one in outputs]).mean(axis=0),
         outputs[0].labels,
         more,

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import chex
 import numpy as np
-import scipy.special
 from numpy.typing import ArrayLike
 
+from jaxatr.openset.logistic import sigmoid, softmax
 from jaxatr.typing import Float
 
 _HALVINGS = 80
@@ -45,7 +45,7 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
 
     def slope(inverse: float) -> float:
         """Computes the derivative of the cross-entropy by 1 / T, which increases with 1 / T."""
-        shares = scipy.special.softmax(logits * inverse, axis=1)
+        shares = softmax(logits * inverse)
         return float(np.mean(np.sum(shares * logits, axis=1)) - wanted)
 
     low, high = -_LARGEST, _LARGEST  # of log(1 / T)
@@ -69,7 +69,7 @@ class Sigmoid(NamedTuple):
 
     def __call__(self, standing: ArrayLike) -> Float[np.ndarray, " n"]:
         """Computes the probabilities ``[n]`` of examples with these standardised scores."""
-        return scipy.special.expit(self.slope * np.asarray(standing, np.float64) + self.offset)
+        return sigmoid(self.slope * np.asarray(standing, np.float64) + self.offset)
 
 
 def fit_sigmoid(standing: ArrayLike, known: ArrayLike) -> Sigmoid | None:
@@ -100,7 +100,7 @@ def fit_sigmoid(standing: ArrayLike, known: ArrayLike) -> Sigmoid | None:
 
     found = np.zeros(2)
     for _ in range(100):
-        shares = scipy.special.expit(design @ found)
+        shares = sigmoid(design @ found)
         gradient = design.T @ (weights * (shares - targets))
         curvature = (design * (weights * shares * (1 - shares))[:, None]).T @ design
         step = np.linalg.solve(curvature + 1e-12 * np.eye(2), gradient)

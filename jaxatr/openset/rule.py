@@ -4,9 +4,9 @@ import math
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.special
 
 from jaxatr.metrics import threshold_at_tpr
+from jaxatr.openset.logistic import logit, sigmoid
 from jaxatr.openset.scores.cbc import SCORE as CBC
 from jaxatr.openset.scores.cbc import cbc_score
 from jaxatr.typing import Array, ArrayLike, Float, Int
@@ -41,7 +41,7 @@ def decide(
     """
     if not 0 <= gamma <= 1:
         raise ValueError(f"gamma: got {gamma}, wanted a probability in [0, 1]")
-    known = cbc_score(logits, open_logits) >= float(scipy.special.logit(gamma))
+    known = cbc_score(logits, open_logits) >= logit(gamma)
     return jnp.where(known, jnp.argmax(jnp.asarray(logits), axis=-1), unknown)
 
 
@@ -57,7 +57,7 @@ def calibrate_gamma(known_scores: Float[np.ndarray, " n"], *, tpr: float = 0.95)
       ValueError: scores are empty or contain NaN, or ``tpr`` is out of range.
     """
     threshold = threshold_at_tpr(known_scores, tpr=tpr)
-    gamma = float(scipy.special.expit(threshold))
-    while gamma > 0 and scipy.special.logit(gamma) > threshold:  # because the sigmoid is rounded
+    gamma = float(sigmoid(threshold))
+    while gamma > 0 and logit(gamma) > threshold:  # because the sigmoid is rounded
         gamma = math.nextafter(gamma, 0.0)
     return gamma

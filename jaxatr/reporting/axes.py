@@ -4,9 +4,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy.special
 
 from jaxatr.openset import Scale
+from jaxatr.openset.logistic import logit, sigmoid
 from jaxatr.typing import Float, Shaped
 
 _PROBABILITIES = (0.5, 0.9, 0.1, 0.99, 0.01, 0.999, 0.001, *(1 - 10.0**-n for n in range(4, 13)))
@@ -99,14 +99,14 @@ def to_gamma(scale: Scale, threshold: float) -> float:
         return 0.0 - threshold  # no minus sign before a distance of 0
     if scale == "log":
         return math.exp(threshold)
-    return float(scipy.special.expit(threshold)) if scale == "logit" else threshold
+    return float(sigmoid(threshold)) if scale == "logit" else threshold
 
 
 def _probability_ticks(low: float, high: float) -> tuple[tuple[float, str], ...]:
     """Chooses ticks that do not overlap, preferring round probabilities."""
     apart, chosen = (high - low) / 6, {}
     for probability in _PROBABILITIES:
-        mark = float(scipy.special.logit(probability))
+        mark = logit(probability)
         if low <= mark <= high and all(abs(mark - other) >= apart for other in chosen):
             digits = str(round(-math.log10(1 - probability))).translate(_SUPERSCRIPTS)
             chosen[mark] = f"1−10⁻{digits}" if probability > 0.99999 - 1e-9 else f"{probability:g}"

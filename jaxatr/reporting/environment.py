@@ -1,22 +1,26 @@
 """The Jinja environment of all page templates."""
 
 from collections.abc import Iterable
-
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from typing import TYPE_CHECKING
 
 from jaxatr.reporting.tables import percent, worst_confusions
 
+if TYPE_CHECKING:
+    import jinja2
 
-def environment(packages: Iterable[str] = ("jaxatr.reporting",)) -> Environment:
+
+def environment(packages: Iterable[str] = ("jaxatr.reporting",)) -> "jinja2.Environment":
     """Makes an environment that escapes all values and raises an error for undefined ones.
 
     Args:
       packages: packages whose ``templates`` folders are searched, in this order.
     """
-    made = Environment(
-        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
+    import jinja2  # slow to import
+
+    made = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package) for package in packages]),
         autoescape=True,  # class names and paths come from users
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -3,8 +3,8 @@
 import chex
 import jax
 import jax.numpy as jnp
-import scipy.special
 
+from jaxatr.openset.logistic import logit
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
@@ -44,5 +44,5 @@ SCORE = Score(
     traced=_score,
     needs=("open_logits",),
     scale="logit",
-    fixed_threshold=lambda gamma: float(scipy.special.logit(gamma)),
+    fixed_threshold=logit,
 )

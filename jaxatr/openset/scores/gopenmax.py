@@ -5,8 +5,8 @@ The logits of the generated images follow those of the known classes; their prob
 """
 
 import numpy as np
-import scipy.special
 
+from jaxatr.openset.logistic import logit
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import OwnTraining, Score
 from jaxatr.openset.scores import openmax
@@ -25,7 +25,7 @@ SCORE = Score(
     ),
     fit=lambda out, _: openmax.fit(_all_logits(out), out.labels),
     needs=("extra_logits",),
-    fixed_threshold=lambda gamma: float(scipy.special.logit(gamma)),
+    fixed_threshold=logit,
     training=OwnTraining(
         baseline="gopenmax", train="jaxatr.runs.baselines.gopenmax:train", leaves="classifier"
     ),

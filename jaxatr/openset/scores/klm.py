@@ -13,9 +13,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.special
 
 from jaxatr.openset.inputs import finite
+from jaxatr.openset.logistic import log_softmax, logsumexp
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
@@ -42,9 +42,9 @@ def fit(logits: Float[ArrayLike, "n k"]) -> KLMatching:
       ValueError: there are none, or a logit is not finite.
     """
     logits = finite("logits", logits)
-    log_p, predicted = scipy.special.log_softmax(logits, axis=1), logits.argmax(axis=1)
+    log_p, predicted = log_softmax(logits), logits.argmax(axis=1)
     groups = [log_p[predicted == k] for k in np.unique(predicted)]
-    means = [scipy.special.logsumexp(group, axis=0) - np.log(len(group)) for group in groups]
+    means = [logsumexp(group, axis=0) - np.log(len(group)) for group in groups]
     return KLMatching(np.stack(means))
 
 

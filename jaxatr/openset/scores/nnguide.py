@@ -15,10 +15,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.special
 
 from jaxatr.openset import gallery, nearest_neighbour
 from jaxatr.openset.inputs import finite
+from jaxatr.openset.logistic import logsumexp
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.openset.scores.energy import energy_score
@@ -48,7 +48,7 @@ def fit(features: Float[ArrayLike, "n d"], logits: Float[ArrayLike, "n k"]) -> G
     Raises:
       ValueError: a value is not finite.
     """
-    energies = scipy.special.logsumexp(finite("logits", logits), axis=1, keepdims=True)
+    energies = logsumexp(finite("logits", logits), keepdims=True)
     unit = np.asarray(nearest_neighbour.fit(features).features)
     return Guide((unit * energies).astype(np.float32))
 

@@ -14,10 +14,10 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.special
 
 from jaxatr.openset import gallery
 from jaxatr.openset.inputs import finite, known_labels
+from jaxatr.openset.logistic import logit, logsumexp, softmax
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float, Int
@@ -137,7 +137,7 @@ def probabilities(model: OpenMax, logits: Float[ArrayLike, "b k"]) -> Float[np.n
       model: from :func:`fit`.
       logits: ``[b, k]``.
     """
-    return scipy.special.softmax(_revised(model, np.asarray(logits, np.float64)), axis=1)
+    return softmax(_revised(model, np.asarray(logits, np.float64)))
 
 
 def score(
@@ -171,15 +171,11 @@ def score(
         raise ValueError(f"extra: got {extra} of {z.shape[1]} classes, wanted a known one left")
     if kind == "energy":
         kept = (z * (1 - _outlying(model, z)))[:, :known]
-        return np.asarray(scipy.special.logsumexp(kept, axis=1))
+        return logsumexp(kept)
     if kind != "log_odds":
         raise ValueError(f"kind: got {kind!r}, wanted 'log_odds' or 'energy'")
     revised = _revised(model, z)
-    inside, outside = (
-        np.asarray(scipy.special.logsumexp(part, axis=1))
-        for part in (revised[:, :known], revised[:, known:])
-    )
-    return inside - outside
+    return logsumexp(revised[:, :known]) - logsumexp(revised[:, known:])
 
 
 def _check_tail(tail_size: int, shift: float | None) -> None:
@@ -297,6 +293,6 @@ SCORE = Score(
     fit=lambda out, _: fit(out.logits, out.labels),
     traced=_traced,
     shapes=("alpha", "distance_weights"),
-    fixed_threshold=lambda gamma: float(scipy.special.logit(gamma)),
+    fixed_threshold=logit,
     model=OpenMax,
 )

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.special
 
 from jaxatr.openset.inputs import finite, known_labels
+from jaxatr.openset.logistic import logsumexp
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.openset.scores.softmax import SCORE as SOFTMAX
@@ -55,7 +55,7 @@ def fit(logits: Float[ArrayLike, "n k"], labels: Int[ArrayLike, " n"]) -> Temper
 
     def loss(log_t: float) -> float:
         t = np.exp(log_t)
-        return float(np.mean(scipy.special.logsumexp(logits / t, axis=1) - right / t))
+        return float(np.mean(logsumexp(logits / t) - right / t))
 
     low, high = np.log(LIMITS)
     found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-8})

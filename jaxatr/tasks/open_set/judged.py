@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from jaxatr import metrics, openset
+from jaxatr.openset.logistic import softmax
 from jaxatr.tasks.open_set.deciding import Made
 from jaxatr.tasks.open_set.measured_enrolment import has_threshold
 
@@ -108,7 +108,7 @@ def _confidence(
         shares, right = answers.probabilities[trained], (test.predicted == test.labels)[trained]
         result["closed_aurc"] = metrics.aurc(shares.max(axis=1), right)
         result["class_probability"] = _diagram(shares.max(axis=1), right)
-        plain = scipy.special.softmax(np.asarray(test.logits[trained], np.float64), axis=1)
+        plain = softmax(test.logits[trained])
         before = metrics.expected_calibration_error(np.clip(plain.max(axis=1), 0, 1), right)
         result["class_probability"]["error_before"] = before
     if known.any() and not known.all() and decision.probability_is in ("calibrated", "score"):

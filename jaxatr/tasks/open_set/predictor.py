@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
-import scipy.special
 
 from jaxatr import data, explain, openset, training
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
+from jaxatr.openset.logistic import sigmoid
 from jaxatr.reporting import notebook
 from jaxatr.resolve import resolve
 from jaxatr.tasks.open_set.loading import load_decision
@@ -133,7 +133,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         self.decision, self._title = decision, decision.score.title
         self.kept = kept_as(decision.score.name, run.config)
         if gamma is None and decision.score.name == openset.gamma_rule(0.5).score.name:
-            gamma = float(scipy.special.expit(decision.thresholds(len(run.classes)).max()))
+            gamma = float(sigmoid(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
         self._needs = decision.score.all_needs | set(needs)
         self._explainers: dict[str, explain.Explainer] = {}
