@@ -47,7 +47,6 @@ def _replace(repetition: Repetition, function: str) -> Body:
     length = repetition.occurrences[0].stop - repetition.occurrences[0].start
     named = repetition.occurrences[0].body.named
     block = Body(function, [Row([]) for _ in range(length)], [], [], named=named)
-    # Replaced from the back, so that the positions of the others stay valid.
     replacements: list[tuple[Occurrence, Row]] = []
     for occurrence in repetition.occurrences:
         rows = occurrence.body.rows[occurrence.start : occurrence.stop]
@@ -56,6 +55,7 @@ def _replace(repetition: Repetition, function: str) -> Body:
             steps = [one.steps[instance] for one in rows]
             row.steps.append(_instance(block, steps, repetition.output))
         replacements.append((occurrence, row))
+    # From the back, so that the positions of the other occurrences stay valid.
     for occurrence, row in sorted(replacements, key=lambda pair: -pair[0].start):
         occurrence.body.rows[occurrence.start : occurrence.stop] = [row]
     return block

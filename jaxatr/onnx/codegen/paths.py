@@ -114,11 +114,11 @@ def _follows(before: Row, after: Row) -> bool:
         return False
     if repr(first.options) != repr(second.options):
         return False
-    result = tuple(operand for operand in second.operands)
+    operands = second.operands
     if first.block.body.star:
-        return result[:-1] == first.operands and result[-1].name == first.targets[0]  # pyright: ignore[reportOptionalMemberAccess]
-    chained = result[0] is not None and result[0].name == first.targets[0]
-    return chained and result[1:] == first.operands[1:]
+        return operands[:-1] == first.operands and operands[-1].name == first.targets[0]  # pyright: ignore[reportOptionalMemberAccess]
+    chained = operands[0] is not None and operands[0].name == first.targets[0]
+    return chained and operands[1:] == first.operands[1:]
 
 
 def _count_up(body: Body, names: Names) -> None:

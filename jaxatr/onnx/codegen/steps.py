@@ -108,7 +108,6 @@ def graph_of(
 
 class _StepMaker:
     def __init__(self, program: Program, known: Mapping, variables: Mapping):
-        self.program = program
         self.uses = uses(program)
         inner = [(g, c) for c in calls_of(program) for g in c.subgraphs()]
         program = self.program = _trimmed(program, self.uses)

@@ -228,12 +228,12 @@ def cumprod(x: Value, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Val
     return _cumulative(jnp.cumprod, 1, x, axis, exclusive, reverse)
 
 
-def _cumulative(function, empty: int, x: Value, axis, exclusive: int, reverse: int) -> Value:
+def _cumulative(function, initial: int, x: Value, axis, exclusive: int, reverse: int) -> Value:
     axis = axis_of(known_int("axis", axis), x.ndim)
     x = jnp.flip(x, axis) if reverse else jnp.asarray(x)
     result = function(x, axis=axis, dtype=x.dtype)
     if exclusive:
-        first = jnp.full_like(jnp.take(result, jnp.arange(1), axis), empty)
+        first = jnp.full_like(jnp.take(result, jnp.arange(1), axis), initial)
         result = jnp.concatenate(
             [first, jnp.take(result, jnp.arange(x.shape[axis] - 1), axis)], axis
         )

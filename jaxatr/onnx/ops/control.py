@@ -92,15 +92,17 @@ def loop(
     if not rows and outputs > len(carried):
         # Without iterations the scan outputs are empty; one call gives their types and shapes.
         unused = body(np.array(0, np.int64), going, *values)[1 + len(carried) :]
-        return _single((*values, *(rest[:0] for rest in _stacked([unused]))))
+        return _single((*values, *(column[:0] for column in _stacked([unused]))))
     return _single((*values, *_stacked(rows)))
 
 
 def _stacked(rows: list) -> list:
     """Stacks the scan outputs along a new first axis."""
-    stack = [jnp.stack, np.stack]
-    columns = zip(*rows, strict=True)
-    return [stack[all(isinstance(v, np.ndarray) for v in column)](column) for column in columns]
+
+    def stack(column):
+        return (np if all(isinstance(v, np.ndarray) for v in column) else jnp).stack(column)
+
+    return [stack(column) for column in zip(*rows, strict=True)]
 
 
 def _while(trips, cond, carried, body, outputs: int, first: int = 0) -> tuple:

@@ -25,10 +25,10 @@ def log(x: Value) -> Value:
     return library(x).log(x)
 
 
-def _of_one_number(
+def _unary(
     name: str, function: Callable[..., Any], result: str, **facts: Any
 ) -> Callable[[Value], Value]:
-    """Registers a jax function for an operator; ``result`` describes it in the docstring."""
+    """Registers a jax function as an operator; ``result`` describes it in the docstring."""
 
     def computed(x: Value) -> Value:
         return function(x)
@@ -38,24 +38,24 @@ def _of_one_number(
     return register(name, **facts)(computed)
 
 
-sin = _of_one_number("Sin", jnp.sin, "sine")
-cos = _of_one_number("Cos", jnp.cos, "cosine")
-tan = _of_one_number("Tan", jnp.tan, "tangent")
-asin = _of_one_number("Asin", jnp.arcsin, "arc sine")
-acos = _of_one_number("Acos", jnp.arccos, "arc cosine")
-atan = _of_one_number("Atan", jnp.arctan, "arc tangent")
-sinh = _of_one_number("Sinh", jnp.sinh, "hyperbolic sine")
-cosh = _of_one_number("Cosh", jnp.cosh, "hyperbolic cosine")
-tanh = _of_one_number("Tanh", jnp.tanh, "hyperbolic tangent", ignored=OLD, layout="any")
-asinh = _of_one_number("Asinh", jnp.arcsinh, "inverse of the hyperbolic sine")
-acosh = _of_one_number("Acosh", jnp.arccosh, "inverse of the hyperbolic cosine")
-atanh = _of_one_number("Atanh", jnp.arctanh, "inverse of the hyperbolic tangent")
-erf = _of_one_number("Erf", jax.scipy.special.erf, "error function")
-sigmoid = _of_one_number(
+sin = _unary("Sin", jnp.sin, "sine")
+cos = _unary("Cos", jnp.cos, "cosine")
+tan = _unary("Tan", jnp.tan, "tangent")
+asin = _unary("Asin", jnp.arcsin, "arc sine")
+acos = _unary("Acos", jnp.arccos, "arc cosine")
+atan = _unary("Atan", jnp.arctan, "arc tangent")
+sinh = _unary("Sinh", jnp.sinh, "hyperbolic sine")
+cosh = _unary("Cosh", jnp.cosh, "hyperbolic cosine")
+tanh = _unary("Tanh", jnp.tanh, "hyperbolic tangent", ignored=OLD, layout="any")
+asinh = _unary("Asinh", jnp.arcsinh, "inverse of the hyperbolic sine")
+acosh = _unary("Acosh", jnp.arccosh, "inverse of the hyperbolic cosine")
+atanh = _unary("Atanh", jnp.arctanh, "inverse of the hyperbolic tangent")
+erf = _unary("Erf", jax.scipy.special.erf, "error function")
+sigmoid = _unary(
     "Sigmoid", jax.nn.sigmoid, "logistic function 1 / (1 + e⁻ˣ)", ignored=OLD, layout="any"
 )
-softplus = _of_one_number("Softplus", jax.nn.softplus, "logarithm of 1 + eˣ")
-softsign = _of_one_number("Softsign", jax.nn.soft_sign, "quotient x / (1 + \\|x\\|)")
+softplus = _unary("Softplus", jax.nn.softplus, "logarithm of 1 + eˣ")
+softsign = _unary("Softsign", jax.nn.soft_sign, "quotient x / (1 + \\|x\\|)")
 
 
 @register("Relu", ignored=OLD, layout="any")

@@ -120,9 +120,10 @@ def label_encoder(
         values, default = np.asarray(values_tensor), default_int64
     if default_tensor is not None:
         default = default_tensor.reshape(-1)[0]
-    for given, dtype in ((keys_strings, object), (keys_int64s, np.int64), (keys_floats, None)):
+    listed = ((keys_strings, object), (keys_int64s, np.int64), (keys_floats, np.float32))
+    for given, dtype in listed:
         if given is not None:
-            keys = np.array(given, np.float32 if dtype is None else dtype)
+            keys = np.array(given, dtype)
             break
     else:
         keys = np.asarray(keys_tensor)

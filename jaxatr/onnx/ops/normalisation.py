@@ -93,7 +93,7 @@ def instance_normalization(x: Value, scale: Value, b: Value, *, epsilon: float =
     return normal * _channels(scale, x.ndim) + _channels(b, x.ndim)
 
 
-def _stash(x: Value, stash_type: int) -> Any:
+def _stash(stash_type: int) -> Any:
     """Returns the type in which the statistics are computed."""
     dtype = dtype_of(stash_type)
     if not is_float(dtype):
@@ -118,7 +118,7 @@ def layer_normalization(
     ``stash_type``.
     """
     axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
-    wide = jnp.asarray(x).astype(_stash(x, stash_type))
+    wide = jnp.asarray(x).astype(_stash(stash_type))
     mean = jnp.mean(wide, axes, keepdims=True)
     inverse = jax.lax.rsqrt(jnp.var(wide, axes, keepdims=True) + epsilon)
     y = ((wide - mean) * inverse).astype(x.dtype) * scale
@@ -132,7 +132,7 @@ def rms_normalization(
 ) -> Value:
     """Divides by the root mean square over the axes from ``axis`` on (RMSNormalization-23)."""
     axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
-    wide = jnp.asarray(x).astype(_stash(x, stash_type))
+    wide = jnp.asarray(x).astype(_stash(stash_type))
     inverse = jax.lax.rsqrt(jnp.mean(jnp.square(wide), axes, keepdims=True) + epsilon)
     return ((wide * inverse).astype(x.dtype) * scale).astype(scale.dtype)
 
@@ -151,7 +151,7 @@ def group_normalization(
     n, c = x.shape[:2]
     if num_groups < 1 or c % num_groups:
         raise ValueError(f"num_groups: got {num_groups}, wanted a divisor of {c} channels")
-    wide = jnp.reshape(x, (n, num_groups, -1)).astype(_stash(x, stash_type))
+    wide = jnp.reshape(x, (n, num_groups, -1)).astype(_stash(stash_type))
     mean, var = jnp.mean(wide, -1, keepdims=True), jnp.var(wide, -1, keepdims=True)
     normal = ((wide - mean) * jax.lax.rsqrt(var + epsilon)).astype(x.dtype).reshape(x.shape)
     return normal * _channels(scale, x.ndim) + _channels(bias, x.ndim)

@@ -122,9 +122,8 @@ def tile(x: Value, repeats: Known) -> Value:
 @register("Tile", static=("tiles", "axis"), folds=True)
 def tile_along(x: Value, tiles: Known, axis: Known) -> Value:
     """Repeats a tensor along one axis (ONNX Tile-1)."""
-    numbers = (int(known(n, v).reshape(())) for n, v in (("tiles", tiles), ("axis", axis)))
-    times, along = numbers
-    along = axis_of(along, x.ndim)
+    times = int(known("tiles", tiles).reshape(()))
+    along = axis_of(int(known("axis", axis).reshape(())), x.ndim)
     return tile(x, [times if i == along else 1 for i in range(x.ndim)])
 
 

@@ -98,7 +98,7 @@ def attention(
         attn_mask,
         nonpad_kv_seqlen,
         offset,
-        0 if is_causal else None,
+        bool(is_causal),
         left_window_size,
         right_window_size,
     )
@@ -122,7 +122,7 @@ def _bias(
     mask: Value | None,
     lengths: Value | None,
     offset: Any,
-    last: int | None,
+    causal: bool,
     left: int,
     right: int,
 ) -> Value:
@@ -130,8 +130,8 @@ def _bias(
     count, total = q.shape[2], k.shape[2]
     distance = jnp.arange(count)[:, None] + offset - jnp.arange(total)
     allowed = jnp.ones((count, total), bool)
-    if last is not None:
-        allowed = allowed & (distance >= last)
+    if causal:
+        allowed = allowed & (distance >= 0)
     if left >= 0:
         allowed = allowed & (distance <= left)
     if right >= 0:

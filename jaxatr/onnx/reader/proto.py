@@ -8,6 +8,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from jaxatr.onnx.ops.dtypes import NAMES
+from jaxatr.onnx.ops.registry import own
 from jaxatr.onnx.package import onnx
 from jaxatr.onnx.reader.program import ValueInfo
 
@@ -122,7 +123,7 @@ def opsets(imports: Any) -> dict[str, int]:
     """
     versions: dict[str, int] = {}
     for entry in imports:
-        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        domain = own(entry.domain)
         if versions.get(domain, entry.version) != entry.version:
             raise ValueError(f"opset_import: got two versions of domain {domain!r}")
         if not 0 < entry.version < 1 << 31:

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from jaxatr.onnx.ops.dtypes import BITS, NAMES, dtype_of
+from jaxatr.onnx.ops.values import sized
 from jaxatr.onnx.package import onnx
 
 INT32_FIELD = "uint8 int8 uint16 int16 int32 bool".split()
@@ -76,8 +77,6 @@ def to_dense(sparse: Any, folder: Path | None = None) -> np.ndarray:
     Raises:
       ValueError: an index is out of range, or the values or indices are malformed.
     """
-    from jaxatr.onnx.ops.values import sized
-
     values, indices = to_array(sparse.values, folder), to_array(sparse.indices, folder)
     shape = sized(sparse.dims)
     flat = indices

@@ -131,9 +131,8 @@ class Graph:
           The output's name.
         """
         dtype = self.types[inputs[0]].dtype if dtype is None else dtype
-        return self.add_many(op, inputs, [TensorType(tuple(shape), np.dtype(dtype))], **attributes)[
-            0
-        ]
+        output = TensorType(tuple(shape), np.dtype(dtype))
+        return self.add_many(op, inputs, [output], **attributes)[0]
 
     def add_many(
         self, op: str, inputs: list[str], outputs: list[TensorType], /, **attributes: Any
