@@ -1,9 +1,9 @@
 """ONNX's operators as functions of arrays.
 
 Each function takes its operator's inputs in order and its attributes by name, and returns an
-array, or a tuple for several results. Computations on shapes stay in NumPy if all operands are
-NumPy arrays, so that their values are known while jit traces. 64-bit types need the scope
-:func:`wide`.
+array, or a tuple for several results. Operators that compute shapes stay in NumPy if all operands
+are NumPy arrays, so that the values are known while jit traces. 64-bit types are kept only in the
+scope :func:`wide`.
 
 Every module of this folder registers its operators with
 :func:`~jaxatr.onnx.ops.registry.register`, which also makes the functions available here:

@@ -1,4 +1,4 @@
-"""Arithmetic operators: elementwise with NumPy's broadcasting, cumulative, and matrix products."""
+"""Arithmetic operators: elementwise (with NumPy broadcasting), cumulative, matrix products."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -12,13 +12,13 @@ from jaxatr.onnx.ops.values import Value, axis_of, is_known, known_int, library
 
 def broadcasting(*values: Value) -> Any:
     """Returns the library (NumPy or jax.numpy) for an operation that broadcasts the values."""
-    if not is_known(*values):  # a size may be symbolic
+    if not is_known(*values):  # their shapes may be symbolic
         return jnp
     return library(*values, shape=np.broadcast_shapes(*(np.shape(value) for value in values)))
 
 
 def aligned(a: Value, b: Value, broadcast: int, axis: int | None) -> Value:
-    """Returns ``b`` with the trailing dimensions of size 1 that opsets before 7 leave out."""
+    """Appends to ``b`` the trailing axes of size 1 that are implicit before opset 7."""
     if not broadcast or axis is None or b.ndim == 0:
         return b
     axis = axis + a.ndim if axis < 0 else axis
@@ -32,7 +32,7 @@ def register_along(operator: str, function: Callable[..., Value], **facts: Any) 
         return function(a, aligned(a, b, broadcast, axis))
 
     along.__name__ = along.__qualname__ = f"{function.__name__}_along"
-    along.__doc__ = f"Returns :func:`{function.__name__}` with ``b`` aligned to ``axis`` of ``a``."
+    along.__doc__ = f"Applies :func:`{function.__name__}` with ``b`` aligned to ``axis`` of ``a``."
     register(operator, since=1, folds=True, **facts)(along)
 
 
@@ -170,7 +170,7 @@ def minimum(*values: Value) -> Value:
 def clip(x: Value, min: Value | float | None = None, max: Value | float | None = None) -> Value:
     """Clips x to [``min``, ``max``] (ONNX Clip-13, and Clip-6 with attributes).
 
-    At a bound the derivative is 1, as for PyTorch's ``clamp``.
+    The derivative at a bound is 1, as in PyTorch's ``clamp``.
     """
     lib = library(x, min, max)
     for bound, beyond in ((min, lib.less), (max, lib.greater)):
@@ -182,7 +182,7 @@ def clip(x: Value, min: Value | float | None = None, max: Value | float | None =
 
 @register("BitShift")
 def bit_shift(x: Value, y: Value, *, direction: Literal["LEFT", "RIGHT"]) -> Value:
-    """Returns ``x`` with its bits shifted by ``y`` (ONNX BitShift-28).
+    """Shifts the bits of ``x`` by ``y`` (ONNX BitShift-28).
 
     Raises:
       ValueError: ``direction`` is neither LEFT nor RIGHT.
@@ -257,7 +257,7 @@ def gemm(
     transA: int = 0,
     transB: int = 0,
 ) -> Value:
-    """Returns ``alpha · a b + beta · c`` with ``a``, ``b`` optionally transposed (ONNX Gemm-13)."""
+    """Returns ``alpha · a b + beta · c``, with ``a`` and ``b`` optionally transposed (Gemm-13)."""
     product = jnp.matmul(a.T if transA else a, b.T if transB else b)
     product = product if alpha == 1 else (alpha * product).astype(product.dtype)
     if c is None or beta == 0:

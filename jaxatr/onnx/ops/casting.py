@@ -16,15 +16,15 @@ FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 def cast(x: Value, *, to: str, saturate: int = 1, round_mode: str = "up") -> Value:
     """Converts values to another type (ONNX Cast-25).
 
-    Floats are truncated towards zero when they become integers. Strings are parsed as numbers, and
-    numbers formatted as strings.
+    Floats are truncated towards zero to integers. Strings are parsed as numbers, and numbers are
+    formatted as strings.
 
     Args:
       x: array of any shape.
       to: name of the type.
-      saturate: whether values beyond the range of a float8 type become its largest value, not
-        infinity or NaN.
-      round_mode: rounding to float8_e8m0: up, down or nearest.
+      saturate: whether values out of range of a float8 type are clipped to it; otherwise they
+        become infinity or NaN.
+      round_mode: up, down or nearest; only for float8_e8m0.
     """
     dtype = dtype_of(to)
     if is_text(x.dtype) or is_text(dtype):
@@ -45,7 +45,7 @@ def cast(x: Value, *, to: str, saturate: int = 1, round_mode: str = "up") -> Val
 
 
 def _wrapped(x: Value, to: str) -> Value:
-    """Converts to an integer type smaller than a byte by keeping the low bits, as C casts do."""
+    """Converts to an integer type smaller than a byte by keeping the low bits, like a C cast."""
     lib, bits = library(x), BITS[to]
     wide = (lib.trunc(x.astype("float32")) if is_float(x.dtype) else x).astype("int32")
     low = wide & (2**bits - 1)
@@ -55,8 +55,8 @@ def _wrapped(x: Value, to: str) -> Value:
 
 
 def _to_float8(x: Value, dtype: np.dtype, saturate: bool) -> Value:
-    """Converts floats to a float8 type, clipping to its largest value if ``saturate``."""
-    # Narrower floats go through float32, which is exact, so that the result is rounded only once.
+    """Converts floats to a float8 type, clipped to its range if ``saturate``."""
+    # Narrower floats go through float32. This is exact, so the result is rounded only once.
     wide = x if x.dtype == np.float64 else x.astype("float32")
     if saturate:
         highest = float(ml_dtypes.finfo(dtype).max)
@@ -66,7 +66,7 @@ def _to_float8(x: Value, dtype: np.dtype, saturate: bool) -> Value:
 
 
 def _to_exponent(x: Value, round_mode: str) -> Value:
-    """Converts to float8_e8m0, a power of two stored as the exponent bits of float32."""
+    """Converts to float8_e8m0, which stores only the exponent bits of a float32."""
     lib = library(x)
     wide = x.astype("float32")
     bits = wide.view("uint32") if lib is np else jax.lax.bitcast_convert_type(wide, jnp.uint32)

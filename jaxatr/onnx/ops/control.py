@@ -1,4 +1,4 @@
-"""Control-flow operators. A subgraph is a function of its inputs that returns a tuple."""
+"""Control-flow operators; a subgraph is a function of its inputs that returns a tuple."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from jaxatr.onnx.ops.values import Known, Value, axis_of, known
 Body = Callable[..., tuple]
 
 UNROLLED = 1024
-"""Maximum number of iterations by which a loop is unrolled."""
+"""Maximum number of iterations of an unrolled loop."""
 
 _SCAN_OUTPUTS = (
     "under jit the number of iterations of a loop with scan outputs must be known, and at most "
@@ -34,13 +34,13 @@ def _single(results: tuple) -> Any:
 def if_(cond: Any, *, then_branch: Body, else_branch: Body) -> Any:
     """Returns the results of one of two branches (ONNX If-25).
 
-    If the condition is known, only its branch is computed. If it is traced, ``jax.lax.cond`` is
-    used, and both branches must have results of the same shapes.
+    If the condition is known, only the chosen branch is computed. If it is traced, this becomes
+    ``jax.lax.cond``, and both branches must return the same shapes and types.
 
     Args:
       cond: the condition, a single boolean.
       then_branch: function without arguments, called if the condition is true.
-      else_branch: function without arguments, called if it is false.
+      else_branch: function without arguments, called if the condition is false.
     """
     if not _is_traced(cond):
         return _single((then_branch if bool(known("cond", cond).all()) else else_branch)())
@@ -59,7 +59,7 @@ def _arrays(values: Any) -> tuple:
 def loop(
     trips: Known | None = None, cond: Known | None = None, *carried: Any, body: Body, outputs: int
 ) -> Any:
-    """Returns the carried values of a loop, and its stacked scan outputs (ONNX Loop-25).
+    """Returns the final carried values of a loop and its stacked scan outputs (ONNX Loop-25).
 
     If the number of iterations is known and the condition does not depend on traced values, the
     loop is unrolled, up to ``UNROLLED`` iterations. Otherwise it becomes ``jax.lax.while_loop``,
@@ -67,10 +67,10 @@ def loop(
 
     Args:
       trips: maximum number of iterations; None for no limit.
-      cond: whether the first iteration runs; None for yes.
+      cond: whether the first iteration runs; None for true.
       *carried: initial carried values.
-      body: function from iteration number, condition and carried values to condition, carried
-        values and scan outputs.
+      body: function from (iteration number, condition, carried values) to (condition, carried
+        values, scan outputs).
       outputs: number of outputs.
     """
     if _is_traced(trips) or _is_traced(cond):
@@ -125,12 +125,12 @@ def _while(trips, cond, carried, body, outputs: int, first: int = 0) -> tuple:
 
 @register("Gradient", domain="ai.onnx.preview.training")
 def gradient(*values: Value, body: Body, count: int) -> Any:
-    """Returns the gradient by the first ``count`` arguments of a function (preview Gradient-1).
+    """Returns the gradients with respect to the first ``count`` arguments (preview Gradient-1).
 
     Args:
       *values: arguments of the function.
       body: function from the arguments to a tuple of one tensor, whose elements are summed.
-      count: number of arguments to differentiate by.
+      count: number of arguments to differentiate with respect to.
     """
     gradients = jax.grad(lambda *v: jnp.sum(body(*v)[0]), tuple(range(count)))(*_arrays(values))
     return _single(gradients)
@@ -147,16 +147,16 @@ def scan(
     scan_output_directions: tuple[int, ...] | None = None,
     outputs: int,
 ) -> Any:
-    """Scans a function over slices; returns the last state and stacked outputs (ONNX Scan-25).
+    """Scans a function over slices; returns final states and stacked outputs (ONNX Scan-25).
 
     Args:
-      *values: the initial states, then ``num_scan_inputs`` tensors that are sliced.
-      body: function from states and slices to states and outputs.
-      num_scan_inputs: number of tensors that are sliced.
-      scan_input_axes: axis along which each tensor is sliced; the first by default.
-      scan_input_directions: 1 for each tensor that is read from its end.
-      scan_output_axes: axis along which each output is stacked; the first by default.
-      scan_output_directions: 1 for each output that is stacked from its end.
+      *values: the initial states, then ``num_scan_inputs`` tensors to slice.
+      body: function from (states, slices) to (states, outputs).
+      num_scan_inputs: number of tensors to slice.
+      scan_input_axes: axis along which to slice each tensor; the first by default.
+      scan_input_directions: 1 for each tensor to read in reverse, else 0.
+      scan_output_axes: axis along which to stack each output; the first by default.
+      scan_output_directions: 1 for each output to stack in reverse, else 0.
       outputs: number of outputs.
     """
     if not 0 < num_scan_inputs <= len(values):
@@ -195,16 +195,16 @@ def scan_batch(
     """Applies :func:`scan` to each example of a batch (ONNX Scan-8).
 
     Args:
-      sequence_lens: must be None: all examples have full length.
-      *values: the initial states, then ``num_scan_inputs`` tensors; the first axis is the batch,
-        and the second axis of the tensors is sliced.
-      body: function from states and slices to states and outputs.
-      num_scan_inputs: number of tensors that are sliced.
-      directions: 1 for each tensor that is read from its end.
+      sequence_lens: must be None; all examples have full length.
+      *values: the initial states, then ``num_scan_inputs`` tensors. The first axis of each is the
+        batch; tensors are sliced along the second.
+      body: function from (states, slices) to (states, outputs).
+      num_scan_inputs: number of tensors to slice.
+      directions: 1 for each tensor to read in reverse, else 0.
       outputs: number of outputs.
     """
     if sequence_lens is not None:
-        raise ValueError("sequence_lens: got lengths, but only full-length examples are supported")
+        raise ValueError("sequence_lens: got lengths, wanted None: only full length is supported")
 
     def one(*example):
         found = scan(

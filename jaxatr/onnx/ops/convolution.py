@@ -1,4 +1,4 @@
-"""Convolution operators, with channels before space as in ONNX."""
+"""Convolution operators, channels-first as in ONNX."""
 
 from typing import Any
 
@@ -37,9 +37,9 @@ def convolved(x: Value, w: Value, window: Any, group: int, b: Value | None = Non
 
 
 def _has_kernel(x: jax.Array, w: jax.Array) -> bool:
-    """Returns whether :mod:`jaxatr.kernels` convolves such arrays in channels-last layout.
+    """Returns whether :mod:`jaxatr.kernels`, which is channels-last, can convolve these arrays.
 
-    In a chain of convolutions XLA then transposes only the first input and the last output.
+    In a chain of convolutions XLA transposes only the first input and the last output.
     """
     floating = jnp.issubdtype(x.dtype, jnp.floating)
     return x.ndim in (3, 4) and x.dtype == w.dtype and floating and w.size > 0
@@ -78,11 +78,11 @@ def conv(
       w: ``[f, c / group, …]``.
       b: ``[f]``.
       kernel_shape: spatial shape of ``w``.
-      strides: step between outputs, along each axis.
-      dilations: step between kernel taps, along each axis.
-      pads: numbers of zeros added, first at the start of every axis, then at the ends.
+      strides: stride along each axis; 1 by default.
+      dilations: dilation of the kernel along each axis; 1 by default.
+      pads: zero padding, ``(start_1, …, start_n, end_1, …, end_n)``.
       auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
-      group: number of independent convolutions that the channels are divided into.
+      group: number of groups that the channels are divided into.
 
     Returns:
       ``[b, f, …]``.
@@ -113,14 +113,14 @@ def conv_transpose(
       w: ``[c, f / group, …]``.
       b: ``[f]``.
       kernel_shape: spatial shape of ``w``.
-      strides: step in the result between elements of ``x``, along each axis.
-      dilations: step between kernel taps, along each axis.
-      pads: numbers of elements cut from the result, first at the start of every axis, then at the
-        ends.
-      output_padding: numbers of elements added at the end of each axis.
-      output_shape: spatial shape of the result, from which the padding follows.
-      auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER; SAME makes axes ``strides`` times as long.
-      group: number of independent convolutions that the channels are divided into.
+      strides: stride along each axis; 1 by default.
+      dilations: dilation of the kernel along each axis; 1 by default.
+      pads: numbers of elements cropped from the result, ``(start_1, …, start_n, end_1, …, end_n)``.
+      output_padding: number of elements added at the end of each axis.
+      output_shape: spatial shape of the result; determines the padding.
+      auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER. With SAME, the length of each axis is
+        multiplied by its stride.
+      group: number of groups that the channels are divided into.
 
     Returns:
       ``[b, f, …]``.
@@ -156,7 +156,7 @@ def conv_transpose(
             groups=group,
         )
         return jnp.moveaxis(result if b is None else result + b, -1, 1)
-    # Equals a convolution of the dilated input with the flipped kernel.
+    # This is a convolution of the dilated input with the flipped kernel.
     spread = [
         (r - 1 - before, r - 1 - after + o)
         for r, (before, after), o in zip(reach, pairs, more, strict=True)
@@ -176,7 +176,7 @@ def conv_transpose(
 
 
 def _centred(x: Value, zero: Value | None, axis: int | None = None) -> Value:
-    """Returns quantised numbers as int32, with their zero point subtracted."""
+    """Subtracts the zero point from quantised numbers, in int32."""
     wide = jnp.asarray(x).astype("int32")
     if zero is None:
         return wide
@@ -224,17 +224,17 @@ def causal_conv_with_state(
     *,
     activation: str = "none",
 ) -> tuple[Value, Value]:
-    """Returns a causal depthwise convolution over time, and its state (CausalConvWithState-27).
+    """Returns a causal depthwise convolution over time and its state (CausalConvWithState-27).
 
     Args:
       x: ``[b, c, t]``.
       weight: ``[c, 1, k]``.
       bias: ``[c]``.
-      past_state: ``[b, c, k - 1]``, the elements before ``x``; zeros by default.
+      past_state: the elements before ``x``, ``[b, c, k - 1]``; zeros by default.
       activation: none, silu or swish.
 
     Returns:
-      The result ``[b, c, t]`` and the last elements ``[b, c, k - 1]``, the next ``past_state``.
+      The result ``[b, c, t]``, and the next ``past_state``: the last elements ``[b, c, k - 1]``.
     """
     taps = weight.shape[-1]
     past = jnp.zeros((*x.shape[:2], taps - 1), x.dtype) if past_state is None else past_state
@@ -262,20 +262,20 @@ def deform_conv(
     group: int = 1,
     offset_group: int = 1,
 ) -> Value:
-    """Returns the deformable convolution, whose taps are shifted by data (ONNX DeformConv-22).
+    """Returns the deformable convolution, with an offset for each tap (ONNX DeformConv-22).
 
     Args:
       x: ``[b, c, h, w]``.
       w: ``[f, c / group, kh, kw]``.
-      offset: ``[b, offset_group · kh · kw · 2, oh, ow]``, shifts of each tap in rows and columns.
+      offset: row and column offset of each tap, ``[b, offset_group · kh · kw · 2, oh, ow]``.
       b: ``[f]``.
-      mask: ``[b, offset_group · kh · kw, oh, ow]``, a factor for each tap.
+      mask: factor of each tap, ``[b, offset_group · kh · kw, oh, ow]``.
       kernel_shape: spatial shape of ``w``.
-      strides: step between outputs, along each axis.
-      dilations: step between kernel taps, along each axis.
-      pads: numbers of zeros added, first at the start of every axis, then at the ends.
-      group: number of independent convolutions that the channels are divided into.
-      offset_group: number of groups of channels that share their shifts.
+      strides: stride along each axis; 1 by default.
+      dilations: dilation of the kernel along each axis; 1 by default.
+      pads: zero padding, ``(start_1, …, start_n, end_1, …, end_n)``.
+      group: number of groups that the channels are divided into.
+      offset_group: number of groups of channels that share offsets.
 
     Returns:
       ``[b, f, oh, ow]``.
@@ -303,7 +303,7 @@ def deform_conv(
 
 
 def _bilinear(image: Value, y: Value, x: Value) -> Value:
-    """Samples an image ``[c, h, w]`` bilinearly as ``[c, …]``; zero outside of the image."""
+    """Samples an image ``[c, h, w]`` bilinearly at ``y, x``: ``[c, …]``, zero outside the image."""
     height, width = image.shape[1:]
     top, left = jnp.floor(y), jnp.floor(x)
     total = 0.0

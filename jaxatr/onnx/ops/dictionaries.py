@@ -34,7 +34,7 @@ def dict_vectorizer(
     int64_vocabulary: Ints | None = None,
     string_vocabulary: Texts | None = None,
 ) -> Value:
-    """Returns a map's values in the order of a vocabulary, missing ones as 0 (DictVectorizer-1).
+    """Returns a map's values in vocabulary order, 0 or ``""`` if missing (DictVectorizer-1).
 
     Args:
       x: a map, or a sequence of maps.
@@ -63,20 +63,23 @@ def dict_vectorizer(
 def cast_map(
     x: Mapping[int, Any], *, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int = 1
 ) -> Value:
-    """Returns a map's values ``[1, n]`` in ascending order of keys (ONNX ML CastMap-1).
+    """Returns a map's values ``[1, n]``, sorted by key (ONNX ML CastMap-1).
 
     Args:
       x: map from integers to numbers or strings.
       cast_to: TO_FLOAT, TO_INT64 or TO_STRING.
-      map_form: DENSE returns the values in order; SPARSE returns ``max_map`` values, where each
-        key is an index.
-      max_map: number of values of the SPARSE form.
+      map_form: DENSE for the values alone; SPARSE for ``max_map`` values, each at the index that is
+        its key.
+      max_map: number of values in the SPARSE form.
 
     Raises:
       ValueError: a key is out of range, or an attribute has an invalid value.
     """
     if cast_to not in CASTS or map_form not in ("DENSE", "SPARSE"):
-        raise ValueError(f"cast_to, map_form: got {cast_to!r}, {map_form!r}")
+        raise ValueError(
+            f"cast_to, map_form: got {cast_to!r}, {map_form!r}, wanted one of {list(CASTS)} and "
+            "DENSE or SPARSE"
+        )
     text = cast_to == "TO_STRING"
     values = {int(key): str(v) if text else float(v) for key, v in sorted(x.items())}
     if map_form == "DENSE":

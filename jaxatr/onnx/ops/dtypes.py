@@ -31,17 +31,17 @@ NAMES = {
     25: "uint2",
     26: "int2",
 }
-"""ONNX's type numbers (``TensorProto.DataType``) to names."""
+"""Name of each ONNX type number (``TensorProto.DataType``)."""
 
 BITS = {"uint4": 4, "int4": 4, "float4_e2m1fn": 4, "uint2": 2, "int2": 2}
-"""Types smaller than a byte, to their number of bits."""
+"""Number of bits of each type smaller than a byte."""
 
 TRAINABLE = ("float32", "float64", "float16", "bfloat16")
 """Types of trainable weights."""
 
 
 def dtype_of(name: str | int) -> np.dtype:
-    """Returns the NumPy type for a name or an ONNX type number; strings are objects.
+    """Returns the NumPy type of a name or an ONNX type number; ``object`` for strings.
 
     Raises:
       ValueError: there is no such type.
@@ -67,7 +67,7 @@ def name_of(dtype: np.dtype) -> str:
 
 
 def is_float(dtype: np.dtype) -> bool:
-    """Returns whether a type is real floating-point, including the types of ml_dtypes."""
+    """Returns whether a type is a real floating-point type of NumPy or ml_dtypes."""
     return dtype.kind == "f" or (dtype.kind == "V" and dtype.name.startswith(("float", "bfloat")))
 
 

@@ -1,4 +1,4 @@
-"""The tree ensembles of ``ai.onnx.ml``, in the present and the older file format."""
+"""The tree ensembles of ``ai.onnx.ml``, in the current and the older format."""
 
 import jax
 import jax.numpy as jnp
@@ -39,12 +39,12 @@ def tree_ensemble(
       aggregate_function: mean (0), sum (1), minimum (2) or maximum (3) over the trees.
       leaf_targetids: column of each leaf.
       leaf_weights: value of each leaf.
-      membership_values: the sets of the nodes that test membership, each followed by NaN.
+      membership_values: sets for the nodes that test membership, each followed by NaN.
       n_targets: number of columns.
       nodes_falseleafs: whether the false branch of each node is a leaf.
       nodes_falsenodeids: index of the leaf or node of the false branch.
       nodes_featureids: feature that each node compares.
-      nodes_missing_value_tracks_true: whether NaN takes the true branch.
+      nodes_missing_value_tracks_true: whether NaN takes the true branch, for each node.
       nodes_modes: comparison of each node: ≤, <, ≥, >, =, ≠ or membership.
       nodes_splits: value that each node compares with.
       nodes_trueleafs: whether the true branch of each node is a leaf.
@@ -113,23 +113,23 @@ def tree_ensemble_regressor(
       x: ``[b, features]``.
       aggregate_function: SUM, AVERAGE, MIN or MAX over the trees.
       base_values: value added to each column.
-      base_values_as_tensor: the base values as an array instead.
+      base_values_as_tensor: ``base_values`` as an array.
       n_targets: number of columns.
-      nodes_falsenodeids: node of the same tree that follows if the comparison is false.
+      nodes_falsenodeids: next node of the same tree if the comparison is false.
       nodes_featureids: feature that each node compares.
-      nodes_missing_value_tracks_true: whether NaN counts as true.
+      nodes_missing_value_tracks_true: whether NaN takes the true branch, for each node.
       nodes_modes: BRANCH_LEQ, BRANCH_LT … or LEAF.
       nodes_nodeids: number of each node in its tree.
       nodes_treeids: tree of each node; the first node of a tree is its root.
-      nodes_truenodeids: node of the same tree that follows if the comparison is true.
+      nodes_truenodeids: next node of the same tree if the comparison is true.
       nodes_values: value that each node compares with.
-      nodes_values_as_tensor: the node values as an array instead.
+      nodes_values_as_tensor: ``nodes_values`` as an array.
       post_transform: NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT.
       target_ids: column of each weight.
       target_nodeids: number of the leaf that each weight belongs to.
       target_treeids: tree of the leaf that each weight belongs to.
       target_weights: the weights of the leaves.
-      target_weights_as_tensor: the weights as an array instead.
+      target_weights_as_tensor: ``target_weights`` as an array.
     """
     values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
     weights = _given("target_weights", target_weights, target_weights_as_tensor)
@@ -175,12 +175,12 @@ def tree_ensemble_classifier(
 ) -> tuple[Value, Value]:
     """Returns the label and the class scores of each row (TreeEnsembleClassifier-3).
 
-    The attributes match :func:`tree_ensemble_regressor`, with ``class_…`` in place of
-    ``target_…``, and ``classlabels_int64s`` or ``classlabels_strings`` for the labels.
+    The attributes are those of :func:`tree_ensemble_regressor`, with ``class_…`` for ``target_…``.
+    The labels are ``classlabels_int64s`` or ``classlabels_strings``.
 
     If only one of two classes occurs in ``class_ids``, the sum s is the score of the second class.
-    As in ONNX Runtime, the score of the first class is 1 − s if s is a probability: if
-    ``post_transform`` is PROBIT, or is NONE and no weight is negative. Otherwise it is −s.
+    As in ONNX Runtime, the first class then scores 1 − s if s is a probability (``post_transform``
+    is PROBIT, or is NONE and no weight is negative), and −s otherwise.
     """
     labels = classlabels_strings or classlabels_int64s or ()
     values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
@@ -210,7 +210,7 @@ def tree_ensemble_classifier(
 
 
 def _given(name: str, numbers: Floats | None, array: np.ndarray | None) -> np.ndarray:
-    """Returns an attribute that is given either as a list or as an array."""
+    """Returns an attribute that the model stores either as a list or as an array."""
     if numbers is None and array is None:
         raise ValueError(f"{name}: got neither {name} nor {name}_as_tensor")
     return np.array(numbers, np.float32) if array is None else np.asarray(array)
@@ -229,10 +229,10 @@ def _listed(
     splits: np.ndarray,
     missing: Ints | None,
 ) -> tuple[Trees, dict[tuple[int, int], int]]:
-    """Converts trees from the older format, where nodes and leaves share one list.
+    """Converts trees from the older format, in which nodes and leaves share one list.
 
     Args:
-      names: tree and number of each node; together they identify it.
+      names: tree and number of each node, which together identify it.
       modes: comparison of each node, or LEAF.
       branches: numbers of the nodes on the false and on the true branch.
       features: feature that each node compares.
@@ -260,7 +260,7 @@ def _listed(
         children = [[positions[names[0][i], branch[i]] for i in deciding] for branch in branches]
         numbers = [kinds[modes[i]] for i in deciding]
     except KeyError as error:
-        raise ValueError(f"nodes: there is no node or mode {error}") from None
+        raise ValueError(f"nodes: got {error}, wanted an existing node or mode") from None
     tracks = np.array(missing or (0,) * count) != 0
     trees = Trees(
         np.array(list(roots.values()), np.int64),
@@ -281,7 +281,7 @@ def _table(
     columns: Ints,
     weights: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the :func:`leaf_table` for leaves identified by tree and node number."""
+    """Returns the :func:`leaf_table` of leaves that are identified by tree and node number."""
     inner = len(trees.splits)
     leaves = [positions.get(name, -1) - inner for name in zip(*names, strict=True)]
     if min(leaves, default=0) < 0:

@@ -66,19 +66,19 @@ def relu(x: Value) -> Value:
 
 @register("LeakyRelu", ignored=OLD, layout="any")
 def leaky_relu(x: Value, *, alpha: float = 0.01) -> Value:
-    """Returns x, multiplied by ``alpha`` where negative (ONNX LeakyRelu-16)."""
+    """Returns ``alpha`` x where x is negative, else x (ONNX LeakyRelu-16)."""
     return jnp.where(x < 0, alpha * x, x)
 
 
 @register("PRelu", weights=("slope",), since=7, layout="any")
 def prelu(x: Value, slope: Value) -> Value:
-    """Returns x, multiplied by ``slope`` where negative (ONNX PRelu-16)."""
+    """Returns ``slope`` x where x is negative, else x (ONNX PRelu-16)."""
     return jnp.where(x < 0, slope * x, x)
 
 
 @register("PRelu", weights=("slope",), since=1, ignored=OLD)
 def prelu_channels(x: Value, slope: Value) -> Value:
-    """Returns x, multiplied by the channel's ``slope`` where negative (ONNX PRelu-6)."""
+    """Returns ``slope`` x where x is negative, else x; one slope per channel (ONNX PRelu-6)."""
     if slope.ndim == 1 and slope.size > 1 and x.ndim > 2:
         slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
     return prelu(x, slope)
@@ -166,7 +166,7 @@ def hardmax(x: Value, *, axis: int = -1) -> Value:
 
 
 def _flattened(function, x: Value, axis: int) -> Value:
-    """Applies a function to the rows of the matrix whose columns are all axes from ``axis`` on."""
+    """Applies a function to ``x`` as a matrix, with all axes from ``axis`` on merged into one."""
     axis = axis_of(axis, x.ndim)
     rows = int(np.prod(x.shape[:axis]))
     return function(x.reshape(rows, -1)).reshape(x.shape)

@@ -25,7 +25,7 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 def _sources(
     mode: str, count: int, length: int, scale: float, roi: tuple[float, float]
 ) -> np.ndarray:
-    """Returns the source coordinates, on an axis of ``length``, of ``count`` result elements."""
+    """Returns the source coordinate of each of ``count`` results on an axis of ``length``."""
     at, wanted = np.arange(count, dtype=np.float64), scale * length
     if mode == "half_pixel":
         return (at + 0.5) / scale - 0.5
@@ -62,10 +62,7 @@ def _nearest(at: np.ndarray, mode: str) -> np.ndarray:
 def _taps(
     at: np.ndarray, length: int, mode: str, scale: float, a: float, exclude: int, antialias: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices and the weights of the elements that each result interpolates.
-
-    Both are ``[count, taps]``.
-    """
+    """Returns the source indices and weights of each result, both ``[count, taps]``."""
     squeeze = min(scale, 1.0) if antialias else 1.0
     reach = (1 if mode == "linear" else 2) / squeeze
     sized((max(len(at), 1), math.ceil(2 * reach)))
@@ -110,18 +107,18 @@ def resize(
 
     Args:
       x: array of any shape.
-      roi: region of interest for tf_crop_and_resize, as fractions of the axes: first the start of
-        every axis, then the ends.
+      roi: region of interest for tf_crop_and_resize, as fractions of the axes:
+        ``(start_1, …, start_n, end_1, …, end_n)``.
       scales: scale factor of each axis.
-      sizes: length of each axis in the result, in place of ``scales``.
+      sizes: length of each axis of the result; an alternative to ``scales``.
       antialias: whether to smooth when downscaling.
       axes: axes to which ``roi``, ``scales`` and ``sizes`` refer; all by default.
       coordinate_transformation_mode: rule that maps result coordinates to source coordinates.
       cubic_coeff_a: coefficient of cubic interpolation.
-      exclude_outside: whether weights outside of the tensor are set to zero.
-      extrapolation_value: value of results outside of the tensor, for tf_crop_and_resize.
-      keep_aspect_ratio_policy: stretch to ``sizes``, or keep the aspect ratio and be not_larger or
-        not_smaller than ``sizes``.
+      exclude_outside: whether weights outside the tensor are set to zero.
+      extrapolation_value: value of results outside the tensor, for tf_crop_and_resize.
+      keep_aspect_ratio_policy: stretch (to ``sizes``); or not_larger or not_smaller (than
+        ``sizes``), which keep the aspect ratio.
       mode: nearest, linear or cubic.
       nearest_mode: round_prefer_floor, round_prefer_ceil, floor or ceil.
     """
@@ -182,7 +179,9 @@ def _lengths(
     if policy == "stretch":
         return ratios, list(wanted)
     if policy not in ("not_larger", "not_smaller"):
-        raise ValueError(f"keep_aspect_ratio_policy: got {policy!r}")
+        raise ValueError(
+            f"keep_aspect_ratio_policy: got {policy!r}, wanted stretch, not_larger or not_smaller"
+        )
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
     return [ratio] * len(lengths), list(sized(math.floor(ratio * n + 0.5) for n in lengths))
 
@@ -190,7 +189,7 @@ def _lengths(
 @register("Resize", static=("scales",), since=10)
 @register("Upsample", static=("scales",), since=7)
 def upsample(x: Value, scales: Known, *, mode: str = "nearest") -> Value:
-    """Makes each axis ``scales`` times as long (ONNX Upsample-9, Resize-10)."""
+    """Resizes each axis by its factor in ``scales`` (ONNX Upsample-9, Resize-10)."""
     return resize(
         x,
         None,
@@ -205,7 +204,7 @@ def upsample(x: Value, scales: Known, *, mode: str = "nearest") -> Value:
 def upsample_image(
     x: Value, *, height_scale: float, width_scale: float, mode: str = "nearest"
 ) -> Value:
-    """Resizes the rows and columns of ``[b, c, h, w]`` (ONNX Upsample-1)."""
+    """Resizes the height and width of ``[b, c, h, w]`` (ONNX Upsample-1)."""
     return upsample(x, (1.0, 1.0, height_scale, width_scale), mode=mode)
 
 
@@ -214,12 +213,12 @@ def affine_grid(theta: Value, size: Known, *, align_corners: int = 0) -> Value:
     """Returns the grid of sampling positions of an affine map (ONNX AffineGrid-20).
 
     Args:
-      theta: ``[b, 2, 3]``, or ``[b, 3, 4]`` in three dimensions.
+      theta: affine matrices ``[b, 2, 3]``, or ``[b, 3, 4]`` in three dimensions.
       size: ``(b, c, [d,] h, w)``.
       align_corners: whether −1 and 1 are the centres of the corner pixels, not their edges.
 
     Returns:
-      ``[b, [d,] h, w, 2 or 3]``; coordinates begin with the last axis of the image.
+      Coordinates ``[b, [d,] h, w, 2 or 3]`` in the order x, y[, z].
     """
     spatial = sized(known_ints("size", size))[2:]
     axes = []
@@ -243,13 +242,13 @@ def grid_sample(
 
     Args:
       x: ``[b, c, …]`` with r spatial axes.
-      grid: ``[b, …, r]``, from −1 to 1; coordinates begin with the last axis of ``x``.
+      grid: coordinates ``[b, …, r]`` from −1 to 1, the last axis of ``x`` first.
       align_corners: whether −1 and 1 are the centres of the corner pixels, not their edges.
       mode: linear (bilinear), nearest or cubic (bicubic).
       padding_mode: zeros, border or reflection.
 
     Returns:
-      ``[b, c, …]``.
+      ``[b, c, …]``, with the spatial shape of ``grid``.
     """
     spatial = x.shape[2:]
     ats = []
@@ -277,7 +276,7 @@ def grid_sample(
 
 
 def _neighbours(at: Value, mode: str) -> list[tuple[Value, Value]]:
-    """Returns the positions along one axis that a sample interpolates, with their weights."""
+    """Returns the positions along one axis that each sample interpolates, with their weights."""
     if mode == "nearest":
         return [(jnp.round(at), jnp.ones((), at.dtype))]
     low = jnp.floor(at)
@@ -297,7 +296,7 @@ def _neighbours(at: Value, mode: str) -> list[tuple[Value, Value]]:
 
 
 def _padded(place: Value, length: int, mode: str, align_corners: int) -> tuple[Value, Value]:
-    """Maps positions into the tensor; also returns which of them contribute."""
+    """Maps positions into the tensor, and returns them with a mask of those that contribute."""
     inside = (place >= 0) & (place <= length - 1)
     if mode == "reflection" and length > 1:
         low, high = (0.0, length - 1.0) if align_corners else (-0.5, length - 0.5)
@@ -318,16 +317,15 @@ def col2im(
     pads: Ints | None = None,
     strides: Ints | None = None,
 ) -> Value:
-    """Sums overlapping blocks to images (ONNX Col2Im-18).
+    """Sums overlapping blocks into images (ONNX Col2Im-18).
 
     Args:
       x: ``[b, c · taps, blocks]``.
       image_shape: spatial shape of the result.
       block_shape: number of taps along each axis.
-      dilations: step between taps, along each axis.
-      pads: numbers of elements cut from the result, first at the start of every axis, then at the
-        ends.
-      strides: step between blocks, along each axis.
+      dilations: dilation of the blocks along each axis; 1 by default.
+      pads: numbers of elements cropped from the result, ``(start_1, …, start_n, end_1, …, end_n)``.
+      strides: stride of the blocks along each axis; 1 by default.
 
     Returns:
       ``[b, c, …]``.

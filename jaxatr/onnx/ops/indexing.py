@@ -22,7 +22,7 @@ Reduction = Literal["none", "add", "mul", "max", "min"]
 
 
 def wrapped(indices: Value, length: int) -> Value:
-    """Returns indices with negative ones counted from the front."""
+    """Returns indices with ``length`` added to negative ones."""
     return library(indices).where(indices < 0, indices + length, indices)
 
 
@@ -38,13 +38,13 @@ def gather(data: Value, indices: Value, *, axis: int = 0) -> Value:
 
 @register("GatherElements")
 def gather_elements(data: Value, indices: Value, *, axis: int = 0) -> Value:
-    """Returns the elements at ``indices`` along an axis, one by one (ONNX GatherElements-13)."""
+    """Returns the element at each of ``indices`` along an axis (ONNX GatherElements-13)."""
     axis = axis_of(axis, data.ndim)
     return jnp.asarray(data)[_places(data, indices, axis)]
 
 
 def _places(data: Value, indices: Value, axis: int) -> tuple[Value, ...]:
-    """Returns an index array for each axis: ``indices`` along ``axis``, the grid elsewhere."""
+    """Returns an index array for each axis: ``indices`` for ``axis``, a grid for the others."""
     grid: list[Value] = list(jnp.indices(indices.shape, sparse=True))
     grid[axis] = wrapped(jnp.asarray(indices), data.shape[axis])
     return tuple(grid)
@@ -121,7 +121,7 @@ def nonzero(x: Value) -> Value:
 
 @register("Compress", static=("condition",))
 def compress(x: Value, condition: Known, *, axis: int | None = None) -> Value:
-    """Returns the slices along an axis (or elements) where the condition is true (Compress-11)."""
+    """Returns the slices along an axis, or elements, where a condition is true (Compress-11)."""
     if axis is None:
         x, axis = x.reshape(-1), 0
     picked = np.flatnonzero(known("condition", condition))
@@ -135,8 +135,8 @@ def unique(
     """Returns the unique values or slices, sorted or in order of first occurrence (Unique-11).
 
     Returns:
-      The unique values and, with several ``outputs``, the index of each one's first occurrence,
-      the index of the unique value for each element, and the counts.
+      The unique values and, with several ``outputs``, the indices of their first occurrences, the
+      inverse indices and the counts, as returned by :func:`numpy.unique`.
     """
     array = known("x", x)
     if axis is None:
@@ -164,7 +164,7 @@ def tensor_scatter(
     axis: int = -2,
     mode: Literal["linear", "circular"] = "linear",
 ) -> Value:
-    """Writes ``update`` into a cache from an index per example on (ONNX TensorScatter-24)."""
+    """Writes ``update`` into a cache, at ``write_indices`` of each example (TensorScatter-24)."""
     axis = axis_of(axis, past_cache.ndim)
     length, count = past_cache.shape[axis], update.shape[axis]
     start = jnp.zeros(len(past_cache), "int64") if write_indices is None else write_indices

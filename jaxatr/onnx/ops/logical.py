@@ -75,7 +75,7 @@ def is_nan(x: Value) -> Value:
 
 @register("IsInf")
 def is_inf(x: Value, *, detect_negative: int = 1, detect_positive: int = 1) -> Value:
-    """Returns whether x is infinite, with one of the detected signs (ONNX IsInf-20)."""
+    """Returns whether x is infinite and has a detected sign (ONNX IsInf-20)."""
     signs = jnp.where(x > 0, bool(detect_positive), bool(detect_negative))
     return jnp.isinf(x) & signs
 

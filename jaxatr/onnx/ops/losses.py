@@ -1,4 +1,4 @@
-"""Loss operators, and optimiser steps of ``ai.onnx.preview.training``."""
+"""Loss operators, and the optimiser steps of ``ai.onnx.preview.training``."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def negative_log_likelihood_loss(
     ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> Value:
-    """Returns the negative log-likelihood of targets (ONNX NegativeLogLikelihoodLoss-22).
+    """Returns the negative log-likelihood of ``target`` (ONNX NegativeLogLikelihoodLoss-22).
 
     Args:
       log_probabilities: ``[b, k, …]``.
@@ -71,7 +71,7 @@ def softmax_cross_entropy_loss(
 
 
 def _grouped(values: tuple[Value, ...], groups: int) -> list[tuple[Value, ...]]:
-    """Returns the operands for each optimised tensor: the i-th of every group."""
+    """Returns the operands of each optimised tensor, one from every group."""
     count = len(values) // groups
     return [values[i::count] for i in range(count)]
 
@@ -88,14 +88,14 @@ def adagrad(
     epsilon: float = 1e-6,
     norm_coefficient: float = 0.0,
 ) -> tuple[Value, ...]:
-    """Returns the parameters and sums of squares after a step of Adagrad (preview Adagrad-1).
+    """Returns the parameters and sums of squares after one Adagrad step (preview Adagrad-1).
 
     Args:
       rate: learning rate.
       count: number of steps so far.
       *values: all parameters, then all gradients, then all sums of squares.
-      decay_factor: decay of the learning rate.
-      epsilon: number added to the root.
+      decay_factor: decay of the learning rate per step.
+      epsilon: number added to the denominator.
       norm_coefficient: coefficient of the L2 penalty.
     """
     rate = rate / (1 + count * decay_factor)
@@ -119,7 +119,7 @@ def adam(
     norm_coefficient: float = 0.0,
     norm_coefficient_post: float = 0.0,
 ) -> tuple[Value, ...]:
-    """Returns the parameters and both moments after a step of Adam (preview Adam-1).
+    """Returns the parameters and both moments after one Adam step (preview Adam-1).
 
     Args:
       rate: learning rate.
@@ -127,9 +127,9 @@ def adam(
       *values: all parameters, then all gradients, all first moments, all second moments.
       alpha: decay rate of the first moment.
       beta: decay rate of the second moment.
-      epsilon: number added to the root.
+      epsilon: number added to the denominator.
       norm_coefficient: coefficient of the L2 penalty.
-      norm_coefficient_post: coefficient of the weight decay after the step.
+      norm_coefficient_post: coefficient of the weight decay applied after the step.
     """
     t = jnp.asarray(count).astype("float32")
     corrected = rate * jnp.sqrt(1 - beta**t) / (1 - alpha**t)
@@ -155,14 +155,14 @@ def momentum(
     mode: str,
     norm_coefficient: float,
 ) -> tuple[Value, ...]:
-    """Returns the parameters and momenta after a step of gradient descent (preview Momentum-1).
+    """Returns the parameters and momenta after one gradient step (preview Momentum-1).
 
     Args:
       rate: learning rate.
-      count: number of steps so far; the first step uses the full gradient.
+      count: number of steps so far.
       *values: all parameters, then all gradients, then all momenta.
       alpha: decay rate of the momentum.
-      beta: factor of the gradient in the momentum.
+      beta: factor of the gradient in the momentum, except in the first step, where it is 1.
       mode: standard or nesterov.
       norm_coefficient: coefficient of the L2 penalty.
     """

@@ -54,7 +54,7 @@ def imputer(
     replaced_value_float: float = 0.0,
     replaced_value_int64: int = 0,
 ) -> Value:
-    """Replaces a given value, or NaN, by a value for each feature (ONNX ML Imputer-1)."""
+    """Replaces a given value, or NaN, in each feature by a constant (ONNX ML Imputer-1)."""
     x = jnp.asarray(x)
     if x.dtype.kind in "iu":
         made = jnp.asarray(imputed_value_int64s or (0,), x.dtype)
@@ -84,7 +84,7 @@ def one_hot_encoder(
     else:
         matches = jnp.asarray(x)[..., None] == jnp.asarray(cats_int64s or ())
     if not zeros and not known("x", matches).any(-1).all():
-        raise ValueError("x: it holds a value that is not a category")
+        raise ValueError("x: got a value that is not a category")
     return matches.astype("float32")
 
 
@@ -128,7 +128,7 @@ def label_encoder(
     else:
         keys = np.asarray(keys_tensor)
     if keys.shape != values.shape or keys.ndim != 1:
-        raise ValueError(f"keys: got shape {keys.shape}, and values of shape {values.shape}")
+        raise ValueError(f"keys: got shape {keys.shape}, wanted 1-D like values {values.shape}")
     if keys.dtype == object or values.dtype == object:
         return _looked_up(known("x", x), keys, values, default)
     same = jnp.asarray(x)[..., None] == keys
@@ -145,7 +145,7 @@ def label_encoder_classes(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Value:
-    """Maps strings to their indices in a list, or indices to strings (LabelEncoder-1)."""
+    """Maps strings to their indices in a list, or indices to strings (ONNX ML LabelEncoder-1)."""
     positions = tuple(range(len(classes_strings)))
     return category_mapper(
         x,
@@ -176,15 +176,14 @@ def category_mapper(
 
 
 def labelled(best: Value, ints: Ints | None, strings: Texts | None) -> Value:
-    """Returns the labels of class indices, which must be known if the labels are strings."""
+    """Returns the labels of class indices, which must be known if labels are strings."""
     if strings:
         return np.array(strings, object)[known("x", best)]
     return jnp.asarray(best, "int64") if not ints else jnp.asarray(ints, "int64")[best]
 
 
 def _looked_up(x: np.ndarray, keys: np.ndarray, values: np.ndarray, default: Any) -> np.ndarray:
-    # All NaNs count as one key.
-    def plain(key):
+    def plain(key):  # all NaNs are one key
         return "nan key" if isinstance(key, float) and key != key else key
 
     table = {}
@@ -238,7 +237,7 @@ def linear_classifier(
 ) -> tuple[Value, Value]:
     """Returns the class and the scores of each row (ONNX ML LinearClassifier-1).
 
-    With two classes and one row of coefficients, the first score is the negated second.
+    With two classes and one row of coefficients, the first score is minus the second.
     """
     labels: Any = classlabels_strings or classlabels_ints or (0, 1)
     weights = np.array(coefficients, np.float32).reshape(-1, x.shape[1])

@@ -48,13 +48,13 @@ def batch_normalization(
       input_var: running variance ``[c]``.
       epsilon: number added to the variance.
       momentum: weight of the old running statistics in an update.
-      spatial: 0 (only before version 9) if every position has its own statistics: ``scale``,
-        ``b``, ``input_mean`` and ``input_var`` are then ``[c, …]``.
-      training_mode: whether the model asks for the batch's statistics.
-      training: whether the caller asks for the batch's statistics.
+      spatial: 0 (only before version 9) normalises every position separately; ``scale``, ``b``,
+        ``input_mean`` and ``input_var`` are then ``[c, …]``.
+      training_mode: whether the model asks for batch statistics.
+      training: whether the caller asks for batch statistics.
 
     Returns:
-      ``[b, c, …]``; with the batch's statistics also the new running mean and variance.
+      ``[b, c, …]``; with batch statistics also the new running mean and variance.
     """
     at_least_rank("x", x, 2)
     if not spatial:
@@ -86,7 +86,7 @@ def batch_normalization(
 
 @register("InstanceNormalization", weights=("scale", "b"), ignored=("consumed_inputs",))
 def instance_normalization(x: Value, scale: Value, b: Value, *, epsilon: float = 1e-5) -> Value:
-    """Normalises each channel of each example over space (ONNX InstanceNormalization-22)."""
+    """Normalises each channel of each example (ONNX InstanceNormalization-22)."""
     axes = tuple(range(2, x.ndim))
     mean, var = jnp.mean(x, axes, keepdims=True), jnp.var(x, axes, keepdims=True)
     normal = (x - mean) * jax.lax.rsqrt(var + epsilon)
@@ -114,8 +114,8 @@ def layer_normalization(
 ) -> Value | tuple[Value, ...]:
     """Normalises over the axes from ``axis`` on (ONNX LayerNormalization-17).
 
-    With several ``outputs``, the mean and the inverse standard deviation follow, in the type of
-    ``stash_type``.
+    With several ``outputs``, it also returns the mean and the inverse standard deviation, in the
+    type with the number ``stash_type``.
     """
     axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
     wide = jnp.asarray(x).astype(_stash(stash_type))

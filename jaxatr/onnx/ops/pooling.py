@@ -13,11 +13,11 @@ from jaxatr.onnx.ops.values import Value, at_least_rank, first_place, known_ints
 from jaxatr.onnx.ops.windows import Ints, Windows, windows
 
 MOST_TAPS = 128
-"""Largest window, in taps, for the kernels: they emit one operation per tap, XLA's only one."""
+"""Maximum number of taps for the kernels; they emit one operation per tap, XLA only one."""
 
 
 def _pooled(x: Value, window: Windows, empty: Any, combine: Any) -> Value:
-    """Reduces each window, with the tensor padded with ``empty``."""
+    """Reduces each window of the tensor, padded with ``empty``."""
     pads = [(b, a + e) for (b, a), e in zip(window.pads, window.extra, strict=True)]
     return jax.lax.reduce_window(
         jnp.asarray(x),
@@ -31,10 +31,10 @@ def _pooled(x: Value, window: Windows, empty: Any, combine: Any) -> Value:
 
 
 def _for_kernel(x: Value, window: Windows) -> tuple[Any, ...] | None:
-    """Returns the arguments for the pooling of :mod:`jaxatr.kernels`, or None if it does not fit.
+    """Returns the arguments for the pooling of :mod:`jaxatr.kernels`, or None if it does not apply.
 
-    The kernels pool images with channels last. In a chain with convolutions XLA then transposes
-    only the first input and the last output.
+    The kernels are channels-last. In a chain with convolutions XLA transposes only the first input
+    and the last output.
     """
     pads = tuple((b, a + e) for (b, a), e in zip(window.pads, window.extra, strict=True))
     if x.ndim != 4 or not jnp.issubdtype(x.dtype, jnp.floating) or set(window.dilations) != {1}:
@@ -68,13 +68,13 @@ def max_pool(
     Args:
       x: ``[b, c, …]``.
       kernel_shape: number of taps of a window along each axis.
-      strides: step between windows, along each axis.
-      dilations: step between taps, along each axis.
-      pads: padding, first at the start of every axis, then at the ends.
+      strides: stride along each axis; 1 by default.
+      dilations: dilation of the windows along each axis; 1 by default.
+      pads: padding, ``(start_1, …, start_n, end_1, …, end_n)``; 0 by default.
       auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
       ceil_mode: whether the last window may extend beyond the end.
-      storage_order: whether indices count in row-major (0) or column-major (1) order.
-      outputs: 1 for the maxima alone, 2 for the maxima and their indices (int64) in the flat
+      storage_order: order of the indices, row-major (0) or column-major (1).
+      outputs: 1 for the maxima alone, 2 for the maxima and their int64 indices in the flattened
         tensor.
     """
     at_least_rank("x", x, 3)
@@ -91,7 +91,10 @@ def max_pool(
 
 
 def _taps(window: Windows, spatial: Ints) -> tuple[list[np.ndarray], np.ndarray]:
-    """Returns each tap's index along each axis, ``[windows…, taps…]``, and which are inside."""
+    """Returns the index of each tap along each axis, and which taps are inside the tensor.
+
+    All arrays broadcast to ``[windows…, taps…]``.
+    """
     rank = len(spatial)
     grids, inside = [], np.ones((), bool)
     for axis in range(rank):
@@ -138,7 +141,10 @@ def average_pool(
     ceil_mode: int = 0,
     count_include_pad: int = 0,
 ) -> Value:
-    """Returns the mean of each window, with or without the padding (ONNX AveragePool-22)."""
+    """Returns the mean of each window (ONNX AveragePool-22).
+
+    Padding counts as zeros if ``count_include_pad`` is 1, else not at all.
+    """
     at_least_rank("x", x, 3)
     window = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     arguments = _for_kernel(x, window)
@@ -180,19 +186,19 @@ def _space(x: Value) -> Ints:
 
 @register("GlobalAveragePool")
 def global_average_pool(x: Value) -> Value:
-    """Returns the mean over space, keeping its axes (ONNX GlobalAveragePool-22)."""
+    """Returns the mean over the spatial axes, kept with size 1 (ONNX GlobalAveragePool-22)."""
     return jnp.mean(x, _space(x), keepdims=True)
 
 
 @register("GlobalMaxPool")
 def global_max_pool(x: Value) -> Value:
-    """Returns the maximum over space, keeping its axes (ONNX GlobalMaxPool-22)."""
+    """Returns the maximum over the spatial axes, kept with size 1 (ONNX GlobalMaxPool-22)."""
     return jnp.max(x, _space(x), keepdims=True)
 
 
 @register("GlobalLpPool")
 def global_lp_pool(x: Value, *, p: int | float = 2) -> Value:
-    """Returns the p-norm over space, keeping its axes (ONNX GlobalLpPool-22)."""
+    """Returns the p-norm over the spatial axes, kept with size 1 (ONNX GlobalLpPool-22)."""
     return jnp.power(jnp.sum(jnp.power(jnp.abs(x), p), _space(x), keepdims=True), 1 / p)
 
 
@@ -208,8 +214,8 @@ def max_unpool(
 ) -> Value:
     """Writes each maximum back to its index, with zeros elsewhere (ONNX MaxUnpool-22).
 
-    Indices count in the flat tensor ``[b, c, …]`` that was pooled. If ``output_shape`` is larger,
-    zeros are added at the ends.
+    Indices refer to the flattened tensor ``[b, c, …]`` that was pooled. If ``output_shape`` is
+    larger, zeros are added at the end of each axis.
     """
     rank = x.ndim - 2
     strides, pads = strides or (1,) * rank, pads or (0,) * (2 * rank)
@@ -234,9 +240,9 @@ def max_roi_pool(x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: fl
 
     Args:
       x: ``[b, c, h, w]``.
-      rois: ``[r, 5]``: image index, left, top, right, bottom, the ends included.
+      rois: ``[r, 5]``: image index, left, top, right, bottom; the bounds are inclusive.
       pooled_shape: numbers of rows and columns of cells.
-      spatial_scale: factor from the regions' unit to pixels.
+      spatial_scale: factor that converts ``rois`` to pixels.
 
     Returns:
       ``[r, c, rows, columns]``; a cell without pixels is 0.
@@ -262,7 +268,7 @@ def max_roi_pool(x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: fl
 
 
 def _cells(start: Value, end: Value, count: int, length: int) -> Value:
-    """Returns a mask ``[count, length]`` of the pixels of an axis in each cell of a region."""
+    """Returns which pixels of an axis are in each cell of a region, ``[count, length]``."""
     each = jnp.maximum(end - start + 1, 1) / count
     number, at = jnp.arange(count)[:, None], jnp.arange(length)
     first = jnp.clip(jnp.floor(number * each) + start, 0, length)

@@ -24,7 +24,7 @@ RANGES = {
 
 
 def _broadcastable(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
-    """Returns scales or zero points in a shape that broadcasts against ``x``."""
+    """Reshapes scales or zero points so that they broadcast with ``x``."""
     parameter = jnp.asarray(parameter)
     if parameter.size == 1:
         return parameter.reshape(())
@@ -55,14 +55,15 @@ def quantize_linear(
 
     Args:
       x: array of any shape.
-      y_scale: one number, or one for each slice along ``axis``, or one for each block of slices.
-      y_zero_point: array of the shape of ``y_scale``, whose type is that of the result.
-      axis: axis of the slices.
+      y_scale: a scalar (per tensor), ``[n]`` (per slice along ``axis``), or of the rank of ``x``
+        (per block along ``axis``).
+      y_zero_point: array of the shape of ``y_scale`` and the type of the result.
+      axis: axis of the slices or blocks.
       block_size: number of slices in a block; 0 for no blocks.
-      output_dtype: number of the result's type if there is no zero point; uint8 by default.
-      precision: number of the type of the division; by default that of ``x``.
-      saturate: whether values beyond the range of a float8 type become its largest value, not
-        infinity or NaN.
+      output_dtype: type number of the result without a zero point; uint8 by default.
+      precision: type number of the division; the type of ``x`` by default.
+      saturate: whether values out of range of a float8 type are clipped to it; otherwise they
+        become infinity or NaN.
     """
     to = NAMES[output_dtype] if output_dtype else "uint8"
     to = to if y_zero_point is None else name_of(y_zero_point.dtype)
@@ -85,7 +86,7 @@ def quantize_linear(
 
 
 def _narrowed(x: Value, to: str) -> Value:
-    """Casts int32 to a narrow type, through int8 for the types smaller than a byte."""
+    """Casts int32 to a narrow type, through int8 if it is smaller than a byte."""
     dtype = dtype_of(to)
     return x.astype("int8").astype(dtype) if to.endswith(("t2", "t4")) else x.astype(dtype)
 
@@ -104,11 +105,12 @@ def dequantize_linear(
 
     Args:
       x: quantised array of any shape.
-      x_scale: one number, or one for each slice along ``axis``, or one for each block of slices.
+      x_scale: a scalar (per tensor), ``[n]`` (per slice along ``axis``), or of the rank of ``x``
+        (per block along ``axis``).
       x_zero_point: array of the shape of ``x_scale``.
-      axis: axis of the slices.
+      axis: axis of the slices or blocks.
       block_size: number of slices in a block; 0 for no blocks.
-      output_dtype: number of the result's type; by default that of the scale.
+      output_dtype: type number of the result; the type of ``x_scale`` by default.
     """
     to = dtype_of(output_dtype) if output_dtype else x_scale.dtype
     scale = _broadcastable(x_scale, x, axis, block_size)
@@ -122,7 +124,7 @@ def dequantize_linear(
 
 @register("DynamicQuantizeLinear")
 def dynamic_quantize_linear(x: Value) -> tuple[Value, Value, Value]:
-    """Quantises to uint8 over the range of x and zero (ONNX DynamicQuantizeLinear-11).
+    """Quantises to uint8, with a scale that covers x and zero (ONNX DynamicQuantizeLinear-11).
 
     Returns:
       The quantised array, its scale and its zero point.
@@ -174,7 +176,7 @@ def qlinear_conv(
     auto_pad: str = "NOTSET",
     group: int = 1,
 ) -> Value:
-    """Returns the quantised convolution of quantised tensors, with int32 bias (QLinearConv-10)."""
+    """Returns the quantised convolution of quantised tensors, plus int32 bias (QLinearConv-10)."""
     total = conv_integer(
         x,
         w,

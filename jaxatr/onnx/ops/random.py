@@ -1,7 +1,7 @@
 """Random operators, and dropout.
 
-Each draw takes a key ``rng``. Without a key it is determined by ``seed`` (default 0). Numbers are
-drawn with 32 bits, independently of the result's type.
+A draw uses the key ``rng`` or, without one, ``seed`` (default 0). Numbers are drawn in 32 bits,
+whatever the type of the result.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ Seed: TypeAlias = int | float | None
 def _draw(function: Callable[..., Any], rng: Any, seed: Seed, *arguments: Any) -> Any:
     """Draws from a jax distribution in 32 bits.
 
-    A jit outside of the scope ``wide`` cannot lower draws of 64 bits.
+    A jit outside the scope ``wide`` cannot lower 64-bit draws.
     """
     with jax.enable_x64(False):
-        if rng is None:  # the seed is a float; its bits seed the key
+        if rng is None:  # ONNX's seed is a float, jax's an integer: use its bits
             rng = jax.random.key(int(np.float32(seed or 0).view(np.uint32)))
         return function(rng, *arguments)
 
@@ -41,16 +41,16 @@ def dropout(
     opset: int = 22,
     outputs: int = 1,
 ) -> Value | tuple[Value, Value]:
-    """In training, drops elements at random and scales up the others (ONNX Dropout-22).
+    """Drops elements at random in training, and scales up the others (ONNX Dropout-22).
 
     Args:
       x: array of any shape.
       ratio: fraction of elements to drop, 0.5 by default.
-      training_mode: whether the model asks for dropping; without a key, ``seed`` is then used.
+      training_mode: whether the model asks for dropout; without a key, ``seed`` is then used.
       seed: seed of a draw without a key.
       rng: a key, or None.
-      training: whether the caller asks for dropping; it needs a key.
-      opset: version of the domain; before 10 the mask has the type of x.
+      training: whether the caller asks for dropout; without a key, this has no effect.
+      opset: version of the domain; before 10 the mask has the type of ``x``.
       outputs: 1 for the result alone, 2 for the result and the mask of the elements kept.
     """
     asked = training_mode is not None and bool(known("training_mode", training_mode).all())
@@ -140,7 +140,7 @@ def multinomial(
     seed: Seed = None,
     rng: Any = None,
 ) -> Value:
-    """Draws classes ``[b, sample_size]`` by log-probabilities ``[b, k]`` (ONNX Multinomial-22)."""
+    """Draws classes ``[b, sample_size]`` from log-probabilities ``[b, k]`` (Multinomial-22)."""
     shape = sized((x.shape[0], sample_size, x.shape[1]))
     noise = _draw(jax.random.gumbel, rng, seed, shape)
     drawn = first_place(jax.lax.argmax, jnp.asarray(x, noise.dtype)[:, None] + noise, 2)

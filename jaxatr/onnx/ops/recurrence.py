@@ -1,4 +1,4 @@
-"""Runs recurrent layers with :mod:`jaxatr.kernels`, or with a scan for ONNX's further variants."""
+"""Runs recurrent layers with :mod:`jaxatr.kernels`, or variants that it lacks with a scan."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from jaxatr import kernels
 from jaxatr.onnx.ops import functions
 from jaxatr.onnx.ops.values import Value
 
-# Each activation with the specification's defaults of its parameters alpha and beta; None: unused.
+# Name to function and ONNX's default alpha and beta, None if the function has no such parameter.
 ACTIVATIONS: dict[str, tuple[Callable[..., Any], float | None, float | None]] = {
     "relu": (lambda x, a, b: jax.nn.relu(x), None, None),
     "tanh": (lambda x, a, b: jnp.tanh(x), None, None),
@@ -29,10 +29,10 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Any], float | None, float | None]] = 
 def activations(
     names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
 ) -> list[Callable[[Value], Value]]:
-    """Returns activation functions by name; each takes its parameters from the lists in turn.
+    """Returns activation functions by name; each takes the next parameters from the lists.
 
     Raises:
-      ValueError: there is no activation of this name.
+      ValueError: an activation is unknown.
     """
     alphas, betas = list(alphas or ()), list(betas or ())
     selected = []
@@ -61,16 +61,16 @@ def scanned(
     """Scans a recurrent cell over time in each direction.
 
     Args:
-      cell: function from ``(weights, functions)`` to a step from (states, input) to states.
-      x: ``[t, b, i]``, with layout 1 ``[b, t, i]``.
+      cell: function from (weights, activations) to a step function from (states, input) to states.
+      x: ``[t, b, i]``, or ``[b, t, i]`` with layout 1.
       weights: arrays ``[directions, …]``, or None.
-      states: initial states ``[directions, b, h]``, with layout 1 ``[b, directions, h]``, or None
+      states: initial states ``[directions, b, h]``, or ``[b, directions, h]`` with layout 1; None
         for zeros.
-      lengths: lengths of the sequences ``[b]``, or None for full length.
+      lengths: lengths of the sequences ``[b]``; None for full length.
       direction: forward, reverse or bidirectional.
       layout: 1 if the batch is the first axis.
-      functions_each: number of activations of one direction.
-      names: names of the activations, for each direction in turn.
+      functions_each: number of activations per direction.
+      names: names of the activations, one direction after the other.
       parameters: alphas and betas of the activations.
 
     Returns:
@@ -133,14 +133,14 @@ def _over_time(step, start, x: Value, inside: Value | None, backward: bool) -> t
 
 
 def clipped(x: Value, limit: float | None) -> Value:
-    """Clips x to [−limit, limit]; no limit, or 0, leaves it unchanged."""
+    """Clips x to [−limit, limit], unless ``limit`` is None or 0."""
     return x if limit is None or limit == 0 else jnp.clip(x, -limit, limit)
 
 
 def is_usual(
     names: Sequence[str], wanted: Sequence[str], direction: str, lengths: Value | None, *others: Any
 ) -> bool:
-    """Returns whether :mod:`jaxatr.kernels` can run the layer: standard activations, no extras."""
+    """Returns whether a layer is standard, so that :mod:`jaxatr.kernels` can run it."""
     count = _directions(direction)
     usual = [name.lower() for name in (tuple(names) * count)[: len(wanted) * count]]
     back = direction == "reverse" and lengths is not None
@@ -163,11 +163,11 @@ def by_kernel(
       run: function from parameters, sequences ``[b, t, i]``, lengths and initial states to all
         hidden states ``[b, t, directions · h]`` and the last states.
       cell: type of the cell.
-      x: ``[t, b, i]``, with layout 1 ``[b, t, i]``.
+      x: ``[t, b, i]``, or ``[b, t, i]`` with layout 1.
       weights: ONNX's ``w``, ``r`` and ``b``.
-      states: initial states ``[directions, b, h]``, with layout 1 ``[b, directions, h]``, or None
+      states: initial states ``[directions, b, h]``, or ``[b, directions, h]`` with layout 1; None
         for zeros.
-      lengths: lengths of the sequences ``[b]``, or None for full length.
+      lengths: lengths of the sequences ``[b]``; None for full length.
       direction: forward, reverse or bidirectional.
       layout: 1 if the batch is the first axis.
 
@@ -192,7 +192,7 @@ def by_kernel(
 
 
 def biases(b: Value | None, gates: int, like: Value) -> tuple[Value, Value]:
-    """Returns the bias of the input product and the bias of the state product."""
+    """Splits ``b`` into the biases of the input and of the state product; zeros if it is None."""
     if b is None:
         zero = jnp.zeros(gates * like.shape[-1], like.dtype)
         return zero, zero
@@ -200,5 +200,5 @@ def biases(b: Value | None, gates: int, like: Value) -> tuple[Value, Value]:
 
 
 def chosen(results: tuple[Value, ...], outputs: int) -> Any:
-    """Returns the first ``outputs`` results, a single one without a tuple."""
+    """Returns the first ``outputs`` results: a tuple, or a single result alone."""
     return results[0] if outputs == 1 else results[:outputs]

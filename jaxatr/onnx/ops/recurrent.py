@@ -41,15 +41,15 @@ def rnn(
       w: input weights ``[directions, h, i]``.
       r: state weights ``[directions, h, h]``.
       b: biases ``[directions, 2h]``.
-      sequence_lens: lengths of the sequences ``[b]``; results beyond the length are zero.
+      sequence_lens: lengths of the sequences ``[b]``; results past the end are zero.
       initial_h: initial hidden state ``[directions, b, h]``, zeros by default.
       activations: names of the activations, one for each direction.
-      activation_alpha: first parameters of the activations that have one.
-      activation_beta: second parameters of the activations that have one.
-      clip: bound of the absolute value of an activation's input.
+      activation_alpha: alpha of each activation that has one.
+      activation_beta: beta of each activation that has one.
+      clip: bound on the absolute value of each activation's input.
       direction: forward, reverse or bidirectional.
-      hidden_size: size h of the hidden state; redundant, since ``r`` has it.
-      layout: 1 for x ``[b, t, i]``; results are then ``[b, t, directions, h]`` and
+      hidden_size: size h of the hidden state; ignored, since ``r`` determines it.
+      layout: 1 if ``x`` is ``[b, t, i]``; results are then ``[b, t, directions, h]`` and
         ``[b, directions, h]``.
       outputs: number of outputs.
 
@@ -57,7 +57,6 @@ def rnn(
       All hidden states ``[t, directions, b, h]``, and with two ``outputs`` the last hidden states
       ``[directions, b, h]``.
     """
-
     check_directions(direction, w)
     usual = activations[0].lower()
     if usual in ("tanh", "relu") and is_usual(
@@ -118,22 +117,22 @@ def gru(
     linear_before_reset: int = 0,
     outputs: int = 1,
 ) -> Any:
-    """Runs a layer of gated recurrent units over sequences (ONNX GRU-22).
+    """Runs a gated recurrent unit (GRU) layer over sequences (ONNX GRU-22).
 
     Args:
       x: ``[t, b, i]``.
       w: input weights ``[directions, 3h, i]``: update, reset, hidden.
       r: state weights ``[directions, 3h, h]``.
       b: biases ``[directions, 6h]``.
-      sequence_lens: lengths of the sequences ``[b]``; results beyond the length are zero.
+      sequence_lens: lengths of the sequences ``[b]``; results past the end are zero.
       initial_h: initial hidden state ``[directions, b, h]``, zeros by default.
       activations: names of the activations of the gates and the hidden state, for each direction.
-      activation_alpha: first parameters of the activations that have one.
-      activation_beta: second parameters of the activations that have one.
-      clip: bound of the absolute value of an activation's input.
+      activation_alpha: alpha of each activation that has one.
+      activation_beta: beta of each activation that has one.
+      clip: bound on the absolute value of each activation's input.
       direction: forward, reverse or bidirectional.
-      hidden_size: size h of the hidden state; redundant, since ``r`` has it.
-      layout: 1 for x ``[b, t, i]``; results are then ``[b, t, directions, h]`` and
+      hidden_size: size h of the hidden state; ignored, since ``r`` determines it.
+      layout: 1 if ``x`` is ``[b, t, i]``; results are then ``[b, t, directions, h]`` and
         ``[b, directions, h]``.
       linear_before_reset: whether the reset gate is applied after the state product.
       outputs: number of outputs.
@@ -142,7 +141,6 @@ def gru(
       All hidden states ``[t, directions, b, h]``, and with two ``outputs`` the last hidden states
       ``[directions, b, h]``.
     """
-
     check_directions(direction, w)
     if is_usual(activations, ("sigmoid", "tanh"), direction, sequence_lens, clip):
 
@@ -213,34 +211,33 @@ def lstm(
     layout: int = 0,
     outputs: int = 1,
 ) -> Any:
-    """Runs a layer of long short-term memory over sequences (ONNX LSTM-22).
+    """Runs a long short-term memory (LSTM) layer over sequences (ONNX LSTM-22).
 
     Args:
       x: ``[t, b, i]``.
       w: input weights ``[directions, 4h, i]``: input, output, forget, cell.
       r: state weights ``[directions, 4h, h]``.
       b: biases ``[directions, 8h]``.
-      sequence_lens: lengths of the sequences ``[b]``; results beyond the length are zero.
+      sequence_lens: lengths of the sequences ``[b]``; results past the end are zero.
       initial_h: initial hidden state ``[directions, b, h]``, zeros by default.
       initial_c: initial cell state ``[directions, b, h]``, zeros by default.
       p: peephole weights ``[directions, 3h]``: input, output, forget.
       activations: names of the activations of the gates, the cell and the hidden state, for each
         direction.
-      activation_alpha: first parameters of the activations that have one.
-      activation_beta: second parameters of the activations that have one.
-      clip: bound of the absolute value of an activation's input.
+      activation_alpha: alpha of each activation that has one.
+      activation_beta: beta of each activation that has one.
+      clip: bound on the absolute value of each activation's input.
       direction: forward, reverse or bidirectional.
-      hidden_size: size h of the hidden state; redundant, since ``r`` has it.
-      input_forget: whether the forget gate is 1 − the input gate.
-      layout: 1 for x ``[b, t, i]``; results are then ``[b, t, directions, h]`` and
+      hidden_size: size h of the hidden state; ignored, since ``r`` determines it.
+      input_forget: whether the forget gate is 1 minus the input gate.
+      layout: 1 if ``x`` is ``[b, t, i]``; results are then ``[b, t, directions, h]`` and
         ``[b, directions, h]``.
       outputs: number of outputs.
 
     Returns:
-      All hidden states ``[t, directions, b, h]``, and with more ``outputs`` the last hidden
-      states and the last cells, ``[directions, b, h]`` each.
+      All hidden states ``[t, directions, b, h]``, and with more ``outputs`` the last hidden and
+      cell states, ``[directions, b, h]`` each.
     """
-
     check_directions(direction, w)
     usual, rest = ("sigmoid", "tanh", "tanh"), (clip, input_forget, p is not None)
     if is_usual(activations, usual, direction, sequence_lens, *rest):

@@ -21,7 +21,7 @@ def _reduction(
       name: name of the new function.
       function: function of an array with NumPy's keywords ``axis`` and ``keepdims``.
       result: description of the result for the docstring.
-      folds: whether the function computes in NumPy if all operands are NumPy arrays.
+      folds: whether ``function`` computes in NumPy if all operands are NumPy arrays.
     """
 
     def reduced(
@@ -29,18 +29,18 @@ def _reduction(
     ) -> Value:
         chosen = () if axes is None else known_ints("axes", axes)
         if not chosen:
-            # Without axes to reduce the function still applies: ReduceSumSquare squares.
+            # Without axes the function still applies to each element: ReduceSumSquare squares.
             chosen = () if noop_with_empty_axes else tuple(range(data.ndim))
         chosen = axes_of(chosen, data.ndim)
         return function(data, axis=chosen, keepdims=bool(keepdims)).astype(data.dtype)
 
     reduced.__name__ = reduced.__qualname__ = name
-    reduced.__doc__ = f"Returns the {result} over axes, all of them by default (ONNX {operator})."
+    reduced.__doc__ = f"Returns the {result} over ``axes``, by default all (ONNX {operator})."
     return register(operator, static=("axes",), folds=folds)(reduced)
 
 
 def _extreme(name: str) -> Callable[..., Any]:
-    """Returns the maximum or minimum function, with the type's limit for empty input."""
+    """Returns the function ``max`` or ``min``, which gives the type's limit for empty input."""
 
     def function(x: Value, **over: Any) -> Value:
         if x.dtype.kind == "b":

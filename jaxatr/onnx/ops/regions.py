@@ -23,7 +23,7 @@ def roi_align(
     sampling_ratio: int = 0,
     spatial_scale: float = 1.0,
 ) -> Value:
-    """Pools each region to a grid of cells by bilinear sampling (ONNX RoiAlign-22).
+    """Pools each region into a grid of cells by bilinear sampling (ONNX RoiAlign-22).
 
     Args:
       x: ``[b, c, h, w]``.
@@ -34,8 +34,8 @@ def roi_align(
       mode: avg or max over the samples of a cell.
       output_height: number of rows of cells.
       output_width: number of columns of cells.
-      sampling_ratio: number of samples of a cell along each axis; 0 for its number of pixels.
-      spatial_scale: factor from the regions' unit to pixels.
+      sampling_ratio: number of samples per cell along each axis; 0 for one per pixel.
+      spatial_scale: factor that converts ``rois`` to pixels.
 
     Returns:
       ``[r, c, output_height, output_width]``.
@@ -99,9 +99,10 @@ def roi_align_from_corners(
 
 
 def _samples(image: Value, y: Value, x: Value, largest: bool) -> Value:
-    """Samples ``[c, h, w]`` bilinearly as ``[c, len(y), len(x)]``; zero far outside.
+    """Samples ``[c, h, w]`` bilinearly on a grid: ``[c, len(y), len(x)]``.
 
-    With ``largest``, a sample is the maximum of its four weighted pixels, not their sum.
+    A sample more than one pixel outside the image is zero. With ``largest``, a sample is the
+    maximum of its four weighted pixels instead of their sum.
     """
     parts = []
     for at, length in ((y, image.shape[1]), (x, image.shape[2])):
@@ -131,19 +132,18 @@ def non_max_suppression(
     *,
     center_point_box: int = 0,
 ) -> Value:
-    """Drops boxes that overlap a better box of the same class (ONNX NonMaxSuppression-11).
+    """Drops boxes that overlap a box of higher score and the same class (NonMaxSuppression-11).
 
     Args:
-      boxes: ``[b, m, 4]``: two corners, row before column; or centre x, centre y, width, height.
+      boxes: ``[b, m, 4]``: y and x of two opposite corners; or centre x, centre y, width, height.
       scores: ``[b, k, m]``.
-      max_output_boxes_per_class: maximum number of boxes to keep for each class; 0 (the default)
-        keeps none.
-      iou_threshold: largest intersection over union with a better box; 0 by default.
-      score_threshold: boxes must score above this; no limit by default.
+      max_output_boxes_per_class: maximum number of boxes to keep per class; 0 by default.
+      iou_threshold: maximum intersection over union with a kept box; 0 by default.
+      score_threshold: score that a box must exceed; no limit by default.
       center_point_box: whether boxes are given by centre, width and height.
 
     Returns:
-      Image, class and box index of each box kept, ``[n, 3]``, best first within a class.
+      Image, class and box index of each kept box, ``[n, 3]``, by descending score in each class.
     """
     all_boxes, all_scores = known("boxes", boxes), known("scores", scores)
     limit = _number("max_output_boxes_per_class", max_output_boxes_per_class, 0.0)

@@ -1,4 +1,4 @@
-"""The registry of operators, which maps each operator to the function that computes it."""
+"""The registry of operators: which function computes each operator."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -20,16 +20,16 @@ class Operator:
       since: first opset version that the function implements.
       function: the function; it takes arrays in the operator's order and attributes as keywords.
       static: operands whose values must be known while jit traces.
-      weights: operands that are a layer's weights; constants given for them are trainable.
-      settings: operands that are not weights; constants given for them are never trained.
-      statistics: pairs of operand and output index: running statistics that training updates.
+      weights: operands that hold a layer's weights; a constant passed to one is trainable.
+      settings: operands that are not weights; a constant passed to one is never trained.
+      statistics: running statistics that training updates: pairs of operand and output index.
       dtypes: attributes that name a data type.
       ignored: attributes of old versions that have no effect.
       folds: whether the function computes cheaply in NumPy if all operands are NumPy arrays.
       shape_only: whether the function reads only the shapes of its operands, not their values.
-      layout: ``"any"`` for elementwise functions with NumPy's broadcasting, whose operands may
-        have their axes in any order; ``"channels"`` for functions that compute images with
-        channels last.
+      layout: ``"any"`` for elementwise functions with NumPy broadcasting, whose operands may have
+        their axes in any order; ``"channels"`` for functions that compute images channels-last;
+        otherwise empty.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Operator:
         return {p.name: p.default for p in self._parameters if p.kind in kinds}
 
     def positions(self, names: tuple[str, ...], count: int) -> list[int]:
-        """Returns the indices, below ``count``, of the named operands (``"*"``: variadic ones)."""
+        """Returns the indices below ``count`` of named operands; ``"*"`` names variadic ones."""
         named = [i for i, operand in enumerate(self.operands[:count]) if operand in names]
         return named + (list(range(len(self.operands), count)) if "*" in names else [])
 
@@ -78,11 +78,12 @@ _TABLE: dict[tuple[str, str], dict[int, Operator]] = {}
 def register(name: str, domain: str = "", since: int = 1, **facts: Any):
     """Returns a decorator that registers a function as the implementation of an operator.
 
-    The function takes the operator's inputs in order (None for an absent optional one) and its
-    attributes as keywords. It returns an array, or a tuple for several outputs. It may take four
-    further keywords, which the importer fills in: ``outputs``, the number of outputs that the
-    model uses; ``training``; ``rng``, a key or None; ``opset``, the version of the domain in the
-    model. A second registration of the same version replaces the first.
+    The function takes the operator's inputs in order (None for an absent optional input) and its
+    attributes as keywords. It returns an array, or a tuple for several outputs. The importer fills
+    in four further keywords if the function has them: ``outputs``, the number of outputs that the
+    model uses; ``training``, whether the model is trained; ``rng``, a key or None; ``opset``, the
+    version of the domain in the model. A second registration of the same version replaces the
+    first.
 
     Args:
       name: name of the operator.
@@ -126,7 +127,7 @@ def own(domain: str) -> str:
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Restores the registry when the context ends, for tests and notebooks that register."""
+    """Restores the registry when the context ends; for tests and notebooks that add operators."""
     before = {key: dict(versions) for key, versions in _TABLE.items()}
     try:
         yield

@@ -11,7 +11,7 @@ from jaxatr.onnx.ops.values import Known, Value, axis_of, known, known_int, know
 
 
 def _place(position: Known | None, length: int, last: int) -> int:
-    """Returns a position counted from the front, ``last`` by default and at most."""
+    """Returns a position as a nonnegative index: ``last`` by default and at most."""
     if position is None:
         return last
     at = known_int("position", position)
@@ -67,10 +67,9 @@ def split_to_sequence(
 
     Args:
       x: array of any shape.
-      split: the length of all pieces, or the length of each. By default the pieces are slices of
-        length 1.
+      split: length of every piece (the last may be shorter), or a list of lengths; 1 by default.
       axis: axis to split.
-      keepdims: whether slices keep the axis; only without ``split``.
+      keepdims: whether pieces keep the axis; only without ``split``.
     """
     axis = axis_of(axis, x.ndim)
     length = x.shape[axis]
@@ -99,7 +98,7 @@ def sequence_map(sequence: list, *more: Any, body: Any, outputs: int = 1) -> Any
     Args:
       sequence: the tensors.
       *more: sequences of the same length, or tensors that are passed to every call.
-      body: function from one value of each operand to a tuple of tensors.
+      body: function from one element of each operand to a tuple of tensors.
       outputs: number of sequences to return.
     """
     rows = []
@@ -111,7 +110,7 @@ def sequence_map(sequence: list, *more: Any, body: Any, outputs: int = 1) -> Any
 
 @register("Optional")
 def optional(value: Any = None, *, type: Any = None) -> Any:
-    """Returns its operand as an optional; None stands for no value (ONNX Optional-15)."""
+    """Returns its operand, which is None for an empty optional (ONNX Optional-15)."""
     return value
 
 
@@ -129,7 +128,7 @@ def optional_get_element(value: Any) -> Any:
 
 @register("OptionalHasElement")
 def optional_has_element(value: Any = None) -> Value:
-    """Returns whether an optional has a value, which is always known (OptionalHasElement-18)."""
+    """Returns whether an optional has a value, as a NumPy array (ONNX OptionalHasElement-18)."""
     return np.array(value is not None)
 
 

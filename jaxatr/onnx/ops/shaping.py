@@ -1,4 +1,4 @@
-"""Operators that read and change shapes, and move elements."""
+"""Operators that read or change shapes, or move elements."""
 
 import math
 from typing import Any
@@ -23,7 +23,7 @@ from jaxatr.onnx.ops.values import (
 
 @register("Shape", folds=True, shape_only=True)
 def shape(data: Value, *, start: int = 0, end: int | None = None) -> Value:
-    """Returns the dimensions from ``start`` to ``end``, which are always known (ONNX Shape-15).
+    """Returns the dimensions from ``start`` to ``end`` as a NumPy array (ONNX Shape-15).
 
     Raises:
       ValueError: a dimension is symbolic.
@@ -33,7 +33,7 @@ def shape(data: Value, *, start: int = 0, end: int | None = None) -> Value:
 
 @register("Size", folds=True, shape_only=True)
 def size(data: Value) -> Value:
-    """Returns the number of elements, which is always known (ONNX Size-13).
+    """Returns the number of elements as a NumPy array (ONNX Size-13).
 
     Raises:
       ValueError: a dimension is symbolic.
@@ -60,7 +60,7 @@ def identity(x: Any) -> Any:
 def reshape(data: Value, shape: Known, *, allowzero: int = 0) -> Value:
     """Reshapes a tensor (ONNX Reshape-14).
 
-    In ``shape``, 0 keeps a dimension (unless ``allowzero``), and −1 is inferred.
+    In ``shape``, 0 keeps a dimension (unless ``allowzero``), and −1 is inferred from the others.
     """
     wanted = list(known_ints("shape", shape))
     if not allowzero:
@@ -70,7 +70,7 @@ def reshape(data: Value, shape: Known, *, allowzero: int = 0) -> Value:
 
 @register("Flatten", folds=True)
 def flatten(x: Value, *, axis: int = 1) -> Value:
-    """Reshapes to a matrix whose rows are the axes before ``axis`` (ONNX Flatten-13)."""
+    """Reshapes to a matrix; the axes before ``axis`` become the rows (ONNX Flatten-13)."""
     axis = axis + x.ndim if axis < 0 else axis
     if not 0 <= axis <= x.ndim:
         raise ValueError(f"axis: got {axis}, wanted 0 to {x.ndim}")
@@ -79,7 +79,7 @@ def flatten(x: Value, *, axis: int = 1) -> Value:
 
 @register("Squeeze", static=("axes",), folds=True)
 def squeeze(data: Value, axes: Known | None = None) -> Value:
-    """Removes the given dimensions of size 1, or all of them (ONNX Squeeze-13)."""
+    """Removes the given axes of size 1, or all such axes (ONNX Squeeze-13)."""
     if axes is None:
         return data.squeeze()
     return data.squeeze(axes_of(known_ints("axes", axes), data.ndim))
@@ -87,7 +87,7 @@ def squeeze(data: Value, axes: Known | None = None) -> Value:
 
 @register("Unsqueeze", static=("axes",), folds=True)
 def unsqueeze(data: Value, axes: Known) -> Value:
-    """Inserts dimensions of size 1 at the given axes of the result (ONNX Unsqueeze-13)."""
+    """Inserts axes of size 1 at the given positions of the result (ONNX Unsqueeze-13)."""
     positions = known_ints("axes", axes)
     if data.ndim + len(positions) > 32:
         raise ValueError(
@@ -104,9 +104,9 @@ def transpose(data: Value, *, perm: tuple[int, ...] | None = None) -> Value:
 
 @register("Expand", static=("shape",), folds=True)
 def expand(x: Value, shape: Known) -> Value:
-    """Broadcasts a tensor with ``shape`` (ONNX Expand-13)."""
+    """Broadcasts a tensor to its common shape with ``shape`` (ONNX Expand-13)."""
     wanted = np.broadcast_shapes(x.shape, sized(known_ints("shape", shape)))
-    return library(x).broadcast_to(x, sized(wanted))  # in NumPy a view, without new memory
+    return library(x).broadcast_to(x, sized(wanted))  # a view in NumPy
 
 
 @register("Tile", since=6, static=("repeats",), folds=True)
@@ -148,9 +148,9 @@ def split(
     num_outputs: int | None = None,
     outputs: int = 1,
 ) -> Value | tuple[Value, ...]:
-    """Splits a tensor along an axis into pieces of sizes ``split``, or equal ones (ONNX Split-18).
+    """Splits a tensor along an axis into pieces of the sizes ``split`` (ONNX Split-18).
 
-    The last of several equal pieces may be smaller.
+    By default all pieces have the same size, except that the last may be smaller.
     """
     axis = axis_of(axis, x.ndim)
     length = x.shape[axis]
@@ -170,12 +170,12 @@ def split(
 
 
 def sliced(x: Value, starts: Any, ends: Any, axes: Any, steps: Any) -> Value:
-    """Returns a slice, with starts and ends clamped by ONNX's rules."""
+    """Returns a slice, with starts and ends clamped as ONNX specifies."""
     cut = [slice(None)] * x.ndim
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         length = x.shape[axis]
         if step == 0:
-            raise ValueError("steps: got 0, wanted another number")
+            raise ValueError("steps: got 0, wanted a nonzero step")
         lowest, highest = (0, length) if step > 0 else (-1, length - 1)
         start, end = (p + length if p < 0 else p for p in (start, end))
         start, end = (min(max(p, lowest), highest) for p in (start, end))
@@ -192,7 +192,7 @@ def slice_(
     axes: Known | None = None,
     steps: Known | None = None,
 ) -> Value:
-    """Returns the elements from ``starts`` to before ``ends`` along ``axes`` (ONNX Slice-13)."""
+    """Returns the elements from ``starts`` to ``ends`` (exclusive) along ``axes`` (Slice-13)."""
     first, last = known_ints("starts", starts), known_ints("ends", ends)
     along = range(len(first)) if axes is None else known_ints("axes", axes)
     by = (1,) * len(first) if steps is None else known_ints("steps", steps)
@@ -214,9 +214,9 @@ def pad(
 
     Args:
       data: array of any shape.
-      pads: numbers of elements to add, first at the start of every axis, then at the ends.
+      pads: numbers of elements to add, ``(start_1, …, start_n, end_1, …, end_n)``.
       value: the constant, 0 by default.
-      axes: axes to which ``pads`` refer; all by default.
+      axes: axes to which ``pads`` refers; all by default.
       mode: constant, reflect, edge or wrap.
     """
     along = range(data.ndim) if axes is None else known_ints("axes", axes)
@@ -242,7 +242,7 @@ def pad(
 def pad_by(
     data: Value, *, pads: tuple[int, ...], value: float = 0.0, mode: str = "constant"
 ) -> Value:
-    """Applies :func:`pad` with attributes in place of operands (ONNX Pad-2)."""
+    """Applies :func:`pad`, with attributes instead of operands (ONNX Pad-2)."""
     return pad(data, pads, value, mode=mode)
 
 
@@ -250,7 +250,7 @@ def pad_by(
 def pad_paddings(
     data: Value, *, paddings: tuple[int, ...], value: float = 0.0, mode: str = "constant"
 ) -> Value:
-    """Applies :func:`pad` with attributes in place of operands (ONNX Pad-1)."""
+    """Applies :func:`pad`, with attributes instead of operands (ONNX Pad-1)."""
     return pad(data, paddings, value, mode=mode)
 
 
@@ -258,7 +258,7 @@ def pad_paddings(
 def constant_of_shape(shape: Known, *, value: Value | None = None) -> Value:
     """Returns a tensor filled with one value, float32 zero by default (ONNX ConstantOfShape-20).
 
-    The tensor is a broadcast view and occupies the memory of one element.
+    The tensor is a broadcast view of one element.
     """
     filling = np.zeros(1, np.float32) if value is None else np.asarray(value)
     return np.broadcast_to(filling.reshape(()), sized(known_ints("shape", shape)))
@@ -266,13 +266,13 @@ def constant_of_shape(shape: Known, *, value: Value | None = None) -> Value:
 
 @register("Range", static=("start", "limit", "delta"), folds=True, ignored=("stash_type",))
 def range_(start: Known, limit: Known, delta: Known) -> Value:
-    """Returns the numbers from ``start`` to before ``limit``, always known (ONNX Range-11)."""
+    """Returns the numbers from ``start`` to ``limit`` (exclusive), ``delta`` apart (Range-11)."""
     first, last, step = (
         known(name, value).reshape(())
         for name, value in (("start", start), ("limit", limit), ("delta", delta))
     )
     if step == 0:
-        raise ValueError("delta: got 0, wanted another number")
+        raise ValueError("delta: got 0, wanted a nonzero step")
     wide = np.float64 if first.dtype.kind not in "iu" else object
     count = max(0, int(np.ceil((last.astype(wide) - first.astype(wide)) / step.astype(wide))))
     lib = library(shape=(count,))
@@ -298,7 +298,7 @@ def trilu(x: Value, k: Known | None = None, *, upper: int = 1) -> Value:
 def depth_to_space(x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     """Rearranges channels ``[n, c b², h, w]`` into blocks of pixels ``[n, c, h b, w b]``.
 
-    With ``mode`` DCR the channel axis is (block, channel), with CRD (channel, block) (ONNX
+    The channel axis is ordered (block, channel) in ``mode`` DCR, and (channel, block) in CRD (ONNX
     DepthToSpace-13).
     """
     n, depth, h, w = x.shape

@@ -1,4 +1,4 @@
-"""Signal operators: Fourier transforms, window functions, mel weights."""
+"""Signal operators: Fourier transforms, window functions and mel filters."""
 
 import math
 
@@ -19,7 +19,7 @@ from jaxatr.onnx.ops.values import (
 
 
 def _complex(x: Value) -> Value:
-    """Converts a last axis of real, or real and imaginary, parts to numbers."""
+    """Combines the last axis, (real) or (real, imaginary), into real or complex numbers."""
     wide = jnp.asarray(x).astype(jnp.promote_types(x.dtype, "float32"))
     if x.shape[-1] not in (1, 2):
         raise ValueError(
@@ -45,11 +45,11 @@ def dft(
 
     Args:
       x: ``[…, 1]`` (real) or ``[…, 2]`` (complex).
-      dft_length: length to which the axis is cut or zero-padded.
-      axis: axis to transform, counted in ``x``; by default the last axis of the signal.
+      dft_length: length to which the axis is cropped or zero-padded.
+      axis: axis of ``x`` to transform; −2 by default, the last axis of the signal.
       inverse: whether to compute the inverse transform.
-      onesided: whether to return only the nonredundant half of the transform of a real signal.
-        With ``inverse``, whether ``x`` is such a half: the result is then real, ``[…, 1]``.
+      onesided: whether to return only the nonredundant half of the transform of a real signal; with
+        ``inverse``, whether ``x`` is such a half, so that the result is real, ``[…, 1]``.
     """
     along = axis_of(-2 if axis is None else known_int("axis", axis), x.ndim)
     length = 2 * (x.shape[along] - 1) if inverse and onesided else x.shape[along]
@@ -145,7 +145,7 @@ def mel_weight_matrix(*values: Known, output_datatype: int = 1) -> Value:
     Args:
       *values: number of bins, length of the transform, sampling rate in hertz, lowest and highest
         frequency in hertz.
-      output_datatype: number of the result's type.
+      output_datatype: type number of the result.
     """
     numbers = [float(known("operand", value).reshape(())) for value in values]
     bins, length, rate = (int(n) for n in numbers[:3])

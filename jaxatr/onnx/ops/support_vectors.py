@@ -13,7 +13,7 @@ CLOSEST = 1e-7
 
 
 def _kernel(x: Value, vectors: np.ndarray, kind: str, params: Floats) -> Value:
-    """Returns the kernel function of each row and each support vector, ``[b, v]``."""
+    """Returns the kernel value of each row and each support vector, ``[b, v]``."""
     gamma, shift, degree = (*params, 0.0, 0.0, 0.0)[:3] if params else (0.0, 0.0, 0.0)
     if kind == "RBF":
         distances = jnp.sum(jnp.square(x[:, None] - vectors), -1)
@@ -47,7 +47,7 @@ def svm_regressor(
     rho: Floats,
     support_vectors: Floats = (),
 ) -> Value:
-    """Returns a weighted sum of kernel functions ``[b, 1]`` (ONNX ML SVMRegressor-1).
+    """Returns a weighted sum of kernel values ``[b, 1]`` (ONNX ML SVMRegressor-1).
 
     Args:
       x: ``[b, features]``.
@@ -95,8 +95,8 @@ def svm_classifier(
       x: ``[b, features]``.
       classlabels_ints: the k class labels, if they are integers.
       classlabels_strings: the k class labels, if they are strings; x must then be known.
-      coefficients: ``k − 1`` rows of weights of the support vectors, or, without support vectors,
-        k rows of weights of the features.
+      coefficients: k − 1 rows of weights of the support vectors; without support vectors, k rows of
+        weights of the features.
       kernel_params: gamma, offset and degree.
       kernel_type: LINEAR, POLY, RBF or SIGMOID.
       post_transform: NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT.
@@ -107,9 +107,9 @@ def svm_classifier(
       vectors_per_class: number of support vectors of each class.
 
     Returns:
-      The labels, and the scores: with ``prob_a`` the probabilities ``[b, k]``; without support
-      vectors ``[b, k]``; otherwise one score for each pair of classes, preceded by its negative if
-      there are only two classes.
+      The labels and the scores. The scores are probabilities ``[b, k]`` with ``prob_a``, and
+      ``[b, k]`` without support vectors; otherwise there is one for each pair of classes, preceded
+      by its negative if there are only two classes.
     """
     rows = jnp.asarray(x).astype("float32")
     count = len(classlabels_strings or classlabels_ints or (0,))
@@ -164,7 +164,7 @@ def _pair_weights(weights: np.ndarray, sizes: Ints, pairs: list[tuple[int, int]]
 
 
 def _coupled(pairs: Value) -> Value:
-    """Returns the class probabilities ``[k]`` that best agree with pairwise ones ``[k, k]``.
+    """Returns the class probabilities ``[k]`` that best fit pairwise ones ``[k, k]``.
 
     This is the second method of Wu, Lin and Weng, "Probability estimates for multi-class
     classification by pairwise coupling" (2004), with libsvm's stopping rule.

@@ -12,7 +12,7 @@ from jaxatr.onnx.ops.values import Value, known, sized
 
 
 def _each(function: Callable[..., Any], dtype: Any, *arrays: np.ndarray) -> np.ndarray:
-    """Applies a function to the elements of arrays, with broadcasting."""
+    """Applies a function elementwise to arrays, which are broadcast."""
     together = np.broadcast_arrays(*arrays)
     made = np.empty(together[0].shape, dtype)
     for place in np.ndindex(made.shape):
@@ -51,9 +51,9 @@ def string_split(
 def regex_full_match(x: Value, *, pattern: str) -> Value:
     """Returns whether each string fully matches a pattern (ONNX RegexFullMatch-20).
 
-    ONNX specifies the syntax of RE2. This uses Python's ``re``, which supports all of it except a
-    few character classes. Unlike RE2, it can take exponential time for some patterns, so patterns
-    must come from trusted models.
+    ONNX specifies RE2's syntax. Python's ``re``, which is used here, supports it except for a few
+    character classes. Unlike RE2, it can take exponential time, so patterns must come from trusted
+    models.
     """
     try:
         compiled = re.compile(pattern)
@@ -114,8 +114,8 @@ def tf_idf_vectorizer(
       mode: TF (counts), IDF (weights of n-grams that occur) or TFIDF (weights times counts).
       ngram_counts: positions in the pool where the n-grams of length 1, 2, … begin.
       ngram_indexes: column of each n-gram in the result.
-      pool_int64s: the concatenated n-grams, if they are of integers.
-      pool_strings: the concatenated n-grams, if they are of strings.
+      pool_int64s: the concatenated n-grams, if ``x`` holds integers.
+      pool_strings: the concatenated n-grams, if ``x`` holds strings.
       weights: weight of each n-gram; 1 by default.
     """
     if mode not in ("TF", "IDF", "TFIDF"):
@@ -144,7 +144,7 @@ def tf_idf_vectorizer(
 
 
 def _grams(pool: tuple, starts: tuple[int, ...]) -> list[tuple]:
-    """Returns the n-grams from a pool in which they are concatenated."""
+    """Splits a pool of concatenated n-grams."""
     if (
         list(starts) != sorted(starts)
         or min(starts, default=0) < 0
@@ -159,7 +159,7 @@ def _grams(pool: tuple, starts: tuple[int, ...]) -> list[tuple]:
 
 
 def _seen(values: list, shortest: int, longest: int, skip: int) -> Counter:
-    """Counts all n-grams whose elements are 1 to ``skip + 1`` apart."""
+    """Counts all n-grams with a constant step of 1 to ``skip + 1`` between their elements."""
     seen: Counter = Counter()
     for length in range(shortest, min(longest, len(values)) + 1):
         furthest = (len(values) - 1) // (length - 1) if length > 1 else 1

@@ -50,25 +50,25 @@ def attention(
       q: ``[b, n, t, d]``, or ``[b, t, n d]`` with ``q_num_heads``.
       k: ``[b, m, s, d]``, or ``[b, s, m d]`` with ``kv_num_heads``; n is a multiple of m.
       v: ``[b, m, s, e]``, or ``[b, s, m e]``.
-      attn_mask: mask that broadcasts to ``[b, n, t, s]``: booleans (true: attended) or numbers to
-        add to the scores. Keys beyond the end of the mask are not attended.
+      attn_mask: mask that broadcasts to ``[b, n, t, s]``: booleans (true to attend) or numbers to
+        add to the scores. Keys beyond the end of the mask are masked.
       past_key: earlier keys ``[b, m, p, d]``, placed before ``k``.
       past_value: earlier values ``[b, m, p, e]``, placed before ``v``.
       nonpad_kv_seqlen: number of valid keys of each example, ``[b]``.
-      is_causal: whether a query attends only to keys up to its own position.
+      is_causal: whether each query attends only to keys up to its own position.
       kv_num_heads: number m of heads of keys and values.
       q_num_heads: number n of heads of queries.
-      left_window_size: number of keys before a query that it attends to; −1 for all.
-      right_window_size: number of keys after a query that it attends to; −1 for all.
-      qk_matmul_output_mode: content of the fourth output: the scores (0), the scores after the
-        softcap (1) or after the mask (2), or the probabilities (3).
+      left_window_size: number of earlier keys that a query attends to; −1 for all.
+      right_window_size: number of later keys that a query attends to; −1 for all.
+      qk_matmul_output_mode: the fourth output: the scores (0), the scores after the softcap (1) or
+        the mask (2), or the probabilities (3).
       scale: factor of the scores, 1/√d by default.
-      softcap: c of ``c tanh(x / c)``; 0 for none.
-      softmax_precision: number of the type of the softmax.
+      softcap: bound c on the scores, ``c tanh(x / c)``; 0 for none.
+      softmax_precision: type number of the softmax.
       outputs: number of outputs, 1 to 4.
 
     Returns:
-      The result in the layout of ``q``; all keys; all values; the scores.
+      The result in the layout of ``q``, all keys, all values, and the scores.
     """
     flat = q.ndim == 3
     if flat:
@@ -78,7 +78,7 @@ def attention(
             _heads(v, kv_num_heads, "v"),
         )
     if (past_key is None) != (past_value is None):
-        raise ValueError("past_key: wanted together with past_value")
+        raise ValueError("past_key, past_value: got one of them, wanted both or neither")
     offset: Any = 0
     if past_key is not None and past_value is not None:
         offset = past_key.shape[2]
@@ -112,7 +112,7 @@ def attention(
 
 
 def _softmax(x: Value, empty: Value) -> Value:
-    """Returns the softmax, or zeros for queries that attend to nothing."""
+    """Returns the softmax, with zeros for queries that attend to nothing."""
     return jnp.where(empty, 0, jax.nn.softmax(jnp.where(empty, 0, x), axis=-1))
 
 
@@ -126,7 +126,7 @@ def _bias(
     left: int,
     right: int,
 ) -> Value:
-    """Returns the number to add to each score: −∞ for keys that are not attended."""
+    """Returns the number to add to each score: −∞ for masked keys."""
     count, total = q.shape[2], k.shape[2]
     distance = jnp.arange(count)[:, None] + offset - jnp.arange(total)
     allowed = jnp.ones((count, total), bool)
@@ -169,7 +169,7 @@ def flex_attention(
       score_mod: function from scores ``[b, n, t, s]`` to a tuple of one tensor of this shape.
       prob_mod: function from probabilities ``[b, n, t, s]`` to a tuple of one tensor of this shape.
       scale: factor of the scores, 1/√d by default.
-      softmax_precision: number of the type of the softmax; at least float32 by default.
+      softmax_precision: type number of the softmax; at least float32 by default.
     """
     groups = q.shape[1] // k.shape[1]
     if groups != 1:
@@ -195,14 +195,14 @@ def rotary_embedding(
     num_heads: int | None = None,
     rotary_embedding_dim: int = 0,
 ) -> Value:
-    """Rotates pairs of features by angles of their position (ONNX RotaryEmbedding-23).
+    """Rotates pairs of features by position-dependent angles (ONNX RotaryEmbedding-23).
 
     Args:
       x: ``[b, n, t, d]``, or ``[b, t, n d]`` with ``num_heads``.
       cos_cache: cosines ``[b, t, r/2]``, or ``[positions, r/2]`` with ``position_ids``.
       sin_cache: sines in the same shape.
       position_ids: position of each token, ``[b, t]``.
-      interleaved: whether pairs are neighbouring features; otherwise they are r/2 apart.
+      interleaved: whether the features of a pair are adjacent; otherwise they are r/2 apart.
       num_heads: number n of heads.
       rotary_embedding_dim: number r of features that are rotated; 0 for all.
     """
@@ -247,8 +247,8 @@ def linear_attention(
       key: ``[b, t, m d]``.
       value: ``[b, t, m e]``.
       past_state: initial state ``[b, m, d, e]``, zeros by default.
-      decay: logarithm of the state's decay, ``[b, t, m]`` or ``[b, t, m d]``; for the gated rules.
-      beta: step size of the update, ``[b, t, m]`` or ``[b, t, 1]``; for the delta rules.
+      decay: logarithm of the state's decay, ``[b, t, m]`` or ``[b, t, m d]``; for gated rules.
+      beta: step size of the update, ``[b, t, m]`` or ``[b, t, 1]``; for delta rules.
       kv_num_heads: number m of heads of keys and values.
       q_num_heads: number n of heads of queries, a multiple of m.
       scale: factor of the result; 0 for 1/√d.
@@ -263,7 +263,7 @@ def linear_attention(
     gated, corrected = "gated" in update_rule, "delta" in update_rule
     for name, given, wanted in (("decay", decay, gated), ("beta", beta, corrected)):
         if (given is not None) != wanted:
-            raise ValueError(f"{name}: {'wanted' if wanted else 'not wanted'} by {update_rule!r}")
+            raise ValueError(f"{name}: {'wanted' if wanted else 'not wanted'} with {update_rule!r}")
 
     def steps(x, heads, name):
         """Returns ``[t, b, heads, …]`` in float32."""

@@ -12,17 +12,16 @@ FUNCTIONS = ("AVERAGE", "SUM", "MIN", "MAX")
 
 
 class Trees(NamedTuple):
-    """Decision trees as arrays over their n inner nodes. Leaf i has the index n + i.
+    """Decision trees as arrays over their n inner nodes; leaf i has the index n + i.
 
     Attributes:
       roots: root node of each tree.
-      children: index of the next node or leaf if the comparison is false, and if it is true,
-        ``[2, n]``.
+      children: index of the next node or leaf, ``[2, n]``, after a false and a true comparison.
       features: feature that each node compares.
       splits: value that each node compares with.
       modes: comparison of each node, as an index into :data:`MODES`.
-      missing: whether NaN counts as true.
-      members: set of each node that tests membership, ``[n, members]``, padded with NaN.
+      missing: whether NaN takes the true branch, for each node.
+      members: sets for the nodes that test membership, ``[n, members]``, padded with NaN.
     """
 
     roots: np.ndarray
@@ -62,7 +61,7 @@ def leaf_table(
 def aggregated(
     x: Value, trees: Trees, table: tuple[np.ndarray, np.ndarray], targets: int, function: str
 ) -> Value:
-    """Returns the weights of the leaves reached, aggregated over the trees, ``[b, targets]``.
+    """Aggregates the weights of the leaves reached over the trees: ``[b, targets]``.
 
     Args:
       x: ``[b, features]``.
@@ -115,7 +114,7 @@ def _reached(x: Value, trees: Trees) -> Value:
 
 
 def _depth(children: np.ndarray) -> int:
-    """Returns the maximum number of nodes between a root and a leaf.
+    """Returns the maximum number of inner nodes on a path from root to leaf.
 
     Raises:
       ValueError: a node is its own descendant.

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-# A tensor: a NumPy array if its value is known, else a jax array. NumPy's arithmetic turns arrays
-# without axes into scalars, which support everything needed here, unknown to the type checker.
+# A tensor: a NumPy array if its value is known, else a jax array. NumPy's arithmetic turns 0-d
+# arrays into scalars. These have all methods used here, but the type checker cannot tell.
 if TYPE_CHECKING:
     Value: TypeAlias = jax.Array | np.ndarray
 else:
@@ -26,13 +26,13 @@ LARGEST = 1 << 28
 """Maximum number of elements of an array whose size comes from a file or an operand."""
 
 FOLDED = 1 << 22
-"""Maximum number of elements that NumPy computes; larger arrays are left to jax at run time."""
+"""Maximum number of elements that NumPy computes; jax computes larger arrays at run time."""
 
 _folding: ContextVar[int | None] = ContextVar("folding", default=None)
 
 
 class TooLargeToFold(ValueError):
-    """A result is too large to be computed while a model is loaded."""
+    """A result is too large to compute while a model is loaded."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def folding(most: int) -> Iterator[None]:
 
 
 def is_known(*values: Any) -> bool:
-    """Returns whether no value is a jax array, so that all values are known now."""
+    """Returns whether all values are known now: none is a jax array."""
     return not any(isinstance(value, jax.Array) for value in values)
 
 
@@ -98,7 +98,7 @@ def known(name: str, value: Any) -> np.ndarray:
 
 
 def known_ints(name: str, value: Any) -> tuple[int, ...]:
-    """Returns the integers of an operand that determines a shape, a list or a single number.
+    """Returns the integers of an operand (a list or a single number) that determines a shape.
 
     Raises:
       ValueError: the value is traced, or is not a list of integers.
@@ -122,7 +122,7 @@ def known_int(name: str, value: Any) -> int:
 
 
 def sized(shape: Iterable[int]) -> tuple[int, ...]:
-    """Checks a shape that comes from a file or an operand, and returns it.
+    """Returns a shape that comes from a file or an operand, after checking it.
 
     Raises:
       ValueError: a dimension is negative, or there are more than ``LARGEST`` elements.
@@ -136,7 +136,7 @@ def sized(shape: Iterable[int]) -> tuple[int, ...]:
 
 
 def axis_of(axis: int, rank: int, name: str = "axis") -> int:
-    """Returns an axis counted from the front.
+    """Returns an axis as a nonnegative index.
 
     Raises:
       ValueError: there is no such axis.
@@ -147,7 +147,7 @@ def axis_of(axis: int, rank: int, name: str = "axis") -> int:
 
 
 def axes_of(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[int, ...]:
-    """Returns axes counted from the front.
+    """Returns axes as nonnegative indices.
 
     Raises:
       ValueError: there is no such axis, or one is named twice.
@@ -163,7 +163,7 @@ def first_place(function: Any, x: Value, axis: int) -> jax.Array:
     x, axis = jnp.asarray(x), axis_of(axis, np.ndim(x))
     if x.dtype.itemsize < 8:
         return function(x, axis, np.int32)
-    # A jit outside of the scope `wide` cannot lower argmax of 64-bit values.
+    # A jit outside the scope `wide` cannot lower argmax of 64-bit values.
     best = (jnp.max if function is jax.lax.argmax else jnp.min)(x, axis, keepdims=True)
     positions = jax.lax.broadcasted_iota(np.int32, x.shape, axis)
     return jnp.min(jnp.where((x == best) | jnp.isnan(x), positions, x.shape[axis]), axis)

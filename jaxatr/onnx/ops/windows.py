@@ -12,12 +12,12 @@ class Windows(NamedTuple):
     """Windows over the spatial axes of a tensor.
 
     Attributes:
-      kernel: number of taps of a window, along each axis.
-      strides: step between windows, along each axis.
-      dilations: step between taps, along each axis.
-      pads: padding before and after, along each axis.
-      extra: additional padding at the end, along each axis; only with ``ceil_mode``.
-      counts: number of windows, along each axis.
+      kernel: number of taps of a window along each axis.
+      strides: stride along each axis.
+      dilations: dilation along each axis.
+      pads: padding at the start and end of each axis.
+      extra: additional padding at the end of each axis, which only ``ceil_mode`` needs.
+      counts: number of windows along each axis.
     """
 
     kernel: Ints
@@ -41,10 +41,10 @@ def windows(
 
     Args:
       spatial: spatial shape of the tensor.
-      kernel: number of taps of a window, along each axis.
-      strides: step between windows, along each axis; 1 by default.
-      dilations: step between taps, along each axis; 1 by default.
-      pads: padding, first at the start of every axis, then at the ends; 0 by default.
+      kernel: number of taps of a window along each axis.
+      strides: stride along each axis; 1 by default.
+      dilations: dilation along each axis; 1 by default.
+      pads: padding, ``(start_1, …, start_n, end_1, …, end_n)``; 0 by default.
       auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
       ceil_mode: whether the last window may extend beyond the end.
 
@@ -88,19 +88,19 @@ def windows(
 
 
 def along(numbers: Ints) -> Any:
-    """Returns one number per axis in the form of :mod:`jaxatr.kernels`: for one axis a scalar."""
+    """Converts one number per axis for :mod:`jaxatr.kernels`, which takes a scalar for one axis."""
     return numbers[0] if len(numbers) == 1 else tuple(numbers)
 
 
 def around(pads: Sequence[tuple[int, int]]) -> Any:
-    """Returns padding in the form of :mod:`jaxatr.kernels`: for one axis as a single pair."""
+    """Converts padding for :mod:`jaxatr.kernels`, which takes a single pair for one axis."""
     return tuple(pads[0] if len(pads) == 1 else pads)
 
 
 def padding(
     auto_pad: str, length: int, reach: int, stride: int, before: int, after: int
 ) -> tuple[int, int]:
-    """Returns the padding before and after one axis.
+    """Returns the padding at the start and end of one axis.
 
     Raises:
       ValueError: ``auto_pad`` has an invalid value.
