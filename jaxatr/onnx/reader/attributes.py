@@ -1,4 +1,4 @@
-"""Converts attributes of nodes, and ``Constant`` nodes, to Python values."""
+"""Converts node attributes and ``Constant`` nodes to Python values."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
     kinds = onnx.AttributeProto
     if attribute.ref_attr_name:
         raise NodeError(
-            f"node {name!r}: {attribute.name!r} refers to a function's attribute outside of one"
+            f"node {name!r}: {attribute.name!r} refers to a function's attribute outside a function"
         )
     if attribute.type == kinds.FLOAT:
         return shortest(attribute.f)
@@ -48,7 +48,7 @@ def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
 
 
 def shortest(number: float) -> float:
-    """Returns the shortest decimal number with the same float32 value, the type of attributes.
+    """Returns the shortest decimal number with the same value in float32, ONNX's attribute type.
 
     >>> shortest(9.999999747378752e-06)
     1e-05

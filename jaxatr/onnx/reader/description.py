@@ -10,15 +10,15 @@ from jaxatr.onnx.reader.proto import opsets, printable, read, value_info
 
 
 def describe(path: str | os.PathLike) -> dict[str, Any]:
-    """Reads the description of a file.
+    """Returns the description of a file.
 
     Args:
       path: path of the file.
 
     Returns:
-      JSON values: ``file``, ``bytes`` (external data included), ``producer``, ``opset``,
-      ``nodes`` (their number), ``inputs`` and ``outputs``, each with ``name``, ``type`` and
-      ``shape``, and ``metadata``, whose values are parsed where they are JSON.
+      A dictionary of JSON values: ``file``; ``bytes``, including external data; ``producer``;
+      ``opset``; ``nodes``, their number; ``inputs`` and ``outputs``, each with ``name``, ``type``
+      and ``shape``; and ``metadata``, with its values parsed if they are JSON.
 
     Raises:
       ValueError: there is no such file, or it is not an ONNX model.

@@ -1,4 +1,4 @@
-"""Expands operators that are defined by others, by the model's functions or ONNX's schemas."""
+"""Expands operators that the model's functions or ONNX's schemas define by other operators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ class FunctionBody:
     """The nodes that replace one node.
 
     Attributes:
-      inputs: the body's names of the node's inputs.
-      outputs: the body's names of the node's outputs.
-      node: node protos in order, with all references to attributes of the caller filled in.
+      inputs: names of the node's inputs in the body.
+      outputs: names of the node's outputs in the body.
+      node: node protos in order, with all references to the caller's attributes filled in.
       versions: opset version of each domain that the body uses.
     """
 
@@ -28,12 +28,12 @@ class FunctionBody:
 
 
 def function_body(node: Any, versions: dict[str, int], function: Any | None) -> FunctionBody | None:
-    """Returns a node's body, or None where neither the model nor the schema defines one.
+    """Returns a node's body, or None if neither the model nor the schema defines one.
 
     Args:
       node: the ``NodeProto``.
-      versions: opset version of each domain that the graph of the node uses.
-      function: the function of that name in the model, or None.
+      versions: opset version of each domain that the node's graph uses.
+      function: the model's function with the node's name, or None.
     """
     function = function if function is not None else schema_body(node, versions)
     if function is None:
@@ -52,7 +52,7 @@ def function_body(node: Any, versions: dict[str, int], function: Any | None) -> 
 def schema_body(node: Any, versions: dict[str, int]) -> Any | None:
     """Returns the function in the operator's schema, or None.
 
-    Its ``attribute_proto`` hold the defaults of the operator's attributes.
+    Its ``attribute_proto`` holds the defaults of the operator's attributes.
     """
     domain = own(node.domain)
     version = versions.get(domain, 1)
@@ -97,7 +97,7 @@ def refers(node: Any) -> bool:
 def bound(node: Any, given: dict[str, Any]) -> Any:
     """Returns a node of a body with the references to the caller's attributes filled in.
 
-    A node without references is not copied, so that all calls share its tensors.
+    A node without such references is not copied, so that all calls share its tensors.
     """
     if not refers(node):
         return node

@@ -1,4 +1,4 @@
-"""Batch norms folded into the convolutions before them, for inference.
+"""Folds batch norms into the convolutions before them, for inference.
 
 ``norm(conv(x, w, b)) = conv(x, f w, f (b - mean) + bias)`` with ``f = scale / sqrt(var + epsilon)``
 for each feature, computed in float64 and rounded once.
@@ -21,20 +21,20 @@ _DTYPES = ("float32", "float64")
 def fold_batch_norms(
     program: Program, arrays: Mapping[str, Any]
 ) -> tuple[Program, dict[str, np.ndarray]]:
-    """Folds batch norms into convolutions whose result nothing else reads.
+    """Folds each batch norm into the convolution before it, if only the norm reads its result.
 
-    Norms in subgraphs, in training mode, or with computed arrays are left unchanged.
+    Norms in subgraphs, in training mode, or with computed arrays stay unchanged.
 
     Args:
       program: the program of a whole model.
       arrays: the model's variables and known arrays, by name.
 
     Returns:
-      The program, and its new kernels and biases, by name.
+      The program, and its new kernels and biases by name.
     """
     count, made = uses(program), dict[str, np.ndarray]()
     makers = {name: call for call in program.calls for name in call.outputs if name}
-    joined: dict[str, Call | None] = {}  # name of a call to its replacement
+    joined: dict[str, Call | None] = {}  # call name to replacement
     for norm in program.calls:
         layer = makers.get(norm.inputs[0])
         if layer is None or not _is_norm(norm) or count[norm.inputs[0]] > 1:
@@ -54,7 +54,7 @@ def fold_batch_norms(
 
 
 def _is_norm(call: Call) -> bool:
-    """Whether a call normalises each channel by known statistics, with no other output."""
+    """Returns whether a call normalises channels by stored statistics, with no other output."""
     keywords = call.keywords()
     return (
         call.operator.function is batch_normalization
@@ -74,7 +74,7 @@ def _folded(layer: Call, norm: Call, arrays: Mapping[str, Any]) -> tuple[np.ndar
     rest = (1,) * (kernel.ndim - 2)
     if layer.operator.function is conv:
         wide = kernel * factor.reshape(-1, 1, *rest)
-    else:  # [c, f / group, …]: the channels of each group meet the features of that group
+    else:  # [c, f / group, …]: the channels of a group produce the features of that group
         groups = layer.attributes.get("group", 1)
         parts = kernel.reshape(groups, -1, *kernel.shape[1:])
         wide = (parts * factor.reshape(groups, 1, -1, *rest)).reshape(kernel.shape)

@@ -11,16 +11,16 @@ from jaxatr.onnx.reader.program import ValueInfo
 
 
 def on_device(value: Any) -> Any:
-    """Returns a value with its NumPy arrays as jax arrays; strings and objects stay in NumPy."""
+    """Converts the NumPy arrays in a value to jax arrays, except those of strings and objects."""
     if isinstance(value, (list, tuple)):
         return [on_device(item) for item in value]
     if isinstance(value, np.ndarray) and value.dtype.kind not in "OUST":
-        return jax.device_put(value)  # unlike jnp.asarray it compiles nothing
+        return jax.device_put(value)  # unlike jnp.asarray, compiles nothing
     return value
 
 
 def as_declared(value: Any, wanted: ValueInfo) -> Any:
-    """Returns an input in the type that the model declares.
+    """Converts an input to the type that the model declares.
 
     Raises:
       ValueError: the rank, a fixed dimension or the kind of type (float, integer, …) differs.

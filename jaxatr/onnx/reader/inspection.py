@@ -27,13 +27,14 @@ class Layer:
     """One node of a model's graph.
 
     Attributes:
-      name: name of the node, or of its first output where the node has none.
+      name: name of the node, or of its first output if the node has none.
       operator: name of its operator.
       domain: domain of the operator; empty for ONNX's standard domain.
-      attributes: attribute values; a tensor is given as its type and shape, a subgraph as its name.
-      inputs: the values that the node reads, with their shapes where known; absent ones left out.
+      attributes: attribute values; a tensor is replaced by its type and shape, a subgraph by its
+        name.
+      inputs: the values that the node reads, with their shapes if known; without absent ones.
       outputs: the values that it computes, in the same form.
-      parameters: number of weights among its inputs, in elements.
+      parameters: number of elements of the weights among its inputs.
       supported: whether the importer can run the node.
       missing: operators without an implementation: the node's own, or those of the function that
         defines it.
@@ -51,9 +52,9 @@ class Layer:
 
 
 def layers(model: Any) -> list[Layer]:
-    """Returns the nodes of a model, with the nodes of a subgraph after the node that owns it.
+    """Returns the nodes of a model; those of a subgraph follow the node that owns it.
 
-    Weights are not read, neither those in the file nor those in external files.
+    Weights are not read, whether they are in the file or in external files.
 
     Args:
       model: path of a file, its bytes, or a ``ModelProto``.
@@ -69,7 +70,7 @@ def layers(model: Any) -> list[Layer]:
         model = without_weights(bytes(model))
     proto, _ = read(model)
     collector = _LayerCollector({(own(f.domain), f.name, f.overload): f for f in proto.functions})
-    # Shape inference expands all functions, so models that would grow too large go without shapes.
+    # Shape inference expands all functions; a model that would grow too large has no shapes.
     if sum(collector.expanded(node) for node in nested(proto.graph)) <= MOST:
         proto = inferred(proto)
     collector.graph(proto.graph, opsets(proto.opset_import), {})
@@ -88,7 +89,7 @@ def table(layers: Sequence[Layer]) -> str:
 
 
 def summary(layers: Sequence[Layer]) -> str:
-    """Returns the numbers of nodes and parameters, and the missing operators with their nodes."""
+    """Returns a text with the numbers of nodes and parameters, and the missing operators."""
     count = sum(layer.parameters for layer in layers)
     lines = [f"{len(layers)} nodes, {count:,} parameters"]
     missing: dict[str, list[str]] = {}
@@ -129,9 +130,9 @@ class _LayerCollector:
         self.lacks: dict[tuple, tuple[str, ...]] = {}
 
     def expanded(self, node: Any, depth: int = 0) -> int:
-        """Returns the number of nodes after a node's functions are expanded.
+        """Returns the number of nodes that a node expands to, at most ``MOST + 1``.
 
-        The result is ``MOST + 1`` for more nodes than that, and for functions nested too deeply.
+        Functions that are nested too deeply count as ``MOST + 1``.
         """
         key = (own(node.domain), node.op_type, node.overload)
         if key not in self.functions:
@@ -139,7 +140,7 @@ class _LayerCollector:
         if depth > DEEPEST:
             return MOST + 1
         if key not in self.counts:
-            self.counts[key] = MOST + 1  # until it is known, which stops recursive functions
+            self.counts[key] = MOST + 1  # provisional, so that a recursive function ends
             inner = nested(self.functions[key])
             self.counts[key] = min(
                 1 + sum(self.expanded(one, depth + 1) for one in inner), MOST + 1
@@ -203,7 +204,7 @@ class _LayerCollector:
         key = (domain, node.op_type, node.overload, *sorted(versions.items()))
         if key not in self.lacks:
             title = (f"{domain}.{node.op_type}".lstrip("."),)
-            self.lacks[key] = title  # until it is known, which stops recursive functions
+            self.lacks[key] = title  # provisional, so that a recursive function ends
             body = expansion.function_body(node, versions, function)
             if body is not None and depth < DEEPEST:
                 lacks = [self.missing(one, body.versions, depth + 1) for one in nested(body)]

@@ -1,10 +1,10 @@
 """Keeps images in channels-last layout between the operators that compute in it.
 
-ONNX puts channels before pixels, the kernels put them last. In one jitted program XLA could drop
-the transpositions between two layers, but it does not where gradients are added, masked or
-summed. So the result of an image layer stays channels-last until an operator reads it that is
-neither an image layer nor elementwise. Each remaining transposition directly follows its inverse,
-and XLA drops both.
+ONNX is channels-first, the kernels are channels-last. In one jitted program XLA could drop the
+transpositions between two layers, but it does not where gradients are added, masked or summed.
+Therefore the result of an image layer stays channels-last until it is read by an operator that is
+neither an image layer nor elementwise. Each transposition that remains then directly follows its
+inverse, and XLA drops both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,9 +34,9 @@ def plain(value: Any) -> Any:
 
 
 def held(value: Any) -> Any:
-    """Returns traced images stored channels-last, and any other value unchanged.
+    """Stores traced images channels-last; returns any other value unchanged.
 
-    Without a trace, each transposition would be computed.
+    Without tracing, every transposition would be computed.
     """
     images = isinstance(value, Tracer) and value.ndim == _RANK
     return ChannelsLast(jnp.moveaxis(value, 1, -1)) if images else value
@@ -56,7 +56,7 @@ def arguments(
 
 
 def _turned(value: Any) -> Any:
-    """Returns an operand in channels-last layout, its rank extended for broadcasting."""
+    """Returns an operand in channels-last layout, with leading axes added for broadcasting."""
     if isinstance(value, ChannelsLast):
         return value.array
     if np.ndim(value) == 0:
@@ -67,7 +67,7 @@ def _turned(value: Any) -> Any:
 
 
 def results(operator: Operator, given: tuple, turned: bool) -> tuple:
-    """Returns an operator's results in the layout in which they are stored.
+    """Returns an operator's results in the layout to store them in.
 
     Args:
       operator: the operator.

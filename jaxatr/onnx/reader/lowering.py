@@ -60,8 +60,8 @@ def lower(proto: Any, folder: Path | None, *, complete: bool = True) -> Lowered:
     Args:
       proto: a ``ModelProto``.
       folder: folder of its file, or None.
-      complete: True raises an error if an operator has no implementation; False leaves the
-        operator out.
+      complete: whether an operator without an implementation is an error; otherwise it is left
+        out.
 
     Raises:
       ValueError: the model is malformed, or has operators without an implementation; the message
@@ -102,11 +102,11 @@ class _Scope:
     """The scope of a node: a graph or the body of a function.
 
     Attributes:
-      names: the file's names to the program's, which are unique in the whole model; ``""`` for an
-        optional input that the caller of a function left out.
+      names: maps the file's names to the program's, which are unique in the whole model; ``""`` for
+        an optional input that the caller of a function left out.
       versions: opset version of each domain.
       prefix: prefix for names that are already taken.
-      define: adds a name of the file and returns the program's name for it.
+      define: adds a name from the file and returns the program's name for it.
       calls: the calls so far.
     """
 
@@ -166,7 +166,7 @@ class _Lowering:
 
     @contextmanager
     def deeper(self, name: str) -> Iterator[None]:
-        """Enters one level of subgraphs or functions; too deep a nesting is an error."""
+        """Enters a subgraph or function; raises an error if they are nested too deeply."""
         if self.depth == DEEPEST:
             raise NodeError(
                 f"node {name!r}: subgraphs or functions nested more than {DEEPEST} deep"
@@ -178,14 +178,14 @@ class _Lowering:
     def once(self, read: Callable[..., Any], proto: Any, *more: Any) -> Any:
         """Returns the array of a proto, shared by all calls of a function."""
         if id(proto) not in self.arrays:
-            # The proto is stored too: while it is referenced, no other object gets its id.
+            # The proto is stored too: while it is alive, no other object gets its id.
             self.arrays[id(proto)] = proto, read(proto, *more)
         return self.arrays[id(proto)][1]
 
     def graph(
         self, graph: Any, outer: Mapping[str, str], versions: dict[str, int], prefix: str
     ) -> Program:
-        """Lowers a graph; ``outer`` maps the file's names around it to the program's."""
+        """Lowers a graph; ``outer`` maps names of the enclosing graph to the program's."""
         local: set[str] = set()
 
         def define(name: str, what: str) -> str:
@@ -203,7 +203,7 @@ class _Lowering:
         for sparse in graph.sparse_initializer:
             unique = define(sparse.values.name, "initializer")
             self.initializers[unique] = self.once(to_dense, sparse, self.folder)
-        # Before IR version 4 every initializer is listed among the inputs too.
+        # Before IR version 4 every initializer is also listed as an input.
         free = [value.name for value in graph.input if value.name not in local]
         inputs = tuple(define(name, "input") for name in free)
         for node in graph.node:
@@ -270,7 +270,7 @@ class _Lowering:
         return Call(name, operator, tuple(inputs), tuple(outputs), attributes, version)
 
     def attributes(self, node: Any, operator: Operator, scope: _Scope, name: str) -> dict[str, Any]:
-        """Returns a node's attributes as keyword arguments, without those equal to the default."""
+        """Returns a node's attributes as keyword arguments, except those equal to the default."""
         keywords: dict[str, Any] = {}
         seen: set[str] = set()
         for attribute in node.attribute:
@@ -342,7 +342,7 @@ class _Lowering:
 def _check_inputs(
     where: str, operator: Operator, inputs: list[str], attributes: Mapping[str, Any]
 ) -> None:
-    """Checks that a function gets all required arguments, and none that it does not take."""
+    """Checks that a function gets all required arguments and no unexpected ones."""
     operands = operator.operands
     if len(inputs) > len(operands) and not operator.variadic:
         raise NodeError(f"{where}: got {len(inputs)} inputs, wanted at most {len(operands)}")
@@ -356,7 +356,7 @@ def _check_inputs(
 
 
 def _differentiated(node: Any, name: str, scope: _Scope) -> dict[str, Any]:
-    """Returns the keywords of a ``Gradient`` node, which differentiates the graph before it."""
+    """Returns the keywords of a ``Gradient`` node, which differentiates the graph up to it."""
     named = {attribute.name: plain(attribute, name) for attribute in node.attribute}
     given, wanted = (*named.get("xs", ()), *named.get("zs", ())), named.get("y", "")
     if len(given) != len(node.input) or any(v not in scope.names for v in (*given, wanted)):

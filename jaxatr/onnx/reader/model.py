@@ -48,21 +48,21 @@ class OnnxModel:
     folder: Path | None = field(default=None, repr=False)
 
     def __call__(self, *inputs: Any, eager: bool = False) -> Any:
-        """Computes the model's outputs, one alone or a tuple, with its own :attr:`variables`.
+        """Computes the output, or a tuple of several, with the model's own :attr:`variables`.
 
-        The first call with inputs of new shapes compiles the model for them: the variables are
+        The first call with new input shapes compiles the model for them: the variables become
         constants of the program (:class:`jaxatr.kernels.compiled.Compiled`), and batch norms are
-        folded into the convolutions before them. If this jaxlib has oneDNN, the faster of two forms
-        is kept (:attr:`forms`). In a function that jax traces, the model becomes a part of that
+        folded into the convolutions before them. If jaxlib has oneDNN, the faster of two forms is
+        kept (:attr:`forms`). Inside a function that jax traces, the model becomes part of that
         function.
 
         Args:
-          *inputs: one for each of :attr:`inputs`: arrays, or lists for sequences.
-          eager: compute node by node without compiling, to find an error, or for a model with
-            strings or with shapes that depend on values, which cannot be compiled.
+          *inputs: one value for each of :attr:`inputs`: an array, or a list for a sequence.
+          eager: whether to compute node by node without compiling: to find an error, or for
+            strings and shapes that depend on values, which cannot be compiled.
 
         Raises:
-          ValueError: as for :meth:`apply` under jit.
+          ValueError: an input does not fit, a node fails, or the model cannot be compiled.
         """
         self._check_count(inputs)
         if eager:
@@ -77,20 +77,20 @@ class OnnxModel:
         model, run = self._inference
         if traced:
             return model.apply(model.variables, *inputs)
-        with wide():  # so that 64-bit numbers are not narrowed
+        with wide():  # keeps 64-bit numbers
             return run(*inputs)
 
     @property
     def forms(self) -> Mapping[str, Form]:
-        """Whether XLA's or oneDNN's form runs, for each shape of inputs that has been called.
+        """Form that runs, XLA's or oneDNN's, for each combination of input shapes called so far.
 
-        It is empty where there is no choice (:mod:`jaxatr.kernels.onednn`).
+        Empty if there is no choice (:mod:`jaxatr.kernels.onednn`).
         """
         return self._inference[1].forms
 
     @cached_property
     def _inference(self) -> tuple["OnnxModel", Compiled]:
-        """The model with its batch norms folded, and compiled."""
+        """The model with folded batch norms, and its compiled function."""
         arrays = {k: v for group in self.variables.values() for k, v in group.items()}
         program, made = fold_batch_norms(self.program, arrays | self.known)
         used = set(program.outputs).union(*(call.reads() for call in program.calls))
@@ -119,28 +119,28 @@ class OnnxModel:
     ) -> Any:
         """Computes the outputs as a pure function, which can be jitted and differentiated.
 
-        64-bit types are kept even where jax's setting would narrow them.
+        64-bit types are kept even if jax's setting would narrow them.
 
         Args:
-          variables: dictionary of the form of :attr:`variables`; ``batch_stats`` and ``constants``
-            default to the model's.
+          variables: dictionary like :attr:`variables`; ``batch_stats`` and ``constants`` default to
+            the model's.
           *inputs: one value for each of :attr:`inputs`: an array, or a list for a sequence.
-          training: True makes batch normalisation use the batch's statistics, and dropout drop.
-            Running statistics are updated if exactly one node reads them, outside of subgraphs.
-          rngs: a key, or a mapping with one key under any name. With None, random operators draw
-            from their ``seed`` (default 0), and dropout does nothing.
-          keep_64_bit: False follows jax's setting for 64-bit types. Needed inside of a function
-            that is jitted outside, which jax lowers after the scope that keeps 64 bits has ended.
-          each: function called with every call outside of subgraphs and its results; it returns
-            the results to continue with.
+          training: whether batch normalisation uses batch statistics, and dropout drops elements.
+            Running statistics are updated if exactly one node reads them, outside subgraphs.
+          rngs: a key, or a mapping with one key under any name. If it is None, random operators
+            draw from their ``seed`` (default 0), and dropout does nothing.
+          keep_64_bit: False follows jax's setting for 64-bit types. A function that the caller jits
+            needs it, since jax lowers it after the scope that keeps 64 bits has ended.
+          each: function called with every call outside subgraphs and its results; it returns the
+            results to continue with.
 
         Returns:
-          The output, or a tuple of several; with ``training`` a pair of this and the new state
+          The output, or a tuple of several. With ``training``, a pair of that and the new state
           ``{"batch_stats": …}``.
 
         Raises:
-          ValueError: an input does not fit, or a node fails. Under jit also if the shape of a
-            result depends on the values of an input.
+          ValueError: an input does not fit, a node fails, or, under jit, the shape of a result
+            depends on the values of an input.
         """
         self._check_count(inputs)
         rng = next(iter(rngs.values())) if isinstance(rngs, Mapping) else rngs
@@ -181,7 +181,7 @@ def load(model: Any) -> OnnxModel:
         variables = {
             group: jax.device_put(getattr(divided, group)) for group in ("params", "batch_stats")
         }
-        # An array that several calls of a function share is placed once.
+        # An array that several calls of a function share is copied to the device once.
         placed = {id(value): jax.device_put(value) for value in divided.constants.values()}
         variables["constants"] = {k: placed[id(v)] for k, v in divided.constants.items()}
     return OnnxModel(

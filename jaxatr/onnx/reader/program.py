@@ -1,4 +1,4 @@
-"""The intermediate representation: a list of calls, run here and printed by the generator."""
+"""The intermediate representation: calls, which are run here and printed by the generator."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ class Call:
         return names - {""}
 
     def keywords(self) -> dict[str, Any]:
-        """Returns the keyword arguments that are fixed by the model, without subgraphs."""
+        """Returns the keyword arguments that the model fixes, without subgraphs."""
         keywords = {k: v for k, v in self.attributes.items() if not isinstance(v, Program)}
         if "outputs" in self.operator.keywords:
             keywords["outputs"] = len(self.outputs)
@@ -143,7 +143,7 @@ def execute(
       inputs: one value for each of ``program.inputs``.
       values: known values, variables and, for a subgraph, the values of the enclosing graph.
       run: the state of the evaluation.
-      each: function called with every call outside of subgraphs and its results; it returns the
+      each: function called with every call outside subgraphs and its results; it returns the
         results to continue with.
 
     Raises:

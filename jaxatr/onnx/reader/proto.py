@@ -87,8 +87,8 @@ def nested(graph: Any) -> Iterator[Any]:
 def inferred(proto: Any) -> Any:
     """Returns a model with the shapes that ONNX infers, or unchanged if inference fails.
 
-    For a ``Split``, ONNX allocates as many outputs as the attribute ``num_outputs`` demands. A
-    model where this differs from the actual number is returned unchanged.
+    For a ``Split``, ONNX allocates as many outputs as the attribute ``num_outputs`` says. A model
+    in which this is not the actual number is returned unchanged.
     """
     graphs = [proto.graph, *proto.functions]
     for node in (node for graph in graphs for node in nested(graph)):
@@ -116,7 +116,7 @@ def printable(text: str) -> str:
 def opsets(imports: Any) -> dict[str, int]:
     """Returns the opset version of each domain that a model or function imports.
 
-    A domain that is not imported has version 1, the only one before imports existed (IR 3).
+    Callers assume version 1 for other domains, the only one before IR 3 introduced imports.
 
     Raises:
       ValueError: a domain has two versions, or an impossible one.

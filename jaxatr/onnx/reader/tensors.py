@@ -1,4 +1,4 @@
-"""Reads a file's tensors as NumPy arrays, and refuses sizes that the data do not back."""
+"""Reads a file's tensors as NumPy arrays, and rejects shapes that do not match the data."""
 
 import math
 from pathlib import Path
@@ -25,7 +25,7 @@ def to_array(tensor: Any, folder: Path | None = None) -> np.ndarray:
 
     Raises:
       ValueError: the shape does not match the data, the type is unknown, or external data are
-        missing or outside of the folder.
+        missing or outside the folder.
     """
     where = f"tensor {tensor.name!r}"
     if tensor.data_type not in NAMES:
@@ -57,7 +57,7 @@ def embed(tensor: Any, folder: Path | None) -> None:
 
     Raises:
       ValueError: the shape does not match the data, the type is unknown, or external data are
-        missing or outside of the folder.
+        missing or outside the folder.
     """
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return
@@ -103,7 +103,7 @@ def _from_bytes(where: str, raw: np.ndarray, name: str, shape: tuple[int, ...]) 
 
 
 def _unpacked(raw: np.ndarray, name: str) -> np.ndarray:
-    """Unpacks elements of less than a byte, lowest bits first."""
+    """Unpacks elements smaller than a byte, lowest bits first."""
     bits = BITS[name]
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     codes = ((raw[:, None] >> shifts) & np.uint8(2**bits - 1)).reshape(-1)

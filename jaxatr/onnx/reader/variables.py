@@ -1,4 +1,4 @@
-"""Divides a model's arrays into trained, running and constant ones, and folds constants."""
+"""Divides a model's arrays into parameters, running statistics and constants, and folds calls."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ MADE = 1 << 31
 """Maximum bytes of arrays that loading may create beyond the model's initializers."""
 
 FOLDS = 1 << 24
-"""Maximum bytes that folding may compute, on top of twice the bytes of the known arrays."""
+"""Maximum bytes that folding may compute, besides twice the bytes of the known arrays."""
 
 SHAPES = 64
 """Results of up to this many elements are always folded, since they may be shapes."""
@@ -46,15 +46,15 @@ class Divided:
 
 
 def divide(lowered: Lowered) -> Divided:
-    """Folds everything known at load time, and divides the remaining arrays.
+    """Folds all calls whose operands are known at load time, and divides the remaining arrays.
 
     A float initializer is a parameter, unless a shape depends on its value or the file marks it as
-    not trained. A float constant is a parameter if it is a layer's weight. All other arrays are
-    part of the program or, if they are large, constants among the variables. The output of an
-    ``Identity`` is a separate array.
+    not trained. A float constant is a parameter if it is a layer's weight. Other arrays are part of
+    the program if they are small, and constants among the variables if they are large. The output
+    of an ``Identity`` is a separate array.
 
     Raises:
-      ValueError: the model creates too many arrays out of shapes and copies.
+      ValueError: the model creates too many bytes of arrays from shapes and copies.
     """
     program, initializers, fixed = _untied(lowered)
     needed = deciding(program)
@@ -91,9 +91,8 @@ def divide(lowered: Lowered) -> Divided:
 def _untied(lowered: Lowered) -> tuple[Program, dict[str, np.ndarray], set[str]]:
     """Replaces each ``Identity`` of an initializer by a separate initializer.
 
-    PyTorch's exporter writes equal arrays once and reads the copies through ``Identity``. In an
-    untrained network, for example, the scales and the variances of all layers are one array of
-    ones.
+    PyTorch's exporter writes equal arrays once and reads the copies through ``Identity``. For
+    example, in an untrained network the scales and variances of all layers are one array of ones.
 
     Returns:
       The program without these nodes, all initializers, and the names of those not trained.
@@ -125,8 +124,7 @@ def _trainable(value: np.ndarray) -> bool:
 def deciding(program: Program) -> set[str]:
     """Returns the names of values that a shape depends on, directly or through folding operators.
 
-    A result that also depends on the model's inputs cannot be folded, so its operands are not
-    included.
+    A result that also depends on the model's inputs cannot be folded, so its operands are left out.
     """
     calls, data = list(calls_of(program)), set(program.inputs)
     data.update(name for call in calls for inner in call.subgraphs() for name in inner.inputs)
@@ -146,7 +144,7 @@ def deciding(program: Program) -> set[str]:
 
 
 def _slots(program: Program) -> tuple[set[str], set[str]]:
-    """Returns the names of layers' weights, and the names of running statistics."""
+    """Returns the names of layers' weights and of running statistics."""
     weights, statistics = set(), set()
     for call in calls_of(program):
         operator = call.operator
@@ -157,7 +155,7 @@ def _slots(program: Program) -> tuple[set[str], set[str]]:
 
 
 def uses(program: Program) -> Counter[str]:
-    """Counts how often each value is read: by calls, as an output, and in subgraphs."""
+    """Counts how often each value is read: by calls, in subgraphs, and as an output."""
     everything = list(calls_of(program))
     counts = Counter(name for call in everything for name in call.inputs)
     counts.update(program.outputs)
@@ -168,7 +166,7 @@ def uses(program: Program) -> Counter[str]:
 
 
 def own_statistics(program: Program) -> frozenset[str]:
-    """Returns the names of running statistics that exactly one call reads, outside of subgraphs."""
+    """Returns the names of running statistics that exactly one call reads, outside subgraphs."""
     count, running = uses(program), set()
     for call in program.calls:
         operator = call.operator
@@ -207,7 +205,7 @@ class _Folding:
         return replace(program, calls=tuple(calls))
 
     def fold(self, call: Call) -> bool:
-        """Computes a call; returns False if it is too large and must wait for run time."""
+        """Computes a call; returns False if it is too large and is left to run time."""
         try:
             with folding(max(self.left // 8, SHAPES)):
                 results = evaluate(call, self.known, Run())

@@ -1,7 +1,7 @@
-"""Reads a model's file without its weights, which are skipped and never read from disk.
+"""Reads a model's file without its weights, which are never read from disk.
 
-In protobuf's wire format a message is a list of fields, each a tag (number and kind) and a value;
-a value with a length prefix can be skipped.
+In protobuf's wire format a message is a list of fields, each a tag (number and kind) and a value.
+Tensor data have a length prefix and can be skipped.
 """
 
 import mmap
@@ -11,7 +11,7 @@ from typing import Any
 KEPT = 1024
 """Tensors of up to this many bytes keep their values, which may be shapes or axes."""
 
-# The messages that lead to tensors, as field number to message (onnx.proto).
+# The fields of each message that lead to tensors: number to message (onnx.proto).
 PARTS = {
     "model": {7: "graph", 25: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
