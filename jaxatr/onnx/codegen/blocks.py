@@ -9,11 +9,11 @@ from jaxatr.onnx.codegen.steps import Constant, Local, Step, StepGraph, Weight
 
 
 def fold(graph: StepGraph, *, named: bool = False) -> Body:
-    """Returns a graph as a body in which repeated structure is folded into (nested) blocks.
+    """Converts a graph to a body whose repeated structure is folded into (nested) blocks.
 
     Args:
       graph: graph of a model.
-      named: whether the names of weights are module paths; a block must then be such a module.
+      named: whether the names of weights are module paths; every block is then such a module.
     """
     rows = [Row([step]) for step in graph.steps]
     model = Body("", rows, [graph.inputs], [graph.outputs], named=named)
@@ -62,7 +62,7 @@ def _replace(repetition: Repetition, function: str) -> Body:
 
 
 def _instance(block: Body, steps: list[Step], output: tuple[int, int]) -> Step:
-    """Adds steps to a block as a further instance; returns the step that calls it."""
+    """Adds steps to a block as another instance; returns the step that calls it."""
     block.star = takes_any(steps[0])
     produced = {name for step in steps for name in step.targets}
     names: dict[str, None] = dict.fromkeys(
@@ -111,7 +111,7 @@ def fields(body: Body, shapes: Mapping[str, tuple | None]) -> None:
 
     Args:
       body: the model.
-      shapes: shapes of its values, as far as they are known.
+      shapes: shapes of its values, if known.
     """
     for block in [*blocks_of(body), body]:
         columns: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Bodies of the classes to generate: their statements, for all instances at once."""
+"""Bodies of the generated classes: their statements, for all instances at once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ class Row:
     Attributes:
       steps: the step of each instance.
       name: name of the layer, block or weight.
-      fields: settings that differ between the instances, to the body's field for each; an integer
-        key is the position of an operand.
-      channels: for weights with one number per channel of another operand, their position to that
-        of the operand.
+      fields: maps each setting that differs between the instances to a field of the body; an
+        integer key is the position of an operand.
+      channels: maps the position of each weight with one number per channel of another operand to
+        the position of that operand.
     """
 
     steps: list[Step]
@@ -39,8 +39,8 @@ class Body:
       inputs: names of the inputs of each instance.
       outputs: outputs of each instance.
       star: whether the block takes any number of inputs.
-      fields: the class's fields, each with a value for every instance.
-      named: whether the names of weights are module paths, which the code keeps.
+      fields: fields of the class, each with one value per instance.
+      named: whether the names of weights are module paths, which the source code keeps.
     """
 
     title: str
@@ -53,16 +53,16 @@ class Body:
 
 
 class Member(NamedTuple):
-    """An instance of a body, given by its index."""
+    """An instance of a body."""
 
     body: Body
     index: int
 
 
 def module_of(step: Step) -> tuple[str, ...] | None:
-    """Returns the module path of a step, derived from its weights; None without weights.
+    """Returns the module path of a step, taken from its weights, or None if it has none.
 
-    The first part of a weight's path is its collection. A parameter that is the operand of an
+    The first part of a weight's path is its collection. A parameter that is an operand of an
     operator counts as a module.
     """
     if step.block is not None:
@@ -78,7 +78,7 @@ def module_of(step: Step) -> tuple[str, ...] | None:
 def shared(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Returns the common prefix of paths."""
     count = 0
-    for column in zip(*paths):  # noqa: B905 — ends with the shortest
+    for column in zip(*paths):  # noqa: B905 — stops at the shortest
         if len(set(column)) > 1:
             break
         count += 1
@@ -86,7 +86,7 @@ def shared(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def last_uses(body: Body) -> dict[str, int]:
-    """Returns the last row that uses each value, in the first instance of a body."""
+    """Returns the last row that uses each value in the first instance of a body."""
     rows: dict[str, int] = {}
     for index, row in enumerate(body.rows):
         for operand in used(row.steps[0]):
@@ -109,7 +109,7 @@ def used(step: Step) -> Iterator[str]:
 
 
 def takes_any(step: Step) -> bool:
-    """Returns whether a step takes any number of computed values, such as a concatenation."""
+    """Returns whether a step, such as a concatenation, takes any number of computed values."""
     joins = step.operator is not None and step.operator.variadic and not step.operator.operands
     names = {operand.name for operand in step.operands if isinstance(operand, Local)}
     return joins and len(names) == len(step.operands)

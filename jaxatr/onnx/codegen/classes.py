@@ -64,7 +64,7 @@ def model_class(body: Body, module: SourceFile, title: str, inputs: Sequence[Any
     facts: dict[str, Expression] = {}
     for info in inputs:
         name = printer.names.take(variable_name(info.name))
-        printer.variables[info.name] = name  # without an owner, so that it is not reused
+        printer.variables[info.name] = name  # has no owner, so it is not reused
         fact = None if info.dtype is None else (info.dtype, info.shape)
         facts[name] = literal(fact)
     code = ["class Model(nn.Module):", f'    """{title}"""', ""]

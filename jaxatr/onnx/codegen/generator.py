@@ -1,4 +1,4 @@
-"""Writes a model as source code: a flax module, its weights and a README."""
+"""Writes a model as source code: a flax module, with its weights and a README."""
 
 import os
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ STYLES = ("linen",)
 def generate(path: Any, out_dir: str | os.PathLike[str], *, style: str = "linen") -> Path:
     """Writes a model as a flax module with its weights.
 
-    The module makes the same calls as a model of :func:`jaxatr.onnx.load`, so that their outputs
-    are equal. Layers own their weights. Repeated structure becomes one class, applied in a loop
-    where its instances form a chain.
+    The module makes the same calls as a model from :func:`jaxatr.onnx.load`, so their outputs are
+    equal. Layers own their weights. Repeated structure becomes one class, and a chain of its
+    instances becomes a loop.
 
     Args:
       path: path of the ``.onnx`` file, its bytes, or a ``ModelProto``.
-      out_dir: folder for ``model.py``, ``weights.safetensors`` and ``README.md``; created if
-        missing.
+      out_dir: folder for ``model.py``, ``weights.safetensors`` and ``README.md``; created if it
+        does not exist.
       style: ``"linen"``, the only style.
 
     Returns:
@@ -93,7 +93,7 @@ def arrays(
 
 
 def shapes_of(proto: Any) -> dict[str, tuple[int | str | None, ...] | None]:
-    """Returns the shapes of values from the model and ONNX's inference, used in comments."""
+    """Returns the shapes of values that the model declares or ONNX infers."""
     graph = inferred(proto).graph
     values = [*graph.value_info, *graph.output, *graph.input]
     return {value.name: value_info(value).shape for value in values}
@@ -110,7 +110,7 @@ def tidied(lines: list[str]) -> list[str]:
 
 
 def _where(block: Body) -> str:
-    """Returns a block's docstring: the name of its first instance and the number of others."""
+    """Returns a block's docstring: the name of its first instance and the number of the others."""
     prefix = paths.common(
         [paths.hint(row.steps[0]) for row in block.rows if paths.hint(row.steps[0])]
     )

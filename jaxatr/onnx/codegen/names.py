@@ -13,7 +13,7 @@ from jaxatr.onnx import nn as layers
 LONGEST = 40
 """Maximum number of characters of an identifier."""
 
-# Names with another meaning in a generated file, including the attributes of flax modules.
+# Names with a meaning of their own in a generated file, such as the attributes of flax modules.
 RESERVED = frozenset(
     [*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *dir(flax.linen.Module), "np", "nn"]
     + ["jnp", "ops", "self", "train", "i", "l", "Model", "name", "parent", "scope", "params"]
@@ -59,7 +59,7 @@ class Names:
         return wanted not in self.taken and wanted not in RESERVED
 
     def take(self, wanted: str) -> str:
-        """Takes a name and returns it, with a number added if it is in use."""
+        """Takes a name and returns it, with a number appended if it is in use."""
         made, count = wanted, 1
         while not self.free(made):
             count += 1

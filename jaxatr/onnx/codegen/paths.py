@@ -9,7 +9,7 @@ from jaxatr.onnx.codegen.bodies import shared as common
 from jaxatr.onnx.codegen.names import Names, identifier
 from jaxatr.onnx.codegen.steps import Step, Weight
 
-# Suffixes that exporters give a layer's arrays, which are not part of the layer's name.
+# Suffixes that exporters append to a layer's name to name its arrays.
 LEAF = re.compile(
     r"(?<=[\w)])[._/:](weights?|bias|kernel|gamma|beta|scale|w|b|s|r|rm|riv|mean|var|"
     r"running_mean|running_var|moving_mean|moving_variance|num_batches_tracked)(_\d+)?$",
@@ -19,7 +19,7 @@ LEAF = re.compile(
 _COLLECTION = re.compile(r"^(params|batch_stats)/")  # flax's collections, which are not modules
 
 ANONYMOUS = re.compile(r"onnx::|[a-z]?\d+$")
-"""Names that exporters generate for weights without a name."""
+"""Names that exporters generate for unnamed weights."""
 
 Words = tuple[str, ...]
 
@@ -34,7 +34,7 @@ def words(name: str) -> Words:
 
 
 def hint(step: Step) -> Words:
-    """Returns the words of the graph's name for a step, taken from its weights or its node."""
+    """Returns the words of a step's name in the graph, taken from its weights or its node."""
     if step.kind == "block":
         body, index = step.block
         return common([found for row in body.rows if (found := hint(row.steps[index]))])
@@ -66,14 +66,14 @@ def assign(model: Body) -> None:
 
 
 def _scope(body: Body, index: int) -> Words:
-    """Returns the common prefix of all names in one instance, which is dropped inside of it."""
+    """Returns the common prefix of all names in one instance, which is dropped inside it."""
     hints = [h for row in body.rows if (h := hint(row.steps[index]))]
     keeps_names = body.named and not body.title  # the model keeps its names in full
     return common(hints) if len(hints) > 1 and not keeps_names else ()
 
 
 def _relative(row: Row, scopes: Sequence[Words], inside: bool) -> str:
-    """Returns the name of a layer or block inside of its body."""
+    """Returns the name of a layer or block inside its body."""
     step = row.steps[0]
     function = step.block.body.title if step.block else step.function
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", function).lower()
@@ -108,7 +108,7 @@ def runs(body: Body) -> Iterator[tuple[int, int]]:
 
 
 def _follows(before: Row, after: Row) -> bool:
-    """Returns whether a block takes the result of the one before it, and is otherwise equal."""
+    """Returns whether a block takes the result of the one before it, and is otherwise the same."""
     first, second = before.steps[0], after.steps[0]
     if first.kind != "block" or second.function != first.function or before.fields != after.fields:
         return False
@@ -122,7 +122,7 @@ def _follows(before: Row, after: Row) -> bool:
 
 
 def _count_up(body: Body, names: Names) -> None:
-    """Renames chained blocks whose names do not count up by one, so that a loop can create them."""
+    """Renames chained blocks whose names do not count up by one, so that a loop can make them."""
     for start, stop in runs(body):
         rows = body.rows[start:stop]
         if counted([row.name for row in rows]) is not None:
@@ -136,7 +136,7 @@ def _count_up(body: Body, names: Names) -> None:
 
 
 def counted(names: Sequence[str]) -> tuple[str, int] | None:
-    """Returns the stem and the first number of names that count up by one, else None.
+    """Returns the stem and the first number of names if they count up by one, else None.
 
     >>> counted(["conv4_8", "conv4_9", "conv4_10"])
     ('conv4_', 8)
@@ -172,7 +172,7 @@ def locations(model: Body) -> dict[tuple[str, ...], Weight]:
 
 
 def leaf_name(name: str, position: int) -> str:
-    """Returns the name of a statement's weight at a position among its weights.
+    """Returns the name of the weight at a position among the weights of a statement.
 
     >>> leaf_name("bias", 0), leaf_name("bias", 1)
     ('bias', 'bias__1')

@@ -52,8 +52,8 @@ class SourceFile:
     Attributes:
       names: identifiers in use at module level.
       constants: statements that define long arrays, by name.
-      operators: variables of the operator functions that are looked up, by their key.
-      shapes: shapes of values, as far as they are known.
+      operators: variables of the operator functions that are looked up, by registry key.
+      shapes: shapes of values, if known.
     """
 
     def __init__(self, shapes: Shapes, classes: Sequence[str]):
@@ -67,7 +67,7 @@ class SourceFile:
     def learn(self, step: Step) -> None:
         """Names the functions of a step's operators that are not in :mod:`jaxatr.onnx.ops`.
 
-        This happens before anything else is named.
+        This must happen before anything else is named.
         """
         for graph in step.subgraphs.values():
             for inner in graph.steps:
@@ -97,9 +97,9 @@ class Printer:
       module: the file.
       names: identifiers in use in the function.
       variables: the expression of each value.
-      owners: the value that each variable of this function holds at present.
+      owners: the value that each variable of this function currently holds.
       last: the last row that uses each value.
-      lists: lists that gather values, by the names of the values.
+      lists: variables of lists that gather values, by the names of the values.
       is_model: whether this is the ``__call__`` of the model.
     """
 
@@ -123,7 +123,7 @@ class Printer:
         return variable in self.owners and self.last.get(self.owners[variable], -1) > index
 
     def target(self, step: Step, value: str, index: int, taken: set[str]) -> str:
-        """Returns a variable for a value, reusing one that is no longer needed if possible."""
+        """Returns a variable for a value; reuses one that is no longer needed if possible."""
         if value not in self.last:
             return "_"  # unused
         reads = [o for o in step.operands if isinstance(o, Local)]
@@ -180,7 +180,7 @@ class Printer:
         return tuple(self.operand(o, row, i) for i, o in enumerate(step.operands))
 
     def options(self, row: Row) -> dict[str, Expression]:
-        """Returns the expressions of a step's settings, without those at their default."""
+        """Returns the expressions of a step's settings, except defaults."""
         options: dict[str, Expression] = {}
         step = row.steps[0]
         for key in {**step.options, **{k: 0 for k in row.fields if isinstance(k, str)}}:
@@ -223,7 +223,7 @@ class Printer:
         return Group(expression, applied)
 
     def statements(self, rows: Sequence[Row], indent: int, loops: Mapping[int, int]) -> list[str]:
-        """Returns the lines of rows; ``loops`` maps starts of chains of blocks to their ends."""
+        """Returns the lines of rows; ``loops`` maps the start of a chain of blocks to its end."""
         code: list[str] = []
         index = 0
         while index < len(rows):
@@ -242,13 +242,13 @@ class Printer:
         return code
 
     def chained(self, rows: Sequence[Row], index: int) -> bool:
-        """Returns whether chained rows can share one variable, whose old values nothing reads."""
+        """Returns whether chained rows can share one variable: nothing reads its old values."""
         values = [row.steps[0].operands[0].name for row in rows]  # pyright: ignore[reportOptionalMemberAccess]
         alone = all(self.last.get(value) == index + i for i, value in enumerate(values))
         return alone and self.variables[values[0]] in self.owners
 
     def loop(self, rows: Sequence[Row], indent: int) -> list[str]:
-        """Returns a loop over blocks that each take the result of the previous one."""
+        """Returns a loop over blocks, each of which takes the result of the previous one."""
         stem, start = paths.counted([row.name for row in rows])  # pyright: ignore[reportGeneralTypeIssues]
         variable = self.variables[rows[0].steps[0].operands[0].name]  # pyright: ignore[reportOptionalMemberAccess]
         expression = self.expression(rows[0], f'f"{stem}{{i}}"')
@@ -260,7 +260,7 @@ class Printer:
         ]
 
     def gathering(self, rows: Sequence[Row], index: int, indent: int) -> list[str]:
-        """Returns a loop over blocks that each take the results of all previous ones."""
+        """Returns a loop over blocks, each of which takes the results of all previous ones."""
         stem, start = paths.counted([row.name for row in rows])  # pyright: ignore[reportGeneralTypeIssues]
         values = [operand.name for operand in rows[0].steps[0].operands]  # pyright: ignore[reportOptionalMemberAccess]
         name = self.names.take("features")
@@ -308,7 +308,7 @@ class Printer:
         return [*code, *commented(lines(prefix, expression, indent), self.comment(step))]
 
     def function(self, name: str, graph: StepGraph, indent: int) -> list[str]:
-        """Returns the lines of a local function, which can use the enclosing variables."""
+        """Returns the lines of a local function, which can read the enclosing variables."""
         inner = Printer(self.module, Names(self.names.taken | set(self.owners)), self.variables)
         inner.is_model = False
         rows = [Row([step]) for step in graph.steps]
@@ -340,7 +340,7 @@ class Printer:
 
 
 def variable_name(value: str) -> str:
-    """Returns an identifier for a value, not in capitals, which are for long arrays.
+    """Returns an identifier for a value, not in capitals, which denote long arrays.
 
     >>> variable_name("/encoder/layers.2/self_attn/Gather_4_output_0"), variable_name("X")
     ('self_attn_Gather_4', 'x')

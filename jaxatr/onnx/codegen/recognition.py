@@ -21,7 +21,7 @@ class LayerMatch:
     Attributes:
       layer: name of its class.
       options: its settings.
-      weights: the layer's names of its arrays, to their names in the model.
+      weights: maps the layer's names of its arrays to their names in the model.
       operands: names of its inputs.
       calls: the calls that it replaces.
     """
@@ -34,7 +34,7 @@ class LayerMatch:
 
 
 Exclusive = Callable[[str], Any]
-"""Returns the weight of a name if only one call uses it, else None."""
+"""Returns the weight with a name if only one call uses it, else None."""
 
 
 def recognised(
@@ -47,8 +47,8 @@ def recognised(
 
     Args:
       call: the call.
-      exclusive: returns the weight of a name if only one call uses it, else None.
-      follower: returns the call that alone uses the result of a call, or None.
+      exclusive: returns the weight with a name if only one call uses it, else None.
+      follower: returns the only call that uses the result of a call, or None.
       known: arrays that are part of the program.
     """
     function = call.operator.function
@@ -83,7 +83,7 @@ def recognised(
 
 
 def _attributes(call: Call, *without: str) -> dict[str, Any]:
-    """Returns a call's attributes, leaving out those equal to the default."""
+    """Returns a call's attributes, except those equal to the default."""
     attributes = {key: value for key, value in call.attributes.items() if key not in without}
     for key, plain in (("strides", 1), ("dilations", 1), ("pads", 0)):
         if all(number == plain for number in attributes.get(key, ())):
@@ -162,7 +162,7 @@ _STATISTICS = {"input_mean": "mean", "input_var": "var"}
 _KERNEL = {"w": "kernel", "b": "bias"}
 _GATES = {"w": "w", "r": "r", "b": "b"}
 
-# Each function to its layer, the layer's names of the weight operands, and the settings.
+# Function to its layer, the layer's names of the weight operands, and the layer's settings.
 _FORMS: dict[Callable, tuple[str, dict[str, str], Callable]] = {
     ops.conv: ("Conv", _KERNEL, _conv),
     ops.conv_transpose: ("ConvTranspose", _KERNEL, _conv),

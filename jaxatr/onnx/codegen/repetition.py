@@ -17,7 +17,7 @@ SAVED = 8
 """Minimum number of steps that a block must save in the source."""
 
 OPEN = 0.6
-"""Factor of the score of a block whose inputs are used after it; favours full residual blocks."""
+"""Factor on the score of a block whose inputs are used after it; favours full residual blocks."""
 
 WIDEST = 3
 """Maximum number of inputs of a block, unless it takes any number."""
@@ -106,12 +106,12 @@ class _Sketch:
       function: its function or class.
       fixed: hash of its function, kind and settings.
       others: hash of its operands that are not computed values.
-      values: names of its operands that are computed values, None for the others.
+      values: names of its operands that are computed values; None for the others.
       target: name of its result.
       fits: whether a block may contain it.
       takes_any: whether it takes any number of values.
-      is_block: whether it is a block itself.
-      module: its module path, if names are module paths and it has weights; else None.
+      is_block: whether it is itself a block.
+      module: its module path, or None if names are not module paths or it has no weights.
     """
 
     def __init__(self, step: Step, named: bool):
@@ -129,7 +129,7 @@ class _Sketch:
 
 
 class _Window:
-    """A window of rows that grows by one row at a time, with a key of its computation."""
+    """A window of rows that grows by one row at a time; its key identifies its computation."""
 
     def __init__(self, body: Body, sketches: list[_Sketch], start: int):
         self.body, self.sketches, self.start, self.stop = body, sketches, start, start
@@ -181,7 +181,7 @@ class _Window:
         return sketch.module[: len(self.parent)] == self.parent
 
     def _within(self, sketch: _Sketch) -> tuple[str, ...] | None:
-        """Returns a step's path relative to that module."""
+        """Returns a step's path relative to the window's parent module."""
         if sketch.module is None or self.parent is None:
             return None
         return sketch.module[len(self.parent) :]
@@ -194,7 +194,7 @@ def _twice(functions: list[str]) -> bool:
 
 
 def _cuts(body: Body, start: int, stop: int) -> bool:
-    """Returns whether a window begins or ends inside of a chain of blocks."""
+    """Returns whether a window begins or ends inside a chain of blocks."""
 
     def alike(index: int) -> bool:
         if not 0 <= index < len(body.rows) - 1:
@@ -232,7 +232,7 @@ def _apart(occurrences: list[Occurrence]) -> list[Occurrence]:
 
 
 def _output(occurrence: Occurrence, last: dict[str, int]) -> tuple[int, int] | None:
-    """Returns row and target of the only value that is used after a window, or None."""
+    """Returns row and target of the value used after a window, or None unless exactly one is."""
     outputs = [
         (index - occurrence.start, position)
         for index in range(occurrence.start, occurrence.stop)
@@ -243,7 +243,7 @@ def _output(occurrence: Occurrence, last: dict[str, int]) -> tuple[int, int] | N
 
 
 def _is_closed(occurrence: Occurrence, last: Mapping[str, int]) -> bool:
-    """Returns whether the values that a window reads are unused after it, or any number of them."""
+    """Returns whether nothing after a window reads its inputs, or it takes any number of them."""
     rows = occurrence.body.rows[occurrence.start : occurrence.stop]
     return takes_any(rows[0].steps[0]) or all(
         last[name] < occurrence.stop for row in rows for name in used(row.steps[0]) if name

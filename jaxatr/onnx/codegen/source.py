@@ -1,4 +1,4 @@
-"""Expressions as source code, with line breaks in the style of ``ruff format``."""
+"""Formats expressions as source code, with line breaks in the style of ``ruff format``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ PLAIN = frozenset(
     "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 "
     "complex128".split()
 )
-"""The types of NumPy itself."""
+"""Types that NumPy itself defines."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Group:
     """A bracketed list of expressions, such as a call, a tuple or a list.
 
     Attributes:
-      head: expression before the opening bracket; empty for a list or tuple, which is broken item
-        by item.
+      head: expression before the opening bracket; empty for a list or tuple, which is broken into
+        one line per item.
       items: expressions between the brackets.
       brackets: opening and closing bracket.
-      prefix: ``name=`` of a keyword argument, placed first.
+      prefix: ``name=`` of a keyword argument, which comes first.
     """
 
     head: "Expression"
@@ -87,7 +87,7 @@ def literal(value: Any) -> Expression:
     """Returns the source of a plain Python value or a NumPy array.
 
     Raises:
-      ValueError: the value is of another kind.
+      ValueError: the value has no literal.
     """
     if isinstance(value, (np.ndarray, np.generic)):
         return array_literal(np.asarray(value))
@@ -149,7 +149,7 @@ def nest(items: Sequence[str], shape: Sequence[int]) -> Expression:
 
 
 def filled(name: str, value: np.ndarray) -> list[str]:
-    """Returns the statement that defines a long array, with lines filled to the full width."""
+    """Returns the lines of the statement that defines a long array, filled to the full width."""
     dtype = name_of(value.dtype)
     text = ""
     rows = []

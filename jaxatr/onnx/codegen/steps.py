@@ -1,4 +1,4 @@
-"""Turns calls into the steps of a module: layers with their weights, and operator calls."""
+"""Converts calls to the steps of a module: layers with their weights, and operator calls."""
 
 import typing
 from collections import Counter
@@ -20,7 +20,7 @@ SMALL = 16
 
 
 class Local(NamedTuple):
-    """An operand that is computed, or an input."""
+    """An operand that is an input or a computed value."""
 
     name: str
 
@@ -35,7 +35,7 @@ class Weight(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """An operand written in the source; if it determines a shape (``static``), as plain numbers."""
+    """An operand written in the source, as plain numbers if it determines a shape (``static``)."""
 
     name: str
     value: np.ndarray
@@ -51,7 +51,7 @@ class Step:
 
     Attributes:
       function: an operator's function, a layer's class or a block's title; ``weight`` or ``key``
-        for a weight or key that is read once and used several times.
+        for one that is read once and used several times.
       targets: names of the values that it computes, ``""`` for unused ones.
       operands: its operands.
       options: settings of a layer, or keywords of an operator.
@@ -59,12 +59,12 @@ class Step:
       hint: name in the graph.
       kind: ``operator``, ``layer``, ``weight``, ``key`` or ``block``.
       trains: whether it behaves differently in training.
-      draws: whether it takes a key.
+      draws: whether it takes a random key.
       results: ``one``, ``all`` (a tuple of exactly the targets), ``more`` (a longer tuple) or
         ``first`` (possibly a tuple that begins with the target).
       subgraphs: local functions, by keyword.
       operator: the operator, if there is one.
-      block: the body and the index of the instance, for a block.
+      block: for a block, the body and the index of the instance.
     """
 
     function: str
@@ -164,11 +164,11 @@ class _StepMaker:
         )
 
     def exclusive(self, name: str) -> Weight | None:
-        """Returns the weight of a name if only one call uses it, else None."""
+        """Returns the weight with a name if only one call uses it, else None."""
         return self.weights.get(name) if self.uses[name] == 1 else None
 
     def follower(self, call: Call) -> Call | None:
-        """Returns the call that alone uses the only result of a call, or None."""
+        """Returns the only call that uses the only result of a call, or None."""
         (output, *more) = call.outputs
         return self.consumers.get(output) if self.uses[output] == 1 and not more else None
 
@@ -196,7 +196,7 @@ class _StepMaker:
             subgraphs=subgraphs,
             operator=operator,
         )
-        if step.draws and inside:  # flax cannot make keys inside of a function that jax traces
+        if step.draws and inside:  # flax cannot make keys inside a function that jax traces
             drawn = f"key of {call.name}"
             top.append(Step("key", (drawn,), kind="key"))
             step.options["rng"], step.draws = Local(drawn), False
@@ -212,7 +212,7 @@ class _StepMaker:
     def operand(
         self, name: str, top: list[Step], static: bool = False, inside: bool = False
     ) -> Operand:
-        """Returns an operand; a weight used twice, or in a local function, is read beforehand."""
+        """Returns an operand; adds a step that reads a weight used twice or in a local function."""
         if not name:
             return None
         if name in self.known:
@@ -229,7 +229,7 @@ class _StepMaker:
 
 
 def _trimmed(program: Program, uses: Counter) -> Program:
-    """Returns a program whose calls omit trailing results that are unused."""
+    """Returns a program whose calls leave out unused trailing results."""
     calls = []
     for call in program.calls:
         outputs = call.outputs
@@ -241,7 +241,7 @@ def _trimmed(program: Program, uses: Counter) -> Program:
 
 
 def _is_default(operator: Operator, key: str, value: Any) -> bool:
-    """Returns whether a keyword has its default, or is the type of an optional, which is unused."""
+    """Returns whether a keyword has its default or is ``type`` of an optional, which is unused."""
     if operator.function is ops.optional:
         return True
     default = operator.keywords[key]
@@ -257,7 +257,7 @@ def function_of(operator: Operator) -> str:
 
 
 def results_of(operator: Operator, call: Call) -> str:
-    """Returns the form of a call's results: ``Step.results``."""
+    """Returns the form of a call's results, for ``Step.results``."""
     count = len(call.outputs)
     if not function_of(operator).startswith("ops."):
         return "more" if count > 1 else "first"

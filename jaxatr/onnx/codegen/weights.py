@@ -1,4 +1,4 @@
-"""Reads and writes the weights of a generated module, a safetensors file of arrays by path."""
+"""Reads and writes the weights of a generated module: a safetensors file of arrays by path."""
 
 import os
 from collections.abc import Mapping
@@ -26,8 +26,8 @@ def load_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
       ``apply``.
 
     Raises:
-      ValueError: there is no such file, it is not a safetensors file, or an array belongs to none
-        of the three collections.
+      ValueError: there is no such file, it is not a safetensors file, or an array is in none of
+        the three collections.
     """
     if not Path(path).is_file():
         raise ValueError(f"path: there is no file {str(path)!r}")
@@ -49,6 +49,6 @@ def load_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def save_weights(path: Path, flat: Mapping[tuple[str, ...], Any]) -> None:
-    """Writes arrays given by (collection, modules…, name)."""
+    """Writes arrays, whose keys are (collection, modules…, name)."""
     arrays = {"/".join(names): np.array(value, order="C") for names, value in flat.items()}
     save_file(arrays, path)
