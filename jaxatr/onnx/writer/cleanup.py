@@ -27,7 +27,7 @@ def _prune_nodes(graph: Graph) -> None:
 
 
 def merge_equal(graph: Graph) -> None:
-    """Merges nodes that compute the same."""
+    """Merges nodes that compute the same values."""
 
     def merge(part: Graph) -> None:
         first: dict[Any, list[str]] = {}
@@ -48,7 +48,7 @@ def merge_equal(graph: Graph) -> None:
 
 
 def drop_identities(graph: Graph) -> None:
-    """Removes ``Identity`` nodes; the node before one takes over the name of a graph output."""
+    """Removes ``Identity`` nodes; the node before one takes over the name of its graph output."""
     graph.bodies_first(_drop_identities)
 
 
@@ -83,7 +83,7 @@ def _resolved(name: str, names: Mapping[str, str]) -> str:
 
 
 def fold_weights(graph: Graph) -> None:
-    """Stores constants and kernels transposed if they are only read through one ``Transpose``."""
+    """Transposes stored constants and kernels that are read only through one ``Transpose``."""
     used, makers = graph.uses(), graph.producers()
     kernels = {node.inputs[1] for node in graph.nodes if node.op in ("Conv", "ConvTranspose")}
     readers: dict[str, list[Node]] = {}
@@ -104,7 +104,7 @@ def fold_weights(graph: Graph) -> None:
 
 
 def number_names(graph: Graph) -> None:
-    """Names nodes and their outputs after their position in the network, with numbers if needed."""
+    """Names nodes and outputs after their position in the network, with a number if necessary."""
     kept = {*graph.initializers, *_ends(graph)}
     taken, counts = set(kept), Counter[str]()
     names: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Symbolic dimensions as nodes that compute them when the model runs.
+"""Adds nodes that compute symbolic dimensions when the model runs.
 
-A symbolic dimension is parsed from its text, in the grammar documented at
-``jax.export.symbolic_shape``: ``"2*batch"``, ``"floordiv(batch, 2) + 1"``.
+A symbolic dimension is parsed from its text, in the grammar of ``jax.export.symbolic_shape``:
+``"2*batch"``, ``"floordiv(batch, 2) + 1"``.
 """
 
 import ast
@@ -23,7 +23,7 @@ class Dimensions:
     """
 
     def __init__(self, graph: Graph):
-        """Initialises it with the root graph."""
+        """Starts with no computed dimension."""
         self.graph = graph
         self._known: dict[str, str] = {}
 
@@ -46,7 +46,7 @@ class Dimensions:
         return self.graph.add("Concat", parts, (len(shape),), np.int64, axis=0)
 
     def size(self, size: Dim) -> str:
-        """Returns the name of an int64 vector that holds one size.
+        """Returns the name of an int64 vector with one size.
 
         Raises:
           Unsupported: the size contains an operation that has no equivalent in ONNX.
@@ -115,7 +115,7 @@ def weight(shape: Shape) -> int:
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """Returns the common shape of shapes by NumPy's broadcasting rules.
+    """Returns the common shape of shapes under NumPy broadcasting.
 
     >>> broadcast((3,), (2, 1))
     (2, 3)
@@ -141,7 +141,7 @@ def stripped(shape: Shape) -> Shape:
 def reshaping(before: Shape, after: Shape) -> tuple[str, dict[str, list[int]]] | None:
     """Returns the operator and attributes of a reshape.
 
-    The result is None if the shape has to be computed, because several sizes are symbolic.
+    Returns None if several sizes are symbolic, so that the shape must be computed.
 
     >>> reshaping((2, 3), (2, 1, 3))
     ('Unsqueeze', {'axes': [1]})
@@ -159,7 +159,7 @@ def reshaping(before: Shape, after: Shape) -> tuple[str, dict[str, list[int]]] |
 def groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]] | None:
     """Returns groups of axes that a reshape maps to each other.
 
-    The result is None if it depends on symbolic sizes.
+    Returns None if they depend on symbolic sizes.
 
     >>> groups((2, 3, 4), (2, 12, 1))
     [([0], [0]), ([1, 2], [1]), ([], [2])]

@@ -24,7 +24,7 @@ from jaxatr.onnx.writer.trace import FreeAxis, Traced, trace
 from jaxatr.onnx.writer.translate import Translator
 from jaxatr.typing import PyTree
 
-OPSET = 18  # most widely supported: the oldest opset where all reductions take axes as inputs
+OPSET = 18  # the oldest, so the best supported, where all reductions take axes as inputs
 
 
 def export(
@@ -42,27 +42,26 @@ def export(
 ) -> onnx.ModelProto:
     """Writes a network or a function as an ONNX file.
 
-    The function is traced once, and computes in float32 as jax does by default. Each array of
-    ``variables`` becomes an initializer named after its path, such as
-    ``params/backbone/stem_conv/kernel``. A kernel that only convolutions read is stored in ONNX's
-    layout (features first), any other array unchanged. Arrays that the function closes over are
-    stored as ``constant``, ``constant_1`` and so on. Random draws from a fixed key become
-    constants.
+    The function is traced once, in float32 as is jax's default. Each array of ``variables`` becomes
+    an initializer named after its path, such as ``params/backbone/stem_conv/kernel``. A kernel that
+    only convolutions read is stored in ONNX's layout (features first), any other array unchanged.
+    Arrays that the function closes over become ``constant``, ``constant_1`` and so on. Random draws
+    from a fixed key become constants.
 
     Args:
       model: a linen module, exported in test mode (``train=False`` if its call has that argument);
         a function ``f(variables, *inputs)``; or a model loaded from ONNX. The latter is not traced:
-        its ``proto`` is written with the arrays of ``variables`` in place of its own
+        its ``proto`` is written with the arrays of ``variables``
         (:func:`~jaxatr.onnx.writer.replacement.replace_weights`), and all arguments after ``path``
         are ignored.
-      variables: its variables; unused ones are left out.
+      variables: the model's variables; unused ones are left out.
       example_inputs: a tuple or list of the inputs after the variables, or a single input: arrays
         or trees of arrays, of which only shapes and dtypes are used.
       path: path of the file.
-      opset: version of ONNX's operators, at least 18.
-      dynamic_batch: whether the first axis of all inputs has a free size. The function must then
+      opset: ONNX opset version, at least 18.
+      dynamic_batch: whether the first axis of all inputs has a free size; the function then must
         not use the batch size as a number.
-      free_axes: for each of the first inputs, further axes with a free size, by their number.
+      free_axes: for each of the leading inputs, further axes with a free size, by axis index.
       input_names: names of the inputs; by default the names of the function's parameters.
       output_names: names of the outputs; by default the fields of the function's result
         (``logits``), or ``output``.
@@ -72,8 +71,8 @@ def export(
       The ``ModelProto`` that was written.
 
     Raises:
-      ValueError: an argument is invalid, the batch size is used as a number, or primitives of the
-        function have no rule; the message lists all of them with their source location.
+      ValueError: an argument is invalid, the batch size is used as a number, or primitives have no
+        rule; the message lists all of these with their source locations.
     """
     source = getattr(model, "proto", model)
     if source is None:
@@ -137,9 +136,9 @@ def build(traced: Traced) -> Graph:
 
 
 def _is_trained(names: Iterable[str]) -> Callable[[str], bool]:
-    """Returns a predicate for the names of weights that are not constants.
+    """Returns a predicate of names: whether an array is a weight, not a constant.
 
-    If there is a collection ``params``, only it and ``batch_stats`` are weights.
+    If there is a collection ``params``, only it and ``batch_stats`` hold weights.
     """
     if not any(name.startswith("params/") for name in names):
         return lambda name: True

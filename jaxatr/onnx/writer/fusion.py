@@ -1,6 +1,6 @@
 """Fuses groups of nodes into single operators.
 
-The original nodes stay in place, and are pruned when they are unused.
+The original nodes stay in the graph until they are pruned as unused.
 """
 
 import math
@@ -102,7 +102,7 @@ def _either_way(node: Node) -> Iterator[tuple[str, str]]:
 
 
 def one_reshape(find: Finder, node: Node) -> bool:
-    """Fuses two reshapes."""
+    """Fuses two reshapes into one."""
     if node.op not in _RESHAPES or len(node.inputs) > 1:
         return False
     inner = find.maker(node.inputs[0], *_RESHAPES)
@@ -120,7 +120,7 @@ def one_reshape(find: Finder, node: Node) -> bool:
 
 
 def kept_axes(find: Finder, node: Node) -> bool:
-    """Fuses a reduction and the restoration of its axes to one with ``keepdims``."""
+    """Fuses a reduction and the ``Unsqueeze`` of its axes into a reduction with ``keepdims``."""
     inner = find.maker(node.inputs[0], *_REDUCTIONS) if node.op == "Unsqueeze" else None
     if inner is None or inner.attributes["keepdims"]:
         return False
@@ -131,7 +131,7 @@ def kept_axes(find: Finder, node: Node) -> bool:
 
 
 def reduced_before_reshape(find: Finder, node: Node) -> bool:
-    """Moves a reduction before a reshape, to the axes from which the reduced ones were made."""
+    """Moves a reduction before a reshape, to the axes that the reduced axes come from."""
     inner = find.maker(node.inputs[0], *_RESHAPES) if node.op in _REDUCTIONS else None
     if inner is None or node.attributes["keepdims"]:
         return False
@@ -154,7 +154,7 @@ def reduced_before_reshape(find: Finder, node: Node) -> bool:
 
 
 def mean(find: Finder, node: Node) -> bool:
-    """Fuses a sum divided by the number of its elements to ``ReduceMean``."""
+    """Fuses a sum and the division by its number of elements into ``ReduceMean``."""
     if node.op not in ("Div", "Mul") or not find.is_float(node.outputs[0]):
         return False
     total = find.maker(node.inputs[0], "ReduceSum")
@@ -183,9 +183,9 @@ def no_scaling(find: Finder, node: Node) -> bool:
 
 
 def clip(find: Finder, node: Node) -> bool:
-    """Fuses ``where(x < least, least, x)`` and its like above to ``Clip``, one bound or both.
+    """Fuses ``where(x < least, least, x)``, its counterpart for the maximum, or both into ``Clip``.
 
-    The function ``Clip`` of :mod:`jaxatr.onnx.ops` is written like this, for its derivative.
+    ``clip`` of :mod:`jaxatr.onnx.ops` is written in this form for its derivative at the bounds.
     """
     if node.op != "Where" or not find.is_float(node.outputs[0]):
         return False
@@ -209,7 +209,7 @@ def clip(find: Finder, node: Node) -> bool:
 
 
 def conv_bias(find: Finder, node: Node) -> bool:
-    """Fuses a convolution and the addition of a vector to its channels."""
+    """Fuses the addition of a vector to the channels of a convolution into its bias."""
     if node.op != "Add":
         return False
     for product, bias in _either_way(node):
@@ -232,7 +232,7 @@ def conv_bias(find: Finder, node: Node) -> bool:
 
 
 def batch_norm(find: Finder, node: Node) -> bool:
-    """Fuses ``(x - mean) * (1 / sqrt(var + eps) * scale) + bias`` on the last axis."""
+    """Fuses ``(x - mean) * (1 / sqrt(var + eps) * scale) + bias`` along the last axis."""
     if node.op != "Add":
         return False
     for scaled, bias in _either_way(node):
@@ -244,7 +244,7 @@ def batch_norm(find: Finder, node: Node) -> bool:
 
 
 def batch_norm_without_bias(find: Finder, node: Node) -> bool:
-    """Fuses ``(x - mean) * (1 / sqrt(var + eps) * scale)`` on the last axis."""
+    """Fuses ``(x - mean) * (1 / sqrt(var + eps) * scale)`` along the last axis."""
     return node.op == "Mul" and _normalized(find, node, "", node.outputs[0])
 
 
@@ -292,7 +292,7 @@ def _put_batch_norm(find: Finder, x: str, parts: list[str], epsilon: float, outp
 
 
 def gemm(find: Finder, node: Node) -> bool:
-    """Fuses a matrix product and the addition of a vector to each row to ``Gemm``."""
+    """Fuses a matrix product and the addition of a vector to each row into ``Gemm``."""
     if node.op != "Add" or not find.is_float(node.outputs[0]):
         return False
     for product, bias in _either_way(node):
@@ -306,11 +306,11 @@ def gemm(find: Finder, node: Node) -> bool:
 
 
 def max_pool(find: Finder, node: Node) -> bool:
-    """Fuses the maximum over strided slices, one for each tap of a window, to ``MaxPool``."""
+    """Fuses the maximum over strided slices, one for each tap of a window, into ``MaxPool``."""
     if node.op != "Max" or not find.is_float(node.outputs[0]):
         return False
     if find.readers.get(node.outputs[0]) == ["Max"]:
-        return False  # a part of a larger window
+        return False  # part of a larger window
     taps = _taps(find, node)
     window = _window(find, taps) if len(taps) > 1 else None
     if window is None:
@@ -342,7 +342,7 @@ def _taps(find: Finder, node: Node) -> list[Node]:
 
 
 def _window(find: Finder, taps: list[Node]) -> tuple[list[int], str, dict[str, Any]] | None:
-    """Returns axes, source and attributes of a window if slices are its taps, else None."""
+    """Returns axes, source and attributes of the window whose taps the slices are, else None."""
     first = taps[0]
     if "axes" not in first.attributes:
         return None
@@ -375,7 +375,7 @@ def _window(find: Finder, taps: list[Node]) -> tuple[list[int], str, dict[str, A
 
 
 def _unpadded(find: Finder, source: str, axes: list[int]) -> tuple[str, list[int]]:
-    """Returns the source before a padding with −∞ on these axes alone, and the padding."""
+    """Returns the source before a padding of these axes alone with −∞, and its amounts."""
     pad = find.maker(source, "Pad")
     if pad is not None and len(pad.inputs) == 3 and find.number(pad.inputs[2]) == -math.inf:
         pads = Counter(dict(enumerate(pad.attributes["pads"])))

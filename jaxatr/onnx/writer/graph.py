@@ -1,7 +1,8 @@
 """A mutable graph of ONNX nodes.
 
-Inputs that are constants since opset 13 or 18 (axes, pads, shapes …) are attributes here, so that
-they are easy to rewrite; :mod:`~jaxatr.onnx.writer.serialisation` turns them into inputs.
+Axes, pads, shapes and the like, which are inputs since opset 13 or 18, are attributes here if they
+are constants. This makes them easy to rewrite; :mod:`~jaxatr.onnx.writer.serialisation` turns them
+into inputs.
 """
 
 import dataclasses
@@ -40,7 +41,7 @@ class Node:
       inputs: names of values, ``""`` for an absent one.
       outputs: names of values.
       attributes: Python values; a :class:`Graph` is a body.
-      name: position in the network; several nodes may have the same.
+      name: position in the network, which several nodes may share.
     """
 
     op: str
@@ -61,7 +62,7 @@ class Node:
             yield from body.captured()
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Renames the values that the node reads, also in its bodies."""
+        """Renames the values that the node and its bodies read."""
         self.inputs = [names.get(name, name) for name in self.inputs]
         for body in self.bodies:
             for node in body.nodes:
@@ -77,7 +78,7 @@ class Graph:
       nodes: the nodes.
       root: the outermost graph, which is the graph itself unless it is a body.
       initializers: arrays by name, shared by the root and all bodies.
-      weights: names of the initializers that are weights of the network, not constants.
+      weights: names of the initializers that are weights of the network; the rest are constants.
       types: shape and type of each value, shared by the root and all bodies.
       name_scope: position in the network of the nodes that are added next.
     """
@@ -168,7 +169,7 @@ class Graph:
         return name
 
     def int64(self, numbers: Any) -> str:
-        """Returns the name of an int64 constant, such as sizes, indices or axes."""
+        """Returns the name of an int64 constant, for sizes, indices or axes."""
         return self.constant(np.asarray(numbers, np.int64))
 
     def replace(self, name: str, array: np.ndarray) -> None:
@@ -185,7 +186,7 @@ class Graph:
             yield from (name for name in node.reads() if name not in local)
 
     def uses(self) -> Counter[str]:
-        """Counts how often each value is read; being an output of the graph counts as one read."""
+        """Counts how often each value is read; an output of the graph counts as one read."""
         counts = Counter(name for node in self.nodes for name in node.reads())
         counts.update(self.outputs)
         return counts

@@ -1,9 +1,9 @@
 """Removes transpositions from a graph.
 
-Networks in jax are channels-last, while ONNX's operators put channels second. Each convolution is
-therefore translated with a transposition before and after it. A pass through the graph defers
-them: a value is recorded as a view of another value with permuted axes. Operators that work in
-any order of axes are applied to that other value; only the remaining ones get a transposed input.
+Networks in jax are channels-last, while ONNX's operators are channels-first, so each convolution
+is translated with a transposition before and after it. A pass through the graph defers these: it
+records a value as a view, with permuted axes, of another value. Operators that work in any order of
+axes are applied to that other value; only the others get a transposed input.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ class _Pass:
         self.graph = graph
         self.views: dict[str, tuple[str, Order]] = {}
         self.known: dict[tuple[str, Order], str] = {}  # existing transpositions
-        self.names: dict[str, str] = {}  # from the value that replaces another to the other
+        self.names: dict[str, str] = {}  # new value to the one that it replaces
 
     def run(self) -> None:
         nodes, self.graph.nodes = self.graph.nodes, []
@@ -62,7 +62,7 @@ class _Pass:
         return self.graph.types[name].shape
 
     def held(self, name: str) -> tuple[str, Order]:
-        """Returns the value and the order that a value is a view of, possibly the value itself."""
+        """Returns the value of which a value is a view (possibly itself), and the order of axes."""
         return self.views.get(name, (name, tuple(range(len(self.shape(name))))))
 
     def plain(self, name: str) -> str:
@@ -80,7 +80,7 @@ class _Pass:
         return self.known[name, order]
 
     def put(self, node: Node, inputs: list[str], order: Order, **changed: object) -> bool:
-        """Replaces a node by one whose result is a view of the original with the given order."""
+        """Replaces a node by one that computes its output in another order of axes."""
         (output,) = node.outputs
         target = output
         if order != tuple(range(len(order))):
@@ -94,7 +94,7 @@ class _Pass:
         return True
 
     def common(self, names: Sequence[str]) -> Order:
-        """Returns the order in which most elements of some values of equal rank are stored."""
+        """Returns the order in which most elements of values of equal rank are stored."""
         counts: dict[Order, int] = {}
         for name in names:
             order = self.held(name)[1]
@@ -127,7 +127,7 @@ class _Pass:
         return graph.add(op, [name], shape, **attributes)
 
     def _rename(self) -> None:
-        """Renames the values that replace others which no longer exist."""
+        """Gives new values the names of the values that they replace, if these no longer exist."""
         producers = self.graph.producers()
         names = {new: old for new, old in self.names.items() if old not in producers}
         for new, old in names.items():

@@ -30,24 +30,24 @@ def replace_weights(
 
     Args:
       model: the source, which is not changed.
-      variables: trees of arrays. An array replaces the initializer, or the output of a
-        ``Constant`` node, whose name is the array's path joined by ``/``, with or without the
-        collection: the array in ``{"params": {"conv1.weight": …}}`` replaces
-        ``params/conv1.weight`` or ``conv1.weight``. Arrays in subgraphs and functions have the
-        names that :func:`jaxatr.onnx.load` gives them. All other values are kept.
+      variables: trees of arrays. An array replaces the initializer or ``Constant`` output whose
+        name is the array's path joined by ``/``, with or without the collection: the array in
+        ``{"params": {"conv1.weight": …}}`` replaces ``params/conv1.weight`` or ``conv1.weight``.
+        Arrays in subgraphs and functions have the names that :func:`jaxatr.onnx.load` gives them.
+        All other values are kept.
       path: path of the file to write.
-      before: the variables that :func:`jaxatr.onnx.load` returned for the model. Unchanged arrays
-        are left alone. A changed array that was folded, or came from an ``Identity``, turns the
-        node that computed it into a ``Constant``.
+      before: the variables that :func:`jaxatr.onnx.load` returned for the model. Arrays equal to
+        these are left alone. A changed array that was folded, or came from an ``Identity``, turns
+        the node that computed it into a ``Constant``.
       folder: folder of the source's external data, which are moved into the new file.
 
     Returns:
       The ``ModelProto`` that was written.
 
     Raises:
-      ValueError: the source or its external data are malformed, the model has no value of an
-        array's name, shape and dtype, or arrays differ that the file stores only once (a constant
-        of a function that is called twice). The message lists all such arrays.
+      ValueError: the source or its external data are malformed, the model has no value with an
+        array's name, shape and dtype, or different arrays would replace one that the file stores
+        once (a constant of a function that is called twice). The message lists all such arrays.
     """
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
@@ -96,7 +96,7 @@ def _parts(owner: Any) -> Iterator[Any]:
 def _holders(model: onnx.ModelProto, parts: list[Any]) -> tuple[Program, dict[str, int]]:
     """Returns the program, and the index of the part that stores or computes each of its values.
 
-    Parts are marked by their ``doc_string``, which is also copied with the nodes of functions.
+    Parts are marked by their ``doc_string``, since copies of a function's nodes keep it.
     """
     texts = [part.doc_string if part.HasField("doc_string") else None for part in parts]
     for place, part in enumerate(parts):
@@ -108,14 +108,14 @@ def _holders(model: onnx.ModelProto, parts: list[Any]) -> tuple[Program, dict[st
             part.ClearField("doc_string")
         else:
             part.doc_string = text
-    # Nodes from ONNX's own definition of an operator have no mark: they are not in the model.
+    # Nodes from ONNX's own definition of an operator are not in the model and have no mark.
     return lowered.program, {name: int(place) for name, place in holders.items() if place.isdigit()}
 
 
 def _changed(
     arrays: Mapping[str, np.ndarray], known: Mapping[str, Any], program: Program
 ) -> dict[str, np.ndarray]:
-    """Returns the arrays that have changed, and the copies of them that an ``Identity`` made."""
+    """Returns the arrays that have changed, and the copies that an ``Identity`` made of them."""
     new = {
         name: array
         for name, array in arrays.items()
@@ -143,7 +143,7 @@ def _conflicts(new: Mapping[str, np.ndarray], holders: Mapping[str, int]) -> Ite
 
 
 def _tensor(part: Any) -> onnx.TensorProto | None:
-    """Returns an initializer, or the tensor of a ``Constant`` node, else None."""
+    """Returns the tensor of an initializer or a ``Constant`` node, else None."""
     if isinstance(part, onnx.TensorProto):
         return part
     values = [a.t for a in part.attribute if a.name == "value" and a.HasField("t")]
@@ -151,7 +151,7 @@ def _tensor(part: Any) -> onnx.TensorProto | None:
 
 
 def _problem(part: Any, known: Any, array: np.ndarray) -> str:
-    """Returns the reason why an array cannot replace a part, or an empty string."""
+    """Returns why an array cannot replace a part, or an empty string if it can."""
     tensor = None if part is None else _tensor(part)
     if tensor is not None:
         shape = tuple(tensor.dims)

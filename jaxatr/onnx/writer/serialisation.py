@@ -14,7 +14,7 @@ from jaxatr.onnx.package import PRODUCER, onnx
 from jaxatr.onnx.reader.lowering import FIXED
 from jaxatr.onnx.writer.graph import Graph, Node
 
-# Maximum bytes of weights in one file: protobuf allows 2³¹, less some room for the graph.
+# Maximum bytes of weights in one file: protobuf's limit of 2³¹, minus room for the graph.
 LARGEST = 2**31 - 2**24
 
 _AS_INPUTS = {
@@ -34,10 +34,10 @@ def model_proto(
 
     Args:
       graph: the root graph, with final names.
-      opset: version of ONNX's standard operators.
+      opset: ONNX opset version.
       name: name of the graph.
-      properties: entries of ``metadata_props``. The names of floating-point initializers that are
-        not weights are added to them, so that they are not trained when the file is loaded.
+      properties: entries of ``metadata_props``. An entry is added with the names of floating-point
+        initializers that are not weights, so that :func:`jaxatr.onnx.load` does not train them.
     """
     opsets = [onnx.helper.make_opsetid("", opset)]
     model = onnx.helper.make_model(
@@ -60,7 +60,7 @@ def model_proto(
 def write_model(model: onnx.ModelProto, path: str | os.PathLike) -> None:
     """Checks a model and writes it atomically.
 
-    Weights that are too large for one file go into a second one beside it, ``PATH.data``.
+    Weights that are too large for one file go into a second file, ``PATH.data``.
 
     Args:
       model: the model proto.
@@ -117,7 +117,7 @@ def _node_proto(node: Node, graph: Graph) -> onnx.NodeProto:
     moved = [key for key in _AS_INPUTS.get(node.op, ()) if key in attributes]
     names = [graph.constant(np.asarray(attributes.pop(key), np.int64)) for key in moved]
     inputs[1 : 1 + len(names)] = names
-    # An empty list has no element type. Leaving it out means the same in ONNX.
+    # An empty list has no element type; ONNX treats a missing attribute the same.
     given = {key: value for key, value in attributes.items() if value != []}
     converted = {key: _attribute(value, node, key) for key, value in given.items()}
     return onnx.helper.make_node(node.op, inputs, node.outputs, node.name, **converted)

@@ -33,7 +33,7 @@ class Traced(NamedTuple):
     """A traced function.
 
     Attributes:
-      jaxpr: the closed jaxpr; its inputs are the leaves of the variables, then of the inputs.
+      jaxpr: the closed jaxpr; its inputs are the leaves of the variables, then those of the inputs.
       weights: the leaves of the variables, by name.
       inputs: names of the leaves of the inputs.
       outputs: names of the leaves of the result.
@@ -57,11 +57,11 @@ def trace(
 
     Args:
       function: a linen module, or a function ``f(variables, *inputs)``.
-      variables: its variables.
+      variables: the function's variables.
       example_inputs: arrays or trees of arrays, of which only shapes and dtypes are used.
       dynamic_batch: whether the first axis of every input has a free size.
-      free_axes: for each of the first inputs, which must be arrays, further axes with a free size,
-        by their number.
+      free_axes: for each of the leading inputs, which must be arrays, further axes with a free
+        size, by axis index.
 
     Raises:
       ValueError: the inputs have no common batch size, or the function uses a free size as a

@@ -1,8 +1,8 @@
 """Translates a jaxpr to a graph with a rule for each primitive.
 
-ONNX's operators broadcast, so a value keeps the shape in which it was computed as long as
-broadcasting does the rest: a bias ``[c]`` stays ``[c]`` where jax broadcasts it to
-``[b, h, w, c]``. Equations that depend only on constants are computed during the translation.
+ONNX's operators broadcast, so a value keeps the shape in which it was computed as long as it
+broadcasts to its shape in jax: a bias ``[c]`` stays ``[c]`` where jax broadcasts it to
+``[b, h, w, c]``. Equations that depend only on constants are computed during translation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -69,9 +69,9 @@ COMPUTED: dict[str, Callable[[Mapping[str, Any]], Callable[..., Any] | None]] = 
     "jaxatr_spread": lambda params: partial(channels.PLAIN["spread"], **params),
     "jaxatr_totals": lambda params: channels.PLAIN["totals"],
 }
-"""For primitives of this package: from their parameters to an equivalent jax function.
+"""For each primitive of this package, a function from its parameters to an equivalent jax function.
 
-The function is None for parameters that a rule translates.
+The latter is None for parameters that a rule translates.
 """
 
 _LATER = {"platform_index", "dim_as_value"}  # not constants, although they have no operands
@@ -101,11 +101,11 @@ class Translator:
     Attributes:
       graph: the graph to add to.
       dimensions: the symbolic dimensions.
-      missing: ``(primitive, reason, source location)`` of each equation that has no rule.
+      missing: ``(primitive, reason, source location)`` of each equation without a rule.
     """
 
     def __init__(self, graph: Graph):
-        """Initialises it with a graph whose inputs are declared."""
+        """Prepares for a graph whose inputs are declared."""
         self.graph = graph
         self.dimensions = Dimensions(graph.root)
         self.missing: list[tuple[str, str, str]] = []
@@ -164,7 +164,7 @@ class Translator:
             self.graph.name_scope, self._place = outer
 
     def _inline(self, jaxpr: Any, inputs: list[Tensor]) -> list[Tensor]:
-        """Adds a called jaxpr, with its name scopes inside of the call's."""
+        """Adds a called jaxpr, with its name scopes inside that of the call."""
         before, self._prefix = self._prefix, self.graph.name_scope
         try:
             return self.run(getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ()), inputs)
@@ -180,7 +180,7 @@ class Translator:
         return [results] if isinstance(results, Tensor) else results
 
     def _placeholder(self, aval: Any) -> Tensor:
-        """Returns a placeholder for a result without a rule, so that translation can go on."""
+        """Returns a placeholder for a result without a rule, so that translation can continue."""
         dtype = aval.dtype if is_plain(aval) else np.dtype(np.uint32)
         return Tensor(aval.shape, dtype, self.graph.declare("missing", aval.shape, dtype))
 
@@ -269,7 +269,7 @@ def constant(array: Any) -> Tensor:
     array = np.asarray(array)
     if array.size > 1 and array.dtype.kind in "fiub" and np.all(array == array.flat[0]):
         array = array.flat[0].reshape(())
-    if array.dtype in (np.float64, np.int64):  # a Python number: x64 is off
+    if array.dtype in (np.float64, np.int64):  # from a Python number, since x64 is off
         array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
     return Tensor(array.shape, array.dtype, array=array)
 
@@ -292,7 +292,7 @@ def _computed(jaxpr: Any, equations: list[Any], env: Mapping[Any, Tensor]) -> di
         return {}
     taken = [var for var in env if any(var in equation.invars for equation in fixed)]
     computed = [var for equation in fixed for var in equation.outvars]
-    # Long parts are compiled as one function, since otherwise each primitive would be compiled.
+    # Long parts are compiled as one function; otherwise jax would compile each primitive.
     part = jex.Jaxpr(taken, [], computed, fixed, debug_info=jaxpr.debug_info)
     run = jex.jaxpr_as_fun(
         jex.ClosedJaxpr(part, [_broadcast(env[var].array, var.aval.shape) for var in taken])

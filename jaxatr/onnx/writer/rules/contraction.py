@@ -36,7 +36,7 @@ def _read_as(t: Translator, equation: Equation, index: int, dtype) -> str:
 
 
 def _product(t: Translator, names: list[str], left: int, right: int, shape: tuple) -> Tensor:
-    """Contracts one axis of a tensor with one axis of a matrix; the other axes stay in order."""
+    """Contracts an axis of a tensor with an axis of a matrix; the other axes stay in order."""
     rank = len(t.graph.types[names[0]].shape)
     moved = t.transpose(names[0], [*(axis for axis in range(rank) if axis != left), left])
     matrix = t.transpose(names[1], [0, 1] if right == 0 else [1, 0])
@@ -107,7 +107,7 @@ def _without_negative(t: Translator, x: str, padding: list[tuple[int, int]]) -> 
 def _transposed(t: Translator, x, w, out_shape, equation, padding, options) -> str:
     """Returns a convolution with ``lhs_dilation`` as ONNX's transposed convolution.
 
-    ONNX flips the kernel, and counts pads from the full result.
+    ONNX flips the kernel, and crops the full result by the pads.
     """
     params = equation.params
     if any(step != 1 for step in params["window_strides"]):

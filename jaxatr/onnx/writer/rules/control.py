@@ -38,10 +38,10 @@ def _scan(t: Translator, equation: Equation) -> list[Tensor]:
 
 
 def _counts(equation: Equation, jaxpr: Any) -> tuple[int, int]:
-    """Returns the number of constants, and the number of carried values, among the operands.
+    """Returns the number of constants and the number of carried values among the operands.
 
-    Scanned inputs and stacked outputs have one more axis outside of the body than inside. (The
-    names of jax's own parameters for these numbers depend on its version.)
+    Scanned inputs and stacked outputs have one more axis outside the body than inside it. (jax has
+    parameters for these numbers, but their names depend on its version.)
     """
     carried = _of_equal_rank(jaxpr.out_avals, equation.out_avals)
     return _of_equal_rank(jaxpr.in_avals, equation.in_avals) - carried, carried
@@ -91,7 +91,7 @@ def _branched(
     arguments: list[Tensor],
     out_avals: list[Any],
 ) -> list[Tensor]:
-    """Returns the results of the branch with the index ``which``, at most the last one."""
+    """Returns the results of branch ``which``, clipped to the valid indices."""
     first, *others = branches
     if not others:
         return t.run(first.jaxpr, first.consts, arguments)
@@ -115,7 +115,7 @@ def _branched(
 
 @rule("platform_index")
 def _platform_index(t: Translator, equation: Equation) -> Tensor:
-    del t  # the file is for every platform, so take the branch for none in particular
+    del t  # the file is for every platform, so take the default branch
     platforms = list(equation.params["platforms"])
     index = platforms.index(None) if None in platforms else 0
     return Tensor((), np.dtype(np.int32), array=np.int32(index))
@@ -130,7 +130,7 @@ def _begun(t: Translator, avals: Sequence[Any]) -> tuple[Translator, list[Tensor
 
 
 def _finish(inner: Translator, results: Sequence[Tensor], avals: Sequence[Any]) -> None:
-    """Adds the outputs of a body, each with its own node."""
+    """Adds the outputs of a body, each computed by a node of its own."""
     for value, aval in zip(results, avals, strict=True):
         name = inner.full(value, aval.shape)
         inner.graph.outputs.append(inner.graph.add("Identity", [name], aval.shape))

@@ -49,7 +49,7 @@ def _part(t: Translator, value: Tensor, starts: dict[int, Tensor], sizes: Sequen
 def _part_from(
     t: Translator, name: str, out_shape: Shape, axis: int, start: Tensor, most: Dim
 ) -> Tensor:
-    """Slices a value along an axis from a start that is known only when the model runs."""
+    """Slices a value along an axis from a start that is known only at run time."""
     first = _clipped(t, t.cast(start, np.int64), [most])
     length = t.dimensions.shape((out_shape[axis],))
     end = t.pointwise("Add", first, t.tensor(length))
@@ -76,7 +76,7 @@ def _gather(t: Translator, equation: Equation) -> Tensor:
 
 
 def _sliced_first(t: Translator, equation: Equation) -> Equation:
-    """Slices the operand along axes where all indices are equal, and drops these indices."""
+    """Slices the operand along axes where all indices are equal, and drops those indices."""
     numbers, indices = equation.params["dimension_numbers"], t.operand(equation, 1)
     if indices.array is None or len(indices.shape) == 1:
         return equation
@@ -157,7 +157,7 @@ def _along_many(t: Translator, equation: Equation, picked: list[int], batch: lis
     sizes = t.graph.types[moved].shape[:-1]
     natural = (*sizes, *(shape[axis] for axis in rest))
     result = t.graph.add("GatherND", [operand, moved], natural, batch_dims=len(batch))
-    # The batch axes now come first among the axes of the indices: restore their order.
+    # The batch axes now come first among the axes of the indices; restore their order.
     back = np.argsort([*of_numbers, *places]).tolist()
     of_slices = list(range(rank - 1, len(natural)))
     order = _order(list(map(int, numbers.offset_dims)), of_slices, back, len(natural))
@@ -165,13 +165,13 @@ def _along_many(t: Translator, equation: Equation, picked: list[int], batch: lis
 
 
 def _order(dims: list[int], of_slices: list[int], of_numbers: list[int], rank: int) -> list[int]:
-    """Returns the permutation that puts axes of slices at ``dims``, those of indices elsewhere."""
+    """Returns the permutation with axes of slices at ``dims``, and those of indices elsewhere."""
     slices, numbers = iter(of_slices), iter(of_numbers)
     return [next(slices) if axis in dims else next(numbers) for axis in range(rank)]
 
 
 def _numbers(t: Translator, equation: Equation, most: list[Dim]) -> tuple[Tensor, Tensor | None]:
-    """Returns the indices clipped to bounds, and which were in bounds, or None if irrelevant."""
+    """Returns the clipped indices, and which were in bounds, or None if that does not matter."""
     numbers = t.cast(t.operand(equation, 1), np.int64)
     mode, array = equation.params["mode"], numbers.array
     if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS:

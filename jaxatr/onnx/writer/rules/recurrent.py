@@ -1,7 +1,7 @@
 """Rule for the recurrent layers of :mod:`jaxatr.kernels`.
 
-The weights are stored unchanged, with their columns in this package's order. Nodes before the
-operator permute them to ONNX's order, which a runtime does only once, when it loads the model.
+The weights are stored with their columns in this package's order. Nodes before the operator permute
+them to ONNX's order; a runtime computes these once, when it loads the model.
 """
 
 from collections.abc import Callable, Mapping
@@ -85,7 +85,7 @@ def _ordered(t: Translator, problem: Problem, name: str, axis: int) -> str:
 
 
 def _biases(t: Translator, equation: Equation, problem: Problem, weights: Any) -> str:
-    """Returns ``B``: the input biases, and recurrent biases, zero except for a GRU's candidate."""
+    """Returns ``B``: input biases, then recurrent ones, zero except for a GRU's candidate."""
     columns, hidden = problem.gates * problem.hidden, problem.hidden
 
     def zeros(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Rules for primitives that reduce or scan axes, and for sorting."""
+"""Rules for reductions, cumulative sums and sorting."""
 
 import numpy as np
 

@@ -47,7 +47,7 @@ def _shaped(t: Translator, value: Tensor, shape: tuple, rank: int) -> Tensor:
       t: the translator.
       value: the value.
       shape: the shape to compute it in, without leading ones.
-      rank: rank of the value in jax, which must not be exceeded.
+      rank: rank of the value in jax, the maximum rank of the result.
     """
     if value.shape == shape:
         return value
@@ -126,7 +126,7 @@ def _rev(t: Translator, equation: Equation) -> Tensor:
 def reversed_along(t: Translator, name: str, axes: list[int]) -> Tensor:
     """Reverses a value along some axes."""
     count = len(axes)
-    end = -(2**31)  # beyond any first element
+    end = -(2**31)  # before any first element
     return t.add(
         "Slice",
         [name],
@@ -152,7 +152,7 @@ def _pad(t: Translator, equation: Equation) -> Tensor:
 
 @rule("iota")
 def _iota(t: Translator, equation: Equation) -> Tensor:
-    # An iota of fixed sizes was computed before; here this axis or another depends on the batch.
+    # An iota of static shape is already computed; here this or another size is symbolic.
     aval, axis = equation.out_avals[0], int(equation.params["dimension"])
     size, rank = aval.shape[axis], len(aval.shape)
     if is_static((size,)):
