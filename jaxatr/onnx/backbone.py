@@ -1,4 +1,4 @@
-"""A backbone from an ONNX model, or from the part of it up to a given value.
+"""A backbone from an ONNX model, or from the part of one up to a given value.
 
 Set in a configuration: ``--config.model.onnx=PATH --config.model.output=NODE``.
 """
@@ -27,9 +27,8 @@ class OnnxBackbone(nn.Module):
     """Maps images to features with the network of an ONNX file, initialised with its weights.
 
     The weights are ordinary parameters and running statistics: they are trained, saved and
-    restored. The file itself is needed whenever the run is used, since it defines the network.
-
-    A feature map is averaged over its pixels (global average pooling).
+    restored. The file is needed whenever the run is used, since it defines the network. A feature
+    map is averaged over its pixels (global average pooling).
 
     Attributes:
       file: path of the ONNX file.
@@ -59,7 +58,7 @@ class OnnxBackbone(nn.Module):
         if self.layout == "NCHW":
             images = jnp.transpose(images, (0, 3, 1, 2))
         rngs = self.make_rng("dropout") if train and self.has_rng("dropout") else None
-        # The training step is jitted outside of `wide`, where 64-bit types cannot be lowered.
+        # The training step is jitted outside `wide`, where 64-bit types cannot be lowered.
         out = model.apply(variables, images, training=train, rngs=rngs, keep_64_bit=False)
         if train:
             out, new = out
@@ -124,7 +123,7 @@ def until(model: OnnxModel, name: str) -> OnnxModel:
 
 @functools.lru_cache(maxsize=4)
 def _part(path: str, output: str, changed: int) -> OnnxModel:
-    """Returns the model, cached; ``changed`` is the file's time stamp, part of the cache key."""
+    """Returns the model from a cache whose key includes ``changed``, the file's time stamp."""
     del changed
     model = load(path)
     if len(model.inputs) != 1:
@@ -140,7 +139,7 @@ def _part(path: str, output: str, changed: int) -> OnnxModel:
 
 
 def check_images(path: str | os.PathLike, model: OnnxModel) -> None:
-    """Refuses a model that takes integer images, which have no gradient.
+    """Rejects a model that takes integer images, since they have no gradient.
 
     Args:
       path: path of the model's file, for the message.
@@ -158,5 +157,5 @@ def check_images(path: str | os.PathLike, model: OnnxModel) -> None:
 
 
 def _checkpoint_name(name: str) -> str:
-    """Returns a weight's name without slashes, and prefixed so that it hides no method."""
+    """Returns a weight's name without slashes, and with a prefix so that it shadows no method."""
     return FROM_FILE + name.replace("/", "|")

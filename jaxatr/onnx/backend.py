@@ -1,4 +1,4 @@
-"""The backend interface of ONNX, through which its test suite (and other tools) run a model."""
+"""ONNX's backend interface, through which its test suite and other tools run models."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,21 +17,21 @@ class Prepared:
     """A model that is ready to run."""
 
     def __init__(self, model: OnnxModel, device: Any):
-        """Initialises it with the model and the device that it runs on."""
+        """Prepares a model to run on a device."""
         self.model, self.device = model, device
 
     def run(self, inputs: Any, **_: Any) -> list[Any]:
         """Returns the outputs as NumPy arrays (lists of them for sequences).
 
         Args:
-          inputs: one value for each input, in order, or a mapping by name.
+          inputs: one value for each input in order, or a dictionary by name.
           **_: options of other backends, ignored.
         """
         if isinstance(inputs, dict):
             inputs = [inputs.get(wanted.name) for wanted in self.model.inputs]
         elif isinstance(inputs, np.ndarray):
             inputs = [inputs]
-        # Without this, 64-bit inputs would be narrowed.
+        # Without `wide`, jax would narrow 64-bit inputs.
         with wide(), jax.default_device(self.device):
             outputs = self.model.apply(self.model.variables, *inputs)
             outputs = outputs if len(self.model.outputs) != 1 else (outputs,)
@@ -77,8 +77,7 @@ def run_node(
       inputs: an array for each input that is present, in order.
       device: ``CPU`` or ``CUDA``, optionally with a number: ``CUDA:1``.
       outputs_info: types and shapes of the outputs, which other backends need; ignored.
-      opset_version: version of the node's domain; None for the newest that the package ``onnx``
-        has.
+      opset_version: version of the node's domain; None for the newest in the package ``onnx``.
       **_: options of other backends, ignored.
     """
     names = [name for name in node.input if name]

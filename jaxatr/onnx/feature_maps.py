@@ -12,7 +12,7 @@ from jaxatr.typing import Array, ArrayLike, Float, PyTree
 
 
 class FeatureMap(nn.Module):
-    """Returns a feature map ``[b, h, w, c]`` unchanged, for ``nn.intercept_methods`` to see."""
+    """The identity of a feature map ``[b, h, w, c]``, for ``nn.intercept_methods`` to intercept."""
 
     @nn.compact
     def __call__(self, x: Any) -> Any:
@@ -21,7 +21,7 @@ class FeatureMap(nn.Module):
 
 
 class Network(nn.Module):
-    """Maps images to one output of a model, with every feature map passed through a submodule.
+    """Maps images to one output of a model, and passes every feature map through a submodule.
 
     The submodules are named after their nodes, as
     :func:`jaxatr.explain.two_parts.in_two_parts` requires. The variables are an argument; the
@@ -45,7 +45,7 @@ class Network(nn.Module):
         images = jnp.asarray(images, jnp.float32)
         if self.layout == "NCHW":
             images = jnp.transpose(images, (0, 3, 1, 2))
-        # The caller is jitted outside of `wide`, where 64-bit types cannot be lowered.
+        # The caller is jitted outside `wide`, where 64-bit types cannot be lowered.
         out = self.model.apply(variables, images, keep_64_bit=False, each=self._seen)
         return (out[self.index] if isinstance(out, tuple) else out).astype(jnp.float32)
 

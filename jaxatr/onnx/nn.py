@@ -1,9 +1,9 @@
 """Flax layers with ONNX's conventions, the building blocks of generated modules.
 
-flax's layers take channels last and store weights in other layouts. With them a generated module
-would have to transpose its arrays, and could not call the functions that :func:`jaxatr.onnx.load`
-calls. These layers take channels first, keep each weight in its shape in the file, and name
-attributes as ONNX does.
+flax's own layers are channels-last and store weights in other layouts. A generated module would
+have to transpose its arrays, and could not make the same calls as :func:`jaxatr.onnx.load`. These
+layers are channels-first, keep the shape that each weight has in the file, and name attributes as
+ONNX does.
 """
 
 import functools
@@ -54,11 +54,11 @@ def entry(**inputs: tuple[str, tuple[int | str | None, ...] | None] | None) -> C
     """Returns a decorator for the ``__call__`` of a model's outermost module.
 
     It converts the inputs to the declared types, and keeps 64-bit types while the method runs,
-    independently of jax's setting.
+    whatever jax's setting.
 
     Args:
-      **inputs: type and shape of each parameter (shape None for an unknown rank, a symbol for a
-        free dimension), or None for a parameter that is not a tensor.
+      **inputs: type and shape of each parameter, or None if it is not a tensor. The shape is None
+        for an unknown rank, and has a symbol for a free dimension.
     """
     facts = {name: fact or (None, None) for name, fact in inputs.items()}
     infos = [ValueInfo(name, shape, dtype) for name, (dtype, shape) in facts.items()]
@@ -79,7 +79,7 @@ def entry(**inputs: tuple[str, tuple[int | str | None, ...] | None] | None) -> C
 
 
 def key(module: nn.Module) -> Any:
-    """Returns a new key of the stream ``dropout``, or None if the caller gave no key."""
+    """Returns a new key from the stream ``dropout``, or None if the caller passed none."""
     return module.make_rng("dropout") if module.has_rng("dropout") else None
 
 
@@ -89,7 +89,7 @@ def first(result: Any) -> Any:
 
 
 def held(module: nn.Module, collection: str, name: str, shape: Ints, dtype: str) -> Any:
-    """Returns an array from one of a module's collections; ``init`` fills it with ones."""
+    """Returns an array from a collection of a module; ``init`` fills it with ones."""
     return module.variable(collection, name, jnp.ones, shape, dtype_of(dtype)).value
 
 
@@ -114,7 +114,7 @@ def operator(name: str, domain: str, opset: int) -> Callable:
 
 
 def array(values: Any, dtype: str, shape: Ints | None = None) -> np.ndarray:
-    """Returns an array of any of ONNX's types, including those that NumPy lacks.
+    """Returns an array of any ONNX type, including those that NumPy lacks.
 
     >>> array([1, 2], "bfloat16").dtype.itemsize
     2
@@ -251,7 +251,7 @@ class BatchNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Any, train: bool = False) -> Any:
-        """Returns x normalised; training uses and tracks the batch's statistics."""
+        """Returns x normalised; training uses batch statistics and updates the running ones."""
         shape = (x.shape[1],)
         scale = self.param("scale", _ONES, shape, x.dtype)
         bias = self.param("bias", _ZEROS, shape, x.dtype)
@@ -325,7 +325,7 @@ class GroupNorm(nn.Module):
 
 
 class Dropout(nn.Module):
-    """ONNX's Dropout, active in training if the caller gives a key of the stream ``dropout``."""
+    """ONNX's Dropout, active in training if the caller passes a key for the stream ``dropout``."""
 
     ratio: float = 0.5
 
@@ -399,7 +399,7 @@ class LSTM(_Recurrent):
     def __call__(
         self, x: Any, sequence_lens: Any = None, initial_h: Any = None, initial_c: Any = None
     ) -> Any:
-        """Returns all hidden states; with more ``outputs`` also the last ones and cells."""
+        """Returns all hidden states; with more ``outputs`` also the last hidden and cell states."""
         w, r, b = self.weights(4, x)
         shape = (w.shape[0], 3 * self.hidden_size)
         p = self.param("p", _ZEROS, shape, x.dtype) if self.peepholes else None

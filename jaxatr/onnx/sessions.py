@@ -1,7 +1,7 @@
-"""The engines of networks: jax, and on a CPU onnxruntime and OpenVINO, which run an ONNX file.
+"""Inference engines: jax, and onnxruntime and OpenVINO, which run an ONNX file on the CPU.
 
-An engine is used only if it is named, never as a fallback. Each of the latter two needs its own
-package, which is imported on first use.
+An engine is used only if it is named, never as a fallback. The packages of the latter two are
+imported on first use.
 """
 
 import functools
@@ -15,7 +15,7 @@ import numpy as np
 from jaxatr.data.extras import extra
 
 JAX = "jax"
-"""Name of jax itself, the engine that does not need a file."""
+"""Name of jax itself, the engine that needs no ONNX file."""
 ONEDNN = "onednn"
 """Name of jax with oneDNN's kernels where they are faster (:mod:`jaxatr.kernels.onednn`)."""
 OWN = (JAX, ONEDNN)
@@ -32,7 +32,7 @@ class Session(Protocol):
     about: str
 
     def __call__(self, *inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """Computes the outputs by name; the inputs must have the types that the model declares."""
+        """Returns the outputs by name; the inputs must have the types that the model declares."""
         ...
 
 
@@ -50,7 +50,7 @@ class OnnxRuntime:
         self._outputs = [value.name for value in self._session.get_outputs()]
 
     def __call__(self, *inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """Computes the outputs by name."""
+        """Returns the outputs by name."""
         results = self._session.run(None, dict(zip(self._inputs, inputs, strict=True)))
         return dict(zip(self._outputs, results, strict=True))
 
@@ -72,7 +72,7 @@ class OpenVino:
         self._outputs = [value.get_any_name() for value in self._model.outputs]
 
     def __call__(self, *inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """Computes the outputs by name."""
+        """Returns the outputs by name."""
         results = self._model(inputs)
         arrays = (np.array(results[place]) for place in range(len(self._outputs)))
         return dict(zip(self._outputs, arrays, strict=True))
@@ -80,10 +80,10 @@ class OpenVino:
 
 @functools.cache
 def _openvino_core() -> Any:
-    """Creates the core of this process.
+    """Returns the only OpenVINO core of this process.
 
-    Each core sets a stack for signal handlers. If one of several is freed, the process may be left
-    with a stack that does not exist any more, and crash on the next signal.
+    Each core sets a stack for signal handlers. If one of several cores is freed, the process may
+    keep the freed stack and crash on the next signal.
     """
     return _imported(OpenVino.package).Core()
 
@@ -101,7 +101,7 @@ def check_runtime(name: str) -> None:
 
     Raises:
       ValueError: there is no engine of this name, or this jaxlib does not have oneDNN.
-      ImportError: its package is not installed; the message names the extra.
+      ImportError: the package is not installed; the message names the extra.
     """
     if name not in RUNTIMES:
         raise ValueError(f"runtime: got {name!r}, wanted one of {', '.join(RUNTIMES)}")
