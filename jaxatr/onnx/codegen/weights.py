@@ -44,6 +44,10 @@ def load_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
             node = variables
             for parent in parents:
                 node = node.setdefault(parent, {})
+                if not isinstance(node, dict):
+                    raise ValueError(f"path: {name!r} is inside of an array")
+            if leaf in node:
+                raise ValueError(f"path: {name!r} is an array and a folder of arrays")
             node[leaf] = jax.device_put(value)
     return variables
 

@@ -31,7 +31,7 @@ def cast(x: Value, *, to: str, saturate: int = 1, round_mode: str = "up") -> Val
         return _cast_text(np.asarray(x), dtype)
     x = library(x).asarray(x)
     if to == "float8_e8m0fnu":
-        return _to_exponent(x, round_mode)
+        return _to_exponent(x, round_mode, bool(saturate))
     if to in FLOAT8 and is_float(x.dtype):
         return _to_float8(x, dtype, bool(saturate))
     if to == "bool":
@@ -65,8 +65,11 @@ def _to_float8(x: Value, dtype: np.dtype, saturate: bool) -> Value:
         return wide.astype(dtype)
 
 
-def _to_exponent(x: Value, round_mode: str) -> Value:
-    """Converts to float8_e8m0, which stores only the exponent bits of a float32."""
+def _to_exponent(x: Value, round_mode: str, saturate: bool) -> Value:
+    """Converts to float8_e8m0, which stores only the exponent bits of a float32.
+
+    Numbers beyond its range become the largest one if ``saturate``, otherwise NaN.
+    """
     lib = library(x)
     wide = x.astype("float32")
     bits = wide.view("uint32") if lib is np else jax.lax.bitcast_convert_type(wide, jnp.uint32)
@@ -78,7 +81,8 @@ def _to_exponent(x: Value, round_mode: str) -> Value:
         exponent = exponent + (rest >= 0x400000)
     elif round_mode != "down":
         raise ValueError(f"round_mode: got {round_mode!r}, wanted up, down or nearest")
-    exponent = lib.where(lib.isnan(wide), 255, lib.minimum(exponent, 254)).astype("uint8")
+    highest = lib.where(lib.isnan(wide), 255, 254 if saturate else 255)
+    exponent = lib.minimum(exponent, highest).astype("uint8")
     if lib is np:
         return exponent.view(ml_dtypes.float8_e8m0fnu)
     return jax.lax.bitcast_convert_type(exponent, jnp.float8_e8m0fnu)

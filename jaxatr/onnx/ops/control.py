@@ -81,8 +81,9 @@ def loop(
     while (limit is None or count < limit) and bool(known("cond", going).all()):
         results = body(np.array(count, np.int64), going, *values)
         going, values = results[0], list(results[1 : 1 + len(carried)])
-        endless = count + 1 == UNROLLED and any(map(_is_traced, jax.tree.leaves(values)))
-        if _is_traced(going) or endless:
+        unrolled = count + 1 == UNROLLED and (limit is None or limit > UNROLLED)
+        traced = any(map(_is_traced, jax.tree.leaves(values)))
+        if _is_traced(going) or (unrolled and traced and bool(known("cond", going).all())):
             if any(rows) or len(results) > 1 + len(carried):
                 raise ValueError(_SCAN_OUTPUTS)
             rest = None if limit is None else np.array(limit)

@@ -53,6 +53,8 @@ def tree_ensemble(
         probit (4).
       tree_roots: root node of each tree.
     """
+    function = _numbered("aggregate_function", aggregate_function, FUNCTIONS)
+    transform = _numbered("post_transform", post_transform, TRANSFORMS)
     count, branches = len(nodes_modes), []
     for name, ids, leaves in (
         ("nodes_falsenodeids", nodes_falsenodeids, nodes_falseleafs),
@@ -77,8 +79,14 @@ def tree_ensemble(
     )
     leaves, weights = np.arange(len(leaf_weights)), np.asarray(leaf_weights)
     table = leaf_table(leaves, np.array(leaf_targetids), weights, len(leaves))
-    scores = aggregated(x, trees, table, n_targets, FUNCTIONS[aggregate_function])
-    return transformed(scores.astype(x.dtype), TRANSFORMS[post_transform])
+    scores = aggregated(x, trees, table, n_targets, function)
+    return transformed(scores.astype(x.dtype), transform)
+
+
+def _numbered(name: str, number: int, names: tuple[str, ...]) -> str:
+    if not 0 <= number < len(names):
+        raise ValueError(f"{name}: got {number}, wanted 0 to {len(names) - 1}")
+    return names[number]
 
 
 @register(

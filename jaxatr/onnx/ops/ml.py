@@ -82,7 +82,8 @@ def one_hot_encoder(
     if cats_strings is not None:
         matches: Any = np.asarray(x)[..., None] == np.array(cats_strings, object)
     else:
-        matches = jnp.asarray(x)[..., None] == jnp.asarray(cats_int64s or ())
+        whole = jnp.asarray(x).astype("int64")  # as the specification says, also of floats
+        matches = whole[..., None] == jnp.asarray(cats_int64s or ())
     if not zeros and not known("x", matches).any(-1).all():
         raise ValueError("x: got a value that is not a category")
     return matches.astype("float32")
@@ -109,15 +110,17 @@ def label_encoder(
 
     If keys or values are strings, ``x`` must be known.
     """
-    default: Any
     if values_strings is not None:
-        values, default = np.array(values_strings, object), default_string
+        values = np.array(values_strings, object)
     elif values_int64s is not None:
-        values, default = np.array(values_int64s, np.int64), default_int64
+        values = np.array(values_int64s, np.int64)
     elif values_floats is not None:
-        values, default = np.array(values_floats, np.float32), default_float
+        values = np.array(values_floats, np.float32)
     else:
-        values, default = np.asarray(values_tensor), default_int64
+        values = np.asarray(values_tensor)
+    default: Any = default_float if values.dtype.kind == "f" else default_int64
+    if values.dtype == object:
+        default = default_string
     if default_tensor is not None:
         default = default_tensor.reshape(-1)[0]
     listed = ((keys_strings, object), (keys_int64s, np.int64), (keys_floats, np.float32))

@@ -131,6 +131,7 @@ def dynamic_quantize_linear(x: Value) -> tuple[Value, Value, Value]:
     """
     lowest, highest = jnp.minimum(jnp.min(x), 0), jnp.maximum(jnp.max(x), 0)
     scale = ((highest - lowest) / 255).astype(x.dtype)
+    scale = jnp.where(scale == 0, jnp.ones_like(scale), scale)  # all zeros, as in ONNX Runtime
     zero = jnp.clip(jnp.round(-lowest / scale), 0, 255).astype("uint8")
     return quantize_linear(x, scale, zero), scale, zero
 

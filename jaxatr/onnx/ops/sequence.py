@@ -80,7 +80,10 @@ def split_to_sequence(
         sizes = [min(sizes[0], length - at) for at in range(0, length, sizes[0])]
     if sum(sizes) != length or min(sizes, default=0) < 0:
         raise ValueError(f"split: got {tuple(sizes)}, wanted lengths that sum to {length}")
-    pieces = library(x).split(x, [int(end) for end in np.cumsum(sizes)[:-1]], axis=axis)
+    ends = [int(end) for end in np.cumsum(sizes)]
+    pieces = library(x).split(x, ends, axis=axis)[
+        : len(sizes)
+    ]  # after the last end nothing is left
     return pieces if keepdims or split is not None else [piece.squeeze(axis) for piece in pieces]
 
 

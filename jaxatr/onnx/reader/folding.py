@@ -36,10 +36,14 @@ def fold_batch_norms(
     makers = {name: call for call in program.calls for name in call.outputs if name}
     joined: dict[str, Call | None] = {}  # call name to replacement
     for norm in program.calls:
-        layer = makers.get(norm.inputs[0])
-        if layer is None or not _is_norm(norm) or count[norm.inputs[0]] > 1:
+        if not _is_norm(norm) or count[norm.inputs[0]] > 1:
             continue
-        if layer.operator.function not in (conv, conv_transpose) or layer.name in joined:
+        layer = makers.get(norm.inputs[0])
+        if (
+            layer is None
+            or layer.operator.function not in (conv, conv_transpose)
+            or layer.name in joined
+        ):
             continue
         names = [name for name in (*layer.inputs[1:], *norm.inputs[1:]) if name]
         if not all(name in arrays and str(arrays[name].dtype) in _DTYPES for name in names):

@@ -164,9 +164,11 @@ def _needs_the_size(error: Exception) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if not any(Path(frame.filename).is_relative_to(folder) for folder in libraries)
     ]
-    frame, reason = frames[-1], str(error).splitlines()[0]
+    place, reason = "the function", str(error).splitlines()[0]
+    if frames:  # a function of jax has none of its own
+        place = f"{frames[-1].filename}:{frames[-1].lineno} ({frames[-1].line})"
     return (
-        f"{frame.filename}:{frame.lineno} ({frame.line}) needs the batch size as a number "
+        f"{place} needs the batch size as a number "
         f"({reason}): write x.shape[0] in place of len(x), do not use the size of the example, "
         "or export with dynamic_batch=False"
     )

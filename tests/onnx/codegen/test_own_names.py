@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from jaxatr import config as configuration
 from jaxatr import models
@@ -71,3 +71,11 @@ def test_it_computes_the_same(resnet18):
 
 def test_shared_beginnings():
     assert shared([("a", "b", "c"), ("a", "b", "d")]) == ("a", "b") and shared([]) == ()
+
+
+@pytest.mark.parametrize("names", [("params/a", "params/a/b"), ("params/a/b", "params/a")])
+def test_an_array_inside_of_an_array_is_refused(tmp_path, names):
+    path = tmp_path / "weights.safetensors"
+    save_file({name: np.zeros(1, np.float32) for name in names}, path)
+    with pytest.raises(ValueError, match="params/a"):
+        load_weights(path)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxatr.onnx import ops
+from jaxatr.onnx.ops import control
 
 X = np.float32([1.0, -2.0])
 
@@ -61,6 +62,20 @@ def test_scan_outputs_are_stacked_and_need_known_rounds():
         ValueError, match="the number of iterations of a loop with scan outputs must"
     ):
         jax.jit(lambda n: ops.loop(n, None, X, body=body, outputs=2))(3)
+
+
+def test_scan_outputs_of_as_many_rounds_as_are_unrolled(monkeypatch):
+    monkeypatch.setattr(control, "UNROLLED", 4)
+
+    def body(i, cond, x):
+        return cond, 2 * x, x
+
+    looped = jax.jit(lambda x: ops.loop(4, None, x, body=body, outputs=2))
+    last, stacked = looped(X)
+    np.testing.assert_allclose(last, 16 * X)
+    np.testing.assert_allclose(stacked, [2**i * X for i in range(4)])
+    with pytest.raises(ValueError, match="scan outputs"):
+        jax.jit(lambda x: ops.loop(5, None, x, body=body, outputs=2))(X)
 
 
 def test_branches():

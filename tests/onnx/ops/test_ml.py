@@ -238,6 +238,38 @@ def test_categories_and_labels_both_ways():
     assert made.tolist() == ["b", "none", "a"]
 
 
+@pytest.mark.parametrize(
+    ("values", "default"),
+    [(np.float32([0.5]), 0.0), (np.int64([4]), -1), (np.array(["a"], object), "_Unused")],
+)
+def test_the_default_label_has_the_type_of_the_values(values, default):
+    with ops.wide():
+        made = ops.label_encoder(np.int64([7, 8]), keys_tensor=np.int64([7]), values_tensor=values)
+    assert made.tolist() == [values[0], default]
+
+
+def test_numbers_of_unknown_functions_of_trees_are_named():
+    for name in ("aggregate_function", "post_transform"):
+        with pytest.raises(ValueError, match=f"{name}: got 9, wanted 0 to"):
+            ops.tree_ensemble(X, **one_leaf(), **{name: 9})
+
+
+def one_leaf():
+    """Returns the attributes of a tree with one comparison."""
+    return {
+        "leaf_targetids": (0, 0),
+        "leaf_weights": np.float32([1, 2]),
+        "nodes_falseleafs": (1,),
+        "nodes_falsenodeids": (0,),
+        "nodes_featureids": (0,),
+        "nodes_modes": np.uint8([0]),
+        "nodes_splits": np.float32([0]),
+        "nodes_trueleafs": (1,),
+        "nodes_truenodeids": (1,),
+        "tree_roots": (0,),
+    }
+
+
 def test_maps():
     rows = np.float32([[0.25, 0.75], [1, 0]])
     maps = ops.zip_map(rows, classlabels_strings=("a", "b"))

@@ -73,6 +73,11 @@ CASES = [
      {"imputed_value_floats": [3.0, 4.0], "replaced_value_float": 7.0}),
     ("FeatureVectorizer", (normal(3, 2), normal(3, 1)), {"inputdimensions": [2, 1]}),
     ("OneHotEncoder", (np.array([3, 1, 9], np.int64),), {"cats_int64s": [1, 3, 5]}),
+    ("OneHotEncoder", (np.float32([3.7, 1.0, 9.0]),), {"cats_int64s": [1, 3, 5]}),
+    ("MaxRoiPool", (normal(1, 2, 6, 6), np.float32([[0, 8, 24, 40, 56], [0, 0, 8, 8, 8]])),
+     {"pooled_shape": [2, 2], "spatial_scale": 1 / 16}),
+    ("DynamicQuantizeLinear", (normal(3, 4),), {}, 3),
+    ("DynamicQuantizeLinear", (np.zeros(3, np.float32),), {}, 3),
     ("LinearRegressor", (normal(3, 2),),
      {"coefficients": [1.0, 2.0, 3.0, -1.0], "intercepts": [0.5, -0.5], "targets": 2}),
     ("LinearClassifier", (normal(5, 2),),
@@ -146,3 +151,18 @@ def test_quantisation_divides_exactly():
         == wanted.tolist()
         == [26, 255]
     )
+
+
+@pytest.mark.parametrize("saturate", [0, 1])
+def test_numbers_beyond_an_exponent_type(saturate):
+    x = np.float32([np.inf, 3.4e38, 2.0, np.nan])
+    made = importer.ops.cast(x, to="float8_e8m0fnu", saturate=saturate).astype("float32")
+    beyond = 2.0**127 if saturate else np.nan
+    np.testing.assert_array_equal(made, np.float32([beyond, beyond, 2, np.nan]))
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_an_axis_of_no_elements_splits_into_no_pieces(keepdims):
+    assert importer.ops.split_to_sequence(np.zeros((0, 2)), keepdims=keepdims) == []
+    pieces = importer.ops.split_to_sequence(np.ones((5, 2)), np.array(2))
+    assert [piece.shape for piece in pieces] == [(2, 2), (2, 2), (1, 2)]

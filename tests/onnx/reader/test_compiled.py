@@ -84,6 +84,15 @@ def test_it_answers_as_onnxruntime_and_keeps_its_variables(network, onnxruntime)
     )
 
 
+def test_a_node_without_inputs_is_no_norm(built):
+    nodes = [
+        node("RandomNormal", [], ["noise"], shape=[2], seed=1.0),
+        node("Add", ["x", "noise"], ["y"]),
+    ]
+    model = importer.load(built(nodes, {"x": [2]}, "y"))
+    assert np.isfinite(model(np.zeros(2, np.float32))).all()
+
+
 def test_a_shape_is_compiled_once(built):
     traced = []
     with registry.restored():

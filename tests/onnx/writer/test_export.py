@@ -116,6 +116,11 @@ def test_everything_without_a_rule_is_listed_with_its_place(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_size_that_a_function_of_jax_cannot_use_is_explained(tmp_path):
+    with pytest.raises(ValueError, match="the function needs the batch size as a number"):
+        export(jnp.add, *np.ones((2, 2, 3), np.float32), tmp_path / "model.onnx")
+
+
 def test_a_batch_size_that_is_needed_as_a_number(tmp_path):
     def counted(variables, x):
         return x * np.arange(len(x))[:, None]
