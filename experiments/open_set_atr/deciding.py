@@ -51,6 +51,7 @@ def deciding() -> str:
     groups = {
         "simulated, the default": ("default-",),
         "MSTAR, reference splits": ("mstar-auto-",),
+        "MSTAR, reference splits, strong variant": ("mstar-strong-",),
         "MSTAR, fresh splits": ("mstar-fresh-",),
     }
     rows = []
@@ -136,10 +137,12 @@ def recipes() -> str:
         "smoothing": "label smoothing 0.1",
         "supcon": "SupCon, weight 0.5",
         "centre": "centre of 48 px",
+        "strong": "centre of 48 px, rotation by up to 5° (the strong variant)",
     }
     return _compared(
         {label: [f"recipe-{kind}-{split}" for split in range(3)] for kind, label in labels.items()},
         shown,
+        rates=("fusion_template",),
     )
 
 
@@ -157,17 +160,27 @@ def cifar10_recipes() -> str:
     )
 
 
-def _compared(runs: dict[str, list[str]], shown: tuple[str, ...]) -> str:
-    """Formats closed accuracy and the AUROC of some scores, for trainings of several runs."""
+def _compared(
+    runs: dict[str, list[str]], shown: tuple[str, ...], rates: tuple[str, ...] = ()
+) -> str:
+    """Formats closed accuracy and the AUROC of some scores, for trainings of several runs.
+
+    Args:
+      runs: names of the runs by training.
+      shown: scores whose AUROC is given.
+      rates: scores whose false-positive rate is given, at 95 % accepted.
+    """
     rows = [
         [
             label,
             some(names, "cbc", "closed_accuracy"),
             *(some(names, score, "auroc") for score in shown),
+            *(some(names, score, "fpr_at_tpr") for score in rates),
         ]
         for label, names in runs.items()
     ]
-    return markdown(["training", "closed acc.", *(f"AUROC {score}" for score in shown)], rows)
+    header = ["training", "closed acc.", *(f"AUROC {score}" for score in shown)]
+    return markdown([*header, *(f"FPR at 95 % TPR {score}" for score in rates)], rows)
 
 
 def calibrated() -> str:

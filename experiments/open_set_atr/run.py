@@ -78,6 +78,21 @@ def held_out() -> list[Run]:
     ]
 
 
+def mstar_strong() -> list[Run]:
+    """Lists runs of the recipe with the lowest false-positive rate on held-out known vehicles."""
+    return [
+        Run(
+            f"mstar-strong-{split}-{seed}",
+            "cbc.py:mstar_strong",
+            {"open_set.split": f"mstar/reference-{split}", "seed": seed},
+            "mstar10.tar.gz",
+            scores=COMPARED,
+        )
+        for seed in range(3)
+        for split in range(3)
+    ]
+
+
 def controls() -> list[Run]:
     """Lists runs on the centre of MSTAR's chips, and on the clutter around it.
 
@@ -113,6 +128,7 @@ def recipes() -> list[Run]:
         "smoothing": {"loss.label_smoothing": 0.1},
         "supcon": {"loss.contrastive_weight": 0.5},
         "centre": {"data.center_crop": 48},
+        "strong": {"data.center_crop": 48, "augment.rotate_degrees": 5.0},
     }
     held_out = {"open_set.hold_out": 2, "data.test_split": "train", "data.validation": 0.5}
     return [
@@ -294,6 +310,7 @@ def all_runs() -> list[Run]:
         *default(),
         *held_out(),
         *mstar_auto(),
+        *mstar_strong(),
         *controls(),
         *recipes(),
         *mstar(),
