@@ -1,6 +1,6 @@
 """Fits the threshold and probabilities of a finished run to a few labelled chips from the field.
 
-jaxatr calibrate --workdir=DIR --source=FOLDER [--score=NAME] [--tpr=0.95] [--per_class]
+jaxatr calibrate --workdir=DIR --source=DATA [--score=NAME] [--tpr=0.95] [--per_class]
 jaxatr calibrate --workdir=DIR --undo [--score=NAME]
 """
 
@@ -16,7 +16,9 @@ from jaxatr.cli import inputs
 def define_flags() -> None:
     """Defines the command's flags."""
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
-    flags.DEFINE_string("source", None, "A folder with a folder of chips for each known class.")
+    flags.DEFINE_string(
+        "source", None, "Labelled chips: a folder of class folders, a table or an archive."
+    )
     flags.DEFINE_string("score", None, "The score to calibrate; default: the one that decides.")
     flags.DEFINE_float("tpr", None, "Share of known chips to accept; default: as configured.")
     flags.DEFINE_bool("per_class", False, "Fit a threshold per class; default: as configured.")
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str]) -> None:
         "checkpoint": inputs.checkpoint(values.checkpoint)
     }
     if values.undo == (values.source is not None):
-        raise ValueError("wanted either --source=FOLDER or --undo")
+        raise ValueError("wanted either --source=DATA or --undo")
     training.enable_compilation_cache()
     if values.undo:
         print(f"removed: {runs.undo_calibration(values.workdir, **options)}")

@@ -25,8 +25,8 @@ def calibrate_run(
 
     Args:
       workdir: the run's folder.
-      source: a folder with one folder of chips per known class; for a run on tracks, each class
-        folder holds one folder per track.
+      source: labelled chips of known classes: a folder, a table or an archive, as for training;
+        for a run on tracks, a folder of class folders that contain one folder per track.
       score: the score to calibrate; by default the one that decides.
       tpr: share of known chips to accept; by default the configured one.
       per_class: fit one threshold per predicted class instead of a common one; by default as

@@ -99,21 +99,42 @@ def test_the_command_prints_before_and_after(run, field, flags_of, capsys):
     assert json.loads(capsys.readouterr().out)["after"]["accepted"] > 0.7
     calibrate.main(flags_of(calibrate, *arguments, "--undo"))
     assert "energy.field.npz" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="--source=FOLDER or --undo"):
+    with pytest.raises(ValueError, match="--source=DATA or --undo"):
         calibrate.main(flags_of(calibrate, *arguments))
+
+
+@pytest.mark.parametrize("kind", ["table", "archive", "split"])
+def test_any_layout_of_the_training_data_will_do(run, field, kind, tmp_path):
+    few = tmp_path / "few"
+    names = []
+    for path in sorted(field.glob("*/*.png"))[::3]:
+        place = few / ("day" if kind == "split" else "") / path.parent.name / path.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, place)
+        names.append((str(place.relative_to(few)), path.parent.name))
+    source = few
+    if kind == "table":
+        source = few / "chips.csv"
+        rows = [f"{name},{label}" for name, label in names]
+        source.write_text("\n".join(["path,label", *rows]))
+    if kind == "archive":
+        source = shutil.make_archive(str(tmp_path / "chips"), "zip", few)
+    result = runs.calibrate_run(run, source)
+    assert sum(result["chips"].values()) == len(names)
+    assert set(result["chips"]) == {label for _, label in names}
 
 
 def test_a_folder_that_cannot_be_used_is_refused(run, field, embedding_run, tmp_path):
     with pytest.raises(ValueError, match="there is no folder"):
         runs.calibrate_run(run, tmp_path / "none")
-    (tmp_path / "chips.zip").write_bytes(b"")
-    with pytest.raises(ValueError, match="chips.zip is a file, wanted a folder of class folders"):
-        runs.calibrate_run(run, tmp_path / "chips.zip")
+    (tmp_path / "chips.7z").write_bytes(b"")
+    with pytest.raises(ValueError, match="chips.7z is a file, but neither an archive"):
+        runs.calibrate_run(run, tmp_path / "chips.7z")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="no folder of a known class that contains"):
+    with pytest.raises(ValueError, match="no images in"):
         runs.calibrate_run(run, tmp_path / "empty")
     shutil.copytree(next(field.iterdir()), field / "stranger")
-    with pytest.raises(ValueError, match="got a folder 'stranger', wanted names of known"):
+    with pytest.raises(ValueError, match="got the class 'stranger', wanted known classes"):
         runs.calibrate_run(run, field)
     with pytest.raises(ValueError, match="wanted a run of open-set recognition"):
         runs.calibrate_run(embedding_run, field)

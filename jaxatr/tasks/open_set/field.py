@@ -3,14 +3,15 @@
 import datetime
 import hashlib
 import os
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr import metrics, openset
+from jaxatr import data, metrics, openset
 from jaxatr.tasks.open_set import fitted
-from jaxatr.tasks.open_set.predictor import OpenSetPredictor
+from jaxatr.tasks.open_set.predictor import OpenSetPredictor, Recogniser
 
 _LOGITS = ("logits", "open_logits")
 
@@ -44,7 +45,8 @@ def calibrate(
       recogniser: the run's recogniser, without calibration to field chips.
       workdir: the run's folder.
       step: step of the checkpoint.
-      source: a folder of class folders, of known classes.
+      source: labelled chips of known classes: a folder, a table or an archive, as for training;
+        for tracks, a folder of class folders that contain one folder per track.
       tpr: fraction of known chips to accept.
       per_class: fit a separate threshold for each predicted class.
 
@@ -55,8 +57,7 @@ def calibrate(
       class probabilities on the same chips.
 
     Raises:
-      ValueError: a folder is not named after a known class, there are no chips, or a chip is
-        invalid.
+      ValueError: a class is not known, there are no chips, or a chip is invalid.
     """
     chips, before = read_chips(recogniser, source), recogniser.decision
     calibration = before.calibration
@@ -82,39 +83,67 @@ def calibrate(
 
 
 def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips:
-    """Reads a folder of class folders, and applies the network to its chips.
+    """Reads labelled chips, and applies the network to them.
 
     Raises:
-      ValueError: a folder is not named after a known class, there are no chips, or a chip is
-        invalid.
+      ValueError: a class is not known, there are no chips, or a chip is invalid.
     """
-    root = Path(source)
-    if root.is_file():
-        raise ValueError(f"source: {root} is a file, wanted a folder of class folders")
-    if not root.is_dir():
-        raise ValueError(f"source: there is no folder {root}")
-    folders = sorted(one for one in root.iterdir() if one.is_dir() and one.name[0] != ".")
-    paths: list[Path] = []
-    labels: list[int] = []
-    for folder in folders:
-        if folder.name not in recogniser.classes:
-            raise ValueError(
-                f"{folder}: got a folder {folder.name!r}, wanted names of known classes, "
-                f"{', '.join(recogniser.classes)}"
-            )
-        found = sorted(path for path in folder.iterdir() if path.name[0] != ".")
-        paths += found
-        labels += [recogniser.classes.index(folder.name)] * len(found)
-    if not paths:
-        raise ValueError(f"{root}: there is no folder of a known class that contains chips")
-    parts = list(recogniser.outputs(recogniser.read(str(path)) for path in paths))
+    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+        listed = _listed(recogniser, Path(source), Path(scratch))
+        labels = [recogniser.classes.index(one.label) for one in listed]
+        paths = [one.path for one in listed]
+        parts = list(recogniser.outputs(recogniser.read(str(path)) for path in paths))
+        digest = _digest(listed)
     logits, open_logits = (
         np.concatenate([getattr(part, name) for part in parts]) for name in _LOGITS
     )
     more = {name: np.concatenate([part.more[name] for part in parts]) for name in parts[0].more}
     classes = {recogniser.classes[c]: labels.count(c) for c in dict.fromkeys(labels)}
     outputs = openset.Outputs(logits, open_logits, np.array(labels), more)
-    return Chips(outputs, classes, _digest(paths, root))
+    return Chips(outputs, classes, digest)
+
+
+class _Labelled(NamedTuple):
+    """A chip, or the folder of a track.
+
+    Attributes:
+      name: its name, whose first or last folder is usually the class.
+      path: the file or the folder.
+      label: name of its class.
+    """
+
+    name: str
+    path: Path
+    label: str
+
+
+def _listed(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[_Labelled]:
+    """Lists the chips or tracks at a path, with names of known classes."""
+    if isinstance(recogniser, Recogniser):
+        found = data.labelled_images(source, scratch)
+        listed = [_Labelled(one.path, found.root / one.path, one.label) for one in found.listed]
+    else:
+        listed = [
+            _Labelled(str(path.relative_to(source)), path, folder.name)
+            for folder in _visible(source)
+            if folder.is_dir()
+            for path in _visible(folder)
+        ]
+    if not listed:
+        raise ValueError(f"{source}: there is no folder of a class that contains tracks")
+    for one in listed:
+        if one.label not in recogniser.classes:
+            raise ValueError(
+                f"{one.path}: got the class {one.label!r}, wanted known classes, "
+                f"{', '.join(recogniser.classes)}"
+            )
+    return listed
+
+
+def _visible(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise ValueError(f"source: there is no folder {folder}")
+    return sorted(path for path in folder.iterdir() if path.name[0] != ".")
 
 
 def undo(workdir: str | os.PathLike, step: int, kept: str) -> Path | None:
@@ -166,10 +195,12 @@ def _by_the_others(decision: openset.Decision) -> np.ndarray:
     return np.array(accepted)
 
 
-def _digest(paths: list[Path], root: Path) -> str:
+def _digest(listed: list[_Labelled]) -> str:
     sha256 = hashlib.sha256()
-    for path in paths:
-        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
-            sha256.update(f"{file.relative_to(root)}\n".encode())
+    for one in listed:
+        files = sorted(one.path.iterdir()) if one.path.is_dir() else [one.path]
+        for file in files:
+            name = Path(one.name, file.relative_to(one.path))
+            sha256.update(f"{name}\n".encode())
             sha256.update(file.read_bytes())
     return sha256.hexdigest()

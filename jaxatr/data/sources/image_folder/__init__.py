@@ -21,7 +21,13 @@ from jaxatr.data.source import (
     all_options,
 )
 from jaxatr.data.sources.image_folder import table
-from jaxatr.data.sources.image_folder.folder import ImageFolder, scan, single_folder
+from jaxatr.data.sources.image_folder.folder import (
+    Found,
+    ImageFolder,
+    divided,
+    find,
+    single_folder,
+)
 from jaxatr.data.sources.image_folder.layouts import LAYOUTS
 
 _LISTED = 10  # damaged files listed in an error
@@ -66,7 +72,7 @@ SOURCE = ImageFolderSource()
 def image_folder(
     path: Path, settings: Mapping[str, Any], scratch: Path | None = None
 ) -> ImageFolder:
-    """Lists the images at a path: of a folder, a table or an archive.
+    """Lists the images at a path with their classes and splits.
 
     Args:
       path: the folder, table or archive.
@@ -76,16 +82,33 @@ def image_folder(
     Raises:
       ValueError: there is no usable data at the path, or an option does not fit.
     """
-    options = {"test_fraction": settings["test_fraction"], "layout": settings["layout"]}
-    table_name = settings["table"]
+    found = labelled_images(path, scratch, layout=settings["layout"], table_name=settings["table"])
+    return divided(found, settings["test_fraction"])
+
+
+def labelled_images(
+    path: Path, scratch: Path | None = None, *, layout: str = "", table_name: str = ""
+) -> Found:
+    """Lists the images at a path with their classes, of any number.
+
+    Args:
+      path: the folder, table or archive.
+      scratch: folder to extract an archive into; without it, archives are refused.
+      layout: the folders' meaning; empty to infer it.
+      table_name: path of a table inside of the folder or archive.
+
+    Raises:
+      ValueError: there is no usable data at the path, or an option does not fit.
+    """
     if scratch is not None and path.is_file() and archive.is_archive(path):
         archive.extract(path, scratch)
-        return scan(single_folder(scratch), **options, table_name=table_name, inside=True)
+        root = single_folder(scratch)
+        return find(root, layout=layout, table_name=table_name, inside=True)
     if path.is_file() and table.is_table(path):
         if table_name:
             raise ValueError(f"table: {path} is a table itself: leave the option out")
-        return scan(path.parent, **options, table_name=path.name)
-    return scan(path, **options, table_name=table_name)
+        path, table_name = path.parent, path.name
+    return find(path, layout=layout, table_name=table_name)
 
 
 def unreadable(folder: ImageFolder) -> list[tuple[str, str]]:

@@ -74,29 +74,33 @@ class ImageFolder:
         return digest.hexdigest()
 
 
-def scan(
-    root: Path,
-    *,
-    test_fraction: float = 0.2,
-    layout: str = "",
-    table_name: str = "",
-    inside: bool = False,
-) -> ImageFolder:
+class Found(NamedTuple):
+    """Image files with their classes.
+
+    Attributes:
+      root: the folder that their paths are relative to.
+      listed: the files, at least one, sorted by path.
+      passed: skipped files, by kind.
+    """
+
+    root: Path
+    listed: Sequence[Listed]
+    passed: tuple[Passed, ...]
+
+
+def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = False) -> Found:
     """Finds the images below a folder.
 
     Args:
       root: a folder with ``<split>/<class>/<image>``, ``<coarse>/<class>/<image>``, both or neither
         of these levels above the class; or with a table. Links are followed.
-      test_fraction: without splits, the share of each class that becomes the test split, rounded,
-        but at least one image of a class with two or more. Images are chosen by the SHA-256 of
-        their paths, hence equally on every machine.
       layout: one of :data:`~jaxatr.data.sources.image_folder.layouts.LAYOUTS`; empty to infer it.
       table_name: path below ``root`` of a table, which replaces the folders' names.
       inside: refuse paths in the table that leave the folder.
 
     Raises:
-      ValueError: the folder is missing or empty, or has one class, an image is misplaced, the table
-        cannot be used, or ``coarse.json`` does not fit.
+      ValueError: the folder is missing or empty, an image is misplaced, or the table cannot be
+        used.
     """
     if not root.exists():
         raise ValueError(f"there is no folder or file {root}")
@@ -105,9 +109,6 @@ def scan(
             f"{root} is a file, but neither an archive ({', '.join(archive.SUFFIXES)}) nor a table "
             f"({', '.join(table.SUFFIXES)})"
         )
-    if not 0 < test_fraction < 1:
-        raise ValueError(f"test_fraction: got {test_fraction}, wanted a fraction in (0, 1)")
-    passed: list[Passed] = []
     if table_name:
         if layout:
             raise ValueError("layout: not allowed together with a table: leave one of them out")
@@ -118,21 +119,31 @@ def scan(
         listed = sorted(table.read_table(root / table_name, inside=inside))
         if not listed:
             raise ValueError(f"{root / table_name}: no images are listed")
-        root = (root / table_name).parent
-    else:
-        paths, passed = _by_kind(_entries(root, (), ()))
-        if not paths:
-            others = ", ".join(f"{len(one.paths)} {describe_kind(one.kind)}" for one in passed)
-            raise ValueError(
-                f"no images in {root}{f' ({others})' if others else ''}; looked for {WANTED}"
-            )
-        listed = arranged(root, paths, layout, WANTED)
-    return _folder(root, listed, test_fraction, tuple(passed))
+        return Found((root / table_name).parent, listed, ())
+    paths, passed = _by_kind(_entries(root, (), ()))
+    if not paths:
+        others = ", ".join(f"{len(one.paths)} {describe_kind(one.kind)}" for one in passed)
+        raise ValueError(
+            f"no images in {root}{f' ({others})' if others else ''}; looked for {WANTED}"
+        )
+    return Found(root, arranged(root, paths, layout, WANTED), tuple(passed))
 
 
-def _folder(
-    root: Path, listed: Sequence[Listed], test_fraction: float, passed: tuple[Passed, ...]
-) -> ImageFolder:
+def divided(found: Found, test_fraction: float) -> ImageFolder:
+    """Numbers the classes of images, and divides the images into splits.
+
+    Args:
+      found: the images.
+      test_fraction: without splits, the share of each class that becomes the test split, rounded,
+        but at least one image of a class with two or more. Images are chosen by the SHA-256 of
+        their paths, hence equally on every machine.
+
+    Raises:
+      ValueError: there is only one class, or ``coarse.json`` does not fit.
+    """
+    if not 0 < test_fraction < 1:
+        raise ValueError(f"test_fraction: got {test_fraction}, wanted a fraction in (0, 1)")
+    root, listed = found.root, found.listed
     classes = tuple(sorted({one.label for one in listed}))
     if len(classes) == 1:
         raise ValueError(f"{root} has only one class, {classes[0]!r}; looked for {WANTED}")
@@ -145,7 +156,7 @@ def _folder(
         split = one.split or ("test" if one.path in drawn else "train")
         files.setdefault(split, []).append((one.path, number[one.label]))
     hierarchy = _given_hierarchy(root, listed, classes)
-    return ImageFolder(root, files, classes, *hierarchy, passed)
+    return ImageFolder(root, files, classes, *hierarchy, found.passed)
 
 
 def single_folder(root: Path) -> Path:

@@ -9,11 +9,15 @@ from PIL import Image
 from jaxatr.data import ImageError, open_dataset
 from jaxatr.data.source import Request
 from jaxatr.data.sources.image_folder import SOURCE
-from jaxatr.data.sources.image_folder.folder import scan
+from jaxatr.data.sources.image_folder.folder import divided, find
 
 
 def opened(source, data_dir, **arguments):
     return open_dataset("image_folder", source=source, data_dir=data_dir, **arguments)
+
+
+def scan(root, *, test_fraction=0.2, **options):
+    return divided(find(root, **options), test_fraction)
 
 
 def test_every_image_comes_back_with_its_class(folder, data_dir):
