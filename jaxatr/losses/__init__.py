@@ -1,8 +1,8 @@
 """Differentiable, jittable loss functions, which return one unreduced value per example.
 
-Losses that have no value per example (batch statistics, tuples formed in the batch) return a
-scalar. Losses of quadruplets are in :mod:`jaxatr.losses.quadruplet`. Mismatched shapes and
-non-integer labels raise an ``AssertionError`` from chex.
+Losses without a value per example (batch statistics, tuples formed in the batch) return a scalar.
+Losses of quadruplets are in :mod:`jaxatr.losses.quadruplet`. Mismatched shapes and non-integer
+labels raise an ``AssertionError`` from chex.
 """
 
 from jaxatr.losses import quadruplet

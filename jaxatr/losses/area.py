@@ -2,7 +2,7 @@
 
 Fong, Patrick and Vedaldi (2019), "Understanding Deep Networks via Extremal Perturbations and Smooth
 Masks", section 3.2. The L1 norm shrinks every pixel; this prior asks for a map that is 1 on a given
-share of the pixels and 0 elsewhere, without prescribing which pixels.
+share of the pixels and 0 elsewhere, but leaves open which pixels.
 """
 
 import chex
@@ -13,12 +13,12 @@ from jaxatr.typing import Array, ArrayLike, Float
 
 
 def saliency_area(saliency: Float[ArrayLike, "b h w"], share: float) -> Float[Array, " b"]:
-    r"""Computes each map's deviation from marking exactly a given share of the pixels.
+    r"""Computes how far each map is from marking exactly a given share of the pixels.
 
     .. math:: \frac{1}{hw} \| \mathrm{sort}(H_x) - r_a \|^2
 
-    where the first share :math:`1 - a` of the entries of :math:`r_a` is 0 and the rest is 1. The
-    paper sums over the pixels; the mean is independent of the resolution.
+    where :math:`r_a` is 0 in its first :math:`(1 - a) hw` entries and 1 in the rest. The paper sums
+    over the pixels; the mean is independent of the resolution.
 
     Args:
       saliency: ``[b, h, w]`` in [0, 1].

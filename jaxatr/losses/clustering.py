@@ -1,11 +1,11 @@
-r"""Deep metric learning by facility location (Song et al. 2017), "clustering" in the tables.
+r"""Deep metric learning by facility location (Song et al. 2017), the "clustering" loss.
 
-The batch is clustered around medoids, as many of its own examples as it has classes. The clustering
-by the true classes, each around its best medoid, must score better than any other clustering, by a
-margin that grows with the other's deviation from the truth.
+The batch is clustered around medoids: examples of the batch, as many as it has classes. The
+clustering by the true classes, each around its best medoid, must score better than any other
+clustering, by a margin that grows with the other's deviation from the true one.
 
-The search for the other clustering uses values only, under ``stop_gradient``, with arrays of fixed
-size: one slot per example, of which the first ``count`` hold a medoid.
+The search for the best other clustering has no gradient (``stop_gradient``), and its arrays have a
+fixed size: one slot per example, of which the first ``count`` hold a medoid.
 """
 
 import jax
@@ -65,7 +65,7 @@ def clustering(
 
 
 def _own_medoid_cost(distances: Float[Array, "b b"], same: Bool[Array, "b b"]):
-    """Returns, per example, the cost of its class around the best medoid, over the class's size."""
+    """Returns each example's equal share of the cost of its class around the best medoid."""
     to_class = jnp.sum(jnp.where(same, distances, 0), axis=1)
     best = jnp.min(jnp.where(same, to_class[None], jnp.inf), axis=1)
     return best / jnp.sum(same, axis=1)

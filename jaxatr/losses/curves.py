@@ -1,10 +1,10 @@
 """A differentiable estimate of the insertion and deletion measures; not from any paper.
 
-Equation 8 of Lee and Kim (2021) asks that the image under its saliency map be classified like the
-image. Insertion and deletion ask for something else: that for *every* share of the pixels, the most
-salient ones are enough for the class, and the class is lost without them. For a share drawn anew
-for each image at every step, the two functions here estimate 1 minus the area under the insertion
-curve plus the area under the deletion curve, with a gradient.
+Equation 8 of Lee and Kim (2021) asks that an image masked by its saliency map be classified like
+the image itself. Insertion and deletion ask for more: for *every* share of the pixels, the most
+salient ones must be enough to recognise the class, and the class must be lost without them. With a
+random share for each image and step, the two functions here give a differentiable estimate of 1
+minus the area under the insertion curve plus the area under the deletion curve.
 """
 
 import chex
@@ -24,14 +24,14 @@ def top_share(
 
     .. math:: \sigma\left(\frac{H - t}{\beta \max(\mathrm{sd}(H), 0.01)}\right)
 
-    where the threshold t is the lowest saliency among the share of pixels. No gradient flows
-    through t and the deviation, since only the order of the pixels matters. The lower bound on the
-    deviation, for maps in [0, 1], bounds the slope by 1 / 0.04 β where a map is nearly flat. A
+    where the threshold t is the lowest saliency of the selected pixels. No gradient flows through t
+    or the deviation, since only the order of the pixels matters. The lower bound on the deviation
+    is meant for maps in [0, 1]: it limits the slope to 1 / (0.04 β) where a map is nearly flat. A
     constant map has no order and no gradient.
 
     Args:
       saliency: ``[b, h, w]``.
-      share: ``[b]``, shares of the pixels, from 0 to 1.
+      share: ``[b]``, share of the pixels to select, from 0 to 1.
       softness: β, in units of the map's standard deviation, which counts as at least 0.01.
 
     Raises:

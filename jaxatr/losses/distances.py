@@ -1,4 +1,4 @@
-r"""Euclidean distances with a finite gradient, namely zero, where two points coincide.
+r"""Euclidean distances whose gradient is zero where two points coincide.
 
 :math:`\sqrt{x}` has no derivative at 0, and the usual small constant under the root changes every
 distance. Here distances are exact, and a coincident pair passes no gradient.
@@ -58,12 +58,12 @@ def l2(
 def pairwise_squared_l2(points: Float[Array, "b d"]) -> Float[Array, "b b"]:
     """Computes the squared distances between all rows: exactly symmetric, 0 on the diagonal.
 
-    Both the distances and their derivatives are computed from differences: expanding them into
-    inner products would lose, between close points, the digits on which the choice of triplets
-    depends, and the root would amplify the error. The differences are recomputed for the
-    derivative, where XLA fuses them with the sum, so that no ``[b, b, d]`` array is stored.
+    Both the distances and their derivatives are computed from differences. Expanding them into
+    inner products would lose the digits of close points on which the choice of triplets depends,
+    and the root would amplify the error. The differences are recomputed for the derivative, where
+    XLA fuses them with the sum, so that no ``[b, b, d]`` array is stored.
     """
     squared = jnp.sum(jnp.square(points[:, None] - points[None]), axis=-1)
-    # XLA may compute the points twice within the difference and fuse one product with the
-    # subtraction, so that even a point's distance to itself is a rounding error instead of 0.
+    # XLA may recompute the points inside the difference and fuse only one of the two products with
+    # the subtraction, so that even a point's distance to itself is a rounding error instead of 0.
     return jnp.where(jnp.eye(len(points), dtype=bool), 0, squared)

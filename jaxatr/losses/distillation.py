@@ -1,10 +1,11 @@
 r"""Losses of the attentive surrogate (Lee and Kim 2021).
 
 The paper is "Explaining Neural Networks Using Attentive Knowledge Distillation".
-The teacher is the target network, whose predictions are to be explained. Its logits are treated as
-constants (``jax.lax.stop_gradient``, inside), so the teacher need not be frozen for these losses.
-Where the target network also scores the masked image, the gradient flows through *those* logits
-into the mask, as it must; the caller has to keep the target's parameters fixed.
+
+The teacher is the target network, whose predictions are to be explained. These losses treat its
+logits as constants (``jax.lax.stop_gradient``), so the teacher need not be frozen. If the target
+network also scores the masked image, the gradient has to flow through *those* logits into the mask;
+the caller must keep the target's parameters fixed.
 
 Every loss is computed in at least float32, and value and gradient are finite for logits up to at
 least :math:`10^4` in magnitude. Every function returns one value per example; the caller computes
@@ -158,7 +159,8 @@ def sparse_explanation(
       masked_logits: ``[b, k]``, the scorer's logits for the image times its saliency map.
       saliency: ``[b, h, w]``, the saliency map.
       l1_weight: :math:`\lambda`; 1e-5 in the paper, 1e-4 in its variant.
-      reduction: reduction of :func:`saliency_l1`, which determines the meaning of the weight.
+      reduction: reduction over the pixels of the map, ``"sum"`` or ``"mean"``; the scale of the
+        weight depends on it.
 
     Raises:
       ValueError: the reduction is unknown.
@@ -195,7 +197,7 @@ def end_to_end(
       temperature: :math:`t > 0` of the distillation's soft part; 1 in the paper.
       alpha: :math:`\alpha` in ``[0, 1]``, the weight of the distillation's soft part.
       l1_weight: :math:`\lambda`; 1e-5 in the paper.
-      reduction: reduction of :func:`saliency_l1`, ``"sum"`` or ``"mean"``.
+      reduction: reduction over the pixels of the map, ``"sum"`` or ``"mean"``.
 
     Raises:
       ValueError: ``alpha`` is out of range, the temperature is not positive, the reduction is

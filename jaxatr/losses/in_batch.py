@@ -1,9 +1,9 @@
 r"""Metric-learning losses that form their pairs and triplets within the batch.
 
-All take embeddings ``[b, d]`` and integer labels ``[b]`` and return a scalar, the mean over the
-tuples for which the loss is defined. A batch without such tuples (one class only, or no two
-examples of a class) gives 0 and zero gradient. Tuples are chosen by the values alone: no gradient
-flows through the choice. Gradients are finite where points coincide.
+All take embeddings ``[b, d]`` and integer labels ``[b]``, and return the mean over the tuples for
+which the loss is defined, a scalar. A batch without such tuples (one class only, or no two examples
+of a class) gives 0 and zero gradient. Tuples are chosen by the values alone: no gradient flows
+through the choice. Gradients are finite where points coincide.
 
 Under ``pmap`` the batch is the device's own; gather embeddings and labels first
 (``jax.lax.all_gather``) to form tuples across devices.
@@ -45,7 +45,7 @@ def semi_hard_triplet(
       embeddings: ``[b, d]``, of unit length in both sources.
       labels: ``[b]``, integers.
       margin: :math:`m`, in squared distance unless ``squared`` is false.
-      negatives: which of the two losses.
+      negatives: ``"every"`` or ``"one"``, the two losses above.
       squared: whether distances are squared, as in FaceNet and TensorFlow, and in
         pytorch-metric-learning with ``power=2``.
 
@@ -217,7 +217,7 @@ def _log_sum_exp(
 ) -> tuple[Float[Array, " b"], Bool[Array, " b"]]:
     """Returns each row's log-sum-exp over the masked values, and whether there are any."""
     found = jnp.any(mask, axis=1)
-    # An empty row keeps all values: its result and gradient are finite, and the caller ignores
-    # them.
+    # A row without a masked value keeps all of its values, so that its result and gradient are
+    # finite; the caller ignores them.
     kept = jnp.where(mask | ~found[:, None], values, -jnp.inf)
     return jax.nn.logsumexp(kept, axis=1), found

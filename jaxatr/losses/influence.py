@@ -1,9 +1,9 @@
 """A loss for learning saliency maps like those of RISE from random masks; not from any paper.
 
 RISE (Petsiuk et al. 2018) averages thousands of random masks of one image, weighted by the target
-network's score under each. Here a few masks of each image are drawn at every step, and a network
-that produces maps is fitted to them; it averages over the steps and over similar images. The target
-network needs no gradient.
+network's score under each. Here a network that produces maps is fitted to a few masks of each
+image, drawn at every step; it averages over the steps and over similar images. The target network
+needs no gradient.
 """
 
 import chex
@@ -21,23 +21,23 @@ def influence(
     *,
     contrast: float = 4.0,
 ) -> Float[Array, " b"]:
-    r"""Computes each map's squared deviation from the evidence of its masks.
+    r"""Computes the mean squared deviation of each map from the evidence of its masks.
 
     .. math::
       \frac{1}{n h w} \sum_{i=1}^{n}
       \Bigl\| a (2 M_i - 1) (s_i - \bar{s}) - \bigl(H - \tfrac12\bigr) \Bigr\|^2
 
     In expectation over masks that keep each pixel with probability 1/2, the minimum is at
-    :math:`H = \frac12 + a \frac{n - 1}{n} \mathrm{E}[(2M - 1) s]`: a pixel is above one half if the
-    score is higher when it is kept. This gives RISE's order of the pixels without RISE's offset,
-    which is the same for all pixels and would only add noise.
+    :math:`H = \frac12 + a \frac{n - 1}{n} \mathrm{E}[(2M - 1) s]`: a pixel's value is above 1/2 if
+    the score is higher when the pixel is kept. This gives RISE's order of the pixels without RISE's
+    offset, which is the same for all pixels and would only add noise.
 
     Args:
       saliency: ``[b, h, w]`` in [0, 1], H.
       masks: ``[b, n, h, w]`` in [0, 1], M, 1 where a pixel is kept.
       scores: ``[b, n]``, s, the score to explain, high under masks that keep the relevant pixels;
         no gradient reaches it.
-      contrast: a. Use a larger value if scores differ little, so that the map spans [0, 1].
+      contrast: a. Increase it if scores differ little, so that the map spans [0, 1].
 
     Raises:
       ValueError: there are fewer than two masks of each image.

@@ -22,7 +22,7 @@ def labelled_batch(
 
 
 def class_indices(labels: Int[ArrayLike, " b"], count: int) -> Int[Array, " b"]:
-    """Converts labels to a JAX array, checking that there is an integer for each of ``count``."""
+    """Converts labels to a JAX array, checking that they are ``count`` integers."""
     labels = jnp.asarray(labels)
     chex.assert_type(labels, int)
     chex.assert_shape(labels, (count,))

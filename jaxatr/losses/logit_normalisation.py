@@ -17,9 +17,9 @@ def normalised_logits(
 
     .. math:: \frac{z}{\tau \lVert z \rVert}
 
-    Training then cannot lower the loss by longer logits, so their length remains an indicator of
-    how
-    known an example is. Use this for training only: scores take the unnormalised logits.
+    Training can then no longer lower the loss by lengthening the logits, so their length still
+    indicates how known an example is. Use this for training only: scores take the unnormalised
+    logits.
 
     Args:
       logits: ``[b, k]``. A row of zeros stays zero, with zero gradient.
@@ -30,7 +30,7 @@ def normalised_logits(
     """
     logits = at_least_float32(logits)
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(logits), axis=-1, keepdims=True))
-    logits = logits / jnp.where(largest > 0, largest, 1)  # squares then neither overflow nor vanish
+    logits = logits / jnp.where(largest > 0, largest, 1)  # so squares neither overflow nor vanish
     squared = jnp.sum(jnp.square(logits), axis=-1, keepdims=True)
     length = jnp.where(largest > 0, jnp.sqrt(jnp.where(largest > 0, squared, 1)), jnp.inf)
     return logits / (temperature * length)

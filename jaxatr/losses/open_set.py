@@ -3,8 +3,8 @@ r"""Losses of open-set recognition (Safaei et al. 2023, "Open-Set Automatic Targ
 Every loss is computed in at least float32 and is finite, with the correct gradient, for logits up
 to at least :math:`10^4` in magnitude: logarithms are never taken of explicit probabilities.
 
-A label out of range raises ``ValueError`` if it is concrete. Under a transformation its value is
-not available, and the loss of that example is NaN instead.
+A concrete label out of range raises ``ValueError``. Under a transformation such as ``jit``, values
+are not available; the loss of that example is NaN instead.
 """
 
 from typing import Literal
@@ -93,8 +93,8 @@ def one_vs_rest_bce(
     Args:
       open_logits: ``[b, k]``, one logit per binary classifier, before the sigmoid.
       labels: ``[b]``, integers in ``[0, k)``.
-      reduction: over the k classifiers; not specified by the paper. ``"sum"`` weighs the positive
-        term as :func:`cbc` does, ``"mean"`` is the definition in most libraries.
+      reduction: over the k classifiers; not specified by the paper. ``"sum"`` gives the positive
+        term the same weight as :func:`cbc`; ``"mean"`` is the definition in most libraries.
 
     Raises:
       ValueError: a concrete label is out of range, or the reduction is unknown.

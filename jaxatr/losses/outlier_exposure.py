@@ -24,8 +24,8 @@ def outlier_exposure(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
 def refused_by_all(open_logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
     r"""Computes the loss of the binary classifiers on outliers, which all of them should reject.
 
-    This is equation 3 of Safaei et al. (2023) for an example without a class: only the classifier
-    with the largest error is trained.
+    This is equation 3 of Safaei et al. (2023) without the term of the true class: only the
+    classifier with the largest error is trained.
 
     .. math:: -\min_i \log(1 - p_O^i)
 

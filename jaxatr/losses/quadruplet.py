@@ -1,14 +1,15 @@
 r"""Losses of quadruplets (Karaman et al. 2019).
 
 The paper is "Quadruplet Selection Methods for Deep Embedding Learning".
+
 A quadruplet is a reference :math:`X^R`, a positive :math:`X^{P^+}` of the same fine class, a
 sibling :math:`X^{P^-}` of another fine class under the same coarse class, and a negative
 :math:`X^N` of another coarse class. :math:`D` is the Euclidean distance of embeddings, not squared.
 All gradients are finite where points coincide: a coincident pair passes none.
 
 Every function takes ``valid``, a mask of the quadruplets that exist (a fine class may have only one
-image, a coarse class only one fine class). An invalid row gives 0 and no gradient and enters no
-mean or variance, even if it contains NaN.
+image, a coarse class only one fine class). An invalid row gives 0 and no gradient, and is left out
+of means and variances, even if it contains NaN.
 
 Where the paper's text contradicts its equations, the equations are followed:
 
@@ -95,7 +96,7 @@ def global_statistics(
        + \lambda_{g1} [\mu_{P^+} - \mu_{P^-} + t_1 - t_2]_+
        + \lambda_{g2} [\mu_{P^-} - \mu_N + t_2]_+
 
-    The variances are population variances: divided by the number of quadruplets. Without a valid
+    The variances are population variances, divided by the number of quadruplets. Without a valid
     quadruplet the loss is 0.
 
     Under ``pmap`` with ``axis_name``, means and variances are over the global batch, and every
@@ -177,8 +178,8 @@ def combined(
 
     .. math:: \sum_i L_{joint}(Q_i) + \eta L_{global}(Q)
 
-    with equation 5's :math:`L_{joint}`: :func:`joint` plus :func:`hierarchical_cross_entropy`,
-    which is applied to the reference only.
+    where :math:`L_{joint}`, equation 5, is :func:`joint` plus the reference's
+    :func:`hierarchical_cross_entropy`.
 
     Args:
       reference: ``[b, d]``, embeddings of the references.
@@ -194,9 +195,9 @@ def combined(
       global_margins: :math:`t_1, t_2` of :func:`global_statistics`.
       global_weights: :math:`\lambda_{g1}, \lambda_{g2}`.
       eta: :math:`\eta`, the weight of :func:`global_statistics`.
-      reduction: over the quadruplets. ``"sum"`` is the paper's, and goes with its learning rate;
-        ``"mean"`` makes the gradient, and hence the learning rate, independent of the batch size b,
-        and gives :math:`L_{global}` b times the relative weight.
+      reduction: over the quadruplets. ``"sum"`` is the paper's, for which its learning rate was
+        chosen. ``"mean"`` makes the scale of the gradient independent of the batch size b, and
+        multiplies the relative weight of :math:`L_{global}` by b.
       valid: ``[b]``, mask of the quadruplets to use; by default all.
       axis_name: name of the ``pmap`` axis; the loss is then that of the global batch, the same on
         every device.

@@ -1,8 +1,8 @@
 r"""Adversarial reciprocal point learning (Chen et al. 2021, ARPL).
 
 Every class has a reciprocal point, which represents everything outside the class: an example
-belongs to the class whose point is farthest away. ARPL's confusing samples, which a generator
-draws, are not included.
+belongs to the class whose point is farthest away. ARPL's generator of confusing samples is not
+included.
 """
 
 import jax
@@ -15,11 +15,12 @@ from jaxatr.typing import Array, ArrayLike, Float, Int
 def reciprocal_logits(
     features: Float[ArrayLike, "b d"], points: Float[ArrayLike, "k d"]
 ) -> Float[Array, "b k"]:
-    r"""Computes the distance of features to each class's reciprocal point (equation 4).
+    r"""Computes the distances from features to the classes' reciprocal points (equation 4).
 
     .. math:: \frac1d \lVert f - P_i \rVert^2 - f \cdot P_i
 
-    Their softmax gives the class probabilities; the largest one is a score of being known.
+    The softmax of the distances gives the class probabilities. The largest distance is a score of
+    how known an example is.
 
     Args:
       features: ``[b, d]``, features of the examples.

@@ -1,4 +1,4 @@
-"""Masked means and moments of per-example values, on one device or over all."""
+"""Masked means and moments of per-example values, on one device or over several."""
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,8 @@ def masked_mean(
     Args:
       values: any shape.
       mask: mask of the selected values, of the same shape.
-      axis_name: name of a ``pmap`` axis over which sum and count are added up first, so that every
-        device gets the mean over the global batch.
+      axis_name: name of a ``pmap`` axis. Sum and count are then added up over its devices, and
+        every device gets the mean over the global batch.
 
     >>> float(masked_mean(jnp.array([1.0, 3.0, jnp.nan]), jnp.array([True, True, False])))
     2.0
@@ -42,8 +42,8 @@ def masked_moments(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Computes mean and population variance of the selected values; 0 if none is selected.
 
-    The variance is computed around the mean in a second pass, and is therefore accurate even if the
-    mean is much larger.
+    The variance is computed around the mean in a second pass, so it is accurate even if the mean is
+    much larger than the deviations.
 
     Args:
       values: any shape.

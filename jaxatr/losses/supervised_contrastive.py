@@ -13,8 +13,7 @@ def supervised_contrastive(
 ) -> Float[Array, ""]:
     r"""Computes the loss that pulls features of the same class together (equation 2, "out").
 
-    It is the mean over the examples :math:`i` that share their class with another one in the batch
-    of
+    It is the mean, over all examples :math:`i` whose class has another example in the batch, of
 
     .. math::
 
@@ -27,7 +26,7 @@ def supervised_contrastive(
 
     Args:
       features: ``[b, d]``, of any length. A row of zeros stays zero, with zero gradient.
-      labels: ``[b]``, integers; examples with a negative label have no class and only serve as
+      labels: ``[b]``, integers. Examples with a negative label have no class and serve only as
         negatives of the others.
       temperature: :math:`\tau`; 0.1 in the paper.
     """

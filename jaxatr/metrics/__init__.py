@@ -1,7 +1,7 @@
 """Metrics of recognisers and embeddings, computed with NumPy arrays.
 
-Metrics of a whole set are Python floats; metrics of each image are arrays. Mismatched shapes raise
-an ``AssertionError`` from chex.
+Metrics of a whole set are Python floats, metrics of each example are arrays. Mismatched shapes
+raise an ``AssertionError`` from chex.
 """
 
 from jaxatr.metrics.calibration import (

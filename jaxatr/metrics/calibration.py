@@ -12,7 +12,7 @@ class Reliability(NamedTuple):
 
     Attributes:
       probability: ``[b]``, mean probability of each bin's examples; NaN for an empty bin.
-      share: ``[b]``, share of each bin's examples that came true; NaN for an empty bin.
+      share: ``[b]``, share of each bin's events that occurred; NaN for an empty bin.
       weight: ``[b]``, each bin's share of all examples; they sum to 1.
     """
 
@@ -22,7 +22,7 @@ class Reliability(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The expected calibration error: the mean gap between share and probability."""
+        """The expected calibration error: the weighted mean gap of share and probability."""
         filled = self.weight > 0
         return float(np.sum((self.weight * np.abs(self.share - self.probability))[filled]))
 
@@ -70,7 +70,8 @@ def expected_calibration_error(
 ) -> float:
     """Computes the expected calibration error (Naeini et al. 2015).
 
-    It is the mean gap between probability and observed share over the bins of :func:`reliability`.
+    It is the mean gap between probability and observed share over bins of equal width, weighted by
+    the number of examples (:func:`reliability`).
 
     Args:
       probabilities: ``[n]``, in [0, 1].
@@ -86,8 +87,8 @@ def expected_calibration_error(
 def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> np.ndarray:
     """Computes the risk-coverage curve (Geifman and El-Yaniv 2017), ``[n]``.
 
-    Element i is the share of wrong answers among the ``i + 1`` most confident ones, averaged over
-    the orders of tied confidences.
+    Element i is the share of wrong answers among the ``i + 1`` most confident ones. Tied
+    confidences are averaged over their possible orders.
 
     Args:
       confidence: ``[n]``, higher is more confident.
@@ -105,7 +106,7 @@ def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> np.ndarray:
     if not values.size or np.isnan(values).any():
         raise ValueError("confidence: wanted [n] numbers with n > 0")
     _, group, sizes = np.unique(-values, return_inverse=True, return_counts=True)
-    share = np.bincount(group, wrong) / sizes  # of wrong answers among tied ones
+    share = np.bincount(group, wrong) / sizes  # of wrong answers in each group of ties
     return np.cumsum(np.repeat(share, sizes)) / np.arange(1, len(values) + 1)
 
 

@@ -1,7 +1,7 @@
 """Metrics of open-set recognition. Known is the positive class; higher scores are more known.
 
-All are computed in float64, treat ties exactly (as half a win each), and accept a score equal to
-the threshold.
+All are computed in float64 and treat ties exactly (half a win each). A score equal to the threshold
+is accepted unless stated otherwise.
 """
 
 import math
@@ -32,10 +32,10 @@ def auroc(known_scores: ArrayLike, unknown_scores: ArrayLike) -> float:
 def oscr(known_scores: ArrayLike, known_correct: ArrayLike, unknown_scores: ArrayLike) -> float:
     """Computes the area under the open-set classification rate curve (Dhamija et al. 2018).
 
-    The curve is the share of known examples that are accepted *and* classified correctly, over the
-    share of unknown examples that are accepted, as the threshold falls. The area is computed by
-    trapezoids through one point per distinct score. If all known examples are correct, it equals
-    :func:`auroc`.
+    The curve plots the share of known examples that are accepted *and* classified correctly against
+    the share of unknown examples that are accepted, as the threshold falls. The area is that of
+    trapezoids through one point per distinct score. It equals :func:`auroc` if all known examples
+    are classified correctly.
 
     Args:
       known_scores: ``[n]``, scores of examples of known classes.
@@ -52,8 +52,8 @@ def oscr(known_scores: ArrayLike, known_correct: ArrayLike, unknown_scores: Arra
     unknown = _scores("unknown_scores", unknown_scores)
     correct = np.asarray(known_correct, bool)
     chex.assert_equal_shape([correct, known])
-    # With the sums swapped, the trapezoids over the unknowns are each correct known's share of
-    # wins.
+    # With the order of summation swapped, the trapezoids over unknown examples become each correct
+    # known example's share of wins.
     return float(np.mean(correct * _wins(known, unknown)))
 
 
@@ -98,10 +98,10 @@ def fpr_at_tpr(known_scores: ArrayLike, unknown_scores: ArrayLike, *, tpr: float
 def fpr_at_tpr_of_unknown(
     known_scores: ArrayLike, unknown_scores: ArrayLike, *, tpr: float = 0.95
 ) -> float:
-    """Computes the share of known examples rejected where a share ``tpr`` of unknown ones is.
+    """Computes the share of known examples rejected along with a share ``tpr`` of unknown ones.
 
-    This is the metric of OpenOOD and most papers on out-of-distribution detection, for which
-    unknown examples are positive; for :func:`fpr_at_tpr` known ones are. Here a score equal to the
+    This is the metric of OpenOOD and of most papers on out-of-distribution detection: unknown
+    examples are positive, whereas in :func:`fpr_at_tpr` known ones are. Here a score equal to the
     threshold counts as rejected.
 
     Args:
@@ -216,7 +216,7 @@ def closed_set_accuracy(predictions: ArrayLike, labels: ArrayLike) -> float:
 
 
 def open_set_accuracy(predictions: ArrayLike, labels: ArrayLike, *, unknown: int) -> float:
-    """Computes the accuracy over the N known classes and the class "unknown" (paper, section 4).
+    """Computes the accuracy over the known classes and "unknown" (Safaei et al. 2023, section 4).
 
     Args:
       predictions: ``[n]`` integers: a known class, or ``unknown``.
@@ -224,8 +224,8 @@ def open_set_accuracy(predictions: ArrayLike, labels: ArrayLike, *, unknown: int
       unknown: the index that stands for unknown in both.
 
     Raises:
-      ValueError: there are no examples, or no label is ``unknown``; probably the unknown examples
-        have another index, so that every rejection would count as an error.
+      ValueError: there are no examples, or no label is ``unknown``. The unknown examples then
+        probably have another index, and every rejection would count as an error.
     """
     accuracy = closed_set_accuracy(predictions, labels)
     if not np.any(np.asarray(labels) == unknown):

@@ -1,7 +1,7 @@
 """Metrics of an embedding: how well a search among the other examples finds the right class.
 
-Every example is a query against all others by Euclidean distance; it never finds itself. The search
-is exhaustive, in single precision, one block of queries at a time. Ties go to the lower index.
+Every example is a query against all others, by Euclidean distance. The search is exhaustive, in
+single precision, one block of queries at a time. Ties go to the lower index.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,10 +22,10 @@ def recall_at_k(
     *,
     block_size: int = 1024,
 ) -> dict[int, float]:
-    """Computes, for each k, the share of queries with one of their class among the k nearest.
+    """Computes Recall@K: the share of queries with one of their class among the k nearest.
 
-    This is the definition of the metric-learning literature (after Jegou et al. 2011). A query
-    without another member of its class counts as missed.
+    This is the definition of the metric-learning literature (after Jégou et al. 2011). A query
+    whose class has no other member counts as a miss.
 
     Args:
       embeddings: ``[n, d]``.
@@ -51,9 +51,9 @@ def recall_at_k(
 def map_at_r(embeddings: ArrayLike, labels: ArrayLike, *, block_size: int = 1024) -> float:
     """Computes the mean average precision at R (Musgrave et al. 2020, section 4).
 
-    For a query whose class has R other members, it is the mean over the R nearest examples of the
-    precision at each rank that holds an example of its class, and 0 at other ranks. Queries without
-    another member of their class are left out.
+    For a query whose class has R other members, it is the mean over the first R ranks of the
+    precision at each rank that holds an example of the class, and 0 at the other ranks. Queries
+    whose class has no other member are left out.
 
     Args:
       embeddings: ``[n, d]``.
@@ -81,8 +81,8 @@ def nmi(
 ) -> float:
     """Computes the normalised mutual information of the labels and a k-means clustering.
 
-    It is ``2 I(labels; clusters) / (H(labels) + H(clusters))``, by scikit-learn with one run of
-    k-means++.
+    It is ``2 I(labels; clusters) / (H(labels) + H(clusters))``. The clusters are those of one run
+    of scikit-learn's k-means, started by k-means++.
 
     Args:
       embeddings: ``[n, d]``.
@@ -121,7 +121,7 @@ def _checked(embeddings: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.n
 def _over_blocks(
     measure: Callable, embeddings: ArrayLike, labels: ArrayLike, block_size: int
 ) -> np.ndarray:
-    """Evaluates ``measure(distances, own class or not)`` for every query."""
+    """Evaluates ``measure(distances, own)`` for every query; ``own`` marks its class."""
     vectors, classes = _checked(embeddings, labels)
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
@@ -148,8 +148,8 @@ def _over_blocks(
 def _centred(vectors: np.ndarray) -> np.ndarray:
     """Returns the vectors relative to the one nearest to their mean.
 
-    A common shift changes no distance and keeps the rounding errors of the products small. Shifting
-    by an example instead of the mean keeps integers integers, and ties ties.
+    A common shift does not change distances, and keeps the rounding errors of products small.
+    Shifting by an example instead of the mean keeps integers integers, and ties ties.
     """
     mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     away = np.einsum("nd,nd->n", vectors - mean, vectors - mean)
@@ -157,7 +157,7 @@ def _centred(vectors: np.ndarray) -> np.ndarray:
 
 
 def _rank_of_own_class(distances: jax.Array, own: jax.Array) -> jax.Array:
-    """Counts the others before the nearest example of the query's class; ``n`` if it has none.
+    """Counts the examples before the first of the query's class; ``n`` if there is none.
 
     Counting is much faster than sorting.
     """

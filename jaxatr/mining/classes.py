@@ -9,10 +9,10 @@ from jaxatr.typing import Array, Int
 
 
 class Classes(NamedTuple):
-    """The two levels of classes of ``n`` examples, in a form suited to fixed-size selections.
+    """The coarse and fine classes of ``n`` examples, as arrays of fixed size.
 
-    A fine class is a pair of a coarse and a fine label: the same fine label under two coarse labels
-    means two classes.
+    A fine class is identified by its coarse and its fine label: the same fine label under two
+    coarse labels means two classes.
 
     Attributes:
       order: indices of the examples, ordered by coarse class, fine class and index.
@@ -45,7 +45,6 @@ def order_classes(fine: Int[Array, " n"], coarse: Int[Array, " n"]) -> Classes:
     new_coarse = _changes(coarse[order])
     new_fine = new_coarse | _changes(fine[order])
     coarse_of, fine_of = (jnp.cumsum(new, dtype=jnp.int32) - 1 for new in (new_coarse, new_fine))
-    # Position of the first member and size of each member's group.
     fine_start, fine_count = _extent(fine_of)
     coarse_start, coarse_count = _extent(coarse_of)
     siblings = jax.ops.segment_sum(new_fine.astype(jnp.int32), coarse_of, n)[coarse_of]

@@ -1,9 +1,9 @@
 """The search of both nearest-neighbour selections, in blocks of references and chunks of examples.
 
 The examples are laid out by coarse class, then by index. The negative is searched among all of
-them, positive and sibling only in the reference's coarse class, which is a short range for
-references in the same order. So the distances cost little more than one product of all references
-with all examples, computed in pieces that fit into the cache.
+them, the positive and the sibling only in the reference's coarse class. References are processed in
+the same order, so the coarse classes of a block form a short range. The distances therefore cost
+little more than one product of all references with all examples, in pieces that fit into the cache.
 """
 
 from functools import partial
@@ -64,8 +64,8 @@ def nearest_members(
       classes: the examples' classes.
       references: indices of the references.
       drawn: the fine class of each reference's sibling; None for any suitable class.
-      from_negative: whether positive and sibling are the nearest ones to the negative (method 1) or
-        to the reference (method 2).
+      from_negative: whether positive and sibling are those nearest to the negative (method 1) or to
+        the reference (method 2).
       block_size: references per block.
     """
     count = len(references)
@@ -103,9 +103,9 @@ def _centred(
 ) -> tuple[Float[Array, "n d"], Bool[Array, " n"]]:
     """Returns the embeddings relative to the one nearest to their mean, and which are finite.
 
-    A common shift changes no distance, but makes the products' rounding errors depend on the spread
-    of the embeddings instead of their distance from the origin. Shifting by an example instead of
-    the mean keeps integers integers, and ties ties.
+    A common shift does not change distances, but makes the rounding errors of products depend on
+    the spread of the embeddings instead of their distance from the origin. Shifting by an example
+    instead of the mean keeps integers integers, and ties ties.
     """
     finite = jnp.isfinite(embeddings).all(axis=1)
     points = jnp.where(finite[:, None], embeddings, 0)
@@ -174,8 +174,7 @@ def _search(
         beyond = closeness(part, queries.points) - radius
         distance = beyond
         if from_negative:
-            # The distance to the negative itself is non-negative, so that it can be ordered by its
-            # bits.
+            # Clipped at 0, because only non-negative floats are ordered like their bits.
             distance = jnp.maximum(closeness(part, centres) + own, 0)
         rank = _rank(beyond, distance)
         same = part.fine == queries.fine[:, None]
@@ -218,9 +217,9 @@ def _lower(
 def _rank(beyond: Float[Array, "b m"], distance: Float[Array, "b m"]) -> Shaped[Array, "b m"]:
     """Encodes the order of preference in unsigned integers.
 
-    The bits of a non-negative float are ordered like the float. An example beyond the negative is
-    encoded by the bits of its distance. Any other has the sign bit set, and a lower value the
-    farther it is from the reference.
+    The bits of non-negative floats are ordered like the floats. An example beyond the negative is
+    encoded by the bits of its distance. Any other has the sign bit set, and its value falls with
+    its distance from the reference.
     """
     bits = partial(jax.lax.bitcast_convert_type, new_dtype=jnp.uint32)
     distance, beyond = distance.astype(jnp.float32), beyond.astype(jnp.float32)

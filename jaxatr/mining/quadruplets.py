@@ -1,14 +1,14 @@
 """Quadruplets of a reference, a positive, a sibling and a negative, over a whole data set.
 
-These are the selections of section 3.3 of the quadruplet-selection paper. With ``D(a, b)`` the
-Euclidean distance of two embeddings:
+These are the selections of Karaman et al. (2019), "Quadruplet Selection Methods for Deep Embedding
+Learning", section 3.3, by Euclidean distance between embeddings:
 
-- the *negative* is the nearest example of another coarse class;
-- the *positive* belongs to the reference's fine class and the *sibling* to another fine class of
-  its coarse class; both lie farther from the reference than the negative does. Method 1 takes those
-  nearest to the negative, method 2 those nearest to the reference. If no example is far enough, the
-  one farthest from the reference is taken; the paper states this for method 2 and leaves it open
-  for method 1.
+- The *negative* is the nearest example of another coarse class.
+- The *positive* belongs to the reference's fine class, and the *sibling* to another fine class of
+  its coarse class. Both lie farther from the reference than the negative does. Of these, method 1
+  takes the ones nearest to the negative, method 2 those nearest to the reference. If no example is
+  far enough, the one farthest from the reference is taken; the paper states this for method 2 and
+  leaves it open for method 1.
 """
 
 from functools import partial
@@ -58,9 +58,9 @@ def quadruplets(
     """Selects a quadruplet for each reference (section 3.3).
 
     No array of size ``n * n`` is created: only the distances of ``block_size`` references to a
-    chunk of examples exist at a time. Draws depend on a reference's index, not its position, so
-    that the references can be divided among devices without changing the result. Ties go to the
-    lower index.
+    chunk of examples exist at a time. Random draws depend on a reference's index, not on its
+    position in ``references``, so the references can be divided among devices without changing the
+    result. Ties go to the lower index.
 
     Args:
       embeddings: embeddings of the whole data set. Non-finite ones are never selected, except by
@@ -73,8 +73,8 @@ def quadruplets(
         method 2; ``"random"`` draws each member uniformly from all suitable examples.
       key: random key of the draws.
       sibling_class: ``"any"`` selects the sibling from all suitable fine classes; ``"drawn"`` first
-        draws one of them uniformly. By default method 2 draws (by its text, members are chosen
-        "after selecting the labels"), and method 1 does not.
+        draws one of them uniformly. By default only method 2 draws: the paper chooses its members
+        "after selecting the labels".
       block_size: references per block.
 
     Raises:
@@ -91,7 +91,9 @@ def quadruplets(
         raise ValueError("embeddings: got none, wanted at least one")
     for name, labels in (("fine", fine), ("coarse", coarse)):
         if len(labels) != len(embeddings):
-            raise ValueError(f"{name}: got {len(labels)}, wanted {len(embeddings)}, the embeddings")
+            raise ValueError(
+                f"{name}: got {len(labels)} labels, wanted {len(embeddings)}, one per embedding"
+            )
     if sibling_class is None:
         sibling_class = "drawn" if method == "nearest_to_reference" else "any"
     classes = order_classes(fine, coarse)

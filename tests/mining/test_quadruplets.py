@@ -302,8 +302,8 @@ def test_no_references_give_no_quadruplets():
         ({"method": "hardest"}, "method: got 'hardest', wanted one of nearest_to_negative"),
         ({"sibling_class": "all"}, "sibling_class: got 'all', wanted 'any' or 'drawn'"),
         ({"block_size": 0}, "block_size: got 0, wanted at least 1"),
-        ({"fine": np.arange(5)}, "fine: got 5, wanted 60, the embeddings"),
-        ({"coarse": np.arange(61)}, "coarse: got 61, wanted 60, the embeddings"),
+        ({"fine": np.arange(5)}, "fine: got 5 labels, wanted 60, one per embedding"),
+        ({"coarse": np.arange(61)}, "coarse: got 61 labels, wanted 60, one per embedding"),
     ],
 )
 def test_wrong_arguments_are_named(unchecked, arguments, message):
