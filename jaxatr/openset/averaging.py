@@ -1,4 +1,4 @@
-"""Averages a network's outputs over the chips of a track."""
+"""Means of a network's outputs over the chips of each track."""
 
 import numpy as np
 
@@ -26,8 +26,8 @@ def mean_over(
 def mean_outputs(chips: Outputs, lengths: Int[np.ndarray, " n"]) -> Outputs:
     """Computes the mean logits and the first label of each group of consecutive rows.
 
-    The class with the largest mean logit also has the largest mean log-probability, because logits
-    and log-probabilities differ by a constant per row.
+    The class with the largest mean logit also has the largest mean log-probability, because the two
+    differ by the same constant for all classes of a row.
 
     Args:
       chips: outputs on m single chips.

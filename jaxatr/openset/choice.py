@@ -1,4 +1,4 @@
-"""Looks up scores by name."""
+"""Lookup of scores by name."""
 
 from collections.abc import Collection
 

@@ -1,8 +1,8 @@
 r"""Acceptance as a conformal test, whose guarantee holds for any finite number of examples.
 
-Vovk et al. (2005), "Algorithmic Learning in a Random World", section 2; per class (Mondrian),
-section 4.5. With :math:`n` held-out known examples and a new one that is exchangeable with
-them, each of the :math:`n + 1` ranks of its score is equally likely, so that
+Vovk et al. (2005), "Algorithmic Learning in a Random World", section 2; for each class separately
+(Mondrian), section 4.5. If a new example is exchangeable with :math:`n` held-out known examples,
+its score is equally likely to have each of the :math:`n + 1` ranks, so that
 
 .. math:: p = \frac{1 + \#\{i : v_i \le s\}}{n + 1}, \qquad P(p \le \alpha) \le \alpha .
 
@@ -30,7 +30,7 @@ def conformal_threshold(known_scores: ArrayLike, *, tpr: float = 0.95) -> float:
 
     Returns:
       The threshold; a score equal to it is accepted. Minus infinity, which accepts everything, if
-      the level needs more examples (see :func:`examples_needed`).
+      there are fewer than :func:`examples_needed`.
 
     Raises:
       ValueError: a score is NaN, or ``tpr`` is out of range.
@@ -44,7 +44,7 @@ def conformal_threshold(known_scores: ArrayLike, *, tpr: float = 0.95) -> float:
 
 
 def conformal_rank(examples: int, *, tpr: float = 0.95) -> int:
-    """Computes the rank of the threshold among the known scores, in ascending order from 1.
+    """Computes the rank of the threshold among the known scores, from 1 for the lowest.
 
     Args:
       examples: number of known scores.
@@ -77,7 +77,7 @@ def conformal_p_values(known_scores: ArrayLike, scores: ArrayLike) -> Float[np.n
 
 
 def examples_needed(tpr: float) -> int:
-    """Computes the fewest known examples that let a test at level ``1 - tpr`` reject anything.
+    """Computes how many known examples a test at level ``1 - tpr`` needs to reject anything.
 
     Raises:
       ValueError: ``tpr`` is out of range, or is 1, which never rejects anything.
@@ -98,10 +98,9 @@ def class_thresholds(
     *,
     tpr: float = 0.95,
 ) -> Float[np.ndarray, " k"]:
-    """Computes a threshold for each class, which holds among the examples predicted as that class.
+    """Computes a threshold for the examples predicted as each class (a Mondrian taxonomy).
 
-    Examples are grouped by their *predicted* class, which is also available at test time (a
-    Mondrian taxonomy).
+    Examples are grouped by their *predicted* class, because it is also available at test time.
 
     Args:
       known_scores: ``[n]``, scores of known examples that were not used to fit the score.

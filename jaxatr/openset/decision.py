@@ -27,11 +27,11 @@ class Calibration(NamedTuple):
     Attributes:
       scores: ``[n]``, scores of the examples.
       nearest: ``[n]``, the class that each is assigned to.
-      temperature: of the class probabilities.
+      temperature: temperature of the class probabilities.
       tpr: share of known examples to accept.
       per_class: whether ``tpr`` holds for each assigned class separately.
-      sigmoid: maps a standardised score to the probability of being known; None if there were no
-        examples to stand in for unknown ones.
+      sigmoid: maps a standardised score to the probability of being known; None if none could be
+        fitted.
     """
 
     scores: Float[np.ndarray, " n"]
@@ -42,7 +42,7 @@ class Calibration(NamedTuple):
     sigmoid: Sigmoid | None
 
     def thresholds(self, num_classes: int) -> Float[np.ndarray, " k"]:
-        """Computes the threshold of each class, possibly minus infinity."""
+        """Computes the threshold of each class, which may be minus infinity."""
         if self.per_class:
             return class_thresholds(self.scores, self.nearest, num_classes, tpr=self.tpr)
         return np.full(num_classes, conformal_threshold(self.scores, tpr=self.tpr))
@@ -51,18 +51,19 @@ class Calibration(NamedTuple):
 class Further(NamedTuple):
     """Classes that were enrolled after training; the network has no output for them.
 
-    The threshold of an enrolled class is the lower of two: that of all known examples, and the
-    ``max(1, k)``-th smallest leave-one-out score of the class's own examples, with the k of the
-    conformal test. With n examples assigned to a class, a new example assigned to it is accepted
-    with a probability of at least :meth:`promise`. Leaving one example out is conservative for
-    scores that more examples of a class can only raise, such as all nearest-neighbour scores.
+    The threshold of an enrolled class is the lower of two values: the threshold of all known
+    examples, and the ``max(1, k)``-th smallest leave-one-out score of the examples assigned to the
+    class, where k is the rank of the conformal test. A new example assigned to the class is
+    accepted with a probability of at least :meth:`promise`. Leaving one example out is conservative
+    for scores that further examples of a class can only raise, such as all nearest-neighbour
+    scores.
 
     Attributes:
       first: number of the first enrolled class, which equals the network's number of classes.
       count: number of enrolled classes.
       scores: ``[m]``, leave-one-out scores of their examples.
       nearest: ``[m]``, the class that each is then assigned to.
-      labels: ``[m]``, the class of each.
+      labels: ``[m]``, the true class of each.
     """
 
     first: int
@@ -72,11 +73,11 @@ class Further(NamedTuple):
     labels: Int[np.ndarray, " m"]
 
     def own(self, label: int) -> Float[np.ndarray, " n"]:
-        """Lists the scores of the examples assigned to a class, in ascending order."""
+        """Returns the scores of the examples assigned to a class, in ascending order."""
         return np.sort(self.scores[self.nearest == label])
 
     def thresholds(self, calibration: Calibration) -> Float[np.ndarray, " e"]:
-        """Computes the threshold of each of these classes, possibly minus infinity."""
+        """Computes the threshold of each enrolled class, which may be minus infinity."""
         overall = conformal_threshold(calibration.scores, tpr=calibration.tpr)
         thresholds = np.full(self.count, overall)
         for number in range(self.count):
@@ -87,7 +88,9 @@ class Further(NamedTuple):
         return thresholds
 
     def promise(self, label: int, tpr: float) -> float | None:
-        """Bounds from below the probability that an example assigned to a class is accepted.
+        """Computes a lower bound on the probability that an example of a class is accepted.
+
+        The bound holds for examples that the score assigns to the class.
 
         Args:
           label: number of the class.
@@ -131,9 +134,9 @@ class Decision:
       score: the score that is compared with the threshold.
       models: fitted models of the score and of its members, by name.
       gallery: whether the score names the class, instead of the closed-set classifier.
-      calibration: calibration on known examples; None if there is none.
+      calibration: calibration on known examples, or None.
       threshold: a given threshold; None to use those of the calibration.
-      further: classes that were enrolled after training; None if there are none.
+      further: classes that were enrolled after training, or None.
     """
 
     score: Score
@@ -147,10 +150,10 @@ class Decision:
     def probability_is(self) -> str:
         """The kind of ``known_probabilities``; empty if there are none.
 
-        ``"calibrated"``: fitted at even odds, with held-out known classes as the unknown ones.
+        ``"calibrated"``: fitted at even odds, with held-out known classes in place of unknown ones.
         ``"p-value"``: the share of known examples that look at least as unusual, which is not a
-        probability of being known. ``"score"``: the score itself, which is an uncalibrated
-        probability, log-probability or logit.
+        probability of being known. ``"score"``: the probability that the score itself expresses as
+        a logarithm or logit, uncalibrated.
         """
         if self.calibration is not None:
             return "p-value" if self.calibration.sigmoid is None else "calibrated"
@@ -168,7 +171,7 @@ class Decision:
     def score_of(self, outputs: Outputs) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
         """Computes the score and the class of n examples.
 
-        The class is the closed-set classifier's, unless the score names the class itself
+        The class is that of the closed-set classifier, unless the score names the class
         (``gallery``) or assigns the example to an enrolled class.
         """
         known = outputs.logits.shape[1]
@@ -240,7 +243,7 @@ class Decision:
 
 
 def gamma_rule(gamma: float) -> Decision:
-    """Returns the rule of Safaei et al. (2023), section 2.3: accept if CBC's probability reaches γ.
+    """Returns the rule of Safaei et al. (2023), section 2.3: accept if CBC's probability is ≥ γ.
 
     Raises:
       ValueError: ``gamma`` is not in [0, 1].
@@ -258,14 +261,14 @@ def calibrate(
     per_class: bool = False,
     sigmoid: Sigmoid | None = None,
 ) -> Decision:
-    """Fits thresholds and probabilities to known examples; the score's own fit is unchanged.
+    """Fits thresholds and probabilities to known examples; the score's models are unchanged.
 
     Args:
       decision: the decision to calibrate; its given threshold, if any, is dropped.
       outputs: outputs on n known examples that took no part in training. Examples of enrolled
         classes do not contribute to the temperature.
       tpr: share of known examples to accept.
-      per_class: whether ``tpr`` is to hold for each assigned class separately.
+      per_class: fit a threshold for each assigned class instead of a common one.
       sigmoid: maps a standardised score to the probability of being known.
 
     Raises:

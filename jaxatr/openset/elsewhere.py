@@ -7,8 +7,7 @@ import numpy as np
 from jaxatr.typing import Float
 
 Ask = Callable[[np.ndarray, int, tuple[int, ...]], Iterable[np.ndarray]]
-"""Maps queries ``[b, s, d]``, the number of classes k and the forms used for the estimate to the
-proximities ``[b, k]`` of each piece."""
+"""``(queries [b, s, d], classes k, estimated forms) -> proximities [b, k]`` of each piece."""
 
 
 class Elsewhere:

@@ -1,9 +1,9 @@
 """Enrols new classes by examples, without training the network.
 
-A score that compares with stored examples recognises any class that it has examples of, including
-classes that the network has no output for. This is few-shot recognition by the nearest example
-(Vinyals et al. 2016, "Matching networks") or, for Gaussian classes, by the nearest mean (Snell et
-al. 2017, "Prototypical networks"), on the maps or features of a trained network.
+A score that compares with stored examples recognises any class of which it has examples, even if
+the network has no output for it. This is few-shot recognition by the nearest example (Vinyals et
+al. 2016, "Matching networks") or, for Gaussian classes, by the nearest mean (Snell et al. 2017,
+"Prototypical networks"), on the maps or features of a trained network.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from jaxatr.openset.score import Score
 from jaxatr.typing import Float
 
 TURNS = 20
-"""Folds of the leave-one-out scores: a class with more examples leaves them out in groups."""
+"""Largest number of leave-one-out folds; more examples of a class are left out in groups."""
 
 
 def enrolled_models(
@@ -55,8 +55,8 @@ def enrol(
         classes, each with at least one example.
       classes: number of new classes.
       validation: outputs on the known examples that the decision was calibrated on. Their scores
-        are recomputed, because they can now be assigned to a new class; if this is None, the
-        calibration is left as it was.
+        are recomputed, because the examples can now be assigned to a new class. None leaves the
+        calibration unchanged.
 
     Raises:
       ValueError: the score cannot take classes, or a new class has no example.
@@ -92,7 +92,7 @@ def enrol(
 
 
 def enrol_scores(fitted: Fitted, outputs: Outputs, classes: int) -> Fitted:
-    """Adds examples to each of several scores that takes classes; the others are unchanged.
+    """Adds examples to those of several scores that take classes; the others are unchanged.
 
     Args:
       fitted: the scores.
@@ -113,8 +113,8 @@ def enrol_scores(fitted: Fitted, outputs: Outputs, classes: int) -> Fitted:
 def compared_rows(decision: Decision, outputs: Outputs) -> Float[np.ndarray, "n d"]:
     """Computes the unit vectors by which a decision compares examples.
 
-    For a score with members, these are the members' vectors, concatenated. For a score that
-    compares with no examples, they are the network's features.
+    For a score with members, these are the members' vectors, concatenated. For a score that does
+    not compare with examples, they are the network's features.
 
     Args:
       decision: the decision.

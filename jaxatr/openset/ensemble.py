@@ -6,9 +6,9 @@ temperature is fitted to the average, not to each member, because an average of 
 probabilities is underconfident (Rahaman and Thiery 2021, "Uncertainty quantification and deep
 ensembles").
 
-Scores of different networks have different units, so they are averaged after standardising each on
-the validation examples (:func:`jaxatr.openset.standing_of`), as a fusion of scores sums them.
-Unlike p-values, standardised scores still rank examples beyond all validation examples.
+Scores of different networks have different units, so each is standardised on the validation
+examples (:func:`jaxatr.openset.standing_of`) before they are averaged. Unlike p-values,
+standardised scores still rank examples beyond all validation examples.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ class Units(NamedTuple):
     """The units of the members' scores.
 
     Attributes:
-      middle: ``[m]``, the median of known validation examples.
-      spread: ``[m]``, their spread about it.
+      middle: ``[m]``, median score of known validation examples.
+      spread: ``[m]``, spread of their scores about it.
     """
 
     middle: Float[np.ndarray, " m"]
@@ -58,7 +58,7 @@ ENSEMBLE = Score(
     names_class=True,
     model=Units,
 )
-"""The mean of the members' standardised scores; :func:`pool` computes its needs."""
+"""The mean of the members' standardised scores, of the outputs of :func:`pool`."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Pooled(Decision):
 
     @property
     def probability_is(self) -> str:
-        """The kind of ``known_probabilities``, as in :attr:`Decision.probability_is`."""
+        """The kind of ``known_probabilities`` (:attr:`Decision.probability_is`)."""
         return "calibrated" if self.mixture else super().probability_is
 
     def __call__(self, outputs: Outputs) -> Answers:
@@ -98,9 +98,9 @@ def pool(decisions: Sequence[Decision], outputs: Sequence[Outputs]) -> Outputs:
 
     Returns:
       Outputs whose logits are the logarithms of the mean class probabilities. ``more`` has
-      ``member_scores`` ``[n, m]``; ``member_votes`` ``[n, k]``, the mean class probabilities, in
-      which a member whose score names the class counts as one-hot; and, if all members have
-      calibrated probabilities of being known, those as ``member_known`` ``[n, m]``.
+      ``member_scores`` ``[n, m]`` and ``member_votes`` ``[n, k]``, the mean class probabilities, to
+      which a member whose score names the class contributes a one-hot vector. If all members have
+      calibrated probabilities of being known, these are ``member_known`` ``[n, m]``.
     """
     classes = outputs[0].logits.shape[1]
     logs, votes, scores, known = [], [], [], []
@@ -132,7 +132,7 @@ def fit_ensemble(
       decisions: the members' decisions.
       validation: pooled outputs (:func:`pool`) on known examples that no member was trained on.
       tpr: share of known examples to accept.
-      per_class: whether ``tpr`` is to hold for each assigned class separately.
+      per_class: fit a threshold for each assigned class instead of a common one.
 
     Raises:
       ValueError: there is no example, an example is unknown, a score is not finite, or ``tpr`` is
@@ -147,7 +147,7 @@ def fit_ensemble(
 
 
 def as_pooled(decision: Decision, members: Sequence[Decision]) -> Pooled:
-    """Converts a decision that was read from a file to an ensemble's.
+    """Converts a decision that was read from a file to the decision of an ensemble.
 
     Args:
       decision: a decision by :data:`ENSEMBLE`.

@@ -1,4 +1,4 @@
-"""Computes open-set measures from labels, predictions and scores."""
+"""Open-set measures of labels, predictions and scores."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,7 +17,10 @@ FPR = 0.1
 
 
 def fixed_thresholds(scores: Iterable[Score], gamma: float) -> dict[str, float]:
-    """Computes scores' thresholds at γ, each in the score's own unit, possibly infinite.
+    """Computes the thresholds of scores that correspond to γ, by name.
+
+    Each is in the unit of its score and may be infinite. Scores without such a threshold are left
+    out.
 
     Raises:
       ValueError: ``gamma`` is not in [0, 1].
@@ -43,8 +46,8 @@ def evaluate(
       labels: ``[n]``, the test examples' known classes, or :data:`UNKNOWN`.
       predicted: ``[n]``, the known class that each most resembles.
       scores: the test examples' scores ``[n]``, by name; higher is more known.
-      validation: scores ``[m]`` of known examples held out of training, by name, to which
-        thresholds are fitted; None to fit none.
+      validation: scores ``[m]`` of known examples held out of training, by name, for fitting
+        thresholds; None to fit none.
       fixed: thresholds by score name, from :func:`fixed_thresholds`; none by default.
       named: for each score that names the class itself, its classes ``[n]``, used instead of
         ``predicted``.
@@ -55,10 +58,10 @@ def evaluate(
       ``scores``, which maps each name to ``threshold``, ``open_accuracy``, ``auroc``, ``oscr``,
       ``fpr_at_tpr``, ``fpr_at_tpr_of_unknown``, ``aupr_in``, ``aupr_out``, ``ccr_at_fpr`` (at
       :data:`FPR`) and, with validation data, ``fitted_threshold`` and ``fitted_open_accuracy``.
-      ``threshold`` is None if it is infinite or not fixed; ``open_accuracy`` needs a fixed one.
-      A score that names the class has its own ``closed_accuracy``. Measures that compare known
-      with unknown examples are absent if either kind is missing. With validation data,
-      ``fitted_gamma`` is the fitted γ of the rule.
+      ``threshold`` is None if it is infinite or not in ``fixed``; ``open_accuracy`` is absent
+      without a fixed threshold. A score that names the class has its own ``closed_accuracy``.
+      Measures that compare known with unknown examples are absent if either kind is missing. With
+      validation data, ``fitted_gamma`` is the fitted γ of the paper's rule.
 
     Raises:
       ValueError: ``tpr`` is not in (0, 1].
@@ -75,7 +78,7 @@ def evaluate(
         result["closed_accuracy"] = metrics.closed_set_accuracy(predicted[known], labels[known])
     for name, values in scores.items():
         score, threshold = np.asarray(values, np.float64), (fixed or {}).get(name)
-        # JSON has no infinity, which is the threshold, as a logit, at a γ of 0 or 1.
+        # JSON has no infinity, the logit of a γ of 0 or 1.
         finite = threshold is not None and np.isfinite(threshold)
         row: dict[str, float | None] = {"threshold": threshold if finite else None}
         classes = (named or {}).get(name, predicted)

@@ -1,4 +1,4 @@
-"""Fits scores to a network's outputs, and evaluates them."""
+"""Scores that are fitted to a network's outputs."""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ class Fitted(NamedTuple):
     refused: Mapping[str, str] = {}
 
     def answers(self, outputs: Outputs) -> dict[str, Answer]:
-        """Computes every score and its class on n examples, by name; shared members run once."""
+        """Computes every score and its class on n examples, by name; shared members only once."""
         answers: dict[str, Answer] = {}
         for score in self.scores:
             _answer(score, self.models, outputs, answers)
@@ -36,7 +36,7 @@ class Fitted(NamedTuple):
         return {name: answer.score for name, answer in self.answers(outputs).items()}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Lists the models' arrays for the record, as ``fitted_NAME_FIELD``."""
+        """Returns the models' arrays for the record, named ``fitted_NAME_FIELD``."""
         return {
             f"fitted_{score.name}_{field}": np.asarray(value)
             for score in self.scores
@@ -59,18 +59,20 @@ def fit_scores(
 
     Args:
       scores: the scores.
-      training: outputs on the training examples of the known classes, computed as at test time;
-        needed by scores that are fitted.
+      training: outputs on the training examples of the known classes, computed in test mode; needed
+        by scores that are fitted.
       head: the closed-set classifier's last layer, used by ViM and others.
       validation: outputs on known examples that took no part in training; needed by scores that
         are calibrated.
-      trained: for each score with a training of its own, the model that it produced, by name.
-      leave_out: leave out, with a warning, a score whose fit rejects the outputs.
+      trained: by name, the models of scores with a training of their own.
+      leave_out: leave out a score whose fit rejects the outputs, with a warning, instead of raising
+        an error.
       begins: called with each score before it is fitted or calibrated.
 
     Raises:
-      ValueError: a score lacks the outputs it is fitted or calibrated on, or the model of its own
-        training; or its fit rejects the outputs. The message begins with the score's name.
+      ValueError: the outputs that a score is fitted to or calibrated on are missing, or the model
+        of its own training is; or its fit rejects the outputs. The message begins with the score's
+        name.
     """
     ready, refused = [], {}
     fitting = _Fitting(training, head, validation, dict(trained or {}), set())

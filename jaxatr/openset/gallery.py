@@ -1,8 +1,8 @@
 """A gallery of training examples, searched for the nearest example of each class.
 
 Examples are stored in float16 and searched in float32 on the device. They are sorted by class, so
-that each class is a contiguous slice of the products. The largest arrays are the examples, and
-their products with one block of queries. A large gallery is searched in two stages
+that the products of each class are contiguous. The largest arrays are the examples and their
+products with one block of queries. A large gallery is searched in two stages
 (:mod:`~jaxatr.openset.reranking`).
 """
 
@@ -25,7 +25,7 @@ BLOCK = 256
 Model = TypeVar("Model")
 
 LEAST = 1e-6
-"""Smallest distance whose logarithm is taken; smaller ones, and 0, count as this."""
+"""Lower bound of distances whose logarithm is taken."""
 
 
 class Gallery(NamedTuple):
@@ -76,12 +76,13 @@ def directions(
     """Builds a gallery of unit vectors for :func:`cosines`; rows that are all 0 are left out.
 
     Args:
-      rows: ``[n, d]``, of any length.
+      rows: ``[n, d]``, finite vectors of any length.
       labels: ``[n]``, their classes.
       classes: k; examples of at least two classes are needed.
 
     Raises:
-      ValueError: as for :func:`build`.
+      ValueError: there are no examples other than 0, a value is not finite, a label is not a known
+        class, or all examples are of one class.
     """
     kept = np.any(rows != 0, axis=1)
     return build(unit(rows[kept]), np.asarray(labels)[kept], classes)
@@ -148,7 +149,7 @@ _unit = jax.jit(unit)
 
 
 def numpy_of(array: Any) -> Any:
-    """Returns the array's module, NumPy or jax.numpy, for code that runs eagerly or is traced."""
+    """Returns the array's module, jax.numpy or NumPy, for code that is traced or runs eagerly."""
     return jnp if isinstance(array, jax.Array) else np
 
 
@@ -206,8 +207,8 @@ def class_distances(
 ) -> Float[np.ndarray, "b k"]:
     """Computes the distance of each query to the nearest example of each class.
 
-    Distances are computed from products, and so are accurate to about 5e-4 of the vectors' lengths,
-    which is the resolution of float16.
+    Distances are computed from products. Their error is about 5e-4 of the vectors' lengths, the
+    resolution of float16.
 
     Args:
       gallery: from :func:`build`.
@@ -250,7 +251,7 @@ def _traced(
 
 
 def _ends(labels: Int[ArrayLike, " n"], classes: int) -> tuple[int, ...]:
-    """Finds the offsets of the classes' examples: class c has those from ``[c]`` to ``[c + 1]``."""
+    """Returns offsets: the examples of class c are those from ``[c]`` up to ``[c + 1]``."""
     return tuple(np.searchsorted(np.asarray(labels), np.arange(classes + 1)).tolist())
 
 
@@ -266,11 +267,11 @@ def cosines(
 
     Args:
       gallery: from :func:`directions`.
-      queries: ``[b, d]``, of any length; the cosine of a query that is all 0 is 0 to within
-        float16. With shape ``[b, s, d]``, each query has s forms, and the form with the largest
-        cosine counts.
+      queries: ``[b, d]``, vectors of any length; the cosine of a query that is all 0 is 0 to the
+        precision of float16. With shape ``[b, s, d]``, each query has s forms, and the one with the
+        largest cosine counts.
       classes: k; the cosine to a class without an example is minus infinity.
-      estimated: the forms that the first stage of a search in two stages compares.
+      estimated: indices of the forms that the first stage of a search in two stages compares.
       block_size: number of queries per block, each in all its forms.
 
     Raises:
@@ -294,7 +295,7 @@ def proximities(
       gallery: from :func:`build` or :func:`directions`.
       queries: ``[b, s, d]``, each in s forms.
       classes: k; the proximity to a class without an example is minus infinity.
-      estimated: the forms that the first stage of a search in two stages compares.
+      estimated: indices of the forms that the first stage of a search in two stages compares.
       block_size: number of queries per block.
 
     Raises:
@@ -315,7 +316,7 @@ def proximities(
     found = [np.zeros((0, classes), np.float32)]
     for start in range(0, len(queries), block_size):
         block = queries[start : start + block_size]
-        # Padded to a power of two: each block size is compiled once, so there should be few.
+        # Each size is compiled separately: padding to powers of two keeps their number small.
         size = min(block_size, 1 << (len(block) - 1).bit_length())
         if len(block) < size:
             block = np.pad(block, [(0, size - len(block)), (0, 0), (0, 0)])

@@ -12,17 +12,17 @@ import numpy as np
 from jaxatr.typing import Float, Int
 
 DIMENSIONS = 50
-"""Principal directions that longer vectors are reduced to: densities are unreliable in many
-dimensions."""
+"""Number of principal directions to which longer vectors are reduced, because densities are
+unreliable in many dimensions."""
 
 FEWEST = 5
 """Default for the smallest size of a group."""
 
 _DENSE = 3
-"""Neighbours that a density is estimated from (HDBSCAN's ``min_samples``).
+"""Number of neighbours from which a density is estimated (HDBSCAN's ``min_samples``).
 
-It was first tried on MSTAR's unknown classes, and then confirmed on its known ones, grouped as if
-they were unknown: larger values merged classes and left more chips ungrouped. MSTAR's unknown
+The value was first tried on MSTAR's unknown classes, and then confirmed on its known ones, grouped
+as if they were unknown: larger values merged classes and left more chips ungrouped. MSTAR's unknown
 classes are therefore not an independent test of it.
 """
 
@@ -32,8 +32,8 @@ class Group(NamedTuple):
 
     Attributes:
       members: ``[m]``, the examples' indices, from the centre of the group outwards.
-      spread: their mean distance to the central example. For unit vectors it is 0 if they are
-        equal, and about 1.4 if they are unrelated.
+      spread: mean distance of the others to the central example. For unit vectors it is 0 if they
+        are equal, and about 1.4 if they are unrelated.
     """
 
     members: Int[np.ndarray, " m"]
@@ -56,7 +56,7 @@ def group(rows: Float[np.ndarray, "n d"], *, fewest: int = FEWEST) -> list[Group
         raise ValueError(f"fewest: got {fewest}, wanted 2 or more")
     if len(rows) < fewest:
         return []
-    # Each takes a second to import, and is used only here.
+    # Both take a second to import and are used only here.
     from sklearn.cluster import HDBSCAN
     from sklearn.decomposition import PCA
 

@@ -1,10 +1,10 @@
 """Compares scores on known classes, each in turn standing in for an unknown one.
 
-The classes are left out *after* the network: their logits are dropped, the scores are fitted
-without their training examples, and their validation examples count as unknown. Because the network
-was trained on them, all scores look better than they will on truly unknown classes, and scores that
-rely most on the network's learned classes may be favoured. A :class:`Trial` can also come from a
-network that was trained without the classes.
+The classes are left out *after* the training of the network: their logits are dropped, the scores
+are fitted without their training examples, and their validation examples count as unknown. Because
+the network was trained on them, all scores look better than they will on truly unknown classes, and
+scores that rely on the classes that the network has learned may be favoured. A :class:`Trial` can
+also come from a network that was trained without the classes.
 """
 
 import warnings
@@ -21,7 +21,7 @@ from jaxatr.openset.score import Head, Score
 from jaxatr.typing import Bool, Float
 
 MOST_TRIALS = 10
-"""Most trials of one network: with more classes, they are left out in groups to bound the time."""
+"""Largest number of trials of one network; more classes are left out in groups."""
 
 
 class Trial(NamedTuple):
@@ -48,8 +48,8 @@ class Compared(NamedTuple):
       areas: AUROC by name of the trial.
       standing: ``[m]``, the validation examples' scores in all trials, each standardised by the
         known examples of its trial (:func:`~jaxatr.openset.standing_of`).
-      known: ``[m]``, which of them are known in their trial.
-      refused: the reason if the score could not be computed; otherwise empty.
+      known: ``[m]``, whether each is known in its trial.
+      refused: the reason why the score could not be computed; empty if it could.
     """
 
     areas: dict[str, float]
@@ -66,7 +66,7 @@ class Compared(NamedTuple):
 def leave_classes_out(
     training: Outputs, validation: Outputs, head: Head, classes: tuple[str, ...]
 ) -> Iterator[Trial]:
-    """Generates trials from one network's outputs, at most :data:`MOST_TRIALS`.
+    """Yields trials from one network's outputs, at most :data:`MOST_TRIALS`.
 
     Args:
       training: outputs on training examples of k known classes.
@@ -94,7 +94,8 @@ def leave_classes_out(
 def compare(scores: Iterable[Score], trials: Iterable[Trial]) -> dict[str, Compared]:
     """Measures scores on trials, by name.
 
-    A score that cannot be fitted or is not finite in any one trial is refused, with the reason.
+    A score that cannot be fitted, or is not finite, in one of the trials is refused, with the
+    reason.
     """
     listed = {score.name: score for score in scores}
     compared = {name: Compared({}, np.zeros(0), np.zeros(0, bool)) for name in listed}

@@ -1,4 +1,4 @@
-"""Validates the examples that a score is fitted to."""
+"""Validation of the examples that a score is fitted to."""
 
 import chex
 import numpy as np

@@ -1,4 +1,4 @@
-"""Applies the network's last layer to features that a score has modified."""
+"""The network's last layer, for features that a score has modified."""
 
 from typing import NamedTuple
 
@@ -24,11 +24,11 @@ class LastLayer(NamedTuple):
 
 
 def last_layer(head: Head, width: int) -> LastLayer:
-    """Copies a network's last layer.
+    """Copies a network's last layer, in float32.
 
     Args:
       head: the network's last layer.
-      width: d, width of the features.
+      width: d, the number of features.
     """
     kernel = np.asarray(head.kernel, np.float32)
     chex.assert_shape(kernel, (width, None))

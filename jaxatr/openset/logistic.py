@@ -1,4 +1,4 @@
-"""Logits and probabilities in float64.
+"""Functions of logits and probabilities, in float64.
 
 They replace :mod:`scipy.special`, whose import takes a tenth of the time of ``jaxatr predict``.
 """

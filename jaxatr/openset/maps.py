@@ -1,4 +1,4 @@
-"""Pools and crops chips and feature maps, in NumPy or, when traced, in JAX."""
+"""Pooling and cropping of chips and feature maps, in NumPy or, when traced, in JAX."""
 
 from typing import Any
 

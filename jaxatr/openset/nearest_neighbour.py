@@ -29,7 +29,7 @@ class NearestNeighbour(NamedTuple):
 
 
 def fit(features: Float[ArrayLike, "n d"]) -> NearestNeighbour:
-    """Stores features scaled to length 1, in float32; features that are all 0 stay 0.
+    """Stores features scaled to length 1, in float32; a row that is all 0 stays 0.
 
     Args:
       features: ``[n, d]``, of training examples of the known classes.
@@ -62,7 +62,7 @@ def with_examples(
       model: from :func:`fit`.
       rows: ``[m, d]``, scaled by :func:`unit`.
       labels: ``[m]``, their classes.
-      classes: number of all classes, which this model does not need.
+      classes: number of all classes; unused.
     """
     del classes
     return NearestNeighbour(
@@ -81,8 +81,8 @@ def nearest(
       features: ``[b, d]``.
 
     Returns:
-      The distance to the nearest example, and its class, or -1 if it is one of the fit's examples,
-      whose classes are not stored. Both are ``[b]``.
+      ``(distances, labels)``, ``[b]`` each: the distance to the nearest example, and its class; -1
+      for an example of the fit, whose class is not stored.
     """
     count = len(np.asarray(model.further))
     fitted = -np.asarray(score(NearestNeighbour(model.features[:-count]), features, k=1))
@@ -130,14 +130,15 @@ def traced_score(
 
 @partial(jax.jit, static_argnums=(2, 3))
 def _distances(bank: Array, queries: Array, k: int, block_size: int) -> Array:
-    half_squares = jnp.sum(jnp.square(bank), axis=1) / 2  # 1/2, or 0 for features that are all 0
+    half_squares = jnp.sum(jnp.square(bank), axis=1) / 2  # 1/2, or 0 for a row that is all 0
 
     def distance(query: Array) -> Array:
         length = jnp.linalg.norm(query)
         query = query / jnp.where(length > 0, length, 1)
         products = jnp.dot(bank, query, precision=jax.lax.Precision.HIGHEST)
         neighbour = bank[kth_largest(products - half_squares, k)]
-        return jnp.linalg.norm(neighbour - query)  # from the product, 3e-4 where it is 0
+        # A distance of 0 would be 3e-4 if it were computed from the product.
+        return jnp.linalg.norm(neighbour - query)
 
     return jax.lax.map(distance, queries.astype(bank.dtype), batch_size=block_size)
 
@@ -151,7 +152,7 @@ def neighbours(
 ) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
     """Finds the distances and indices of the k nearest examples of each query, nearest first.
 
-    Vectors are not scaled. At equal distances the lower index comes first.
+    Vectors are not scaled. Ties go to the lower index.
 
     Args:
       examples: ``[n, d]``.
@@ -187,7 +188,7 @@ def _neighbours(examples: Array, queries: Array, k: int, block_size: int) -> tup
 
 
 def _centred(examples: Array) -> tuple[Array, Array, Array]:
-    """Centres examples; returns their mean, the centred examples, and half their squared lengths.
+    """Returns the mean, the examples relative to it, and half their squared lengths.
 
     Distances do not depend on the origin, but the rounding errors of inner products do.
     """
@@ -206,8 +207,8 @@ def class_distances(
 ) -> Float[Array, "b k"]:
     """Computes the distance of each query to the nearest example of each class.
 
-    The negated distances are logits of the classes: the largest one is the query's score, and its
-    class the nearest one. Vectors are not scaled.
+    The negated distances serve as logits of the classes: the largest one is the query's score, and
+    belongs to the nearest class. Vectors are not scaled.
 
     Args:
       examples: ``[n, d]``, embeddings of the training examples.
@@ -247,7 +248,7 @@ def _class_distances(examples, labels, queries, num_classes: int, block_size: in
 
 
 def kth_largest(values: Float[Array, " n"], k: int | Int[Array, ""]) -> Int[Array, ""]:
-    """Finds the index of the k-th largest value, by bisection over the bits of its float32.
+    """Finds the index of the k-th largest value, by bisection over the bits of float32.
 
     On CPUs this takes a tenth of the time of ``jax.lax.top_k``, which sorts.
     """

@@ -15,9 +15,9 @@ class Outputs(NamedTuple):
     """A network's outputs on n examples.
 
     Attributes:
-      logits: ``[n, k]``, of the closed-set classifier.
-      open_logits: ``[n, k]``, of the binary classifiers.
-      labels: ``[n]``, known class, or :data:`UNKNOWN`.
+      logits: ``[n, k]``, logits of the closed-set classifier.
+      open_logits: ``[n, k]``, logits of the binary classifiers.
+      labels: ``[n]``, known classes, or :data:`UNKNOWN`.
       more: further arrays ``[n, ...]`` that scores need, by name, such as ``"features"``
         ``[n, d]``.
     """
@@ -29,16 +29,16 @@ class Outputs(NamedTuple):
 
     @property
     def predicted(self) -> Int[np.ndarray, " n"]:
-        """The known class with the largest logit, ``[n]``."""
+        """``[n]``, the known class with the largest logit."""
         return self.logits.argmax(axis=-1)
 
     def select(self, chosen: Bool[np.ndarray, " n"] | Int[np.ndarray, " m"]) -> "Outputs":
-        """Returns the outputs on some examples, chosen by a mask or by indices."""
+        """Returns the outputs on some of the examples, chosen by a mask or by indices."""
         more = {name: array[chosen] for name, array in self.more.items()}
         return Outputs(self.logits[chosen], self.open_logits[chosen], self.labels[chosen], more)
 
     def widened(self, classes: int) -> "Outputs":
-        """Returns the outputs with ``classes`` more classes, whose logits are minus infinity."""
+        """Returns the outputs with additional ``classes``, whose logits are minus infinity."""
         if not classes:
             return self
         beyond = [(0, 0), (0, classes)]

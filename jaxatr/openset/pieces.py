@@ -1,8 +1,8 @@
 """Galleries split by examples into pieces that are searched separately.
 
-The nearest example of a class is the nearest over all pieces. If a piece is small enough for an
-exhaustive search, the results equal those of the undivided gallery. Otherwise each piece is
-searched in two stages, which compares at least as many examples in full.
+The nearest example of a class is the nearest over all pieces. If the pieces are small enough for an
+exhaustive search, the results are exact. Otherwise each piece is searched in two stages, which
+together compare at least as many examples in full as a search of the undivided gallery.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,6 +17,8 @@ from jaxatr.openset.decision import Decision
 from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.gallery import Gallery
 from jaxatr.typing import Float, Shaped
+
+_EXAMPLES = ("examples", "half_squares", "labels")
 
 
 def galleries_of(decision: Decision) -> dict[str, Any]:
@@ -45,17 +47,21 @@ def _cut(name: str, model: Any, number: int, of: int) -> Any:
     if count < of:
         raise ValueError(f"{name}: cannot split its gallery of {count} examples into {of} pieces")
     rows = slice(number * count // of, (number + 1) * count // of)
-    kept = {name: np.array(getattr(model, name)[rows]) for name in _EXAMPLES}
+    kept = {field: np.array(getattr(model, field)[rows]) for field in _EXAMPLES}
     return gallery.ready(model._replace(**kept, index=None))
-
-
-_EXAMPLES = ("examples", "half_squares", "labels")
 
 
 def search(
     piece: Any, queries: Shaped[np.ndarray, "b s d"], classes: int, estimated: tuple[int, ...]
 ) -> Float[np.ndarray, "b k"]:
-    """Computes the proximities of a piece to queries in all their forms, for :class:`Elsewhere`."""
+    """Computes the proximities ``[b, k]`` of a piece to queries, for :class:`Elsewhere`.
+
+    Args:
+      piece: from :func:`piece_of`.
+      queries: ``[b, s, d]``, each in s forms.
+      classes: k.
+      estimated: indices of the forms that the first stage of a search in two stages compares.
+    """
     searched = Gallery(piece.examples, piece.half_squares, piece.labels, piece.index)
     return gallery.proximities(searched, queries, classes, estimated, max(1, len(queries)))
 
@@ -64,7 +70,7 @@ def without(
     decision: Decision,
     ask: Callable[[str, np.ndarray, int, tuple[int, ...]], Iterable[np.ndarray]],
 ) -> Decision:
-    """Returns the decision with its galleries' examples removed, to be searched in pieces.
+    """Returns a decision without the examples of its galleries, which are searched in pieces.
 
     Args:
       decision: a decision with galleries.

@@ -1,4 +1,4 @@
-"""Calibrated probabilities: of the classes by a temperature, of being known by a sigmoid."""
+"""Calibrated probabilities: those of the classes by a temperature, that of "known" by a sigmoid."""
 
 from typing import NamedTuple
 
@@ -16,18 +16,18 @@ _LARGEST = np.log(1e4)  # log of the largest temperature; the smallest is its re
 def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
     r"""Fits the temperature that calibrates a classifier's probabilities.
 
-    Guo et al. (2017), "On Calibration of Modern Neural Networks", section 4.2: the T that minimises
-    the cross-entropy of ``softmax(logits / T)``. The true class has the target
-    :math:`(n + 1) / (n + 2)` and the rest is spread evenly over all classes, as Platt (1999) does
-    for two, so that a few examples that are all correct do not drive T to 0.
+    Guo et al. (2017), "On Calibration of Modern Neural Networks", section 4.2: T minimises the
+    cross-entropy of ``softmax(logits / T)``. The targets are smoothed, so that a few examples that
+    are all correct do not drive T to 0: :math:`(n + 1) / (n + 2)` goes to the true class, and the
+    rest is spread evenly over all classes, as Platt (1999) does for two.
 
     Args:
       logits: ``[n, k]``, of examples that took no part in training.
       labels: ``[n]``, their classes.
 
     Returns:
-      T, between 1e-4 and 1e4; 1 if it has no effect, because there is only one class or because
-      the logits of each example are all equal.
+      T, between 1e-4 and 1e4; 1 if it has no effect, because there is only one class or the logits
+      of each example are all equal.
 
     Raises:
       ValueError: there is no example, or a logit is not finite.
@@ -44,7 +44,7 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
     wanted = np.mean(sure * logits[np.arange(len(labels)), labels] + (1 - sure) * mean)
 
     def slope(inverse: float) -> float:
-        """Computes the derivative of the cross-entropy by 1 / T, which increases with 1 / T."""
+        """Computes the derivative of the cross-entropy with respect to 1 / T; it is increasing."""
         shares = softmax(logits * inverse)
         return float(np.mean(np.sum(shares * logits, axis=1)) - wanted)
 
@@ -59,9 +59,9 @@ class Sigmoid(NamedTuple):
     """The probability of being known as a function of a score.
 
     Attributes:
-      slope: of the logit.
-      offset: of the logit. The probability is the sigmoid of ``slope * z + offset``, with z the
-        score standardised by :func:`standing_of`.
+      slope: slope a of the logit ``a * z + b``, with z the score standardised by
+        :func:`standing_of`.
+      offset: offset b of the logit.
     """
 
     slope: float
@@ -77,8 +77,8 @@ def fit_sigmoid(standing: ArrayLike, known: ArrayLike) -> Sigmoid | None:
 
     Args:
       standing: ``[n]``, scores of known and unknown examples, standardised by :func:`standing_of`.
-      known: ``[n]``, which examples are known. Known and unknown examples have the same total
-        weight, whatever their numbers.
+      known: ``[n]``, whether each example is known. Known and unknown examples have the same total
+        weight, regardless of their numbers.
 
     Returns:
       The sigmoid; None if a higher score does not make "known" more likely, or if either kind is
@@ -89,7 +89,7 @@ def fit_sigmoid(standing: ArrayLike, known: ArrayLike) -> Sigmoid | None:
     counts = np.array([(~known).sum(), known.sum()])
     if not counts.all():
         return None
-    # Targets short of 0 and 1 keep the fit finite if the kinds do not overlap.
+    # Targets other than 0 and 1 keep the fit finite if the scores of the two kinds do not overlap.
     targets = np.where(known, 1 - 1 / (counts[1] + 2), 1 / (counts[0] + 2))
     weights = 0.5 / counts[known.astype(int)]
     design = np.stack([z, np.ones_like(z)], axis=1)

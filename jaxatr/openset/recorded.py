@@ -11,8 +11,8 @@ from jaxatr.openset.scores import SCORES
 from jaxatr.typing import Int, Shaped
 
 MISTAKES = ("misclassified", "accepted", "rejected")
-"""Kinds of mistakes: a known example assigned to the wrong class, an unknown one accepted, a known
-one rejected."""
+"""Kinds of mistakes: known examples assigned to the wrong class, unknown ones accepted, known ones
+rejected."""
 
 
 class Shown(NamedTuple):
@@ -28,9 +28,9 @@ class Shown(NamedTuple):
 
 
 def further_scores(scores: Iterable[Score]) -> dict[str, dict[str, str]]:
-    """Lists the title and scale of scores from outside the package, for ``evaluation.json``.
+    """Returns the title and scale of scores from outside the package, for ``evaluation.json``.
 
-    With them, a report can be written without the modules that define the scores.
+    They let a report be written without the modules that define the scores.
     """
     outside = (score for score in scores if score.name not in SCORES)
     return {score.name: Shown(score.title, score.scale)._asdict() for score in outside}
@@ -86,8 +86,8 @@ def recorded_predictions(arrays: Mapping[str, np.ndarray], score: str) -> Int[np
 
     Args:
       arrays: the arrays of ``scores.npz``.
-      score: name of the score that the predictions go with; a score from a network of its own has
-        its own predictions.
+      score: name of the score. A score that names the class or has its own network has predictions
+        of its own.
     """
     own = arrays.get(f"test_predicted_{score}")
     return arrays["test_logits"].argmax(axis=-1) if own is None else own
@@ -102,8 +102,8 @@ def confident_mistakes(
 ) -> dict[str, Int[np.ndarray, " _"]]:
     """Finds a score's most confident mistakes, for each kind of :data:`MISTAKES`.
 
-    No threshold is applied, so that one record serves every γ: at a given threshold, the mistakes
-    are the accepted examples that reach it and the rejected ones that do not.
+    No threshold is applied, so that one record serves every γ. At a given threshold, ``accepted``
+    examples that reach it and ``rejected`` ones that do not are the mistakes.
 
     Args:
       labels: ``[n]``, known class or :data:`~jaxatr.openset.UNKNOWN`.

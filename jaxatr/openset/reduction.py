@@ -1,4 +1,4 @@
-"""Reduces a gallery: projections to fewer dimensions, and samples and coresets of examples."""
+"""Reductions of a gallery: projections to fewer dimensions, samples and coresets of examples."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class Projection(NamedTuple):
 
 
 def pca(rows: Shaped[np.ndarray, "n d"], dimensions: int) -> Projection:
-    """Computes the principal directions of rows, those in which they vary most.
+    """Computes the principal directions of rows, in which they vary most.
 
     Args:
       rows: ``[n, d]``.
@@ -49,7 +49,7 @@ def random_projection(rows: Shaped[np.ndarray, "n d"], dimensions: int, *, seed:
     Args:
       rows: ``[n, d]``; only the width d is used.
       dimensions: m, number of directions.
-      seed: of the random directions.
+      seed: seed of the directions.
 
     Raises:
       ValueError: ``dimensions`` is out of range.
@@ -72,8 +72,8 @@ def sample(labels: Int[np.ndarray, " n"], most: int, *, seed: int = 0) -> Int[np
 
     Args:
       labels: ``[n]``, the examples' classes.
-      most: largest number of examples, although at least one of each class is drawn.
-      seed: of the sample.
+      most: largest number of examples; at least one of each class is drawn regardless.
+      seed: seed of the sample.
 
     Returns:
       ``[m]``, the examples' indices in ascending order; all of them if n is at most ``most``.
@@ -81,7 +81,7 @@ def sample(labels: Int[np.ndarray, " n"], most: int, *, seed: int = 0) -> Int[np
     if len(labels) <= most:
         return np.arange(len(labels))
     order = np.random.default_rng(seed).permutation(len(labels))
-    rank = np.empty(len(labels), int)  # of each example within its class, in the drawn order
+    rank = np.empty(len(labels), int)  # of each example within its class, in the random order
     for label in np.unique(labels):
         own = order[labels[order] == label]
         rank[own] = np.arange(len(own))
@@ -97,18 +97,18 @@ def coreset(
     dimensions: int = 128,
     seed: int = 0,
 ) -> Int[np.ndarray, " m"]:
-    """Chooses a coreset: examples such that every other example is close to one of them.
+    """Chooses a coreset: few examples, such that every other one is close to one of them.
 
-    Greedy k-centre as in PatchCore (Roth et al. 2022, algorithm 1): each step adds the example that
-    is farthest from those chosen so far, by distances between random projections. The first
-    examples are those nearest to the mean of each class.
+    The method is greedy k-centre, as in PatchCore (Roth et al. 2022, algorithm 1): each step adds
+    the example that is farthest from those chosen so far, by the distances of random projections.
+    The first choices are, for each class, the example nearest to its mean.
 
     Args:
       rows: ``[n, d]``.
       labels: ``[n]``, their classes.
       size: m, at least the number of classes.
-      dimensions: size of the projections; rows that are no wider are not projected.
-      seed: of the projection.
+      dimensions: number of dimensions of the projections; rows with no more are not projected.
+      seed: seed of the projection.
 
     Returns:
       ``[m]``, the chosen examples' indices in ascending order.

@@ -1,7 +1,7 @@
 """A two-stage search of a large gallery: an estimate in few dimensions, then re-ranking.
 
 The first stage estimates the nearest examples and classes from products in the leading directions
-of the examples. The second compares only those in full, as retrieval systems re-rank a shortlist
+of the examples. The second compares only these in full, as retrieval systems re-rank a shortlist
 (Jégou et al. 2011, "Searching in one billion vectors: re-rank with source coding"). The search is
 approximate: it misses an example that the estimate ranks too low.
 ``experiments/benchmarks/reranking.py`` measures how many scores change.
@@ -17,13 +17,13 @@ import numpy as np
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 DIRECTIONS = 64
-"""Directions of the estimate."""
+"""Number of directions of the estimate."""
 
 CANDIDATES = 8
-"""Examples of each class that are compared in full."""
+"""Number of examples of a class that are compared in full."""
 
 CLASSES = 4
-"""Classes whose examples are compared in full; the others keep their estimate."""
+"""Number of classes whose examples are compared in full; the others keep their estimate."""
 
 WHOLE = 4096
 """Largest number of comparisons per query, examples times forms, for an exhaustive search."""
@@ -33,7 +33,7 @@ SAMPLE = 2048
 
 
 class Index(NamedTuple):
-    """Examples projected to few directions, by class; classes are padded to the largest size l.
+    """Examples projected to few directions, by class. Classes are padded to l, the largest size.
 
     Attributes:
       axes: ``[d, m]``, orthonormal directions.
@@ -49,7 +49,7 @@ class Index(NamedTuple):
 
 
 def pays(shape: tuple[int, ...], forms: int = 1) -> bool:
-    """Checks whether two stages take less work than comparing every example.
+    """Returns whether two stages take less work than comparing every example.
 
     Args:
       shape: shape ``(n, d)`` of the examples.
@@ -98,13 +98,13 @@ def nearest(
     queries: Float[Array, "b s d"],
     estimated: tuple[int, ...],
 ) -> Float[Array, "b k"]:
-    r"""Computes the proximity to the nearest example of each class, for use in jitted functions.
+    r"""Computes the proximity to the nearest example of each class; may be traced.
 
     Args:
       examples: ``[n, d]``.
       index: from :func:`index`, for the same examples.
-      queries: ``[b, s, d]``, b queries in s forms each, of which the nearest counts.
-      estimated: the forms that the first stage compares.
+      queries: ``[b, s, d]``, b queries in s forms each, of which the nearest one counts.
+      estimated: indices of the forms that the first stage compares.
 
     Returns:
       ``[b, k]``, :math:`\max(q \cdot x - \lVert x \rVert^2 / 2)` over a class's examples x and the

@@ -24,11 +24,11 @@ def decide(
 ) -> Int[Array, " b"]:
     """Returns the predicted class of each example, or ``unknown`` if its probability is below γ.
 
-    The probability is that of the predicted class's binary classifier. Logits are compared instead
-    of probabilities, because a float32 probability saturates at 1.
+    The probability is that of the binary classifier of the predicted class. Logits are compared
+    instead of probabilities, because a float32 probability saturates at 1.
 
     Args:
-      logits: ``[b, k]``, of the closed-set classifier.
+      logits: ``[b, k]``, logits of the closed-set classifier.
       open_logits: ``[b, k]``, one logit per binary classifier.
       gamma: γ, a probability in [0, 1]; an example exactly at γ is accepted.
       unknown: the label of rejected examples.

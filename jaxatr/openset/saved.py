@@ -1,4 +1,4 @@
-"""Converts decisions to and from arrays, which can be stored without pickling."""
+"""Conversion of decisions to and from arrays, which can be stored without pickling."""
 
 from collections import namedtuple
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The description of a score: how it is fitted, computed, calibrated and shown."""
+"""The description of a score: its fit, computation, calibration and display."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from jaxatr.openset.outputs import Outputs
 from jaxatr.typing import Float, Int, Shaped
 
 Scale = Literal["plain", "logit", "log", "distance"]
-"""The unit of a score: a plain number, the logit of a probability, the logarithm of one, or minus a
+"""The unit of a score: a plain number, the logit or the logarithm of a probability, or minus a
 distance."""
 
 
@@ -42,12 +42,12 @@ class Answer(NamedTuple):
 
 
 class Comparing(NamedTuple):
-    """How examples are added to a score that compares with stored examples.
+    """The functions that add examples to a score which compares with stored examples.
 
     Attributes:
       rows: ``(model, outputs) -> [n, d]``, the vectors by which examples are compared.
-      add: ``(model, rows, labels, classes) -> model``, adds examples to the model. Labels may be
-        of new classes; ``classes`` counts all of them.
+      add: ``(model, rows, labels, classes) -> model``, adds examples to the model. Labels may be of
+        new classes; ``classes`` is the number of all classes.
     """
 
     rows: Callable[[Any, Outputs], Shaped[np.ndarray, "n d"]]
@@ -58,11 +58,11 @@ class OwnTraining(NamedTuple):
     """An additional training that a score depends on.
 
     Attributes:
-      baseline: its name in ``train --baselines``, and the name of its folder within the run's.
-      train: import path of the training function. It takes a
-        :class:`jaxatr.runs.baselines.Beside`, and resumes an interrupted training. It returns a
-        ``model``; if ``model`` is None, it returns None and trains a run of its own.
-      leaves: name, within that folder, of the file that holds the model, or of the folder of the
+      baseline: its name in ``train --baselines``, and the name of its subfolder of the run.
+      train: import path of the training function, which takes a
+        :class:`jaxatr.runs.baselines.Beside` and resumes an interrupted training. It returns a
+        ``model``; if ``model`` is None, it trains a run of its own and returns None.
+      leaves: name, within the subfolder, of the file that holds the model, or of the folder of the
         run whose evaluation has the score.
       model: type of the named tuple of arrays that ``train`` returns; None if it trains a run.
       adapt: ``(model, outputs on validation examples) -> model``, adapts the model to the run's
@@ -85,18 +85,18 @@ class Score:
       title: name in tables and reports.
       score: ``(model, outputs) -> [n]``, or an :class:`Answer` if the score names the class. The
         model is None without ``fit`` and ``calibrate``.
-      fit: ``(outputs on training examples, head) -> model``, a named tuple of arrays; raises
-        ``ValueError`` if it cannot be fitted to the outputs.
+      fit: ``(outputs on training examples, head) -> model``, a named tuple of arrays. It raises
+        ``ValueError`` if the outputs are unsuitable.
       calibrate: ``(model, outputs on validation examples) -> model``, called after ``fit``, for
-        parameters that need examples that took no part in training; raises ``ValueError`` as
-        ``fit`` does.
-      needs: names of the arrays that it needs besides the logits. ``"open_logits"`` is a field of
-        :class:`Outputs`; the others are keys of :attr:`Outputs.more`. The run's task computes them
-        (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
-      scale: its unit, which determines how reports draw it.
+        parameters that need examples that took no part in training. It raises ``ValueError`` if the
+        outputs are unsuitable.
+      needs: names of the arrays that it needs in addition to the logits. ``"open_logits"`` is a
+        field of :class:`Outputs`; the others are keys of :attr:`Outputs.more`. The run's task
+        computes them (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
+      scale: unit of the score, which determines how reports draw it.
       fixed_threshold: maps γ to the threshold in the score's unit, possibly infinite; None if the
         score has fitted thresholds only.
-      training: the additional training that it depends on, if any.
+      training: the additional training that it depends on, or None.
       names_class: whether it predicts the class itself, as a search in a gallery of training
         examples does. Its open-set measures are then computed with this class.
       members: scores that it combines. They are fitted with it, and the outputs that its ``score``
@@ -106,11 +106,11 @@ class Score:
         contain the training set.
       model: type of the named tuple that ``fit`` returns. Optional for scores outside the package:
         models read from a file are then named tuples with the same fields.
-      traced: same as ``score``, in jax.numpy operations that ONNX can express, for exported
-        networks; None if the score cannot be exported.
+      traced: ``score`` in jax.numpy operations that ONNX can express, for exported networks; None
+        if the score cannot be exported.
       shapes: fields of the model that determine shapes; ``traced`` receives them as NumPy arrays.
-      comparing: how examples of new classes are added to its model. A score without
-        ``names_class`` then returns an :class:`Answer` that names them. None if the score takes no
+      comparing: adds examples, also of new classes, to its model. A score without ``names_class``
+        then returns an :class:`Answer` that names the new classes. None if the score takes no
         examples.
     """
 
@@ -138,7 +138,7 @@ class Score:
 
     @property
     def all_needs(self) -> frozenset[str]:
-        """Names of the arrays that it and its members need besides the logits."""
+        """Names of the arrays that it and its members need in addition to the logits."""
         return frozenset(self.needs).union(*(member.all_needs for member in self.members))
 
     @property
@@ -163,7 +163,8 @@ class Score:
         """Computes the score of n examples, ``[n]``.
 
         Raises:
-          ValueError: as for :meth:`answer`.
+          ValueError: the score function does not return one value per example, or returns a class
+            that is not known.
         """
         return self.answer(model, outputs).score
 

@@ -1,7 +1,7 @@
 """A decision in jax.numpy operations, for export as a graph.
 
-It computes :class:`~jaxatr.openset.decision.Decision` in float32 without value-dependent control
-flow, so that it can be traced and written as ONNX.
+It computes a :class:`~jaxatr.openset.decision.Decision` in float32 and without control flow that
+depends on values, so that it can be traced and written as ONNX.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from jaxatr.openset.score import Answer, Score
 from jaxatr.typing import Array, PyTree
 
 FARTHEST = 3e38
-"""Stands for infinity in float32."""
+"""Replaces infinity in float32 graphs."""
 
 
 class TracedDecision(NamedTuple):
@@ -43,7 +43,7 @@ def traced_decision(decision: Decision, classes: int) -> TracedDecision:
     """Converts a decision to a form that can be traced.
 
     Args:
-      decision: the decision of a single network, with a threshold.
+      decision: the decision of a single network, with a threshold and without enrolled classes.
       classes: k, number of known classes.
 
     Raises:
@@ -109,7 +109,7 @@ def _check_digits(name: str, scores: np.ndarray) -> None:
 
 
 def _parts(decision: Decision) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Splits the fitted models into fields that determine shapes, and arrays of the graph."""
+    """Splits the fitted models into fields that determine shapes and arrays of the graph."""
     fixed: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
     for score in _all(decision.score):

@@ -1,8 +1,8 @@
 """The package's scores, discovered automatically.
 
 Every module of this folder defines one score as ``SCORE``, or several variants, such as one for
-each stage of the network, as ``SCORES``. The first line of its docstring describes them in the
-documentation's table.
+each stage of the network, as ``SCORES``. The first line of the module's docstring describes them in
+the table of the documentation.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 r"""Energy after pruning all but the largest features and rescaling those (Djurisic et al. 2023).
 
-The largest features of each example are kept and multiplied by :math:`e^{s_1 / s_2}`, with
-:math:`s_1` the sum of the features before pruning and :math:`s_2` that after; the others are set
-to 0. The score is minus the energy of the resulting logits. This is ASH-S of "Extremely simple
+The largest features of each example are kept and multiplied by :math:`e^{s_1 / s_2}`, where
+:math:`s_1` and :math:`s_2` are the sums of the features before and after pruning; the others are
+set to 0. The score is minus the energy of the resulting logits. This is ASH-S of "Extremely simple
 activation shaping", the best of the paper's three variants on its benchmarks. The other two are
 available as options: ASH-P only prunes, and ASH-B sets all kept features to the same value.
 Features must be non-negative.
@@ -22,7 +22,7 @@ from jaxatr.typing import Array, ArrayLike, Float
 Variant = Literal["s", "p", "b"]
 
 PERCENTILE = 90.0
-"""Percentage of the features that is set to 0: the paper's for ImageNet and CIFAR-100."""
+"""Percentage of the features that is set to 0, as in the paper for ImageNet and CIFAR-100."""
 
 
 def shaped(
@@ -47,8 +47,8 @@ def shaped(
     if variant == "s":
         return pruned * scale.factor(x, percentile)
     if variant == "b":
-        mean = jnp.sum(x, axis=1, keepdims=True) / kept.shape[1]
-        return jnp.where(x >= kept[:, -1:], mean, 0)
+        level = jnp.sum(x, axis=1, keepdims=True) / kept.shape[1]
+        return jnp.where(x >= kept[:, -1:], level, 0)
     if variant != "p":
         raise ValueError(f"variant: got {variant!r}, wanted 's', 'p' or 'b'")
     return pruned

@@ -2,7 +2,7 @@
 
 Lee and AlRegib (2021), "Open-Set Recognition With Gradient-Based Representations": the confounding
 label marks every class as present, unlike any training example. For an example similar to the
-training examples, the network's parameters need to change little.
+training examples, the network's parameters would have to change little.
 """
 
 import chex

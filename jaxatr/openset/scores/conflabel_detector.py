@@ -1,7 +1,8 @@
 """Logit of a small detector network on each layer's gradient norm (Lee and AlRegib 2021).
 
 The detector of "Open-Set Recognition With Gradient-Based Representations". Its inputs are the
-squared norms of the gradient under the confounding label (as in ``conflabel``), one per layer.
+squared norms of the gradient under the confounding label (:mod:`~jaxatr.openset.scores.conflabel`),
+one per layer.
 """
 
 from typing import NamedTuple
@@ -56,8 +57,8 @@ def fit(
     Args:
       known: ``[n, l]``, squared norms of known examples that the network was not trained on.
       unknown: ``[m, l]``, squared norms of examples of classes that the network was not trained on.
-        In an open-set evaluation these are known classes held out of a training, never the test's
-        unknown ones.
+        In an open-set evaluation, these are known classes that were held out of the training, never
+        unknown classes of the test.
       key: random key of the initial weights.
       width: width of the hidden layer.
       steps: number of training steps.
@@ -73,10 +74,10 @@ def fit(
             "wanted some of both"
         )
     inside, outside = _logarithms(known), _logarithms(unknown)
-    keys, features = jax.random.split(key), inside.shape[-1]
+    keys, layers = jax.random.split(key), inside.shape[-1]
     initial = Detector(
         *_moments(inside),
-        hidden_kernel=_he(keys[0], (features, width)),
+        hidden_kernel=_he(keys[0], (layers, width)),
         hidden_bias=jnp.zeros(width),
         out_kernel=_he(keys[1], (width, 1)),
         out_bias=jnp.zeros(1),
@@ -88,8 +89,8 @@ def fit(
 def adapted(detector: Detector, known: Float[ArrayLike, "n l"]) -> Detector:
     """Adapts the detector to another network with the same layers.
 
-    The scale of gradients varies between trainings, so the inputs are standardised anew. How
-    gradients of unknown examples differ from those of known ones is kept.
+    The scale of gradients varies between trainings, so the inputs are standardised again. The
+    weights, which have learned how gradients of known and unknown examples differ, are kept.
 
     Args:
       detector: from :func:`fit`, on a network that was trained without some known classes.
@@ -99,9 +100,9 @@ def adapted(detector: Detector, known: Float[ArrayLike, "n l"]) -> Detector:
     Raises:
       ValueError: the networks differ in their number of layers.
     """
-    features = np.shape(detector.mean)[0]
-    if np.shape(known)[1] != features:
-        raise ValueError(f"known: got the norms of {np.shape(known)[1]} layers, wanted {features}")
+    layers = np.shape(detector.mean)[0]
+    if np.shape(known)[1] != layers:
+        raise ValueError(f"known: got the norms of {np.shape(known)[1]} layers, wanted {layers}")
     mean, std = _moments(_logarithms(known))
     return detector._replace(mean=mean, std=std)
 

@@ -3,7 +3,7 @@
 A weight's contribution is the weight times the mean of its feature. The weights that contribute
 least are set to 0, and the score is minus the energy of the remaining weights' logits.
 
-DICE of "Leveraging sparsification for out-of-distribution detection".
+DICE, from "Leveraging sparsification for out-of-distribution detection".
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """Sum of several scores, each standardised on known validation examples.
 
-Mean and standard deviation are those of known examples that took no part in training. Each member
-contributes how unusual its value would be for a known example, so no weights have to be chosen
-(Kittler et al. 1998, "On combining classifiers", the sum rule). The predicted class minimises the
-product of the distances to it, over the members that search a gallery (the product rule).
+Mean and standard deviation are those of known examples that took no part in training. A member's
+standardised value says how unusual it is for a known example, so no weights have to be chosen
+(Kittler et al. 1998, "On combining classifiers", the sum rule). The predicted class is the one with
+the smallest product of distances, over the members that search a gallery (the product rule).
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ def product(distances: Sequence[Float[ArrayLike, "b k"]]) -> Any:
     """Computes the geometric mean of the members' distances to each class.
 
     Args:
-      distances: ``[b, k]`` of each member.
+      distances: of each member, ``[b, k]``.
     """
     xp = gallery.numpy_of(distances[0])
     return xp.exp(sum(xp.log(xp.maximum(one, gallery.LEAST)) for one in distances) / len(distances))

@@ -30,7 +30,7 @@ def gen_score(
       largest: M, number of largest probabilities to include, at most all of them.
 
     Raises:
-      ValueError: ``gamma`` is not in (0, 1), or ``largest`` not positive.
+      ValueError: ``gamma`` is not in (0, 1), or ``largest`` is not positive.
 
     >>> round(float(gen_score(jnp.array([[0.0, 0.0]]), gamma=0.5)[0]), 4)  # two times 1/2
     -1.0
@@ -42,7 +42,7 @@ def gen_score(
     chex.assert_rank(logits, 2)
     z = jnp.sort(jnp.asarray(logits), axis=-1)
     log_p = jax.nn.log_softmax(z, axis=-1)
-    # log(1 - p) from the other probabilities, because 1 - p cancels where p is nearly 1.
+    # log(1 - p) is computed from the other probabilities, because 1 - p loses digits near p = 1.
     others = ~jnp.eye(z.shape[-1], dtype=bool)
     rest = jax.nn.logsumexp(log_p[:, None], axis=-1, where=others)
     return -jnp.sum(jnp.exp(gamma * (log_p + rest))[:, -largest:], axis=-1)

@@ -5,7 +5,7 @@ are predicted as k. The score is minus the divergence from the nearest template:
 
 .. math:: -\min_k D_{\mathrm{KL}}(p(y \mid x) \,\Vert\, d_k)
 
-KL matching of "Scaling out-of-distribution detection".
+KL matching, from "Scaling out-of-distribution detection".
 """
 
 from typing import NamedTuple
@@ -39,7 +39,7 @@ def fit(logits: Float[ArrayLike, "n k"]) -> KLMatching:
       logits: ``[n, k]``, of examples of known classes that took no part in training.
 
     Raises:
-      ValueError: there are none, or a logit is not finite.
+      ValueError: there are no examples, or a logit is not finite.
     """
     logits = finite("logits", logits)
     log_p, predicted = log_softmax(logits), logits.argmax(axis=1)
@@ -57,7 +57,7 @@ def score(model: KLMatching, logits: Float[ArrayLike, "b k"]) -> Float[Array, " 
       logits: ``[b, k]``.
     """
     log_p = jax.nn.log_softmax(jnp.asarray(logits), axis=-1)[:, None]
-    beyond = log_p - jnp.asarray(model.log_templates)  # differences first: nothing cancels
+    beyond = log_p - jnp.asarray(model.log_templates)  # subtracted first, to avoid cancellation
     return -jnp.min(jnp.sum(jnp.exp(log_p) * beyond, axis=-1), axis=-1)
 
 

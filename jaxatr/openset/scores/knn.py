@@ -4,7 +4,7 @@ from jaxatr.openset import nearest_neighbour
 from jaxatr.openset.score import Score
 
 NEIGHBOUR = 50
-"""Rank of the neighbour, the paper's for CIFAR-10; with fewer examples, the farthest one."""
+"""Rank of the neighbour, as in the paper for CIFAR-10; with fewer examples, the farthest one."""
 
 SCORE = Score(
     name="knn",

@@ -26,10 +26,10 @@ class Mahalanobis(NamedTuple):
 
     Attributes:
       center: ``[d]``, the mean of all features.
-      whitening: ``[d, d]``, transforms centred features to unit covariance within classes, and to 0
-        in directions in which no class varies.
+      whitening: ``[d, d]``, transforms centred features to unit covariance within classes; the
+        directions in which no class varies become 0.
       means: ``[k, d]``, the whitened means of the classes.
-      further: ``[]``, number of classes added after the fit; their means are the last ones.
+      further: ``[]``, number of classes added after the fit; their means come last.
     """
 
     center: Float[ArrayLike, " d"]
@@ -41,8 +41,8 @@ class Mahalanobis(NamedTuple):
 def fit(features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"]) -> Mahalanobis:
     """Computes the means and the covariance of the features, in float64.
 
-    Directions in which no class varies, such as features that never activate, are ignored: the
-    pseudo-inverse replaces the inverse of a singular covariance.
+    Directions in which no class varies, such as features that never activate, are ignored: a
+    singular covariance is replaced by its pseudo-inverse where equation 2 needs the inverse.
 
     Args:
       features: ``[n, d]``, of training examples.
@@ -99,7 +99,7 @@ def _traced(model: Mahalanobis, outputs: Outputs) -> Array:
 
 
 def _score(model: Mahalanobis, outputs: Outputs) -> Array | Answer:
-    """Computes the score; names the class of examples that are nearest to an added class."""
+    """Computes the score, and names the class of examples that are nearest to an added class."""
     scores = _traced(model, outputs)
     if not (further := int(np.asarray(model.further))):
         return scores

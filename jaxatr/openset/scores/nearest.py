@@ -9,7 +9,7 @@ from jaxatr.typing import Array
 
 
 def _score(model: nearest_neighbour.NearestNeighbour, outputs: Outputs) -> Array | Answer:
-    """Computes the score; names the class of examples that are nearest to an added example."""
+    """Computes the score, and names the class of examples that are nearest to an added one."""
     features = outputs.more["features"]
     if not len(np.asarray(model.further)):
         return nearest_neighbour.score(model, features, k=1)

@@ -65,8 +65,9 @@ def fit(
       rows: ``[n, d]``, vectors of training examples.
       labels: ``[n]``, their classes.
       classes: k, number of classes.
-      most: largest number of examples; from more, a random sample is drawn, balanced over classes.
-      seed: of the sample.
+      most: largest number of examples; if there are more, a random sample is drawn, balanced over
+        classes.
+      seed: seed of the sample.
 
     Raises:
       ValueError: a value is not finite, a label is not a known class, or all examples are equal or
@@ -76,7 +77,8 @@ def fit(
     chosen = reduction.sample(labels, most, seed=seed)
     rows, labels = finite("examples", rows[chosen]), labels[chosen]
     mean = rows.mean(axis=0)
-    scale = np.sqrt(np.mean(np.square(rows - mean)))  # for float16's range; ratios do not change
+    # Scaled to fit the range of float16, which does not change ratios.
+    scale = np.sqrt(np.mean(np.square(rows - mean)))
     if scale == 0:
         raise ValueError("examples: all are equal, wanted different ones")
     built = gallery.build((rows - mean) / scale, labels, classes)
@@ -102,7 +104,7 @@ def centred(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Float[np.ndarra
 
 
 def _traced(model: Examples, rows: Array) -> Answer:
-    """Computes :func:`answer` for a graph."""
+    """Computes :func:`answer` in a traced graph."""
     searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
     centred = (rows - model.mean) / model.scale
     return of_distances(gallery.traced_distances(searched, centred, int(model.classes)))
@@ -127,12 +129,12 @@ def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
 
 
 def unit_features(outputs: Outputs) -> Any:
-    """Scales features to length 1; features that are all 0 stay 0."""
+    """Scales features to length 1; a row that is all 0 stays 0."""
     return gallery.unit(outputs.more["features"])
 
 
 def pixels(outputs: Outputs) -> Any:
-    """Flattens chips to vectors, after reducing their larger side to at most :data:`SIDE`."""
+    """Flattens chips to vectors, after reducing the larger side to at most :data:`SIDE`."""
     chips = outputs.more["image"]
     pooled = mean_pool(chips, -(-max(chips.shape[1:3]) // SIDE))
     return pooled.reshape(pooled.shape[0], -1)

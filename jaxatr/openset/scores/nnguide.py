@@ -1,7 +1,8 @@
 r"""Energy times the energy-weighted cosine to the nearest training examples (Park et al. 2023).
 
-An example's energy is multiplied by its guidance, the mean of the k largest cosines between its
-features and those of training examples, each weighted by its own energy. With E minus the energy:
+The energy of an example is multiplied by its guidance: the mean of the k largest cosines between
+its features and those of training examples, each weighted by the training example's energy. With E
+as minus the energy:
 
 .. math::
   E(x) \cdot \frac{1}{k} \sum_{i \in \mathrm{top}\,k} E(x_i) \, \hat f(x)^\top \hat f(x_i)
@@ -25,7 +26,7 @@ from jaxatr.openset.scores.energy import energy_score
 from jaxatr.typing import Array, ArrayLike, Float
 
 NEIGHBOURS = 10
-"""Default k, as in pytorch-ood; OpenOOD uses 100 in a hundredth of the set."""
+"""Default k, as in pytorch-ood; OpenOOD uses 100, of a hundredth of the training set."""
 
 
 class Guide(NamedTuple):
@@ -39,7 +40,7 @@ class Guide(NamedTuple):
 
 
 def fit(features: Float[ArrayLike, "n d"], logits: Float[ArrayLike, "n k"]) -> Guide:
-    """Scales the features of all training examples (the paper samples large sets).
+    """Stores the features of all training examples; the paper samples large sets.
 
     Args:
       features: ``[n, d]``, of training examples.

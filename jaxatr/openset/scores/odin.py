@@ -30,7 +30,7 @@ def odin_score(
     Args:
       logits_of: maps images to logits ``[b, k]``; each row must depend on its own image alone
         (batch normalisation in test mode).
-      images: ``[b, h, w, c]``, in the unit of ``logits_of``'s input.
+      images: ``[b, h, w, c]``, as ``logits_of`` takes them.
       temperature: T.
       epsilon: ε, in the unit of the images; 0 leaves them unchanged.
 

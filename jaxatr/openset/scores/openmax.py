@@ -1,9 +1,9 @@
 r"""Log odds of the known classes against "unknown", OpenMax (Bendale and Boult 2016).
 
-For each known class, a Weibull distribution models the distances of its most distant training
-examples to the class's mean logits. The more improbable a query's distances are, the more its
-logits are reduced; the sum of the reductions is the logit of the class "unknown". All computations
-are in float64 with NumPy, because at a shift of :math:`10^4`, float32 is wrong in the third digit.
+For each known class, a Weibull distribution models the distances of the most distant training
+examples to the mean logits of the class. The less probable a query's distances are, the more its
+logits are reduced; the sum of the reductions is the logit of "unknown". All computations are in
+float64 with NumPy, because float32 is wrong in the third digit at a shift of :math:`10^4`.
 
 "Towards open set deep networks".
 """
@@ -35,7 +35,7 @@ class OpenMax(NamedTuple):
       scale: ``[k]``, scale λ of each class's Weibull distribution.
       shape: ``[k]``, exponent of each class's distribution.
       offset: ``[k]``, added to distances before the distribution is evaluated.
-      alpha: ``[]``, number of highest logits to revise.
+      alpha: ``[]``, number of the largest logits to revise.
       distance_weights: ``[2]``, weights of the Euclidean and of the cosine distance.
     """
 
@@ -52,13 +52,13 @@ def fit_weibull(
 ) -> tuple[float, float]:
     r"""Fits a Weibull distribution to the largest distances; returns its scale λ and exponent.
 
-    The two-parameter maximum-likelihood fit of libMR's ``fit_high``, to
+    This is the two-parameter maximum-likelihood fit of libMR's ``fit_high``:
 
     .. math:: x' = x + T - \min(\text{tail}), \qquad P(x') = 1 - e^{-(x' / \lambda)^\kappa}
 
     Args:
       distances: ``[n]``.
-      tail_size: number of largest distances to fit, at most all.
+      tail_size: number of the largest distances to fit to; all if there are fewer.
       shift: T; 1 in libMR as published, and 10,000 in the version of OpenMax's authors. None fits
         the distances without a shift.
 
@@ -90,17 +90,19 @@ def fit(
     Args:
       logits: ``[n, k]``, of the closed-set classifier on training examples.
       labels: ``[n]``, integers in ``[0, k)``.
-      tail_size: number of distances that each class's distribution is fitted to, at most all of
-        the class.
-      alpha: number of highest logits to revise, with weights that decrease linearly with the rank;
-        None for all.
+      tail_size: number of distances to which the distribution of each class is fitted; all if there
+        are fewer.
+      alpha: number of the largest logits to revise, with weights that decrease linearly with the
+        rank; None for all.
       distance: ``euclidean``, or ``eucos``, the Euclidean distance over 200 plus the cosine
         distance. Unlike in the authors' code, it is the same for training examples and queries.
-      shift: T of :func:`fit_weibull`.
+      shift: T, the value to which the smallest distance of a tail is shifted; None for no shift.
 
     Raises:
-      ValueError: as for :func:`fit_weibull`; a logit is not finite; a label is not a known class;
-        fewer than three examples of a class are classified correctly; or ``alpha`` is out of range.
+      ValueError: ``tail_size``, ``shift`` or ``alpha`` is out of range; ``distance`` is unknown; a
+        logit is not finite; a label is not a known class; fewer than three examples of a class are
+        classified correctly; or the distances of a tail are all equal, or not positive without a
+        shift.
     """
     _check_tail(tail_size, shift)
     if distance not in DISTANCE_WEIGHTS:
@@ -131,7 +133,7 @@ def fit(
 def probabilities(model: OpenMax, logits: Float[ArrayLike, "b k"]) -> Float[np.ndarray, "b k+1"]:
     """Computes the probabilities of the known classes and, last, of "unknown" (algorithm 2).
 
-    As published, the revision raises negative logits and lowers the logit of "unknown" instead.
+    As published, the revision of a negative logit raises it and lowers the logit of "unknown".
 
     Args:
       model: from :func:`fit`.
@@ -153,13 +155,13 @@ def score(
       model: from :func:`fit`.
       logits: ``[b, k]``.
       kind: ``log_odds``: :math:`\log(1 - P) - \log P` with P the probability of "unknown". It ranks
-        as −P does, but without ties where P rounds to 1. The score is at least logit(γ) if the
-        known classes' total probability is at least γ.
-        ``energy``: :math:`\log \sum_i e^{z_i (1 - w_i)}`, with w the distributions' probabilities,
-        not weighted by rank, and without a logit for "unknown". The published code of Safaei et al.
-        2023 ranks by its negative.
-      extra: number of classes at the end that are not known; their probability counts as "unknown"
-        (G-OpenMax has one, for generated images).
+        like −P, but without ties where P rounds to 1. The score is at least logit(γ) if the total
+        probability of the known classes is at least γ.
+        ``energy``: :math:`\log \sum_i e^{z_i (1 - w_i)}`, with w the probabilities of the
+        distributions, not weighted by rank, and without a logit for "unknown". The published code
+        of Safaei et al. (2023) ranks by its negative.
+      extra: number of classes at the end that are not known; their probability is added to that of
+        "unknown" (G-OpenMax has one, for generated images).
 
     Raises:
       ValueError: ``kind`` does not exist, or no known class is left.
@@ -222,7 +224,7 @@ def _exponent(y: Float[np.ndarray, "k t"], share: Float[np.ndarray, "k t"]) -> n
         powers = share * np.exp(kappa[:, None] * (y - 1))
         return np.sum(powers * y, axis=1) / np.sum(powers, axis=1) < mean + 1 / kappa
 
-    low = 1 / (1 - mean)  # too low even if the first term has its largest value, 1
+    low = 1 / (1 - mean)  # too low, even if the first term of the equation has its maximum, 1
     high = 2 * low
     while (lower := too_low(high)).any():
         low, high = np.where(lower, high, low), np.where(lower, 2 * high, high)
@@ -251,7 +253,7 @@ def _distances(
 
 
 def _outlying(model: OpenMax, logits: Float[np.ndarray, "b k"]) -> Float[np.ndarray, "b k"]:
-    """Computes w: for each class, the share of its tail that is closer than the query."""
+    """Computes w: for each class, the distribution's probability of a smaller distance."""
     means, scale, shape, offset, _, weights = (np.asarray(leaf) for leaf in model)
     x = _distances(logits, means, weights) + offset
     with np.errstate(over="ignore"):  # an infinite power gives a w of 1
@@ -271,7 +273,7 @@ def _revised(model: OpenMax, logits: Float[np.ndarray, "b k"]) -> Float[np.ndarr
 
 
 def _traced(model: OpenMax, outputs: Outputs) -> Array:
-    """Computes :func:`score` for a traced graph, in float32, which is enough for a shift of 1."""
+    """Computes :func:`score` in a traced graph, in float32, which is enough for a shift of 1."""
     z, (euclidean, cosine) = jnp.asarray(outputs.logits), model.distance_weights
     means, classes, alpha = jnp.asarray(model.means), z.shape[1], int(model.alpha)
     x = euclidean * jnp.linalg.norm(z[:, None] - means, axis=-1) + model.offset

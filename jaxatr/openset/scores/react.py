@@ -1,7 +1,7 @@
 """Energy after clipping large features (Sun et al. 2021).
 
-Features are clipped to a limit, and the score is minus the energy of the resulting logits. The
-large logits of unknown examples often come from a few large features.
+Large logits of unknown examples often come from a few large features. Features are therefore
+clipped to a limit; the score is minus the energy of the resulting logits.
 
 "Out-of-distribution detection with rectified activations".
 """
@@ -39,7 +39,7 @@ def fit(features: Float[ArrayLike, "n d"], head: Head, *, percentile: float = 90
     Args:
       features: ``[n, d]``, of training examples.
       head: the last layer.
-      percentile: the percentile; the paper uses 90.
+      percentile: the percentile, in (0, 100]; the paper uses 90.
 
     Raises:
       ValueError: a feature is not finite, or ``percentile`` is out of range.

@@ -1,7 +1,7 @@
 r"""Mahalanobis distance relative to that to all classes together (Ren et al. 2021).
 
-The score is minus the distance to the nearest class, plus that to a Gaussian of all training
-features:
+The score is minus the squared distance to the nearest class, plus the squared distance to a
+Gaussian of all training features:
 
 .. math:: -\min_c \left( \mathrm{MD}_c(f) - \mathrm{MD}_0(f) \right)
 
@@ -24,8 +24,7 @@ class RelativeMahalanobis(NamedTuple):
 
     Attributes:
       center: ``[d]``, the mean of all features.
-      whitening: ``[d, d]``, transforms centred features to unit covariance within classes, as in
-        :class:`~jaxatr.openset.scores.mahalanobis.Mahalanobis`.
+      whitening: ``[d, d]``, transforms centred features to unit covariance within classes.
       means: ``[k, d]``, the whitened means of the classes.
       background: ``[d, d]``, transforms centred features to unit covariance over all classes.
     """
@@ -52,7 +51,7 @@ def fit(features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"]) -> Rela
 
 
 def score(model: RelativeMahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
-    """Computes minus the distance to the nearest class, plus that to all together.
+    """Computes the squared distance to all classes together minus that to the nearest class.
 
     Args:
       model: from :func:`fit`.

@@ -1,7 +1,7 @@
 r"""Energy after scaling the features by how peaked they are (Xu et al. 2024).
 
-All features of an example are multiplied by :math:`e^{Q / Q_p}`, with Q the sum of the features and
-:math:`Q_p` the sum of the largest ones. The score is minus the energy of the resulting logits.
+All features of an example are multiplied by :math:`e^{Q / Q_p}`, where Q is the sum of the features
+and :math:`Q_p` the sum of the largest ones. The score is minus the energy of the resulting logits.
 Features must be non-negative.
 
 "Scaling for training time and post-hoc detection enhancement".
@@ -40,7 +40,7 @@ def largest(features: Float[Array, "b d"], percentile: float) -> Float[Array, "b
 
     Args:
       features: ``[b, d]``.
-      percentile: percentage of the features to leave out, rounded to a whole number of features.
+      percentile: percentage of the features to leave out, rounded to whole features.
 
     Raises:
       ValueError: no feature is left.

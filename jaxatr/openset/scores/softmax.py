@@ -18,8 +18,8 @@ def softmax_score(logits: Float[ArrayLike, "b k"], *, log: bool = False) -> Floa
 
     Args:
       logits: ``[b, k]``, of the closed-set classifier.
-      log: return its logarithm. It ranks the same, but without the ties of float32 probabilities,
-        which are 1.0 for every confident example and reduce the AUROC.
+      log: return its logarithm, which ranks in the same order, but without ties. In float32, the
+        probability is 1.0 for every confident example, and such ties reduce the AUROC.
 
     >>> float(softmax_score(jnp.array([[0.0, 0.0]]))[0])
     0.5

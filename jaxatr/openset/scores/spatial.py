@@ -26,12 +26,12 @@ MOST = 10_000
 """Largest number of training examples in a gallery, which bounds the time of an evaluation."""
 
 MOST_BYTES = 4096
-"""Largest size of a training example in the galleries of the package's scores; larger maps are
-projected."""
+"""Largest size in bytes of a training example in the galleries of the package's scores; larger maps
+are projected."""
 
 MOST_OF_ALL = 24 * 2**20
-"""Largest size of such a gallery in bytes, which bounds the time of a search. With more than 6,144
-examples, each has fewer than :data:`MOST_BYTES`."""
+"""Largest size in bytes of such a gallery, which bounds the time of a search. With more than 6,144
+examples, each takes fewer than :data:`MOST_BYTES`."""
 
 STAGES = (1, 2, 3, 4)
 
@@ -82,13 +82,14 @@ def fit(
       labels: ``[n]``, their classes.
       classes: k, number of classes.
       window: share of each side of the map that is compared, around its centre.
-      channels: number of principal directions that each pixel's f channels are projected to.
-      most_bytes: project the channels such that an example has at most this many bytes, but at
-        least one channel.
+      channels: number of principal directions to which the f channels of each pixel are projected.
+      most_bytes: largest size of an example in bytes. The channels are projected to as many
+        directions as fit, at least one.
       keep: share of the examples to keep, as a coreset
         (:func:`jaxatr.openset.reduction.coreset`).
-      most: largest number of examples; from more, a random sample is drawn, balanced over classes.
-      seed: of the sample, and of the coreset's projection.
+      most: largest number of examples; if there are more, a random sample is drawn, balanced over
+        classes.
+      seed: seed of the sample and of the coreset's projection.
 
     Raises:
       ValueError: a map is not finite; a label is not a known class; all examples are of one class;
@@ -170,7 +171,7 @@ def answer(
 
 
 def _traced(model: Spatial, maps: Array) -> Answer:
-    """Computes :func:`answer` for a graph."""
+    """Computes :func:`answer` in a traced graph."""
     searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
     rows = _rows(model.mean, model.axes, float(model.window), maps.astype(jnp.float32))
     return _of_cosines(gallery.traced_cosines(searched, rows, int(model.classes)))
@@ -182,7 +183,7 @@ def _of_cosines(cosines: Any) -> Answer:
 
 
 def spatial(name: str, title: str, need: str, **options: Any) -> Score:
-    """Creates a score of one stage's map.
+    """Creates a score that compares the maps of one stage.
 
     Without ``channels`` or ``most_bytes``, its gallery is limited to :data:`MOST_BYTES` per example
     and to :data:`MOST_OF_ALL` in total.

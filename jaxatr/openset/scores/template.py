@@ -2,12 +2,14 @@ r"""Ratio of the two nearest classes' distances by template correlation, without
 
 Chips are compared by the square root of their amplitude, averaged over cells of 2 by 2 pixels. Each
 chip is correlated with every training chip at shifts of up to 3 pixels in either direction, in
-three centred windows: the whole chip, three quarters of its sides, and half of them. The
-correlation r at a shift is the mean over the windows. The distance to a class is
-:math:`d = 1 - r`, with r the largest correlation to its chips; the nearest class is predicted, and
-the score is :math:`\log(d_2 / d_1)` of the two nearest classes. Template matching is the classical
-method of radar target recognition (Novak et al. 1997, "Performance of a high-resolution
-polarimetric SAR ATR system"); the ratio is that of :mod:`~jaxatr.openset.scores.nndr`.
+three centred windows, which have the full, three quarters and half of the chip's sides. The
+correlation at a shift is the mean over the windows. With r the largest correlation to a chip of a
+class, the distance to the class is :math:`d = 1 - r`. The nearest class is predicted, and the score
+is :math:`\log(d_2 / d_1)` of the two nearest classes.
+
+Template matching is the classical method of radar target recognition (Novak et al. 1997,
+"Performance of a high-resolution polarimetric SAR ATR system"); the ratio is that of
+:mod:`~jaxatr.openset.scores.nndr`.
 """
 
 import functools
@@ -36,7 +38,7 @@ WINDOWS = (1.0, 0.75, 0.5)
 """Sides of the windows, relative to the chip's. Windows below 1 give the centre, where the target
 is, more weight than the clutter.
 
-They were chosen on MSTAR's known classes, held out of short trainings."""
+They were chosen on known classes of MSTAR that were held out of short trainings."""
 
 CELLS = 32
 """Largest number of cells per side; chips above 64 pixels have cells larger than 2."""
@@ -53,8 +55,7 @@ class Template(NamedTuple):
 
     Attributes:
       examples: ``[n, d]``, the examples of the :class:`~jaxatr.openset.gallery.Gallery`: the
-        windows of the training chips without a margin of ``shift`` pixels, each with mean 0 and
-        with equal norm.
+        training chips without a margin of ``shift`` pixels, as windows with mean 0 and equal norm.
       half_squares: ``[n]``, half the examples' squared lengths.
       labels: ``[n]``, their classes, ascending.
       classes: ``[]``, k.
@@ -88,7 +89,7 @@ def fit(
     most: int = MOST,
     seed: int = 0,
 ) -> Template:
-    """Builds a gallery of the centres of the training chips; constant chips are left out.
+    """Builds a gallery of the training chips without their margins; constant chips are left out.
 
     Args:
       chips: ``[n, h, w, c]``, training chips in their raw units; negative values count as 0.
@@ -96,12 +97,13 @@ def fit(
       classes: k, number of classes.
       shift: largest shift in pixels.
       windows: sides of the windows, relative to the chip's, in (0, 1].
-      most: largest number of chips; from more, a random sample is drawn, balanced over classes.
-      seed: of the sample.
+      most: largest number of chips; if there are more, a random sample is drawn, balanced over
+        classes.
+      seed: seed of the sample.
 
     Raises:
       ValueError: a value is not finite, a label is not a known class, all chips are of one class,
-        or the chips are too small for the shift.
+        the chips are too small for the shift, or there are no windows.
     """
     labels = known_labels(labels, len(chips), classes)
     chosen = reduction.sample(labels, most, seed=seed)
@@ -133,7 +135,7 @@ def _rows(
     shift: int,
     windows: tuple[float, ...],
 ) -> Float[Array, "b s d"]:
-    """Crops parts ``2 * shift`` smaller than the chip, and averages the cells of their windows.
+    """Crops parts that are ``2 * shift`` smaller than the chip, and averages their windows' cells.
 
     Unless it is constant, each window has mean 0 and length 1, so that the product of two rows is
     the sum of their windows' correlations.
@@ -141,7 +143,7 @@ def _rows(
     Args:
       roots: ``[b, h, w, c]``.
       moves: first row and column of each part.
-      shift: margin in pixels by which the parts are smaller on each side.
+      shift: width of the margin in pixels.
       windows: sides of the windows, relative to the part's.
     """
     roots = jnp.asarray(roots)
@@ -174,8 +176,8 @@ def answer(
 ) -> Answer:
     """Compares chips with the training chips at all shifts.
 
-    In a large gallery, every second shift in either direction selects the training chips that are
-    compared at all shifts.
+    For a large gallery, only every second shift in either direction is used to select the training
+    chips that are then compared at all shifts.
 
     Args:
       model: from :func:`fit`.
@@ -207,7 +209,7 @@ def _moves(shift: int) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
 
 
 def _traced(model: Template, outputs: Outputs) -> Answer:
-    """Computes :func:`answer` for a traced graph, with all shifts of a chip at once."""
+    """Computes :func:`answer` in a traced graph, with all shifts of a chip at once."""
     classes, shift, windows = int(model.classes), int(model.shift), tuple(model.windows.tolist())
     searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
     moves, coarse = _moves(shift)

@@ -1,8 +1,7 @@
 r"""Largest class probability at a fitted temperature (Guo et al. 2017).
 
 The temperature T minimises the negative log-likelihood of validation examples (section 4.2). The
-score is
-:math:`\max_k \operatorname{softmax}(z / T)_k`.
+score is the logarithm of :math:`\max_k \operatorname{softmax}(z / T)_k`.
 
 "On calibration of modern neural networks".
 """
@@ -63,7 +62,9 @@ def fit(logits: Float[ArrayLike, "n k"], labels: Int[ArrayLike, " n"]) -> Temper
 
 
 def score(model: Temperature, logits: Float[ArrayLike, "b k"]) -> Float[np.ndarray, " b"]:
-    """Computes the logarithm of the largest probability, in float64, as a low T makes it nearly 0.
+    """Computes the logarithm of the largest probability.
+
+    It is computed in float64, because a low T makes it nearly 0.
 
     Args:
       model: from :func:`fit`.

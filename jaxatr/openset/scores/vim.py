@@ -1,8 +1,8 @@
 r"""Energy minus the features' residual outside the principal subspace (Wang et al. 2022).
 
-A few directions explain most of the variation of the known classes' features. The norm of a query's
-residual outside them is scaled to a virtual logit, :math:`\alpha \lVert x^{P^\perp} \rVert`, which
-competes with the other logits.
+Few directions explain most of the variation of the known classes' features. The norm of a query's
+residual outside these directions is scaled to a virtual logit,
+:math:`\alpha \lVert x^{P^\perp} \rVert`, which competes with the other logits.
 
 "ViM: out-of-distribution with virtual-logit matching".
 """
@@ -50,9 +50,9 @@ def fit(
       kernel: ``[d, k]``, of the closed-set classifier.
       bias: ``[k]``; None for a classifier without a bias, whose origin is 0.
       dimensions: D, dimension of the principal subspace. The default is the authors' choice for
-        their networks, 1000 for at least 2048 features and 512 for at least 768; for fewer
-        features it is half their number. It is half the features' rank if that is not above it, as
-        after a long fine-tuning.
+        their networks, 1000 for at least 2048 features and 512 for at least 768, and half the
+        number of features for fewer. If the features' rank does not exceed this, as after a long
+        fine-tuning, the default is half the rank.
 
     Raises:
       ValueError: a value is not finite; ``dimensions`` is out of range; or the features lie within
@@ -63,7 +63,7 @@ def fit(
     default = 1000 if d >= 2048 else 512 if d >= 768 else d // 2
     kept = default if dimensions is None else dimensions
     if not 1 <= kept < d:
-        raise ValueError(f"dimensions: got {kept}, wanted 1 to {d - 1}, below the features'")
+        raise ValueError(f"dimensions: got {kept}, wanted 1 to {d - 1}, below the {d} features")
     matrix, k = np.asarray(kernel, np.float64), logits.shape[1]
     offset = np.zeros(k) if bias is None else np.asarray(bias, np.float64)
     chex.assert_shape([logits, matrix, offset], [(n, k), (d, k), (k,)])
@@ -85,8 +85,8 @@ def score(
 ) -> Float[Array, " b"]:
     r"""Computes :math:`\log \sum_i e^{z_i} - \alpha \lVert x^{P^\perp} \rVert`.
 
-    It ranks as minus the paper's score does, the softmax probability of the virtual logit, but
-    without ties at 0 and 1.
+    It ranks in the opposite order of the paper's score, the softmax probability of the virtual
+    logit, and has no ties at 0 and 1.
 
     Args:
       model: from :func:`fit`.
