@@ -20,8 +20,8 @@ def calibrate_run(
 ) -> dict[str, Any]:
     """Fits the threshold and the probabilities of a run to chips from the field.
 
-    The network and the fitted score stay as they are. :func:`jaxatr.load` and ``jaxatr predict``
-    use the calibration until :func:`undo_calibration` removes it.
+    The network and the fitted score do not change. :func:`jaxatr.load` and ``jaxatr predict`` use
+    the calibration until :func:`undo_calibration` removes it.
 
     Args:
       workdir: the run's folder.
@@ -34,7 +34,8 @@ def calibrate_run(
       checkpoint: ``"latest"``, ``"best"`` or a step.
 
     Returns:
-      Figures before and after, see :func:`jaxatr.tasks.open_set.field.calibrate`.
+      ``score``, ``chips``, ``path``, and figures ``before`` and ``after`` the calibration
+      (:func:`jaxatr.tasks.open_set.field.calibrate`).
 
     Raises:
       ValueError: ``workdir`` is not a run of open-set recognition, or ``source`` cannot be used.
@@ -53,7 +54,7 @@ def calibrate_run(
 def undo_calibration(
     workdir: str | os.PathLike, *, score: str | None = None, checkpoint: Checkpoint = "latest"
 ) -> str:
-    """Removes a calibration by :func:`calibrate_run`.
+    """Removes a calibration made by :func:`calibrate_run`.
 
     Args:
       workdir: the run's folder.

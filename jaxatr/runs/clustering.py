@@ -19,8 +19,8 @@ from jaxatr.runs.enrolment import check_kind
 from jaxatr.tasks.open_set.predictor import Recogniser
 from jaxatr.training import Checkpoint
 
-_SHOWN = 32  # pictures of each group on the page
-_LONE = 64  # pictures of ungrouped images on the page
+_SHOWN = 32  # largest number of pictures of a group on the page
+_LONE = 64  # largest number of pictures of ungrouped images on the page
 
 
 class Clustered(NamedTuple):
@@ -55,16 +55,16 @@ def cluster_run(
     score: str | None = None,
     checkpoint: Checkpoint = "latest",
 ) -> Clustered:
-    """Groups the images that a run rejects; writes an HTML page of the groups and a JSON file.
+    """Groups the images that a run rejects, and writes the groups to an HTML page and a JSON file.
 
-    Images are compared by the vectors that the deciding score searches, or by the network's
-    features if the score has no gallery.
+    Images are compared by the vectors of the score that decides, or by the network's features if
+    the score does not compare with examples.
 
     Args:
       workdir: the run's folder.
       sources: folders, archives or files of images.
       out: the HTML file; the JSON file beside it has the same name with the suffix ``.json``.
-      fewest: least number of images in a group.
+      fewest: smallest number of images in a group.
       score: the score that decides which images are rejected; by default the run's.
       checkpoint: ``"latest"``, ``"best"`` or a step.
 
@@ -154,8 +154,9 @@ def _rejected(
     used: list[ImagePath] = []
 
     def usable() -> Iterator[np.ndarray]:
+        # disable=None: shown on terminals only
         bar = tqdm(paths, desc="predicting", unit="image", leave=False, disable=None)
-        for path in bar:  # shown on terminals only
+        for path in bar:
             try:
                 image = recogniser.read(path.file)
                 recogniser.check(image)

@@ -43,27 +43,27 @@ def train_enrolled(
 ) -> dict[str, Any]:
     """Trains a new run from a run's weights, on its data and its enrolled chips, and evaluates it.
 
-    Each enrolled class gets its own output in both heads. The training repeats all of the original
-    training data (rehearsal; Robins 1995, "Catastrophic forgetting, rehearsal and
-    pseudorehearsal"), and samples an enrolled class as often as an original class. The result is an
-    ordinary run. If the training is interrupted, calling the function again continues it.
+    Each enrolled class gets an output in both heads. The training uses all of the original training
+    data again (rehearsal; Robins 1995, "Catastrophic forgetting, rehearsal and pseudorehearsal"),
+    and samples an enrolled class as often as an original class. The result is an ordinary run. If
+    the training is interrupted, calling the function again continues it.
 
     Args:
       workdir: the original run's folder; it is not changed.
       out: the new run's folder.
       epochs: epochs of the new training; by default :data:`SHARE` of the original run's.
       learning_rate: initial learning rate; by default :data:`SLOWER` times the original run's.
-      checkpoint: must be ``"latest"``: only the newest checkpoint can be continued.
+      checkpoint: must be ``"latest"``, because only the newest checkpoint can be continued.
       where: fields of ``config.data`` to change if the training data has moved.
       progress: show a progress bar.
 
     Returns:
-      ``workdir`` (the new run's folder), ``classes`` (the enrolled ones) and ``rows``. Each row
-      measures one ``run`` on the same test examples: ``before`` (the original run), ``enrolled``
-      (the original network with the enrolled chips in its gallery) and ``trained`` (the new run).
-      It has the figures of :func:`jaxatr.tasks.open_set.measured_enrolment.figures_of`, and in
-      ``classes``, for each enrolled class, the share of its examples that are named correctly and
-      accepted.
+      ``workdir``, the new run's folder; ``classes``, the enrolled classes; and ``rows``, three
+      measurements on the same test examples. The ``run`` of a row is ``before`` (the original run),
+      ``enrolled`` (the original network with the enrolled chips in its gallery) or ``trained`` (the
+      new run). A row has the figures of
+      :func:`jaxatr.tasks.open_set.measured_enrolment.figures_of`; its ``classes`` are, for each
+      enrolled class, the share of examples that are named correctly and accepted.
 
     Raises:
       ValueError: no class is enrolled in the run, its data is missing, or ``out`` holds another
@@ -71,7 +71,7 @@ def train_enrolled(
     """
     check_kind(workdir)
     if checkpoint != "latest":
-        raise ValueError("a run is continued from its newest checkpoint: leave --checkpoint out")
+        raise ValueError("a run is continued from its newest checkpoint: omit --checkpoint")
     if Path(out).resolve() == Path(workdir).resolve():
         raise ValueError(f"{out} is the run's own folder: the new run needs another one")
     enrolment = enrolled.read(workdir)

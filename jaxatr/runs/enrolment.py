@@ -34,7 +34,7 @@ def enrol_run(
     """Adds the chips of a class to the gallery of a run's score.
 
     :func:`jaxatr.load`, ``jaxatr predict`` and ``jaxatr evaluate`` then recognise the class, until
-    :func:`remove_class`. More chips of a class that the run already knows can be added too.
+    :func:`remove_class` removes it. Chips of a class that the run already knows can be added too.
 
     Args:
       workdir: the run's folder.
@@ -42,22 +42,22 @@ def enrol_run(
         :func:`jaxatr.runs.cluster_run`.
       name: name of the class; by default the folder's name.
       group: number of the group in that JSON file.
-      score: the score that decides from then on; by default the present one. ``"auto"`` picks, of
-        the scores that accept new classes, the best by the comparison of ``open_set.score=auto``.
+      score: the score that decides from then on; by default the present one. ``"auto"`` picks the
+        best of the scores that accept new classes, by the comparison of ``open_set.score=auto``.
       checkpoint: ``"latest"``, ``"best"`` or a step.
       where: fields of ``config.data`` to change if the training data has moved.
 
     Returns:
-      ``name``, ``chips`` (total number of this class), ``added``, ``left_out`` (number of chips
-      that were enrolled before), ``score`` and ``path``. For a class that the network was not
-      trained on also ``named`` (share of its chips that are classified correctly by the others;
-      None for a single chip), ``threshold``, ``threshold_of_the_run`` and ``promise`` (lower bound
-      on the probability that a further chip that is classified as this class is accepted; None if
-      it cannot be derived from the chips).
+      ``name``, ``chips`` (number of enrolled chips of the class), ``added``, ``left_out`` (number
+      of chips that are duplicates or were enrolled before), ``score`` and ``path``. For a class on
+      which the network was not trained also ``named`` (share of its chips that are classified
+      correctly by means of the others; None for a single chip), ``threshold``,
+      ``threshold_of_the_run`` and ``promise`` (lower bound on the probability that a further chip
+      that is classified as this class is accepted; None if it cannot be derived from the chips).
 
     Raises:
       ValueError: classes cannot be added to the run or the score, an image cannot be used, or an
-        image is enrolled as another class. The run is unchanged then.
+        image is enrolled as another class. The run does not change.
     """
     run = _run(workdir, checkpoint)
     title, paths, scratch = _images(source, name, group)
@@ -102,7 +102,7 @@ def remove_class(workdir: str | os.PathLike, name: str) -> int:
     """Removes all enrolled chips of a class from a run, and returns their number.
 
     Raises:
-      ValueError: no chips of such a class are enrolled.
+      ValueError: no chips of the class are enrolled.
     """
     check_kind(workdir)
     with enrolled.locked(workdir):
@@ -138,7 +138,7 @@ def _run(workdir: str | os.PathLike, checkpoint: Checkpoint) -> TrainedRun:
 
 
 def _chosen(run: TrainedRun, score: str | None, where: Mapping[str, str]) -> str | None:
-    """Resolves ``auto`` to a score, which may compare the scores now; None stays None."""
+    """Resolves ``auto`` to a score, after comparing scores unless a comparison is recorded."""
     if score != AUTO:
         return score
     if not (areas := areas_of(run.record)):
@@ -173,7 +173,7 @@ def areas_of(record: Mapping[str, Any]) -> dict[str, float]:
       record: the content of a run's ``record.json``.
 
     Returns:
-      Name of a score to its AUROC; empty if no comparison is recorded.
+      AUROC by name of the score; empty if no comparison is recorded.
     """
     candidates = record.get("decision", {}).get("candidates", {})
     return {name: row["auroc"] for name, row in candidates.items() if "auroc" in row}
@@ -186,10 +186,10 @@ def _check_takes(run: TrainedRun, score: openset.Score) -> None:
 def _images(
     source: str | os.PathLike, name: str | None, group: int | None
 ) -> tuple[str, tuple[ImagePath, ...], Any]:
-    """Finds the name of a class and its image files, unpacking an archive.
+    """Finds the name of a class and its image files, after unpacking an archive.
 
     Returns:
-      The name, the files, and the folder of unpacked files: a context manager that removes it.
+      The name, the files, and a context manager that removes the unpacked files.
     """
     path = Path(source)
     scratch = tempfile.TemporaryDirectory(prefix="jaxatr-")
@@ -214,7 +214,7 @@ def _images(
 
 
 def _check_folder(path: Path, images: tuple[ImagePath, ...]) -> None:
-    """Checks that a class can be named after a path: a folder of its chips without subfolders."""
+    """Checks that a path can name a class: a folder of chips without subfolders."""
     if not path.is_dir():
         raise ValueError(f"name: {path} is not a folder named after the class: give --name=NAME")
     inner = {Path(image.file).relative_to(path).parts[0] for image in images}
@@ -255,7 +255,7 @@ def _of_group(path: Path, group: int | None, scratch: str) -> tuple[ImagePath, .
 def _new_chips(
     run: TrainedRun, before: Enrolment | None, name: str, paths: tuple[ImagePath, ...]
 ) -> tuple[np.ndarray, int]:
-    """Reads the chips that are not enrolled yet; returns them and the number of the others."""
+    """Reads the chips that are not enrolled yet; returns them, and the number of others."""
     there = {one: entry.name for entry in before.entries for one in entry.sha256} if before else {}
     images: dict[str, np.ndarray] = {}
     for path in paths:

@@ -29,12 +29,13 @@ def evaluate_run(
     """Evaluates a run on its test data, and records the result in its folder.
 
     Results of earlier evaluations (scores, groups of other images, explanations) are kept if they
-    were measured at the same checkpoint and on the same examples; a warning names those that are
-    replaced.
+    were measured at the same checkpoint and on the same examples. A warning names the others, which
+    are replaced.
 
-    Writes ``evaluation.json`` (the returned figures), ``scores.npz`` (the arrays from which every
-    figure can be recomputed), ``thumbnails.npz`` (pictures of the most confident mistakes) and the
-    files specific to the kind of run (``index.npz`` for an embedding), and records the fitted γ.
+    The function writes ``evaluation.json`` (the returned figures), ``scores.npz`` (the arrays from
+    which every figure can be recomputed), ``thumbnails.npz`` (pictures of the most confident
+    mistakes) and the files of the kind of run (``index.npz`` for an embedding), and records the
+    fitted γ.
 
     Args:
       workdir: the run's folder.
@@ -49,8 +50,8 @@ def evaluate_run(
       The figures, as written to ``evaluation.json``.
 
     Raises:
-      ValueError: there is no such run or checkpoint, the data is not that of the training, the
-        explained network has changed, or the kind of run does not have an option.
+      ValueError: there is no such run or checkpoint, the data differs from that of the training,
+        the explained network has changed, or the kind of run does not have an option.
     """
     config = training.load_config(workdir)
     config.data.update(data or {})

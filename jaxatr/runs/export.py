@@ -40,7 +40,7 @@ def export_run(
 ) -> onnx.ModelProto:
     """Exports a trained run as an ONNX file.
 
-    The input ``images`` takes a batch of images of the same size, in the type and units of the
+    The input ``images`` is a batch of images of the same size, in the type and units of the
     training images. The graph includes the geometry that turns images into chips (crop, padding,
     resize with Pillow's filter) and the normalisation. It computes in float32, even for a run in
     bfloat16.
@@ -70,9 +70,9 @@ def export_run(
       opset: version of the ONNX operator set.
       batch: fixed batch size; None for any. An imported ONNX backbone whose ``Shape`` nodes read
         the batch size needs a fixed one.
-      score: the score that decides in an open-set run; None for the run's, ``"none"`` to export
-        the network alone.
-      source: present location of the training data, for a score that has to be fitted first.
+      score: the score that decides, for an open-set run; None for the run's own, ``"none"`` to
+        export the network alone.
+      source: present location of the training data, if the score has to be fitted first.
 
     Returns:
       The exported model.

@@ -13,7 +13,7 @@ from jaxatr.training import Predictor
 def load_predictor(
     workdir: str | os.PathLike | Sequence[str | os.PathLike], **options: Any
 ) -> Predictor:
-    """Loads the predictor of a run: a recogniser, a retriever or that of another kind of run.
+    """Loads the predictor of a run: a recogniser, a retriever, or one of another kind.
 
     Args:
       workdir: the run's folder; several for an ensemble of recognisers of single images.

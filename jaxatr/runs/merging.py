@@ -16,7 +16,7 @@ _SAME = ("task", "dataset", "split", "known", "unknown", "gamma", "tpr", "explan
 _OF_EXAMPLES = ("test_", "validation_", "box_off_", "sheet_", outside.PART)
 _OF_SCORES = ("_score_", "_predicted_")
 _OF_DECISION = "decided_"
-_ROUNDING = 1e-3  # two compiled programs of the same function differ in the last digits
+_ROUNDING = 1e-3  # programs compiled from the same function differ in the last digits
 
 
 class Evaluated(NamedTuple):
@@ -36,7 +36,7 @@ class Merged(NamedTuple):
 
     Attributes:
       evaluated: figures and arrays of both.
-      notes: lines that name the recorded figures that are replaced, and the reason.
+      notes: lines that name the recorded figures that are replaced, and why.
     """
 
     evaluated: Evaluated
@@ -44,11 +44,11 @@ class Merged(NamedTuple):
 
 
 def merged(folder: Path, now: Evaluated, kept: Iterable[str]) -> Merged:
-    """Adds the recorded figures of a run that a new evaluation does not have.
+    """Completes a new evaluation with recorded figures that it lacks.
 
-    Recorded figures are kept if both evaluations have the same checkpoint and configuration, and
-    if the arrays that both have of the examples are equal up to rounding. A group of images of
-    other data (``outside``) is kept or dropped on its own, by its own arrays. New figures replace
+    Recorded figures are kept if both evaluations have the same checkpoint and configuration, and if
+    the arrays of examples that both have are equal up to rounding. Each group of images of other
+    data (``outside``) is kept or dropped separately, by its own arrays. New figures replace
     recorded ones, and the decision is always the new one.
 
     Args:

@@ -10,7 +10,7 @@ from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Task, task_class
 from jaxatr.typing import Config
 
-_FREE = ("data.source",)  # data is identified by its fingerprint, not by its location
+_FREE = ("data.source",)  # the fingerprint identifies the data, not its location
 
 
 def train_run(
@@ -28,8 +28,7 @@ def train_run(
       workdir: the run's folder; it is created if missing.
       progress: show a progress bar.
       begun_in: called with the run's folder once it is created, before the first step.
-      trained: called after the last step, before the run is completed, which includes choosing and
-        fitting the score that decides.
+      trained: called after the last step, before the score that decides is chosen and fitted.
 
     Raises:
       ValueError: the configuration is invalid or differs from that of the run in ``workdir``, or
@@ -83,8 +82,8 @@ def make_task(config: Config, workdir: str | os.PathLike) -> Task:
 
     Args:
       config: a full configuration.
-      workdir: the run's folder. If it has a checkpoint, the pretrained weights are not read again:
-        their file may no longer exist.
+      workdir: the run's folder. If it has a checkpoint, pretrained weights are not read again,
+        because their file may no longer exist.
 
     Raises:
       ValueError: the configuration is invalid, or its data is missing.

@@ -17,7 +17,7 @@ from jaxatr.training.folder import load_config, variables_of, write_file
 from jaxatr.typing import Config, PyTree
 
 BASELINES = {score.training.baseline: score for score in openset.SCORES.values() if score.training}
-"""Name of each of the package's baselines, also that of its folder, to its score."""
+"""Scores of the package's baselines, by the baseline's name, which is also that of its folder."""
 
 
 class Beside(NamedTuple):
@@ -25,7 +25,7 @@ class Beside(NamedTuple):
 
     Attributes:
       task: the run's task, with its data.
-      config: the run's configuration. Unlike that of :attr:`task`, it names the pretrained weights.
+      config: the run's configuration. Unlike the task's, it names the pretrained weights.
       variables: variables of the run's last checkpoint, for one device.
       folder: the baseline's folder.
       leaves: the file or folder of the finished baseline, from which evaluations load the score.

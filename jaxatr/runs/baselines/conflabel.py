@@ -26,9 +26,7 @@ def train(run: Beside) -> conflabel_detector.Detector:
     if known < 3:
         raise ValueError(f"conflabel: got {known} known classes, wanted 3 or more: one is held out")
     if not config.data.validation:
-        raise ValueError(
-            "conflabel: the detector needs validation examples as known ones: set data.validation"
-        )
+        raise ValueError("conflabel: the detector needs validation examples: set data.validation")
     config.open_set.hold_out = max(1, known // 3)
     train_run(config, run.folder, progress=run.progress)
     task = cast(OpenSet, make_task(config, run.folder))

@@ -1,7 +1,7 @@
 """Trains G-OpenMax's generator and classifier.
 
-The generator is trained on the known classes. Those of its images to which the run's network
-assigns no class with high probability form an additional class for training the classifier.
+The generator is trained on the known classes. Its images to which the run's network assigns no
+class with high probability form an additional class, with which the classifier is trained.
 """
 
 import copy
@@ -22,7 +22,7 @@ from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.training.folder import write_file
 from jaxatr.typing import Float, PyTree, Shaped
 
-_MOST_DRAWN = 40  # most images generated per wanted image
+_MOST_DRAWN = 40  # largest number of images generated per wanted image
 
 
 def train(run: Beside) -> None:
@@ -64,7 +64,7 @@ def _unlike_any_class(
       The images, and the class mixtures that they were generated from.
 
     Raises:
-      ValueError: none of the generated images is such.
+      ValueError: the network assigns a class with high probability to every generated image.
     """
     fields, known = gan.config.gan, len(gan.examples.split.known)
     wanted = fields.images or len(gan.examples.parts["train"].indices) // known
@@ -82,8 +82,8 @@ def _unlike_any_class(
         found, drawn = found + int(unlike.sum()), drawn + count
     if not found:
         raise ValueError(
-            f"gopenmax: the network assigns a known class a probability of {fields.threshold} or "
-            f"more to each of {drawn} generated images: raise gan.threshold"
+            f"gopenmax: the network assigns each of {drawn} generated images to a known class with "
+            f"a probability of {fields.threshold} or more: raise gan.threshold"
         )
     if found < wanted:
         warnings.warn(

@@ -81,7 +81,7 @@ class Model:
           The decision as JSON values; the outputs by name if the model has no decision.
 
         Raises:
-          ValueError: it is not an image that the model accepts.
+          ValueError: ``content`` is not an image that the model accepts.
         """
         image = self._fitting(read(content))
         values: Any = self._session.run(None, {self._input: image[None]})
@@ -135,7 +135,7 @@ def read(content: bytes) -> np.ndarray:
       The image ``[h, w, c]``.
 
     Raises:
-      ValueError: it is not a readable image, or it cannot be read without losing range.
+      ValueError: ``content`` is not a readable image, or cannot be read without losing range.
     """
     try:
         with warnings.catch_warnings():
