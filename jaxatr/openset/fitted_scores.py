@@ -64,7 +64,7 @@ def fit_scores(
       head: the closed-set classifier's last layer, used by ViM and others.
       validation: outputs on known examples that took no part in training; needed by scores that
         are calibrated.
-      trained: by name, the models of scores with a training of their own.
+      trained: models of the scores with a training of their own, by name.
       leave_out: leave out a score whose fit rejects the outputs, with a warning, instead of raising
         an error.
       begins: called with each score before it is fitted or calibrated.

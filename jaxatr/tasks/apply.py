@@ -1,4 +1,4 @@
-"""Applying a network in training mode, for classifiers and embeddings."""
+"""Application of a network in training mode, for classifiers and embeddings."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def apply_training(
       images: normalised images.
       key: the run's key; dropout folds in the step and the device.
       step: step of the training.
-      further: further arguments of the network.
+      **further: further arguments of the network.
 
     Returns:
       ``(output, model_state)``: the network's output and its updated model state.

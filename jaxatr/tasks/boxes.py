@@ -36,7 +36,7 @@ def shares_of_chip(augment: Config, box_margin: float) -> dict[str, Any]:
 def surrounded_chip(
     train: data.Split, indices: np.ndarray, chip: data.Chip, fields: dict[str, Any]
 ) -> data.Chip:
-    """Returns the geometry of training images with the margin that perturbed boxes need.
+    """Returns the geometry of training images, with the margin that perturbed boxes need.
 
     Args:
       train: the training split of the data set.

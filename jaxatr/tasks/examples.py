@@ -127,10 +127,10 @@ class Examples:
         """Adds chips of additional classes, from a file, to training and validation.
 
         New classes come after the known ones, in the order of the file; chips of known classes are
-        added to these. The usual fraction of each class is held out for validation. The remaining
-        chips are repeated, so that the class is sampled as often as the data's classes on average.
-        Test examples of the new classes become known; those contained in the file are removed from
-        the test. With perturbed boxes, the surroundings of a training chip are its reflection.
+        added to these. The usual fraction of each class is held out for validation. The other chips
+        of each class are repeated, so that they are sampled as often as an average class of the
+        data. Test examples of the new classes become known; those contained in the file are removed
+        from the test. With perturbed boxes, the surroundings of a training chip are its reflection.
 
         Args:
           path: path of an ``.npz`` file with ``images``, ``[m, h, w, c]``, chips with the shape and
@@ -245,7 +245,7 @@ class Examples:
         }
 
     def fingerprints(self, part: str) -> Shaped[np.ndarray, " n"]:
-        """Returns the SHA-256 of each chip of a part, which only identical chips share."""
+        """Returns the SHA-256 of each chip of a part; identical chips have the same."""
         chosen = self.parts[part]
         chips = (chosen.chip(chosen.split.image(index)) for index in chosen.indices)
         return np.array([hashlib.sha256(c.tobytes()).hexdigest() for c in chips])
@@ -259,9 +259,10 @@ class Examples:
         return self._training(data.train_batches, batch_size=batch_size or self._batch_size)
 
     def class_batches(self, per_class: int) -> data.BatchIterator:
-        """Returns an endless iterator of batches with ``per_class`` images of each of some classes.
+        """Returns an endless iterator of batches of several classes, ``per_class`` images of each.
 
-        See :func:`jaxatr.data.class_batches`.
+        Args:
+          per_class: images of a class in a batch (:func:`jaxatr.data.class_batches`).
         """
         return self._training(data.class_batches, batch_size=self._batch_size, per_class=per_class)
 
@@ -270,7 +271,7 @@ class Examples:
 
         Args:
           members: ``[n, m]``, positions in the training part.
-          options: ``batch_size``, ``columns`` and ``start`` of :func:`jaxatr.data.tuple_batches`.
+          **options: ``batch_size``, ``columns`` and ``start`` of :func:`jaxatr.data.tuple_batches`.
         """
         return self._training(data.tuple_batches, members, **options)
 
@@ -293,7 +294,7 @@ class Examples:
           ids: ids of the examples.
           epochs: number of previous passes over the data, for each example.
           boxes: ids from which perturbed boxes are drawn; by default ``ids``.
-          raw: whether the images are in raw units instead of normalised.
+          raw: whether the images are in raw units instead of normalised ones.
           only: names of the fields to apply; by default all.
         """
         fields = {name: v for name, v in self._augmentation.items() if not only or name in only}

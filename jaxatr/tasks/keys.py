@@ -11,7 +11,7 @@ from jaxatr.typing import Array, ArrayLike, Int, Key, Shaped
 def example_keys(
     ids: Int[ArrayLike, " b"], key: Key, step: Int[ArrayLike, ""] | int
 ) -> Shaped[Array, " b"]:
-    """Returns a key for each example, ``[b]``, which depends only on ``key``, its id and the step.
+    """Returns a key for each example, ``[b]``, which depends only on ``key``, id and step.
 
     Args:
       ids: ids of the examples.

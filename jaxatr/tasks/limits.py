@@ -8,8 +8,8 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
 
     Args:
       config: the run's configuration.
-      more: further fields, with ``__`` for the dot: whether the value is valid, and a description
-        of valid values.
+      **more: further fields, with ``__`` for the dot in their names. Each has whether its value is
+        valid, and a description of valid values.
 
     Raises:
       ValueError: a value is invalid; the message names its field.
@@ -45,7 +45,7 @@ def check_choices(config: Config, **choices: tuple[str, ...]) -> None:
 
     Args:
       config: the run's configuration.
-      choices: allowed values of fields, whose names have ``__`` for the dot.
+      **choices: allowed values of fields, with ``__`` for the dot in their names.
 
     Raises:
       ValueError: a value is invalid; the message names its field.

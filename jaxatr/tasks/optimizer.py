@@ -15,7 +15,8 @@ from jaxatr.typing import Config, PyTree
 
 _DECAYS = ("weight_decay", "weight_decay_rate")
 _MASKS = ("mask", "weight_decay_mask")
-# Excluded: components of optimisers, and optimisers that evaluate other parameters than they train.
+# Excluded: components of optimisers, and optimisers whose parameters for evaluation differ from
+# those that they train.
 _NO_OPTIMIZER = ("scale_by_", "schedule_free")
 
 
@@ -153,7 +154,7 @@ def _maker(name: str) -> Callable[..., Any]:
 def _check_args(
     name: str, args: Mapping[str, Any], takes: Mapping[str, Any], own: Collection[str | None]
 ) -> None:
-    """Checks that an optimiser accepts the arguments, and that none of them is set by a field."""
+    """Checks that an optimiser accepts the arguments, and that no field sets any of them."""
     first = next(iter(takes), None)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values()):
         return
@@ -199,9 +200,9 @@ def _kernels(params: PyTree) -> PyTree:
 def _momentum(decay: float, nesterov: bool) -> optax.GradientTransformation:
     """Returns ``optax.trace``, with the new average computed only once on CPU.
 
-    Otherwise XLA:CPU recomputes it in the parameters' update, from the old average and the old
-    parameters, and copies both because their buffers are donated, which takes a quarter of the time
-    of a small step.
+    Otherwise XLA:CPU recomputes it in the update of the parameters. That needs the old average and
+    the old parameters, whose buffers are donated, so that both are copied first, which takes a
+    quarter of the time of a small step.
     """
 
     @outlined

@@ -31,11 +31,11 @@ class Part:
         labels: Int[np.ndarray, " n"],
         chip: data.Chip,
     ):
-        """Creates a part; see the attributes."""
+        """Creates a part from its attributes."""
         self.split, self.indices, self.labels, self.chip = split, indices, labels, chip
 
     def column(self, name: str) -> np.ndarray | None:
-        """Returns a per-example field, or ``None`` if the data set does not have it."""
+        """Returns a field of the examples, ``[n]``; None if the data set does not have it."""
         column = self.split.columns.get(name)
         return None if column is None else column[self.indices]
 
@@ -57,7 +57,7 @@ class Part:
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:
-        """Index of each example's class among all classes of the data set, including unknown."""
+        """``[n]``, index of each example's class among all classes of the data set."""
         return self.split.columns["label"][self.indices]
 
     def joined(
@@ -156,8 +156,8 @@ def parts_of(
 
     indices = data.select(test, classes=split.known + split.unknown, where=where)
     # If training and test use the same split, training examples are removed from the test.
-    # Validation examples stay if classes are held out to make choices: only thresholds, not
-    # rankings, are fitted to them.
+    # Validation examples stay in it if classes are held out, as for a choice of scores: only
+    # thresholds are fitted to them, which do not affect rankings.
     chosen_by = config.open_set.hold_out and test is train
     seen = [p.column("id") for name, p in parts.items() if name == "train" or not chosen_by]
     indices = indices[~np.isin(test.columns["id"][indices], np.concatenate(seen))]

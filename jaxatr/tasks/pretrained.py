@@ -117,7 +117,7 @@ def read_weights(
     channels: Channels = "same",
     folder: str = "",
 ) -> Weights:
-    """Loads weights like :func:`backbone_variables`, together with their provenance.
+    """Loads a backbone's weights and their provenance.
 
     Args:
       path: the name of a published network (:mod:`jaxatr.models.published`), a safetensors or

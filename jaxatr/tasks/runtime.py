@@ -49,7 +49,7 @@ def ready_network(
       examples: example inputs, a batch of one.
       runtime: one of :data:`jaxatr.onnx.sessions.RUNTIMES`. Engines other than jax's own compute in
         float32, even for a run that was trained in bfloat16.
-      about: further facts that the outputs depend on, besides the run.
+      about: texts of further facts on which the outputs depend, in addition to the run.
 
     Raises:
       ValueError: the network cannot be exported to ONNX, or the exported file cannot be read.

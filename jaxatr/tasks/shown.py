@@ -11,7 +11,7 @@ from jaxatr.training.predictor import Answer, Item, One, Predictor
 from jaxatr.typing import Float, Shaped
 
 FRAMES = 4
-"""Maximum number of a track's chips to draw; the last ones are drawn."""
+"""Largest number of chips of a track to draw; they are its last ones."""
 
 
 @runtime_checkable
@@ -110,4 +110,4 @@ class Showing(Predictor[Item, Answer]):
 
     def _heat_maps(self, items: Sequence[Item], method: str) -> Sequence[HeatMap]:
         """Computes a map for each input; supported only by classifiers of single images."""
-        raise ValueError("heat_map: only supported by a recogniser of single images, of one run")
+        raise ValueError("heat_map: supported only by recognisers of single images, of one run")

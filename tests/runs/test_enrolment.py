@@ -162,7 +162,7 @@ def test_other_scores_take_classes_too(run, chips, stranger, source, score):
 
 
 def test_a_score_that_cannot_enrol_names_those_that_can(run, source):
-    with pytest.raises(ValueError, match="energy decides, which does not compare.*spatial_stage"):
+    with pytest.raises(ValueError, match="energy decides, but does not compare.*spatial_stage"):
         runs.enrol_run(run, source, score="energy")
     assert not (run / enrolled.FILE).exists() and not (run / enrolled.FOLDER).exists()
     areas = training.read_record(run)["decision"]["candidates"]
@@ -188,7 +188,7 @@ def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
     config = json.loads((run / "config.json").read_text())
     config["data"] |= {"source": "/nowhere", "data_dir": str(tmp_path / "empty")}
     (run / "config.json").write_text(json.dumps(config))
-    with pytest.warns(UserWarning, match="previous threshold is used.* of enrol --data_source="):
+    with pytest.warns(UserWarning, match="previous threshold is used.*--data_source=.* for enrol"):
         alone = Recogniser.load(run).predict(test)
     assert [one.nearest for one in alone] == [one.nearest for one in first]
     with warnings.catch_warnings():

@@ -21,7 +21,7 @@ _OF_TARGET = ("predicted", "probability")
 
 @runtime_checkable  # the tests check annotations at run time
 class Explaining(Protocol):
-    """The task of a surrogate, as needed by the evaluation."""
+    """The parts of a surrogate's task that the evaluation needs."""
 
     config: Config
     examples: Examples
@@ -39,7 +39,7 @@ class Explaining(Protocol):
 
 
 def validate(task: Explaining, variables: PyTree) -> dict[str, float]:
-    """Evaluates a surrogate on the validation part; see :meth:`Distillation.evaluate`."""
+    """Evaluates a surrogate on the validation part (:meth:`Distillation.evaluate`)."""
     found = _tested(task, variables, "validation")
     values, _ = _judged(task, found, found["saliency"])
     return _means(values | {name: found[name] for name in ("student_accuracy", "agreement")})
@@ -52,7 +52,7 @@ def compare(
     methods: str | Collection[str],
     progress: bool,
 ) -> dict[str, dict[str, float]]:
-    """Evaluates a surrogate and other methods on a part; see :meth:`Distillation.compare`."""
+    """Evaluates a surrogate and other methods on a part (:meth:`Distillation.compare`)."""
     _, _, values, _ = _explained(task, variables, part, methods, progress)
     return {name: _means(judged) for name, judged in values.items()}
 
@@ -60,7 +60,7 @@ def compare(
 def evaluate(
     task: Explaining, variables: PyTree, methods: str | Collection[str], progress: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Evaluates a surrogate on the test part; see :meth:`Distillation.test`."""
+    """Evaluates a surrogate on the test part (:meth:`Distillation.test`)."""
     found, maps, values, convention = _explained(task, variables, "test", methods, progress)
     accuracies, split = {name: found[name] for name in _ACCURACIES}, task.examples.split
     measured = {
@@ -86,7 +86,7 @@ def evaluate(
 def _explained(
     task: Explaining, variables: PyTree, part: str, methods: str | Collection[str], progress: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, Any], Any]:
-    """Returns the outputs for a part, all methods' maps, their measures, and the convention."""
+    """Returns outputs for a part, the maps of all methods, their measures and the convention."""
     chosen = find_methods(methods)
     found = _tested(task, variables, part)
     maps, values, convention = {"surrogate": found["saliency"]}, {}, []

@@ -15,7 +15,7 @@ from jaxatr.reporting.overlay import blended
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.typing import UInt8
 
-_SIDE = 96  # side of a picture in pixels; smaller chips are enlarged so that maps are legible
+_SIDE = 96  # side in pixels to which smaller chips are enlarged, so that maps are legible
 
 
 class Shown(NamedTuple):
@@ -24,11 +24,10 @@ class Shown(NamedTuple):
     Attributes:
       kind: ``"worst"`` or ``"drawn"``.
       name: name of its true class.
-      predicted: class predicted by the target network, which is explained.
+      predicted: class predicted by the target network.
       probability: probability of the predicted class.
       picture: key of the chip in the thumbnails.
-      maps: for each method its title, the key of its picture, and the areas of insertion and
-        deletion.
+      maps: for each method, its title, the key of its picture, and its insertion and deletion.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The loss terms of saliency maps: the paper's and variants of them."""
+"""The loss terms of saliency maps: those of the paper and variants."""
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +23,14 @@ def saliency_terms(
     Args:
       fields: the ``distillation`` group of a configuration.
       score: maps raw images to logits ``[b, k]``.
-      images: images in raw units, which are multiplied by the mask.
+      images: images in raw units.
       teacher: logits of the target network for the images.
       saliency: the map, in [0, 1].
-      keys: ``[b]``, random keys, used by the objective ``"curves"``.
+      keys: ``[b]``, random keys for the objective ``"curves"``.
 
     Returns:
-      ``explanation`` and ``prior``, the weighted priors on the map, ``[b]`` each, and
-      ``mean_intensity`` of the map, ``[b]``, for monitoring.
+      ``explanation`` ``[b]``; ``prior`` ``[b]``, the weighted priors on the map; and
+      ``mean_intensity`` ``[b]`` of the map, for monitoring.
     """
     if fields.objective == "mask":
         kept = losses.explanation(teacher, score(images * saliency[..., None]))
@@ -44,7 +44,7 @@ def saliency_terms(
 
 
 def _of_curves(fields, score, images, classes, saliency, keys) -> Float[Array, " b"]:
-    """Returns the loss of both curves at a random fraction of pixels, and that of random masks."""
+    """Computes the loss of both curves at a random share of pixels, and that of random masks."""
     weight, soft = fields.insertion_weight, Blur().traced(images)
     taken = losses.top_share(saliency, jax.vmap(jax.random.uniform)(keys))
     shown = _inserted_and_erased(score, images, soft, taken)
@@ -67,6 +67,6 @@ def _inserted_and_erased(
     soft: Float[Array, "b h w c"],
     mask: Float[Array, "b h w"],
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the logits of blurred images with masked pixels inserted, and of images erased."""
+    """Computes the logits of images with masked pixels inserted (into a blur), and erased."""
     mask = mask[..., None]
     return score(mask * images + (1 - mask) * soft), score((1 - mask) * images)

@@ -18,7 +18,7 @@ def arrays_to_record(
     *,
     each: int = 8,
 ) -> dict[str, np.ndarray]:
-    """Returns the arrays to record of some methods' explanations of n chips.
+    """Returns the arrays to record for the explanations of n chips by several methods.
 
     Args:
       values: values of :func:`jaxatr.explain.measures.judge` by method, including ``"surrogate"``.
@@ -27,9 +27,9 @@ def arrays_to_record(
 
     Returns:
       ``METHOD_MEASURE`` ``[n]``; ``sheet_worst`` and ``sheet_drawn``, positions of the chips that a
-      report shows: those with the lowest insertion of the surrogate, lowest first, and an evenly
-      spaced selection of the others; ``METHOD_map`` uint8 ``[m, h, w]``, the maps of these chips in
-      that order, scaled to 255.
+      report shows: those for which the surrogate has the lowest insertion, lowest first, and an
+      evenly spaced selection of the others; ``METHOD_map`` uint8 ``[m, h, w]``, the maps of these
+      chips in that order, scaled to 255.
     """
     order = np.argsort(values["surrogate"]["insertion"], kind="stable")
     worst, drawn = order[:each], evenly_spread(np.sort(order[each:]), each)

@@ -35,8 +35,8 @@ _STATE = "batch_stats"
 class Distillation(Task):
     """Trains a surrogate of a target network, in two stages or end to end (section 3).
 
-    The target's variables are part of the parameters, but no phase trains them. Its architecture is
-    read from its folder or file, which is needed whenever the run is used.
+    The target's variables are part of the parameters, but no phase trains them. The target's
+    architecture is read from its folder or file, which must exist whenever the run is used.
 
     Attributes:
       examples: the data; only the target's known classes are used.
@@ -137,7 +137,7 @@ class Distillation(Task):
 
     @classmethod
     def explains(cls, record: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
-        """Returns whether the recorded target is a network; its location is ignored."""
+        """Returns whether the recorded target is the network of ``source``, wherever it is."""
         # Only recorded fields are compared, because older versions recorded fewer of them.
         recorded = record["target"].items()
         return all(source.get(name) == value for name, value in recorded if name != "workdir")
@@ -261,7 +261,7 @@ class Distillation(Task):
         return self.module.apply({"params": params, **model_state}, images, **options)
 
     def _images(self, batch: Batch, key: jax.Array) -> jax.Array:
-        """Returns augmented images in raw units, which are multiplied by the mask."""
+        """Returns augmented images in raw units, the units in which they are masked."""
         return self.examples.augment(
             key,
             jnp.asarray(batch["image"], jnp.float32),
@@ -297,11 +297,12 @@ class Distillation(Task):
           progress: show progress bars of methods that evaluate masked copies.
 
         Returns:
-          ``(measured, arrays)``: ``explanation`` has the accuracies of target and student and their
-          agreement over all examples. Its ``methods`` are the mean measures
+          ``(measured, arrays)``. ``explanation`` in ``measured`` has the accuracies of target and
+          student and their agreement, over all examples; in ``methods``, the mean measures
           (:func:`jaxatr.explain.measures.judge`) of the maps of the surrogate and of the other
-          methods, for ``distillation.judged`` evenly spaced examples, and ``convention`` describes
-          them. The arrays have these values for each example, and the maps for the report.
+          methods, over ``distillation.judged`` evenly spaced examples; and in ``convention``, a
+          description of these measures. ``arrays`` has the values for each example, and the maps
+          for the report.
 
         Raises:
           ValueError: ``scores`` are given, or there is no such method.
@@ -346,7 +347,7 @@ class Distillation(Task):
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Returns small pictures of the judged test examples; see :meth:`test`."""
+        """Returns small pictures of the test examples whose maps are measured (:meth:`test`)."""
         del measured
         return self.examples.thumbnails("test", arrays["test_row"])
 

@@ -24,7 +24,7 @@ SCORE = openset.SCORES["nearest"].name
 
 @runtime_checkable  # the tests check annotations at run time
 class Embeds(Protocol):
-    """A task with embeddings, as needed by the evaluation."""
+    """The parts of an embedding's task that the evaluation needs."""
 
     config: Config
     examples: Examples
@@ -45,7 +45,7 @@ class Embeds(Protocol):
 def evaluate(
     task: Embeds, variables: PyTree, scores: str | Collection[str] | None
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Evaluates an embedding; see :meth:`jaxatr.tasks.embedding.Embedding.test`."""
+    """Evaluates an embedding (:meth:`jaxatr.tasks.embedding.Embedding.test`)."""
     if scores not in (None, "all", SCORE, (SCORE,), [SCORE]):
         raise ValueError(f"scores: got {scores!r}, wanted {SCORE!r}, the only one of an embedding")
     train, test = task.parts["train"], task.parts["test"]

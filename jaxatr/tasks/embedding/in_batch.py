@@ -10,7 +10,7 @@ from jaxatr.typing import Array, Float, Int
 
 
 class _InBatch(NamedTuple):
-    """A loss that needs no selection of tuples.
+    """A loss that forms its tuples within the batch.
 
     Attributes:
       function: maps embeddings and labels to a scalar.

@@ -83,7 +83,7 @@ def _plane(points: Float[np.ndarray, "m 2"]) -> tuple[axes.Axis, axes.Axis]:
 def _groups(
     run: RecordedEmbedding, rows: np.ndarray, points: np.ndarray, drawn: np.ndarray
 ) -> list[Group]:
-    """Returns the classes, trained ones first; a class looks the same in every run."""
+    """Returns the classes, trained ones first. A class looks the same in every run."""
     of_row = np.array([run.thumbnails[int(row)].name for row in rows])
     everything = sorted({*run.classes, *run.evaluation["unknown"], *of_row.tolist()})
     groups = []
@@ -108,7 +108,7 @@ def _groups(
 
 
 def _table(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Returns the map as a table of the centre, spread and nearest other class of each class."""
+    """Returns the map as a table: centre, spread and nearest other class of each class."""
     centres = np.array([group.points.mean(axis=0) for group in groups])
     apart = np.linalg.norm(centres[:, None] - centres, axis=-1)
     np.fill_diagonal(apart, np.inf)

@@ -55,7 +55,7 @@ def select(
     }
 
 
-@lru_cache  # returns the same function object for the same options, so that it is compiled once
+@lru_cache  # the same function for the same options, so that it is compiled only once
 def _chooser(method: mining.Method, sibling_class: mining.SiblingClass | None, block_size: int):
     def choose(given: PyTree, batch: Batch) -> mining.Quadruplets:
         embeddings, fine, coarse, key = given

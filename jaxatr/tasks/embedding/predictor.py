@@ -23,7 +23,7 @@ UNKNOWN = "unknown"
 
 
 class Neighbour(NamedTuple):
-    """A training chip close to an image.
+    """A training chip that is near to an image.
 
     Attributes:
       label: class of the chip.
@@ -89,7 +89,7 @@ class Index(NamedTuple):
 
 
 class Retriever(Showing[np.ndarray, Match]):
-    """A trained embedding that searches the training chips most similar to an image.
+    """A trained embedding that finds the training chips most similar to an image.
 
     Attributes:
       classes: names of the trained classes.
@@ -108,7 +108,7 @@ class Retriever(Showing[np.ndarray, Match]):
         max_distance: float | None,
         runtime: str = "jax",
     ):
-        """Takes a run and its index; :meth:`load` reads both from a folder."""
+        """Creates a retriever from a run and its index; :meth:`load` reads both from a folder."""
         self.classes, self.chip, self.index = run.classes, run.intake, index
         self.neighbours, self.max_distance = neighbours, max_distance
         self.runtime, own = runtime, runtime in OWN
@@ -151,7 +151,7 @@ class Retriever(Showing[np.ndarray, Match]):
 
     @property
     def forms(self) -> Mapping[str, Form]:
-        """XLA's or oneDNN's form of the network, by the inputs' shapes so far."""
+        """The form of the network, of XLA or oneDNN, by the shapes of the inputs so far."""
         return forms_of(self._infer)
 
     def read(self, path: str) -> np.ndarray:
@@ -268,7 +268,8 @@ def load_indexed(workdir: str | os.PathLike) -> tuple[TrainedRun, Index]:
     """Loads a run at the checkpoint that was evaluated last, and its index.
 
     Raises:
-      ValueError: as for :meth:`Retriever.load`.
+      ValueError: ``workdir`` is not the folder of an embedding's run, or the run has not been
+        evaluated yet.
     """
     path = Path(workdir) / training.INDEX
     if not path.is_file():

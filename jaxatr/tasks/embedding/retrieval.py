@@ -16,7 +16,7 @@ _NEIGHBOURS = 6
 
 
 def first_of_equal(chips: Shaped[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
-    """Returns which chips are not duplicates of an earlier one.
+    """Returns a mask of the chips that do not duplicate an earlier one, ``[n]``.
 
     Duplicates would find each other at distance 0 and inflate all retrieval metrics.
 
@@ -77,7 +77,7 @@ def nearest_outputs(
 
 
 def index_arrays(index: Float[np.ndarray, "n d"], train: Part) -> dict[str, np.ndarray]:
-    """Returns the arrays needed to search the training examples, with names ``index_…``."""
+    """Returns the arrays needed to search the training examples, named ``index_…``."""
     arrays = {
         "index_embeddings": index,
         "index_labels": train.labels,
@@ -101,9 +101,9 @@ def retrieval_pictures(
       kinds: masks of the examples that are searched together, by name.
 
     Returns:
-      Rows of the test part: ``map_row`` ``[m]``, evenly spaced, with ``map_xy`` ``[m, 2]``, their
-      first two principal components; ``sheet_row`` ``[q]``, queries, half of which have a nearest
-      neighbour of the wrong class if there are such, with ``sheet_neighbour`` ``[q, 6]`` and
+      ``map_row`` ``[m]``, evenly spaced rows of the test part, and ``map_xy`` ``[m, 2]``, their
+      first two principal components; ``sheet_row`` ``[q]``, the rows of queries, of which up to
+      half have a nearest neighbour of the wrong class; and ``sheet_neighbour`` ``[q, 6]`` and
       ``sheet_distance`` ``[q, 6]``, the nearest others of the same kind.
     """
     from sklearn.decomposition import PCA  # slow to import, and not needed for training
@@ -122,7 +122,7 @@ def retrieval_pictures(
 
 
 def _sheet(embeddings: np.ndarray, labels: np.ndarray, rows: np.ndarray) -> Any:
-    """Returns queries among these rows, neighbours and distances; empty for too few rows."""
+    """Returns queries among some rows, their neighbours and distances; empty for too few rows."""
     if len(rows) <= _NEIGHBOURS:
         nothing = np.zeros((0, _NEIGHBOURS))
         return np.zeros(0, np.int32), nothing.astype(np.int32), nothing.astype(np.float32)
@@ -135,8 +135,7 @@ def _sheet(embeddings: np.ndarray, labels: np.ndarray, rows: np.ndarray) -> Any:
     distances[np.arange(len(queries)), queries] = np.inf
     nearest = np.argsort(distances, axis=1, kind="stable")[:, :_NEIGHBOURS]
     wrong = labels[rows[nearest[:, 0]]] != labels[rows[queries]]
-    half = [np.flatnonzero(kind) for kind in (wrong, ~wrong)]
-    taken = [_spread(kind, _QUERIES // 2) for kind in half]
+    taken = [_spread(np.flatnonzero(kind), _QUERIES // 2) for kind in (wrong, ~wrong)]
     chosen = np.sort(np.concatenate(taken))
     nearest = nearest[chosen]
     found = np.take_along_axis(distances[chosen], nearest, axis=1)

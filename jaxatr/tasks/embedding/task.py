@@ -150,7 +150,7 @@ class Embedding(Task):
         return self._pretrained.put_into(params, variables)
 
     def batches(self, phase: Phase) -> data.BatchIterator:
-        """Returns this process's endless iterator of batches with several images of each class."""
+        """Returns this process's endless iterator of batches with several images of a class."""
         del phase
         return self.examples.class_batches(self.config.embedding.per_class)
 
@@ -323,19 +323,19 @@ class Embedding(Task):
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Measures retrieval and open-set recognition on the test part.
 
-        Retrieval is measured among the test examples of classes that were not trained on (``new``)
-        and among those of the trained classes (``trained``), if there are any, without duplicate
-        chips. Recognition uses the nearest training chip: its class, and its negative distance as
-        the score ``nearest``.
+        Retrieval is measured without duplicate chips, among the test examples of classes that were
+        not trained (``new``) and among those of trained classes (``trained``), if there are any.
+        Recognition uses the nearest training chip: its class, and minus its distance as the score
+        ``nearest``.
 
         Args:
           variables: parameters and batch statistics, on one device.
           scores: ``"nearest"``, ``"all"`` or None, which are equivalent here.
 
         Returns:
-          ``(measured, arrays)`` like :meth:`jaxatr.tasks.OpenSet.test`, with ``retrieval`` in
-          ``measured``. The arrays ``index_…`` are the search index of the training chips, and
-          ``map_…`` and ``sheet_…`` are for the report.
+          ``(measured, arrays)`` in the form of :meth:`jaxatr.tasks.OpenSet.test`, with
+          ``retrieval`` in ``measured``. The arrays ``index_…`` are the search index of the training
+          chips, and ``map_…`` and ``sheet_…`` are for the report.
 
         Raises:
           ValueError: ``scores`` names another score.

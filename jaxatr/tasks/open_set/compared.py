@@ -22,8 +22,8 @@ def trained_scores(
       scores: the scores to look for.
 
     Returns:
-      The result of each score's training, by its name: a model, or the folder of an evaluated run
-      with a separate network.
+      The result of each score's training, by name of the score: a model, or the folder of an
+      evaluated run with a separate network.
 
     Raises:
       ValueError: a model's file cannot be read.

@@ -46,7 +46,7 @@ class Continued:
         }
 
     def put_into(self, params: PyTree, model_state: PyTree) -> tuple[PyTree, PyTree]:
-        """Replaces variables by the run's; those of additional classes keep their initial values.
+        """Replaces variables by those of the run; additional classes keep their initial values.
 
         Raises:
           ValueError: the run has a different network.

@@ -44,14 +44,15 @@ def score_of(name: str) -> openset.Score:
     """
     (score,) = openset.choose_scores([name])
     if score.training is not None:
-        raise ValueError(f"score: {name} needs separate training, and cannot decide")
+        raise ValueError(f"score: {name} needs separate training, so it cannot decide")
     return score
 
 
 def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:
     """Returns the scores among which ``auto`` chooses, starting with the paper's.
 
-    They are the scores that the run can compute and from which a class can be left out afterwards.
+    They are the scores that the run can compute, and whose inputs allow leaving classes out after
+    the training.
 
     Args:
       given: names of the inputs of scores that the run provides.
@@ -67,7 +68,7 @@ def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:
 
 
 def decides(config: Config) -> bool:
-    """Returns whether a run decides; baselines and trials do not."""
+    """Returns whether a run has a decision; baselines and trials do not."""
     return not config.open_set.negatives and not config.open_set.hold_out
 
 
@@ -102,7 +103,7 @@ def made_for(
             fitted.save_choice(workdir, step, made.record, kept_as(fitted.CHOICE, task.config))
     except OSError as error:
         warnings.warn(f"the fit of score={name} could not be saved: {error}", stacklevel=2)
-    wait_for_all(f"decision {name}")  # other processes may read the files that one has written
+    wait_for_all(f"decision {name}")  # from here on, other processes may read the files
     return made
 
 
@@ -145,8 +146,8 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
       task: the run's task.
       variables: variables of a checkpoint.
       name: name of a score; ``"auto"`` chooses the score that best separates known classes from
-        held-out ones (:mod:`jaxatr.openset.held_out`). Without validation examples, or with fewer
-        than three known classes, that is the paper's.
+        held-out ones (:mod:`jaxatr.openset.held_out`); without validation examples, or with fewer
+        than three known classes, the paper's.
       workdir: the run's folder, with any trials (:mod:`jaxatr.tasks.open_set.trials`); without it,
         classes are held out from this network's outputs.
 
@@ -170,7 +171,7 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
     classes, last = tuple(task.record["split"]["known"]), head(variables)
     trained = trials.load(task, workdir, needs) if workdir is not None else []
     left_out = openset.leave_classes_out(training, validation, last, classes)
-    trial_runs = tqdm(  # shown on terminals only
+    trial_runs = tqdm(  # disable=None: shown on terminals only
         trained or left_out, desc="comparing scores", unit="trial", leave=False, disable=None
     )
     compared = openset.compare(listed, iter(trial_runs))
@@ -212,7 +213,7 @@ def _choose(
 def _without_validation(
     task: Deciding, variables: PyTree, name: str, listed: tuple[openset.Score, ...]
 ) -> Made:
-    """Decides by a score at the threshold that corresponds to γ, if there is one."""
+    """Makes a decision with the threshold of its score that corresponds to γ, if there is one."""
     gamma, reason = task.config.open_set.gamma, "no validation examples"
     if name == AUTO:
         if listed[0].name != RULE:
@@ -249,7 +250,7 @@ def _rule_record(config: Config) -> dict[str, Any]:
 def _accuracies(
     score: openset.Score, models: dict[str, Any], validation: openset.Outputs
 ) -> dict[str, float]:
-    """Returns the accuracies of the closed-set classifier and of the classes the score names."""
+    """Returns the accuracy of the closed-set classifier, and of the score if it names the class."""
     accuracies = {"head": float(np.mean(validation.predicted == validation.labels))}
     if score.names_class:
         named = openset.Fitted((score,), models).answers(validation)[score.name].label

@@ -1,8 +1,8 @@
 """Reading and writing the classes enrolled in a finished run.
 
-The preprocessed chips are saved in ``enrolled/NAME.npz``. ``enrolled.json`` lists the class, the
-source, the chips' SHA-256 and the date of each enrolment. It is written last and atomically, so
-that an interrupted enrolment has no effect. The run's other files are not changed.
+The preprocessed chips are saved in ``enrolled/HASH.npz``. ``enrolled.json`` lists the class, the
+source, the date and the chips' SHA-256 of each enrolment. It is written last and atomically, so
+that an interrupted enrolment has no effect. The run's other files do not change.
 """
 
 import datetime
@@ -90,7 +90,7 @@ class Chips(NamedTuple):
 
 
 def checksum(chip: Shaped[np.ndarray, "h w c"]) -> str:
-    """Returns the SHA-256 of a chip; see :meth:`jaxatr.tasks.examples.Examples.fingerprints`."""
+    """Returns the SHA-256 of a chip, equal to that of ``Examples.fingerprints``."""
     return hashlib.sha256(np.ascontiguousarray(chip).tobytes()).hexdigest()
 
 
@@ -137,7 +137,7 @@ def write(workdir: str | os.PathLike, enrolment: Enrolment | None) -> None:
 def keep(
     workdir: str | os.PathLike, name: str, source: str, images: Shaped[np.ndarray, "n h w c"]
 ) -> Entry:
-    """Writes chips to a run's folder, which take effect once :func:`write` has written the entry.
+    """Writes chips to a run's folder; they take effect once :func:`write` has written the entry.
 
     Args:
       workdir: the run's folder.
@@ -195,7 +195,7 @@ def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]
 
 
 def locked(workdir: str | os.PathLike) -> Any:
-    """Returns a context manager that prevents other processes from enrolling in a run."""
+    """Returns a context manager that keeps other processes from changing a run's enrolments."""
     return files.locked(Path(workdir) / f".{FILE}.lock")
 
 

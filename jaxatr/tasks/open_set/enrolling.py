@@ -1,7 +1,7 @@
 """Extending the decision of a run by its enrolled classes.
 
-The extended decision is saved next to the run's as ``fitted/STEP/NAME.enrolled.npz``, and computed
-again if the enrolments have changed.
+The extended decision is saved beside that of the run, as ``fitted/STEP/NAME.enrolled.npz``, and
+computed again if the enrolments have changed.
 """
 
 import warnings
@@ -92,8 +92,8 @@ def extend(
       decision: the run's decision, by a score that supports enrolment.
       enrolment: the run's enrolments.
       validation: computes the outputs for the run's validation examples, without enrolled ones;
-        returns None if they are not available. Until they are, the threshold is that of
-        ``decision``.
+        returns None if they are not available, in which case the threshold of ``decision`` is used
+        until they are.
 
     Raises:
       ValueError: the chips cannot be read, or do not fit the network.
@@ -211,7 +211,7 @@ def check_takes(
     )
     measured = " (AUROC on held-out known classes)" if set(areas) & set(able) else ""
     raise ValueError(
-        f"{workdir}: {score.name} decides, which does not compare with training examples, so no "
-        f"class can be added to it: --score=NAME enrols by another score, which decides from then "
-        f"on: {listed}{measured}"
+        f"{workdir}: {score.name} decides, but does not compare with training examples, so it "
+        f"cannot take new classes. --score=NAME enrols with another score, which then decides: "
+        f"{listed}{measured}"
     )

@@ -1,7 +1,7 @@
-"""Ensembles: several runs combined to one recogniser (:mod:`jaxatr.openset.ensemble`).
+"""Ensembles: several runs combined into one recogniser (:mod:`jaxatr.openset.ensemble`).
 
-The threshold is fitted to the validation examples that all members share. No member was trained on
-these, as the guarantee of the conformal test requires.
+The threshold is fitted to the validation examples that all members share. The guarantee of the
+conformal test requires examples on which no member was trained.
 """
 
 import functools
@@ -44,7 +44,7 @@ class Ensemble(Recogniser):
     """
 
     def __init__(self, members: Sequence[Recogniser], decision: openset.Decision):
-        """Takes recognisers with the same classes and chips, and a decision on their outputs."""
+        """Combines recognisers with the same classes and chips by a decision on their outputs."""
         first = members[0]
         self.members, self.gamma = tuple(members), None
         self.classes, self.further = first.classes, ()
@@ -94,7 +94,7 @@ class Members:
           checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
           score: name of the score that decides in every run; None for the configured ones.
           where: fields of ``config.data`` to change, if the data has moved.
-          runtime: engine that runs the networks, see :meth:`Recogniser.load`.
+          runtime: engine that runs the networks, one of :data:`jaxatr.onnx.sessions.RUNTIMES`.
 
         Raises:
           ValueError: there are no runs, or two of them are incompatible; the message names them.
@@ -158,7 +158,7 @@ class Members:
         return openset.pool(self.decisions, outputs)
 
     def shared(self, part: str) -> Int[np.ndarray, " n"]:
-        """Returns the ids of the examples that all members have in a part, in ascending order.
+        """Returns the ids of the examples that all members have in a part, ascending.
 
         Raises:
           ValueError: there are none; the message names the runs.
@@ -223,10 +223,10 @@ def load(
     Args:
       workdirs: the runs' folders.
       checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
-      gamma: a threshold of the mean standing; None or ``"fitted"`` for the fitted one.
+      gamma: a threshold of the mean standardised score; None or ``"fitted"`` for the fitted one.
       score: name of the score that decides in every run; None for the configured ones.
       where: fields of ``config.data`` to change, if the data has moved.
-      runtime: engine that runs the networks, see :meth:`Recogniser.load`.
+      runtime: engine that runs the networks, one of :data:`jaxatr.onnx.sessions.RUNTIMES`.
 
     Raises:
       ValueError: there are no runs, two of them are incompatible, the data to fit the threshold is
@@ -257,7 +257,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluates an ensemble on the test examples, with the metrics of a run's evaluation.
 
-    Nothing is written except for the fit of the ensemble.
+    Only the fit of the ensemble is written.
 
     Args:
       workdirs: the runs' folders.

@@ -1,4 +1,4 @@
-"""The evaluation of an open-set recogniser: scores, and metrics computed from them."""
+"""The evaluation of an open-set recogniser: its scores, and the metrics computed from them."""
 
 import sys
 import warnings
@@ -59,14 +59,15 @@ def choose(
 
     Args:
       task: the run's task.
-      scores: names of scores. With ``"all"`` and by default, scores that the task cannot compute
-        are skipped (``"all"`` warns of each), and trained baselines are added.
+      scores: names of scores, ``"all"``, or None for the default. In the last two cases, scores
+        that the task cannot compute are skipped (``"all"`` warns of each), and trained baselines
+        are added.
       workdir: the run's folder, to find trained baselines.
       default: names of the default scores.
-      made: the decision of the run, whose score is added unless scores are named.
+      made: the decision of the run; its score is added unless scores are named.
 
     Raises:
-      ValueError: a named score does not exist, or cannot be computed; the message tells why.
+      ValueError: a named score does not exist, or cannot be computed; the message says why.
     """
     listed = openset.choose_scores(default if scores is None else scores)
     considered = {**openset.SCORES, **{score.name: score for score in listed}}
@@ -110,7 +111,7 @@ def evaluate(
     other: str | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Evaluates a network of single images; see :meth:`jaxatr.tasks.open_set.OpenSet.test`."""
+    """Evaluates a network of single images (:meth:`jaxatr.tasks.open_set.OpenSet.test`)."""
     default = openset.DEFAULT
     if task.config.open_set.negatives:  # scores for networks with a class of negatives
         default = [s.name for s in openset.SCORES.values() if "extra_logits" in s.needs]
@@ -205,7 +206,7 @@ def test_groups(
     values: Mapping[str, Mapping[str, np.ndarray]],
     named: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
-    """Computes the metrics of all test examples and, if there are several ranges, of each range.
+    """Computes the metrics of all test examples and, if there are several, of each range.
 
     Args:
       task: the run's task.

@@ -14,7 +14,7 @@ from jaxatr.training import Exportable, TrainedRun
 from jaxatr.typing import PyTree
 
 NONE = "none"
-"""Instead of the name of a score: export the network without a decision."""
+"""Replaces the name of a score, to export the network without a decision."""
 
 Network = Callable[[PyTree, tuple[jax.Array, ...], Collection[str]], Mapping[str, jax.Array]]
 """``(variables, inputs, needs) -> outputs by name``, for chips in raw units."""

@@ -13,8 +13,6 @@ from jaxatr import data, metrics, openset
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.predictor import OpenSetPredictor, Recogniser
 
-_LOGITS = ("logits", "open_logits")
-
 
 class Chips(NamedTuple):
     """A network's outputs for labelled field chips.
@@ -39,7 +37,7 @@ def calibrate(
     tpr: float,
     per_class: bool,
 ) -> dict[str, Any]:
-    """Fits thresholds and probabilities to field chips, and saves them next to the run's.
+    """Fits thresholds and probabilities to field chips, and saves them beside the run's.
 
     Args:
       recogniser: the run's recogniser, without calibration to field chips.
@@ -52,9 +50,9 @@ def calibrate(
 
     Returns:
       ``score``, ``chips`` (count by class), ``path`` of the calibration, and ``before`` and
-      ``after``: ``threshold`` (None if it accepts everything), ``accepted`` (fraction of the chips;
-      leave-one-out after the calibration), and ``temperature`` and ``calibration_error`` of the
-      class probabilities on the same chips.
+      ``after``, each with ``threshold`` (None if it accepts everything or differs between classes),
+      ``accepted`` (fraction of the chips; leave-one-out after the calibration), and ``temperature``
+      and ``calibration_error`` of the class probabilities on the same chips.
 
     Raises:
       ValueError: a class is not known, there are no chips, or a chip is invalid.
@@ -94,13 +92,9 @@ def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips
         paths = [one.path for one in listed]
         parts = list(recogniser.outputs(recogniser.read(str(path)) for path in paths))
         digest = _digest(listed)
-    logits, open_logits = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in _LOGITS
-    )
-    more = {name: np.concatenate([part.more[name] for part in parts]) for name in parts[0].more}
-    classes = {recogniser.classes[c]: labels.count(c) for c in dict.fromkeys(labels)}
-    outputs = openset.Outputs(logits, open_logits, np.array(labels), more)
-    return Chips(outputs, classes, digest)
+    outputs = openset.concatenated(parts)._replace(labels=np.array(labels))
+    counts = {recogniser.classes[c]: labels.count(c) for c in dict.fromkeys(labels)}
+    return Chips(outputs, counts, digest)
 
 
 class _Labelled(NamedTuple):

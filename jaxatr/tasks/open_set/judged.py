@@ -55,8 +55,8 @@ def decision_metrics(
       answers: the decision's answers for these outputs, if they are computed already.
 
     Returns:
-      Accuracies, acceptance rates, areas under the risk-coverage curve, and the reliability of the
-      probabilities; those of unknown examples are missing if there are none.
+      Accuracies, acceptance rates, AUROC, areas under the risk-coverage curve, and the reliability
+      of the probabilities. Measures of known or unknown examples are absent if there are none.
     """
     answers = decision(test) if answers is None else answers
     return _shares(answers, test.labels) | _confidence(decision, answers, test)

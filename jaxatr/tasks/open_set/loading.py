@@ -21,7 +21,7 @@ class Loaded(NamedTuple):
     Attributes:
       decision: the decision, with a threshold.
       gamma: the given or recorded γ, or None.
-      note: a notice for the user; empty for none.
+      note: a notice for the user; empty if there is none.
       further: names of the enrolled classes that the decision includes.
     """
 
@@ -51,8 +51,7 @@ def load_decision(
       where: fields of ``config.data`` to change, if the data has moved.
       checkpoint: the checkpoint of the run, for messages.
       field: use the calibration to field chips, if there is one.
-      enrolment: whether to include enrolled classes; or the enrolments to use instead of those in
-        the run's folder.
+      enrolment: whether to include the run's enrolled classes, or the enrolments to use instead.
 
     Raises:
       ValueError: there is no such score or threshold, or no data to fit it to.
@@ -100,7 +99,15 @@ def load_decision(
 
 
 def open_task(run: TrainedRun, where: Mapping[str, str]) -> Enrollable:
-    """Opens the task of a finished run of open-set recognition; see :func:`open_divided`."""
+    """Opens the task of a finished run of open-set recognition, with its data.
+
+    Args:
+      run: the run.
+      where: fields of ``config.data`` to change, if the data has moved.
+
+    Raises:
+      ValueError: the data is missing, or differs from that of the training.
+    """
     return cast(Enrollable, open_divided(run, where))
 
 
@@ -148,9 +155,9 @@ def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
         task = open_task(run, where)
     except (ValueError, OSError) as error:
         raise ValueError(
-            f"{run.workdir}: score={name} is not fitted at step {run.step}, and the data "
-            f"to fit it to cannot be read ({error}); --source=FOLDER, of enrol "
-            "--data_source=FOLDER, sets its present location"
+            f"{run.workdir}: score={name} is not fitted at step {run.step}, and the data for a fit "
+            f"cannot be read ({error}): give its present location with --source=FOLDER "
+            "(--data_source=FOLDER for enrol)"
         ) from error
     if name != AUTO and (reason := refusal(score_of(name), task.given)):
         raise ValueError(f"score: {name} {reason}")
@@ -184,8 +191,8 @@ def _with_enrolled(
         except (ValueError, OSError) as error:
             warnings.warn(
                 f"{run.workdir}: the validation examples cannot be scored with the enrolled "
-                f"classes ({error}), so the previous threshold is used; --source=FOLDER, "
-                "of enrol --data_source=FOLDER, sets the present location of the data",
+                f"classes ({error}), so the previous threshold is used: give the present location "
+                "of the data with --source=FOLDER (--data_source=FOLDER for enrol)",
                 stacklevel=2,
             )
             return None

@@ -43,9 +43,9 @@ class Joined(NamedTuple):
           test: outputs for the test examples, where enrolled classes are known.
 
         Returns:
-          ``known`` and ``unknown``, the present classes, and ``enrolled``: ``classes`` from
-          :func:`figures_of` with the number of enrolled ``chips``, and ``own``, the other metrics
-          of :func:`figures_of` ``before`` and ``after`` the enrolment.
+          ``known`` and ``unknown``, the classes after the enrolment, and ``enrolled``. Its
+          ``classes`` are those of :func:`figures_of`, with the number of enrolled ``chips``; its
+          ``own`` has the other metrics, ``before`` and ``after`` the enrolment.
         """
         decision = self.made.decision
         assert decision is not None
@@ -125,7 +125,7 @@ def figures_of(
       ``accepted``, and both (``accuracy``). With unknown examples also ``unknown_accepted``, the
       fraction of these that is accepted, and ``auroc``. ``classes`` has for each enrolled class the
       number of ``test`` examples and, if there are any, their ``named``, ``accepted`` and
-      ``accuracy``. Only ``classes`` without a threshold.
+      ``accuracy``. Without a threshold, there is only ``classes``.
     """
     rows: dict[str, dict[str, Any]] = {
         name: {"test": int(np.sum(test.labels == number))}
@@ -161,8 +161,8 @@ def of_trained(
       test: outputs for the test examples.
 
     Returns:
-      ``enrolled`` like :meth:`Joined.figures`, with ``own`` metrics only ``after``; empty if the
-      run has no such classes.
+      ``enrolled`` in the form of :meth:`Joined.figures`, with only ``after`` in ``own``; empty if
+      the run has no such classes.
     """
     counts = record["dataset"].get("enrolled", {}).get("classes", {})
     if not counts:

@@ -1,6 +1,6 @@
 """The inputs of scores other than logits ("needs"), and their computation for a batch of chips.
 
-A score lists its needs by name (:attr:`jaxatr.openset.Score.needs`); new needs are added here.
+A score lists its needs by name (:attr:`jaxatr.openset.Score.needs`). New needs are added here.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -38,7 +38,7 @@ class Need(NamedTuple):
 
 
 def odin(module: Network, variables: PyTree, images: Float[Array, "b h w c"]) -> Float[Array, " b"]:
-    """Computes ODIN's score, which perturbs the image along a gradient."""
+    """Computes the score of ODIN, which perturbs the image along a gradient."""
 
     def logits_of(images: Array) -> Array:
         return module.apply(variables, images, train=False).logits
@@ -83,7 +83,7 @@ def with_maps(
     set fit into memory. Values are clipped to the range of float16.
 
     Args:
-      names: names of the maps; without any, networks that sow none are accepted.
+      names: names of the maps; empty for a network that sows none.
       module: a network of single images.
       variables: parameters and batch statistics of the network.
       images: normalised images.

@@ -23,7 +23,7 @@ class Objective:
     """
 
     def __init__(self, config: Config, examples: Examples, module: nn.Module):
-        """Takes a run's configuration, data and network."""
+        """Creates the objective from a run's configuration, data and network."""
         self._fields, self._examples, self._module = config.loss, examples, module
         self.recipe = Recipe(config)
 

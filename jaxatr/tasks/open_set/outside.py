@@ -33,7 +33,7 @@ class Outside(NamedTuple):
 
 
 def parse(text: str) -> dict[str, str]:
-    """Parses ``"near=SOURCE,far=SOURCE"`` to sources by group.
+    """Parses ``"near=SOURCE,far=SOURCE"`` into sources by group.
 
     Raises:
       ValueError: the syntax is invalid, or a name is repeated or reserved.

@@ -16,6 +16,7 @@ from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.openset.logistic import sigmoid
 from jaxatr.reporting import notebook
 from jaxatr.resolve import resolve
+from jaxatr.tasks.open_set.deciding import RULE
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.needs import in_jax_alone
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
@@ -114,7 +115,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         needs: Collection[str] = (),
         runtime: str = "jax",
     ):
-        """Takes a run and its decision; :meth:`load` reads both from a folder.
+        """Creates a recogniser from a run and its decision; :meth:`load` reads both from a folder.
 
         Args:
           run: the run.
@@ -123,7 +124,10 @@ class OpenSetPredictor(Showing[Item, Prediction]):
           further: names of the enrolled classes.
           needs: names of further outputs (:data:`jaxatr.tasks.open_set.needs.NEEDS`), in addition
             to those that the decision needs.
-          runtime: engine that runs the network, see :meth:`load`.
+          runtime: engine that runs the network, one of :data:`jaxatr.onnx.sessions.RUNTIMES`.
+
+        Raises:
+          ValueError: there is no such engine, or it cannot compute the inputs of the score.
         """
         check_runtime(runtime)
         if runtime not in OWN and (reason := in_jax_alone(decision.score)):
@@ -132,7 +136,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         self.chip, self.step, self.workdir = run.intake, run.step, run.workdir
         self.decision, self._title = decision, decision.score.title
         self.kept = kept_as(decision.score.name, run.config)
-        if gamma is None and decision.score.name == openset.gamma_rule(0.5).score.name:
+        if gamma is None and decision.score.name == RULE:
             gamma = float(sigmoid(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
         self._needs = decision.score.all_needs | set(needs)
@@ -140,7 +144,8 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         self._explained_by = functools.partial(explain.Explainer.of_run, run)
         self.runtime, own = runtime, runtime in OWN
         self._variables = jax.device_put(run.variables) if own else run.variables
-        self._ready = functools.partial(  # not a tree: its arrays would count in the digest
+        # Not jax's Partial: the arrays of a tree would be part of the digest.
+        self._ready = functools.partial(
             ready_network,
             run,
             lambda run: self._network(run, self._needs),
@@ -161,7 +166,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
 
     @property
     def forms(self) -> Mapping[str, Form]:
-        """XLA's or oneDNN's form of the network, by the inputs' shapes so far."""
+        """The form of the network, of XLA or oneDNN, by the shapes of the inputs so far."""
         return forms_of(self._infer)
 
     def _examples(self) -> list[np.ndarray]:
@@ -208,13 +213,13 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         Args:
           workdir: the run's folder; for single images also several folders, for an ensemble.
           checkpoint: ``"latest"``, ``"best"`` or a step.
-          gamma: the threshold: γ, a probability, if CBC decides, otherwise a value of the score
-            that decides. ``"fitted"`` uses the threshold fitted on validation data. ``None`` does
-            so too, unless the configuration or ``score`` names CBC: then it uses the configured γ.
-          score: name of the score that decides, or ``"auto"``; ``None`` for the score with which
-            classes were enrolled, or else the configured one. If it is not fitted yet, it is fitted
-            to the training data and saved in the run's folder.
-          source: present location of the training data, for that fit.
+          gamma: the threshold: γ, a probability, if CBC decides; otherwise a value of the score
+            that decides. ``"fitted"`` uses the threshold fitted to validation data. None also does,
+            unless the configuration or ``score`` names CBC; then it uses the configured γ.
+          score: name of the score that decides, or ``"auto"``; None for the score with which
+            classes were enrolled, or else the configured one. A score that is not fitted yet is
+            fitted to the training data, and the fit is saved in the run's folder.
+          source: present location of the training data, for this fit.
           data_dir: present location of prepared data.
           field: use the calibration to field chips, if there is one.
           enrolled: include enrolled classes, if there are any.
@@ -233,7 +238,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         if not isinstance(workdir, str | os.PathLike):
             if not cls.ensemble:
                 listed = ", ".join(map(str, workdir))
-                raise ValueError(f"{listed}: an ensemble is of recognisers of single images")
+                raise ValueError(f"{listed}: an ensemble consists of recognisers of single images")
             several = resolve(cls.ensemble)
             asked = {"gamma": gamma, "score": score, "where": where, "runtime": runtime}
             return several(workdir, checkpoint=checkpoint, **asked)
@@ -375,7 +380,7 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
     def outputs(
         self, items: Iterable[np.ndarray], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
-        """Yields the network's outputs for batches of images, by default of 32."""
+        """Yields the network's outputs for batches of images, 32 by default."""
         for chips, count in self.chip.batches(items, batch_size or 32):
             yield self.of_chips(chips, count)
 

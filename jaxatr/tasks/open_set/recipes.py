@@ -51,7 +51,7 @@ class Recipe:
     """
 
     def __init__(self, config: Config):
-        """Takes a run's configuration, with all or none of the fields of recipes."""
+        """Reads a run's configuration, with all or none of the fields of recipes."""
         self._loss, self._mix = config.loss, config.get("mix")
         on = self._mix is not None
         self._outliers = on and bool(config.open_set.outliers)
@@ -64,10 +64,10 @@ class Recipe:
     ) -> tuple[Float[Array, "b h w c"], list[Target]]:
         """Returns the images, mixed if configured, and their labels.
 
-        A mixed image has both labels, weighted by their fractions, so that its loss is a mixture of
-        two losses. If the hardest negative of each of the two classes is the other one, the terms
-        of their binary classifiers are the binary cross-entropy with these fractions as targets.
-        Any other classifier is trained to reject the image.
+        A mixed image has two labels, weighted by their fractions, so that its loss is a mixture of
+        two losses. If each of the two classes is the other one's hardest negative, the terms of
+        their binary classifiers are the binary cross-entropy with these fractions as targets. Any
+        other classifier is trained to reject the image.
 
         Args:
           key: the run's key.
@@ -95,7 +95,7 @@ class Recipe:
         return Turned(quarter_turned(images, turns), turns)
 
     def sums(self, params: PyTree, out: OpenSetOutput, target: Target) -> Sums:
-        """Computes sums and counts of further losses, as in :class:`LossOutput`.
+        """Computes the sum and the count of each further loss, by name.
 
         Args:
           params: parameters of the network.

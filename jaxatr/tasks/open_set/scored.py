@@ -69,8 +69,8 @@ class Enrollable(Deciding, Protocol):
 def head(variables: PyTree, prefix: str = "") -> openset.Head:
     """Returns the closed-set classifier's last layer from a network's variables.
 
-    For reciprocal points, it is a linear layer whose logits differ from theirs by a constant per
-    example, the mean square of the features.
+    A head of reciprocal points is converted to a linear layer. Its logits differ by the same
+    constant for all classes of an example, the mean square of the features.
 
     Args:
       variables: variables of the network.

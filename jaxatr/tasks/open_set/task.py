@@ -43,8 +43,8 @@ class OpenSet(Task):
       parts: the examples of ``"train"``, ``"validation"`` and ``"test"``.
     """
 
-    # Fields of baselines, of decisions after the training, of files whose content is recorded
-    # instead of their path, and of the test.
+    # Fields of baselines, of decisions after the training, of files that are recorded by content
+    # instead of path, and of the test.
     free_fields = (
         *("gan", "open_set.negatives", "open_set.score", "open_set.per_class"),
         *("open_set.outliers", "open_set.enrolled"),
@@ -276,7 +276,7 @@ class OpenSet(Task):
         return {"decision": {"step": step, **made.record}}
 
     def _infer_with(self, computed: frozenset[str]) -> Callable[..., dict[str, jax.Array]]:
-        """Returns the same function for the same needs, so that it is compiled only once."""
+        """Returns the function for some needs, always the same one, so that it is compiled once."""
         if not computed:
             return self.infer
         return self._inferring.setdefault(computed, partial(self._infer_more, needs=computed))

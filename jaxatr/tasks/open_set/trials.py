@@ -2,7 +2,7 @@
 
 Classes can also be held out from a trained network's outputs (:mod:`jaxatr.openset.held_out`), at
 no cost. But that network was trained to separate them from the others, which favours scores of its
-last layers. For a network that was not trained on a class, it is like an unknown one.
+last layers. A class that was held out of the training is like an unknown one to the network.
 """
 
 import copy

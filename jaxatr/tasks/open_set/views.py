@@ -43,13 +43,13 @@ def views_of(config: Config) -> tuple[View, ...]:
 
 
 def kept_as(name: str, config: Config) -> str:
-    """Returns the name under which a fit to averaged outputs is saved, distinct for other views.
+    """Returns the name under which a fit to averaged outputs is saved; it identifies the views.
 
     Args:
       name: name of the fit without averaging.
       config: the run's configuration.
     """
-    horizontal, vertical, by = (config.open_set.get(name, 0) for name in _FIELDS)
+    horizontal, vertical, by = (config.open_set.get(field, 0) for field in _FIELDS)
     marks = "h" * bool(horizontal) + "v" * bool(vertical) + (f"{by}" if by else "")
     return f"{name}.mean_{marks}" if marks else name
 
@@ -85,8 +85,8 @@ def averaged(
     """Computes the mean of a network's outputs over views of each image.
 
     Logits, features and other scalar or vector outputs are averaged over all views. Maps are
-    flipped back and averaged over flips only, because shifts by less than a pixel of the map cannot
-    be undone.
+    flipped back and averaged over the flips only, because a shift by less than a pixel of the map
+    cannot be undone.
 
     Args:
       infer: maps images to outputs by name, ``[b, ...]`` each.

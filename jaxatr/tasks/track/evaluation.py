@@ -1,4 +1,4 @@
-"""The evaluation of tracks: by the track's output, by the mean over its chips, and by chip."""
+"""The evaluation of tracks: by their outputs, by the means over their chips, and by chip."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -39,7 +39,7 @@ class Group(NamedTuple):
       fitted: the fitted scores.
       outputs: network outputs by part.
       values: values ``[n]`` of each score, by part and score.
-      recorded: prefix of the arrays in ``scores.npz``; None if they follow from other arrays there.
+      recorded: prefix of the arrays in ``scores.npz``; None if other arrays there imply them.
     """
 
     fitted: openset.Fitted
@@ -107,7 +107,7 @@ class Seen(NamedTuple):
 
 @runtime_checkable  # the tests check annotations at run time
 class ScoredTracks(Deciding, Protocol):
-    """A task on tracks, as needed by the evaluation."""
+    """The parts of a task on tracks that the evaluation needs."""
 
     def part_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()
@@ -131,7 +131,7 @@ def evaluate(
     workdir: Path | None = None,
     step: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Evaluates a network of tracks; see :meth:`jaxatr.tasks.track.TrackOpenSet.test`."""
+    """Evaluates a network of tracks (:meth:`jaxatr.tasks.track.TrackOpenSet.test`)."""
     if scores not in (None, "all"):
         evaluation.choose(task, scores)  # raises errors before anything is fitted
     made = made_for(task, variables, workdir, step) if decides(task.config) else None

@@ -57,7 +57,7 @@ class TrackExamples(Examples):
         return self.tuple_batches(tracks.members, columns=columns, batch_size=self._batch_size)
 
     def chip_batches(self) -> data.BatchIterator:
-        """Returns an endless iterator of batches of as many chips as an average batch of tracks."""
+        """Returns an endless iterator of batches with as many chips as track batches on average."""
         mean = float(np.mean(self.tracks["train"].lengths))
         return self.train_batches(self._batch_size * max(1, round(mean)))
 

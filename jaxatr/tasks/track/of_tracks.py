@@ -157,12 +157,13 @@ class OfTracks(OpenSet):
           step: step of the checkpoint.
 
         Returns:
-          ``(measured, arrays)`` like :meth:`jaxatr.tasks.OpenSet.test`. The group ``all`` evaluates
-          tracks. The group ``mean over chips`` evaluates the same tracks, with the mean of each
-          score over their chips and the class of the largest mean logit. The group ``single chips``
-          evaluates every chip separately. For a network without an LSTM, ``all`` is the mean over
-          chips; if chips were not trained, there is only ``all``. In ``arrays``, ``…_chip_…`` are
-          for chips and ``…_length`` is the number of chips of each track.
+          ``(measured, arrays)`` in the form of :meth:`jaxatr.tasks.OpenSet.test`. The group ``all``
+          evaluates tracks. The group ``mean over chips`` evaluates the same tracks, by the mean of
+          each score over their chips and the class of the largest mean logit. The group
+          ``single chips`` evaluates every chip separately. For a network without an LSTM, ``all``
+          is the mean over chips. If heads for chips were not trained, there is only ``all``. In
+          ``arrays``, ``…_chip_…`` are for chips, and ``…_length`` is the number of chips of each
+          track.
 
         Raises:
           ValueError: a score needs a gradient, or cannot be fitted to the training examples.

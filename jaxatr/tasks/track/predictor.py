@@ -33,7 +33,7 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         further: tuple[str, ...] = (),
         runtime: str = "jax",
     ):
-        """Takes a run on tracks and its decision; :meth:`load` reads both from a folder.
+        """Creates a recogniser from a run on tracks and its decision; :meth:`load` reads both.
 
         Raises:
           ValueError: ``runtime`` is OpenVINO, whose LSTM ignores the lengths of tracks.
@@ -95,7 +95,7 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
     def outputs(
         self, items: Iterable[Sequence[np.ndarray]], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
-        """Yields the network's outputs for batches of tracks, by default of 8."""
+        """Yields the network's outputs for batches of tracks, 8 by default."""
         for tracks, count in filled_batches(map(self.check, items), batch_size or 8):
             padded = np.stack([np.resize(one, (self.frames, *one.shape[1:])) for one in tracks])
             lengths = np.array([len(one) for one in tracks], np.int32)
