@@ -57,7 +57,10 @@ def text(result: dict[str, Any]) -> str:
     for when in ("before", "after"):
         row = result[when]
         threshold = "-" if row["threshold"] is None else f"{row['threshold']:.6g}"
-        shares = [reporting.percent(row[name]) for name in ("accepted", "calibration_error")]
+        shares = [
+            "-" if row[name] is None else reporting.percent(row[name])
+            for name in ("accepted", "calibration_error")
+        ]
         rows.append([when, threshold, shares[0], f"{row['temperature']:.3g}", shares[1]])
     counts = ", ".join(f"{name} {count}" for name, count in result["chips"].items())
     lines = [

@@ -21,10 +21,12 @@ def smoothed_cross_entropy(
       smoothing: :math:`\epsilon`, in [0, 1]; 0 is the plain cross-entropy.
 
     Raises:
-      ValueError: a concrete label is out of range.
+      ValueError: a concrete label or ``smoothing`` is out of range.
 
     >>> round(float(smoothed_cross_entropy(jnp.zeros((1, 2)), jnp.array([0]))[0]), 4)  # log 2
     0.6931
     """
+    if not 0 <= smoothing <= 1:
+        raise ValueError(f"smoothing: got {smoothing}, wanted a number in [0, 1]")
     uniform = -jnp.mean(jax.nn.log_softmax(at_least_float32(logits)), axis=-1)
     return (1 - smoothing) * cross_entropy(logits, labels) + smoothing * uniform

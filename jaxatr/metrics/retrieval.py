@@ -157,7 +157,7 @@ def _centred(vectors: np.ndarray) -> np.ndarray:
 
 
 def _rank_of_own_class(distances: jax.Array, own: jax.Array) -> jax.Array:
-    """Counts the examples before the first of the query's class; ``n`` if there is none.
+    """Counts the examples before the first of the query's class; 2^31 - 1 if there is none.
 
     Counting is much faster than sorting.
     """
@@ -168,7 +168,7 @@ def _rank_of_own_class(distances: jax.Array, own: jax.Array) -> jax.Array:
     )
     before = (distances < nearest) | ((distances == nearest) & (numbers < first))
     count = jnp.sum(before, axis=1)
-    return jnp.where(jnp.isinf(nearest[:, 0]), len(numbers), count)
+    return jnp.where(jnp.isinf(nearest[:, 0]), jnp.iinfo(jnp.int32).max, count)
 
 
 def _average_precision(most: int, distances: jax.Array, own: jax.Array) -> jax.Array:

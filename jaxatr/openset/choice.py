@@ -18,7 +18,7 @@ def choose_scores(wanted: str | Collection[str]) -> tuple[Score, ...]:
     Raises:
       ValueError: a score does not exist, two have the same name, or the list is empty.
     """
-    if wanted == "all":
+    if wanted in ("all", ["all"], ("all",)):
         return tuple(score for score in SCORES.values() if score.training is None)
     listed = wanted.split(",") if isinstance(wanted, str) else wanted
     paths = dict.fromkeys(name.strip() for name in listed if name.strip())

@@ -92,22 +92,25 @@ def enrol(
 
 
 def enrol_scores(fitted: Fitted, outputs: Outputs, classes: int) -> Fitted:
-    """Adds examples to those of several scores that take classes; the others are unchanged.
+    """Adds examples to those of the scores that take classes, and leaves out the other scores.
 
     Args:
       fitted: the scores.
       outputs: outputs on the examples. Labels from the network's number of classes on are new
         classes.
       classes: number of new classes.
+
+    Returns:
+      The scores that take classes, for outputs that are :meth:`Outputs.widened` by the new ones.
     """
     models, every = dict(fitted.models), outputs.logits.shape[1] + classes
-    taking = (score for score in fitted.scores if score.takes_classes)
+    taking = tuple(score for score in fitted.scores if score.takes_classes)
     # A member shared by several scores gets the examples once.
     chosen = {name: one for score in taking for name, one in _comparing(score).items()}
     wide = outputs.widened(classes)
     for name, one in chosen.items():
         models |= enrolled_models(one, {name: models[name]}, wide, every)
-    return fitted._replace(models=models)
+    return fitted._replace(scores=taking, models=models)
 
 
 def compared_rows(decision: Decision, outputs: Outputs) -> Float[np.ndarray, "n d"]:

@@ -6,6 +6,7 @@ import chex
 import numpy as np
 from numpy.typing import ArrayLike
 
+from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.logistic import sigmoid, softmax
 from jaxatr.typing import Float
 
@@ -30,13 +31,13 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
       of each example are all equal.
 
     Raises:
-      ValueError: there is no example, or a logit is not finite.
+      ValueError: there is no example, a logit is not finite, or a label is not a class.
     """
-    logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
+    logits = np.asarray(logits, np.float64)
     chex.assert_rank(logits, 2)
-    chex.assert_shape(labels, (len(logits),))
     if not len(logits) or not np.isfinite(logits).all():
         raise ValueError(f"logits: got shape {logits.shape}, wanted finite ones of n > 0 examples")
+    labels = known_labels(np.asarray(labels), *logits.shape)
     mean = logits.mean(axis=1)
     if not np.ptp(logits, axis=1).any():
         return 1.0
@@ -130,7 +131,9 @@ def unit_of(known_scores: ArrayLike) -> tuple[float, float]:
     if not known.size:
         raise ValueError("known_scores: got none, wanted [n] with n > 0")
     middle = np.median(known)
-    spread = 1.4826 * np.median(np.abs(known - middle)) or np.std(known) or 1.0
+    if not np.ptp(known):  # their computed deviation may be a rounding error instead of 0
+        return float(middle), 1.0
+    spread = 1.4826 * np.median(np.abs(known - middle)) or np.std(known)
     return float(middle), float(spread)
 
 

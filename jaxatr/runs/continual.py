@@ -128,6 +128,7 @@ def configuration(
     config.train.epochs = max(1, round(SHARE * config.train.epochs))
     config.train.steps = round(SHARE * config.train.steps)
     config.optimizer.learning_rate = SLOWER * config.optimizer.learning_rate
+    config.optimizer.boundaries = tuple(SHARE * epoch for epoch in config.optimizer.boundaries)
     return config
 
 

@@ -230,10 +230,10 @@ def _schedule(config: Config, steps: int, steps_per_epoch: int) -> optax.Schedul
     elif config.schedule == "cosine":
         after = _cosines(config.learning_rate, max(1, steps - warmup), config.restarts + 1)
     elif config.schedule == "steps":
-        falls = {
-            max(0, round(epoch * steps_per_epoch) - warmup): config.factor
-            for epoch in config.boundaries
-        }
+        falls: dict[int, float] = {}
+        for epoch in config.boundaries:  # several may be rounded to the same step
+            step = max(0, round(epoch * steps_per_epoch) - warmup)
+            falls[step] = falls.get(step, 1.0) * config.factor
         after = optax.piecewise_constant_schedule(config.learning_rate, falls)
     else:
         raise ValueError(

@@ -45,6 +45,12 @@ def test_smoothed_cross_entropy_agrees_with_a_loop_and_pytorch(smoothing):
     np.testing.assert_allclose(out, peer, rtol=1e-5)
 
 
+@pytest.mark.parametrize("smoothing", [-0.1, 2.0])
+def test_a_smoothing_out_of_range_is_refused(smoothing):
+    with pytest.raises(ValueError, match="smoothing: got"):
+        losses.smoothed_cross_entropy(np.eye(2), np.array([0, 1]), smoothing=smoothing)
+
+
 def test_smoothed_cross_entropy_by_hand():
     # p = (3/4, 1/4); the target is (0.9, 0.1).
     out = smoothed(np.log([[3.0, 1.0]]), np.array([0]), smoothing=0.2)

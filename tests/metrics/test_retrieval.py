@@ -50,7 +50,8 @@ def test_map_is_that_of_plain_loops(block_size):
 
 
 def test_a_query_alone_in_its_class_is_missed():
-    assert metrics.recall_at_k([[0.0], [1.0], [1.1]], [0, 1, 1], (1, 3)) == {1: 2 / 3, 3: 2 / 3}
+    found = metrics.recall_at_k([[0.0], [1.0], [1.1]], [0, 1, 1], (1, 3, 8))
+    assert found == {1: 2 / 3, 3: 2 / 3, 8: 2 / 3}
 
 
 def test_of_equal_distances_the_lower_index_is_nearer():

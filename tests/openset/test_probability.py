@@ -6,6 +6,7 @@ import scipy.optimize
 import scipy.special
 
 from jaxatr import openset
+from jaxatr.openset import probability
 
 
 def smoothed(logits, labels, temperature):
@@ -101,3 +102,13 @@ def test_standing():
     assert openset.standing_of([7.0], [5.0, 5.0]).tolist() == [2.0]
     with pytest.raises(ValueError, match="known_scores: got none"):
         openset.standing_of([1.0], [])
+
+
+def test_equal_scores_have_the_unit_1():
+    assert probability.unit_of([0.1] * 3) == (pytest.approx(0.1), 1.0)
+    assert probability.standing_of([0.2], [0.1] * 3)[0] == pytest.approx(0.1)
+
+
+def test_labels_that_are_no_class_are_refused():
+    with pytest.raises(ValueError, match="labels"):
+        openset.fit_temperature(np.eye(3), [0, 1, -1])

@@ -74,6 +74,8 @@ def test_unknown_schedule_is_named():
 def test_the_rate_falls_in_steps():
     taken = rates(8, 2, learning_rate=0.4, schedule="steps", boundaries=(1.0, 3.0), factor=0.5)
     np.testing.assert_allclose(taken, [0.4, 0.4, 0.2, 0.2, 0.2, 0.2, 0.1, 0.1])
+    both = rates(4, 1, learning_rate=0.4, schedule="steps", boundaries=(1.1, 1.3), factor=0.5)
+    np.testing.assert_allclose(both, [0.4, 0.1, 0.1, 0.1], rtol=1e-6)
     warm = rates(6, 2, learning_rate=0.4, schedule="steps", boundaries=(2.0,), warmup_epochs=1.0)
     np.testing.assert_allclose(warm, [0.2, 0.3, 0.4, 0.4, 0.04, 0.04], rtol=1e-6)
 

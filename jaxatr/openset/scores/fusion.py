@@ -43,10 +43,12 @@ def fit(values: Float[np.ndarray, "n m"], names: Sequence[str]) -> Spread:
     if len(values) < 2:
         raise ValueError(f"validation: got {len(values)} examples, wanted two or more")
     mean, deviation = values.mean(axis=0), values.std(axis=0)
-    for name, one in zip(names, deviation, strict=True):
-        if not 0 < one < np.inf:
+    # The computed deviation of equal scores may be a rounding error instead of 0.
+    ranges = np.ptp(values, axis=0)
+    for name, one, range_ in zip(names, deviation, ranges, strict=True):
+        if not (range_ > 0 and one < np.inf):
             raise ValueError(
-                f"{name} has the standard deviation {one} on validation examples, wanted > 0"
+                f"{name} has the range {range_} on validation examples, wanted > 0 and finite"
             )
     return Spread(mean, deviation)
 

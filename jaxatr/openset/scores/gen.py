@@ -42,9 +42,11 @@ def gen_score(
     chex.assert_rank(logits, 2)
     z = jnp.sort(jnp.asarray(logits), axis=-1)
     log_p = jax.nn.log_softmax(z, axis=-1)
-    # log(1 - p) is computed from the other probabilities, because 1 - p loses digits near p = 1.
-    others = ~jnp.eye(z.shape[-1], dtype=bool)
-    rest = jax.nn.logsumexp(log_p[:, None], axis=-1, where=others)
+    # log(1 - p) of the largest p, the last one, is computed from the other probabilities, because
+    # 1 - p loses digits near p = 1; the others are at most 1/2.
+    last = jnp.arange(z.shape[-1]) == z.shape[-1] - 1
+    beside = jax.nn.logsumexp(log_p, axis=-1, where=~last, keepdims=True)
+    rest = jnp.where(last, beside, jnp.log1p(-jnp.exp(jnp.where(last, -1.0, log_p))))
     return -jnp.sum(jnp.exp(gamma * (log_p + rest))[:, -largest:], axis=-1)
 
 

@@ -81,6 +81,7 @@ def score(model: Mahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array,
     return -jnp.min(_squares(model, features), axis=-1)
 
 
+@jax.jit
 def _squares(model: Mahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array, "b k"]:
     """Computes the squared distance to each class."""
     chex.assert_shape(features, (None, *np.shape(model.center)))

@@ -4,6 +4,7 @@ The extended decision is saved beside that of the run, as ``fitted/STEP/NAME.enr
 computed again if the enrolments have changed.
 """
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -101,7 +102,7 @@ def extend(
     kept = kept_as(decision.score.name, seeing.config) + KEPT
     found, origin = _read(seeing, kept, decision.score)
     if found is not None and origin["enrolment"] == enrolment.digest and origin["scored"]:
-        return found
+        return _set_like(found, decision)
     scored = validation() if decision.calibration is not None else None
     outputs = seeing.outputs(
         chips(seeing.workdir, enrolment, seeing.known), decision.score.all_needs
@@ -119,6 +120,15 @@ def extend(
             f"the decision with enrolled classes could not be saved: {error}", stacklevel=2
         )
     return made
+
+
+def _set_like(found: openset.Decision, decision: openset.Decision) -> openset.Decision:
+    """Applies a decision's TPR and kind of threshold, which may have changed since the fit."""
+    if found.calibration is None or decision.calibration is None:
+        return found
+    now = decision.calibration
+    calibration = found.calibration._replace(tpr=now.tpr, per_class=now.per_class)
+    return dataclasses.replace(found, calibration=calibration)
 
 
 def _read(

@@ -155,12 +155,16 @@ def evaluate(
         begins=lambda score: say(f"fitting {score.title}"),
     )
     say("scoring and measuring")
-    if joined is not None:
-        fitted = openset.enrol_scores(fitted, joined.outputs, len(joined.further))
-    classes = 0 if joined is None else len(joined.further)
-    answers = {part: fitted.answers(out.widened(classes)) for part, out in outputs.items()}
+    answers = {part: fitted.answers(out) for part, out in outputs.items()}
+    arrays = fitted.arrays()
+    naming = {score.name for score in fitted.scores if score.names_class}
+    if joined is not None:  # the scores that cannot take the enrolled classes stay as they are
+        further = openset.enrol_scores(fitted, joined.outputs, len(joined.further))
+        for part, out in outputs.items():
+            answers[part] |= further.answers(out.widened(len(joined.further)))
+        arrays |= further.arrays()
+        naming |= {score.name for score in further.scores}
     values = {part: _values(one) for part, one in answers.items()}
-    naming = [s.name for s in fitted.scores if s.names_class or (classes and s.takes_classes)]
     named = {part: {name: one[name].label for name in naming} for part, one in answers.items()}
     test = outputs["test"]
     groups = test_groups(task, fitted, test, values, named["test"])
@@ -172,7 +176,7 @@ def evaluate(
         )
     for name in others:
         groups[name] = _against_known(task, fitted, outputs, values, named, outside.PART + name)
-    measured, arrays = summary(task, groups, fitted.scores), fitted.arrays()
+    measured = summary(task, groups, fitted.scores)
     if others:
         measured["outside"] = {name: one.record for name, one in others.items()}
     for part, out in outputs.items():

@@ -52,7 +52,8 @@ def calibrate(
       ``score``, ``chips`` (count by class), ``path`` of the calibration, and ``before`` and
       ``after``, each with ``threshold`` (None if it accepts everything or differs between classes),
       ``accepted`` (fraction of the chips; leave-one-out after the calibration), and ``temperature``
-      and ``calibration_error`` of the class probabilities on the same chips.
+      and ``calibration_error`` of the class probabilities on the same chips (of enrolled classes
+      there are none; None if no other chips are left).
 
     Raises:
       ValueError: a class is not known, there are no chips, or a chip is invalid.
@@ -164,14 +165,22 @@ def _figures(
     answers = decision(outputs)
     thresholds = set(decision.thresholds(outputs.logits.shape[1]).tolist())
     alone = thresholds.pop() if len(thresholds) == 1 else None
-    right = answers.probabilities.argmax(axis=1) == outputs.labels
-    highest = np.clip(answers.probabilities.max(axis=1), 0, 1)
+    # The network has no probabilities of enrolled classes.
+    trained = outputs.labels < outputs.logits.shape[1]
+    shares, labels = answers.probabilities[trained], outputs.labels[trained]
+    error = (
+        metrics.expected_calibration_error(
+            np.clip(shares.max(axis=1), 0, 1), shares.argmax(axis=1) == labels
+        )
+        if trained.any()
+        else None
+    )
     calibration = decision.calibration
     return {
         "threshold": alone if alone is not None and np.isfinite(alone) else None,
         "accepted": float(np.mean(accepted)),
         "temperature": 1.0 if calibration is None else calibration.temperature,
-        "calibration_error": metrics.expected_calibration_error(highest, right),
+        "calibration_error": error,
     }
 
 

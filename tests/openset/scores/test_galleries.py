@@ -259,7 +259,7 @@ def test_data_that_cannot_be_fitted_are_named(unchecked):
         nndr.fit(np.random.default_rng(0).random((6, 4)), np.zeros(6, int), 2)
     with pytest.raises(ValueError, match="members: got 1, wanted two or more"):
         fusion.fuse("one", "One", [SCORES["mls"]])
-    with pytest.raises(ValueError, match="mls has the standard deviation 0.0 on validation"):
+    with pytest.raises(ValueError, match="mls has the range 0.0 on validation"):
         fusion.fit(np.ones((3, 1)), ["mls"])
     with pytest.raises(ValueError, match="validation: got 1 examples"):
         fusion.fit(np.ones((1, 1)), ["mls"])
