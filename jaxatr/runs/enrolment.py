@@ -18,6 +18,7 @@ from jaxatr.tasks.open_set.enrolled import Enrolment
 from jaxatr.tasks.open_set.loading import load_decision, open_task
 from jaxatr.tasks.open_set.needs import given_by
 from jaxatr.tasks.open_set.predictor import UNKNOWN, Recogniser
+from jaxatr.tasks.track.of_tracks import OfTracks
 from jaxatr.training import Checkpoint, TrainedRun
 
 
@@ -125,7 +126,8 @@ def check_kind(workdir: str | os.PathLike) -> None:
       ValueError: it is of another kind.
     """
     kind = training.task_of(workdir)
-    if not kind.predictor or not issubclass(training.predictor_class(kind), Recogniser):
+    takes_images = kind.predictor and issubclass(training.predictor_class(kind), Recogniser)
+    if not takes_images or issubclass(kind, OfTracks):
         raise ValueError(
             f"{workdir}: a run of {kind.__name__}, wanted one of open-set recognition of single "
             "images"

@@ -113,8 +113,26 @@ def test_the_server_refuses_unsuitable_requests(chips, asked, server, monkeypatc
     Image.fromarray(np.zeros((24, 24, 3), np.uint8)).save(file, "png")
     assert "got 3 channels" in asked("POST", "/api/predict", file.getvalue())[1]["error"]
     assert asked("POST", "/else", image)[0] == asked("GET", "/else")[0] == 404
+    assert asked("POST", "/api/predict", image, **{"Content-Length": "\u00b2"})[0] == 411
     monkeypatch.setattr(server, "MOST_BYTES", 10)
     assert asked("POST", "/api/predict", image)[0] == 413
+
+
+def test_a_failure_of_the_model_is_an_answer_too(chips, asked, server, monkeypatch):
+    def fail(self, image):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(server.Model, "_fitting", fail)
+    status, said = asked("POST", "/api/predict", next(chips.rglob("*.png")).read_bytes())
+    assert (status, said) == (500, {"error": "the model failed on this image"})
+
+
+def test_json_has_no_infinity(server):
+    assert [server._finite(np.float32(value)) for value in (0.5, np.inf, np.nan)] == [
+        0.5,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16", "F"])

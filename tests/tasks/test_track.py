@@ -276,6 +276,8 @@ def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_
     assert Recogniser.load(tmp_path).classes == tuple(result["known"])
     with pytest.raises(ValueError, match="a run of TrackChips, which Recogniser loads"):
         TrackRecogniser.load(tmp_path)
+    with pytest.raises(ValueError, match="a run of TrackChips, wanted one .* of single images"):
+        runs.enrol_run(tmp_path, tmp_path)
 
 
 def test_chips_that_were_not_trained_are_not_compared_with(config, tmp_path):

@@ -92,7 +92,7 @@ class Model:
         answer = {
             "label": "unknown" if decision < 0 else self.classes[decision],
             "nearest": self.classes[int(outputs["nearest"])],
-            "score": float(outputs["score"]),
+            "score": _finite(outputs["score"]),
             "threshold": threshold if abs(threshold) < BEYOND else None,
             "decides": self.metadata.get("decides"),
             "probabilities": self._by_class(outputs["class_probabilities"]),
@@ -104,8 +104,8 @@ class Model:
             answer["distances"] = self._by_class(outputs["class_distances"])
         return answer
 
-    def _by_class(self, values: np.ndarray) -> dict[str, float]:
-        return dict(zip(self.classes, map(float, values), strict=True))
+    def _by_class(self, values: np.ndarray) -> dict[str, float | None]:
+        return dict(zip(self.classes, map(_finite, values), strict=True))
 
     def _fitting(self, image: np.ndarray) -> np.ndarray:
         """Repeats a grey channel if the model takes three; raises ``ValueError`` on a mismatch."""
@@ -123,6 +123,11 @@ class Model:
             if isinstance(wanted, int) and got != wanted:
                 raise ValueError(f"got {image.shape[:2]} pixels, wanted {height} by {width}")
         return image
+
+
+def _finite(value: Any) -> float | None:
+    """Converts a number for JSON, which has no infinity."""
+    return float(value) if np.isfinite(value) else None
 
 
 def read(content: bytes) -> np.ndarray:
@@ -200,7 +205,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(404, {"error": f"there is nothing at {self.path}"})
             return
         length = self.headers.get("Content-Length", "")
-        if not length.isdigit():
+        if not (length.isascii() and length.isdigit()):
             self._send(411, {"error": "the header Content-Length is missing"})
             return
         if int(length) > MOST_BYTES:
@@ -211,6 +216,9 @@ class Handler(BaseHTTPRequestHandler):
             self._send(200, self.model(content))
         except ValueError as error:
             self._send(400, {"error": str(error)})
+        except Exception as error:  # onnxruntime's have no common class of their own
+            self.log_error("%r", error)
+            self._send(500, {"error": "the model failed on this image"})
 
     def _may(self) -> bool:
         scheme, _, given = self.headers.get("Authorization", "").partition(" ")
