@@ -163,19 +163,27 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
             raise ValueError(f"open_set.score: {score.name} {reason}")
     if "validation" not in parts:
         return _without_validation(task, variables, name, listed)
-    needs = frozenset().union(*(score.all_needs for score in listed))
-    validation = task.decided_outputs(variables, "validation", needs)
-    training = validation  # a placeholder, unused by scores that are not fitted
-    if any(score.fitted for score in listed):
-        training = task.decided_outputs(variables, "train", needs)
     classes, last = tuple(task.record["split"]["known"]), head(variables)
-    trained = trials.load(task, workdir, needs) if workdir is not None else []
-    left_out = openset.leave_classes_out(training, validation, last, classes)
+    folders = trials.folders_of(task, workdir) if workdir is not None else []
+    training = validation = None
+    if folders:
+        needs = frozenset().union(*(score.all_needs for score in listed))
+        left_out = trials.load(task, folders, needs)
+    else:
+        training, validation = _outputs(task, variables, listed)
+        left_out = openset.leave_classes_out(training, validation, last, classes)
     trial_runs = tqdm(  # disable=None: shown on terminals only
-        trained or left_out, desc="comparing scores", unit="trial", leave=False, disable=None
+        left_out,
+        desc="comparing scores",
+        unit="trial",
+        total=len(folders) or None,
+        leave=False,
+        disable=None,
     )
     compared = openset.compare(listed, iter(trial_runs))
-    score, why = _choose(name, listed, compared, task.config, len(trained))
+    score, why = _choose(name, listed, compared, task.config, len(folders))
+    if training is None or validation is None:  # needs of the other candidates are not computed
+        training, validation = _outputs(task, variables, [score])
     models = openset.fit_scores([score], training, last, validation=validation).models
     one, names = compared[score.name], _accuracies(score, models, validation)
     decision = openset.calibrate(
@@ -189,6 +197,17 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
     record["validation_accuracy"] = names
     record["candidates"] = {key: _row(value) for key, value in compared.items()}
     return Made(decision, record)
+
+
+def _outputs(
+    task: Deciding, variables: PyTree, scores: Collection[openset.Score]
+) -> tuple[openset.Outputs, openset.Outputs]:
+    """Computes the outputs for the training and the validation examples that scores need."""
+    needs = frozenset().union(*(score.all_needs for score in scores))
+    validation = task.decided_outputs(variables, "validation", needs)
+    if not any(score.fitted for score in scores):
+        return validation, validation  # the first is not used
+    return task.decided_outputs(variables, "train", needs), validation
 
 
 def _choose(

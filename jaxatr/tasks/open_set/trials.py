@@ -7,7 +7,7 @@ last layers. A class that was held out of the training is like an unknown one to
 
 import copy
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from jaxatr import openset, training
@@ -56,15 +56,14 @@ def configurations(config: Config, known: int, steps: int) -> Mapping[str, Confi
     return made
 
 
-def load(task: Deciding, workdir: Path, needs: Collection[str]) -> list[openset.Trial]:
-    """Computes the outputs of a run's trials; empty, with a warning, if one is missing.
+def folders_of(task: Deciding, workdir: Path) -> list[Path]:
+    """Lists the folders of a run's trials; empty, with a warning, if one is missing.
 
     Args:
       task: the run's task.
       workdir: the run's folder.
-      needs: names of the inputs of the scores to compare.
     """
-    folders, trials = [workdir / name for name in task.beside(task.config)], []
+    folders = [workdir / name for name in task.beside(task.config)]
     if missing := [folder for folder in folders if not training.saved_steps(folder)]:
         warnings.warn(
             f"open_set.trials: there is no trained run in {missing[0]}, so classes are held out "
@@ -72,6 +71,19 @@ def load(task: Deciding, workdir: Path, needs: Collection[str]) -> list[openset.
             stacklevel=2,
         )
         return []
+    return folders
+
+
+def load(
+    task: Deciding, folders: Iterable[Path], needs: Collection[str]
+) -> Iterator[openset.Trial]:
+    """Computes the outputs of trials, one after the other: those of many chips fill the memory.
+
+    Args:
+      task: the run's task.
+      folders: the trials' folders.
+      needs: names of the inputs of the scores to compare.
+    """
     for folder in folders:
         config = begun(load_config(folder))  # the weights are in the checkpoint
         trial, snapshot = type(task)(config), training.load_snapshot(folder, "latest")
@@ -82,5 +94,4 @@ def load(task: Deciding, workdir: Path, needs: Collection[str]) -> list[openset.
         }
         both = openset.concatenated([outputs["validation"], outputs["held_out"]])
         left_out = ", ".join(trial.record["split"]["unknown"])
-        trials.append(openset.Trial(left_out, outputs["train"], both, head(variables)))
-    return trials
+        yield openset.Trial(left_out, outputs.pop("train"), both, head(variables))
