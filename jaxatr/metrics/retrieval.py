@@ -72,8 +72,9 @@ def map_at_r(embeddings: ArrayLike, labels: ArrayLike, *, block_size: int = 1024
     relevant = counts[index] - 1
     if not relevant.any():
         raise ValueError("labels: no class has two members")
-    measure = partial(_average_precision, int(relevant.max()))
-    return float(np.mean(_over_blocks(measure, embeddings, labels, block_size)[relevant > 0]))
+    most = int(relevant.max())
+    precisions = _over_blocks(_average_precision, embeddings, labels, block_size, most)
+    return float(np.mean(precisions[relevant > 0]))
 
 
 def nmi(
@@ -119,9 +120,9 @@ def _checked(embeddings: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.n
 
 
 def _over_blocks(
-    measure: Callable, embeddings: ArrayLike, labels: ArrayLike, block_size: int
+    measure: Callable, embeddings: ArrayLike, labels: ArrayLike, block_size: int, *first: int
 ) -> np.ndarray:
-    """Evaluates ``measure(distances, own)`` for every query; ``own`` marks its class."""
+    """Evaluates ``measure(*first, distances, own)`` for every query; ``own`` marks its class."""
     vectors, classes = _checked(embeddings, labels)
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
@@ -129,20 +130,28 @@ def _over_blocks(
     classes = np.unique(classes, return_inverse=True)[1].astype(np.int32)
     half_squares = np.sum(np.square(vectors), axis=1) / 2
 
-    @jax.jit
-    def block(vectors, half_squares, classes, queries):
-        products = jnp.dot(vectors[queries], vectors.T, precision=jax.lax.Precision.HIGHEST)
-        itself = jnp.arange(len(vectors)) == queries[:, None]
-        own = (classes == classes[queries][:, None]) & ~itself
-        return measure(jnp.where(itself, jnp.inf, half_squares - products), own)
-
     arrays = [jnp.asarray(array) for array in (vectors, half_squares, classes)]
     size = min(block_size, len(vectors))
     results = []
     for start in range(0, len(vectors), size):
         queries = np.minimum(np.arange(start, start + size), len(vectors) - 1)
-        results.append(block(*arrays, queries))
+        results.append(_block(measure, first, *arrays, queries))
     return np.concatenate([np.asarray(result) for result in results])[: len(vectors)]
+
+
+@partial(jax.jit, static_argnums=(0, 1))  # not a closure, which would be compiled at every call
+def _block(
+    measure: Callable,
+    first: tuple[int, ...],
+    vectors: jax.Array,
+    half_squares: jax.Array,
+    classes: jax.Array,
+    queries: jax.Array,
+) -> jax.Array:
+    products = jnp.dot(vectors[queries], vectors.T, precision=jax.lax.Precision.HIGHEST)
+    itself = jnp.arange(len(vectors)) == queries[:, None]
+    own = (classes == classes[queries][:, None]) & ~itself
+    return measure(*first, jnp.where(itself, jnp.inf, half_squares - products), own)
 
 
 def _centred(vectors: np.ndarray) -> np.ndarray:
