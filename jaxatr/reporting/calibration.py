@@ -31,7 +31,7 @@ def decision(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:
         "charts": [one for one in charts if one is not None],
         "names": list(dict.fromkeys(name for row in rows for name in row["cells"])),
         "rows": rows,
-        "tables": [{"run": run, "rows": rows} for run in runs if (rows := _candidates(run))],
+        "tables": [{"run": run, "rows": found} for run in runs if (found := _candidates(run))],
     }
     return Section("decision", "The decision", content)
 

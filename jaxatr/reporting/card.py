@@ -123,15 +123,9 @@ def _read(workdir: Path) -> CardRun:
 
 def _fields(config: Mapping[str, Any]) -> dict[str, Any]:
     """Lists the fields of a configuration that repeated runs share, by dotted name."""
-    found: dict[str, Any] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            found |= {f"{name}.{inner}": one for inner, one in _all(value).items()}
-        else:
-            found[name] = value
     return {
         name: value
-        for name, value in found.items()
+        for name, value in _all(config).items()
         if name not in _SEEDS and name.rpartition(".")[2] not in _LOCATIONS
     }
 

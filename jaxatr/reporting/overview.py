@@ -125,7 +125,7 @@ def _score_table(run: RecordedRun, name: str = "all") -> dict[str, Any]:
         if values:
             best[column] = min(values) if column in _LOWER_IS_BETTER else max(values)
     rows = []
-    for name, row in measured.items():
+    for score, row in measured.items():
         cells = [
             {
                 "text": percent(row.get(column)),
@@ -133,7 +133,7 @@ def _score_table(run: RecordedRun, name: str = "all") -> dict[str, Any]:
             }
             for column in best
         ]
-        rows.append({"title": run.shown(name).title, "cells": cells})
+        rows.append({"title": run.shown(score).title, "cells": cells})
     columns = {column: titles[column] for column in best}
     return {"run": run, "group": group, "rows": rows, "columns": columns}
 

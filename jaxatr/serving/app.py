@@ -93,15 +93,15 @@ def build_routes(console: Console) -> fastapi.FastAPI:
     @app.get("/api/health", responses={200: {"model": schemas.Health}, **problems()})
     async def health() -> Response:
         """Reports whether the server is ready."""
-        alive = console.batcher.alive
-        content = {
-            "status": "ready" if alive else "failed",
-            "waiting": console.batcher.waiting,
-            "runtime": console.engine.runtime,
-        }
-        if alive:
-            return JSONResponse(content)
-        return JSONResponse({"detail": "the compute thread has ended"}, 503)
+        if not console.batcher.alive:
+            return JSONResponse({"detail": "the compute thread has ended"}, 503)
+        return JSONResponse(
+            {
+                "status": "ready",
+                "waiting": console.batcher.waiting,
+                "runtime": console.engine.runtime,
+            }
+        )
 
     @app.get(
         "/metrics",
