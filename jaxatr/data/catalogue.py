@@ -1,4 +1,4 @@
-"""Opening and preparing data sets by name: of a source, prepared earlier, or of TFDS."""
+"""Opens and prepares data sets by name: a source's, one prepared earlier, or one of TFDS."""
 
 import hashlib
 import json

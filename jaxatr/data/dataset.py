@@ -25,7 +25,7 @@ class Dataset:
     Attributes:
       name: the name it was opened or prepared under.
       version: version of the builder that wrote the records.
-      classes: names of the fine classes; ``label`` counts them.
+      classes: names of the fine classes, indexed by ``label``.
       coarse_classes: names of the coarse classes, or None where no hierarchy is known.
       fine_to_coarse: the coarse class of each fine one, or None.
       fingerprint: SHA-256 of the prepared content, equal on every machine and independent of the

@@ -22,7 +22,7 @@ _SIO = (b"\xff\x01\x7f\xfe", b"\xfe\x7f\x01\xff", b"\xff\x02\x7f\xfd", b"\xfd\x7
 
 
 def reader_of(content: bytes) -> Callable[[bytes], Shaped[np.ndarray, "..."]] | None:
-    """Returns the reader for a file's first bytes, or None if Pillow is to read it.
+    """Returns the reader for a file's first bytes, or None if Pillow reads it.
 
     Args:
       content: the file's content.

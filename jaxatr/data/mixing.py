@@ -41,9 +41,9 @@ def cutmix(
 ) -> Mixed:
     """Pastes a rectangle of the partner into each image (Yun et al. 2019, section 3.1).
 
-    The rectangle has the image's aspect ratio, an area share of one less a draw from
-    Beta(alpha, alpha), and a uniformly drawn centre. It is clipped at the image's border, and the
-    labels' shares are those of the pixels actually replaced.
+    The rectangle has the image's aspect ratio and a uniformly drawn centre. Its share of the area
+    is one minus a draw from Beta(alpha, alpha). It is clipped at the image's border, and the
+    labels' shares follow from the pixels actually replaced.
 
     Args:
       keys: one per image.

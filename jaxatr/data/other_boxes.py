@@ -28,7 +28,7 @@ def other_boxes(split: Split, chip: Chip, *, error: float, margin: float = 0.0) 
       margin: how much larger a chip is than the box, as a share of the box's longer side.
 
     Raises:
-      ValueError: the chip does not cut or blanks the centre, or an image is too small.
+      ValueError: the chip is not a plain crop or blanks the centre, or an image is too small.
     """
     if chip.blank_center:
         raise ValueError(

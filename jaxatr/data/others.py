@@ -73,10 +73,10 @@ def read_others(
     dtype differs from the training images', are left out.
 
     Args:
-      source: a folder or an archive, of which all files except hidden ones are read recursively;
-        or the name of a data set, of which all splits are read.
+      source: a folder or an archive, read recursively with all its files except hidden ones; or
+        the name of a data set, read with all its splits.
       intake: the network's requirements.
-      most: the largest number of images, drawn at random from more; 0 reads all.
+      most: the largest number of images; a random sample of more is read. 0 reads all.
       seed: seed of the draw.
       data_dir: folder of the prepared data sets.
 

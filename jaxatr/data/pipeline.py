@@ -172,7 +172,7 @@ def image_statistics(
       split: the split to read from.
       indices: ``[n]``, numbers of the training examples.
       chip: the geometry.
-      most: the largest number of chips to read; from more, evenly spaced ones are taken.
+      most: the largest number of chips; of more, evenly spaced ones are read.
 
     Returns:
       ``(mean, std)``, float64 ``[c]``. The deviation of a constant channel is given as 1, so that
@@ -194,7 +194,7 @@ def image_statistics(
         squares += shift**2 * count * size / (count + size)
         count += size
     std = np.sqrt(squares / count)
-    # Rounding leaves about 1e-16 of its value as the deviation of a constant channel.
+    # By rounding, a constant channel has a deviation of about 1e-16 of its value.
     return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
 
 

@@ -128,7 +128,7 @@ class Scan(NamedTuple):
 
 @runtime_checkable
 class Source(Protocol):
-    """A data source; classes that inherit from this have the defaults.
+    """A data source; subclasses inherit the defaults.
 
     Attributes:
       name: letters, digits, ``_``, ``.`` and ``-``; names the folder of the prepared sets.

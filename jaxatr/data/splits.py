@@ -32,7 +32,7 @@ _MSTAR = {
     "mstar/reference-2": ("2S1", "BMP2", "BRDM_2", "BTR70", "D7", "T72"),
     # For retrieval of unseen classes: two classes of each of three coarse classes are known.
     "mstar/retrieval": ("BMP2", "BRDM_2", "T62", "T72", "2S1", "ZSU_23_4"),
-    # To tune the training for the former: each class trained on still has its sibling.
+    # For tuning the training for mstar/retrieval: each trained class still has its sibling.
     "mstar/retrieval-tuning": ("T62", "T72", "2S1", "ZSU_23_4"),
 }
 _UNKNOWN = {"mstar/retrieval-tuning": ("BMP2", "BRDM_2")}  # instead of all other classes

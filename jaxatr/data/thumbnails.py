@@ -12,8 +12,8 @@ def thumbnail(chip: Shaped[np.ndarray, "h w c"], *, side: int = 64) -> UInt8[np.
     """Converts a chip for display: uint8, gray or RGB, with no side longer than ``side`` pixels.
 
     8-bit values are kept. 16-bit and float values are stretched from the chip's minimum to its
-    maximum, so the brightness of two such thumbnails cannot be compared. Of a chip that is neither
-    gray nor RGB, the first channel is shown. Small chips are not enlarged.
+    maximum, so the brightness of two such thumbnails cannot be compared. A chip that is neither
+    gray nor RGB is shown by its first channel. Small chips are not enlarged.
 
     Args:
       chip: ``[h, w, c]``.

@@ -78,7 +78,7 @@ def examine(
       subject: the set to check.
       chip: geometry applied to each image first, as in training.
       alike: the correlation at which two images count as nearly equal.
-      limit: the largest number of images to read, drawn at random from more; 0 reads all.
+      limit: the largest number of images; a random sample of more is read. 0 reads all.
       begins: called with a description of each step before it begins.
 
     Raises:

@@ -110,8 +110,8 @@ def open_arf(path: Path) -> Arf:
     """Opens an ARF file and checks that its header accounts for its exact size.
 
     Frame n starts at ``offset + n · (bytes of its images + footer)``. The footer's size is given by
-    the flags or, if that contradicts the file's size, by the file's size, because files with
-    incomplete flags are known.
+    the flags or, if that contradicts the file's size, by the file's size, because some files have
+    incomplete flags.
 
     Raises:
       ValueError: the file is not an ARF file, or its header, subheaders and size contradict each

@@ -42,7 +42,7 @@ def find_box(
 
     ``columns · 2·atan((|W·cos a| + |L·sin a|) / 2r) / fov``,
 
-    and its height accordingly. It is inferred that pixels count from 0.
+    and its height accordingly. Pixels are assumed to count from 0.
 
     Args:
       target: the target from the ground truth.

@@ -16,7 +16,7 @@ from jaxatr.data.sources.dsiac.names import FOV_DEG, SIZES_M, TARGETS, vehicle
 
 # Tolerance: the ground truth's range may differ from the scenario's by half a step.
 _RANGE_STEP_M = 500
-# This fraction of a clip's frames is left out between its turns: a second per minute.
+# One frame in this many is left out between a clip's turns: a second per minute.
 _GAP = 60
 
 
@@ -64,7 +64,7 @@ def turn_of(index: int, frames: int) -> int | None:
 def survey(
     clip: Clip, classes: tuple[str, ...], every: int, left_out: Reasons, noted: Reasons
 ) -> Survey | None:
-    """Finds the usable targets of a clip by its ground truth; None if it has none or several bands.
+    """Finds a clip's usable targets; None if it has no ground truth, or several bands.
 
     Args:
       clip: the clip.

@@ -89,13 +89,13 @@ def image_folder(
 def labelled_images(
     path: Path, scratch: Path | None = None, *, layout: str = "", table_name: str = ""
 ) -> Found:
-    """Lists the images at a path with their classes, of any number.
+    """Lists the images at a path with their classes, of which there may be only one.
 
     Args:
       path: the folder, table or archive.
       scratch: folder to extract an archive into; without it, archives are refused.
       layout: the folders' meaning; empty to infer it.
-      table_name: path of a table inside of the folder or archive.
+      table_name: path of a table inside the folder or archive.
 
     Raises:
       ValueError: there is no usable data at the path, or an option does not fit.

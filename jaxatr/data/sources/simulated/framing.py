@@ -67,7 +67,8 @@ class ByBox:
     Attributes:
       size: rows and columns of a chip.
       surround: additional chip pixels on every side, so that chips of other boxes can be cut out.
-      play: half a pixel, because boxes do not follow the sensor's grid.
+      play: largest offset of the target from the frame's centre in sensor pixels: half a pixel,
+        because boxes do not follow the sensor's grid.
     """
 
     size: int

@@ -54,8 +54,8 @@ class Simulator(Source):
           version: increased when the same options would give other chips.
           generate: ``(split, **options) -> columns``; its defaults are those of the options.
           meanings: option names to their meanings.
-          parts: returns the options of each part for all options; parts are rendered separately, so
-            that all cores are used and progress is shown.
+          parts: divides the options among parts, which are rendered separately to use all cores
+            and to show progress.
         """
         self.name, self.version = name, version
         defaults = inspect.signature(generate).parameters
