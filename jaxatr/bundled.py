@@ -14,7 +14,7 @@ else:  # the same class, without the arrays of jaxatr.typing, which are slow to 
 
 
 def folder() -> Path:
-    """Returns the files' folder: inside of an installed package, or beside it in a checkout."""
+    """Returns the files' folder: inside an installed package, or beside it in a checkout."""
     package = Path(__file__).parent
     installed = package / "configs"
     return installed if (installed / "cbc.py").is_file() else package.parent / "configs"

@@ -29,7 +29,7 @@ _AHEAD = 128
 
 
 class Job(NamedTuple):
-    """The job of all workers.
+    """The job that all workers share.
 
     Attributes:
       out: the folder of the parts.
@@ -49,7 +49,7 @@ class Identity(NamedTuple):
 
     Attributes:
       run: digest of everything that the predictions depend on.
-      columns: columns of the predictions, name to type; empty if only the rows determine them.
+      columns: columns of the predictions, name to type; empty if they are known only from the rows.
       note: a note for the user; may be empty.
       runtime: engine that runs its network.
     """

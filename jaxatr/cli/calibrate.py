@@ -29,7 +29,7 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Calibrates a run or removes its calibration, and prints the figures before and after."""
-    from jaxatr import runs, training  # late, so that --help is there at once
+    from jaxatr import runs, training  # late, to keep --help fast
 
     inputs.refuse(arguments)
     values = flags.FLAGS

@@ -44,7 +44,7 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Prints tables and findings, and writes the page; returns 1 if a finding is an error."""
-    from jaxatr.reporting import checked  # late, so that --help is there at once
+    from jaxatr.reporting import checked  # late, to keep --help fast
 
     given = inputs.only(arguments, "one folder, archive, table or data set")
     values = flags.FLAGS

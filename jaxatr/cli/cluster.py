@@ -27,7 +27,7 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Groups the images, and prints the groups and the paths of the files."""
-    # Late, so that --help is there at once.
+    # Late, to keep --help fast.
     from jaxatr import runs, training
     from jaxatr.reporting import text_table
     from jaxatr.runs.clustering import enrol_command

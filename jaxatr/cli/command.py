@@ -30,7 +30,7 @@ class Command(Protocol):
     __doc__: str | None
 
     def define_flags(self) -> None:
-        """Defines the command's flags, which importing the module does not."""
+        """Defines the command's flags; importing the module alone does not."""
 
     def main(self, arguments: Sequence[str]) -> int | None:
         """Runs the command.
@@ -99,7 +99,7 @@ def _until_closed(write: Callable[[], int | None]) -> int:
         code = write() or 0
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # as head ends a pipe; Python would flush the output again at its exit
+    except BrokenPipeError:  # head closed the pipe, for instance; at exit Python flushes again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
 

@@ -54,7 +54,7 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Enrols a class, removes one, or trains a new run; prints the result."""
-    from jaxatr import runs, training  # late, so that --help is there at once
+    from jaxatr import runs, training  # late, to keep --help fast
 
     inputs.refuse(arguments)
     way = _way()

@@ -48,7 +48,7 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Evaluates, and prints the figures."""
-    from jaxatr import reporting, runs, training  # late, so that --help is there at once
+    from jaxatr import reporting, runs, training  # late, to keep --help fast
 
     inputs.refuse(arguments)
     training.enable_compilation_cache()

@@ -36,6 +36,6 @@ def main(arguments: Sequence[str]) -> int:
     """Writes a picture, a map and figures for each image; returns 1 if an image is unusable."""
     if not arguments:
         raise ValueError("no image given: jaxatr explain --workdir=DIR IMAGE... --out=DIR")
-    from jaxatr.cli import explanations  # late, so that --help is there at once
+    from jaxatr.cli import explanations  # late, to keep --help fast
 
     return explanations.main(arguments)

@@ -30,8 +30,8 @@ def define_runtime() -> None:
         "runtime",
         RUNTIMES[0],
         RUNTIMES,
-        "Run the network in jax; with onednn, in jax by oneDNN's kernels where they are faster; or "
-        "in another engine, each an extra. Explanations stay in jax.",
+        "The engine that runs the network: jax; jax with oneDNN's kernels where they are faster "
+        "(onednn); or another engine, with the extra of its name. Explanations always use jax.",
     )
 
 
@@ -73,7 +73,7 @@ def checkpoint(text: str) -> Literal["best", "latest"] | int:
 
 
 def say(text: str) -> None:
-    """Prints on standard error what a command does next, so that it is not silent for long."""
+    """Prints the next step of a command to standard error, so that it is not silent for long."""
     print(text, file=sys.stderr, flush=True)
 
 

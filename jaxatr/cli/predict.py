@@ -107,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
         raise ValueError("no image given: jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE...")
     _check_batch_flags()
     if flags.FLAGS.engine:
-        from jaxatr.cli import parts  # late, so that --help is there at once
+        from jaxatr.cli import parts  # late, to keep --help fast
 
         return parts.main(arguments, _options())
     _check_explanation_flags()

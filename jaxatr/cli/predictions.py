@@ -1,4 +1,4 @@
-"""The work of ``jaxatr predict``: lines, JSON or a table, and explanations if they are wanted."""
+"""The work of ``jaxatr predict``: lines, JSON or a table, and explanations if requested."""
 
 import json
 import sys

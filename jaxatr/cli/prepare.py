@@ -55,7 +55,7 @@ def description() -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Prepares a data set, and prints its classes, splits, folder and skipped files."""
-    from jaxatr.reporting import checked  # late, so that --help is there at once
+    from jaxatr.reporting import checked  # late, to keep --help fast
 
     given = inputs.only(arguments, "the name of one data set")
     inputs.say(f"preparing {given}")

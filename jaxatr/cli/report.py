@@ -18,7 +18,7 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Writes the report."""
-    from jaxatr import reporting  # late, so that --help is there at once
+    from jaxatr import reporting  # late, to keep --help fast
 
     inputs.refuse(arguments)
     inputs.say(f"reading {', '.join(flags.FLAGS.workdir)}")

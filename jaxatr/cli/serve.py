@@ -41,7 +41,7 @@ def define_flags() -> None:
     )
     inputs.define_runtime()
     flags.DEFINE_list(
-        "scores", [], "Additional scores to offer; CBC and already fitted scores always are."
+        "scores", [], "Additional scores to offer; CBC and fitted scores are always offered."
     )
     flags.DEFINE_string("source", None, "Present location of the training data.")
     flags.DEFINE_string("data_dir", None, "Present folder of prepared data sets.")
@@ -76,7 +76,7 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Serves until the process is stopped."""
-    from jaxatr import training  # late, so that --help is there at once
+    from jaxatr import training  # late, to keep --help fast
     from jaxatr.data.extras import extra
 
     inputs.refuse(arguments)

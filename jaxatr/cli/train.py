@@ -81,7 +81,7 @@ def _named() -> str:
 
 def _fields(name: str) -> str:
     """Lists the fields of a configuration with their meanings and values."""
-    from jaxatr import config as configuration  # late, so that --help is there at once
+    from jaxatr import config as configuration  # late, to keep --help fast
 
     config = bundled.load(name)
     rows, values = [], config.to_dict()
@@ -94,7 +94,7 @@ def _fields(name: str) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Trains and evaluates a run; prints its folder, its figures and a command that uses it."""
-    from jaxatr import parallel, reporting, runs, training  # late, so that --help is there at once
+    from jaxatr import parallel, reporting, runs, training  # late, to keep --help fast
 
     inputs.refuse(arguments)
     values = flags.FLAGS

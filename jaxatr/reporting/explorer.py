@@ -20,7 +20,7 @@ from jaxatr.reporting.sprite import Sprite
 from jaxatr.typing import Int
 
 _BINS = 48
-_CBC = openset.gamma_rule(0.5).score.name  # its γ is a probability; that of other scores a score
+_CBC = openset.gamma_rule(0.5).score.name  # only its γ is a probability
 _SHEETS = {
     "misclassified": "Known, accepted as the wrong class",
     "accepted": "Unknown, accepted as known (false alarms)",
@@ -29,7 +29,7 @@ _SHEETS = {
 
 
 def explorer(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
-    """Makes the section: histograms of known and unknown, γ and the figures at it, by run."""
+    """Makes the section: for each run, the scores' histograms, γ and the figures at that γ."""
     panels = [_panel(number, run) for number, run in runs]
     sheets = [(kind, _SHEETS[kind]) for kind in MISTAKES]
     title = "Choose the distance" if all(run.by_distance for _, run in runs) else "Choose γ"

@@ -77,7 +77,7 @@ def picture(
     """Draws a chip, optionally with a saliency map over it, as a PNG data URI.
 
     Args:
-      chip: ``[h, w, c]``, gray or RGB in any range; of other chips the first channel is drawn.
+      chip: ``[h, w, c]``, gray or RGB in any range; other chips are drawn by their first channel.
       saliency: ``[h, w]`` in [0, 1]; None for the chip alone.
     """
     if saliency is None:

@@ -13,11 +13,11 @@ _GAP = 8
 
 
 def colour_map(steps: int = 256) -> UInt8[np.ndarray, "n 3"]:
-    """Returns the colours of values from 0 to 1: dark blue over green to light yellow.
+    """Returns the colours of values from 0 to 1: dark blue through green to light yellow.
 
     The map is perceptually uniform: in Oklab (Ottosson 2020) lightness and hue change linearly, and
     the chroma is low enough for every colour to be in the sRGB gamut. Equal differences therefore
-    look equal, also in grey and to colour-blind readers.
+    look equal, even in grey and to colour-blind readers.
 
     Args:
       steps: number of colours n.
@@ -56,7 +56,7 @@ def overlay(
     """Draws a chip, a saliency map over it, and the legend of the colours.
 
     Args:
-      chip: ``[h, w, c]``, gray or RGB in any range; of other chips the first channel is drawn.
+      chip: ``[h, w, c]``, gray or RGB in any range; other chips are drawn by their first channel.
       saliency: ``[h, w]`` in [0, 1].
       title: text above the pictures, in one or more lines.
       side: longer side of each picture, in pixels.
@@ -71,17 +71,17 @@ def overlay(
     gap, bar = _GAP, 14
     width = 2 * size[0] + 5 * gap + bar + 28
     title, head, font = _headed(title, width)
-    sheet = Image.new("RGB", (width, size[1] + head + gap), "white")
-    draw = ImageDraw.Draw(sheet)
+    canvas = Image.new("RGB", (width, size[1] + head + gap), "white")
+    draw = ImageDraw.Draw(canvas)
     draw.text((gap, 5), title, fill="black", font=font)
-    sheet.paste(left, (gap, head))
-    sheet.paste(blended(chip, saliency, side=side, share=share), (2 * gap + size[0], head))
+    canvas.paste(left, (gap, head))
+    canvas.paste(blended(chip, saliency, side=side, share=share), (2 * gap + size[0], head))
     legend = Image.fromarray(np.repeat(colours[::-1, None], bar, axis=1)).resize((bar, size[1]))
     x = 4 * gap + 2 * size[0]
-    sheet.paste(legend, (x, head))
+    canvas.paste(legend, (x, head))
     for value, y in (("1", head), ("0", head + size[1] - 14)):
         draw.text((x + bar + 4, y), value, fill="black", font=font)
-    return sheet
+    return canvas
 
 
 def sheet(
@@ -96,7 +96,7 @@ def sheet(
     """Draws a chip and several saliency maps over it, each with a title.
 
     Args:
-      chip: ``[h, w, c]``, gray or RGB in any range; of other chips the first channel is drawn.
+      chip: ``[h, w, c]``, gray or RGB in any range; other chips are drawn by their first channel.
       maps: (title in one or more lines, map ``[h, w]`` in [0, 1]) for each map.
       title: text above the pictures, in one or more lines.
       side: longer side of each picture, in pixels.
@@ -117,15 +117,15 @@ def sheet(
     named = [_headed(name, size[0] + _GAP) for name, _ in cells]
     above = max(height for _, height, _ in named)
     tall = -(-len(cells) // columns) * (above + size[1]) + head + _GAP
-    drawn = Image.new("RGB", (width, tall), "white")
-    draw = ImageDraw.Draw(drawn)
+    canvas = Image.new("RGB", (width, tall), "white")
+    draw = ImageDraw.Draw(canvas)
     draw.text((_GAP, 5), title, fill="black", font=font)
     for number, ((_, picture), (name, _, _)) in enumerate(zip(cells, named, strict=True)):
         row, column = divmod(number, columns)
         x, y = _GAP + column * (size[0] + _GAP), head + row * (above + size[1])
         draw.text((x, y + 5), name, fill="black", font=font)
-        drawn.paste(picture, (x, y + above))
-    return drawn
+        canvas.paste(picture, (x, y + above))
+    return canvas
 
 
 def _headed(title: str, width: int) -> tuple[str, int, ImageFont.FreeTypeFont]:
@@ -160,7 +160,7 @@ def blended(
     """Blends a saliency map in colours with its chip.
 
     Args:
-      chip: ``[h, w, c]``, gray or RGB in any range; of other chips the first channel is drawn.
+      chip: ``[h, w, c]``, gray or RGB in any range; other chips are drawn by their first channel.
       saliency: ``[y, x]`` in [0, 1], with the aspect ratio of the chip.
       side: longer side of the picture, in pixels.
       share: weight of the map in the blend, in [0, 1].
@@ -175,7 +175,7 @@ def drawn(chip: Shaped[np.ndarray, "h w c"], *, side: int) -> Image.Image:
     """Draws a chip, enlarged by nearest-neighbour interpolation.
 
     Args:
-      chip: ``[h, w, c]``, gray or RGB in any range; of other chips the first channel is drawn.
+      chip: ``[h, w, c]``, gray or RGB in any range; other chips are drawn by their first channel.
       side: longer side of the picture, in pixels.
     """
     return _shown(chip).resize(_size(chip.shape[:2], side), Image.Resampling.NEAREST)

@@ -30,8 +30,8 @@ class RecordedRun:
       metrics: the records of ``metrics.jsonl``.
       labels: ``[n]``, known class or :data:`jaxatr.openset.UNKNOWN`.
       predicted: ``[n]``, the nearest known class by the run's network.
-      predictions: name of a score to ``[n]``, the nearest known class: for the score that decides,
-        the decision's; for others it differs from ``predicted`` where the score names classes.
+      predictions: name of a score to ``[n]``, the nearest known class: that of the decision for
+        the score that decides, that of the score if it names classes, else ``predicted``.
       scores: name to ``[n]``, higher = more known.
       ranges: ``[n]`` in metres; ``None`` if the data has no ranges.
       thumbnails: row of a test example to its picture; empty if none were recorded.

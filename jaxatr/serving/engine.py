@@ -57,8 +57,8 @@ class Answer(NamedTuple):
     """The prediction for one chip.
 
     Attributes:
-      verdicts: name of a score to its verdict, for the run's own score, which is the first, and
-        at least the requested ones.
+      verdicts: verdicts by the score's name: that of the run's own score, then at least those of
+        the requested scores.
       neighbours: the nearest training chips, nearest first; empty unless requested.
     """
 
@@ -145,7 +145,7 @@ class Engine(abc.ABC):
 
     @property
     def forms(self) -> Mapping[str, Form]:
-        """XLA's or oneDNN's form of the network, by the inputs' shapes so far."""
+        """The form of the network, of XLA or oneDNN, by the shapes of the inputs so far."""
         return {}
 
 
@@ -172,7 +172,7 @@ class RecogniserEngine(Engine):
 
     @property
     def forms(self) -> Mapping[str, Form]:
-        """XLA's or oneDNN's form of the network, by the inputs' shapes so far."""
+        """The form of the network, of XLA or oneDNN, by the shapes of the inputs so far."""
         return self._recognisers[0].forms
 
     def answer(
@@ -195,7 +195,7 @@ class RecogniserEngine(Engine):
         ]
 
     def features(self, chips: Chips) -> Float[np.ndarray, "b d"]:
-        """Computes the features in which the nearest training chips are searched."""
+        """Computes the features by which the nearest training chips are found."""
         return self._recognisers[0].of_chips(chips, len(chips)).more[FEATURES]
 
 
@@ -215,7 +215,7 @@ class RetrieverEngine(Engine):
 
     @property
     def forms(self) -> Mapping[str, Form]:
-        """XLA's or oneDNN's form of the network, by the inputs' shapes so far."""
+        """The form of the network, of XLA or oneDNN, by the shapes of the inputs so far."""
         return self._retriever.forms
 
     def answer(
@@ -312,7 +312,7 @@ def load_engine(wanted: Wanted) -> Engine:
     """Loads a run to serve; :meth:`Engine.warm` compiles it for the batch sizes.
 
     Raises:
-      ValueError: there is no such run, its kind does not take single images or does not have an
+      ValueError: there is no such run, its kind does not take single images or lacks a given
         option, or a score or method cannot be used.
     """
     task = training.task_of(wanted.workdir)

@@ -28,8 +28,8 @@ class Enroller:
     the requests. A batch is never split between the two engines.
 
     Attributes:
-      state: the last enrolment: its ``state`` (``idle``, ``busy``, ``done`` or ``failed``), the
-        ``name`` of the class, and a line of ``detail``.
+      state: ``state`` (``idle``, ``busy``, ``done`` or ``failed``), ``name`` of the class, and a
+        line of ``detail`` about the last enrolment.
     """
 
     def __init__(self, wanted: Wanted, sizes: Sequence[int], replace: Callable[[Engine], None]):

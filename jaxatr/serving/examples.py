@@ -1,4 +1,4 @@
-"""Searches the training chips of a run for the nearest ones to a chip, and draws them."""
+"""Finds the training chips of a run that are nearest to a chip, and draws them."""
 
 import functools
 import io
@@ -46,7 +46,7 @@ class Examples:
         rows: Int[np.ndarray, " n"],
         features: Float[np.ndarray, "n d"] | None,
     ):
-        """Takes the training part, and the rows of it to search.
+        """Takes the training part and the rows to search.
 
         Args:
           part: the run's training part.

@@ -82,7 +82,7 @@ class Reader:
         return read
 
     def _read_small(self, uploads: Sequence[Upload]) -> list[Read | None]:
-        """Decodes the uploads, except for large images, which give None."""
+        """Decodes the small uploads; None stands for a large one."""
         return [self._unless_large(upload) for upload in uploads]
 
     def _unless_large(self, upload: Upload) -> Read | None:

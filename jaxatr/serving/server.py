@@ -25,7 +25,7 @@ VARIABLE = "JAXATR_TOKEN"
 
 _SHORTEST = 16
 
-_SWITCH_SECONDS = 3e-4  # by Python's default a batch may wait 5 ms for the interpreter lock
+_SWITCH_SECONDS = 3e-4  # Python's default lets a batch wait 5 ms for the interpreter lock
 
 
 def is_loopback(host: str) -> bool:
@@ -101,9 +101,9 @@ def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None
 def tuned_interpreter() -> Iterator[None]:
     """Makes Python serve requests faster.
 
-    The interpreter lock changes more often between the network's thread and the event loop. The
-    garbage collector skips the objects of the libraries and of the run, which live as long as the
-    process: visiting them takes as long as many requests.
+    The compute thread and the event loop exchange the interpreter lock more often. The garbage
+    collector skips the objects of the libraries and the run: they live as long as the process, and
+    visiting them takes as long as answering many requests.
     """
     interval = sys.getswitchinterval()
     gc.collect()
