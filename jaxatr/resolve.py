@@ -22,7 +22,7 @@ def resolve(path: str) -> Any:
     module_name, separator, attributes = path.partition(":")
     if not separator:
         module_name, separator, attributes = path.rpartition(".")
-    if not module_name or not attributes:
+    if not module_name or module_name.startswith(".") or not attributes:
         raise ValueError(f"{path!r} does not name an object: write 'package.module:name'")
     try:
         value: Any = importlib.import_module(module_name)

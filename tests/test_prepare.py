@@ -53,7 +53,8 @@ def test_it_describes_its_result(folder, tmp_path):
     assert lines[6].startswith("  fingerprint ")
     assert lines[7] == "checked 6 images:"
     assert "!! 4 pairs of equal images of two splits (test/car/0.png and" in done.stdout
-    assert lines[-1] == "for all findings with pictures: jaxatr check mine --page=FILE.html"
+    check = f"jaxatr check mine --data_dir={tmp_path / 'd'} --page=FILE.html"
+    assert lines[-1] == f"for all findings with pictures: {check}"
     assert done.stderr.splitlines()[:2] == ["preparing image_folder", "reading 6 images"]
 
 
@@ -118,3 +119,17 @@ def test_the_flags_of_dsiac(tmp_path, monkeypatch):
 def test_invalid_arguments_are_refused(arguments, values, match):
     with pytest.raises(ValueError, match=match):
         run_here(*arguments, **values)
+
+
+def test_images_of_no_class_are_counted(tmp_path, capsys):
+    options = ["decoys=3", "aspects=1", "ranges=[1000]", "size=16", 'bands=["visible"]']
+    run_here("simulated", data_dir=str(tmp_path), option=options)
+    said = capsys.readouterr().out
+    assert "  decoys: 3 images" in said and "    no class 3" in said
+
+
+def test_an_option_of_another_type_is_named(tmp_path):
+    with pytest.raises(ValueError, match="ranges: got 1000, wanted a value like"):
+        run_here("simulated", data_dir=str(tmp_path), option=["ranges=1000"])
+    with pytest.raises(ValueError, match="size: got '64', wanted a value like 64"):
+        run_here("simulated", data_dir=str(tmp_path), option=['size="64"'])

@@ -17,6 +17,7 @@ def test_resolves_both_spellings_and_nested_names():
     ("path", "message"),
     [
         ("math", "does not name an object"),
+        (".math:sqrt", "does not name an object"),
         ("math:sqr", "did you mean 'sqrt'"),
         ("no_such_module_here:x", "no module 'no_such_module_here'"),
         ("os.no_such:x", "no module 'os.no_such'"),

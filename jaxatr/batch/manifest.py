@@ -21,13 +21,14 @@ FOLDER = "_manifest"
 _FILE = "manifest.json"
 _VERSION = 1
 _OFTEN = 1_000_000  # inputs between two lines of progress
+_CODEC = ("utf-8", "surrogateescape")  # the names of files need not be valid UTF-8
 
 
 class Manifest(NamedTuple):
     """The division of the inputs into shards.
 
     Attributes:
-      arguments: names of the sources, as given by the user.
+      arguments: what the sources refer to: absolute paths, or names of data sets.
       size: number of inputs in a shard; the last shard may have fewer.
       inputs: total number of inputs.
       digest: SHA-256 of the shards' lists and the states of the sources.
@@ -99,7 +100,7 @@ def listed(
         return made
     before = _load(path)
     for what, old, new in (
-        ("inputs", before.arguments, [source.name for source in sources]),
+        ("inputs", before.arguments, [source.place for source in sources]),
         ("--shard", before.size, size),
     ):
         if old != new:
@@ -145,13 +146,13 @@ def _list(
             say(f"{count:,} inputs listed")
         if write:
             with files.replacing(_path(out, number)) as file:
-                file.write(gzip.compress(text.encode(), compresslevel=4, mtime=0))
+                file.write(gzip.compress(text.encode(*_CODEC), compresslevel=4, mtime=0))
         else:
             complete = complete and _text(out, number) == text
     digest.update(json.dumps([source.state() for source in sources]).encode())
     if not count:
         raise ValueError("no input: wanted a folder, an archive, a table or a data set")
-    arguments = [source.name for source in sources]
+    arguments = [source.place for source in sources]
     return Manifest(arguments, size, count, digest.hexdigest()), complete
 
 
@@ -167,13 +168,13 @@ def _path(out: Path, number: int) -> Path:
 
 def _text(out: Path, number: int) -> str | None:
     try:
-        return gzip.decompress(_path(out, number).read_bytes()).decode()
+        return gzip.decompress(_path(out, number).read_bytes()).decode(*_CODEC)
     except (OSError, EOFError, ValueError, gzip.zlib.error):  # type: ignore
         return None
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(*_CODEC)).hexdigest()
 
 
 def _save(path: Path, manifest: Manifest) -> None:

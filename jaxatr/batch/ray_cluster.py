@@ -84,7 +84,9 @@ class RayCluster(Engine):
         wanted = self.workers or min(free, len(nodes) if kind == "CPU" else total)
         if not 1 <= wanted <= free:
             more = f" and {self.gallery_workers} for galleries" if self.gallery_workers else ""
-            raise ValueError(f"--workers: got {wanted}{more}, but the cluster has {total} {kind}")
+            name = "--workers" if self.workers or not self.gallery_workers else "--gallery_workers"
+            asked = f"{wanted}{more}" if self.workers else f"{max(wanted, 1)}{more}"
+            raise ValueError(f"{name}: got {asked}, but the cluster has {total} {kind}")
         number = min(wanted, self.shards)
         options: dict[str, Any] = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
         variables: dict[str, str] = {}

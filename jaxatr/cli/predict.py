@@ -130,7 +130,7 @@ def _check_batch_flags() -> None:
         return
     if not values.out:
         raise ValueError("--engine needs --out=FOLDER, the folder of the part files")
-    for name in ("jsonl", "explain"):
+    for name in ("jsonl", "explain", "method", "surrogate"):
         if values[name].present:
             raise ValueError(
                 f"--{name} cannot be combined with --engine, which writes Parquet only"

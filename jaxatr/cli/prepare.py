@@ -74,8 +74,21 @@ def main(arguments: Sequence[str]) -> None:
         )
         print("\n".join(checked.lines(diagnosis)))
         unnamed = given == "image_folder" and flags.FLAGS.name is None
-        name = shlex.quote(flags.FLAGS.source if unnamed else dataset.name)
-        print(f"for all findings with pictures: jaxatr check {name} --page=FILE.html")
+        name = flags.FLAGS.source if unnamed else dataset.name
+        print(f"for all findings with pictures: {_check_command(name, given, unnamed)}")
+
+
+def _check_command(name: str, source: str, is_path: bool) -> str:
+    """Returns the command that checks what was prepared."""
+    values = flags.FLAGS
+    words = ["jaxatr", "check", name]
+    if not is_path and values.data_dir is not None:
+        words.append(f"--data_dir={values.data_dir}")
+    if values.name is None:  # a set with a name of its own knows where it is from
+        if not is_path and values.source is not None:
+            words.append(f"--source={values.source}")
+        words += [f"--option={key}={json.dumps(value)}" for key, value in _options(source).items()]
+    return shlex.join([*words, "--page=FILE.html"])
 
 
 def _options(source: str) -> dict[str, Any]:
@@ -100,8 +113,11 @@ def _lines(dataset: data.Dataset) -> list[str]:
         lines.append(f"  {len(dataset.coarse_classes)} coarse classes: {coarse}")
     for name, split in dataset.splits.items():
         lines.append(f"  {name}: {len(split)} images, {split.dtype}, {_sizes(split)}")
-        counts = np.bincount(split.columns["label"], minlength=len(dataset.classes))
-        each = zip(dataset.classes, counts.tolist(), strict=True)
+        labels = split.columns["label"]
+        counts = np.bincount(labels[labels >= 0], minlength=len(dataset.classes))
+        each = [*zip(dataset.classes, counts.tolist(), strict=True)]
+        if strangers := int((labels < 0).sum()):
+            each = [("no class", strangers), *(one for one in each if one[1])]
         lines.append("    " + ", ".join(f"{label} {count}" for label, count in each))
     if dataset.skipped:
         lines.append(f"  skipped {len(dataset.skipped)}:")

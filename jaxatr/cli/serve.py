@@ -27,7 +27,7 @@ def define_flags() -> None:
     of_run, limits = Options(), Limits()
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
     flags.DEFINE_string("host", of_run.host, "Address to listen on; 0.0.0.0 for all interfaces.")
-    flags.DEFINE_integer("port", of_run.port, "Port to listen on; 0 for any free port.", 0)
+    flags.DEFINE_integer("port", of_run.port, "Port to listen on; 0: any free port.", 0, 65_535)
     flags.DEFINE_string("token_file", None, "A file with the token that requests need.")
     flags.DEFINE_multi_string(
         "allow_host", [], "A host name of the server for browsers; repeatable."

@@ -38,7 +38,6 @@ from jaxatr.data.row_tables import Cell, check_table, csv_text, parquet_bytes, w
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.source import Source
 from jaxatr.data.sources import flags as source_flags
-from jaxatr.data.sources.image_folder import labelled_images
 from jaxatr.data.splits import KnownUnknown, hold_out_classes, known_unknown, listed
 from jaxatr.data.thumbnails import contact_sheet, thumbnail
 from jaxatr.data.tracks import Tracks, check_tracks, tracks_of
@@ -84,7 +83,6 @@ __all__ = [
     "image_paths",
     "image_statistics",
     "known_unknown",
-    "labelled_images",
     "is_array_image",
     "listed",
     "mix",

@@ -82,9 +82,13 @@ def reading(archive: Path) -> Iterator[None]:
     errors = (*errors, lzma.LZMAError, zlib.error)
     if archive.name.lower().endswith(_ZSTANDARD):
         errors = (*errors, _zstandard(archive).ZstdError)
+    if archive.name.lower().endswith(".zip"):
+        errors = (*errors, RuntimeError)  # encrypted, or an unsupported kind of compression
     try:
         yield
     except errors as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the operating system, such as a full disk
         raise ValueError(f"{archive}: not a readable archive ({error})") from error
 
 
@@ -97,7 +101,7 @@ def members(archive: Path) -> Iterator[Member]:
     found = _zip_members if archive.name.lower().endswith(".zip") else _tar_members
     for member in found(archive):
         parts = member.path.parts
-        if member.path.is_absolute() or ".." in parts or ":" in parts[0]:
+        if not parts or member.path.is_absolute() or ".." in parts or ":" in parts[0]:
             raise ValueError(f"{archive}: the path {member.name!r} in it leaves its folder")
         yield member
 

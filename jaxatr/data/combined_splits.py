@@ -53,7 +53,10 @@ def read_images(path: str | os.PathLike) -> tuple[Shaped[np.ndarray, "m h w c"],
     if not Path(path).is_file():
         raise ValueError(f"{path}: there is no such file")
     try:
-        with np.load(path) as arrays:
+        arrays = np.load(path)
+        if isinstance(arrays, np.ndarray):
+            raise ValueError("a single array, wanted an .npz file")
+        with arrays:
             images = np.asarray(arrays["images"])
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: cannot read an array 'images' from it ({error})") from error

@@ -63,7 +63,9 @@ def _files(top: Path, folder: Path, above: tuple[Path, ...], everything: bool) -
         path = Path(entry.path)
         real = path.resolve() if entry.is_symlink() else above[-1] / entry.name
         if entry.is_symlink() and real.is_relative_to(top):
-            continue
+            # It is listed at its own place, unless that is hidden, as in git-annex and DVC.
+            if everything or not any(map(is_hidden, real.relative_to(top).parts)):
+                continue
         if entry.is_file():
             yield path
         elif entry.is_dir() and real not in above:

@@ -123,8 +123,11 @@ def _column(values: list) -> np.ndarray:
     if isinstance(values[0], bytes):
         return np.array([value.decode() for value in values])
     column = np.array(values)
-    narrower = {"i": np.int32, "f": np.float32}.get(column.dtype.kind)
-    return column.astype(narrower) if narrower else column
+    if column.dtype.kind == "f":
+        return column.astype(np.float32)
+    limits = np.iinfo(np.int32)
+    fits = column.dtype.kind == "i" and limits.min <= column.min() and column.max() <= limits.max
+    return column.astype(np.int32) if fits else column
 
 
 def _header(content: bytes, channels: int | None) -> tuple[int, int, int]:

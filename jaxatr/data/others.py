@@ -116,4 +116,11 @@ def _opened(
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
         root = archive.opened(path, Path(scratch))
         paths = visible_below(root)
-        yield [str(one) for one in paths], lambda number: read_image(root / paths[number])
+        yield [str(one) for one in paths], lambda number: _read(root, str(paths[number]))
+
+
+def _read(root: Path, name: str) -> np.ndarray:
+    try:
+        return read_image(root / name)
+    except ValueError as error:  # names the folder, which differs each time for an archive
+        raise ValueError(str(error).replace(f"{root / name}", name)) from error

@@ -60,7 +60,9 @@ def write_table(
     if suffix == ".parquet":
         content = parquet_bytes(path, {name: _type(name, text) for name in columns}, rows)
     else:
-        content = (_csv if suffix == ".csv" else _jsonl)(columns, rows).encode()
+        # The names of files need not be valid UTF-8.
+        text = (_csv if suffix == ".csv" else _jsonl)(columns, rows)
+        content = text.encode("utf-8", "backslashreplace")
     with replacing(path) as file:
         file.write(content)
 
@@ -123,7 +125,7 @@ def parquet_bytes(
     types |= {bool: pyarrow.bool_(), None: None}
     arrays = {}
     for name, kind in columns.items():
-        cells = [row.get(name) for row in rows]
+        cells = [_valid(row.get(name)) for row in rows]
         try:
             arrays[name] = pyarrow.array(cells, types[kind])
         except (ValueError, TypeError) as error:  # pyarrow's errors derive from these
@@ -131,6 +133,10 @@ def parquet_bytes(
     written = io.BytesIO()
     parquet.write_table(pyarrow.table(arrays, metadata=facts), written)
     return written.getvalue()
+
+
+def _valid(cell: Cell) -> Cell:
+    return cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell
 
 
 def _parquet(path: str | os.PathLike) -> ModuleType:

@@ -163,14 +163,26 @@ def all_options(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns all options of a source, with defaults for those that are not given.
 
     Raises:
-      ValueError: the source has no such option.
+      ValueError: the source has no such option, or a value is not of the default's type.
     """
-    for option in given:
+    for option, value in given.items():
         if option not in source.options:
             raise ValueError(
                 f"{source.name} has no option {option!r}{nearest(option, source.options)}"
             )
+        _check_type(option, value, source.options[option].default)
     return {name: option.default for name, option in source.options.items()} | dict(given)
+
+
+_ALSO = {float: (int, float), list: (list, tuple), tuple: (list, tuple)}
+
+
+def _check_type(name: str, value: Any, default: Any) -> None:
+    """Checks that an option's value is of the default's type, unless that is None."""
+    wanted = _ALSO.get(type(default), type(default))
+    same = isinstance(value, wanted) and isinstance(value, bool) == isinstance(default, bool)
+    if default is not None and not same:
+        raise ValueError(f"{name}: got {value!r}, wanted a value like {default!r}")
 
 
 def check_whole_number(name: str, value: Any, *, least: int) -> None:

@@ -71,8 +71,12 @@ def check_repeats(workdirs: Sequence[str | os.PathLike]) -> None:
       workdirs: the runs' folders.
 
     Raises:
-      ValueError: a folder is not a run, or another field differs; the message names it.
+      ValueError: a folder is not a run, or is given twice, or another field differs; the message
+        names it.
     """
+    places = [Path(workdir).resolve() for workdir in workdirs]
+    if len(set(places)) < len(places):
+        raise ValueError(f"{max(places, key=places.count)}: the same run is given twice")
     first, *others = (training.load_config(workdir).to_dict() for workdir in workdirs)
     flat = _fields(first)
     for workdir, other in zip(workdirs[1:], others, strict=True):

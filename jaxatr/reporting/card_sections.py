@@ -272,12 +272,16 @@ def analyses(runs: Sequence[CardRun], exported: Exported) -> list[str]:
         lines.append("The file's decision has not been evaluated: its figures are missing")
     for group, facts in runs[0].evaluation.get("retrieval", {}).items():
         shares = [
-            f"{line(name)} {_percent([r.evaluation['retrieval'][group].get(name) for r in runs])}"
+            f"{line(name)} {_percent([_retrieved(r, group).get(name) for r in runs])}"
             for name, value in facts.items()
             if isinstance(value, float)
         ]
         lines.append(f"Retrieval, classes {line(group)}, in percent: {', '.join(shares)}")
     return lines
+
+
+def _retrieved(run: CardRun, group: str) -> Mapping[str, Any]:
+    return run.evaluation.get("retrieval", {}).get(group, {})
 
 
 def caveats(run: CardRun, runs: Sequence[CardRun], exported: Exported) -> list[str]:

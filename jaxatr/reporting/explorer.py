@@ -87,7 +87,8 @@ def _thresholds(run: RecordedRun, name: str) -> list[dict[str, Any]]:
         listed.append({"text": share, "threshold": fitted, "gamma": gamma})
     if not listed:
         middle = float(np.median(run.scores[name]))
-        listed.append({"text": "median", "threshold": middle, "gamma": middle})
+        gamma = axes.to_gamma(scale, middle)
+        listed.append({"text": "median", "threshold": middle, "gamma": gamma})
     return listed
 
 

@@ -260,7 +260,8 @@ def build_routes(console: Console) -> fastapi.FastAPI:
             picture = await asyncio.to_thread(examples.picture, id)
         if picture is None:
             raise HTTPException(404, f"there is no training chip {id}")
-        headers = {"cache-control": "private, max-age=86400"}
+        # Another run may be served at the same address later, with the same numbers of chips.
+        headers = {"cache-control": "private, no-cache"}
         return Response(picture, media_type="image/png", headers=headers)
 
     @app.post(

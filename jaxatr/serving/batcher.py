@@ -71,7 +71,7 @@ class _Done:
 
     @property
     def given_up(self) -> bool:
-        return self.future.cancelled() or time.monotonic() > self.deadline
+        return self.future.done() or time.monotonic() > self.deadline
 
 
 class Batcher:

@@ -94,7 +94,9 @@ class Enroller:
                 checkpoint=wanted.checkpoint,
                 where=wanted.where,
             )
-        self._wanted = wanted._replace(score=facts["score"])
+        # A threshold is in the unit of the score that it was given for.
+        kept = wanted.gamma if facts["score"] == wanted.score else None
+        self._wanted = wanted._replace(score=facts["score"], gamma=kept)
         engine = load_engine(self._wanted)
         engine.warm(self._sizes)
         self._replace(engine)

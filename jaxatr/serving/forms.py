@@ -6,6 +6,7 @@ silently.
 """
 
 import re
+import urllib.parse
 
 from jaxatr.serving.intake import Upload
 
@@ -59,9 +60,12 @@ def _file(part: bytes) -> Upload | None:
         name.lower(): quoted or plain
         for name, quoted, plain in _FIELD.findall(disposition[1].decode("utf-8", "replace"))
     }
-    if "filename" not in fields:
-        return None
-    return Upload(shown_name(fields["filename"]), part[end + 4 :])
+    if "filename" in fields:
+        return Upload(shown_name(fields["filename"]), part[end + 4 :])
+    if "filename*" in fields:  # not of forms, but sent by some clients: UTF-8''name, with %
+        name = urllib.parse.unquote(fields["filename*"].rpartition("'")[2])
+        return Upload(shown_name(name), part[end + 4 :])
+    return None
 
 
 def shown_name(name: str) -> str:

@@ -1,8 +1,9 @@
 """Users' marks on predictions: wrong ones, and groups of chips that belong together."""
 
+import contextlib
 import json
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ FILE = "marks.jsonl"
 class Marks:
     """A JSON Lines file with one mark per image, rewritten atomically on every change.
 
+    Several consoles of one run may share the file: each change begins with what it contains.
+
     Attributes:
       path: the file; it is created with the first mark.
     """
@@ -29,22 +32,18 @@ class Marks:
           OSError: the file cannot be read, or its folder does not exist.
         """
         self.path, self._lock = path, threading.Lock()
-        self._marks: dict[str, dict[str, Any]] = {}
         if not path.parent.is_dir():
             raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
-        if not path.is_file():
-            return
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            try:
-                mark = json.loads(line)
-                self._marks[mark["id"]] = mark
-            except (ValueError, TypeError, KeyError) as error:
-                raise ValueError(f"{path}: line {number} is not a mark") from error
+        self._read()
 
     def all(self) -> list[dict[str, Any]]:
-        """Lists the marks, oldest first."""
+        """Lists the marks, oldest first.
+
+        Raises:
+          ValueError: another program has written a line that is not a mark.
+        """
         with self._lock:
-            return list(self._marks.values())
+            return list(self._read().values())
 
     def put(self, marks: Iterable[Mapping[str, Any]]) -> int:
         """Saves marks; a mark replaces an earlier one on the same image.
@@ -56,22 +55,44 @@ class Marks:
           ValueError: there would be more than :data:`MOST`.
           OSError: the file cannot be written; nothing is changed then.
         """
-        with self._lock:
-            after = self._marks | {mark["id"]: dict(mark) for mark in marks}
+        with self._changing():
+            after = self._read() | {mark["id"]: dict(mark) for mark in marks}
             if len(after) > MOST:
                 raise ValueError(f"there would be {len(after)} marks; the limit is {MOST}")
             return self._replace(after)
 
     def remove(self, ids: Iterable[str]) -> int:
         """Deletes the marks with the given ids, and returns the number deleted."""
-        with self._lock:
-            gone = set(ids) & self._marks.keys()
+        with self._changing():
+            marks = self._read()
+            gone = set(ids) & marks.keys()
             if gone:
-                self._replace({id: mark for id, mark in self._marks.items() if id not in gone})
+                self._replace({id: mark for id, mark in marks.items() if id not in gone})
             return len(gone)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Keeps other threads, and consoles in other processes, from changing the file."""
+        with self._lock, files.locked(self.path.with_name(f".{self.path.name}.lock")):
+            yield
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        marks: dict[str, dict[str, Any]] = {}
+        if not self.path.is_file():
+            return marks
+        # Not splitlines(), which also splits at other separators that may stand in a name.
+        lines = self.path.read_text(encoding="utf-8").split("\n")
+        for number, line in enumerate(lines, 1):
+            if not line:
+                continue
+            try:
+                mark = json.loads(line)
+                marks[mark["id"]] = mark
+            except (ValueError, TypeError, KeyError) as error:
+                raise ValueError(f"{self.path}: line {number} is not a mark") from error
+        return marks
 
     def _replace(self, marks: dict[str, dict[str, Any]]) -> int:
         lines = (json.dumps(mark, ensure_ascii=False) + "\n" for mark in marks.values())
         files.write_text(self.path, "".join(lines))
-        self._marks = marks
         return len(marks)

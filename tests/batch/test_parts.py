@@ -3,8 +3,10 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -225,6 +227,7 @@ def test_the_command(trained_run, damaged_chips, flags, capsys, tmp_path):
         (["--shard=3"], "--shard needs --engine"),
         (["--workers=3"], "--workers needs --engine"),
         (["--engine=local", "--out=x", "--jsonl"], "--jsonl cannot be combined with --engine"),
+        (["--engine=local", "--out=x", "--method=cam"], "--method cannot be combined"),
         (["--engine=local", "--out=x", "--workers=2"], "'local' runs in one process"),
         (["--engine=local", "--out=pyproject.toml"], "wanted a folder, got a file"),
     ],
@@ -262,3 +265,24 @@ def test_a_killed_process_continues(start, trained_run, test_chips, rows, tmp_pa
     assert found == sorted(map(str, test_chips.rglob("*.png")))
     assert not list(out.glob(".*partial"))
     assert json.loads((out / manifest.FOLDER / "manifest.json").read_text())["inputs"] == 40
+
+
+def test_equal_names_in_another_folder_are_other_inputs(predict, test_chips, tmp_path, monkeypatch):
+    for name in ("first", "second"):
+        shutil.copytree(test_chips / "disc", tmp_path / name / "chips")
+    monkeypatch.chdir(tmp_path / "first")
+    predict("chips")
+    monkeypatch.chdir(tmp_path / "second")
+    with pytest.raises(ValueError, match="made with inputs .*first/chips, got .*second/chips"):
+        predict("chips")
+
+
+def test_names_that_are_not_utf8(predict, rows, test_chips, tmp_path):
+    name = os.fsdecode(b"chip-\xff.png")
+    (tmp_path / "odd").mkdir()
+    shutil.copyfile(next(test_chips.glob("disc/*.png")), tmp_path / "odd" / name)
+    predict(tmp_path / "odd")
+    assert [Path(row["path"]).name for row in rows(tmp_path / "out")] == ["chip-\\udcff.png"]
+    for suffix in ("csv", "jsonl"):
+        data.write_table(tmp_path / f"a.{suffix}", [{"path": name}])
+        assert "chip-\\udcff.png" in (tmp_path / f"a.{suffix}").read_text()

@@ -123,3 +123,29 @@ def test_a_damaged_archive_is_named(tmp_path, name):
     (tmp_path / name).write_bytes(b"\x1f\x8b damaged")
     with pytest.raises(ValueError, match=f"{name}: not a readable archive"):
         archive.extract(tmp_path / name, tmp_path / "out")
+
+
+def test_a_zip_of_an_unknown_kind_is_named(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"b.png": b"content"})
+    content = bytearray(path.read_bytes())
+    for signature, place in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        content[content.index(signature) + place] = 9  # Deflate64
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="a.zip: not a readable archive .*compression"):
+        archive.extract(path, tmp_path / "out")
+
+
+def test_a_full_disk_is_no_damaged_archive(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    path = make_zip(tmp_path / "a.zip", {"b.png": b"content"})
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    with pytest.raises(OSError, match="No space left"):
+        archive.extract(path, tmp_path / "out")
+
+
+def test_a_member_that_is_the_folder_itself_is_refused(tmp_path):
+    path = tar(tmp_path / "a.tar.gz", (".", tarfile.REGTYPE, b"x"))
+    with pytest.raises(ValueError, match="leaves its folder"):
+        archive.extract(path, tmp_path / "out")

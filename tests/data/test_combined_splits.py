@@ -82,3 +82,9 @@ def test_a_sheet_has_a_row_for_each_title():
     assert pixels[-10, 10] == 0  # the untitled row follows closely
     colour = data.contact_sheet([("", [np.full((8, 8, 3), 7, np.uint8)])])
     assert colour.mode == "RGB"
+
+
+def test_a_single_array_is_not_an_archive_of_arrays(tmp_path):
+    np.save(tmp_path / "one.npy", np.zeros((1, 2, 2, 1)))
+    with pytest.raises(ValueError, match="cannot read an array 'images' from it .*wanted an .npz"):
+        data.read_images(tmp_path / "one.npy")

@@ -2,7 +2,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from jaxatr.data.files_below import file_states, files_below
+from jaxatr.data.files_below import file_states, files_below, visible_below
 
 
 @pytest.fixture
@@ -49,3 +49,14 @@ def test_the_state_changes_with_a_file(root):
     assert file_states(root, paths) == before and before[0][:2] == ["a/b/y.agt", 9]
     (root / "a/z.arf").write_text("other")
     assert file_states(root, paths) != before
+
+
+def test_a_link_to_a_hidden_file_is_followed(root):
+    """git-annex and DVC keep the contents in hidden folders."""
+    hidden = root / ".git/annex/object"
+    hidden.parent.mkdir(parents=True)
+    hidden.write_text("")
+    (root / "a/x.png").symlink_to(hidden)
+    assert [str(path) for path in visible_below(root)] == [
+        "a/b/y.agt", "a/x.png", "a/z.arf", "c.met"
+    ]  # fmt: skip

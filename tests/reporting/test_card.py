@@ -79,6 +79,8 @@ def test_repeats_give_the_spread_and_differ_in_their_seed_alone(run, tmp_path):
     altered(other / "config.json", lambda config: config["optimizer"].update(learning_rate=0.5))
     with pytest.raises(ValueError, match="this one differs in optimizer.learning_rate"):
         card([run, other], exported(run))
+    with pytest.raises(ValueError, match="the same run is given twice"):
+        card([run, run], exported(run))
 
 
 def test_another_checkpoint_and_radar_chips_are_reported(run):

@@ -77,3 +77,11 @@ def test_a_body_that_looks_like_its_boundary_is_read_at_once(content):
 def test_names_are_fit_to_be_shown():
     assert shown_name("a\x00\n\u202eb.png") == "ab.png"
     assert shown_name("") == "image" and len(shown_name("x" * 999)) == 255
+
+
+def test_an_encoded_file_name_is_read():
+    """RFC 5987's form; RFC 7578 discourages it, but a file must not be dropped silently."""
+    body = (
+        part(b"x", b"form-data; name=\"images\"; filename*=UTF-8''%e2%82%ac.png") + b"--cut--\r\n"
+    )
+    assert files_of(body, KIND, most=2) == [Upload("€.png", b"x")]

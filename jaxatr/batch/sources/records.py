@@ -28,6 +28,11 @@ class Records(Source):
         self._directory, self._split = directory, split
         self._opened: Any = None
 
+    @property
+    def place(self) -> str:
+        """The name, which does not depend on the working directory."""
+        return self.name
+
     def __getstate__(self) -> dict:
         """Excludes the open records: each process opens its own."""
         return self.__dict__ | {"_opened": None}

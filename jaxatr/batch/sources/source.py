@@ -36,6 +36,11 @@ class Source(abc.ABC):
         self.name, self._path = name, Path(name).absolute()
         self.passed: dict[str, int] = {}
 
+    @property
+    def place(self) -> str:
+        """What the argument refers to, whatever the working directory; for files, their path."""
+        return str(self._path)
+
     @abc.abstractmethod
     def state(self) -> Any:
         """Returns a JSON value that changes if the inputs change under the same keys."""

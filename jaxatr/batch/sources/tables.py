@@ -63,6 +63,8 @@ class Table(Source):
             return written(scratch, number, name, cell)
         if not cell:
             return Found(name, "", ValueError("the row has no image"))
+        if not isinstance(cell, str):
+            return Found(name, "", ValueError(f"got {cell!r}, wanted a path or an image's bytes"))
         path = PurePath(self.name).parent / cell
         return Found(str(path), str(self._path.parent / cell))
 

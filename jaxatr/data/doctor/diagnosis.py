@@ -91,7 +91,10 @@ def examine(
     facts = gather(subject, chip=chip, limit=limit)
     say("comparing the images with each other")
     counts = np.zeros((len(subject.splits), len(subject.classes)), np.int64)
-    np.add.at(counts, (facts.part, facts.label), 1)
+    # All images, not only those drawn; some, such as decoys, are of no class.
+    damaged = {name for name, _ in facts.unreadable}
+    known = (subject.labels >= 0) & np.array([name not in damaged for name in subject.names])
+    np.add.at(counts, (subject.parts[known], subject.labels[known]), 1)
     same, near = equal(facts), nearly_equal(facts, alike)
     train, test = _roles(subject.splits, counts.sum(1))
     say("measuring how far size, mean, spread and border reveal the class")

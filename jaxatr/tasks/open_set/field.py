@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr import data, metrics, openset
+from jaxatr import metrics, openset
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.predictor import OpenSetPredictor, Recogniser
 
@@ -115,7 +115,9 @@ class _Labelled(NamedTuple):
 def _listed(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[_Labelled]:
     """Lists the chips or tracks at a path, with names of known classes."""
     if isinstance(recogniser, Recogniser):
-        found = data.labelled_images(source, scratch)
+        from jaxatr.data.sources.image_folder import labelled_images  # not for other commands
+
+        found = labelled_images(source, scratch)
         listed = [_Labelled(one.path, found.root / one.path, one.label) for one in found.listed]
     else:
         listed = [

@@ -171,3 +171,10 @@ def test_of_two_splits_of_other_names_the_larger_is_the_training_split(subject):
     found = doctor.examine(dataclasses.replace(given, splits=("exam", "learn")))
     assert found.leaks and all(leak.across is not None for leak in found.leaks)
     assert not any("in exam" in one.text for one in found.findings)
+
+
+def test_classes_are_counted_beyond_the_draw(subject):
+    images = noise(40)
+    found = doctor.examine(subject(images, labels=[0] * 20 + [1] * 20), limit=12)
+    assert found.counts[0].tolist() == [20, 20]
+    assert not [one for one in found.findings if "fewer than" in one.text]

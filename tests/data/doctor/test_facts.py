@@ -5,7 +5,7 @@ from PIL import Image
 from jaxatr import data
 from jaxatr.data.doctor.facts import SIDE, border, gather, small
 from jaxatr.data.doctor.subject import of_dataset, of_folder
-from jaxatr.data.sources.image_folder.folder import scan
+from jaxatr.data.sources.image_folder.folder import divided, find
 
 RNG = np.random.default_rng(0)
 
@@ -73,7 +73,7 @@ def test_a_folder_equals_its_prepared_set(tmp_path):
             Image.fromarray(RNG.integers(0, 256, (8, 8), dtype=np.uint8)).save(path)
     (tmp_path / "chips/a/x.txt").write_text("")
     dataset = data.open_dataset("image_folder", source=tmp_path / "chips", data_dir=tmp_path / "d")
-    raw, made = of_folder(scan(tmp_path / "chips"), "chips"), of_dataset(dataset)
+    raw, made = of_folder(divided(find(tmp_path / "chips"), 0.2), "chips"), of_dataset(dataset)
     assert raw.classes == made.classes and raw.splits == made.splits
     one, other = gather(raw), gather(made)
     assert one.digest.tolist() == other.digest.tolist() and one.part.tolist() == other.part.tolist()

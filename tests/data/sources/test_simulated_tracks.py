@@ -123,6 +123,7 @@ def test_generation_is_a_function_of_the_seed_alone(small):
         ({"frames": (1, 73)}, "frames: got"),
         ({"closing": 0}, "closing: got 0, wanted at least 1 metre"),
         ({"starts": (3600, 3700)}, "starts: got .3600, 3700., wanted two ranges"),
+        ({"starts": (5000, 3500)}, "starts: got .5000, 3500., wanted two ranges"),
         ({"starts": (2500, 5000)}, "a track of 8 frames would come as near as 750 m"),
         ({"bands": ("radar",)}, "bands: got"),
         ({"vehicles": ("T55",)}, "vehicles: got"),

@@ -155,6 +155,11 @@ def divided(found: Found, test_fraction: float) -> ImageFolder:
     for one in listed:
         split = one.split or ("test" if one.path in drawn else "train")
         files.setdefault(split, []).append((one.path, number[one.label]))
+    if not files.get("test", True):
+        raise ValueError(
+            f"{root}: every class has a single image, so there are none for the test split: give "
+            "more images, or a folder for each split"
+        )
     hierarchy = _given_hierarchy(root, listed, classes)
     return ImageFolder(root, files, classes, *hierarchy, found.passed)
 

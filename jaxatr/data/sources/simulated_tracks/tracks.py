@@ -59,7 +59,8 @@ class Plan:
             )
         if self.closing < 1:
             raise ValueError(f"closing: got {self.closing}, wanted at least 1 metre")
-        if len(self.starts) != 2 or not len(self._first_ranges()):
+        ascending = len(self.starts) == 2 and self.starts[0] <= self.starts[1]
+        if not ascending or not len(self._first_ranges()):
             raise ValueError(
                 f"starts: got {self.starts}, wanted two ranges in metres with a multiple of "
                 f"closing={self.closing} between them"

@@ -344,7 +344,7 @@ def test_it_is_prepared_anew_when_a_file_changes(copy, data_dir):
         ({"ranges": [1200]}, "ranges: got .1200., wanted some of .1000, 1500"),
         ({"ranges": []}, "ranges: got .., wanted"),
         ({"ranges": [1000, 1000]}, "ranges: got .1000, 1000., wanted .* each once"),
-        ({"ranges": 1}, "ranges: got .1., wanted"),
+        ({"ranges": 1}, "ranges: got 1, wanted a value like"),
         ({"ranges": [[1000]]}, "ranges: got ..1000.., wanted"),
         ({"every": 0}, "every: got 0, wanted a whole number from 1"),
         ({"size": -1}, "size: got -1"),

@@ -1,0 +1,25 @@
+"""The file of marks: unusual text, and several consoles."""
+
+import pytest
+
+from jaxatr.serving.marks import Marks
+
+
+def test_separators_in_a_name_are_kept(tmp_path):
+    marks = [{"id": "a", "name": "x\u2028y\x85z\u2029"}, {"id": "b", "name": "line\nbreak\r"}]
+    Marks(tmp_path / "marks.jsonl").put(marks)
+    assert Marks(tmp_path / "marks.jsonl").all() == marks
+
+
+def test_consoles_of_one_run_keep_each_others_marks(tmp_path):
+    first, second = (Marks(tmp_path / "marks.jsonl") for _ in range(2))
+    first.put([{"id": "a"}])
+    assert second.put([{"id": "b"}]) == 2
+    assert [mark["id"] for mark in first.all()] == ["a", "b"]
+    assert first.remove(["b", "c"]) == 1 and second.all() == [{"id": "a"}]
+
+
+def test_a_line_that_is_no_mark_is_named(tmp_path):
+    (tmp_path / "marks.jsonl").write_text('{"id": "a"}\n[]\n')
+    with pytest.raises(ValueError, match="line 2 is not a mark"):
+        Marks(tmp_path / "marks.jsonl")
