@@ -17,8 +17,8 @@ Variants:
   dsiac     the same recipe on the DSIAC database, after jaxatr prepare dsiac
   mstar     MSTAR radar chips, 6 known / 4 unknown; needs --config.data.source=FOLDER_OR_ARCHIVE.
             Chooses the score by three short trainings, each without a third of the known classes
-  mstar_strong  the same with less clutter, the centre 48 pixels, and rotations by up to 5 degrees:
-            of the recipes tried, the fewest false alarms on held-out known vehicles
+  mstar_strong  the same with the centre 48 pixels and rotations by up to 5 degrees. Held-out known
+            vehicles do not tell these recipes apart; this one sees the least clutter
   cifar10   the split and recipe of the paper's code; needs
             --config.data.source=FOLDER_OR_ARCHIVE. Unlike that code, it starts from random
             weights, flips horizontally, does not rotate (there: RandomRotation(30)), and

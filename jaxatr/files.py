@@ -21,13 +21,15 @@ def check_replaceable(path: str | os.PathLike) -> None:
     """Checks that :func:`replacing` can write a file; for use before a long computation.
 
     Raises:
-      OSError: ``path`` is a folder, or its folder does not exist.
+      OSError: ``path`` is a folder, or its folder does not exist or is not writable.
     """
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder, wanted a file's name")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"{path}: no files can be written in the folder {path.parent}")
 
 
 @contextlib.contextmanager

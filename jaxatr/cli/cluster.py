@@ -65,6 +65,7 @@ def main(arguments: Sequence[str]) -> None:
     alone = len(content["alone"])
     print(f"{content['rejected']} of {content['images']} images are unknown, {alone} in no group")
     if rows:
-        command = enrol_command(values.workdir, result.file, 1)
+        by = result.content["enrols_by"]
+        command = enrol_command(values.workdir, result.file, 1, by)
         print(f"to enrol group 1: {command}")
     print(f"page: {result.page}")

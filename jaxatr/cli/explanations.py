@@ -12,7 +12,14 @@ from absl import flags
 
 from jaxatr import data, runs, training
 from jaxatr.cli.images import Inputs
-from jaxatr.explain import Explainer, Pictures, describe, explain_all, load_explainers
+from jaxatr.explain import (
+    Explainer,
+    Pictures,
+    describe,
+    explain_all,
+    load_explainers,
+    with_evidence,
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -29,7 +36,11 @@ def main(arguments: Sequence[str]) -> int:
         images: deque[np.ndarray] = deque()
         for explanations in explain_all(explainers, _remembered(found, images)):
             (_, path), image = found.used.popleft(), images.popleft()
-            verdict = predictor.verdict(predictor.predict(image)) if predictor else ""
+            verdict = ""
+            if predictor:
+                prediction = predictor.predict(image)
+                word = predictor.verdict(prediction)
+                verdict = with_evidence(word, prediction.nearest, explanations)
             picture = pictures.write(path, explanations, verdict=verdict)
             print(describe(path.name, explanations, picture, verdict=verdict), flush=True)
     return 1 if found.failed else 0

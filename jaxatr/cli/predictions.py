@@ -13,7 +13,15 @@ from tqdm import tqdm
 from jaxatr import data, runs, training
 from jaxatr.cli import command
 from jaxatr.cli.images import Inputs
-from jaxatr.explain import Explainer, Pictures, describe, explain_all, load_explainers, load_target
+from jaxatr.explain import (
+    Explainer,
+    Pictures,
+    describe,
+    explain_all,
+    load_explainers,
+    load_target,
+    with_evidence,
+)
 
 
 def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
@@ -47,13 +55,14 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             folders=predictor.takes == "FOLDER",
             named="warning" if values.out else "error",
         )
-        verdicts: list[str] = []
+        verdicts: list[tuple[str, str]] = []  # with the class that is named
         quiet = None if values.out and not values.jsonl else True  # None: unless on a terminal
         bar = tqdm(desc="predicting", unit=" images", leave=False, disable=quiet)
         for prediction in predictor(found):
             number, path = found.used.popleft()
             done.append(path)
-            verdicts.append(predictor.verdict(prediction))
+            if explainers:
+                verdicts.append((predictor.verdict(prediction), prediction.nearest))
             bar.update()
             if values.out:
                 rows[number] = _row(path.name, predictor, prediction)
@@ -114,13 +123,16 @@ def _explainers() -> dict[str, Explainer]:
 
 
 def _explain(
-    explainers: Mapping[str, Explainer], paths: list[data.ImagePath], verdicts: list[str]
+    explainers: Mapping[str, Explainer],
+    paths: list[data.ImagePath],
+    verdicts: list[tuple[str, str]],
 ) -> None:
     """Writes the pictures, and prints their paths; to standard error if stdout has JSON lines."""
     out = sys.stderr if flags.FLAGS.jsonl else sys.stdout
     pictures = Pictures(flags.FLAGS.explain)
     images = (data.read_image(path.file) for path in paths)
     explained = explain_all(explainers, images)
-    for path, word, explanations in zip(paths, verdicts, explained, strict=True):
+    for path, (said, named), explanations in zip(paths, verdicts, explained, strict=True):
+        word = with_evidence(said, named, explanations)
         picture = pictures.write(path, explanations, verdict=word)
         print(describe(path.name, explanations, picture, verdict=word), file=out, flush=True)

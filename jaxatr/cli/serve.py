@@ -12,6 +12,7 @@ has answered all requests.
 import dataclasses
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 from absl import flags
 
@@ -114,6 +115,9 @@ def _options(token: str) -> Options:
         raise ValueError(f"--batches: got {','.join(values.batches)}, wanted numbers") from None
     if values.key and not values.certificate:
         raise ValueError("--key needs --certificate=FILE")
+    for name in ("certificate", "key"):
+        if values[name].value and not Path(values[name].value).is_file():
+            raise ValueError(f"--{name}: there is no file {values[name].value}")
     limits = dataclasses.replace(
         Limits(),
         pixels=values.max_pixels,

@@ -83,7 +83,8 @@ class Chip:
             if min(height, width) < self.center_crop:
                 raise ValueError(
                     f"an image of {height}x{width} is smaller than data.center_crop="
-                    f"{self.center_crop}: set it to {min(height, width)} or less"
+                    f"{self.center_crop}, the side that is cut from its centre; a training may "
+                    f"set it to {min(height, width)} or less"
                 )
             height = width = self.center_crop
         if self.square:

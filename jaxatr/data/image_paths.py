@@ -1,4 +1,4 @@
-"""Listing of image files: a single file, or those of a folder or an archive."""
+"""Listing of image files: a single file, or those of a folder, an archive or a table."""
 
 import collections
 import os
@@ -12,6 +12,7 @@ from jaxatr.data.files_below import iterate_visible
 from jaxatr.data.images import SUFFIXES
 
 _NO_SUFFIX = "without a suffix"
+_TABLES = (".csv", ".tsv", ".parquet")
 _BEGINNING = 32  # bytes read to recognise a file of measurements
 
 
@@ -46,10 +47,11 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
 
     Folders are searched recursively. Hidden files and files in hidden folders are ignored and not
     counted. A file is recognised by its suffix or, for a raw chip of MSTAR, by its first bytes. A
-    file that is not an archive is taken without a check.
+    file that is neither an archive nor a table is taken without a check.
 
     Args:
-      path: a file, a folder or an archive.
+      path: an image, a folder, an archive, or a table (.csv, .tsv, .parquet) with a column of
+        paths, relative to its folder.
       scratch: an empty or missing folder to extract an archive into.
 
     Raises:
@@ -57,7 +59,23 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
         cannot be read.
       ImportError: reading the archive needs a package that is not installed.
     """
+    if not path.strip():
+        raise ValueError("got an empty path, wanted an image, a folder or an archive")
     given = Path(path)
+    if given.is_file() and given.name.lower().endswith(_TABLES):
+        from jaxatr.data.sources.image_folder import table  # imported when it is asked for
+
+        listed = [
+            (one, Path(os.path.relpath(one, given.parent))) for one in table.read_paths(given)
+        ]
+        return ImagePaths(
+            tuple(
+                # Results are stored below a folder by this name, which must not leave it.
+                ImagePath(str(one), str(one), below.name if ".." in below.parts else str(below))
+                for one, below in listed
+            ),
+            {},
+        )
     if not (given.is_dir() or (given.is_file() and archive.is_archive(given))):
         archive.check_kind(given)
         return ImagePaths((ImagePath(path, path, given.name),), {})

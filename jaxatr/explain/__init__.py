@@ -11,7 +11,7 @@ from jaxatr.explain.agreement import Agreement, agreement
 from jaxatr.explain.explainer import Explainer, Explanation, explain_all, load_explainers
 from jaxatr.explain.method import Method
 from jaxatr.explain.methods import METHODS, find_method, find_methods, method_title
-from jaxatr.explain.pictures import Pictures, describe
+from jaxatr.explain.pictures import Pictures, describe, with_evidence
 from jaxatr.explain.target import load_target
 from jaxatr.training import Surrogate, Target
 
@@ -32,4 +32,5 @@ __all__ = [
     "load_explainers",
     "load_target",
     "method_title",
+    "with_evidence",
 ]

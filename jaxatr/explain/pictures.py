@@ -143,6 +143,20 @@ def _figures(image: str, explanations: Mapping[str, Explanation], verdict: str) 
     }
 
 
+def with_evidence(verdict: str, named: str, explanations: Mapping[str, Explanation]) -> str:
+    """Adds the explained class to a verdict that names another one.
+
+    The maps explain the network's first choice; a score with a gallery may name another class.
+
+    Args:
+      verdict: the decision about the image.
+      named: the class in the verdict.
+      explanations: explanations of the image, by method.
+    """
+    explained = next(iter(explanations.values())).label
+    return verdict if explained == named else f"{verdict}; evidence for {explained}"
+
+
 def describe(
     path: str, explanations: Mapping[str, Explanation], picture: Path, *, verdict: str = ""
 ) -> str:

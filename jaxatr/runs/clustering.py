@@ -116,6 +116,10 @@ def cluster_run(
         shown = [[rejected[row] for row in one.members[:_SHOWN]] for one in groups]
         shown.append([rejected[row] for row in lone[:_LONE]])
         pictures = [_pictures(recogniser, one) for one in shown]
+    by = score or ""
+    if not recogniser.decision.score.takes_classes:
+        by = "auto"  # the best of those that can take the class decides from then on
+    content["enrols_by"] = by
     clusters = [
         clustered.Cluster(
             number=one["group"],
@@ -123,7 +127,7 @@ def cluster_run(
             spread=one["spread"],
             nearest=one["nearest"],
             pictures=pictures[place],
-            command=enrol_command(workdir, beside, one["group"]),
+            command=enrol_command(workdir, beside, one["group"], by),
         )
         for place, one in enumerate(content["groups"])
     ]
@@ -138,10 +142,20 @@ def cluster_run(
     return Clustered(content, str(page), str(beside), left_out)
 
 
-def enrol_command(workdir: str | os.PathLike, file: str | os.PathLike, number: int) -> str:
-    """Returns the command that enrols a group, with ``NAME`` for the name of the class."""
-    folder, source = shlex.quote(str(workdir)), shlex.quote(str(file))
-    return f"jaxatr enrol --workdir={folder} --source={source} --group={number} --name=NAME"
+def enrol_command(
+    workdir: str | os.PathLike, file: str | os.PathLike, number: int, score: str = ""
+) -> str:
+    """Returns the command that enrols a group, with ``NAME`` for the name of the class.
+
+    Args:
+      workdir: the run's folder.
+      file: the JSON file of the groups.
+      number: number of the group.
+      score: the score that decides from then on; empty for the run's.
+    """
+    words = ["jaxatr", "enrol", f"--workdir={workdir}", f"--source={file}", f"--group={number}"]
+    words += [f"--score={score}"] * bool(score)
+    return f"{shlex.join(words)} --name=NAME"
 
 
 def _rejected(

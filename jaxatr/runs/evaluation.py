@@ -106,6 +106,10 @@ def evaluate_ensemble(
     return ensemble.evaluate(workdirs, checkpoint=checkpoint, where=data)
 
 
+# Options of functions that no command offers.
+_NO_FLAGS = ("workdir", "step", "progress", "field", "enrolled")
+
+
 def check_options(
     workdir: str | os.PathLike, kind: str, function: Callable, options: Mapping[str, Any]
 ) -> None:
@@ -122,7 +126,7 @@ def check_options(
     """
     parameters = inspect.signature(function).parameters.values()
     valid = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    valid = [name for name in valid if name not in ("workdir", "step", "progress")]
+    valid = [name for name in valid if name not in _NO_FLAGS]
     for name in options:
         if name not in valid:
             listed = ", ".join(valid) or "no option"

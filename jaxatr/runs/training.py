@@ -40,6 +40,9 @@ def train_run(
     if (split := data.listed(full.open_set.split)) != full.open_set.split:
         full = copy.deepcopy(full)
         full.open_set.split = split  # the split's content: its file may change or disappear
+    if full.data.source and Path(full.data.source).expanduser().exists():
+        full = copy.deepcopy(full)  # found again from another working directory
+        full.data.source = str(Path(full.data.source).expanduser().absolute())
     free = (*_FREE, *task_class(full.task).free_fields)
     training.check_config(workdir, full, free=free)  # before any data is prepared
     task = make_task(full, workdir)

@@ -354,7 +354,7 @@ def test_the_commands_enrol_group_and_remove(
     assert content["images"] == 24 and content["groups"][0]["size"] >= 4
     assert f"{content['rejected']} of 24 images are unknown" in printed.out
     text = page.read_text(encoding="utf-8")
-    command = f"--source={page.with_suffix('.json')} --group=1 --name=NAME"
+    command = f"--source={page.with_suffix('.json')} --group=1 --score={SCORE} --name=NAME"
     assert command in printed.out and command in text
     assert "data:image/jpeg;base64," in text and "<script" not in text
     group = [f"--workdir={run}", f"--source={page.with_suffix('.json')}", "--group=1"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr import files
 from jaxatr.onnx.package import PRODUCER, onnx
 from jaxatr.onnx.reader.lowering import FIXED
 from jaxatr.onnx.writer.graph import Graph, Node
@@ -72,6 +73,7 @@ def write_model(model: onnx.ModelProto, path: str | os.PathLike) -> None:
     path = Path(path)
     if not path.parent.is_dir():
         raise ValueError(f"{path}: there is no folder {path.parent}")
+    files.check_replaceable(path)
     large = sum(len(tensor.raw_data) for tensor in model.graph.initializer) > LARGEST
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         partial = Path(folder) / path.name

@@ -16,6 +16,7 @@ const marks = new Map();    // id of a file to its mark
 const pictures = new Map(); // number of a training chip to its picture
 const queue = [];
 let sending = 0, answered = 0;
+let turn = 0;  // counts how often the chips were cleared
 
 // ---- the server ----
 
@@ -304,25 +305,39 @@ const nameGroup = () => mark(selected(), () => ({group: $("group").value.trim()}
 // Whether the present score accepts new classes; otherwise another score decides after an enrolment.
 const takes = () => run.enrols.includes(scale.name);
 
-// Adds the selected chips to the run as a class, then predicts all chips again.
-async function enrol() {
-  const name = $("group").value.trim(), some = selected();
-  if (!name) { $("group").focus(); tell("Name the group first: its name becomes that of the class."); return; }
-  await nameGroup();
+// Sends chips of a class, and waits until the run knows them.
+async function enrolOnce(name, score, some) {
   const form = new FormData();
   for (const item of some) form.append("images", item.file, item.name.split("/").pop());
-  const query = new URLSearchParams({name, score: takes() ? scale.name : $("enrol-by").value});
-  const response = await ask(`/api/enrol?${query}`, {method: "POST", body: form});
-  if (!response.ok) { tell(`${name} was not enrolled: ${await detail(response)}`); return; }
-  $("enrol").disabled = true;
+  const response = await ask(`/api/enrol?${new URLSearchParams({name, score})}`, {method: "POST", body: form});
+  if (!response.ok) return {state: "failed", detail: await detail(response)};
   tell(`Enrolling ${name}. Until this is done, predictions do not change.`);
   let enrolment;
   do {
     await new Promise((done) => setTimeout(done, 700));
     enrolment = await (await ask("/api/enrol")).json();
   } while (enrolment.state === "busy");
-  $("enrol").disabled = false;
-  if (enrolment.state === "failed") { tell(`${name} was not enrolled: ${enrolment.detail}`); return; }
+  return enrolment;
+}
+
+// Adds the selected chips to the run as a class, then predicts all chips again.
+async function enrol() {
+  const name = $("group").value.trim(), some = selected();
+  if (!name) { $("group").focus(); tell("Name the group first: its name becomes that of the class."); return; }
+  await nameGroup();
+  const score = takes() ? scale.name : $("enrol-by").value;
+  let enrolment;
+  $("enrol").disabled = true;
+  try {
+    for (let start = 0; start < some.length; start += run.images) {  // as many as a request may have
+      enrolment = await enrolOnce(name, score, some.slice(start, start + run.images));
+      if (enrolment.state === "failed") {
+        tell(`${name} was not enrolled${start ? ` beyond ${start} chips` : ""}: ${enrolment.detail}`);
+        if (start) break;
+        return;
+      }
+    }
+  } finally { $("enrol").disabled = false; }
   await describe();
   tell(`${name} is enrolled: ${enrolment.detail}.`);
   const again = items.filter((item) => item.by_score);
@@ -450,7 +465,9 @@ async function send() {
       if (some.length && bytes > run.body / 2) break;
       some.push(queue.shift());
     }
+    const asked = turn;
     try { await predict(some); } catch (error) { for (const item of some) Object.assign(item, {error: String(error.message ?? error)}); }
+    if (asked !== turn) continue;  // cleared meanwhile
     for (const item of some) fill(item);
     answered += some.length;
     progress();
@@ -565,6 +582,8 @@ $("filter").addEventListener("change", filter);
 $("export").addEventListener("click", save);
 $("clear").addEventListener("click", () => {
   queue.length = items.length = answered = 0;
+  turn++;
+  progress();
   current = anchor = null;
   $("chips").replaceChildren();
   $("desk").hidden = $("work").hidden = $("more").hidden = true;

@@ -292,7 +292,7 @@ def facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, 
         warnings.warn(
             f"open_set.tpr: {len(validation.labels)} validation examples are too few to guarantee "
             f"this rate and reject anything, so everything is accepted: at least {needed}{where} "
-            "are needed",
+            "are needed, by a larger data.validation, or fewer by a lower open_set.tpr",
             stacklevel=5,
         )
     return {

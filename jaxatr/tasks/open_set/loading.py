@@ -1,6 +1,7 @@
 """Loading the decision of a finished run, with an optional threshold from the user."""
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Mapping
 from typing import NamedTuple, cast
@@ -84,6 +85,12 @@ def load_decision(
     note = "; ".join(filter(None, notes))
     if threshold is not None:
         rules = decision.score.name == RULE
+        if decision.score.scale == "log" and threshold > 0:
+            example = min(threshold, 1.0)
+            raise ValueError(
+                f"gamma: got {threshold:g}, but {decision.score.name} is the logarithm of a "
+                f"probability: for {example:g} it is {math.log(example):.4g}"
+            )
         at = openset.gamma_rule(threshold).threshold if rules else threshold
         return Loaded(decision.at(at), threshold if rules else None, note, further)
     if gamma == "fitted" and decision.calibration is None:

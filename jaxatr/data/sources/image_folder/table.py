@@ -44,6 +44,7 @@ def read_table(path: Path, *, inside: bool) -> list[Listed]:
     columns: dict[str, str] = {}
     for place, row in _rows(path):
         columns = columns or _columns(path, row)
+        _check_path(path, place, row[columns["path"]])
         values = {name: _text(row.get(column)) for name, column in columns.items()}
         for name, value in values.items():
             if not value:
@@ -60,6 +61,35 @@ def read_table(path: Path, *, inside: bool) -> list[Listed]:
         split = split_name(values["split"]) if "split" in values else None
         listed.append(Listed(str(name), values["label"], split, values.get("coarse")))
     return listed
+
+
+def read_paths(path: Path) -> list[Path]:
+    """Reads the paths of the images listed in a table, which needs no labels.
+
+    Args:
+      path: see :func:`read_table`.
+
+    Raises:
+      ValueError: the table cannot be read, has no column of paths, or a row has no path.
+      ImportError: it is a Parquet file and the extra ``parquet`` is not installed.
+    """
+    found: list[Path] = []
+    column = ""
+    for place, row in _rows(path):
+        column = column or _columns(path, row, needs=("path",))["path"]
+        _check_path(path, place, row[column])
+        if not (name := _text(row[column])):
+            raise ValueError(f"{path}: {place} has no {column}")
+        found.append(path.parent / name.replace("\\", "/"))
+    return found
+
+
+def _check_path(table: Path, place: str, cell: Any) -> None:
+    if not isinstance(cell, str | None):
+        raise ValueError(
+            f"{table}: {place}: got {type(cell).__name__}, wanted the path of an image; only "
+            "jaxatr predict --engine=local reads tables that contain the images themselves"
+        )
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -87,7 +117,9 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         raise ValueError(f"{path}: line {reader.line_num}: {error}") from error
 
 
-def _columns(path: Path, row: Mapping[str, Any]) -> dict[str, str]:
+def _columns(
+    path: Path, row: Mapping[str, Any], needs: tuple[str, ...] = ("path", "label")
+) -> dict[str, str]:
     """Finds the relevant columns: meaning to name in the table."""
     there = {str(name).strip().lower(): name for name in row if name is not None}
     found = {
@@ -95,11 +127,12 @@ def _columns(path: Path, row: Mapping[str, Any]) -> dict[str, str]:
         for meaning, names in _NAMES.items()
         if (name := next((name for name in names if name in there), None))
     }
-    for needed in ("path", "label"):
+    for needed in needs:
         if needed not in found:
+            also = " and optionally coarse and split" if "label" in needs else ""
             raise ValueError(
                 f"{path} has no column {needed!r} (it has {', '.join(there) or 'none'}); "
-                "looked for path, label and optionally coarse and split"
+                f"looked for {', '.join(needs)}{also}"
             )
     return found
 
