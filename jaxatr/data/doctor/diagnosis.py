@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ ALIKE = 0.98
 """The correlation at which two images count as nearly equal."""
 _UNEVEN = 10  # ratio of the largest class's size to the smallest's
 _FEW = 10  # examples in a class
+_NAMED = 3  # images of the rarest kind
 _KNOWN, _LEAKING = 0.5, 0.15  # shares of the way from guessing to knowing the class
 _REMEDIES = {
     "size": "cut the same window out of every image (data.center_crop) before any resize",
@@ -104,7 +105,7 @@ def examine(
         *_pairs(subject, facts, same, "equal"),
         *_pairs(subject, facts, near, "nearly equal"),
         *_balance(subject, counts, train),
-        *_formats(facts),
+        *_formats(subject, facts),
         *_leaks(leaking),
     ]
     if len(facts.number) + len(facts.unreadable) < facts.total:
@@ -214,15 +215,17 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:10]) + more
 
 
-def _formats(facts: Facts) -> list[Finding]:
+def _formats(subject: Subject, facts: Facts) -> list[Finding]:
     found = []
     types, counts = np.unique(facts.dtype, return_counts=True)
     if len(types) > 1:
         text = ", ".join(f"{count} {name}" for name, count in zip(types, counts, strict=True))
+        text += _rarest(subject, facts, facts.dtype, types[counts.argmin()])
         found.append(Finding("error", f"bit depths differ: {text}", "convert them to one type"))
     channels, counts = np.unique(facts.size[:, 2], return_counts=True)
     if len(channels) > 1:
         text = ", ".join(f"{n} of {c}" for c, n in zip(channels, counts, strict=True))
+        text += _rarest(subject, facts, facts.size[:, 2], channels[counts.argmin()])
         remedy = "data.channels=1 (gray) or 3"
         found.append(Finding("warning", f"channels differ: {text}", remedy))
     sizes = np.unique(facts.size[:, :2], axis=0)
@@ -233,6 +236,14 @@ def _formats(facts: Facts) -> list[Finding]:
     if flat := int(np.sum(~facts.small.any(axis=1))):
         found.append(Finding("warning", f"{flat} image{'s are' if flat > 1 else ' is'} constant"))
     return found
+
+
+def _rarest(subject: Subject, facts: Facts, values: np.ndarray, value: Any) -> str:
+    """Names images with the rarest value."""
+    rows = facts.number[values == value]
+    names = [subject.names[int(row)] for row in rows[:_NAMED]]
+    more = ", …" if len(rows) > len(names) else ""
+    return f" ({value}: {', '.join(names)}{more})"
 
 
 def _leaks(leaking: list[Leak]) -> list[Finding]:

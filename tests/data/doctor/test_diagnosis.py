@@ -133,7 +133,7 @@ def test_the_findings_name_the_fault(subject):
         "error: 1 pair of equal images of two classes: labels contradict each other "
         "(image 3 and image 118)",
         "error: 1 pair of equal images of two splits (image 5 and image 119)",
-        "error: bit depths differ: 1 uint16, 118 uint8",
+        "error: bit depths differ: 1 uint16, 118 uint8 (uint16: image 2)",
         "warning: 1 pair of equal images of one class and split",
         "warning: the classes of train are uneven: b has 20 images, d 1",
         "warning: classes of fewer than 10 images in train: d 1",
