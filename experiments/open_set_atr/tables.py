@@ -189,7 +189,7 @@ def table1() -> str:
 
     The last column, for test chips with inaccurate boxes, is not in the paper.
     """
-    rows = []
+    rows, gains = [], []
     for place, name in enumerate(RANGES):
         for side, band in enumerate(BANDS):
             for score, label in (ALL_NAMES | DECIDES).items():
@@ -198,13 +198,19 @@ def table1() -> str:
                 ours = some(protocol(name, band), score, "auroc")
                 if score in PAPER_TABLE1:
                     cells = against(PAPER_TABLE1[score][place][side], ours)
+                    gains.append(cells[-1])
                 else:
                     cells = ["", ours, ""]
                 closed = some(protocol(name, band), score, "closed_accuracy")
                 off = some(protocol(name, band), score, "auroc", BOXES_OFF)
                 rows.append([name, band, label, *cells, closed, off])
+    run = [float(gain) for gain in gains if gain]
+    above = (
+        f"{sum(gain >= 0 for gain in run)} of {len(gains)} published cells are reached or exceeded"
+    )
     header = ["range (m)", "band", "score", "AUROC published (DSIAC)", "ours (simulated)"]
-    return markdown([*header, "difference", "closed acc. ours", f"AUROC, {BOXES_OFF}"], rows)
+    header += ["difference", "closed acc. ours", f"AUROC, {BOXES_OFF}"]
+    return f"{above}; {len(run)} were run.\n\n{markdown(header, rows)}"
 
 
 def table2() -> str:
