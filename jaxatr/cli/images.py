@@ -1,4 +1,4 @@
-"""The inputs that a command's arguments name: images, folders and archives."""
+"""The inputs that a command's arguments name: images, folders, archives and tables of paths."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ class Inputs:
         """Takes the arguments; nothing is read yet.
 
         Args:
-          arguments: positional arguments: images, folders and archives.
+          arguments: positional arguments: images, folders, archives, and tables of paths.
           scratch: a folder for files unpacked from archives.
           read: reads an input from its path.
           check: raises ``ValueError`` for an unusable input.

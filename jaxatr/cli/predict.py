@@ -1,7 +1,7 @@
 """Predicts the content of images: a known class or "unknown", or the nearest training chips.
 
 jaxatr predict --workdir=DIR IMAGE... [--jsonl] [--score=auto|cbc|vim|…] [--gamma=0.9|fitted]
-jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE... [--out=table.csv|table.jsonl|table.parquet]
+jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE|TABLE... [--out=table.csv|.jsonl|.parquet]
 jaxatr predict --workdir=DIR SOURCE... --engine=ray|local --out=FOLDER [--shard=10000]
 jaxatr predict --workdir=DIR IMAGE... --runtime=jax|onednn|onnxruntime|openvino
 jaxatr predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
@@ -10,9 +10,10 @@ jaxatr predict --workdir=DIR --workdir=DIR IMAGE... [--jsonl]
 jaxatr predict --workdir=TRACKS FOLDER... [--jsonl] [--gamma=0.9|fitted]
 
 IMAGE is an image file, FOLDER a folder of images, ARCHIVE a .zip or .tar file
-of images. SOURCE is one of these, a Parquet table, or tfds:NAME for a prepared
-data set. TRACKS is the folder of a run on tracks, whose inputs are folders
-with the images of one track.
+of images, TABLE a .csv, .tsv or .parquet file with a column of paths. SOURCE is
+one of these, a Parquet table of images, or tfds:NAME for a prepared data set.
+TRACKS is the folder of a run on tracks, whose inputs are folders with the
+images of one track.
 """
 
 from collections.abc import Sequence
