@@ -76,7 +76,7 @@ def agreement(maps: Mapping[str, Float[np.ndarray, "h w"]]) -> Agreement:
     ranks -= ranks.mean(axis=1, keepdims=True)
     lengths = np.linalg.norm(ranks, axis=1, keepdims=True)
     ranks /= np.where(lengths > 0, lengths, 1)
-    correlations = ranks @ ranks.T
+    correlations = np.clip(ranks @ ranks.T, -1, 1)  # rounding would give negative distances
     np.fill_diagonal(correlations, 1)
     distances = squareform(1 - correlations, checks=False)
     numbers = fcluster(linkage(distances, "average"), 1 - AGREE, "distance")

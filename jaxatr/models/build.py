@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxatr.config.common import COMMON
 from jaxatr.models.cbam import CBAM
 from jaxatr.models.embedding import EmbeddingNetwork
-from jaxatr.models.freezing import frozen_parts
+from jaxatr.models.freezing import frozen, frozen_parts
 from jaxatr.models.mobile import EfficientNetLite0, EfficientNetLite2, MobileNetV2
 from jaxatr.models.open_set import OpenSetClassifier
 from jaxatr.models.published import named
@@ -164,7 +164,7 @@ def _is_still(config: Config) -> bool:
     statistics belong to which part.
     """
     built_in = backbone_name(config) in BACKBONES and not config.onnx
-    return bool(config.freeze) and not (built_in and frozen_parts(config.freeze))
+    return bool(frozen(config.freeze)) and not (built_in and frozen_parts(config.freeze))
 
 
 def _backbone(config: Config, **options: Any) -> Any:

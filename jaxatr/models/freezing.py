@@ -12,18 +12,25 @@ FROM_FILE = "weight:"
 """Prefix of the weight names of networks read from an ONNX file."""
 
 
+def frozen(freeze: str) -> tuple[str, ...]:
+    """Returns the names in ``config.model.freeze``: parts, ``statistics`` or ``backbone``."""
+    return tuple(name.strip() for name in freeze.split(",") if name.strip())
+
+
 def frozen_parts(freeze: str) -> tuple[str, ...]:
-    """Returns the names of the frozen parts of a backbone; empty if all or none of it is frozen.
+    """Returns the names of the frozen parts of a backbone.
+
+    Empty if no part is named: nothing, only the statistics, or the whole backbone is frozen.
 
     Args:
       freeze: ``config.model.freeze``.
     """
-    names = tuple(name.strip() for name in freeze.split(",") if name.strip())
+    names = frozen(freeze)
     return () if names in ((STATISTICS,), (BACKBONE,)) else names
 
 
 def is_of(part: str, name: str) -> bool:
-    """Returns whether a name, such as ``stage1``, includes a part, such as ``stage1_block2``.
+    """Returns whether a part, such as ``stage1_block2``, is or belongs to a named one (``stage1``).
 
     For networks from a file, the name is a prefix of the weight's name: ``features.0``.
     """
@@ -37,7 +44,7 @@ def trainable(freeze: str) -> Callable[[tuple[str, ...]], bool] | None:
     Args:
       freeze: ``config.model.freeze``.
     """
-    if freeze in ("", STATISTICS):
+    if frozen(freeze) in ((), (STATISTICS,)):
         return None
     names = frozen_parts(freeze)
 
@@ -57,10 +64,17 @@ def check_freeze(freeze: str, params: PyTree) -> None:
       params: parameters of the network.
 
     Raises:
-      ValueError: the backbone has no such part.
+      ValueError: the backbone has no such part, or only a part of a stage is named.
     """
     backbone: dict[str, Any] = params.get(BACKBONE, {})
     for name in frozen_parts(freeze):
+        if name in (STATISTICS, BACKBONE):
+            raise ValueError(f"model.freeze: got {freeze!r}, wanted {name!r} alone, or only parts")
+        if name in backbone and (stage := name.partition("_")[0]).startswith("stage"):
+            raise ValueError(
+                f"model.freeze: got {name!r}, wanted whole stages, such as {stage!r}: only their "
+                "batch statistics can be frozen too"
+            )
         if not any(is_of(part, name) for part in backbone):
             parts = [part.removeprefix(FROM_FILE) for part in backbone]
             known = (STATISTICS, BACKBONE, *parts)

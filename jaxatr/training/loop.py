@@ -125,7 +125,7 @@ def train(
         if run.step < schedule.steps:  # a finished run keeps the record of its training
             start_record(workdir, fingerprint)
         with (
-            MetricWriter(workdir, step=run.step) as writer,
+            MetricWriter(workdir, step=run.step if run.restored else -1) as writer,
             Progress(schedule.steps, step=run.step, enabled=progress) as bar,
             StopRequest() as request,
         ):
@@ -165,6 +165,9 @@ def train(
                     checkpoints.wait()
                     raise Preempted(run.step)
             checkpoints.wait()
+            # A request during the last step or its evaluation ends what follows the training.
+            if any(parallel.gather_json(request.heard)):
+                raise Preempted(run.step)
     return run.result()
 
 

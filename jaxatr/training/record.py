@@ -21,10 +21,17 @@ from jaxatr.typing import Config
 CONFIG = "config.json"
 RECORD = "record.json"
 
-#: Fields (by the last part of their name) that do not affect the trained network and may therefore
-#: change when a run is resumed.
+#: Fields that do not affect the trained network and may therefore change when a run is resumed.
 FREE_FIELDS = frozenset(
-    {"data_dir", "weights_dir", "log_every", "evaluate_every", "checkpoint_every", "keep", "find"}
+    {
+        "data.data_dir",
+        "model.weights_dir",
+        "train.log_every",
+        "train.evaluate_every",
+        "train.checkpoint_every",
+        "train.keep",
+        "kernels.find",
+    }
 )
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
@@ -151,7 +158,7 @@ def _fixed_fields(tree: dict[str, Any], free: Collection[str], prefix: str = "")
     fields = {}
     for name, value in tree.items():
         full = prefix + name
-        if name in FREE_FIELDS or full in free:
+        if full in FREE_FIELDS or full in free:
             continue
         if isinstance(value, dict):
             fields |= _fixed_fields(value, free, full + ".")

@@ -7,6 +7,7 @@ import flax.serialization
 import flax.struct
 import flax.traverse_util
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.training.average import AVERAGE, start_average
@@ -85,8 +86,7 @@ def to_arrays(state: TrainState) -> dict[str, Any]:
     Copies are needed because the next step donates the state's buffers while the arrays may still
     be being saved.
     """
-    plain = state.replace(key=jax.random.key_data(state.key))
-    return jax.tree.map(np.array, flax.serialization.to_state_dict(plain))
+    return jax.tree.map(np.array, flax.serialization.to_state_dict(_without_keys(state)))
 
 
 def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
@@ -99,7 +99,7 @@ def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
     Raises:
       ValueError: names, shapes or dtypes of the arrays differ from those of ``template``.
     """
-    plain = template.replace(key=jax.random.key_data(template.key))
+    plain = _without_keys(template)
     wanted = _signature(flax.serialization.to_state_dict(plain))
     found = _signature(arrays)
     if wanted != found:
@@ -110,8 +110,22 @@ def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
             + (f" (and {len(odd) - 1} more)" if len(odd) > 1 else "")
         )
     state = cast(TrainState, flax.serialization.from_state_dict(plain, arrays))
-    impl = jax.random.key_impl(template.key)
-    return state.replace(key=jax.random.wrap_key_data(state.key, impl=impl))
+
+    def as_in(leaf: Any, data: Any) -> Any:
+        if not _is_key(leaf):
+            return data
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+
+    return jax.tree.map(as_in, template, state)
+
+
+def _without_keys(state: TrainState) -> TrainState:
+    """Replaces random keys, also those in the optimisers' states, by their data."""
+    return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, state)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
 
 
 def flatten(arrays: dict[str, Any]) -> dict[str, ArrayLike]:

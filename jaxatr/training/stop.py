@@ -48,7 +48,8 @@ class StopRequest:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.heard = True
-        signal.signal(number, self._previous[number])
+        for one, handler in self._previous.items():  # of either signal, the second one ends it
+            signal.signal(one, handler)
 
     def __enter__(self) -> "StopRequest":
         """Installs the signal handlers."""

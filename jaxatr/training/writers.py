@@ -27,7 +27,8 @@ class MetricWriter:
 
         Args:
           workdir: the run's folder.
-          step: the step from which the run continues, 0 for a new run.
+          step: the step from which the run continues; -1 if it begins, so that not even a record of
+            an evaluation before the first step remains.
         """
         self._primary = jax.process_index() == 0
         if not self._primary:
@@ -39,7 +40,7 @@ class MetricWriter:
         # seconds and 180 MB.
         from jaxatr.training.events import Events
 
-        self._events = Events(self._folder / EVENTS, step=step)
+        self._events = Events(self._folder / EVENTS, step=max(0, step))
 
     def write(self, record: dict[str, Any]) -> None:
         """Writes one record; values that are not finite become ``null``.

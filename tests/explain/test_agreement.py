@@ -54,3 +54,12 @@ def test_one_map_has_nothing_to_agree_with():
         agreement({"a": np.ones((2, 2))})
     with pytest.raises(ValueError, match="maps: got 2"):
         agreement({"a": np.ones((2, 2)), "b": np.ones((2, 3))})
+
+
+def test_maps_of_equal_ranks_are_one_group():
+    rng = np.random.default_rng(0)
+    for _ in range(20):  # their correlation may be rounded to more than 1
+        first = rng.random((8, 8))
+        maps = {"a": first, "b": 3 * first, "c": rng.random((8, 8))}
+        found = agreement(maps)
+        assert found.correlations.max() <= 1 and found.groups[0] == ("a", "b")

@@ -43,6 +43,8 @@ ALL = {"stem_norm", "stage1_block1", "stage2_block1"}
     [
         ("", ALL, {"stem_conv", *ALL}),
         ("statistics", set(), {"stem_conv", *ALL}),
+        (" statistics,", set(), {"stem_conv", *ALL}),
+        (" ,", ALL, {"stem_conv", *ALL}),
         ("backbone", set(), set()),
         ("stem", {"stage1_block1", "stage2_block1"}, {"stage1_block1", "stage2_block1"}),
         ("stem, stage1", {"stage2_block1"}, {"stage2_block1"}),
@@ -88,6 +90,10 @@ def test_a_part_that_is_not_there_is_named(monkeypatch):
     params = jax.eval_shape(module.init, jax.random.key(0), IMAGES)["params"]
     with pytest.raises(ValueError, match="model.freeze: got 'stage3', wanted 'statistics'"):
         models.check_freeze("stem,stage3", params)
+    with pytest.raises(ValueError, match="got 'stage1_block1', wanted whole stages, such as 'stag"):
+        models.check_freeze("stage1_block1", params)
+    with pytest.raises(ValueError, match="got 'statistics,stem', wanted 'statistics' alone"):
+        models.check_freeze("statistics,stem", params)
 
 
 def test_names_are_whole_words():

@@ -21,6 +21,17 @@ def test_a_state_survives_as_arrays(toy):
     assert jax.random.uniform(again.key) == jax.random.uniform(state.key)
 
 
+def test_keys_of_an_optimiser_survive_too(toy):
+    state = create_state(toy.make(), jax.random.key(3))
+    state = state.replace(opt_state={"train": {"noise": jax.random.key(7), "count": jnp.int32(2)}})
+    template = state.replace(
+        opt_state={"train": {"noise": jax.random.key(0), "count": jnp.int32(0)}}
+    )
+    again = from_arrays(template, to_arrays(state)).opt_state["train"]
+    assert jax.random.uniform(again["noise"]) == jax.random.uniform(jax.random.key(7))
+    assert again["count"] == 2
+
+
 def test_arrays_are_copies(toy):
     state = create_state(toy.make(), jax.random.key(3))
     arrays = to_arrays(state)

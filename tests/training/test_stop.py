@@ -25,6 +25,14 @@ def test_the_first_is_heard_and_the_second_acts(interruptible):
             signal.raise_signal(signal.SIGINT)
 
 
+def test_a_second_signal_of_another_kind_acts_too(interruptible):
+    with StopRequest() as request:
+        signal.raise_signal(signal.SIGTERM)
+        assert request.heard
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_training_without_anything_to_save_ends_at_once(interruptible, number):
     before = signal.getsignal(number)

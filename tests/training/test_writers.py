@@ -58,6 +58,13 @@ def test_records_beyond_the_restored_step_are_dropped(tmp_path):
     assert sorted(purges) == [1, 4]
 
 
+def test_a_run_that_begins_keeps_no_record(tmp_path):
+    for _ in range(2):  # killed after an evaluation before the first step
+        with MetricWriter(tmp_path, step=-1) as writer:
+            writer.write(record(0, loss=1.0))
+    assert read_metrics(tmp_path) == [record(0, loss=1.0)]
+
+
 def test_there_may_be_no_records(tmp_path):
     assert read_metrics(tmp_path) == []
 

@@ -49,4 +49,7 @@ def check_fields(config: Config) -> None:
         distillation__lime_samples=(fields.lime_samples >= 1, "at least 1"),
         distillation__pixels_per_step=(fields.pixels_per_step >= 0, "0 (a row) or more"),
         explanation__epochs=(second.epochs > 0 or second.steps > 0, "more than 0"),
+        explanation__steps=(second.steps >= 0, "0 (by epochs) or more"),
+        explanation__learning_rate=(second.learning_rate > 0, "more than 0"),
+        surrogate__width=(config.surrogate.width >= 1, "at least 1"),
     )

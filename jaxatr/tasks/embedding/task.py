@@ -380,6 +380,7 @@ def _check_fields(config: Config) -> None:
         embedding__per_class=(selects or fields.per_class >= 2, "at least 2"),
         embedding__dimension=(fields.dimension >= 0, "0 (off) or more"),
         mining__refresh=(mined.refresh > 0 or mined.refresh_steps > 0, "more than 0 epochs"),
+        mining__refresh_steps=(mined.refresh_steps >= 0, "0 (by epochs) or more"),
         mining__block_size=(mined.block_size >= 1, "at least 1"),
         open_set__tpr=(0 < config.open_set.tpr <= 1, "a share in (0, 1]"),
     )
