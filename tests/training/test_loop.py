@@ -116,12 +116,12 @@ def test_a_parameter_that_is_not_finite_is_never_saved(toy, tmp_path):
 
 
 def test_another_configuration_is_refused_by_field(toy, unbroken):
-    other = toy.config(train={"steps": 20, "lr": 0.2}, data_dir="elsewhere", extra=1)
+    other = toy.config(train={"steps": 20, "lr": 0.2}, data={"data_dir": "elsewhere"}, extra=1)
     with pytest.raises(training.ConfigMismatch) as caught:
         toy.run(unbroken.workdir, config=other)
     assert "train.lr: recorded 0.1, now 0.2" in str(caught.value)
     assert "extra: recorded nothing, now 1" in str(caught.value)
-    assert "data_dir:" not in str(caught.value)
+    assert "data_dir" not in str(caught.value)
 
 
 def test_a_checkpoint_of_another_network_is_named(toy, unbroken):

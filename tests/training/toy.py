@@ -118,7 +118,7 @@ def make(steps=20, nan_at=-1, **fields):
 
 def config(**fields):
     """Returns a configuration to record."""
-    return ConfigDict({"data_dir": "", "train": {"steps": 20, "lr": 0.1}} | fields)
+    return ConfigDict({"data": {"data_dir": ""}, "train": {"steps": 20, "lr": 0.1}} | fields)
 
 
 def run(workdir, task=None, **options):
