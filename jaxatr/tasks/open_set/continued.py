@@ -73,4 +73,4 @@ class Continued:
                 f"{list(np.shape(own))}, wanted {list(drawn.shape)}"
             )
         places = tuple(slice(length) for length in np.shape(own))
-        return drawn.at[places].set(jnp.asarray(own))
+        return jnp.asarray(drawn).at[places].set(jnp.asarray(own))
