@@ -115,9 +115,9 @@ def _options(token: str) -> Options:
         raise ValueError(f"--batches: got {','.join(values.batches)}, wanted numbers") from None
     if values.key and not values.certificate:
         raise ValueError("--key needs --certificate=FILE")
-    for name in ("certificate", "key"):
-        if values[name].value and not Path(values[name].value).is_file():
-            raise ValueError(f"--{name}: there is no file {values[name].value}")
+    for name, file in (("certificate", values.certificate), ("key", values.key)):
+        if file and not Path(file).is_file():
+            raise ValueError(f"--{name}: there is no file {file}")
     limits = dataclasses.replace(
         Limits(),
         pixels=values.max_pixels,
