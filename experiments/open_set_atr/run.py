@@ -31,17 +31,6 @@ BANDS = ("visible", "thermal")
 
 def mstar_auto() -> list[Run]:
     """Lists runs on MSTAR in which ``auto`` chooses the score, on reference and fresh splits."""
-    reference = [
-        Run(
-            f"mstar-auto-{split}-{seed}",
-            "cbc.py:mstar",
-            {"open_set.split": f"mstar/reference-{split}", "seed": seed},
-            "mstar10.tar.gz",
-            scores=COMPARED,
-        )
-        for seed in range(3)
-        for split in range(3)
-    ]
     fresh = [
         Run(
             f"mstar-fresh-{split}",
@@ -52,7 +41,22 @@ def mstar_auto() -> list[Run]:
         )
         for split in range(100, 110)
     ]
-    return [*reference, *fresh]
+    return [*_mstar_reference("auto", "mstar"), *fresh]
+
+
+def _mstar_reference(kind: str, variant: str) -> list[Run]:
+    """Lists the runs of a variant on the three reference splits, with three seeds."""
+    return [
+        Run(
+            f"mstar-{kind}-{split}-{seed}",
+            f"cbc.py:{variant}",
+            {"open_set.split": f"mstar/reference-{split}", "seed": seed},
+            "mstar10.tar.gz",
+            scores=COMPARED,
+        )
+        for seed in range(3)
+        for split in range(3)
+    ]
 
 
 def held_out() -> list[Run]:
@@ -84,17 +88,7 @@ def mstar_strong() -> list[Run]:
     Held-out known vehicles do not tell the recipes of :func:`recipes` apart. The choice was made
     with :func:`controls` in view, so these runs are not blind, unlike the fresh splits.
     """
-    return [
-        Run(
-            f"mstar-strong-{split}-{seed}",
-            "cbc.py:mstar_strong",
-            {"open_set.split": f"mstar/reference-{split}", "seed": seed},
-            "mstar10.tar.gz",
-            scores=COMPARED,
-        )
-        for seed in range(3)
-        for split in range(3)
-    ]
+    return _mstar_reference("strong", "mstar_strong")
 
 
 def controls() -> list[Run]:

@@ -85,8 +85,8 @@ class RayCluster(Engine):
         if not 1 <= wanted <= free:
             more = f" and {self.gallery_workers} for galleries" if self.gallery_workers else ""
             name = "--workers" if self.workers or not self.gallery_workers else "--gallery_workers"
-            asked = f"{wanted}{more}" if self.workers else f"{max(wanted, 1)}{more}"
-            raise ValueError(f"{name}: got {asked}, but the cluster has {total} {kind}")
+            asked = max(wanted, 1)  # the fewest, if the galleries leave none
+            raise ValueError(f"{name}: got {asked}{more}, but the cluster has {total} {kind}")
         number = min(wanted, self.shards)
         options: dict[str, Any] = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
         variables: dict[str, str] = {}

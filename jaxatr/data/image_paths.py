@@ -12,7 +12,8 @@ from jaxatr.data.files_below import iterate_visible
 from jaxatr.data.images import SUFFIXES
 
 _NO_SUFFIX = "without a suffix"
-_TABLES = (".csv", ".tsv", ".parquet")
+TABLES = (".csv", ".tsv", ".parquet")
+"""Suffixes of tables of images."""
 _BEGINNING = 32  # bytes read to recognise a file of measurements
 
 
@@ -62,7 +63,7 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
     if not path.strip():
         raise ValueError("got an empty path, wanted an image, a folder or an archive")
     given = Path(path)
-    if given.is_file() and given.name.lower().endswith(_TABLES):
+    if given.is_file() and given.name.lower().endswith(TABLES):
         from jaxatr.data.sources.image_folder import table  # imported when it is asked for
 
         listed = [

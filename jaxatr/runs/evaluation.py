@@ -106,8 +106,7 @@ def evaluate_ensemble(
     return ensemble.evaluate(workdirs, checkpoint=checkpoint, where=data)
 
 
-# Options of functions that no command offers.
-_NO_FLAGS = ("workdir", "step", "progress", "field", "enrolled")
+_OF_PYTHON = ("field", "enrolled")  # options that no command offers
 
 
 def check_options(
@@ -126,10 +125,11 @@ def check_options(
     """
     parameters = inspect.signature(function).parameters.values()
     valid = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    valid = [name for name in valid if name not in _NO_FLAGS]
+    valid = [name for name in valid if name not in ("workdir", "step", "progress")]
     for name in options:
         if name not in valid:
-            listed = ", ".join(valid) or "no option"
+            shown = [one for one in valid if one not in _OF_PYTHON]
+            listed = ", ".join(shown) or "no option"
             raise ValueError(f"{name}: {workdir} is a run of {kind}, which takes {listed}")
 
 

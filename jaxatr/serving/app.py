@@ -306,7 +306,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
     @app.get("/api/marks", responses={200: {"model": schemas.MarksOut}, **problems()})
     async def marks() -> Response:
         """Lists the users' marks."""
-        return JSONResponse({"marks": console.marks.all()})
+        return JSONResponse({"marks": await asyncio.to_thread(console.marks.all)})
 
     @app.post(
         "/api/marks",

@@ -138,3 +138,14 @@ def test_a_folder_that_cannot_be_used_is_refused(run, field, embedding_run, tmp_
         runs.calibrate_run(run, field)
     with pytest.raises(ValueError, match="wanted a run of open-set recognition"):
         runs.calibrate_run(embedding_run, field)
+
+
+def test_options_without_a_flag_are_taken_but_not_advertised(run):
+    assert runs.load_predictor(run, field=False).classes
+    with pytest.raises(ValueError, match="which takes (?!.*field)(?!.*enrolled).*gamma"):
+        runs.load_predictor(run, colour=1)
+
+
+def test_a_threshold_of_a_logarithm_is_not_positive(run):
+    with pytest.raises(ValueError, match="gamma: got 0.5, but softmax is the logarithm of a prob"):
+        Recogniser.load(run, score="softmax", gamma=0.5)

@@ -38,7 +38,7 @@ class Source(abc.ABC):
 
     @property
     def place(self) -> str:
-        """What the argument refers to, whatever the working directory; for files, their path."""
+        """The input independent of the working directory: for files, their absolute path."""
         return str(self._path)
 
     @abc.abstractmethod

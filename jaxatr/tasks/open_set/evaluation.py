@@ -157,13 +157,13 @@ def evaluate(
     say("scoring and measuring")
     answers = {part: fitted.answers(out) for part, out in outputs.items()}
     arrays = fitted.arrays()
-    naming = {score.name for score in fitted.scores if score.names_class}
+    naming = [score.name for score in fitted.scores if score.names_class]
     if joined is not None:  # the scores that cannot take the enrolled classes stay as they are
         further = openset.enrol_scores(fitted, joined.outputs, len(joined.further))
         for part, out in outputs.items():
             answers[part] |= further.answers(out.widened(len(joined.further)))
         arrays |= further.arrays()
-        naming |= {score.name for score in further.scores}
+        naming += [score.name for score in further.scores if not score.names_class]
     values = {part: _values(one) for part, one in answers.items()}
     named = {part: {name: one[name].label for name in naming} for part, one in answers.items()}
     test = outputs["test"]
