@@ -54,7 +54,11 @@ def define_flags() -> None:
     )
     flags.DEFINE_string("data_dir", None, "Present folder of prepared data sets.")
     flags.DEFINE_integer(
-        "neighbours", 1, "Number of nearest training chips to list (runs of embeddings).", 1
+        "neighbours",
+        None,
+        "Number of nearest training chips to list; default: 1 for runs of embeddings, none for "
+        "recognisers, which need the training data for it.",
+        1,
     )
     flags.DEFINE_float(
         "max_distance",

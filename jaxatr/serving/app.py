@@ -21,11 +21,12 @@ from jaxatr.serving import metrics, schemas
 from jaxatr.serving.batcher import Busy
 from jaxatr.serving.console import Console, Unusable, failure
 from jaxatr.serving.enrolment import IDLE, InProgress
-from jaxatr.serving.examples import NEAREST, as_png
 from jaxatr.serving.guard import App, Guard
 from jaxatr.serving.intake import Read
 from jaxatr.serving.openapi import BODY, UPLOADED, describe_token, problems
+from jaxatr.tasks.neighbour import listed
 from jaxatr.tasks.open_set.deciding import AUTO
+from jaxatr.tasks.open_set.examples import NEAREST, as_png
 from jaxatr.tasks.open_set.predictor import UNKNOWN
 
 Result = TypeVar("Result")
@@ -188,7 +189,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
             if every_score:
                 result["by_score"] = answer.verdicts
             if neighbours:
-                result["neighbours"] = answer.neighbours[:neighbours]
+                result["neighbours"] = listed(answer.neighbours[:neighbours])
             if pictures:
                 result["picture"] = shown[one.id]
             results.append(result)
@@ -212,7 +213,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
             if answer is None:
                 results.append(failure(one))
             else:
-                near = answer.neighbours[:count]
+                near = listed(answer.neighbours[:count])
                 results.append({"name": one.name, "id": one.id, "neighbours": near})
         return JSONResponse({"results": results})
 

@@ -13,16 +13,17 @@ from jaxatr import openset, training
 from jaxatr.explain import Explainer
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
-from jaxatr.serving.examples import NEAREST, Examples, build_examples
 from jaxatr.tasks.embedding.predictor import (
     Match,
     Retriever,
     fitted_distance,
     load_indexed,
 )
+from jaxatr.tasks.neighbour import Neighbour
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.deciding import RULE
 from jaxatr.tasks.open_set.enrolling import takers
+from jaxatr.tasks.open_set.examples import FEATURES, NEAREST, Examples, build_examples
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.needs import given_by, in_jax_alone
 from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
@@ -30,7 +31,6 @@ from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.training import Checkpoint, TrainedRun
 from jaxatr.typing import Float, Shaped
 
-FEATURES = "features"
 Chips = Shaped[np.ndarray, "b h w c"]
 Verdict = dict[str, Any]
 """The fields of :class:`jaxatr.serving.schemas.Verdict`."""
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
     """
 
     verdicts: Mapping[str, Verdict]
-    neighbours: Sequence[Mapping[str, Any]]
+    neighbours: tuple[Neighbour, ...]
 
 
 class Engine(abc.ABC):
@@ -186,17 +186,13 @@ class RecogniserEngine(Engine):
             for scale, recogniser in zip(self.scales, self._recognisers, strict=True)
             if scale.name in wanted
         }
-        near: Sequence[Sequence[Mapping[str, Any]]] = [()] * len(chips)
+        near: Sequence[tuple[Neighbour, ...]] = [()] * len(chips)
         if neighbours and self.examples is not None:
             near = self.examples.nearest(outputs.more[FEATURES])
         return [
             Answer({name: column[row] for name, column in columns.items()}, near[row])
             for row in range(len(chips))
         ]
-
-    def features(self, chips: Chips) -> Float[np.ndarray, "b d"]:
-        """Computes the features by which the nearest training chips are found."""
-        return self._recognisers[0].of_chips(chips, len(chips)).more[FEATURES]
 
 
 class RetrieverEngine(Engine):
@@ -226,10 +222,7 @@ class RetrieverEngine(Engine):
         matches = list(self._retriever.search(self._retriever.of_chips(chips)))
         name = self.scales[0].name
         return [
-            Answer(
-                {name: _of_match(name, one)},
-                [near._asdict() for near in one.neighbours] if neighbours else (),
-            )
+            Answer({name: _of_match(name, one)}, one.neighbours if neighbours else ())
             for one in matches
         ]
 
@@ -352,7 +345,7 @@ def _recogniser(wanted: Wanted) -> Engine:
     note = "; ".join(filter(None, [own.note, recognisers[0].engine, left]))
     engine = RecogniserEngine(run, recognisers, _explainer(wanted, run), note)
     engine.examples, engine.missing = build_examples(
-        run, wanted.where, engine.features, wanted.examples
+        run, wanted.where, recognisers[0].features, wanted.examples
     )
     return engine
 

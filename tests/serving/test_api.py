@@ -14,8 +14,8 @@ import jaxatr
 from jaxatr import data, training
 from jaxatr.serving import metrics
 from jaxatr.serving.engine import Wanted, load_engine
-from jaxatr.serving.examples import NEAREST
 from jaxatr.serving.options import Limits
+from jaxatr.tasks.open_set.examples import NEAREST
 
 
 def images_of(contents):
@@ -65,7 +65,7 @@ def test_another_score_and_another_threshold_decide(client, contents, trained_ru
 def test_the_nearest_chips_are_those_of_the_features(client, contents, engine, form):
     results = client.post("/api/neighbours?count=4", files=form(contents[:3])).json()["results"]
     chips = np.stack([engine.intake(image) for image in images_of([*contents[:3], contents[0]])])
-    features = engine.features(chips)[:3].copy()
+    features = engine._recognisers[0].features(chips)[:3].copy()
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     bank = np.asarray(engine.examples._bank)
     assert len(bank) == 40
@@ -240,7 +240,7 @@ def test_without_training_data_there_are_no_neighbours(
 
 
 def test_features_are_kept_for_the_next_start(trained_run, engine, monkeypatch):
-    monkeypatch.setattr("jaxatr.serving.examples._computed", lambda *_: pytest.fail("again"))
+    monkeypatch.setattr("jaxatr.tasks.open_set.examples._computed", lambda *_: pytest.fail("again"))
     again = load_engine(Wanted(trained_run, examples=40))
     np.testing.assert_array_equal(again.examples._bank, engine.examples._bank)
 

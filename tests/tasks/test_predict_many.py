@@ -12,9 +12,12 @@ import pytest
 from PIL import Image
 
 import jaxatr
-from jaxatr import data
+from jaxatr import data, openset
 from jaxatr.cli import predict
 from jaxatr.tasks.embedding.predictor import Retriever
+from jaxatr.tasks.open_set.loading import open_divided
+from jaxatr.tasks.open_set.predictor import Recogniser
+from jaxatr.training import load_run
 
 
 @pytest.fixture
@@ -195,3 +198,59 @@ def test_a_program_gives_one_image_or_many(kind, request, folder):
 def test_inputs_that_are_not_images_are_named(trained_run, unchecked, inputs, message):
     with pytest.raises(ValueError, match=message):
         jaxatr.load(trained_run).predict(inputs)
+
+
+def test_a_recogniser_lists_the_nearest_training_chips(
+    trained_run, folder, flags, capsys, tmp_path
+):
+    run = tmp_path / "run"
+    shutil.copytree(trained_run, run)
+    recogniser = Recogniser.load(run, neighbours=3)
+    images = [data.read_image(f"{folder}/{name}") for name in ORDER[1:]]
+    found = recogniser.predict(images)
+    part = open_divided(load_run(run), {}).parts["train"]
+    known = np.flatnonzero(part.labels != openset.UNKNOWN)
+    bank, asked = (
+        recogniser.features(chips).astype(np.float64)
+        for chips in (part.chips(known), np.stack([recogniser.chip(one) for one in images]))
+    )
+    bank, asked = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (bank, asked))
+    distances = np.linalg.norm(asked[:, None] - bank, axis=2)
+    ids, paths = part.column("id"), part.column("path")
+    for row, prediction in zip(distances, found, strict=True):
+        assert [one.distance for one in prediction.neighbours] == pytest.approx(
+            np.sort(row)[:3], abs=1e-3
+        )
+        for one in prediction.neighbours:
+            (where,) = np.flatnonzero(ids[known] == one.id)
+            assert row[where] == pytest.approx(one.distance, abs=1e-3)
+            assert one.label == recogniser.classes[part.labels[known][where]]
+            assert one.path == paths[known][where]
+        assert "nearest training chip" in prediction._repr_html_()
+
+    out = tmp_path / "table.csv"
+    assert predict.main(flags(f"--workdir={run}", "--neighbours=2", f"--out={out}", folder)) == 0
+    with out.open(newline="") as file:
+        rows = {row["path"]: row for row in csv.DictReader(file)}
+    for name, prediction in zip(ORDER[1:], found, strict=True):
+        row = rows[f"{folder}/{name}"]
+        for number, one in enumerate(prediction.neighbours[:2], 1):
+            assert row[f"neighbour_{number}_path"] == one.path
+            assert row[f"neighbour_{number}_label"] == one.label
+        assert "neighbour_3_path" not in row
+    assert rows[f"{folder}/{ORDER[0]}"]["neighbour_1_path"] == ""
+    predict.main(flags(f"--workdir={run}", "--neighbours=1", f"{folder}/b.png"))
+    nearest = found[1].neighbours[0]
+    assert f"; nearest: {nearest.label} {nearest.distance:.4f} " in capsys.readouterr().out
+
+
+def test_neighbours_that_there_are_not(trained_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained_run, run)
+    with pytest.raises(ValueError, match=r"neighbours: got 9999, but there are \d+ training chips"):
+        Recogniser.load(run, neighbours=9999)
+    with pytest.raises(ValueError, match="neighbours: an ensemble cannot"):
+        Recogniser.load([trained_run, trained_run], neighbours=1)
+    gone = tmp_path / "gone"
+    with pytest.raises(ValueError, match="neighbours: the training data cannot be read.*--source"):
+        Recogniser.load(trained_run, neighbours=1, source=str(gone), field=False)

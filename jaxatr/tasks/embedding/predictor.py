@@ -13,6 +13,7 @@ from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.reporting import notebook
 from jaxatr.tasks.embedding.evaluation import SCORE
+from jaxatr.tasks.neighbour import Neighbour, blank, describe, listed
 from jaxatr.tasks.runtime import Infer, engine_note, forms_of, ready_network
 from jaxatr.tasks.shown import Showing
 from jaxatr.training import TrainedRun
@@ -20,22 +21,6 @@ from jaxatr.training.predictor import flattened, types_of
 from jaxatr.typing import ArrayLike, Float, Int, PyTree, Shaped
 
 UNKNOWN = "unknown"
-
-
-class Neighbour(NamedTuple):
-    """A training chip that is near to an image.
-
-    Attributes:
-      label: class of the chip.
-      distance: distance in the embedding.
-      id: id of the chip in the data set.
-      path: path of its file, if the data set has files.
-    """
-
-    label: str
-    distance: float
-    id: int
-    path: str | None
 
 
 class Match(NamedTuple):
@@ -59,10 +44,7 @@ class Match(NamedTuple):
         verdict = self.label if accepted else f"{UNKNOWN}, nearest to {first.label}"
         limit = "" if self.max_distance is None else f", unknown beyond {self.max_distance:.4g}"
         near = self.neighbours[: notebook.MOST]
-        bars = [
-            notebook.Bar(one.label, f"{one.distance:.4f}  {one.path or f'#{one.id}'}")
-            for one in near
-        ]
+        bars = [notebook.Bar(one.label, f"{one.distance:.4f}  {one.name}") for one in near]
         more = len(self.neighbours) - len(near)
         rest = f"{more} more neighbours" if more else ""
         facts = [f"distance {self.distance:.4g}{limit}"]
@@ -230,16 +212,12 @@ class Retriever(Showing[np.ndarray, Match]):
         """Formats the decision, its distance, and the nearest training chips."""
         limit = prediction.max_distance
         beyond = "" if limit is None else f", unknown beyond {limit:.4g}"
-        near = "; ".join(
-            f"{neighbour.label} {neighbour.distance:.4f} {neighbour.path or f'#{neighbour.id}'}"
-            for neighbour in prediction.neighbours
-        )
+        near = describe(prediction.neighbours)
         return f"{prediction.label} (distance {prediction.distance:.4f}{beyond}) {near}"
 
     def to_json(self, prediction: Match) -> dict[str, Any]:
         """Converts a match to a dictionary of its fields, including those of its neighbours."""
-        neighbours = [neighbour._asdict() for neighbour in prediction.neighbours]
-        return {**prediction._asdict(), "neighbours": neighbours}
+        return {**prediction._asdict(), "neighbours": listed(prediction.neighbours)}
 
     def to_row(self, prediction: Match) -> dict[str, data.Cell]:
         """Converts a match to a row; ``neighbour_1_label`` is the class of the nearest chip."""
@@ -249,8 +227,7 @@ class Retriever(Showing[np.ndarray, Match]):
 
     def columns(self) -> dict[str, type]:
         """Returns the columns of a row, including those of every neighbour."""
-        near = (Neighbour("", 0.0, 0, ""),) * self.neighbours
-        return types_of(self.to_row(Match("", 0.0, 0.0, near)))
+        return types_of(self.to_row(Match("", 0.0, 0.0, blank(self.neighbours))))
 
 
 def _network(run: TrainedRun) -> Infer:

@@ -5,7 +5,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -14,78 +14,19 @@ from jaxatr import data, explain, openset, training
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.openset.logistic import sigmoid
-from jaxatr.reporting import notebook
 from jaxatr.resolve import resolve
+from jaxatr.tasks.neighbour import Neighbour, blank, describe, listed
 from jaxatr.tasks.open_set.deciding import RULE
+from jaxatr.tasks.open_set.examples import FEATURES, Examples, build_examples
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.needs import in_jax_alone
+from jaxatr.tasks.open_set.prediction import UNKNOWN, Prediction
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.tasks.runtime import engine_note, forms_of, ready_network
 from jaxatr.tasks.shown import HeatMap, Showing
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.training.predictor import Item, flattened, types_of
-from jaxatr.typing import ArrayLike, PyTree, Shaped
-
-UNKNOWN = "unknown"
-
-
-class Prediction(NamedTuple):
-    """A recogniser's prediction for one image.
-
-    Attributes:
-      label: a known class, or :data:`UNKNOWN`.
-      nearest: the most likely known class, even if the image is rejected.
-      score: value of the score that decides; higher for known images.
-      known_probability: probability of being known, of the kind ``probability_is``; None if the
-        score has none.
-      gamma: γ, if CBC decides, otherwise None.
-      probabilities: the closed-set classifier's probability of each trained class, given that the
-        image is known. Enrolled classes have none.
-      decides: name of the score that decides.
-      threshold: threshold of the score; scores of at least this are accepted. Minus infinity
-        accepts everything.
-      p_value: fraction of known examples with a score that is not higher; None without examples.
-      probability_is: ``"calibrated"`` (at even odds of known and unknown), ``"p-value"`` (equal to
-        ``p_value``, which is not a probability of being known), ``"score"`` (the score itself is a
-        probability, as in CBC), or empty.
-    """
-
-    label: str
-    nearest: str
-    score: float
-    known_probability: float | None
-    gamma: float | None
-    probabilities: dict[str, float]
-    decides: str = "cbc"
-    threshold: float = math.nan
-    p_value: float | None = None
-    probability_is: str = ""
-
-    def card(self) -> notebook.Card:
-        """Describes the prediction for a notebook: verdict, score, threshold and probabilities."""
-        accepted = self.label != UNKNOWN
-        bars, rest = notebook.probability_bars(self.probabilities)
-        verdict = self.label if accepted else f"{UNKNOWN}, most like {self.nearest}"
-        return notebook.Card(verdict, accepted, self._facts(), bars, rest)
-
-    def _facts(self) -> list[str]:
-        shown = openset.shown(self.decides)
-        far, sign = shown.scale == "distance", -1 if shown.scale == "distance" else 1
-        score = f"{'distance' if far else 'score'} {sign * self.score:.4g}"
-        limit = f"{'unknown beyond' if far else 'known from'} {sign * self.threshold:.4g}"
-        if not math.isfinite(self.threshold):
-            limit = "everything is accepted" if self.threshold < 0 else "no threshold"
-        elif self.gamma is not None:
-            limit += f" (γ {self.gamma:.4g})"
-        facts = [f"{shown.title}: {score}, {limit}"]
-        if self.known_probability is not None and self.probability_is != "p-value":
-            facts.append(f"known with probability {self.known_probability:.3f}")
-        if self.p_value is not None:
-            facts.append(f"p-value among known examples {self.p_value:.3f}")
-        return facts
-
-    def _repr_html_(self) -> str:
-        return notebook.render_cards([self.card()])
+from jaxatr.typing import ArrayLike, Float, PyTree, Shaped
 
 
 class OpenSetPredictor(Showing[Item, Prediction]):
@@ -99,10 +40,14 @@ class OpenSetPredictor(Showing[Item, Prediction]):
       step: step of the checkpoint.
       workdir: the run's folder.
       kept: name of the decision's fit in the run's folder.
+      examples: the training chips among which those nearest to an image are found; None for none.
+      neighbours: number of nearest training chips in a prediction.
     """
 
     #: Dotted path of the function that loads an ensemble; empty if not supported.
     ensemble: ClassVar[str] = ""
+    examples: Examples | None = None
+    neighbours: int = 0
     _deciding: openset.Decision | None
 
     def __init__(
@@ -206,6 +151,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         data_dir: str | None = None,
         field: bool = True,
         enrolled: bool = True,
+        neighbours: int = 0,
         runtime: str = "jax",
     ) -> "OpenSetPredictor[Item]":
         """Loads the recogniser of a run.
@@ -223,6 +169,9 @@ class OpenSetPredictor(Showing[Item, Prediction]):
           data_dir: present location of prepared data.
           field: use the calibration to field chips, if there is one.
           enrolled: include enrolled classes, if there are any.
+          neighbours: number of nearest training chips in a prediction, for recognisers of single
+            images. It needs the training data; the features of the chips are saved in the run's
+            folder.
           runtime: engine that runs the network: ``"jax"``; ``"onednn"``, which is JAX with oneDNN's
             kernels for the batch sizes for which they are faster; ``"onnxruntime"`` or
             ``"openvino"``, which are extras. The decision and heat maps stay in JAX.
@@ -230,28 +179,41 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         Raises:
           ImportError: the package of ``runtime`` is not installed; the message names the extra.
           ValueError: ``workdir`` is not the folder of such a run, there is no such checkpoint or
-            score, no fitted threshold, the training data for a fit is missing, or this jaxlib has
-            no oneDNN for ``runtime``.
+            score, no fitted threshold, the training data for a fit or for neighbours is missing,
+            such runs have no neighbours, or this jaxlib has no oneDNN for ``runtime``.
         """
         where = {"source": source, "data_dir": data_dir}
         where = {name: value for name, value in where.items() if value is not None}
         if not isinstance(workdir, str | os.PathLike):
             if not cls.ensemble:
-                listed = ", ".join(map(str, workdir))
-                raise ValueError(f"{listed}: an ensemble consists of recognisers of single images")
-            several = resolve(cls.ensemble)
+                runs = ", ".join(map(str, workdir))
+                raise ValueError(f"{runs}: an ensemble consists of recognisers of single images")
+            if neighbours:
+                raise ValueError("neighbours: an ensemble cannot search for training chips")
             asked = {"gamma": gamma, "score": score, "where": where, "runtime": runtime}
-            return several(workdir, checkpoint=checkpoint, **asked)
+            return resolve(cls.ensemble)(workdir, checkpoint=checkpoint, **asked)
         check_runtime(runtime)
         run = training.load_run(workdir, checkpoint)
         training.check_predictor(run, cls)
         loaded = load_decision(
             run, score, gamma, where, checkpoint, field=field, enrolment=enrolled
         )
-        own = {"gamma": loaded.gamma, "further": loaded.further, "runtime": runtime}
-        recogniser = cls(run, loaded.decision, **own)
+        own: dict[str, Any] = {"gamma": loaded.gamma, "further": loaded.further}
+        if neighbours:
+            own["needs"] = {FEATURES}
+        recogniser = cls(run, loaded.decision, **own, runtime=runtime)
+        if neighbours:
+            recogniser._search(run, where, neighbours)
         recogniser.note = "; ".join(filter(None, [loaded.note, recogniser.engine]))
         return recogniser
+
+    def _search(self, run: TrainedRun, where: Mapping[str, str], count: int) -> None:
+        """Prepares the search for the training chips that are nearest to an image.
+
+        Raises:
+          ValueError: the training data cannot be read, or recognisers of this kind do not search.
+        """
+        raise ValueError(f"neighbours: {type(self).__name__} cannot search for training chips")
 
     def __call__(
         self, items: Iterable[Item], *, batch_size: int | None = None
@@ -276,7 +238,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
 
     def _outputs(self, out: Mapping[str, Any], count: int) -> openset.Outputs:
         kept = {name: np.asarray(value)[:count] for name, value in out.items()}
-        wanted = {*self._needs, "features"}
+        wanted = {*self._needs, FEATURES}
         more = {name: value for name, value in kept.items() if name in wanted}
         labels = np.full(count, openset.UNKNOWN)
         return openset.Outputs(kept["logits"], kept["open_logits"], labels, more)
@@ -290,6 +252,9 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         """
         answers = self.deciding(outputs)
         own = self.classes[: outputs.logits.shape[1]]
+        near: Sequence[tuple[Neighbour, ...]] = [()] * len(answers.nearest)
+        if self.examples is not None:
+            near = self.examples.nearest(outputs.more[FEATURES], self.neighbours)
         for index, label in enumerate(answers.nearest):
             nearest = self.classes[int(label)]
             row = map(float, answers.probabilities[index])
@@ -304,6 +269,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
                 threshold=float(answers.thresholds[index]),
                 p_value=_at(answers.p_values, index),
                 probability_is=self.decision.probability_is,
+                neighbours=near[index],
             )
 
     def verdict(self, prediction: Prediction) -> str:
@@ -325,11 +291,14 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         if prediction.gamma is not None:
             limit = f"γ {prediction.gamma:.6g}"
         words += [f"{self._title} {prediction.score:.4g}", limit]
-        return f"{prediction.label} ({', '.join(words)}) {classes}"
+        near = f"; nearest: {describe(prediction.neighbours)}" if prediction.neighbours else ""
+        return f"{prediction.label} ({', '.join(words)}) {classes}{near}"
 
     def to_json(self, prediction: Prediction) -> dict[str, Any]:
         """Converts a prediction to a dictionary; an infinite threshold becomes ``None``."""
-        fields = prediction._asdict()
+        fields = prediction._asdict() | {"neighbours": listed(prediction.neighbours)}
+        if not self.neighbours:
+            del fields["neighbours"]
         if not math.isfinite(prediction.threshold):
             fields["threshold"] = None
         return fields
@@ -337,17 +306,20 @@ class OpenSetPredictor(Showing[Item, Prediction]):
     def to_row(self, prediction: Prediction) -> dict[str, data.Cell]:
         """Converts a prediction to a row, with a column ``probability_CLASS`` for every class.
 
-        ``probability_is`` becomes ``known_probability_is``, to avoid a clash with a class name.
+        ``neighbour_1_label`` is the class of the nearest training chip. ``probability_is`` becomes
+        ``known_probability_is``, to avoid a clash with a class name.
         """
         fields = self.to_json(prediction)
         probabilities = flattened(fields.pop("probabilities"), "probability_")
         fields["known_probability_is"] = fields.pop("probability_is")
+        fields["neighbour"] = fields.pop("neighbours", [])
         return flattened(fields) | probabilities
 
     def columns(self) -> dict[str, type]:
         """Returns the columns of a row, including those of every class."""
-        numbers = dict.fromkeys(self.classes, 0.0)
-        return types_of(self.to_row(Prediction("", "", 0.0, 0.0, 0.0, numbers, "", 0.0, 0.0, "")))
+        numbers, near = dict.fromkeys(self.classes, 0.0), blank(self.neighbours)
+        empty = Prediction("", "", 0.0, 0.0, 0.0, numbers, "", 0.0, 0.0, "", near)
+        return types_of(self.to_row(empty))
 
     def digest(self) -> str:
         """Returns the SHA-256 of the network, the preprocessing and the decision."""
@@ -384,6 +356,17 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
         for chips, count in self.chip.batches(items, batch_size or 32):
             yield self.of_chips(chips, count)
 
+    def _search(self, run: TrainedRun, where: Mapping[str, str], count: int) -> None:
+        """Prepares the search for the training chips that are nearest to an image."""
+        examples, missing = build_examples(run, where, self.features)
+        if examples is None:
+            raise ValueError(f"neighbours: {missing}: --source=FOLDER sets its present location")
+        if count > examples.count:
+            raise ValueError(
+                f"neighbours: got {count}, but there are {examples.count} training chips"
+            )
+        self.examples, self.neighbours = examples, count
+
     def _heat_maps(self, items: Sequence[np.ndarray], method: str) -> list[HeatMap]:
         """Explains the predicted class of each image."""
         if method not in self._explainers:
@@ -402,6 +385,10 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
     def of_chips(self, chips: Shaped[np.ndarray, "b h w c"], count: int) -> openset.Outputs:
         """Computes the network's outputs for the first ``count`` of a batch of chips."""
         return self._outputs({**self._infer(chips), "image": chips}, count)
+
+    def features(self, chips: Shaped[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b d"]:
+        """Computes the features by which the nearest training chips of a batch are found."""
+        return self.of_chips(chips, len(chips)).more[FEATURES]
 
 
 def _at(values: np.ndarray | None, index: int) -> float | None:

@@ -5,14 +5,15 @@ import io
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from PIL import Image
+from tqdm import tqdm
 
 from jaxatr import data, openset
 from jaxatr.openset import gallery, nearest_neighbour, reduction
+from jaxatr.tasks.neighbour import Neighbour
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.loading import open_divided
 from jaxatr.tasks.open_set.views import kept_as
@@ -21,8 +22,11 @@ from jaxatr.training import TrainedRun
 from jaxatr.training.folder import write_file
 from jaxatr.typing import Float, Int, Shaped
 
+FEATURES = "features"
+"""The output of a network by which the nearest training chips are found."""
+
 NEAREST = 8
-"""Largest number of nearest training chips for a chip."""
+"""Largest number of nearest training chips for a chip in the console."""
 
 _FILE = "nearest_chips"
 _BATCH = 32
@@ -64,34 +68,34 @@ class Examples:
         self.count = len(rows)
         self._kept = functools.lru_cache(_PICTURES)(self._draw)
 
-    def nearest(self, features: Float[np.ndarray, "b d"]) -> list[list[dict[str, Any]]]:
+    def nearest(
+        self, features: Float[np.ndarray, "b d"], count: int = NEAREST
+    ) -> list[tuple[Neighbour, ...]]:
         """Finds the training chips nearest to each chip, nearest first.
 
         Args:
           features: features of the chips; only their direction matters.
-
-        Returns:
-          For each chip the fields of :class:`jaxatr.serving.schemas.Near`.
+          count: number of training chips for each chip, if there are so many.
         """
         if self._bank is None:
             raise ValueError("there are no features to search")
-        count = min(NEAREST, self.count)
+        count = min(count, self.count)
         found = nearest_neighbour.neighbours(self._bank, gallery.unit(features), count)
         return [
-            [
+            tuple(
                 self._named(int(self._rows[i]), float(d))
                 for d, i in zip(distances, indices, strict=True)
-            ]
+            )
             for distances, indices in zip(*map(np.asarray, found), strict=True)
         ]
 
-    def _named(self, row: int, distance: float) -> dict[str, Any]:
-        return {
-            "label": self._classes[int(self._part.labels[row])],
-            "distance": distance,
-            "id": int(self._ids[row]),
-            "path": None if self._paths is None else str(self._paths[row]),
-        }
+    def _named(self, row: int, distance: float) -> Neighbour:
+        return Neighbour(
+            label=self._classes[int(self._part.labels[row])],
+            distance=distance,
+            id=int(self._ids[row]),
+            path=None if self._paths is None else str(self._paths[row]),
+        )
 
     def picture(self, number: int) -> bytes | None:
         """Draws a training chip as a PNG; None if no chip has that number."""
@@ -110,7 +114,7 @@ def as_png(image: Shaped[np.ndarray, "h w c"]) -> bytes:
 
 
 def build_examples(
-    run: TrainedRun, where: Mapping[str, str], features: Features | None, most: int
+    run: TrainedRun, where: Mapping[str, str], features: Features | None, most: int | None = None
 ) -> tuple[Examples | None, str]:
     """Opens a run's training chips, and computes their features or loads saved ones.
 
@@ -119,7 +123,8 @@ def build_examples(
       where: fields of ``config.data`` to change if the data has moved.
       features: computes the features of a batch of 32 chips; None if a retriever searches all
         training chips itself.
-      most: largest number of chips to search, sampled evenly from the classes; 0 for none.
+      most: largest number of chips to search, sampled evenly from the classes; 0 for none, None
+        for all.
 
     Returns:
       The chips and an empty string, or None and the reason why there are none.
@@ -133,7 +138,7 @@ def build_examples(
     if features is None:
         return Examples(part, run.classes, np.arange(len(part.indices)), None), ""
     known = np.flatnonzero(part.labels != openset.UNKNOWN)
-    rows = known[reduction.sample(part.labels[known], most)]
+    rows = known if most is None else known[reduction.sample(part.labels[known], most)]
     name = f"{kept_as(_FILE, run.config)}_{len(rows)}"
     kept = _kept(run, name, rows)
     if kept is None:
@@ -162,7 +167,10 @@ def _computed(
     part: Part, rows: Int[np.ndarray, " n"], features: Features
 ) -> Float[np.ndarray, "n d"]:
     batches = []
-    for start in range(0, len(rows), _BATCH):
+    bar = tqdm(  # disable=None: shown on terminals only
+        range(0, len(rows), _BATCH), desc="features of training chips", leave=False, disable=None
+    )
+    for start in bar:
         chosen = rows[start : start + _BATCH]
         filled = np.resize(chosen, _BATCH)  # a single batch size needs one compilation
         batches.append(features(part.chips(filled))[: len(chosen)])
