@@ -49,6 +49,21 @@ def shown(name: str, evaluation: Mapping[str, Any] | None = None) -> Shown:
     return Shown(**recorded[name]) if name in recorded else Shown(name)
 
 
+def label(name: str, evaluation: Mapping[str, Any] | None = None) -> str:
+    """Returns a score's title, with the name that ``--score`` takes unless the title spells it.
+
+    Args:
+      name: name of the score.
+      evaluation: the content of ``evaluation.json``, for scores from outside the package.
+
+    >>> label("vim"), label("knn"), label("spatial_stage2")
+    ('ViM', 'k-NN', 'map of stage 2 (spatial_stage2)')
+    """
+    title = shown(name, evaluation).title
+    spelled = "".join(filter(str.isalnum, title)).lower() == name.replace("_", "")
+    return title if spelled else f"{title} ({name})"
+
+
 def recorded_scores(
     arrays: Mapping[str, np.ndarray], names: Iterable[str]
 ) -> dict[str, Shaped[np.ndarray, " n"]]:

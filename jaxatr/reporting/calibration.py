@@ -69,8 +69,8 @@ def _candidates(run: RecordedRun) -> list[tuple[str, str, bool]]:
         return []
     chosen = run.evaluation["decides"]
     ordered = sorted(measured, key=lambda name: -measured[name])
-    rows = [(run.shown(name).title, percent(measured[name]), name == chosen) for name in ordered]
-    return rows + [(run.shown(name).title, reason, False) for name, reason in refused.items()]
+    rows = [(run.label(name), percent(measured[name]), name == chosen) for name in ordered]
+    return rows + [(run.label(name), reason, False) for name, reason in refused.items()]
 
 
 def _diagram(runs: Sequence[RecordedRun], name: str, title: str) -> Chart | None:

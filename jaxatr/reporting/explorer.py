@@ -62,7 +62,7 @@ def _panel(number: int, run: RecordedRun) -> dict[str, Any]:
         "run": run,
         "chosen": chosen,
         "by_distance": run.shown(chosen).scale == "distance",
-        "titles": {name: run.shown(name).title for name in run.scores},
+        "titles": {name: run.label(name) for name in run.scores},
         "histograms": {name: _histogram(number, run, name) for name in run.scores},
         "names": [*run.classes, "unknown"],
         "counts": decisions(run, chosen, threshold)[1].tolist(),

@@ -133,7 +133,7 @@ def _score_table(run: RecordedRun, name: str = "all") -> dict[str, Any]:
             }
             for column in best
         ]
-        rows.append({"title": run.shown(score).title, "cells": cells})
+        rows.append({"title": run.label(score), "cells": cells})
     columns = {column: titles[column] for column in best}
     return {"run": run, "group": group, "rows": rows, "columns": columns}
 

@@ -71,6 +71,10 @@ class RecordedRun:
         """Returns the title and scale of a score."""
         return openset.shown(score, self.evaluation)
 
+    def label(self, score: str) -> str:
+        """Returns the title of a score, with its name if they differ."""
+        return openset.label(score, self.evaluation)
+
     @property
     def by_distance(self) -> bool:
         """Whether all scores are distances, so that the threshold is a distance and not a γ."""

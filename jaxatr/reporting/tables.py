@@ -40,7 +40,7 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
         first = [group, str(measured["num_known"]), str(measured["num_unknown"]), percent(closed)]
         for name, row in measured["scores"].items():
             figures = [percent(row.get(column)) for column in columns]
-            rows.append([*first, score_title(name, evaluation), *figures])
+            rows.append([*first, name, *figures])
             first = ["", "", "", ""]
     titles = [COLUMNS[column] for column in columns]
     header = ["test data", "known", "unknown", "closed acc.", "score", *titles]
@@ -123,14 +123,12 @@ def decision_lines(evaluation: Mapping[str, Any]) -> list[str]:
         return []
     if evaluation["decides"] is None:
         return [f"decides: no score ({record['by']})"]
-    title, test = score_title(evaluation["decides"], evaluation), record.get("test", {})
-    lines = [f"decides: {title}, by {record['by']}"]
+    test = record.get("test", {})
+    lines = [f"decides: {evaluation['decides']}, by {record['by']}"]
     areas = {n: row["auroc"] for n, row in record.get("candidates", {}).items() if "auroc" in row}
     if len(areas) > 1:
         best = sorted(areas, key=lambda name: -areas[name])[:5]
-        listed = ", ".join(
-            f"{score_title(name, evaluation)} {percent(areas[name])}" for name in best
-        )
+        listed = ", ".join(f"{name} {percent(areas[name])}" for name in best)
         lines.append(f"mean AUROC on held-out known classes: {listed} (of {len(areas)} scores)")
     accuracy = record.get("validation_accuracy", {})
     if "gallery" in accuracy:
@@ -156,7 +154,7 @@ def decision_lines(evaluation: Mapping[str, Any]) -> list[str]:
 def _own_thresholds(rows: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
     """Lists the fixed thresholds of scores that are not probabilities, in their own unit."""
     own = [
-        f"{score_title(name, evaluation)}: {row['threshold']:.6g}"
+        f"{name}: {row['threshold']:.6g}"
         for name, row in rows.items()
         if row.get("threshold") is not None and openset.shown(name, evaluation).scale == "plain"
     ]
@@ -180,16 +178,6 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return "  ".join([first, *rest]).rstrip()
 
     return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, rows)])
-
-
-def score_title(name: str, evaluation: Mapping[str, Any] | None = None) -> str:
-    """Returns a score's title.
-
-    Args:
-      name: the score's name in records.
-      evaluation: the content of ``evaluation.json``; needed for a score outside the package.
-    """
-    return openset.shown(name, evaluation).title
 
 
 class Confusion(NamedTuple):

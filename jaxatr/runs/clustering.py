@@ -135,7 +135,7 @@ def cluster_run(
     files.write_text(beside, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     summary = (
         f"{len(rejected)} of {seen} images are unknown to {workdir}, by "
-        f"{recogniser.decision.score.title}."
+        f"{recogniser.decision.score.name}."
     )
     text = clustered.render(title, summary, clusters, pictures[-1], len(lone))
     files.write_text(page, text)

@@ -29,7 +29,7 @@ def test_rows_and_columns():
     recorded = evaluation()
     lines = reporting.open_set_table(recorded).splitlines()
     assert lines[0].split()[:2] == ["test", "data"]
-    assert [line.split()[0] for line in lines[2:8]] == ["all", "MLS", "CBC", "1000", "MLS", "CBC"]
+    assert [line.split()[0] for line in lines[2:8]] == ["all", "mls", "cbc", "1000", "mls", "cbc"]
     auroc = recorded["groups"]["all"]["scores"]["softmax"]["auroc"]
     assert f"{100 * auroc:.1f}" in lines[2]
     assert lines[5].rstrip().endswith("-")  # no unknown examples at that range: nothing to show
@@ -49,7 +49,7 @@ def test_a_fixed_threshold_that_is_not_a_probability_is_stated():
     recorded = evaluation()
     scores = recorded["groups"]["all"]["scores"]
     scores["mls"]["threshold"] = 3.0
-    assert "rejecting below 0.9 (MLS: 3)\n" in reporting.open_set_table(recorded) + "\n"
+    assert "rejecting below 0.9 (mls: 3)\n" in reporting.open_set_table(recorded) + "\n"
     scores["mls"]["threshold"] = None
     assert "rejecting below 0.9\n" in reporting.open_set_table(recorded) + "\n"
 

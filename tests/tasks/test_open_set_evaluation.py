@@ -82,7 +82,7 @@ def test_it_names_the_scores_that_it_fits(run, capsys):
     told = capsys.readouterr()
     assert not told.out
     lines = [line for line in told.err.splitlines() if "fitting" in line or "examples" in line]
-    assert "fitting k-NN" in lines and "fitting MLS" not in lines
+    assert "fitting knn" in lines and "fitting mls" not in lines
     assert "computing outputs on 54 examples (train)" in lines
     runs.evaluate_run(run, scores="mls")
     assert "examples" not in capsys.readouterr().err

@@ -49,7 +49,7 @@ class Ensemble(Recogniser):
         self.members, self.gamma = tuple(members), None
         self.classes, self.further = first.classes, ()
         self.chip, self.step = first.chip, first.step
-        self.decision, self._title = decision, decision.score.title
+        self.decision = decision
         self.kept, self.runtime = decision.score.name, first.runtime
         self.note = first.engine
 

@@ -152,7 +152,7 @@ def evaluate(
         validation=outputs.get("validation"),
         trained=_adapted(chosen, outputs.get("validation")),
         leave_out=chosen.leave_out,
-        begins=lambda score: say(f"fitting {score.title}"),
+        begins=lambda score: say(f"fitting {score.name}"),
     )
     say("scoring and measuring")
     answers = {part: fitted.answers(out) for part, out in outputs.items()}

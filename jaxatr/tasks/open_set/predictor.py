@@ -79,7 +79,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
             raise ValueError(f"runtime={runtime}: {decision.score.name} {reason}")
         self.classes, self.further = (*run.classes, *further), further
         self.chip, self.step, self.workdir = run.intake, run.step, run.workdir
-        self.decision, self._title = decision, decision.score.title
+        self.decision = decision
         self.kept = kept_as(decision.score.name, run.config)
         if gamma is None and decision.score.name == RULE:
             gamma = float(sigmoid(decision.thresholds(len(run.classes)).max()))
@@ -290,7 +290,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         limit = f"threshold {prediction.threshold:.6g}"
         if prediction.gamma is not None:
             limit = f"γ {prediction.gamma:.6g}"
-        words += [f"{self._title} {prediction.score:.4g}", limit]
+        words += [f"{prediction.decides} {prediction.score:.4g}", limit]
         near = f"; nearest: {describe(prediction.neighbours)}" if prediction.neighbours else ""
         return f"{prediction.label} ({', '.join(words)}) {classes}{near}"
 
