@@ -153,6 +153,7 @@ def cifar10_recipes() -> str:
         "faster": "at 0.03",
         "fastest": "at 0.1",
         "smoothing": "at 0.03, label smoothing 0.1",
+        "longer": "at 0.1, four times as many steps",
     }
     return _compared(
         {label: [f"cifar10-recipe-{kind}-0"] for kind, label in labels.items()},

@@ -211,6 +211,7 @@ def cifar10_recipes() -> list[Run]:
         "faster": {"optimizer.backbone_factor": 0.03},
         "fastest": {"optimizer.backbone_factor": 0.1},
         "smoothing": {"optimizer.backbone_factor": 0.03, "loss.label_smoothing": 0.1},
+        "longer": {"optimizer.backbone_factor": 0.1, "train.steps": 4000},
     }
     short = {
         "open_set.hold_out": 2,
