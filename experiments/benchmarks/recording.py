@@ -31,7 +31,7 @@ class Recording:
           about: the device, versions and settings of this run.
 
         Raises:
-          ValueError: the file is of another device, version or setting.
+          ValueError: the file was recorded on another device, or with another version or setting.
         """
         self._output, self.about = output, dict(about)
         self.rows: list[dict[str, Any]] = []
@@ -41,8 +41,8 @@ class Recording:
             for name, value in about.items():
                 if earlier.get(name) != value:
                     raise ValueError(
-                        f"{self._path}: {name}: it is of {earlier.get(name)!r}, this run is of "
-                        f"{value!r}: move it away, or give another --output"
+                        f"{self._path}: {name}: recorded with {earlier.get(name)!r}, this run has "
+                        f"{value!r}: move the file, or give another --output"
                     )
             self.about = earlier
         self._note_revision()

@@ -13,6 +13,11 @@ processor time of these clients is in the record. Run again, an interrupted run 
 Run: python experiments/benchmarks/serving.py [--seconds=60] [--rounds=6] [--clients=50]
 """
 
+from jaxatr import memory
+
+if __name__ == "__main__":  # like the server, before the imports below start threads
+    memory.keep()
+
 import argparse
 import asyncio
 import contextlib
