@@ -239,8 +239,8 @@ def save(path: Path, record: dict) -> None:
 
 
 HEADER = (
-    "mode", "pixels", "images/s", "PyTorch as it comes", "ratio", "memory",
-    "PyTorch at its fastest", "ratio", "to the heuristic",
+    "mode", "pixels", "images/s", "PyTorch by default", "ratio", "memory",
+    "fastest PyTorch", "ratio", "to the heuristic",
 )  # fmt: skip
 
 
