@@ -101,8 +101,8 @@ def heading(script: str, recording: Recording) -> str:
     top = ", ".join(f"{value} {name}" for name, value in about["ceilings"].items())
     return (
         f"Made by `{script}`. {about['device']}; {about['dtype']}; {versions}; "
-        f"{len(recording.rows)} problems. Ceilings measured here: {top}. On a CPU, memory is kept "
-        "(jaxatr.memory), PyTorch's too."
+        f"{len(recording.rows)} problems. Ceilings measured here: {top}. On a CPU, this package "
+        "and PyTorch keep freed memory (jaxatr.memory)."
     )
 
 

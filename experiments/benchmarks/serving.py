@@ -176,7 +176,7 @@ def page(recording: Recording) -> Iterator[str]:
     """Yields the lines of the record as Markdown."""
     about = recording.about
     yield (
-        f"{about['clients']} clients for {about['seconds']:g} s a row; {about['device']}; jax "
+        f"{about['clients']} clients, {about['seconds']:g} s for each row; {about['device']}; jax "
         f"{about['jax']}. The network alone computes batches of {BATCH}."
     )
     yield ""
@@ -192,7 +192,7 @@ def page(recording: Recording) -> Iterator[str]:
         ]
         for row in recording.rows
     ]
-    header = ["network", "chips a request", "chips/s", "share of the network alone"]
+    header = ["network", "chips per request", "chips/s", "share of the network alone"]
     yield from table([*header, "p50, ms", "p99, ms", "errors"], *rows)
 
 

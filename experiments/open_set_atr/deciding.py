@@ -45,11 +45,11 @@ def default() -> str:
     header = ["test data", "closed acc.", "AUROC, the deciding score"]
     header += [f"AUROC {name}" for name in NAMES.values()]
     times = ", ".join(f"{result['seconds']} s" for result in found)
-    names = ", ".join(result["evaluation"]["decides"] for result in found)
+    names = ", ".join(sorted({result["evaluation"]["decides"] for result in found}))
     device = found[0]["record"]["device"]["kind"]
     return (
-        f"{len(found)} of 3 splits into known and unknown vehicles; {times} from the command to "
-        f"its table, on {device}. Scores that decide, chosen on known vehicles: {names}.\n\n"
+        f"{len(found)} of 3 splits into known and unknown vehicles; {times} from the start of the "
+        f"command to its table, on {device}. The score that decides: {names}.\n\n"
         f"{markdown(header, rows)}"
     )
 
