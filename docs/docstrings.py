@@ -1,7 +1,7 @@
-"""Renders what Markdown does not know in docstrings, for mkdocstrings: an extension for Griffe.
+"""An extension of Griffe that renders roles, formulas and examples in docstrings, for mkdocstrings.
 
 Roles become links, formulas become MathML, which browsers show without a script, and examples of
-doctest become code.
+doctest become code. Markdown has none of them.
 """
 
 import re
@@ -33,7 +33,7 @@ class Docstrings(griffe.Extension):
 
 
 def _displayed(found: re.Match[str]) -> str:
-    """Converts a formula of its own; a long one scrolls, so that the page fits a phone."""
+    """Converts a displayed formula; a long one scrolls, so that the page fits a phone."""
     formula = convert(" ".join(found[1].split()), display="block")
     return f'<div style="overflow-x: auto">{formula}</div>'
 

@@ -1,4 +1,4 @@
-"""Draws the rooms of the package and what they import, from the code; writes images/rooms.svg.
+"""Draws the rooms of the package and their imports, from the code; writes images/rooms.svg.
 
     python docs/make_architecture.py
 

@@ -23,9 +23,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from experiments.records import recorded
 from jaxatr.runs import BASELINES
 
 ROOT = Path(__file__).parents[1]
+_NONE = object()  # no override can have this value
 # The training loop's messages about a loss, a checkpoint and embeddings.
 _NOT_FINITE = r"the loss of step \d+ .* is (nan|-?inf)$|.* (is|are) not finite.*"
 
@@ -86,10 +88,15 @@ class Run(NamedTuple):
 
     def result(self, results: Path) -> dict[str, Any] | None:
         """Reads its recorded result; returns None if there is none with the same overrides."""
-        path = results / f"{self.name}.json"
-        result = json.loads(path.read_text()) if path.exists() else {}
-        same = result.get("overrides") == json.loads(json.dumps(dict(self.overrides)))
-        return result if same else None
+        result = recorded(results, self.name)
+        return result if result is not None and not self.changed(result) else None
+
+    def changed(self, result: Mapping[str, Any]) -> list[str]:
+        """Lists the overrides whose values in a recorded result are not the present ones."""
+        present = json.loads(json.dumps(dict(self.overrides)))
+        earlier = result.get("overrides") or {}
+        names = sorted({*present, *earlier})
+        return [name for name in names if present.get(name, _NONE) != earlier.get(name, _NONE)]
 
     @property
     def all_scores(self) -> tuple[str, ...]:

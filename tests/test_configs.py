@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from ml_collections import ConfigDict, config_flags
 from jaxatr import config as configuration
 from jaxatr import data, models, openset
 from jaxatr.config import Field
+from jaxatr.data import sources
 
 ROOT = Path(__file__).parents[1]
 FILES = ("cbc", "quadruplet", "distill", "track")
@@ -167,6 +169,14 @@ def test_another_tasks_configuration_keeps_the_common_fields():
     assert "loss" not in made
     made.data.options.aspects = 1
     assert config.data.options.aspects == 12 and config.task == configuration.OPEN_SET
+
+
+def test_the_options_of_every_data_set_are_named():
+    meaning = configuration.COMMON["data.options"].meaning
+    listed = {part.split("`")[1]: part for part in meaning.partition(". ")[2].split(";")}
+    for name in sources.names():
+        _, *options = re.findall(r"`(\w+)`", listed[name].partition(". ")[0])
+        assert options == list(sources.find(name).options), name
 
 
 def test_a_table_has_a_row_for_each_field():

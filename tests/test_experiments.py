@@ -301,6 +301,86 @@ def test_the_runs_of_tracks_set_fields_that_exist(tmp_path, monkeypatch):
     assert page.count("+0.0") == 3
 
 
+def test_runs_of_other_settings_are_named(tmp_path):
+    records, named = load(EXPERIMENTS / "records.py"), load(EXPERIMENTS / "named_runs.py")
+    runs = [named.Run(name, "cbc.py", {"seed": 0, "augment.shift": (1, 2)}) for name in "abcd"]
+    for name, overrides in (
+        ("a", {"seed": 0, "augment.shift": [1, 2]}),
+        ("b", {"seed": 0}),
+        ("c", {"seed": 1, "augment.shift": [1, 2], "model.width": 8}),
+    ):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"overrides": overrides}))
+    assert [run.name for run in runs if run.result(tmp_path)] == ["a"]
+    assert records.other_settings([runs[0], runs[3]], tmp_path) == []
+    *lines, last = records.other_settings(runs, tmp_path)
+    assert last == "" and " ".join(lines) == (
+        "Recorded with other settings than the present ones: b (augment.shift); "
+        "c (model.width, seed)."
+    )
+
+
+def test_the_table_of_calibrations_states_what_changes(tmp_path, monkeypatch):
+    deciding = load(EXPERIMENTS / "open_set_atr" / "deciding.py")
+    monkeypatch.setattr(deciding, "RESULTS", tmp_path)
+    assert deciding.calibrated() == "not run"
+
+    def row(score, chips, draw, accepted):
+        before = {"known_accepted": 0.5, "unknown_accepted": 0.0, "open_accuracy": 0.7}
+        after = {"known_accepted": accepted, "unknown_accepted": 0.1, "open_accuracy": 0.8}
+        return {"score": score, "chips": chips, "draw": draw, "before": before, "after": after}
+
+    rows = [row("template", 5, 0, 0.8), row("template", 10, 0, 0.9), row("template", 10, 1, 1.0)]
+    for name in ("mstar-auto-0-0", "mstar-fresh-100"):  # another kind of run is not mixed in
+        own = rows if name == "mstar-auto-0-0" else [row("template", 10, 0, 0.1)]
+        (tmp_path / f"field-{name}.json").write_text(json.dumps({"rows": own}))
+    text = deciding.calibrated()
+    assert text.startswith("1 of 9 runs, 2 draws of chips for each;")
+    assert "With 10 chips of each class, the decision by `template` changes: known chips" in text
+    assert "known chips accepted from 50 to 95 %, unknown chips accepted from 0 to 10 %" in text
+    assert "| template | none | 50.0 ± 0.0 | 0.0 ± 0.0 | 70.0 ± 0.0 |  |  |" in text
+    assert "| template | 5 | 80.0 | 10.0 | 80.0 |  |  |" in text
+
+
+def test_a_prefix_without_a_run_is_an_error(monkeypatch, capsys):
+    for path in ("open_set_atr/field.py", "enrolment/enrol.py"):
+        monkeypatch.setattr(sys, "argv", [path, "--only=msatr"])
+        with pytest.raises(SystemExit, match="2"):
+            load(EXPERIMENTS / path).main()
+        assert "name begins with 'msatr'" in capsys.readouterr().err
+
+
+def test_explanations_are_extrapolated_to_the_methods_defaults():
+    turns = benchmark("explanations").turns(64)
+    full = {name: one.full for name, one in turns.items()}
+    assert full == {
+        "rise": 8000,
+        "lime": 1000,
+        "occlusion": 15**2,
+        "integrated_gradients": 50,
+        "smoothgrad": 25,
+    }
+
+
+def test_a_misspelt_part_of_the_retrieval_benchmark_measures_nothing(tmp_path, monkeypatch, capsys):
+    arguments = ["retrieval", "selecton", f"--output={tmp_path / 'out.json'}"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit, match="2"):
+        benchmark("retrieval").main()
+    assert "got 'selecton', wanted selection or measures" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_parts_of_the_compiled_record_are_of_one_device(tmp_path, capsys):
+    compiled = load(EXPERIMENTS / "kernels" / "compiled.py")
+    path = tmp_path / "compiled.json"
+    text = json.dumps({"jax": jax.__version__, "gpu": "h100", "tpu": "v5e", "hopper": []})
+    path.write_text(text)
+    with pytest.raises(SystemExit, match="2"):
+        compiled.main([f"--output={tmp_path}", "--parts", "plans", "--gpu=h200"])
+    assert "compiled.json has gpu h100, this is h200" in capsys.readouterr().err
+    assert path.read_text() == text
+
+
 def test_the_end_to_end_benchmark_sets_fields_that_exist():
     check(
         "cbc.py:default",
@@ -352,7 +432,7 @@ def test_a_benchmark_that_was_cut_goes_on_where_it_was(tmp_path):
     again.add({"problem": "b"}, {"milliseconds": {"auto": 2.0}})
     rows = json.loads((tmp_path / "r.json").read_text())["rows"]
     assert [row["milliseconds"]["auto"] for row in rows] == [1.0, 2.0]
-    with pytest.raises(ValueError, match="dtype: it is of 'float32', this run is of 'float16'"):
+    with pytest.raises(ValueError, match="dtype: recorded with 'float32', this run has 'float16'"):
         recording.Recording(tmp_path / "r", about | {"dtype": "float16"})
 
 

@@ -77,7 +77,7 @@ def test_a_record_of_another_device_is_refused(modules, tmp_path):
     rows, _ = modules
     rows.Rows(tmp_path).add("about", "device", kind="NVIDIA H200", platform="gpu", jax="0.10.2")
     done = run(tmp_path, "--stages", "ceilings")
-    assert done.returncode == 2 and "it has a record of" in done.stdout
+    assert done.returncode == 2 and "--out: recorded on" in done.stdout
     assert "give another folder" in done.stdout
 
 

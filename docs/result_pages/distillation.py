@@ -6,9 +6,9 @@ from itertools import product
 from charts import OURS, PUBLISHED, Mark, Row, Section
 
 from experiments.attentive_distillation import tables as distillation
-from experiments.attentive_distillation.run import TARGETS, chosen_way
+from experiments.attentive_distillation.run import RESULTS, TARGETS, chosen_way, targets
 from experiments.kernels.figures import mean as geometric_mean
-from experiments.records import NOT_RUN, table
+from experiments.records import NOT_RUN, other_settings, table
 from result_pages.marks import BOTH, Figures, Tables, ours
 
 
@@ -86,7 +86,7 @@ def distillation_table() -> str:
         ]
         cells = [NOT_RUN if value is None else f"{value:.3f}" for value in values]
         rows.append([distillation.asked(next(iter(TARGETS)), method), *cells])
-    return "\n".join(table(header, rows))
+    return "\n".join([*table(header, rows), "", *other_settings(targets(), RESULTS)])
 
 
 def distillation_inside() -> str:

@@ -18,9 +18,10 @@ from experiments.attentive_distillation.run import (
     TARGETS,
     chosen_way,
     margins,
+    targets,
     ways,
 )
-from experiments.records import NOT_RUN, cell, commits, recorded, table
+from experiments.records import NOT_RUN, cell, commits, other_settings, recorded, table
 from jaxatr import metrics
 from jaxatr.explain import method_title
 from jaxatr.explain.measures import TITLES
@@ -265,6 +266,7 @@ def page() -> str:
         "",
         commits(RESULTS),
         "",
+        *other_settings(targets(), RESULTS),  # and so their surrogates
         "## Aims: no worse than Grad-CAM, within 0.03 of RISE, fast",
         "",
         *(line for data in TARGETS for line in aims(data)),

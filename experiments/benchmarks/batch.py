@@ -163,7 +163,7 @@ def page(record: dict[str, Any]) -> str:
         f"{record['device']}, {record['cores']} cores, jax {record['jax']}; chips of "
         f"{record['bytes a chip']} bytes; {record['chips']:,} chips.",
         "",
-        "| | chips a second | to the plain command | seconds to the first chip |",
+        "| | chips per second | compared with the plain command | seconds to the first chip |",
         "|---|---|---|---|",
     ]
     plain = record["rates"]["plain command"]["chips/s"]
@@ -186,8 +186,8 @@ def page(record: dict[str, Any]) -> str:
             lines.append(f"| {one['parts']} | {one['MB'].get('driver', '–')} | {listed} |")
     lines += [
         "",
-        f"On paper, {WORKERS} workers of this rate each, at {EFFICIENCY:.0%} of their sum and "
-        f"{record['price']} a worker hour:",
+        f"Estimate for {WORKERS} workers with the rate of one, an efficiency of {EFFICIENCY:.0%} "
+        f"and a price of {record['price']} per worker hour:",
         "",
         "| chips | seconds | GB read | GB written | MB/s read | parts | worker hours | money |",
         "|---|---|---|---|---|---|---|---|",

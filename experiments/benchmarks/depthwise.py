@@ -102,7 +102,7 @@ def page(recording: Recording) -> list[str]:
     lines = [
         f"Made by `depthwise.py`. {about['device']}; float32; batch {about['batch']}; jax "
         f"{about['jax']}, torch {about['torch']}. Milliseconds; ratios are how many times as fast "
-        "the heuristic's form is. Memory is kept (jaxatr.memory), PyTorch's too.",
+        "the heuristic's form is. This package and PyTorch keep freed memory (jaxatr.memory).",
         "",
     ]
     for direction in get_args(Direction):

@@ -13,6 +13,7 @@ Run: python experiments/benchmarks/explanations.py [--sizes=32,64,224] [--repeat
 """
 
 import argparse
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -94,13 +95,18 @@ class Turns(NamedTuple):
 def turns(size: int) -> dict[str, Turns]:
     """Returns the turns of the methods of many passes, for chips of ``size`` pixels a side."""
     window = size // 8  # only the number of windows affects the cost, not their size
+    windows = -(-(size - _default("occlusion", "window")) // _default("occlusion", "stride")) + 1
     return {
-        "rise": Turns({"samples": 100}, 100, 8000),
-        "lime": Turns({"samples": 100}, 100, 1000, {"samples": 50}),
-        "occlusion": Turns({"window": window, "stride": window}, 8**2, ((size - 8) // 4 + 1) ** 2),
-        "integrated_gradients": Turns({"steps": 5}, 5, 50),
-        "smoothgrad": Turns({"samples": 5}, 5, 25),
+        "rise": Turns({"samples": 100}, 100, _default("rise", "samples")),
+        "lime": Turns({"samples": 100}, 100, _default("lime", "samples"), {"samples": 50}),
+        "occlusion": Turns({"window": window, "stride": window}, 8**2, windows**2),
+        "integrated_gradients": Turns({"steps": 5}, 5, _default("integrated_gradients", "steps")),
+        "smoothgrad": Turns({"samples": 5}, 5, _default("smoothgrad", "samples")),
     }
+
+
+def _default(method: str, option: str) -> int:
+    return inspect.signature(METHODS[method].function).parameters[option].default
 
 
 def timed(case: Case, batch: int) -> dict[str, Callable[[], Any]]:

@@ -31,7 +31,7 @@ class Recording:
           about: the device, versions and settings of this run.
 
         Raises:
-          ValueError: the file is of another device, version or setting.
+          ValueError: the file was recorded on another device, or with another version or setting.
         """
         self._output, self.about = output, dict(about)
         self.rows: list[dict[str, Any]] = []
@@ -41,8 +41,8 @@ class Recording:
             for name, value in about.items():
                 if earlier.get(name) != value:
                     raise ValueError(
-                        f"{self._path}: {name}: it is of {earlier.get(name)!r}, this run is of "
-                        f"{value!r}: move it away, or give another --output"
+                        f"{self._path}: {name}: recorded with {earlier.get(name)!r}, this run has "
+                        f"{value!r}: move the file, or give another --output"
                     )
             self.about = earlier
         self._note_revision()
@@ -101,8 +101,8 @@ def heading(script: str, recording: Recording) -> str:
     top = ", ".join(f"{value} {name}" for name, value in about["ceilings"].items())
     return (
         f"Made by `{script}`. {about['device']}; {about['dtype']}; {versions}; "
-        f"{len(recording.rows)} problems. Ceilings measured here: {top}. On a CPU, memory is kept "
-        "(jaxatr.memory), PyTorch's too."
+        f"{len(recording.rows)} problems. Ceilings measured here: {top}. On a CPU, this package "
+        "and PyTorch keep freed memory (jaxatr.memory)."
     )
 
 

@@ -85,7 +85,7 @@ def flops(problem: Problem) -> int:
 
 
 def size(problem: Problem) -> int:
-    """Returns the bytes of inputs, weights, outputs and, backward, of the first two's gradients."""
+    """Returns the bytes of arguments and results; backward has the gradients of the arguments."""
     rows = problem.inputs + problem.hidden
     weights = problem.gates * problem.hidden * (rows + 1)
     inputs, outputs = (problem.steps * problem.batch * n for n in (problem.inputs, problem.hidden))

@@ -34,6 +34,7 @@ OUTPUT = HERE / "results" / "retrieval_cpu.json"
 SIZES = (6_250, 12_500, 25_000, 50_000)
 FINE, COARSE = 100, 20
 METHODS = ("nearest_to_negative", "nearest_to_reference")
+PARTS = ("selection", "measures")
 
 
 def draw(count: int, dimensions: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -186,7 +187,7 @@ def measures(count: int, dimensions: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["selection", "measures"])
+    parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path, default=OUTPUT)
     options = parser.parse_args()
@@ -196,9 +197,12 @@ def main() -> None:
     if options.parts[0] == "measured":
         print(json.dumps(measures(*map(int, options.parts[1:]))))
         return
+    if strange := set(options.parts) - set(PARTS):
+        parser.error(f"got {min(strange)!r}, wanted {' or '.join(PARTS)}")
     path = options.output
     record = json.loads(path.read_text()) if path.exists() else {}
-    record |= {"jax": jax.__version__, "cores": os.cpu_count(), "platform": "cpu"}
+    record |= {"jax": jax.__version__, "cores": os.cpu_count()}
+    record["platform"] = jax.default_backend()
     if "selection" in options.parts:
         record["selection"] = selection(25_000, 512, options.repeats)
         record["selection by size"] = scaling(128)

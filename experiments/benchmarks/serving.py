@@ -13,6 +13,11 @@ processor time of these clients is in the record. Run again, an interrupted run 
 Run: python experiments/benchmarks/serving.py [--seconds=60] [--rounds=6] [--clients=50]
 """
 
+from jaxatr import memory
+
+if __name__ == "__main__":  # like the server, before the imports below start threads
+    memory.keep()
+
 import argparse
 import asyncio
 import contextlib
@@ -171,7 +176,7 @@ def page(recording: Recording) -> Iterator[str]:
     """Yields the lines of the record as Markdown."""
     about = recording.about
     yield (
-        f"{about['clients']} clients for {about['seconds']:g} s a row; {about['device']}; jax "
+        f"{about['clients']} clients, {about['seconds']:g} s for each row; {about['device']}; jax "
         f"{about['jax']}. The network alone computes batches of {BATCH}."
     )
     yield ""
@@ -187,7 +192,7 @@ def page(recording: Recording) -> Iterator[str]:
         ]
         for row in recording.rows
     ]
-    header = ["network", "chips a request", "chips/s", "share of the network alone"]
+    header = ["network", "chips per request", "chips/s", "share of the network alone"]
     yield from table([*header, "p50, ms", "p99, ms", "errors"], *rows)
 
 

@@ -38,9 +38,8 @@ def check_device(rows: Rows) -> None:
     if recorded is None:
         rows.add("about", "device", **here)
     elif {name: recorded[name] for name in here} != here:
-        raise ValueError(
-            f"--out: it has a record of {recorded}, but this is {here}: give another folder"
-        )
+        there = {name: recorded[name] for name in here}
+        raise ValueError(f"--out: recorded on {there}, but this is {here}: give another folder")
 
 
 def ceilings(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:

@@ -134,10 +134,11 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=5, help="draws per class and number of chips")
     parser.add_argument("--workdir", default=WORKDIR)
     flags = parser.parse_args()
+    chosen = [base for base in BASES if base.name.startswith(tuple(flags.only.split(",")))]
+    if not chosen:
+        parser.error(f"--only: no base's name begins with {flags.only!r}")
     training.enable_compilation_cache()
-    for base in BASES:
-        if not base.name.startswith(tuple(flags.only.split(","))):
-            continue
+    for base in chosen:
         if not (Path(flags.workdir) / f"base-{base.name}" / "record.json").exists():
             print(f"open    {base.name}: there is no base run yet", flush=True)
             continue

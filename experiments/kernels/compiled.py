@@ -4,7 +4,7 @@ Every case of ``kernel_cases.py`` is compiled for a described device and becomes
 Pallas kernels have the figures that ptxas and the launch report; rows of fusion plans have XLA's
 custom calls and the bytes that the operations read and write. ``--steps`` also compiles whole
 training steps, which takes minutes. ``--parts`` compiles only some parts of the record; the others
-stay as they are.
+stay as they are, so it needs a record of the same devices and version of jax.
 
 Run: PYTHONPATH=. python experiments/kernels/compiled.py [--gpu h200] [--tpu v5e] [--steps]
      [--parts hopper …]
@@ -176,10 +176,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, help="the parts to compile; else all")
     options = parser.parse_args(arguments)
     path = options.output / "compiled"
-    record: dict[str, Any] = {}
+    about = {"jax": jax.__version__, "gpu": options.gpu, "tpu": options.tpu}
+    record: dict[str, Any] = about
     if options.parts:
         record = json.loads(path.with_suffix(".json").read_text())
-    record |= {"jax": jax.__version__, "gpu": options.gpu, "tpu": options.tpu}
+        for name, value in about.items():
+            if record[name] != value:
+                parser.error(
+                    f"--parts: {path}.json has {name} {record[name]}, this is {value}: compile all"
+                )
     parts = {
         "hopper": hopper_rows(options.gpu),
         "plans": plan_rows(options.gpu),

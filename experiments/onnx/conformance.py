@@ -3,6 +3,7 @@
     python experiments/onnx/conformance.py                      # all kinds, into results/
     python experiments/onnx/conformance.py --only=resize        # prints, writes nothing
     python experiments/onnx/conformance.py --resume             # only unrecorded tests
+    python experiments/onnx/conformance.py --kind=real          # only these again
 
 Unsupported tests, and tests that exceed the time limit, count as failures. The comparison and its
 tolerances are the suite's own.
@@ -171,13 +172,17 @@ def main(description, name, title, kinds, *, prepare=backend.prepare, limit=180)
     parser.add_argument("--kind", choices=kinds, action="append", help="default: all")
     parser.add_argument("--only", default="", help="pattern of test names, or an operator")
     parser.add_argument("--limit", type=int, default=limit, help="time limit per test in seconds")
-    parser.add_argument("--resume", action="store_true", help="keep recorded results")
+    parser.add_argument("--resume", action="store_true", help="run only unrecorded tests")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     found = cases(options.kind or kinds)
     names = operators(found)
     known = options.out / f"{name}.json"
-    before = json.loads(known.read_text()) if options.resume and known.exists() else []
+    keeps = known.exists() and (options.resume or not options.only)
+    before = json.loads(known.read_text()) if keeps else []
+    if not options.resume:  # the other kinds stay
+        chosen = options.kind or kinds
+        before = [entry for entry in before if entry["kind"] not in chosen]
     done = {(entry["kind"], entry["name"]) for entry in before}
     results = list(before)
     started = time.monotonic()
@@ -195,7 +200,7 @@ def main(description, name, title, kinds, *, prepare=backend.prepare, limit=180)
     passed = sum(not entry["reason"] for entry in results)
     print(f"{passed} of {len(results)} in {time.monotonic() - started:.0f} s")
     if not options.only:
-        record(results, known, title)
+        record(sorted(results, key=lambda entry: kinds.index(entry["kind"])), known, title)
 
 
 if __name__ == "__main__":

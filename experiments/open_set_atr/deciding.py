@@ -1,6 +1,8 @@
 """Formats the tables of the default run, of the score that decides, and of training recipes."""
 
 import json
+from itertools import product
+from typing import Any
 
 from experiments.open_set_atr.recorded import NAMES, RUNS, markdown, some
 from experiments.open_set_atr.run import RESULTS
@@ -15,6 +17,12 @@ FIELD_MEASURES = {
     "known_probability_error": "ECE of known, at even odds",
 }
 """Measures of field.py, with their columns."""
+FIELD_CHANGES = {
+    "known_accepted": "known chips accepted",
+    "unknown_accepted": "unknown chips accepted",
+    "open_accuracy": 'accuracy over known classes and "unknown"',
+}
+"""Measures whose change is stated in a sentence."""
 
 
 def default() -> str:
@@ -37,11 +45,11 @@ def default() -> str:
     header = ["test data", "closed acc.", "AUROC, the deciding score"]
     header += [f"AUROC {name}" for name in NAMES.values()]
     times = ", ".join(f"{result['seconds']} s" for result in found)
-    names = ", ".join(result["evaluation"]["decides"] for result in found)
+    names = ", ".join(sorted({result["evaluation"]["decides"] for result in found}))
     device = found[0]["record"]["device"]["kind"]
     return (
-        f"{len(found)} of 3 splits into known and unknown vehicles; {times} from the command to "
-        f"its table, on {device}. Scores that decide, chosen on known vehicles: {names}.\n\n"
+        f"{len(found)} of 3 splits into known and unknown vehicles; {times} from the start of the "
+        f"command to its table, on {device}. The score that decides: {names}.\n\n"
         f"{markdown(header, rows)}"
     )
 
@@ -186,20 +194,42 @@ def _compared(
 
 def calibrated() -> str:
     """Formats MSTAR before and after calibration to a few chips of the test's depression angle."""
-    recorded = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("field-*.json"))]
-    every = [row for one in recorded for row in one["rows"]]
+    names = [name for name in RUNS if name.startswith("mstar-auto-")]
+    paths = [path for name in names if (path := RESULTS / f"field-{name}.json").exists()]
+    every = [row for path in paths for row in json.loads(path.read_text())["rows"]]
     if not every:
         return NOT_RUN
+    scores = dict.fromkeys(row["score"] for row in every)
+    counts = sorted({row["chips"] for row in every})
     rows = []
-    for score in dict.fromkeys(row["score"] for row in every):
-        for chips in (0, *sorted({row["chips"] for row in every})):
-            own = [row for row in every if row["score"] == score]
-            own = [row for row in own if chips in (0, row["chips"])]
-            when = "after" if chips else "before"
-            values = [
-                [100 * r[when][name] for r in own if name in r[when]] for name in FIELD_MEASURES
-            ]
-            cells = [f"{metrics.summarize(found):.1f}" if found else "" for found in values]
-            rows.append([score, str(chips) if chips else "none", *cells])
-    text = f"{len(recorded)} of 9 runs, five draws of chips for each; measured on the other chips."
-    return f"{text}\n\n{markdown(['score', 'chips per class', *FIELD_MEASURES.values()], rows)}"
+    for score, chips in product(scores, (0, *counts)):
+        figures = [_field(every, score, chips, measure) for measure in FIELD_MEASURES]
+        cells = ["" if found is None else f"{found:.1f}" for found in figures]
+        rows.append([score, str(chips) if chips else "none", *cells])
+    decides, most = next(iter(scores)), counts[-1]
+    changes = [
+        f"{words} from {before.mean:.0f} to {after.mean:.0f} %"
+        for measure, words in FIELD_CHANGES.items()
+        if (before := _field(every, decides, 0, measure))
+        and (after := _field(every, decides, most, measure))
+    ]
+    draws = len({row["draw"] for row in every})
+    about = (
+        f"{len(paths)} of {len(names)} runs, {draws} draws of chips for each; measured on the "
+        f"other chips. With {most} chips of each class, the decision by `{decides}` changes: "
+        f"{', '.join(changes)}."
+    )
+    return f"{about}\n\n{markdown(['score', 'chips per class', *FIELD_MEASURES.values()], rows)}"
+
+
+def _field(
+    rows: list[dict[str, Any]], score: str, chips: int, measure: str
+) -> metrics.Summary | None:
+    """Summarises a measure in percent after calibration to some chips; 0 chips: before it.
+
+    Returns None if no row has the measure.
+    """
+    own = (row for row in rows if row["score"] == score and chips in (0, row["chips"]))
+    measured = (row["after" if chips else "before"] for row in own)
+    values = [100 * found[measure] for found in measured if measure in found]
+    return metrics.summarize(values) if values else None

@@ -2,9 +2,9 @@
 
     python -m experiments.open_set_atr.field [--only=mstar-auto-0] [--workdir=runs/open_set_atr]
 
-MSTAR's test chips are the field: another depression angle than the training's. Some chips
-of each known class are drawn from them, and thresholds and probabilities are fitted to these as by
-``jaxatr calibrate``. The remaining test chips are measured before and after.
+MSTAR's test chips stand for the field, because they have another depression angle than the training
+chips. Some of them are drawn from each known class, and thresholds and probabilities are fitted to
+these as by ``jaxatr calibrate``. The other test chips are measured before and after.
 ``results/field-NAME.json`` has a row for each score, number of chips and draw.
 """
 
@@ -75,11 +75,14 @@ def main() -> None:
     parser.add_argument("--only", default="mstar-auto", help="comma-separated prefixes of runs")
     parser.add_argument("--workdir", default="runs/open_set_atr")
     flags = parser.parse_args()
+    runs = [run for run in mstar_auto() if run.name.startswith(tuple(flags.only.split(",")))]
+    if not runs:
+        parser.error(f"--only: no run's name begins with {flags.only!r}")
     training.enable_compilation_cache()
-    for run in mstar_auto():
+    for run in runs:
         workdir = Path(flags.workdir).absolute() / run.name
         path = RESULTS / f"field-{run.name}.json"
-        if not run.name.startswith(tuple(flags.only.split(","))) or path.exists():
+        if path.exists():
             continue
         if not (workdir / "evaluation.json").exists():
             print(f"open    {run.name}: it is not trained here", flush=True)

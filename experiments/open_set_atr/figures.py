@@ -30,16 +30,17 @@ def mstar() -> Figure:
 
 def by_range() -> Figure:
     """Draws table 1: AUROC by range and band, ours (simulated) and published (DSIAC)."""
+    ranges = list(tables.RANGES)
     figure, panels = plt.subplots(1, 2, figsize=(9, 4), sharey=True, layout="constrained")
     for side, (band, axes) in enumerate(zip(tables.BANDS, panels, strict=True)):
         for place, (score, published) in enumerate(tables.PAPER_TABLE1.items()):
             colour, found = f"C{place}", []
-            for name in tables.RANGES:
+            for name in ranges:
                 values = recorded.percentages(tables.protocol(name, band), score, "auroc")
                 found.append(np.mean(values) if values else np.nan)
-            axes.plot(tables.RANGES, found, "o-", color=colour, label=tables.ALL_NAMES[score])
+            axes.plot(ranges, found, "o-", color=colour, label=tables.ALL_NAMES[score])
             theirs = [row[side] for row in published]
-            axes.plot(tables.RANGES, theirs, "x:", color=colour, alpha=0.6)
+            axes.plot(ranges, theirs, "x:", color=colour, alpha=0.6)
         axes.set_title(f"{band}: solid ours (simulated), dotted published (DSIAC)", fontsize=9)
         axes.set_xlabel("range (m)")
     panels[0].set_ylabel("AUROC (%)")

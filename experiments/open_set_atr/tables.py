@@ -37,11 +37,10 @@ from experiments.open_set_atr.recorded import (
     some,
     summary,
 )
-from experiments.open_set_atr.run import RESULTS
+from experiments.open_set_atr.run import BANDS, RANGES, RESULTS
 from experiments.records import NOT_RUN, commits
 from jaxatr import metrics
 
-RANGES, BANDS = ("1000", "2000", "3000", "combined"), ("visible", "thermal")
 BOXES_OFF = "boxes off by 10 %"
 ALL_NAMES = NAMES | {
     "openmax": "OpenMax",

@@ -8,8 +8,8 @@ runs follows mean and standard deviation in parentheses.
 
 from typing import Any
 
-from experiments.records import NOT_RUN, cell, commits, recorded, table
-from experiments.track.run import RESULTS, SPLITS
+from experiments.records import NOT_RUN, cell, commits, other_settings, recorded, table
+from experiments.track.run import RESULTS, SPLITS, all_runs
 from jaxatr import openset
 
 ROWS = {  # kind of run and group of the evaluation, by title
@@ -86,6 +86,7 @@ def page() -> str:
         "",
         commits(RESULTS),
         "",
+        *other_settings(all_runs(), RESULTS),
         *means(),
         "",
         "## AUROC gain of the LSTM by split, in percentage points",

@@ -38,6 +38,8 @@ def main(arguments: Sequence[str]) -> None:
     }
     if values.undo == (values.source is not None):
         raise ValueError("wanted either --source=DATA or --undo")
+    if values.undo:
+        inputs.check_unused("tpr", "per_class", "json", by="undo")
     training.enable_compilation_cache()
     if values.undo:
         print(f"removed: {runs.undo_calibration(values.workdir, **options)}")

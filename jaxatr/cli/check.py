@@ -81,8 +81,9 @@ def _subject(name: str) -> Iterator[doctor.Subject]:
         )
         yield doctor.of_dataset(dataset)
         return
-    if values.source is not None:
-        raise ValueError(f"--source is for data sets given by name, but {name} is a path")
+    for flag in ("source", "data_dir"):
+        if values[flag].value is not None:
+            raise ValueError(f"--{flag} is for data sets given by name, but {name} is a path")
     settings = all_options(image_folder.SOURCE, options)
     with tempfile.TemporaryDirectory(prefix="jaxatr-check-") as scratch:
         folder = image_folder.image_folder(path.absolute(), settings, Path(scratch) / "source")

@@ -77,7 +77,20 @@ def main(arguments: Sequence[str]) -> int | None:
             f"{got}, wanted one of {', '.join(_COMMANDS)}{nearest(name, _COMMANDS)}: "
             "jaxatr convert inspect model.onnx"
         )
+    _check_flags(name)
     return _COMMANDS[name](rest)
+
+
+def _check_flags(name: str) -> None:
+    """Checks that the flags are those of a sub-command; their descriptions begin with its name.
+
+    Raises:
+      ValueError: one is a flag of other sub-commands only.
+    """
+    for flag in (flags.FLAGS[one] for one in flags.FLAGS):
+        takers = str(flag.help).partition(":")[0].split(", ")
+        if flag.present and set(takers) <= _COMMANDS.keys() and name not in takers:
+            raise ValueError(f"--{flag.name} is a flag of {', '.join(takers)}, but not of {name}")
 
 
 def _inspect(arguments: Sequence[str]) -> int:

@@ -90,6 +90,8 @@ def _way() -> str:
     for way, names in _OF.items():
         if way != given[0] and (strange := inputs.given(*names)):
             raise ValueError(f"--{next(iter(strange))} needs --{way}")
+    if given[0] == "remove":
+        inputs.check_unused("checkpoint", "data_source", "data_dir", "json", by="remove")
     return given[0]
 
 

@@ -59,6 +59,20 @@ def given(*names: str) -> dict[str, Any]:
     return {name: flags.FLAGS[name].value for name in names if flags.FLAGS[name].present}
 
 
+def check_unused(*names: str, by: str) -> None:
+    """Checks that flags that another flag does not use are not on the command line.
+
+    Args:
+      *names: names of the flags.
+      by: name of the other flag.
+
+    Raises:
+      ValueError: one is given.
+    """
+    if unused := given(*names):
+        raise ValueError(f"--{next(iter(unused))} cannot be combined with --{by}")
+
+
 def checkpoint(text: str) -> Literal["best", "latest"] | int:
     """Parses ``--checkpoint``.
 

@@ -28,7 +28,8 @@ COMMON: Fields = {
     "data.options": Field(
         {},
         "options of the data set's builder. `simulated`: `ranges`, `bands`, `aspects`, `seed`, "
-        "`size`, `crop`, `surround`, `turns`; "
+        "`size`, `crop`, `surround`, `turns`, `decoys`; `simulated_tracks`: `tracks`, `frames`, "
+        "`starts`, `closing`, `bands`, `seed`, `size`, `crop`, `surround`; "
         "`image_folder`: `test_fraction`, `layout`, `table`; `dsiac`: `band`, `ranges`, `time`, "
         "`every`, `classes`, `size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, "
         "`size`. The command line can change the options that the configuration file names",

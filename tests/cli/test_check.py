@@ -130,6 +130,8 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(folder
 def test_a_path_takes_no_source(folder):
     with pytest.raises(ValueError, match="--source is for data sets given by name"):
         run_here(str(folder), source=str(folder))
+    with pytest.raises(ValueError, match="--data_dir is for data sets given by name"):
+        run_here(str(folder), data_dir=str(folder))
     with pytest.raises(ValueError, match="no option 'layuot'; did you mean 'layout'"):
         run_here(str(folder), option=["layuot=1"])
     (folder.parent / "x.rar").write_bytes(b"Rar!")

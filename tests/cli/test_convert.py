@@ -52,6 +52,16 @@ def test_inspect_as_json(flags_of, model, capsys):
     assert [layer["supported"] for layer in found] == [True, False, False, False]
 
 
+def test_a_flag_of_another_sub_command_is_refused(flags_of, model, tmp_path):
+    for arguments, message in (
+        (["inspect", model, f"--out={tmp_path}"], "--out is a flag of import, export, but not of"),
+        (["import", model, "--score=cbc"], "--score is a flag of export, but not of import"),
+        (["export", "--json"], "--json is a flag of inspect, describe, but not of export"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run(flags_of, *arguments)
+
+
 def test_import_writes_the_module(flags_of, model, tmp_path, capsys):
     proto = onnx.load(model)
     del proto.graph.node[1:]

@@ -7,7 +7,10 @@ are stored on disk. The minimum numbers of passed tests may only be raised.
 
 import hashlib
 import importlib.util
+import json
 import os
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,27 @@ def test_a_tenth(conformance):
 def test_a_tenth_as_source(generated, unchecked):
     count, failed = failures(generated.conformance, 10, ("node",), generated.prepare)
     assert 100 * (count - len(failed)) >= GENERATED_FLOOR * count, failed
+
+
+def test_a_kind_that_runs_again_leaves_the_others(conformance, tmp_path, monkeypatch):
+    old = {"operator": "Add", "reason": "old"}
+    entries = [{"kind": "node", "name": "test_a", **old}, {"kind": "real", "name": "test_b", **old}]
+    path = tmp_path / "conformance.json"
+    path.write_text(json.dumps(entries))
+    found = [("node", types.SimpleNamespace(name="test_a"))]
+    monkeypatch.setattr(conformance, "cases", lambda kinds: found)
+    monkeypatch.setattr(conformance, "operators", lambda _: {("node", "test_a"): "Add"})
+    monkeypatch.setattr(conformance, "run", lambda test, **_: "new")
+
+    def recorded(*flags):
+        monkeypatch.setattr(sys, "argv", ["conformance", f"--out={tmp_path}", *flags])
+        conformance.main("", "conformance", "Tests", ("node", "real"))
+        return [(one["kind"], one["reason"]) for one in json.loads(path.read_text())]
+
+    assert recorded("--only=test_a") == [("node", "old"), ("real", "old")]
+    assert recorded("--resume") == [("node", "old"), ("real", "old")]
+    assert recorded("--kind=node") == [("node", "new"), ("real", "old")]
+    assert recorded() == [("node", "new")]
 
 
 def test_the_table(conformance):

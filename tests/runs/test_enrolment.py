@@ -376,6 +376,8 @@ def test_the_commands_enrol_group_and_remove(
             enrol.main(flags_of(enrol, f"--workdir={run}", group[1], *wrong))
     with pytest.raises(ValueError, match="wanted one of --source"):
         enrol.main(flags_of(enrol, f"--workdir={run}"))
+    with pytest.raises(ValueError, match="--json cannot be combined with --remove"):
+        enrol.main(flags_of(enrol, f"--workdir={run}", "--remove=a", "--json"))
     with pytest.raises(ValueError, match="--epochs needs --train"):
         enrol.main(flags_of(enrol, *group, "--epochs=2"))
     with pytest.raises(ValueError, match="no image given"):

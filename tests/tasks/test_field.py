@@ -101,6 +101,8 @@ def test_the_command_prints_before_and_after(run, field, flags_of, capsys):
     assert "energy.field.npz" in capsys.readouterr().out
     with pytest.raises(ValueError, match="--source=DATA or --undo"):
         calibrate.main(flags_of(calibrate, *arguments))
+    with pytest.raises(ValueError, match="--tpr cannot be combined with --undo"):
+        calibrate.main(flags_of(calibrate, *arguments, "--undo", "--tpr=0.9"))
 
 
 @pytest.mark.parametrize("kind", ["table", "archive", "split"])
