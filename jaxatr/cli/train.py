@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import config_dict, config_flags
 
 from jaxatr import bundled
 from jaxatr.cli import inputs
@@ -59,7 +59,7 @@ def _add_options(config: "Config", argv: Sequence[str]) -> None:
         return
     from jaxatr.data import sources  # late, to keep --help fast
 
-    source = sources.find(given.get("data.name", config.data.name))
+    source = sources.find(given.get("data.name") or config.data.name)
     known = getattr(source, "options", {})
     if misspelt := next((name for name in lacking if name not in known), None):
         # In the form of ml_collections: the name, and a hint on a second line.
@@ -68,6 +68,8 @@ def _add_options(config: "Config", argv: Sequence[str]) -> None:
     with config.unlocked():
         for name in lacking:
             value = known[name].default
+            if value is None:
+                value = config_dict.placeholder(object)
             # Of the sequences, ml_collections parses only tuples.
             config.data.options[name] = tuple(value) if isinstance(value, list) else value
 

@@ -41,6 +41,17 @@ def test_options_have_the_types_of_their_defaults(monkeypatch):
     assert options.to_dict() == {"ranges": (1000, 2000), "every": 3, "band": "visible"}
 
 
+def test_options_of_a_source_of_ones_own(monkeypatch, tmp_path):
+    (tmp_path / "jaxatr_own_source.py").write_text(
+        "from jaxatr.data.source import Option, Source\n\n\nclass Own(Source):\n"
+        "    name, version = 'own', 1\n    options = {'least': Option(None, 'unset: any')}\n\n"
+        "    def scan(self, request): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    given = ("--config.data.name=jaxatr_own_source:Own", "--config.data.options.least=3")
+    assert parsed(monkeypatch, "--config=cbc:folder", *given).data.options.least == 3
+
+
 def test_the_options_are_those_of_the_data_set_on_the_command_line(monkeypatch):
     given = ("--config.data.name=fgvc_aircraft", "--config.data.options.level=family")
     assert parsed(monkeypatch, "--config=quadruplet:default", *given).data.options.level == "family"
