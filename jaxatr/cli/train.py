@@ -14,23 +14,64 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import getitem
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import config_dict, config_flags
 
 from jaxatr import bundled
 from jaxatr.cli import inputs
 from jaxatr.cli.help_page import columns
 
+if TYPE_CHECKING:
+    from jaxatr.typing import Config
+
 _BASELINES = ("conflabel", "gopenmax")  # those of jaxatr.runs, which is slow to import
+_OPTIONS = "data.options."
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link in Markdown
 
 
 class _Parser(config_flags.config_flags.ConfigFileFlagParser):
-    """A parser that also accepts the name of a bundled configuration."""
+    """A parser of the name of a bundled configuration, too, and of every option of the data set."""
 
     def parse(self, path: str):
-        return super().parse(bundled.locate(path))
+        config = super().parse(bundled.locate(path))
+        _add_options(config, flags.FLAGS.read_flags_from_files(sys.argv, force_gnu=False))
+        return config
+
+
+def _add_options(config: "Config", argv: Sequence[str]) -> None:
+    """Adds the options of the data set that the command line sets and the configuration lacks.
+
+    They are added with their defaults, which tell ml_collections their types.
+
+    Raises:
+      KeyError: the data set has no such option.
+    """
+    given: dict[str, str] = {}
+    for argument, following in zip(argv, [*argv[1:], ""], strict=True):
+        name, equals, value = argument.partition("=")
+        if re.match("--?config[.]", name):
+            given[name.partition(".")[2]] = value if equals else following
+    options = [name.removeprefix(_OPTIONS) for name in given if name.startswith(_OPTIONS)]
+    lacking = [name for name in options if name not in config.data.options]
+    if not lacking:
+        return
+    from jaxatr.data import sources  # late, to keep --help fast
+
+    source = sources.find(given.get("data.name") or config.data.name)
+    known = getattr(source, "options", {})
+    if misspelt := next((name for name in lacking if name not in known), None):
+        # In the form of ml_collections: the name, and a hint on a second line.
+        hint = f"{source.name} has {', '.join(known)}" if source and known else ""
+        raise KeyError(f"{misspelt!r}\n{hint}")
+    with config.unlocked():
+        for name in lacking:
+            value = known[name].default
+            if value is None:
+                value = config_dict.placeholder(object)
+            # Of the sequences, ml_collections parses only tuples.
+            config.data.options[name] = tuple(value) if isinstance(value, list) else value
 
 
 def define_flags() -> None:

@@ -32,7 +32,7 @@ COMMON: Fields = {
         "`starts`, `closing`, `bands`, `seed`, `size`, `crop`, `surround`; "
         "`image_folder`: `test_fraction`, `layout`, `table`; `dsiac`: `band`, `ranges`, `time`, "
         "`every`, `classes`, `size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, "
-        "`size`. The command line can change the options that the configuration file names",
+        "`size`. The command line sets any of them: `--config.data.options.layout=class/split`",
     ),
     "data.train_split": Field("train", "the split whose known classes are used for training"),
     "data.test_split": Field("test", "the split used for evaluation, known and unknown classes"),

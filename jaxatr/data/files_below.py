@@ -3,27 +3,58 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from jaxatr.data.reasons import Reasons
+
+_NOWHERE = "links to nothing"
+_AGAIN = "folders that are read at another path"
+_DEVICE = "devices, pipes and sockets"
+
+
+class Below(NamedTuple):
+    """A path below a folder.
+
+    Attributes:
+      path: relative to the folder.
+      passed: why there is no file to read, a phrase that can follow a number; empty for a file.
+    """
+
+    path: PurePosixPath
+    passed: str = ""
 
 
 def files_below(root: Path) -> list[PurePosixPath]:
     """Returns the paths of all files below a folder, relative to it and sorted.
 
-    Links to targets outside the folder are followed. Links within the folder are skipped, because
-    their targets are listed anyway.
+    Each file in the folder is listed once: links to targets outside the folder are followed, others
+    are skipped. Links that lead nowhere are skipped too.
 
     Raises:
       ValueError: the folder does not exist.
     """
-    return list(_walked(root, everything=True))
+    return [one.path for one in _walked(root, everything=True) if not one.passed]
+
+
+def add_dead_links(root: Path, left_out: Reasons) -> None:
+    """Counts the links to nothing among the files of :func:`files_below`."""
+    for path, passed in _walked(root, everything=True):
+        if passed == _NOWHERE:
+            left_out.add(passed, str(path))
 
 
 def visible_below(root: Path) -> list[PurePosixPath]:
-    """Returns :func:`files_below` without hidden files and files in hidden folders."""
-    return list(iterate_visible(root))
+    """Returns the paths of :func:`iterate_visible` that are files or links to nothing."""
+    return [one.path for one in iterate_visible(root) if one.passed in ("", _NOWHERE)]
 
 
-def iterate_visible(root: Path) -> Iterator[PurePosixPath]:
-    """Yields :func:`visible_below` with only one folder's names in memory at a time.
+def iterate_visible(root: Path) -> Iterator[Below]:
+    """Yields the files below a folder, sorted, without hidden ones and those in hidden folders.
+
+    Links to files and folders are followed. Each folder is read once, even if several links lead to
+    it or a link leads to a folder above: at its own place if it is below ``root``, else at the
+    first of its paths. What is passed over because of that, and links to nothing, are yielded with
+    the reason. Only one folder's names are in memory at a time, and the links' folders.
 
     Raises:
       ValueError: the folder does not exist.
@@ -36,40 +67,57 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
 
-def _walked(root: Path, *, everything: bool) -> Iterator[PurePosixPath]:
+def _walked(root: Path, *, everything: bool) -> Iterator[Below]:
     if not root.is_dir():
         raise ValueError(
             f"{root} is a file, wanted a folder" if root.exists() else f"there is no folder {root}"
         )
     top = root.resolve()
-    for path in _files(top, top, (top,), everything):
-        yield PurePosixPath(path.relative_to(top))
+    yield from _Walk(top, everything).below(top, top)
 
 
-def _files(top: Path, folder: Path, above: tuple[Path, ...], everything: bool) -> Iterator[Path]:
-    """Yields the files below a folder, sorted by the parts of their paths.
+class _Walk:
+    """A walk through a folder and the folders that its links lead to."""
 
-    Args:
-      top: the resolved root folder.
-      folder: the folder to list, below ``top``.
-      above: the resolved paths of the folder and its parents, to detect cycles.
-      everything: include hidden files and folders.
-    """
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
-    for entry in entries:
-        if not everything and is_hidden(entry.name):
-            continue
-        path = Path(entry.path)
-        real = path.resolve() if entry.is_symlink() else above[-1] / entry.name
-        if entry.is_symlink() and real.is_relative_to(top):
-            # It is listed at its own place, unless that is hidden, as in git-annex and DVC.
-            if everything or not any(map(is_hidden, real.relative_to(top).parts)):
+    def __init__(self, top: Path, everything: bool):
+        self._top, self._everything = top, everything
+        self._linked: set[Path] = set()  # folders outside of ``top`` that were reached by links
+
+    def below(self, folder: Path, real: Path) -> Iterator[Below]:
+        """Yields what is below a folder, sorted by the parts of the paths.
+
+        Args:
+          folder: the folder's path from the top.
+          real: its path without links.
+        """
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        for entry in entries:
+            if not self._everything and is_hidden(entry.name):
                 continue
-        if entry.is_file():
-            yield path
-        elif entry.is_dir() and real not in above:
-            yield from _files(top, path, (*above, real), everything)
+            path, is_link = folder / entry.name, entry.is_symlink()
+            target = Path(os.path.realpath(path)) if is_link else real / entry.name
+            below = PurePosixPath(path.relative_to(self._top))
+            # Of a link in a circle, entry.is_file() raises an error.
+            if os.path.isfile(path) if is_link else entry.is_file():
+                if not (self._everything and is_link and self._has(target)):
+                    yield Below(below)
+            elif not (os.path.isdir(path) if is_link else entry.is_dir()):
+                yield Below(below, _NOWHERE if is_link else _DEVICE)
+            elif path == target:
+                yield from self.below(path, target)
+            elif self._has(target) or target in self._linked:
+                yield Below(below, _AGAIN)
+            else:
+                self._linked.add(target)
+                yield from self.below(path, target)
+
+    def _has(self, target: Path) -> bool:
+        """Whether a link's target is also read at its own place."""
+        if not target.is_relative_to(self._top):
+            return False
+        # Not in a hidden folder, where git-annex and DVC keep the contents.
+        return self._everything or not any(map(is_hidden, target.relative_to(self._top).parts))
 
 
 def file_states(root: Path, paths: list[PurePosixPath]) -> list:

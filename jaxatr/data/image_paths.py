@@ -36,7 +36,8 @@ class ImagePaths(NamedTuple):
 
     Attributes:
       images: sorted by path.
-      passed: number of skipped files by kind (``".txt"``, ``"without a suffix"``).
+      passed: number of skipped files by kind (``".txt"``, ``"without a suffix"``, ``"links to
+        nothing"``).
     """
 
     images: tuple[ImagePath, ...]
@@ -46,9 +47,10 @@ class ImagePaths(NamedTuple):
 def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
     """Lists the image files at a path.
 
-    Folders are searched recursively. Hidden files and files in hidden folders are ignored and not
-    counted. A file is recognised by its suffix or, for a raw chip of MSTAR, by its first bytes. A
-    file that is neither an archive nor a table is taken without a check.
+    Folders are searched recursively, and links are followed as in
+    :func:`jaxatr.data.files_below.iterate_visible`. Hidden files and files in hidden folders are
+    ignored and not counted. A file is recognised by its suffix or, for a raw chip of MSTAR, by its
+    first bytes. A file that is neither an archive nor a table is taken without a check.
 
     Args:
       path: an image, a folder, an archive, or a table (.csv, .tsv, .parquet) with a column of
@@ -83,8 +85,8 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
     root = archive.opened(given, Path(scratch))
     images: list[ImagePath] = []
     passed: collections.Counter[str] = collections.Counter()
-    for below in iterate_visible(root):
-        if kind := other_kind(root / below):
+    for below, passed_as in iterate_visible(root):
+        if kind := passed_as or other_kind(root / below):
             passed[kind] += 1
         else:
             name = str(PurePath(path, below))
@@ -112,7 +114,7 @@ def _listed(passed: Mapping[str, int]) -> str:
 
 def describe_kind(kind: str) -> str:
     """Describes a kind of file, as in "3 of type .txt" or "2 without a suffix"."""
-    return kind if kind == _NO_SUFFIX else f"of type {kind}"
+    return f"of type {kind}" if kind.startswith(".") else kind
 
 
 def other_kind(path: PurePath, beginning: Callable[[int], bytes] | None = None) -> str:

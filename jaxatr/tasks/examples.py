@@ -48,13 +48,7 @@ class Examples:
           ValueError: the data is missing or does not match the configuration.
         """
         fields = config.data
-        self.dataset = data.open_dataset(
-            fields.name,
-            data_dir=fields.data_dir or None,
-            source=fields.source or None,
-            options=dict(fields.options),
-            skip_corrupt=fields.skip_corrupt,
-        )
+        self.dataset = _opened(fields)
         self.split = data.known_unknown(
             config.open_set.split,
             self.dataset.classes,
@@ -328,6 +322,23 @@ class Examples:
             chip=chosen.chip,
             batch_size=self._batch_size,
         )
+
+
+def _opened(fields: Config) -> data.Dataset:
+    """Opens the data set that ``config.data`` names."""
+    options = dict(fields.options)
+    try:
+        return data.open_dataset(
+            fields.name,
+            data_dir=fields.data_dir or None,
+            source=fields.source or None,
+            options=options,
+            skip_corrupt=fields.skip_corrupt,
+        )
+    except ValueError as error:
+        if str(error).partition(":")[0] in options:  # the name of the option that is wrong
+            raise ValueError(f"data.options.{error}") from error
+        raise
 
 
 def _listing(skipped) -> str:

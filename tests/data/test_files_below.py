@@ -1,8 +1,9 @@
+import os
 from pathlib import PurePosixPath
 
 import pytest
 
-from jaxatr.data.files_below import file_states, files_below, visible_below
+from jaxatr.data.files_below import file_states, files_below, iterate_visible, visible_below
 
 
 @pytest.fixture
@@ -60,3 +61,57 @@ def test_a_link_to_a_hidden_file_is_followed(root):
     assert [str(path) for path in visible_below(root)] == [
         "a/b/y.agt", "a/x.png", "a/z.arf", "c.met"
     ]  # fmt: skip
+
+
+def walked(root):
+    """Returns the paths of files, and those that are passed over with the reason."""
+    found = [(str(path), passed) for path, passed in iterate_visible(root)]
+    return [path for path, passed in found if not passed], dict(one for one in found if one[1])
+
+
+def test_links_are_followed_and_each_folder_is_read_once(root):
+    again, nothing = "folders that are read at another path", "links to nothing"
+    outside = root.parent / "outside"
+    (outside / "inner").mkdir(parents=True)
+    (outside / "inner/file").write_text("")
+    (outside / "home").symlink_to(root)
+    (root / "a/file").symlink_to(root / "c.met")
+    (root / "a/first").symlink_to(outside / "inner")
+    (root / "a/link").symlink_to(outside)
+    (root / "a/round").symlink_to(root)
+    (root / "a/up").symlink_to(root.parent)
+    (root / "gone").symlink_to(root.parent / "gone")
+    (root / "itself").symlink_to("itself")
+    (root / "second").symlink_to(outside)
+    files, passed = walked(root)
+    assert files == ["a/b/y.agt", "a/file", "a/first/file", "a/z.arf", "c.met"]
+    assert passed == {
+        **dict.fromkeys(["a/link/home", "a/link/inner", "a/round", "second"], again),
+        **dict.fromkeys(["a/up/root", "a/up/outside"], again),
+        **dict.fromkeys(["gone", "itself"], nothing),
+    }
+    assert "itself" in map(str, visible_below(root))  # to be read, which names it
+    assert "itself" not in map(str, files_below(root))
+
+
+def test_a_folder_is_read_at_its_own_place_and_not_at_a_link_before_it(root):
+    (root / "0").symlink_to(root / "a")
+    assert walked(root) == (
+        ["a/b/y.agt", "a/z.arf", "c.met"],
+        {"0": "folders that are read at another path"},
+    )
+
+
+def test_a_hidden_folder_is_read_through_the_first_link(root):
+    (root / ".store/x").mkdir(parents=True)
+    (root / ".store/x/file").write_text("")
+    (root / "d").symlink_to(root / ".store/x")
+    (root / "e").symlink_to(root / ".store/x")
+    files, passed = walked(root)
+    assert "d/file" in files and list(passed) == ["e"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_passed_over(root):
+    os.mkfifo(root / "pipe.png")
+    assert walked(root)[1] == {"pipe.png": "devices, pipes and sockets"}

@@ -1,8 +1,10 @@
 """The images at a path: tables of paths, and paths that name nothing."""
 
+import numpy as np
 import pytest
 
 from jaxatr import data
+from jaxatr.batch.sources import sources_of
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -34,3 +36,32 @@ def test_tables_that_list_no_paths_are_named(tmp_path):
 def test_an_empty_path_is_not_the_current_folder(tmp_path):
     with pytest.raises(ValueError, match="got an empty path"):
         data.image_paths("", tmp_path)
+
+
+def test_links_in_a_folder_are_followed_and_those_to_nothing_counted(tmp_path, save):
+    image = save(tmp_path / "set/a/x.png", np.zeros((2, 2), np.uint8))
+    save(tmp_path / "pool/y.png", np.zeros((2, 2), np.uint8))
+    for name, target in (
+        ("a/same.png", image),
+        ("b", tmp_path / "pool"),
+        ("c", tmp_path / "pool"),
+        ("d", image.parent),
+        ("a/round", tmp_path / "set"),
+        ("a/gone.png", tmp_path / "gone.png"),
+        ("a/itself.png", "itself.png"),
+    ):
+        (tmp_path / "set" / name).symlink_to(target)
+    found = data.image_paths(str(tmp_path / "set"), tmp_path / "scratch")
+    assert [image.below for image in found.images] == ["a/same.png", "a/x.png", "b/y.png"]
+    assert data.describe_passed(found.passed) == (
+        "skipped: 3 folders that are read at another path, 2 links to nothing"
+    )
+    (source,) = sources_of([str(tmp_path / "set")])
+    assert list(source.keys()) == ["a/same.png", "a/x.png", "b/y.png"]
+    assert source.passed == found.passed
+
+
+def test_a_folder_of_links_to_nothing_says_so(tmp_path):
+    (tmp_path / "gone.png").symlink_to(tmp_path / "nothing")
+    with pytest.raises(ValueError, match="there is no image in it .1 links to nothing."):
+        data.image_paths(str(tmp_path), tmp_path / "scratch")

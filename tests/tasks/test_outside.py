@@ -71,6 +71,14 @@ def test_chips_are_those_of_predict(near):
     assert set(split.columns["label"].tolist()) == {-1}
 
 
+def test_a_link_to_nothing_is_left_out(near, tmp_path):
+    (tmp_path / "0.png").symlink_to(near / "0.png")
+    (tmp_path / "gone.png").symlink_to(near / "gone.png")
+    found = data.read_others(tmp_path, intake())
+    assert len(found.chips) == 1
+    assert found.left_out == [("gone.png", "gone.png: No such file or directory")]
+
+
 def test_images_of_another_size_and_colour_become_chips(near, far):
     gray = data.read_others(far, intake()).chips
     assert gray.shape == (8, *GRAY)

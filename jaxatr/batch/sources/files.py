@@ -34,8 +34,8 @@ class Folder(Source):
         """Yields the paths relative to the folder; holds the names of one folder in memory."""
         passed: collections.Counter[str] = collections.Counter()
         empty = True
-        for below in iterate_visible(self._path):
-            if kind := other_kind(self._path / below):
+        for below, passed_as in iterate_visible(self._path):
+            if kind := passed_as or other_kind(self._path / below):
                 passed[kind] += 1
             else:
                 empty = False

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr.data.files_below import file_states, files_below
+from jaxatr.data.files_below import add_dead_links, file_states, files_below
 from jaxatr.data.reasons import Reasons
 from jaxatr.data.source import (
     Contents,
@@ -105,6 +105,7 @@ def _contents(request: Request, paths: list[PurePosixPath], settings: dict[str, 
         pixels differ in dtype.
     """
     root, left_out, noted = request.path, Reasons(), Reasons()
+    add_dead_links(root, left_out)
     clips = find_clips(root, paths, left_out)
     surveys, damaged = _surveys(root, clips, settings, request.skip_corrupt, left_out, noted)
     classes, dtype = _check(root, surveys, left_out.lines())

@@ -1,5 +1,6 @@
 """The data source for class folders, a table of image files, or an archive of either."""
 
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,11 @@ from jaxatr.data.sources.image_folder.folder import (
     ImageFolder,
     divided,
     find,
-    single_folder,
 )
 from jaxatr.data.sources.image_folder.layouts import LAYOUTS
 
 _LISTED = 10  # damaged files listed in an error
+_READING = 2  # raised when the folders in an archive are read differently
 
 
 class ImageFolderSource(Source):
@@ -61,7 +62,7 @@ class ImageFolderSource(Source):
             def unpacked(scratch: Path) -> Contents:
                 return _contents(image_folder(path, settings, scratch / "source"), skip_corrupt)
 
-            return Scan(self, settings, [*state, dict(request.options)], unpacked)
+            return Scan(self, settings, [*state, dict(request.options), _READING], unpacked)
         found = image_folder(path, settings)
         return Scan(self, settings, found.signature(), lambda _: _contents(found, skip_corrupt))
 
@@ -102,13 +103,23 @@ def labelled_images(
     """
     if scratch is not None and path.is_file() and archive.is_archive(path):
         archive.extract(path, scratch)
-        root = single_folder(scratch)
-        return find(root, layout=layout, table_name=table_name, inside=True)
-    if path.is_file() and table.is_table(path):
-        if table_name:
-            raise ValueError(f"table: {path} is a table itself: leave the option out")
-        path, table_name = path.parent, path.name
-    return find(path, layout=layout, table_name=table_name)
+        try:
+            found = find(scratch, layout=layout, table_name=table_name, inside=True)
+        except ValueError as error:  # names the folder, which differs each time
+            raise ValueError(str(error).replace(str(scratch), str(path))) from error
+    else:
+        root = path
+        if path.is_file() and table.is_table(path):
+            if table_name:
+                raise ValueError(f"table: {path} is a table itself: leave the option out")
+            root, table_name = path.parent, path.name
+        found = find(root, layout=layout, table_name=table_name)
+    if found.assumed:
+        warnings.warn(
+            f"{path}: taken for {found.assumed}; the option layout sets another meaning",
+            stacklevel=2,
+        )
+    return found
 
 
 def unreadable(folder: ImageFolder) -> list[tuple[str, str]]:

@@ -3,25 +3,31 @@
 import dataclasses
 import hashlib
 import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from jaxatr.data import archive
-from jaxatr.data.files_below import is_hidden
+from jaxatr.data.files_below import is_hidden, iterate_visible
 from jaxatr.data.image_paths import describe_kind
 from jaxatr.data.images import SUFFIXES
 from jaxatr.data.sources.image_folder import table
-from jaxatr.data.sources.image_folder.layouts import SPLIT_NAMES, Listed, arranged
+from jaxatr.data.sources.image_folder.layouts import (
+    LAYOUTS,
+    Listed,
+    arranged,
+    check_layout,
+    is_usual,
+    wrapper,
+)
 from jaxatr.resolve import nearest
 
 WANTED = (
-    "<split>/<class>/*, <coarse>/<class>/*, <split>/<coarse>/<class>/* or <class>/* of "
+    "<split>/<class>/*, <class>/<split>/*, <coarse>/<class>/*, <split>/<coarse>/<class>/*, "
+    "<coarse>/<class>/<split>/* or <class>/* of "
     f"{', '.join(suffix[1:] for suffix in SUFFIXES)}"
 )
 _COARSE = "coarse.json"
-_DEEPEST = 6  # at most three are valid; deeper ones are searched to report misplaced images
 
 
 class Passed(NamedTuple):
@@ -80,21 +86,24 @@ class Found(NamedTuple):
     Attributes:
       root: the folder that their paths are relative to.
       listed: the files, at least one, sorted by path.
-      passed: skipped files, by kind.
+      passed: skipped files, by kind; their paths are relative to the folder that was searched.
+      assumed: how unusual folders were read, such as ``"chips/<class>/<split>/*"``; else empty.
     """
 
     root: Path
     listed: Sequence[Listed]
     passed: tuple[Passed, ...]
+    assumed: str = ""
 
 
 def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = False) -> Found:
     """Finds the images below a folder.
 
     Args:
-      root: a folder with ``<split>/<class>/<image>``, ``<coarse>/<class>/<image>``, both or neither
-        of these levels above the class; or with a table. Links are followed.
-      layout: one of :data:`~jaxatr.data.sources.image_folder.layouts.LAYOUTS`; empty to infer it.
+      root: a folder with one of the :data:`~jaxatr.data.sources.image_folder.layouts.LAYOUTS`, or
+        with a table. The layout may be in a folder, or several, that holds nothing else. Links are
+        followed (:func:`~jaxatr.data.files_below.iterate_visible`).
+      layout: the name of a layout; empty to infer it.
       table_name: path below ``root`` of a table, which replaces the folders' names.
       inside: refuse paths in the table that leave the folder.
 
@@ -109,6 +118,7 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
             f"{root} is a file, but neither an archive ({', '.join(archive.SUFFIXES)}) nor a table "
             f"({', '.join(table.SUFFIXES)})"
         )
+    check_layout(layout)
     if table_name:
         if layout:
             raise ValueError("layout: not allowed together with a table: leave one of them out")
@@ -116,17 +126,29 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
             raise ValueError(
                 f"table: got {table_name!r}, wanted one of {', '.join(table.SUFFIXES)}"
             )
+        if not (root / table_name).is_file():
+            if not (_single_folder(root) / table_name).is_file():
+                raise ValueError(f"table: there is no file {table_name!r} in {root}")
+            root = _single_folder(root)
         listed = sorted(table.read_table(root / table_name, inside=inside))
         if not listed:
             raise ValueError(f"{root / table_name}: no images are listed")
         return Found((root / table_name).parent, listed, ())
-    paths, passed = _by_kind(_entries(root, (), ()))
+    entries = sorted(_entries(root))
+    paths = [path for path, kind in entries if not kind]
+    outer = wrapper(paths, layout) if paths else PurePosixPath()
+    passed = _by_kind(one for one in entries if one[1] and one[0] != outer / _COARSE)
     if not paths:
         others = ", ".join(f"{len(one.paths)} {describe_kind(one.kind)}" for one in passed)
         raise ValueError(
             f"no images in {root}{f' ({others})' if others else ''}; looked for {WANTED}"
         )
-    return Found(root, arranged(root, paths, layout, WANTED), tuple(passed))
+    paths = [path.relative_to(outer) for path in paths]
+    listed, found = arranged(root / outer, paths, layout, WANTED)
+    assumed = ""
+    if outer.parts or found.endswith("/split") and not layout:
+        assumed = "/".join([*outer.parts, *(f"<{level}>" for level in LAYOUTS[found]), "*"])
+    return Found(root / outer, listed, passed, assumed)
 
 
 def divided(found: Found, test_fraction: float) -> ImageFolder:
@@ -164,52 +186,31 @@ def divided(found: Found, test_fraction: float) -> ImageFolder:
     return ImageFolder(root, files, classes, *hierarchy, found.passed)
 
 
-def single_folder(root: Path) -> Path:
-    """Returns the single folder that wraps an archive's class or split folders, else ``root``."""
+def _entries(root: Path) -> Iterator[tuple[PurePosixPath, str]]:
+    """Yields the path of each file below a folder, and its kind (empty for an image)."""
+    for path, passed in iterate_visible(root):
+        suffix = path.suffix.lower()
+        yield path, passed or ("" if suffix in SUFFIXES else suffix or "without a suffix")
+
+
+def _single_folder(root: Path) -> Path:
+    """Returns the folder that is alone in a folder and has no usual name of a split, else ``root``.
+
+    It wraps the table's folder, most often in an archive.
+    """
     entries = [entry for entry in root.iterdir() if not is_hidden(entry.name)]
-    if len(entries) == 1 and entries[0].is_dir() and entries[0].name.lower() not in SPLIT_NAMES:
+    if len(entries) == 1 and entries[0].is_dir() and not is_usual(entries[0].name):
         return entries[0]
     return root
 
 
-def _entries(
-    folder: Path, parts: tuple[str, ...], above: tuple[Path, ...]
-) -> Iterator[tuple[PurePosixPath, str]]:
-    """Yields the path of each file below a folder, and its kind (empty for an image).
-
-    Args:
-      folder: the folder to search.
-      parts: its path relative to the data folder.
-      above: the resolved paths of the folders above it.
-    """
-    above = (*above, folder.resolve())
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            path = PurePosixPath(*parts, entry.name)
-            if is_hidden(entry.name):
-                continue
-            if entry.is_dir():
-                if entry.is_symlink() and Path(entry.path).resolve() in above:
-                    yield path, "link to a folder above it"
-                elif len(parts) < _DEEPEST:
-                    yield from _entries(Path(entry.path), path.parts, above)
-            elif not entry.is_file():
-                yield path, "link to nothing" if entry.is_symlink() else "device"
-            elif path.suffix.lower() in SUFFIXES:
-                yield path, ""
-            elif path != PurePosixPath(_COARSE):
-                yield path, path.suffix.lower() or "without a suffix"
-
-
-def _by_kind(
-    entries: Iterator[tuple[PurePosixPath, str]],
-) -> tuple[list[PurePosixPath], list[Passed]]:
-    """Returns the images' paths, sorted, and other files by kind, the most frequent kind first."""
-    images, others = [], {}
-    for path, kind in sorted(entries):
-        (others.setdefault(kind, []) if kind else images).append(path)
-    passed = [Passed(kind, tuple(map(str, paths))) for kind, paths in others.items()]
-    return images, sorted(passed, key=lambda one: (-len(one.paths), one.kind))
+def _by_kind(others: Iterable[tuple[PurePosixPath, str]]) -> tuple[Passed, ...]:
+    """Returns skipped files, sorted, by kind, the most frequent kind first."""
+    kinds: dict[str, list[str]] = {}
+    for path, kind in others:
+        kinds.setdefault(kind, []).append(str(path))
+    passed = [Passed(kind, tuple(paths)) for kind, paths in kinds.items()]
+    return tuple(sorted(passed, key=lambda one: (-len(one.paths), one.kind)))
 
 
 def _drawn(listed: Sequence[Listed], fraction: float) -> frozenset[str]:

@@ -16,7 +16,9 @@ LAYOUTS = {
     "class": ("class",),
     "split/class": ("split", "class"),
     "coarse/class": ("coarse", "class"),
+    "class/split": ("class", "split"),
     "split/coarse/class": ("split", "coarse", "class"),
+    "coarse/class/split": ("coarse", "class", "split"),
 }
 """Names of layouts to the meanings of their folders, from the outermost."""
 
@@ -37,24 +39,33 @@ class Listed(NamedTuple):
     coarse: str | None = None
 
 
-def arranged(root: Path, paths: Sequence[PurePosixPath], layout: str, wanted: str) -> list[Listed]:
+class Arranged(NamedTuple):
+    """Image files with their classes.
+
+    Attributes:
+      listed: the files, in the given order.
+      layout: one of :data:`LAYOUTS`.
+    """
+
+    listed: list[Listed]
+    layout: str
+
+
+def arranged(root: Path, paths: Sequence[PurePosixPath], layout: str, wanted: str) -> Arranged:
     """Assigns a class, and possibly a split and a coarse class, to images by their folders.
 
     Args:
       root: the folder, for messages.
-      paths: paths of the files below it, at least one.
-      layout: one of :data:`LAYOUTS`; empty to infer it. Three levels are split, coarse class and
-        class. Of two levels, the outer one is a split if one of its folders has a usual split name,
-        if it is the only one, or if a class occurs in several of them; otherwise a coarse class.
+      paths: paths of the files below it, at least one, without :func:`wrapper`.
+      layout: one of :data:`LAYOUTS`; empty to infer it. Of two or three levels, the outermost is a
+        split if one of its folders has a usual split name, and the innermost is one if all of its
+        folders have. Otherwise three levels are split, coarse class and class; of two, the outer
+        one is a split if a class occurs in several of its folders, else a coarse class.
       wanted: a description of the expected layouts, for messages.
 
     Raises:
-      ValueError: there is no such layout, or an image is misplaced.
+      ValueError: there is no such layout, it cannot be inferred, or an image is misplaced.
     """
-    if layout and layout not in LAYOUTS:
-        raise ValueError(
-            f"layout: got {layout!r}, wanted one of {', '.join(LAYOUTS)}{nearest(layout, LAYOUTS)}"
-        )
     depths = Counter(len(path.parts) - 1 for path in paths)
     depth = len(LAYOUTS[layout]) if layout else depths.most_common(1)[0][0]
     odd = next((path for path in paths if len(path.parts) - 1 != depth), None)
@@ -65,25 +76,94 @@ def arranged(root: Path, paths: Sequence[PurePosixPath], layout: str, wanted: st
         else:
             why = f"is {deep}" if depth else "is in no class folder"
         raise ValueError(f"{root / (odd or paths[0])} {why}; looked for {wanted}")
-    levels = LAYOUTS[layout or _layout(paths, depth)]
-    splits = _split_names({path.parts[0] for path in paths}, root) if "split" in levels else {}
+    layout = layout or _layout(root, paths, depth)
+    levels = LAYOUTS[layout]
+    at = levels.index("split") if "split" in levels else None
+    splits = {} if at is None else _split_names({path.parts[at] for path in paths}, root)
     listed = []
     for path in paths:
         parts = dict(zip(levels, path.parts, strict=False))
         split = splits[parts["split"]] if "split" in parts else None
         listed.append(Listed(str(path), parts["class"], split, parts.get("coarse")))
-    return listed
+    return Arranged(listed, layout)
 
 
-def _layout(paths: Sequence[PurePosixPath], depth: int) -> str:
-    if depth != 2:
-        return "class" if depth == 1 else "split/coarse/class"
-    outer = {path.parts[0] for path in paths}
-    if len(outer) == 1 or any(name.lower() in SPLIT_NAMES for name in outer):
-        return "split/class"
-    homes = {path.parts[:2] for path in paths}
-    once = len(homes) == len({name for _, name in homes})
+def check_layout(layout: str) -> None:
+    """Checks that a layout exists; an empty one is inferred.
+
+    Raises:
+      ValueError: there is no such layout.
+    """
+    if layout and layout not in LAYOUTS:
+        raise ValueError(
+            f"layout: got {layout!r}, wanted one of {', '.join(LAYOUTS)}{nearest(layout, LAYOUTS)}"
+        )
+
+
+def wrapper(paths: Sequence[PurePosixPath], layout: str) -> PurePosixPath:
+    """Returns the outermost folders that hold all the others and have no meaning, if any.
+
+    A folder is not a wrapper if it has a usual split name, or if the images below it would be in
+    fewer folders than the layout has.
+
+    Args:
+      paths: paths of the files, at least one.
+      layout: one of :data:`LAYOUTS`; empty for one that is to be inferred.
+
+    >>> str(wrapper([PurePosixPath("chips/car/0.png"), PurePosixPath("chips/van/0.png")], ""))
+    'chips'
+    """
+    least = len(LAYOUTS[layout]) if layout else 1
+    depth = min(len(path.parts) - 1 for path in paths)
+    names: list[str] = []
+    while depth - len(names) > least:
+        found = {path.parts[len(names)] for path in paths}
+        inner = {path.parts[len(names) + 1] for path in paths}
+        # The class of chips of one class, divided into splits.
+        alone = depth - len(names) == 2 and not layout and all(map(is_usual, inner))
+        if len(found) > 1 or alone or any(map(is_usual, found)):
+            break
+        names += found
+    return PurePosixPath(*names)
+
+
+def is_usual(name: str) -> bool:
+    """Whether a folder's name is a usual one of a split."""
+    return name.lower() in SPLIT_NAMES
+
+
+def _layout(root: Path, paths: Sequence[PurePosixPath], depth: int) -> str:
+    """Infers the layout of images that are in one to three folders each."""
+    choices = [name for name, levels in LAYOUTS.items() if len(levels) == depth]
+    levels = [{path.parts[level] for path in paths} for level in range(depth)]
+    usual = [[*filter(is_usual, names)] for names in levels]
+    outer, inner = bool(usual[0]), len(usual[-1]) == len(levels[-1])
+    if depth == 1:
+        if inner and len(levels[0]) > 1:
+            raise _unclear(root, usual, choices)
+        return "class"
+    if outer and not inner:
+        return "split/class" if depth == 2 else "split/coarse/class"
+    if inner and not outer:
+        return "class/split" if depth == 2 else "coarse/class/split"
+    homes = {path.parts[:depth] for path in paths}
+    once = len(homes) == len({home[-1] for home in homes})
+    several = any(len(names) > 1 for names in usual[1:])
+    if outer or (several and not (depth == 2 and once)):
+        raise _unclear(root, usual, choices)
+    if depth == 3:
+        return "split/coarse/class"
     return "coarse/class" if once else "split/class"
+
+
+def _unclear(root: Path, usual: list[list[str]], choices: list[str]) -> ValueError:
+    names = ", ".join(sorted({name for names in usual for name in names}))
+    quoted = f"'\"{choices[-1]}\"'"
+    return ValueError(
+        f"layout: not clear from the folders of {root}, because {names} could be splits or "
+        f"classes; wanted one of {', '.join(choices)}, such as --option=layout={quoted}, in a "
+        f"training --config.data.options.layout={choices[-1]}, or a table of the images"
+    )
 
 
 def _split_names(folders: set[str], root: Path) -> dict[str, str]:

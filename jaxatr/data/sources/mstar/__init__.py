@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from jaxatr.data.files_below import file_states, files_below
+from jaxatr.data.files_below import add_dead_links, file_states, files_below
 from jaxatr.data.reasons import Reasons
 from jaxatr.data.source import (
     Contents,
@@ -95,6 +95,7 @@ def _contents(request: Request, paths: list[PurePosixPath], serials: str) -> Con
         classes are left.
     """
     root, left_out = request.path, Reasons()
+    add_dead_links(root, left_out)
     chosen, damaged = _chosen(root, paths, serials, request.skip_corrupt, left_out)
     found = {kind for rows in chosen.values() for _, kind in rows}
     classes = [name for name in _VEHICLES if name in found]

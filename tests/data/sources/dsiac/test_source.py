@@ -226,6 +226,7 @@ def test_everything_left_out_is_recorded(copy, data_dir, dsiac_files):
     copy.write(root / "cegr/agt/cegr02003_0011.agt", dsiac_files.agt(frames))
     for name in ("cegr02002_0001", "holiday"):
         copy.write(root / f"cegr/arf/{name}.arf", b"whatever")
+    (root / "cegr/arf/cegr02005_0001.arf").symlink_to(root / "gone")
     dataset = prepared(copy, data_dir, band="thermal", ranges=[1000, 2000])
     told = report(dataset)
     counts = {reason: row["count"] for reason, row in told["skipped"].items()}
@@ -241,6 +242,7 @@ def test_everything_left_out_is_recorded(copy, data_dir, dsiac_files):
         "frames without ground truth": 1,
         "clips of scenarios without vehicles": 1,
         "files not named like a clip (such as cegr02003_0001)": 1,
+        "links to nothing": 1,
     }
     strange = told["skipped"]["clips of scenarios without vehicles"]
     assert strange["in"] == {"cegr/arf/cegr02002_0001.arf": 1}

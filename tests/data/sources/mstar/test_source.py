@@ -93,6 +93,7 @@ def test_chips_of_other_conditions_are_left_out(chips, write, tmp_path, data_dir
     (tmp_path / "MSTAR/CD/scene.001").write_bytes(whole.ljust(180))
     (tmp_path / "MSTAR/CD/readme").write_text("how to read the chips")
     Image.new("L", (8, 8)).save(tmp_path / "MSTAR/CD/17_DEG/T72/photograph.jpg")
+    (tmp_path / "MSTAR/CD/HB4.017").symlink_to(tmp_path / "gone")
     dataset = prepared(tmp_path, data_dir)
     report = json.loads((dataset.directory / "report.json").read_text())["skipped"]
     assert {reason: row["first"] for reason, row in report.items()} == {
@@ -103,13 +104,14 @@ def test_chips_of_other_conditions_are_left_out(chips, write, tmp_path, data_dir
         "chips at a depression of 30.0; wanted 17 (train) or 15 (test)": "CD/30_DEG/2S1/HB3.000",
         "whole scenes": "CD/scene.001",
         "duplicate chips": "CD/again.015 = CD/15_DEG/D7/HB00000.015",
+        "links to nothing": "CD/HB4.017",
     }
     assert len(dataset.splits["train"]) == 20 and dataset.skipped == ()
-    assert len(dataset.notes) == 5
+    assert len(dataset.notes) == 6
     why = "chips of 'slicey', which is not one of the classes (first: CD/17_DEG/SLICY/HB2.001)"
     assert f"left out: 1 {why}" in dataset.notes
     every = prepared(tmp_path, data_dir, options={"serials": "all"})
-    assert len(every.splits["train"]) == 21 and len(every.notes) == 4
+    assert len(every.splits["train"]) == 21 and len(every.notes) == 5
 
 
 def test_a_damaged_chip_stops_it_or_is_listed(chips, tmp_path, data_dir):
