@@ -3,6 +3,19 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+
+class Unlisted(NamedTuple):
+    """A folder that cannot be listed, or a link that cannot be followed.
+
+    Attributes:
+      path: its path relative to the root.
+      error: the error of the operating system.
+    """
+
+    path: PurePosixPath
+    error: OSError
 
 
 def files_below(root: Path) -> list[PurePosixPath]:
@@ -13,17 +26,20 @@ def files_below(root: Path) -> list[PurePosixPath]:
 
     Raises:
       ValueError: the folder does not exist.
+      OSError: a folder cannot be listed.
     """
-    return list(_walked(root, everything=True))
+    return list(map(_listed, _walked(root, everything=True)))
 
 
 def visible_below(root: Path) -> list[PurePosixPath]:
     """Returns :func:`files_below` without hidden files and files in hidden folders."""
-    return list(iterate_visible(root))
+    return list(map(_listed, iterate_visible(root)))
 
 
-def iterate_visible(root: Path) -> Iterator[PurePosixPath]:
+def iterate_visible(root: Path) -> Iterator[PurePosixPath | Unlisted]:
     """Yields :func:`visible_below` with only one folder's names in memory at a time.
+
+    A folder that cannot be listed is yielded as an error at its place.
 
     Raises:
       ValueError: the folder does not exist.
@@ -36,18 +52,27 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
 
-def _walked(root: Path, *, everything: bool) -> Iterator[PurePosixPath]:
+def _listed(found: PurePosixPath | Unlisted) -> PurePosixPath:
+    if isinstance(found, Unlisted):
+        raise found.error
+    return found
+
+
+def _walked(root: Path, *, everything: bool) -> Iterator[PurePosixPath | Unlisted]:
     if not root.is_dir():
         raise ValueError(
             f"{root} is a file, wanted a folder" if root.exists() else f"there is no folder {root}"
         )
     top = root.resolve()
-    for path in _files(top, top, (top,), everything):
-        yield PurePosixPath(path.relative_to(top))
+    for path, error in _files(top, top, (top,), everything):
+        below = PurePosixPath(path.relative_to(top))
+        yield Unlisted(below, error) if error else below
 
 
-def _files(top: Path, folder: Path, above: tuple[Path, ...], everything: bool) -> Iterator[Path]:
-    """Yields the files below a folder, sorted by the parts of their paths.
+def _files(
+    top: Path, folder: Path, above: tuple[Path, ...], everything: bool
+) -> Iterator[tuple[Path, OSError | None]]:
+    """Yields the files below a folder, sorted by the parts of their paths, and those unlisted.
 
     Args:
       top: the resolved root folder.
@@ -55,20 +80,30 @@ def _files(top: Path, folder: Path, above: tuple[Path, ...], everything: bool) -
       above: the resolved paths of the folder and its parents, to detect cycles.
       everything: include hidden files and folders.
     """
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        yield folder, error
+        return
     for entry in entries:
         if not everything and is_hidden(entry.name):
             continue
         path = Path(entry.path)
-        real = path.resolve() if entry.is_symlink() else above[-1] / entry.name
+        # Unlike Path.resolve, realpath gives a path for links in a circle too.
+        real = Path(os.path.realpath(path)) if entry.is_symlink() else above[-1] / entry.name
         if entry.is_symlink() and real.is_relative_to(top):
             # It is listed at its own place, unless that is hidden, as in git-annex and DVC.
             if everything or not any(map(is_hidden, real.relative_to(top).parts)):
                 continue
-        if entry.is_file():
-            yield path
-        elif entry.is_dir() and real not in above:
+        try:
+            is_file, is_folder = entry.is_file(), entry.is_dir()
+        except OSError as error:
+            yield path, error
+            continue
+        if is_file:
+            yield path, None
+        elif is_folder and real not in above:
             yield from _files(top, path, (*above, real), everything)
 
 

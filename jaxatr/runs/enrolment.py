@@ -262,9 +262,11 @@ def _new_chips(
     images: dict[str, np.ndarray] = {}
     for path in paths:
         try:
+            if path.error is not None:
+                raise path.error
             chip = run.intake(data.read_image(path.file))
         except (ValueError, OSError) as error:
-            reason = str(error).replace(path.file, path.name)
+            reason = data.reason_of(error, path.name, path.file)
             raise ValueError(reason if path.name in reason else f"{path.name}: {reason}") from error
         checksum = enrolled.checksum(chip)
         if (other := there.get(checksum, name)) != name:
