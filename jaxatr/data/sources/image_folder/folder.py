@@ -42,6 +42,7 @@ class ImageFolder:
 
     Attributes:
       root: the folder.
+      shown: its path as the user knows it; of an unpacked archive, that of the archive.
       files: split names to (path relative to ``root``, label), sorted by path.
       classes: names of the classes of all splits, sorted.
       coarse_classes: names, sorted, or None without a hierarchy.
@@ -50,6 +51,7 @@ class ImageFolder:
     """
 
     root: Path
+    shown: Path
     files: dict[str, list[tuple[str, int]]]
     classes: tuple[str, ...]
     coarse_classes: tuple[str, ...] | None
@@ -79,11 +81,13 @@ class Found(NamedTuple):
 
     Attributes:
       root: the folder that their paths are relative to.
+      shown: its path as the user knows it; of an unpacked archive, that of the archive.
       listed: the files, at least one, sorted by path.
       passed: skipped files, by kind.
     """
 
     root: Path
+    shown: Path
     listed: Sequence[Listed]
     passed: tuple[Passed, ...]
 
@@ -119,14 +123,15 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
         listed = sorted(table.read_table(root / table_name, inside=inside))
         if not listed:
             raise ValueError(f"{root / table_name}: no images are listed")
-        return Found((root / table_name).parent, listed, ())
+        folder = (root / table_name).parent
+        return Found(folder, folder, listed, ())
     paths, passed = _by_kind(_entries(root, (), ()))
     if not paths:
         others = ", ".join(f"{len(one.paths)} {describe_kind(one.kind)}" for one in passed)
         raise ValueError(
             f"no images in {root}{f' ({others})' if others else ''}; looked for {WANTED}"
         )
-    return Found(root, arranged(root, paths, layout, WANTED), tuple(passed))
+    return Found(root, root, arranged(root, paths, layout, WANTED), tuple(passed))
 
 
 def divided(found: Found, test_fraction: float) -> ImageFolder:
@@ -161,7 +166,7 @@ def divided(found: Found, test_fraction: float) -> ImageFolder:
             "more images, or a folder for each split"
         )
     hierarchy = _given_hierarchy(root, listed, classes)
-    return ImageFolder(root, files, classes, *hierarchy, found.passed)
+    return ImageFolder(root, found.shown, files, classes, *hierarchy, found.passed)
 
 
 def single_folder(root: Path) -> Path:
