@@ -76,6 +76,7 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
         return ImagePaths((ImagePath(path, path, given.name),), {})
     images: list[ImagePath] = []
     passed: collections.Counter[str] = collections.Counter()
+    broken: list[ImagePath] = []
     rest: list[ImagePath] = []
 
     def damaged(member: archive.Member | None, error: ValueError) -> None:
@@ -87,7 +88,7 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
         elif kind := kind_of_member(given, member):
             passed[kind] += 1
         else:
-            images.append(_below(path, member.path, path, reason))
+            broken.append(_below(path, member.path, path, reason))
 
     root = archive.opened(given, Path(scratch), damaged)
     for below in iterate_visible(root):
@@ -97,7 +98,7 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
             passed[kind] += 1
         else:
             images.append(_below(path, below, str(root / below)))
-    images = sorted(images, key=lambda image: PurePath(image.below).parts) + rest
+    images = sorted(images + broken, key=lambda image: PurePath(image.below).parts) + rest
     if not images:
         raise no_image(path, passed)
     return ImagePaths(tuple(images), dict(passed))

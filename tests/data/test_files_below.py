@@ -1,8 +1,16 @@
+import errno
+import os
 from pathlib import PurePosixPath
 
 import pytest
 
-from jaxatr.data.files_below import file_states, files_below, visible_below
+from jaxatr.data.files_below import (
+    Unlisted,
+    file_states,
+    files_below,
+    iterate_visible,
+    visible_below,
+)
 
 
 @pytest.fixture
@@ -41,6 +49,32 @@ def test_a_missing_folder_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="file is a file, wanted a folder"):
         files_below(tmp_path / "file")
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_at_its_place(root, monkeypatch):
+    whole = os.scandir
+
+    def scandir(path):
+        if os.fspath(path) == str(root / "a/b"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return whole(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    closed, *others = iterate_visible(root)
+    assert isinstance(closed, Unlisted) and closed.path == PurePosixPath("a/b")
+    assert others == [PurePosixPath("a/z.arf"), PurePosixPath("c.met")]
+    for listed in (visible_below, files_below):
+        with pytest.raises(PermissionError, match="a/b"):
+            listed(root)
+
+
+def test_links_in_a_circle_outside_are_an_error_at_their_place(root):
+    (root.parent / "one").symlink_to(root.parent / "other")
+    (root.parent / "other").symlink_to(root.parent / "one")
+    (root / "b").symlink_to(root.parent / "one")
+    found = list(iterate_visible(root))
+    assert [isinstance(one, Unlisted) for one in found] == [False, False, True, False]
+    assert found[2].path == PurePosixPath("b") and "Too many levels" in str(found[2].error)
 
 
 def test_the_state_changes_with_a_file(root):
