@@ -1,6 +1,8 @@
 """Classes are enrolled in a finished run, recognised, and removed again."""
 
+import errno
 import json
+import os
 import shutil
 import warnings
 import zipfile
@@ -233,6 +235,21 @@ def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_pa
         path.unlink()
     with pytest.raises(ValueError, match="--remove="):
         Recogniser.load(run)
+
+
+def test_a_folder_that_cannot_be_listed_is_named(run, source, tmp_path, monkeypatch):
+    closed = tmp_path / "closed"
+    shutil.copytree(source, closed)
+    whole = os.scandir
+
+    def scandir(path):
+        if path == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return whole(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(ValueError, match=f"^{closed}: Permission denied$"):
+        runs.enrol_run(run, closed, score=SCORE)
 
 
 def test_a_damaged_archive_is_named(run, source, tmp_path):
