@@ -49,7 +49,8 @@ class Shard(NamedTuple):
     """The inputs of a shard.
 
     Attributes:
-      runs: (number of a source, keys of consecutive inputs from it), in order.
+      runs: (number of a source, keys of consecutive inputs from it), in order; a key is an object
+        for an input that cannot be read (:meth:`Source.listed`).
       digest: SHA-256 of the list.
     """
 
@@ -149,7 +150,7 @@ def _list(
                 file.write(gzip.compress(text.encode(*_CODEC), compresslevel=4, mtime=0))
         else:
             complete = complete and _text(out, number) == text
-    digest.update(json.dumps([source.state() for source in sources]).encode())
+    digest.update(json.dumps(list(map(_state, sources))).encode())
     if not count:
         raise ValueError("no input: wanted a folder, an archive, a table or a data set")
     arguments = [source.place for source in sources]
@@ -157,9 +158,16 @@ def _list(
 
 
 def _batches(sources: Sequence[Source], size: int) -> Iterator[list[tuple[int, Key]]]:
-    every = ((number, key) for number, source in enumerate(sources) for key in source.keys())
+    every = ((number, key) for number, source in enumerate(sources) for key in source.listed())
     while batch := list(itertools.islice(every, size)):
         yield batch
+
+
+def _state(source: Source) -> Any:
+    try:
+        return source.state()
+    except (ValueError, OSError):  # one of its keys is this error
+        return None
 
 
 def _path(out: Path, number: int) -> Path:

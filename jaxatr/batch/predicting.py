@@ -90,6 +90,8 @@ def predict_parts(
     with _written(out), _owned(out):
         listed = manifest.listed(out, sources, size, say)
         for source in sources:
+            for line in source.unread:
+                say(f"warning: {line}")
             if source.passed:
                 say(f"{source.name}: {describe_passed(source.passed)}")
         folders = [str(Path(workdir).absolute()) for workdir in workdirs]

@@ -13,7 +13,7 @@ import numpy as np
 from jaxatr import runs, training
 from jaxatr.batch import manifest, parts
 from jaxatr.batch.sources import Found, Source
-from jaxatr.data import Cell
+from jaxatr.data import Cell, reason_of
 from jaxatr.openset import pieces
 from jaxatr.tasks.open_set.predictor import OpenSetPredictor
 from jaxatr.training import Predictor
@@ -185,7 +185,7 @@ class Worker:
         for number, (source, keys) in enumerate(shard.runs):
             folder = scratch / str(number)
             folder.mkdir()
-            for found in self._job.sources[source].read(keys, folder):
+            for found in self._job.sources[source].found(keys, folder):
                 yield found, found.file.startswith(f"{folder}/")
 
     def _read_ahead(
@@ -207,10 +207,7 @@ class Worker:
             item = self._predictor.read(found.file)
             self._predictor.check(item)
         except (ValueError, OSError) as error:
-            reason = str(error)
-            if found.file:
-                reason = reason.replace(found.file, found.name)
-            return found.name, None, reason.removeprefix(f"{found.name}: ")
+            return found.name, None, reason_of(error, found.name, found.file)
         finally:
             if temporary:
                 Path(found.file).unlink(missing_ok=True)

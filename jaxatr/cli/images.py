@@ -4,7 +4,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxatr import data
 
@@ -46,39 +46,30 @@ class Inputs:
         """Yields the usable inputs; reports each unusable one on standard error."""
         for number, path in enumerate(self._paths()):
             try:
-                if isinstance(path, _Refused):
+                if path.error is not None:
                     raise path.error
                 item = self._read(path.file)
                 self._check(item)
             except (ValueError, OSError) as error:
-                # Show the user's path of a file in an archive, not the unpacked file's.
-                refused = isinstance(path, _Refused)
-                reason = str(error) if refused else str(error).replace(path.file, path.name)
+                reason = data.reason_of(error, path.name, path.file)
                 line = reason if path.name in reason else f"{path.name}: {reason}"
                 print(f"{self._named}: {line}", file=sys.stderr)
-                row: dict[str, data.Cell] = {"path": path.name}
-                self.failed[number] = row | {"error": reason.removeprefix(f"{path.name}: ")}
+                self.failed[number] = {"path": path.name, "error": reason}
                 continue
             self.used.append((number, path))
             yield item
 
-    def _paths(self) -> "Iterator[data.ImagePath | _Refused]":
+    def _paths(self) -> Iterator[data.ImagePath]:
         for number, argument in enumerate(self._arguments):
+            itself = data.ImagePath(argument, argument, os.path.basename(argument))
             if self._folders:
-                yield data.ImagePath(argument, argument, os.path.basename(argument))
+                yield itself
                 continue
             try:
                 found = data.image_paths(argument, os.path.join(self._scratch, str(number)))
             except (ValueError, OSError) as error:
-                yield _Refused(argument, error)
+                yield itself._replace(error=error)
                 continue
             if passed := data.describe_passed(found.passed):
                 print(f"{argument}: {passed}", file=sys.stderr)
             yield from found.images
-
-
-class _Refused(NamedTuple):
-    """An argument that names no image."""
-
-    name: str
-    error: ValueError | OSError

@@ -11,9 +11,9 @@ jaxatr predict --workdir=TRACKS FOLDER... [--jsonl] [--gamma=0.9|fitted]
 
 IMAGE is an image file, FOLDER a folder of images, ARCHIVE a .zip or .tar file
 of images, TABLE a .csv, .tsv or .parquet file with a column of paths. SOURCE is
-an image, a folder, an archive, a Parquet table of paths or images, or tfds:NAME
-for a prepared data set. TRACKS is the folder of a run on tracks, whose inputs
-are folders with the images of one track.
+an image, a folder, an archive, a table of paths, a Parquet table of images, or
+tfds:NAME for a prepared data set. TRACKS is the folder of a run on tracks,
+whose inputs are folders with the images of one track.
 """
 
 from collections.abc import Sequence

@@ -81,6 +81,8 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             _explain(explainers, done, verdicts)
     if values.out:
         return 0 if done else command.EXIT_USER_ERROR
+    if found.failed:
+        print(f"{len(done)} predicted, {len(found.failed)} failed", file=sys.stderr)
     return 1 if found.failed else 0
 
 

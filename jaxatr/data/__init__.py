@@ -20,7 +20,13 @@ from jaxatr.data.combined_splits import (
 )
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
-from jaxatr.data.image_paths import ImagePath, ImagePaths, describe_passed, image_paths
+from jaxatr.data.image_paths import (
+    ImagePath,
+    ImagePaths,
+    describe_passed,
+    image_paths,
+    reason_of,
+)
 from jaxatr.data.images import ImageError, as_image, is_array_image, read_folder, read_image
 from jaxatr.data.intake import Intake, normalize
 from jaxatr.data.mixing import mix
@@ -98,6 +104,7 @@ __all__ = [
     "read_images",
     "read_names",
     "read_others",
+    "reason_of",
     "select",
     "source_flags",
     "thumbnail",

@@ -53,8 +53,19 @@ class Member(NamedTuple):
     place: tuple[int, int] | None = None
 
 
-def extract(archive: Path, directory: Path) -> None:
+Damaged = Callable[[Member | None, ValueError], object]
+"""Receives a file of an archive that cannot be read, or None for the rest of the archive."""
+
+
+def extract(archive: Path, directory: Path, damaged: Damaged | None = None) -> None:
     """Extracts an archive's files below ``directory``, as plain files and folders only.
+
+    Args:
+      archive: the archive.
+      directory: the folder; it is created if missing.
+      damaged: receives what cannot be extracted, and the rest is extracted; the second of two files
+        with one name counts as damaged. None: the first damage is raised, and a later file
+        replaces an earlier one of its name.
 
     Raises:
       ValueError: the archive is damaged, or holds a link, a device or a path that leaves the
@@ -62,12 +73,53 @@ def extract(archive: Path, directory: Path) -> None:
       ImportError: the archive is compressed with Zstandard and the extra ``zstd`` is not installed.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    with reading(archive):
-        for member in members(archive):
-            target = directory.joinpath(*member.path.parts)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.closing(member.open()) as source, open(target, "wb") as file:
+    try:
+        with reading(archive):
+            for member in members(archive):
+                try:
+                    _extract(archive, member, directory, again=damaged is None)
+                except ValueError as error:
+                    if damaged is None:
+                        raise
+                    damaged(member, error)
+    except ValueError as error:
+        if damaged is None:
+            raise
+        damaged(None, error)
+
+
+def _extract(archive: Path, member: Member, directory: Path, *, again: bool) -> None:
+    target = directory.joinpath(*member.path.parts)
+    if target.exists() and not again:
+        raise twice(archive, member)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with reading(archive), contextlib.closing(member.open()) as source:
+            with open(target, "wb") as file:
                 shutil.copyfileobj(source, file)
+    except ValueError:
+        target.unlink(missing_ok=True)  # only a part of it
+        raise
+
+
+def twice(archive: Path, member: Member) -> ValueError:
+    """Creates the error for the second file of a name."""
+    return ValueError(f"{archive}: the archive has {member.name!r} twice")
+
+
+@contextlib.contextmanager
+def naming(folder: Path, name: Path) -> Iterator[None]:
+    """Replaces the path of a folder, to which an archive was extracted, in errors by a name.
+
+    Raises:
+      ValueError: the body raised one.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if folder == name or str(folder) not in str(error):
+            raise
+        raise ValueError(str(error).replace(str(folder), str(name))) from error
 
 
 @contextlib.contextmanager
@@ -106,12 +158,13 @@ def members(archive: Path) -> Iterator[Member]:
         yield member
 
 
-def opened(path: Path, scratch: Path) -> Path:
+def opened(path: Path, scratch: Path, damaged: Damaged | None = None) -> Path:
     """Returns a folder unchanged, or extracts an archive and returns the folder of its files.
 
     Args:
       path: a folder or an archive.
       scratch: an empty or missing folder to extract an archive into.
+      damaged: see :func:`extract`.
 
     Raises:
       ValueError: the archive is damaged, or holds a link, a device or a path that leaves the
@@ -120,7 +173,7 @@ def opened(path: Path, scratch: Path) -> Path:
     """
     if not path.is_file():
         return path
-    extract(path, scratch)
+    extract(path, scratch, damaged)
     return scratch
 
 
@@ -138,10 +191,24 @@ def _tar_members(archive: Path) -> Iterator[Member]:
             yield Member(member.name, _inside(member.name), reader, place)  # type: ignore
 
 
+class _Header(tarfile.TarInfo):
+    """A header of a tar file; ``tarfile`` takes a damaged one for the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        """Reads the next header of a tar file."""
+        try:
+            return super().fromtarfile(tar)
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore
+            if not tar.offset:
+                raise  # another kind of file, or another compression to try
+            raise tarfile.ReadError(f"byte {tar.offset}: {error}") from error
+
+
 @contextlib.contextmanager
 def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
     if not archive.name.lower().endswith(_ZSTANDARD):
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, tarinfo=_Header) as tar:
             yield tar
         return
     with (
@@ -149,7 +216,8 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
         _zstandard(archive)
         .ZstdDecompressor()
         .stream_reader(file, read_across_frames=True) as stream,
-        tarfile.open(fileobj=stream, mode="r|") as tar,  # members are read sequentially
+        # "|": members are read sequentially.
+        tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as tar,
     ):
         yield tar
 

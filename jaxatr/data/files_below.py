@@ -18,10 +18,12 @@ class Below(NamedTuple):
     Attributes:
       path: relative to the folder.
       passed: why there is no file to read, a phrase that can follow a number; empty for a file.
+      error: the error of the operating system about a folder that cannot be listed.
     """
 
     path: PurePosixPath
     passed: str = ""
+    error: OSError | None = None
 
 
 def files_below(root: Path) -> list[PurePosixPath]:
@@ -32,20 +34,27 @@ def files_below(root: Path) -> list[PurePosixPath]:
 
     Raises:
       ValueError: the folder does not exist.
+      OSError: a folder cannot be listed.
     """
-    return [one.path for one in _walked(root, everything=True) if not one.passed]
+    return [one.path for one in map(_listed, _walked(root, everything=True)) if not one.passed]
 
 
 def add_dead_links(root: Path, left_out: Reasons) -> None:
     """Counts the links to nothing among the files of :func:`files_below`."""
-    for path, passed in _walked(root, everything=True):
-        if passed == _NOWHERE:
-            left_out.add(passed, str(path))
+    for one in _walked(root, everything=True):
+        if one.passed == _NOWHERE:
+            left_out.add(one.passed, str(one.path))
 
 
 def visible_below(root: Path) -> list[PurePosixPath]:
-    """Returns the paths of :func:`iterate_visible` that are files or links to nothing."""
-    return [one.path for one in iterate_visible(root) if one.passed in ("", _NOWHERE)]
+    """Returns the paths of :func:`iterate_visible` that are files or links to nothing.
+
+    Raises:
+      ValueError: the folder does not exist.
+      OSError: a folder cannot be listed.
+    """
+    found = map(_listed, iterate_visible(root))
+    return [one.path for one in found if one.passed in ("", _NOWHERE)]
 
 
 def iterate_visible(root: Path) -> Iterator[Below]:
@@ -56,6 +65,8 @@ def iterate_visible(root: Path) -> Iterator[Below]:
     first of its paths. What is passed over because of that, and links to nothing, are yielded with
     the reason. Only one folder's names are in memory at a time, and the links' folders.
 
+    A folder that cannot be listed is yielded as an error at its place.
+
     Raises:
       ValueError: the folder does not exist.
     """
@@ -65,6 +76,12 @@ def iterate_visible(root: Path) -> Iterator[Below]:
 def is_hidden(name: str) -> bool:
     """Whether this name marks a hidden file or folder, or one that macOS adds to archives."""
     return name.startswith(".") or name == "__MACOSX"
+
+
+def _listed(found: Below) -> Below:
+    if found.error is not None:
+        raise found.error
+    return found
 
 
 def _walked(root: Path, *, everything: bool) -> Iterator[Below]:
@@ -90,8 +107,12 @@ class _Walk:
           folder: the folder's path from the top.
           real: its path without links.
         """
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError as error:
+            yield Below(PurePosixPath(folder.relative_to(self._top)), error=error)
+            return
         for entry in entries:
             if not self._everything and is_hidden(entry.name):
                 continue

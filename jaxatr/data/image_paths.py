@@ -1,14 +1,15 @@
 """Listing of image files: a single file, or those of a folder, an archive or a table."""
 
 import collections
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from jaxatr.data import archive, measurements
-from jaxatr.data.files_below import iterate_visible
+from jaxatr.data.files_below import is_hidden, iterate_visible
 from jaxatr.data.images import SUFFIXES
 
 _NO_SUFFIX = "without a suffix"
@@ -18,24 +19,28 @@ _BEGINNING = 32  # bytes read to recognise a file of measurements
 
 
 class ImagePath(NamedTuple):
-    """An image file that has not been opened.
+    """An image file that has not been opened, or an input that cannot be opened.
 
     Attributes:
       name: the path as the user knows it; for a file in an archive, ``ARCHIVE/PATH_INSIDE``.
       file: the file's present location.
       below: the path relative to the given folder or archive; for a single file, its name.
+      error: the error of a folder that cannot be listed, of a damaged archive or of a damaged file
+        in one; ``file`` is that folder or archive. None for an image file.
     """
 
     name: str
     file: str
     below: str
+    error: Exception | None = None
 
 
 class ImagePaths(NamedTuple):
     """The image files at a path.
 
     Attributes:
-      images: sorted by path.
+      images: sorted by path, with the inputs that cannot be opened; the error about the rest of a
+        damaged archive is the last.
       passed: number of skipped files by kind (``".txt"``, ``"without a suffix"``, ``"links to
         nothing"``).
     """
@@ -50,7 +55,8 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
     Folders are searched recursively, and links are followed as in
     :func:`jaxatr.data.files_below.iterate_visible`. Hidden files and files in hidden folders are
     ignored and not counted. A file is recognised by its suffix or, for a raw chip of MSTAR, by its
-    first bytes. A file that is neither an archive nor a table is taken without a check.
+    first bytes. A file that is neither an archive nor a table is taken without a check. If a
+    subfolder cannot be listed, or an archive is damaged, the other images are listed.
 
     Args:
       path: an image, a folder, an archive, or a table (.csv, .tsv, .parquet) with a column of
@@ -58,42 +64,74 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
       scratch: an empty or missing folder to extract an archive into.
 
     Raises:
-      ValueError: the folder or archive has no image, or the archive is damaged or of a kind that
-        cannot be read.
+      ValueError: the folder, archive or table has no image, the archive is of a kind that cannot be
+        read, or the table cannot be read.
       ImportError: reading the archive needs a package that is not installed.
     """
     if not path.strip():
         raise ValueError("got an empty path, wanted an image, a folder or an archive")
     given = Path(path)
     if given.is_file() and given.name.lower().endswith(TABLES):
-        from jaxatr.data.sources.image_folder import table  # imported when it is asked for
-
-        listed = [
-            (one, Path(os.path.relpath(one, given.parent))) for one in table.read_paths(given)
-        ]
-        return ImagePaths(
-            tuple(
-                # Results are stored below a folder by this name, which must not leave it.
-                ImagePath(str(one), str(one), below.name if ".." in below.parts else str(below))
-                for one, below in listed
-            ),
-            {},
-        )
+        return ImagePaths(tuple(_of_table(given)), {})
     if not (given.is_dir() or (given.is_file() and archive.is_archive(given))):
         archive.check_kind(given)
         return ImagePaths((ImagePath(path, path, given.name),), {})
-    root = archive.opened(given, Path(scratch))
     images: list[ImagePath] = []
     passed: collections.Counter[str] = collections.Counter()
-    for below, passed_as in iterate_visible(root):
-        if kind := passed_as or other_kind(root / below):
+    broken: list[ImagePath] = []
+    rest: list[ImagePath] = []
+
+    def damaged(member: archive.Member | None, error: ValueError) -> None:
+        reason = ValueError(reason_of(error, str(given)))
+        if member is None:
+            rest.append(ImagePath(path, path, given.name, reason))
+        elif any(map(is_hidden, member.path.parts)):
+            return
+        elif kind := kind_of_member(given, member):
             passed[kind] += 1
         else:
-            name = str(PurePath(path, below))
-            images.append(ImagePath(name, str(root / below), str(below)))
+            broken.append(_below(path, member.path, path, reason))
+
+    root = archive.opened(given, Path(scratch), damaged)
+    for below, passed_as, error in iterate_visible(root):
+        kind = "" if error else passed_as or other_kind(root / below)
+        if kind:
+            passed[kind] += 1
+        else:
+            images.append(_below(path, below, str(root / below), error))
+    images = sorted(images + broken, key=lambda image: PurePath(image.below).parts) + rest
     if not images:
         raise no_image(path, passed)
     return ImagePaths(tuple(images), dict(passed))
+
+
+def _below(path: str, below: PurePath, file: str, error: Exception | None = None) -> ImagePath:
+    return ImagePath(str(PurePath(path, below)), file, str(below), error)
+
+
+def _of_table(path: Path) -> Iterator[ImagePath]:
+    from jaxatr.data.sources.image_folder import table  # imported when it is asked for
+
+    for number, row in enumerate(table.read_paths(path)):
+        if isinstance(row, ValueError):
+            yield _below(str(path), PurePath(str(number)), str(path), row)
+            continue
+        file = str(path.parent / row)
+        below = Path(os.path.relpath(file, path.parent))
+        # Results are stored below a folder by this name, which must not leave it.
+        yield ImagePath(file, file, below.name if ".." in below.parts else str(below))
+
+
+def reason_of(error: Exception, name: str, file: str = "") -> str:
+    """Returns the text of an error about an input, without the input's name in front.
+
+    Args:
+      error: the error.
+      name: the input's path as the user knows it.
+      file: the present location, which the error may name; empty if there is none.
+    """
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text.replace(file or name, name).removeprefix(f"{name}: ")
 
 
 def no_image(path: str, passed: Mapping[str, int]) -> ValueError:
@@ -130,9 +168,19 @@ def other_kind(path: PurePath, beginning: Callable[[int], bytes] | None = None) 
     try:
         content = (beginning or partial(_beginning, path))(_BEGINNING)
         known = measurements.reader_of(content) is not None
-    except OSError:  # unreadable, and without an image suffix
+    except (OSError, ValueError):  # unreadable, and without an image suffix
         known = False
     return "" if known else suffix or _NO_SUFFIX
+
+
+def kind_of_member(path: Path, member: archive.Member) -> str:
+    """Returns :func:`other_kind` of a file in the archive at ``path``."""
+
+    def beginning(count: int) -> bytes:
+        with archive.reading(path), contextlib.closing(member.open()) as file:
+            return file.read(count)
+
+    return other_kind(member.path, beginning)
 
 
 def _beginning(path: PurePath, count: int) -> bytes:

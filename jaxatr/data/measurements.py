@@ -148,4 +148,10 @@ def _as_file(content: bytes, suffix: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"image.{suffix}"
         path.write_bytes(content)
-        yield path
+        try:
+            yield path
+        except Exception as error:  # which may name the temporary file
+            if str(path) not in str(error):
+                raise
+            text = str(error).replace(f"{path}: ", "").replace(str(path), "the file")
+            raise ValueError(text) from error

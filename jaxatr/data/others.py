@@ -4,7 +4,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from jaxatr.data.catalogue import open_dataset
 from jaxatr.data.combined_splits import concatenated
 from jaxatr.data.dataset import SHAPE_COLUMNS, Split
 from jaxatr.data.files_below import visible_below
+from jaxatr.data.image_paths import reason_of
 from jaxatr.data.images import read_image
 from jaxatr.data.intake import Intake
 from jaxatr.typing import Int, Shaped
@@ -116,11 +117,12 @@ def _opened(
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
         root = archive.opened(path, Path(scratch))
         paths = visible_below(root)
-        yield [str(one) for one in paths], lambda number: _read(root, str(paths[number]))
+        names = [str(PurePath(source, one)) for one in paths]
+        yield names, lambda number: _read(root / paths[number], names[number])
 
 
-def _read(root: Path, name: str) -> np.ndarray:
+def _read(file: Path, name: str) -> np.ndarray:
     try:
-        return read_image(root / name)
-    except ValueError as error:  # names the folder, which differs each time for an archive
-        raise ValueError(str(error).replace(f"{root / name}", name)) from error
+        return read_image(file)
+    except ValueError as error:
+        raise ValueError(reason_of(error, name, str(file))) from error

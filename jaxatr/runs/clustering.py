@@ -30,7 +30,7 @@ class Clustered(NamedTuple):
       content: content of the JSON file.
       page: path of the HTML file.
       file: path of the JSON file beside it.
-      left_out: (image, reason) for each image that cannot be used.
+      left_out: (path, reason) for each image, folder or archive that cannot be used.
     """
 
     content: dict[str, Any]
@@ -172,11 +172,12 @@ def _rejected(
         bar = tqdm(paths, desc="predicting", unit="image", leave=False, disable=None)
         for path in bar:
             try:
+                if path.error is not None:
+                    raise path.error
                 image = recogniser.read(path.file)
                 recogniser.check(image)
             except (ValueError, OSError) as error:
-                reason = str(error).replace(path.file, path.name)
-                left_out.append((path.name, reason.removeprefix(f"{path.name}: ")))
+                left_out.append((path.name, data.reason_of(error, path.name, path.file)))
                 continue
             used.append(path)
             yield image

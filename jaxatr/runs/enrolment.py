@@ -219,8 +219,8 @@ def _check_folder(path: Path, images: tuple[ImagePath, ...]) -> None:
     """Checks that a path can name a class: a folder of chips without subfolders."""
     if not path.is_dir():
         raise ValueError(f"name: {path} is not a folder named after the class: give --name=NAME")
-    inner = {Path(image.file).relative_to(path).parts[0] for image in images}
-    folders = sorted(one for one in inner if (path / one).is_dir())
+    inner = {Path(image.file).relative_to(path).parts[:1] for image in images}
+    folders = sorted(one for (one,) in inner - {()} if (path / one).is_dir())
     if folders:
         raise ValueError(
             f"source: {path} holds folders ({', '.join(folders[:3])}), but one class is enrolled "
@@ -262,9 +262,11 @@ def _new_chips(
     images: dict[str, np.ndarray] = {}
     for path in paths:
         try:
+            if path.error is not None:
+                raise path.error
             chip = run.intake(data.read_image(path.file))
         except (ValueError, OSError) as error:
-            reason = str(error).replace(path.file, path.name)
+            reason = data.reason_of(error, path.name, path.file)
             raise ValueError(reason if path.name in reason else f"{path.name}: {reason}") from error
         checksum = enrolled.checksum(chip)
         if (other := there.get(checksum, name)) != name:

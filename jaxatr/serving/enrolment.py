@@ -82,18 +82,24 @@ class Enroller:
     def _enrolled(self, name: str, score: str | None, uploads: Sequence[Upload]) -> str:
         wanted = self._wanted
         with tempfile.TemporaryDirectory(prefix="jaxatr-") as folder:
-            for number, upload in enumerate(uploads):
-                # Clients' file names are not used as paths.
-                image = decode_image(upload.content, upload.name)
-                np.save(os.path.join(folder, f"{number:05}.npy"), image)
-            facts: dict[str, Any] = runs.enrol_run(
-                wanted.workdir,
-                folder,
-                name=name,
-                score=score or wanted.score,
-                checkpoint=wanted.checkpoint,
-                where=wanted.where,
-            )
+            # Clients' file names are not used as paths.
+            files = [os.path.join(folder, f"{number:05}.npy") for number in range(len(uploads))]
+            for file, upload in zip(files, uploads, strict=True):
+                np.save(file, decode_image(upload.content, upload.name))
+            try:
+                facts: dict[str, Any] = runs.enrol_run(
+                    wanted.workdir,
+                    folder,
+                    name=name,
+                    score=score or wanted.score,
+                    checkpoint=wanted.checkpoint,
+                    where=wanted.where,
+                )
+            except ValueError as error:
+                text = str(error)
+                for file, upload in zip(files, uploads, strict=True):
+                    text = text.replace(file, upload.name)
+                raise ValueError(text) from error
         # A threshold is in the unit of the score that it was given for.
         kept = wanted.gamma if facts["score"] == wanted.score else None
         self._wanted = wanted._replace(score=facts["score"], gamma=kept)

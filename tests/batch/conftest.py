@@ -49,6 +49,9 @@ def every_kind(test_chips, tmp_path_factory):
         parquet.write_table(table, root / "set" / f"{number}.parquet", row_group_size=7)
     paths = [os.path.relpath(test_chips / name, root) for name in names]
     parquet.write_table(pyarrow.table({"path": paths}), root / "paths.parquet")
+    cells = "\n".join(f"disc;{path}" for path in paths)
+    (root / "paths.csv").write_text(f"label; Filename\n{cells}\n")
+    (root / "paths.tsv").write_text(f"label\tpath\n{cells}\n".replace(";", "\t"))
     return {
         "folder": str(test_chips),
         "zip": str(root / "chips.zip"),
@@ -56,6 +59,8 @@ def every_kind(test_chips, tmp_path_factory):
         "tar.gz": str(root / "chips.tar.gz"),
         "parquet": str(root / "set"),
         "paths": str(root / "paths.parquet"),
+        "csv": str(root / "paths.csv"),
+        "tsv": str(root / "paths.tsv"),
     }
 
 

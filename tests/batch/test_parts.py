@@ -29,7 +29,7 @@ def states(out):
     return {path.name: path.stat().st_mtime_ns for path in out.glob("part-*.parquet")}
 
 
-@pytest.mark.parametrize("kind", ["folder", "zip", "tar", "tar.gz", "parquet", "paths"])
+@pytest.mark.parametrize("kind", ["folder", "zip", "tar", "tar.gz", "parquet", "paths", "csv"])
 def test_every_chip_has_the_row_that_the_command_gives_it(
     every_kind, trained_run, test_chips, predict, rows, tmp_path, kind
 ):

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import tarfile
 import time
 from pathlib import Path
 
@@ -115,6 +116,36 @@ def test_both_engines_and_a_gallery_in_pieces_write_the_same(
     for one, other in zip(rows(tmp_path / "out"), rows(tmp_path / "pieces"), strict=True):
         assert one["label"] == other["label"] and one["path"] == other["path"]
         assert other["score"] == pytest.approx(one["score"], rel=1e-5)
+
+
+def test_damaged_inputs_cost_a_row_each(predict, damaged_chips, rows, tmp_path, monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "init", _with_cpus(ray.init))
+    path = tmp_path / "chips.tar"
+    with tarfile.open(path, "w") as packed:
+        for number in range(3):
+            packed.add(damaged_chips / "a.png", f"{number}.png")
+    with tarfile.open(path) as packed:
+        end = packed.getmember("2.png").offset_data + 9
+    path.write_bytes(path.read_bytes()[:end])
+    (tmp_path / "chips.csv").write_text(f"path\n{damaged_chips}/c.png\nnone.png\n")
+    inputs = [path, tmp_path / "chips.csv", damaged_chips]
+    totals = predict(*inputs, engine="ray", workers=2, size=2)
+    assert totals == (5, 4, 5, 0)
+    found = rows(tmp_path / "out")
+    cut = "not a readable archive (unexpected end of data)"
+    assert [(row["path"].removeprefix(f"{tmp_path}/"), row["error"]) for row in found[:6]] == [
+        ("chips.tar/0.png", None),
+        ("chips.tar/1.png", None),
+        ("chips.tar/2.png", cut),
+        ("chips.tar", cut),
+        ("damaged/c.png", None),
+        ("none.png", "No such file or directory"),
+    ]
+    (tmp_path / "out" / "part-00001.parquet").unlink()
+    assert predict(*inputs, engine="ray", workers=2, size=2) == (5, 4, 5, 4)
+    assert rows(tmp_path / "out") == found
 
 
 def test_an_error_of_a_worker_is_the_users(predict, test_chips, tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ def read(tmp_path):
     return read
 
 
-@pytest.mark.parametrize("kind", ["folder", "zip", "tar", "tar.gz", "paths"])
+@pytest.mark.parametrize("kind", ["folder", "zip", "tar", "tar.gz", "paths", "csv", "tsv"])
 def test_any_keys_lead_to_their_images(every_kind, test_chips, read, kind):
     (source,) = sources_of([every_kind[kind]])
     keys = list(source.keys())
@@ -102,9 +102,36 @@ def test_sources_without_images_are_refused(tmp_path):
         (source,) = sources_of([str(tmp_path / f"{name}.parquet")])
         with pytest.raises(ValueError, match=message):
             list(source.keys())
-    with tarfile.open(tmp_path / "twice.tar", "w") as packed:
-        for _ in range(2):
-            packed.addfile(tarfile.TarInfo("x.png"), io.BytesIO())
-    (source,) = sources_of([str(tmp_path / "twice.tar")])
-    with pytest.raises(ValueError, match="the archive has 'x.png' twice"):
-        list(source.keys())
+    for text, message in (
+        ("label\ntank\n", "has no column 'path'"),
+        ("path\n", "the table has no rows"),
+        ("", "the table has no rows"),
+    ):
+        (tmp_path / "c.csv").write_text(text)
+        (source,) = sources_of([str(tmp_path / "c.csv")])
+        with pytest.raises(ValueError, match=f"c.csv.* {message}"):
+            list(source.keys())
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_the_second_file_of_a_name_is_an_error_and_the_first_is_read(tmp_path, read, kind):
+    path, contents = tmp_path / f"twice.{kind}", (b"first", b"second")
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as packed:
+            packed.writestr("x.png", contents[0])
+            with pytest.warns(UserWarning, match="Duplicate name"):
+                packed.writestr("x.png", contents[1])
+    else:
+        with tarfile.open(path, "w") as packed:
+            for content in contents:
+                info = tarfile.TarInfo("x.png")
+                info.size = len(content)
+                packed.addfile(info, io.BytesIO(content))
+    (source,) = sources_of([str(path)])
+    keys = list(source.listed())
+    assert keys[1] == {"name": f"{path}/x.png", "error": "the archive has 'x.png' twice"}
+    first, second = source.found(keys, tmp_path)
+    with open(first.file, "rb") as file:
+        assert file.read() == b"first"
+    assert (first.name, second.name) == (f"{path}/x.png",) * 2
+    assert str(second.error) == "the archive has 'x.png' twice"

@@ -94,6 +94,21 @@ def test_all_faults_are_reported_at_once_and_end_with_1(folder, tmp_path, capsys
     assert len(positions) >= 2 * 8 + 6
 
 
+def test_the_folder_of_an_unpacked_archive_is_not_shown(folder, tmp_path, capsys):
+    (folder / "train/car/0.png").write_bytes(b"no image")
+    archive = shutil.make_archive(str(tmp_path / "spoilt"), "zip", tmp_path, "chips")
+    assert run_here(archive) == 1
+    printed = capsys.readouterr().out
+    assert "  train/car/0.png: not a readable image" in printed
+    assert "jaxatr-check-" not in printed
+    shutil.rmtree(folder)
+    (folder / "car").mkdir(parents=True)
+    (folder / "car/notes.txt").write_text("")
+    archive = shutil.make_archive(str(tmp_path / "words"), "zip", tmp_path, "chips")
+    with pytest.raises(ValueError, match=f"no images in {archive}/chips"):
+        run_here(archive)
+
+
 def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
     archive = shutil.make_archive(str(tmp_path / "set"), "gztar", tmp_path, "chips")
     assert run_here(archive, center_crop=16) == 0

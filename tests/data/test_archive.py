@@ -1,4 +1,5 @@
 import io
+import random
 import sys
 import tarfile
 import zipfile
@@ -53,6 +54,48 @@ def test_files_come_out_whole(tmp_path):
         archive.extract(path, out)
         found = {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file()}
         assert found == {"d/e/x": b"1", "y": b""}
+
+
+@pytest.mark.parametrize("mode", ["", "gz"])
+def test_what_comes_before_a_break_is_kept_on_request(tmp_path, mode):
+    path, draw = tmp_path / f"a.tar{mode and '.'}{mode}", random.Random(0)
+    contents = {name: draw.randbytes(30_000) for name in ("d/x", "y", "z")}
+    with tarfile.open(path, f"w:{mode}") as file:
+        for name, content in contents.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            file.addfile(info, io.BytesIO(content))
+    path.write_bytes(path.read_bytes()[:45_000])
+    found = []
+    archive.extract(path, tmp_path / "out", lambda member, error: found.append((member, error)))
+    assert [member and member.name for member, _ in found] == ["y", None]
+    assert all(str(error).startswith(f"{path}: not a readable archive (") for _, error in found)
+    (there,) = [one for one in (tmp_path / "out").rglob("*") if one.is_file()]
+    assert there == tmp_path / "out/d/x" and there.read_bytes() == contents["d/x"]
+    with pytest.raises(ValueError, match="not a readable archive"):
+        archive.extract(path, tmp_path / "raised")
+
+
+def test_a_damaged_header_is_not_the_end(tmp_path):
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as file:
+        for name in "xyz":
+            file.addfile(tarfile.TarInfo(name))
+    content = bytearray(path.read_bytes())
+    content[512] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="a.tar: not a readable archive .byte 512: bad checksum"):
+        archive.extract(path, tmp_path / "out")
+
+
+def test_errors_about_unpacked_files_name_the_archive(tmp_path):
+    folder, name = tmp_path / "scratch", tmp_path / "a.zip"
+    with pytest.raises(ValueError, match=f"^{name}/x: no image$"):
+        with archive.naming(folder, name):
+            raise ValueError(f"{folder}/x: no image")
+    with pytest.raises(KeyError, match="scratch"):
+        with archive.naming(folder, name):
+            raise KeyError(str(folder))
 
 
 @pytest.mark.parametrize("mode", ["", "gz", "bz2", "xz"])

@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import PurePosixPath
 
@@ -44,6 +45,32 @@ def test_a_missing_folder_is_named(tmp_path):
         files_below(tmp_path / "file")
 
 
+def test_a_folder_that_cannot_be_listed_is_an_error_at_its_place(root, monkeypatch):
+    whole = os.scandir
+
+    def scandir(path):
+        if os.fspath(path) == str(root / "a/b"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return whole(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    closed, *others = iterate_visible(root)
+    assert isinstance(closed.error, PermissionError) and closed.path == PurePosixPath("a/b")
+    assert [str(one.path) for one in others] == ["a/z.arf", "c.met"]
+    assert not any(one.error for one in others)
+    for listed in (visible_below, files_below):
+        with pytest.raises(PermissionError, match="a/b"):
+            listed(root)
+
+
+def test_links_in_a_circle_outside_lead_to_nothing(root):
+    (root.parent / "one").symlink_to(root.parent / "other")
+    (root.parent / "other").symlink_to(root.parent / "one")
+    (root / "b").symlink_to(root.parent / "one")
+    files, passed = walked(root)
+    assert files == ["a/b/y.agt", "a/z.arf", "c.met"] and passed == {"b": "links to nothing"}
+
+
 def test_the_state_changes_with_a_file(root):
     paths = files_below(root)
     before = file_states(root, paths)
@@ -65,7 +92,7 @@ def test_a_link_to_a_hidden_file_is_followed(root):
 
 def walked(root):
     """Returns the paths of files, and those that are passed over with the reason."""
-    found = [(str(path), passed) for path, passed in iterate_visible(root)]
+    found = [(str(one.path), one.passed) for one in iterate_visible(root)]
     return [path for path, passed in found if not passed], dict(one for one in found if one[1])
 
 

@@ -1,5 +1,7 @@
 """The images at a path: tables of paths, and paths that name nothing."""
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,36 @@ def test_tables_that_list_no_paths_are_named(tmp_path):
     (tmp_path / "b.csv").write_text("label\ntank\n")
     with pytest.raises(ValueError, match="has no column 'path' .it has label.; looked for path$"):
         data.image_paths(str(tmp_path / "b.csv"), tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_row_without_a_path_costs_itself_only(tmp_path, suffix):
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow")
+    path = tmp_path / f"chips.{suffix}"
+    data.write_table(path, [{"path": "a.png"}, {"path": None}, {"path": "b\\c.png"}])
+    first, second, third = data.image_paths(str(path), tmp_path).images
+    assert (first.name, third.name) == (f"{tmp_path}/a.png", f"{tmp_path}/b/c.png")
+    assert second.name == f"{path}/1" and first.error is third.error is None
+    assert str(second.error) == ("line 3" if suffix == "csv" else "row 2") + " has no path"
+
+
+def test_a_damaged_file_of_an_archive_is_an_error_at_its_place(tmp_path):
+    path = tmp_path / "chips.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        for name in ("b.png", "a/x.png", ".hidden/y.png", "a.txt", "c.png"):
+            packed.writestr(name, f"<{name}>" * 9)
+    content = path.read_bytes()
+    for name in ("a/x.png", ".hidden/y.png", "a.txt"):
+        content = content.replace(f"<{name}>".encode(), b"?" * (len(name) + 2))
+    path.write_bytes(content)
+    found = data.image_paths(str(path), tmp_path / "scratch")
+    assert [image.name for image in found.images] == [
+        f"{path}/{name}" for name in ("a/x.png", "b.png", "c.png")
+    ]
+    assert [image.error is None for image in found.images] == [False, True, True]
+    assert "Bad CRC-32 for file 'a/x.png'" in str(found.images[0].error)
+    assert found.passed == {".txt": 1}
 
 
 def test_an_empty_path_is_not_the_current_folder(tmp_path):

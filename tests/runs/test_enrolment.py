@@ -1,8 +1,11 @@
 """Classes are enrolled in a finished run, recognised, and removed again."""
 
+import errno
 import json
+import os
 import shutil
 import warnings
+import zipfile
 
 import grain  # noqa: F401 - first imported under the commands' flags, it would lose its own
 import jax
@@ -232,6 +235,40 @@ def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_pa
         path.unlink()
     with pytest.raises(ValueError, match="--remove="):
         Recogniser.load(run)
+
+
+def test_a_folder_that_cannot_be_listed_is_named(run, source, tmp_path, monkeypatch):
+    closed = tmp_path / "closed"
+    shutil.copytree(source, closed)
+    whole = os.scandir
+
+    def scandir(path):
+        if path == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return whole(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(ValueError, match=f"^{closed}: Permission denied$"):
+        runs.enrol_run(run, closed, score=SCORE)
+
+
+def test_a_damaged_archive_is_named(run, source, tmp_path):
+    path = tmp_path / "chips.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        for chip in sorted(source.iterdir())[:3]:
+            packed.write(chip, f"a/{chip.name}")
+        packed.writestr("a/bad.png", "<no image>")
+    with pytest.raises(ValueError, match=f"^{path}/a/bad.png: not a readable image"):
+        runs.enrol_run(run, path, name="new", score=SCORE)
+    path.write_bytes(path.read_bytes().replace(b"<no image>", b"<an image>"))
+    why = "not a readable archive .Bad CRC-32 for file 'a/bad.png'"
+    with pytest.raises(ValueError, match=f"^{path}/a/bad.png: {why}"):
+        runs.enrol_run(run, path, name="new", score=SCORE)
+    assert not (run / enrolled.FILE).exists()
+    found = runs.cluster_run(run, [str(path)], tmp_path / "page.html", score=SCORE)
+    ((name, reason),) = found.left_out
+    assert name == f"{path}/a/bad.png" and reason.startswith("not a readable archive")
+    assert found.content["images"] == 3
 
 
 def test_one_that_is_killed_leaves_the_run_as_it_was(

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import jaxatr
-from jaxatr import data, training
+from jaxatr import data, runs, training
 from jaxatr.serving import metrics
 from jaxatr.serving.console import Console
 from jaxatr.serving.engine import Wanted, load_engine
@@ -79,6 +79,17 @@ def test_refused_enrolments_name_the_reason(client, run, new, form):
     state = ended(client)
     assert state["state"] == "failed" and "cbc decides" in state["detail"]
     assert not (run / "enrolled.json").exists()
+
+
+def test_an_upload_that_is_enrolled_as_another_class_is_named(client, run, new, form, tmp_path):
+    name, contents = new
+    (tmp_path / "chip.png").write_bytes(contents[1])
+    runs.enrol_run(run, tmp_path / "chip.png", name="other", score="nearest")
+    query = f"name={name}&score=nearest"
+    assert client.post(f"/api/enrol?{query}", files=form(contents[:2])).status_code == 202
+    state = ended(client)
+    runs.remove_class(run, "other")
+    assert state["state"] == "failed" and state["detail"] == "1.png: already enrolled as other"
 
 
 def test_a_class_is_enrolled_and_no_answer_is_wrong(client, console, run, new, form, contents):

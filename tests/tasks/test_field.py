@@ -142,6 +142,18 @@ def test_a_folder_that_cannot_be_used_is_refused(run, field, embedding_run, tmp_
         runs.calibrate_run(embedding_run, field)
 
 
+def test_errors_name_the_archive_and_the_chip_in_it(run, field, tmp_path):
+    name = next(field.iterdir()).name
+    (field / name / "bad.png").write_bytes(b"no image")
+    source = shutil.make_archive(str(tmp_path / "chips"), "zip", field)
+    with pytest.raises(ValueError, match=f"^{source}/{name}/bad.png: not a readable image"):
+        runs.calibrate_run(run, source)
+    (field / name).rename(field / "stranger")
+    source = shutil.make_archive(str(tmp_path / "chips"), "zip", field)
+    with pytest.raises(ValueError, match=f"^{source}/stranger/.*.png: got the class 'stranger'"):
+        runs.calibrate_run(run, source)
+
+
 def test_options_without_a_flag_are_taken_but_not_advertised(run):
     assert runs.load_predictor(run, field=False).classes
     with pytest.raises(ValueError, match="which takes (?!.*field)(?!.*enrolled).*gamma"):

@@ -65,7 +65,7 @@ def test_chips_are_those_of_predict(near):
     assert found.chips.shape == (6, *GRAY) and found.chips.dtype == np.uint8
     np.testing.assert_array_equal(found.chips[0], intake()(data.read_image(str(near / "0.png"))))
     ((name, reason),) = found.left_out
-    assert name == "notes.txt" and "not a readable image" in reason
+    assert name == f"{near}/notes.txt" and reason.startswith("not a readable image")
     split = found.split("near")
     np.testing.assert_array_equal(split.image(3), found.chips[3])
     assert set(split.columns["label"].tolist()) == {-1}
@@ -110,7 +110,10 @@ def test_a_zip_and_a_data_set_by_its_name(near, tmp_path, chips):
     with zipfile.ZipFile(tmp_path / "near.zip", "w") as archive:
         for index in range(5):
             archive.write(near / f"{index}.png", f"{index}.png")
+        archive.writestr("a/bad.png", "no image")
     found = data.read_others(tmp_path / "near.zip", intake())
+    ((name, reason),) = found.left_out
+    assert name == f"{tmp_path}/near.zip/a/bad.png" and reason.startswith("not a readable image")
     np.testing.assert_array_equal(found.chips, data.read_others(near, intake()).chips[:5])
     data.prepare("image_folder", source=chips, data_dir=tmp_path / "sets", as_name="shapes")
     everything = data.read_others("shapes", intake(), data_dir=str(tmp_path / "sets"))

@@ -1,4 +1,4 @@
-"""Sources of inputs: files, folders, archives, Parquet tables and prepared data sets."""
+"""Sources of inputs: files, folders, archives, tables and prepared data sets."""
 
 import os
 from collections.abc import Sequence
@@ -8,8 +8,9 @@ from jaxatr.batch.sources.archives import Archive, is_archive
 from jaxatr.batch.sources.files import File, Folder
 from jaxatr.batch.sources.records import PREFIX, splits_of
 from jaxatr.batch.sources.source import Found, Key, Source
-from jaxatr.batch.sources.tables import Table, is_table, tables_of
+from jaxatr.batch.sources.tables import Paths, Table, is_table, tables_of
 from jaxatr.data import archive
+from jaxatr.data.image_paths import TABLES
 
 __all__ = ["Found", "Key", "Source", "sources_of"]
 
@@ -20,8 +21,8 @@ def sources_of(
     """Opens the sources that arguments of the command line name.
 
     Args:
-      arguments: files, folders, archives, Parquet tables, folders of these, and ``tfds:NAME`` or
-        ``tfds:NAME:SPLIT`` for a prepared data set.
+      arguments: files, folders, archives, tables (.csv, .tsv, .parquet), folders of Parquet tables,
+        and ``tfds:NAME`` or ``tfds:NAME:SPLIT`` for a prepared data set.
       folders: treat each folder as one input (a track).
       data_dir: folder of prepared data sets; None for the default.
 
@@ -40,6 +41,8 @@ def sources_of(
             sources += tables_of(name) or [Folder(name)]
         elif is_table(name):
             sources.append(Table(name))
+        elif name.lower().endswith(TABLES):
+            sources.append(Paths(name))
         elif is_archive(name):
             sources.append(Archive(name))
         else:

@@ -6,15 +6,16 @@ read from its beginning: a worker continues where it stopped, so that it reads t
 
 import collections
 import os
+import tarfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
-from jaxatr.batch.sources.source import Found, Source, written
-from jaxatr.data import archive
+from jaxatr.batch.sources.source import Found, Source, Unread, written
+from jaxatr.data import archive, reason_of
 from jaxatr.data.archive import Member
 from jaxatr.data.files_below import is_hidden
-from jaxatr.data.image_paths import no_image, other_kind
+from jaxatr.data.image_paths import kind_of_member, no_image
 
 
 class Archive(Source):
@@ -27,41 +28,39 @@ class Archive(Source):
         """Takes the archive's path."""
         super().__init__(name)
         self._zip: zipfile.ZipFile | None = None
+        self._first: dict[str, zipfile.ZipInfo] = {}  # of each name in the zip
         self._members: Iterator[tuple[int, Member]] = iter(())
         self._at = -1  # number of the last member that was read
 
     def __getstate__(self) -> dict:
         """Excludes open files: each process opens its own."""
-        return self.__dict__ | {"_zip": None, "_members": None, "_at": -1}
+        return self.__dict__ | {"_zip": None, "_first": {}, "_members": None, "_at": -1}
 
     def state(self) -> int:
         """Returns the archive's size in bytes."""
         return self._path.stat().st_size
 
-    def keys(self) -> Iterator[list]:
+    def keys(self) -> Iterator[list | Unread]:
         """Yields the keys; holds all names of the archive in memory.
 
         Raises:
-          ValueError: the archive has no image, has a name twice, or is damaged.
+          ValueError: the archive has no image, or the rest of it is damaged.
         """
-        passed: collections.Counter[str] = collections.Counter()
-        names: set[str] = set()
-        found = 0
+        self.passed = passed = collections.Counter[str]()
+        names: set[PurePath] = set()
         with archive.reading(self._path):
             for number, member in enumerate(archive.members(self._path)):
                 if any(map(is_hidden, member.path.parts)):
                     continue
-                if kind := other_kind(member.path, lambda count, m=member: _begun(m, count)):
+                if kind := kind_of_member(self._path, member):
                     passed[kind] += 1
-                    continue
-                if member.name in names:
-                    raise ValueError(f"{self.name}: the archive has {member.name!r} twice")
-                names.add(member.name)
-                found += 1
-                yield [member.name, number, *(member.place or ())]
-        if not found:
+                elif member.path in names:
+                    yield Unread(str(member.path), archive.twice(self._path, member))
+                else:
+                    names.add(member.path)
+                    yield [member.name, number, *(member.place or ())]
+        if not names:
             raise no_image(self.name, passed)
-        self.passed = dict(passed)
 
     def read(self, keys: Sequence[list], scratch: Path) -> Iterator[Found]:
         """Yields the members as files, or as an error for a damaged one."""
@@ -71,7 +70,7 @@ class Archive(Source):
                 with archive.reading(self._path):
                     content = self._content(name, number, place)
             except ValueError as error:
-                yield Found(known, "", error)
+                yield Found(known, "", ValueError(reason_of(error, str(self._path))))
             else:
                 yield written(scratch, number, known, content)
 
@@ -82,11 +81,13 @@ class Archive(Source):
                 file.seek(offset)
                 content = file.read(length)
             if len(content) < length:
-                raise ValueError(f"{self._path}: the archive ends within {name!r}")
+                raise tarfile.ReadError("unexpected end of data")  # as tarfile says it
             return content
         if self._path.name.lower().endswith(".zip"):
-            self._zip = self._zip or zipfile.ZipFile(self._path)
-            return self._zip.read(name)
+            if self._zip is None:
+                self._zip = zipfile.ZipFile(self._path)
+                self._first = {one.filename: one for one in reversed(self._zip.infolist())}
+            return self._zip.read(self._first[name])
         return self._passing(name, number)
 
     def _passing(self, name: str, number: int) -> bytes:
@@ -106,8 +107,3 @@ class Archive(Source):
 def is_archive(name: str) -> bool:
     """Whether a path is a file with the name of an archive."""
     return os.path.isfile(name) and archive.is_archive(Path(name))
-
-
-def _begun(member: Member, count: int) -> bytes:
-    with member.open() as file:
-        return file.read(count)

@@ -4,7 +4,7 @@ import collections
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
-from jaxatr.batch.sources.source import Found, Source
+from jaxatr.batch.sources.source import Found, Source, Unread
 from jaxatr.data.files_below import iterate_visible
 from jaxatr.data.image_paths import no_image, other_kind
 
@@ -30,19 +30,21 @@ class Folder(Source):
     def state(self) -> None:
         """Returns None: the keys are the names, which identify the files."""
 
-    def keys(self) -> Iterator[str]:
+    def keys(self) -> Iterator[str | Unread]:
         """Yields the paths relative to the folder; holds the names of one folder in memory."""
-        passed: collections.Counter[str] = collections.Counter()
+        self.passed = passed = collections.Counter[str]()
         empty = True
-        for below, passed_as in iterate_visible(self._path):
-            if kind := passed_as or other_kind(self._path / below):
+        for below, passed_as, error in iterate_visible(self._path):
+            if error is not None:
+                empty = False
+                yield Unread(str(below), error)
+            elif kind := passed_as or other_kind(self._path / below):
                 passed[kind] += 1
             else:
                 empty = False
                 yield str(below)
         if empty:
             raise no_image(self.name, passed)
-        self.passed = dict(passed)
 
     def read(self, keys: Sequence[str], scratch: Path) -> Iterator[Found]:
         """Yields the files."""

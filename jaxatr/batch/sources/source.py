@@ -1,12 +1,17 @@
 """The base class of sources: inputs are listed once, and read in parts by any process."""
 
 import abc
+import itertools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeAlias
 
+from jaxatr.data import reason_of
+
 Key: TypeAlias = Any
-"""Identifies an input within its source; a JSON value."""
+"""Identifies an input within its source; a JSON value, but no object."""
+
+_NAMED = 10  # largest number of unreadable inputs that a source names
 
 
 class Found(NamedTuple):
@@ -23,18 +28,32 @@ class Found(NamedTuple):
     error: Exception | None = None
 
 
+class Unread(NamedTuple):
+    """An input within a source that cannot be read.
+
+    Attributes:
+      below: its path relative to the source; empty for the source itself.
+      error: the error.
+    """
+
+    below: str
+    error: Exception
+
+
 class Source(abc.ABC):
     """The inputs of one argument of the command line. Instances are sent to other processes.
 
     Attributes:
       name: the argument, as given by the user.
       passed: number of files by kind that were skipped by :meth:`keys`.
+      unread: lines about the first inputs that :meth:`listed` could not read.
     """
 
     def __init__(self, name: str):
         """Takes the argument; nothing is read yet."""
         self.name, self._path = name, Path(name).absolute()
         self.passed: dict[str, int] = {}
+        self.unread: list[str] = []
 
     @property
     def place(self) -> str:
@@ -43,14 +62,19 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def state(self) -> Any:
-        """Returns a JSON value that changes if the inputs change under the same keys."""
+        """Returns a JSON value that changes if the inputs change under the same keys.
+
+        Raises:
+          ValueError: the source is damaged.
+        """
 
     @abc.abstractmethod
-    def keys(self) -> Iterator[Key]:
+    def keys(self) -> Iterator[Key | Unread]:
         """Yields the keys of all inputs, always in the same order.
 
         Raises:
-          ValueError: there are no inputs, or the source is damaged.
+          ValueError: there are no inputs, or the rest of the source is damaged.
+          OSError: the source cannot be read.
         """
 
     @abc.abstractmethod
@@ -61,6 +85,33 @@ class Source(abc.ABC):
           keys: some of the keys of :meth:`keys`, in the same order.
           scratch: a folder for temporary files of inputs that are not files.
         """
+
+    def listed(self) -> Iterator[Key | dict[str, str]]:
+        """Yields :meth:`keys`, with an object for each input that cannot be read.
+
+        An error that ends the keys becomes the last object, with the name of the source itself.
+        """
+        self.unread = []
+        try:
+            for key in self.keys():
+                yield self._noted(key) if isinstance(key, Unread) else key
+        except (ValueError, OSError) as error:
+            yield self._noted(Unread("", error))
+
+    def _noted(self, unread: Unread) -> dict[str, str]:
+        reason = reason_of(unread.error, self.name, str(self._path))
+        name = str(PurePath(self.name, unread.below)) if unread.below else self.name
+        if len(self.unread) < _NAMED:
+            self.unread.append(reason if name in reason else f"{name}: {reason}")
+        return {"name": name, "error": reason}
+
+    def found(self, keys: Sequence[Any], scratch: Path) -> Iterator[Found]:
+        """Yields the inputs of some keys of :meth:`listed`, like :meth:`read`."""
+        for unread, some in itertools.groupby(keys, lambda key: isinstance(key, dict)):
+            if unread:
+                yield from (Found(key["name"], "", ValueError(key["error"])) for key in some)
+            else:
+                yield from self.read(list(some), scratch)
 
 
 def written(scratch: Path, number: int, name: str, content: bytes) -> Found:

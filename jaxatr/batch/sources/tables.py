@@ -1,18 +1,45 @@
-"""Parquet tables with a column of images, or of paths to image files."""
+"""Parquet tables with a column of images, and tables with a column of paths to image files."""
 
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from jaxatr.batch.sources.source import Found, Source, written
+from jaxatr.batch.sources.source import Found, Source, Unread, written
 from jaxatr.data.extras import extra
-from jaxatr.data.sources.image_folder.table import PATHS
+from jaxatr.data.sources.image_folder import table
 
 _ROWS = 64  # rows decoded at a time
 
 
-class Table(Source):
+class _Listing(Source):
+    """A table that may list paths relative to its folder."""
+
+    def _beside(self, below: str) -> Found:
+        return Found(str(PurePath(self.name).parent / below), str(self._path.parent / below))
+
+
+class Paths(_Listing):
+    """The images whose paths a CSV file lists, relative to its folder, row by row."""
+
+    def state(self) -> None:
+        """Returns None: the keys are the paths, which identify the files."""
+
+    def keys(self) -> Iterator[str | Unread]:
+        """Yields the paths; holds the table in memory.
+
+        Raises:
+          ValueError: the table is not readable, or has no row or no column of paths.
+        """
+        for number, row in enumerate(table.read_paths(self._path)):
+            yield Unread(str(number), row) if isinstance(row, ValueError) else row
+
+    def read(self, keys: Sequence[str], scratch: Path) -> Iterator[Found]:
+        """Yields the files."""
+        yield from map(self._beside, keys)
+
+
+class Table(_Listing):
     """The images of a Parquet file, row by row.
 
     The images are in the first column of bytes or of ``{bytes, path}`` (as in data sets of Hugging
@@ -48,25 +75,33 @@ class Table(Source):
             for group in range(file.num_row_groups):
                 end = start + file.metadata.row_group(group).num_rows
                 if key is not None and key < end:
-                    for number, cell in _cells(file, column, group, start):
-                        if number == key:
-                            yield self._found(number, cell, scratch)
-                            if (key := next(wanted, None)) is None or key >= end:
-                                break
+                    try:
+                        for number, cell in _cells(file, column, group, start):
+                            if number == key:
+                                yield self._image(number, cell, column, scratch)
+                                if (key := next(wanted, None)) is None or key >= end:
+                                    break
+                    except (ValueError, OSError) as error:
+                        if isinstance(error, OSError) and error.errno is not None:
+                            raise  # of the operating system, such as a full disk
+                        while key is not None and key < end:  # the group is damaged
+                            yield Found(self._row(key), "", error)
+                            key = next(wanted, None)
                 start = end
 
-    def _found(self, number: int, cell: Any, scratch: Path) -> Found:
-        name = str(PurePath(self.name, str(number)))
+    def _row(self, number: int) -> str:
+        return str(PurePath(self.name, str(number)))
+
+    def _image(self, number: int, cell: Any, column: str, scratch: Path) -> Found:
+        name = self._row(number)
         if isinstance(cell, dict):
             cell = cell.get("bytes") or cell.get("path")
         if isinstance(cell, bytes):
             return written(scratch, number, name, cell)
-        if not cell:
-            return Found(name, "", ValueError("the row has no image"))
-        if not isinstance(cell, str):
+        if not isinstance(cell, str | None):
             return Found(name, "", ValueError(f"got {cell!r}, wanted a path or an image's bytes"))
-        path = PurePath(self.name).parent / cell
-        return Found(str(path), str(self._path.parent / cell))
+        below = table.path_in(cell, f"row {number + 1}", column)
+        return Found(name, "", below) if isinstance(below, ValueError) else self._beside(below)
 
     def _opened(self) -> Any:
         parquet = extra("pyarrow.parquet", "parquet", f"{self.name}: a Parquet table")
@@ -83,13 +118,11 @@ class Table(Source):
                 kind = kind.field(at).type
             if types.is_binary(kind) or types.is_large_binary(kind):
                 return field.name
-        names = {name.strip().lower(): name for name in schema.names}
-        for name in PATHS:
-            if name in names:
-                return names[name]
+        if (found := table.path_column(schema.names)) is not None:
+            return found
         raise ValueError(
             f"{self.name}: no column of images among {', '.join(schema.names)}; wanted one of "
-            f"bytes or {{bytes, path}}, or one of paths named {' or '.join(PATHS)}"
+            f"bytes or {{bytes, path}}, or one of paths named {' or '.join(table.PATHS)}"
         )
 
 
@@ -99,7 +132,11 @@ def tables_of(name: str) -> list[Table]:
     Args:
       name: path of the folder.
     """
-    with os.scandir(name) as scanned:
+    try:
+        scanned = os.scandir(name)
+    except OSError:  # an input with this error, of the folder's source
+        return []
+    with scanned:
         entries = sorted((e for e in scanned if e.name[0] not in "._"), key=lambda e: e.name)
     if not all(is_table(entry.path) for entry in entries):
         return []

@@ -62,7 +62,7 @@ def of_folder(folder: ImageFolder, name: str) -> Subject:
         labels=np.array([label for _, label, _ in listed], np.int32),
         parts=np.array([part for *_, part in listed], np.int32),
         names=[path for path, *_ in listed],
-        read=lambda number: image_folder.read(folder.root, listed[number][0]),
+        read=lambda number: image_folder.read(folder, listed[number][0]),
         passed=tuple(image_folder.passed_over(folder).lines()),
     )
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import metrics, openset
+from jaxatr.data import archive
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.predictor import OpenSetPredictor, Recogniser
 
@@ -87,7 +88,10 @@ def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips
     Raises:
       ValueError: a class is not known, there are no chips, or a chip is invalid.
     """
-    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+    with (
+        tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch,
+        archive.naming(Path(scratch), Path(source)),
+    ):
         listed = _listed(recogniser, Path(source), Path(scratch))
         labels = [recogniser.classes.index(one.label) for one in listed]
         paths = [one.path for one in listed]

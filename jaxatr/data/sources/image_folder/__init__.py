@@ -84,7 +84,8 @@ def image_folder(
       ValueError: there is no usable data at the path, or an option does not fit.
     """
     found = labelled_images(path, scratch, layout=settings["layout"], table_name=settings["table"])
-    return divided(found, settings["test_fraction"])
+    with archive.naming(found.root, found.shown):
+        return divided(found, settings["test_fraction"])
 
 
 def labelled_images(
@@ -103,10 +104,9 @@ def labelled_images(
     """
     if scratch is not None and path.is_file() and archive.is_archive(path):
         archive.extract(path, scratch)
-        try:
+        with archive.naming(scratch, path):
             found = find(scratch, layout=layout, table_name=table_name, inside=True)
-        except ValueError as error:  # names the folder, which differs each time
-            raise ValueError(str(error).replace(str(scratch), str(path))) from error
+        found = found._replace(shown=path / found.root.relative_to(scratch))
     else:
         root = path
         if path.is_file() and table.is_table(path):
@@ -128,7 +128,7 @@ def unreadable(folder: ImageFolder) -> list[tuple[str, str]]:
     for _, files in sorted(folder.files.items()):
         for path, _ in files:
             try:
-                read(folder.root, path)
+                read(folder, path)
             except ImageError as error:
                 found.append((path, str(error)))
     return found
@@ -159,7 +159,7 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
         kept = 0
         for number, (path, label) in enumerate(folder.files[split], start):
             try:
-                image = read(folder.root, path)
+                image = read(folder, path)
             except ImageError as error:
                 if not skip_corrupt:
                     raise _refused(folder) from error
@@ -167,7 +167,7 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
                 continue
             if image.dtype != dtype:
                 raise ValueError(
-                    f"{folder.root / path} is {image.dtype} and others are {dtype}: "
+                    f"{folder.shown / path} is {image.dtype} and others are {dtype}: "
                     "a data set has one dtype"
                 )
             example = {"image": image, "label": label, "id": number, "path": path}
@@ -177,7 +177,7 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
             yield example
         if not kept:
             raise ValueError(
-                f"{folder.root}: no image of split {split!r} can be read ({skipped[-1][1]})"
+                f"{folder.shown}: no image of split {split!r} can be read ({skipped[-1][1]})"
             )
 
     features = {
@@ -213,17 +213,17 @@ def passed_over(folder: ImageFolder) -> Reasons:
     return reasons
 
 
-def read(root: Path, path: str) -> np.ndarray:
+def read(folder: ImageFolder, path: str) -> np.ndarray:
     """Reads an image of a folder.
 
     Raises:
       ImageError: the image cannot be read.
     """
     try:
-        content = (root / path).read_bytes()
+        content = (folder.root / path).read_bytes()
     except OSError as error:
-        raise ImageError(f"{root / path}: {error.strerror}") from error
-    return decode_image(content, str(root / path))
+        raise ImageError(f"{folder.shown / path}: {error.strerror}") from error
+    return decode_image(content, str(folder.shown / path))
 
 
 def _first_dtype(folder: ImageFolder, skip_corrupt: bool) -> np.dtype:
@@ -231,9 +231,9 @@ def _first_dtype(folder: ImageFolder, skip_corrupt: bool) -> np.dtype:
     for files in folder.files.values():
         for path, _ in files:
             try:
-                return read(folder.root, path).dtype
+                return read(folder, path).dtype
             except ImageError as error:
                 if not skip_corrupt:
                     raise _refused(folder) from error
                 reason = str(error)
-    raise ValueError(f"{folder.root}: none of its images can be read ({reason})")
+    raise ValueError(f"{folder.shown}: none of its images can be read ({reason})")

@@ -48,6 +48,7 @@ class ImageFolder:
 
     Attributes:
       root: the folder.
+      shown: its path as the user knows it; of an unpacked archive, that of the archive.
       files: split names to (path relative to ``root``, label), sorted by path.
       classes: names of the classes of all splits, sorted.
       coarse_classes: names, sorted, or None without a hierarchy.
@@ -56,6 +57,7 @@ class ImageFolder:
     """
 
     root: Path
+    shown: Path
     files: dict[str, list[tuple[str, int]]]
     classes: tuple[str, ...]
     coarse_classes: tuple[str, ...] | None
@@ -85,12 +87,14 @@ class Found(NamedTuple):
 
     Attributes:
       root: the folder that their paths are relative to.
+      shown: its path as the user knows it; of an unpacked archive, that of the archive.
       listed: the files, at least one, sorted by path.
       passed: skipped files, by kind; their paths are relative to the folder that was searched.
       assumed: how unusual folders were read, such as ``"chips/<class>/<split>/*"``; else empty.
     """
 
     root: Path
+    shown: Path
     listed: Sequence[Listed]
     passed: tuple[Passed, ...]
     assumed: str = ""
@@ -133,7 +137,8 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
         listed = sorted(table.read_table(root / table_name, inside=inside))
         if not listed:
             raise ValueError(f"{root / table_name}: no images are listed")
-        return Found((root / table_name).parent, listed, ())
+        folder = (root / table_name).parent
+        return Found(folder, folder, listed, ())
     entries = sorted(_entries(root))
     paths = [path for path, kind in entries if not kind]
     outer = wrapper(paths, layout) if paths else PurePosixPath()
@@ -148,7 +153,7 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
     assumed = ""
     if outer.parts or found.endswith("/split") and not layout:
         assumed = "/".join([*outer.parts, *(f"<{level}>" for level in LAYOUTS[found]), "*"])
-    return Found(root / outer, listed, passed, assumed)
+    return Found(root / outer, root / outer, listed, passed, assumed)
 
 
 def divided(found: Found, test_fraction: float) -> ImageFolder:
@@ -183,12 +188,14 @@ def divided(found: Found, test_fraction: float) -> ImageFolder:
             "more images, or a folder for each split"
         )
     hierarchy = _given_hierarchy(root, listed, classes)
-    return ImageFolder(root, files, classes, *hierarchy, found.passed)
+    return ImageFolder(root, found.shown, files, classes, *hierarchy, found.passed)
 
 
 def _entries(root: Path) -> Iterator[tuple[PurePosixPath, str]]:
     """Yields the path of each file below a folder, and its kind (empty for an image)."""
-    for path, passed in iterate_visible(root):
+    for path, passed, error in iterate_visible(root):
+        if error is not None:
+            raise error
         suffix = path.suffix.lower()
         yield path, passed or ("" if suffix in SUFFIXES else suffix or "without a suffix")
 

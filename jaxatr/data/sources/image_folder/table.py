@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -63,25 +63,39 @@ def read_table(path: Path, *, inside: bool) -> list[Listed]:
     return listed
 
 
-def read_paths(path: Path) -> list[Path]:
-    """Reads the paths of the images listed in a table, which needs no labels.
+def read_paths(path: Path) -> Iterator[str | ValueError]:
+    """Yields each row's path of an image, or the error of a row without one; needs no labels.
 
     Args:
       path: see :func:`read_table`.
 
     Raises:
-      ValueError: the table cannot be read, has no column of paths, or a row has no path.
+      ValueError: the table cannot be read, or has no row or no column of paths.
       ImportError: it is a Parquet file and the extra ``parquet`` is not installed.
     """
-    found: list[Path] = []
     column = ""
     for place, row in _rows(path):
         column = column or _columns(path, row, needs=("path",))["path"]
         _check_path(path, place, row[column])
-        if not (name := _text(row[column])):
-            raise ValueError(f"{path}: {place} has no {column}")
-        found.append(path.parent / name.replace("\\", "/"))
-    return found
+        yield path_in(row[column], place, column)
+    if not column:
+        raise ValueError(f"{path}: the table has no rows")
+
+
+def path_in(cell: str | None, place: str, column: str) -> str | ValueError:
+    """Returns the path in a cell of a table, or the error that there is none.
+
+    Args:
+      cell: the cell.
+      place: description of the row, for the error.
+      column: name of the column, for the error.
+    """
+    return _text(cell).replace("\\", "/") or ValueError(f"{place} has no {column}")
+
+
+def path_column(names: Iterable[str]) -> str | None:
+    """Finds the column of paths among the names of a table's columns; None if there is none."""
+    return _found(names).get("path")
 
 
 def _check_path(table: Path, place: str, cell: Any) -> None:
@@ -121,20 +135,29 @@ def _columns(
     path: Path, row: Mapping[str, Any], needs: tuple[str, ...] = ("path", "label")
 ) -> dict[str, str]:
     """Finds the relevant columns: meaning to name in the table."""
-    there = {str(name).strip().lower(): name for name in row if name is not None}
-    found = {
-        meaning: there[name]
-        for meaning, names in _NAMES.items()
-        if (name := next((name for name in names if name in there), None))
-    }
+    found = _found(row)
     for needed in needs:
         if needed not in found:
             also = " and optionally coarse and split" if "label" in needs else ""
+            there = ", ".join(_lower(row)) or "none"
             raise ValueError(
-                f"{path} has no column {needed!r} (it has {', '.join(there) or 'none'}); "
+                f"{path} has no column {needed!r} (it has {there}); "
                 f"looked for {', '.join(needs)}{also}"
             )
     return found
+
+
+def _found(names: Iterable[str | None]) -> dict[str, str]:
+    there = _lower(names)
+    return {
+        meaning: there[name]
+        for meaning, known in _NAMES.items()
+        if (name := next((name for name in known if name in there), None))
+    }
+
+
+def _lower(names: Iterable[str | None]) -> dict[str, str]:
+    return {str(name).strip().lower(): name for name in names if name is not None}
 
 
 def _text(cell: Any) -> str:

@@ -377,6 +377,28 @@ def test_corrupt_images_are_skipped_and_listed_on_request(folder, data_dir):
         opened(folder, data_dir)
 
 
+def test_errors_name_the_archive_and_the_file_in_it(folder, data_dir, tmp_path):
+    for inner, wrapped in (("", "x.zip"), (folder.name, f"y.zip/{folder.name}")):
+        corrupt(folder / "train/tank/1.png")
+        root = folder.parent if inner else folder
+        name = tmp_path / wrapped.partition(".")[0]
+        source = shutil.make_archive(str(name), "zip", root, inner or None)
+        wanted = f"{tmp_path}/{wrapped}/train/tank/1.png: not a readable image"
+        with pytest.raises(ImageError, match=f"^{wanted}"):
+            opened(source, data_dir)
+        ((path, why),) = opened(source, data_dir, skip_corrupt=True).skipped
+        assert path == "train/tank/1.png" and why.startswith(wanted)
+    (folder / "coarse.json").write_text("no JSON")
+    source = shutil.make_archive(str(tmp_path / "z"), "zip", folder)
+    with pytest.raises(ValueError, match=f"^{tmp_path}/z.zip/coarse.json: not valid JSON"):
+        opened(source, data_dir)
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words/a.txt").write_text("")
+    source = shutil.make_archive(str(tmp_path / "w"), "zip", tmp_path / "words")
+    with pytest.raises(ValueError, match=f"^no images in {tmp_path}/w.zip .1 of type .txt"):
+        opened(source, data_dir)
+
+
 @pytest.mark.parametrize("splits", [("train",), ("train", "test")])
 def test_nothing_left_to_read_is_an_error(folder, data_dir, splits):
     for split in splits:

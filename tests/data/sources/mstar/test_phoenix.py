@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from jaxatr.data.images import ImageError, decode_image
 from jaxatr.data.sources.mstar import phoenix
 
 
@@ -22,6 +23,12 @@ def chip(magnitude, phase, *, native=0, extra="", changes=()):
     text = text.replace("LENGTH", f"{length:06}")
     text = text.replace("TOTALSIZE", f"{length + native + len(pixels):09}")
     return text.encode() + b"\x01" * native + pixels
+
+
+def test_errors_name_the_image_and_not_a_temporary_file():
+    content = chip(np.ones((7, 5), "f4"), np.ones((7, 5), "f4"))[:-8]
+    with pytest.raises(ImageError, match=r"^HB03333.015: not a readable image \(byte \d+: "):
+        decode_image(content, "HB03333.015")
 
 
 @pytest.fixture
