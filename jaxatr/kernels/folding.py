@@ -71,6 +71,7 @@ class Specialised:
         """
         inside = {id(eqn) for chain in self._chains for eqn in (chain[0], *chain.steps)}
         asked = [atom for eqn in self._late if id(eqn) not in inside for atom in eqn.invars]
+        asked += [chain.convolution.invars[0] for chain in self._chains]  # images may be weights
         reads = dict.fromkeys(
             atom
             for atom in [*asked, *self._jaxpr.outvars]
