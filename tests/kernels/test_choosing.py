@@ -202,6 +202,18 @@ def test_a_free_batch_goes_by_the_rules(monkeypatch, finds, mode):
     np.testing.assert_allclose(exported.call(x), network(x), rtol=1e-5, atol=1e-5)
 
 
+def test_freezing_measures_neither_a_free_batch_nor_another_platform(finds):
+    (batch,) = jax.export.symbolic_shape("b")
+    free = jax.ShapeDtypeStruct((batch, *X.shape[1:]), X.dtype)
+    for x, platform in ((X, "cuda"), (free, "cpu")):
+
+        def lower(x=x, platform=platform):
+            fn = jax.jit(lambda x, w: kernels.convolution(x, w, padding=1))
+            fn.trace(x, W).lower(lowering_platforms=(platform,))
+
+        assert kernels.freeze(lower, measure=True).to_json() == {} and not finds
+
+
 def test_freezing_uses_the_database_and_measures_the_rest_on_demand(monkeypatch, finds):
     def lower():
         jax.jit(lambda x, w: gradients(x, w)).lower(X, W)
