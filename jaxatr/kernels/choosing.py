@@ -1,8 +1,8 @@
 """Chooses the algorithm behind ``"auto"``.
 
-By default the database decides, then the heuristic. Inside of :func:`choices` a record decides, and
-:func:`collected` notes every problem. The current chooser is part of jax's trace context: a
-function that was traced under one chooser is traced again under another.
+By default the choice comes from the database, or else from the heuristic. Inside :func:`choices` it
+comes from a record; inside :func:`collected` every problem is noted. The current chooser is part of
+jax's trace context: a function that was traced under one chooser is traced again under another.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class _Immediate:
     """The default chooser: the database, then a measurement if enabled, then the heuristic."""
 
     def __init__(self):
-        self._measured: dict[tuple[Any, Device], Choice | None] = {}
+        self._measured: dict[tuple[Any, Device], Choice | None] = {}  # once per process
 
     def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
         mode = database.mode()
@@ -172,9 +172,9 @@ def freeze(
 
     Args:
       lower: lowers the program, such as ``jax.jit(f).lower`` with its arguments bound.
-      measure: measures the problems that are not in the database, as ``JAXATR_FIND=search`` does.
-        ``JAXATR_FIND=enforce`` measures all of them. Problems with a symbolic batch, or of a device
-        that this process does not have, are not measured.
+      measure: whether to measure the problems that are not in the database, as
+        ``JAXATR_FIND=search`` does. ``JAXATR_FIND=enforce`` measures all of them. Problems with a
+        symbolic batch, or of a device that this process does not have, are not measured.
       watch: wraps the list of keys to measure, for instance in a progress bar.
 
     Returns:
