@@ -16,15 +16,16 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "elu": lambda a: jnp.where(a > 0, a, jnp.exp(jnp.minimum(a, 0.0)) - 1.0),
     "abs": lambda a: jnp.maximum(a, -a),
     "tanh": lambda a: jnp.tanh(a),
-    "sigmoid": lambda a: 1.0 / (1.0 + _falling(a)),
-    "swish": lambda a: a / (1.0 + _falling(a)),
+    "sigmoid": lambda a: 1.0 / (1.0 + jnp.exp(-_clipped(a))),
+    # The numerator is clipped too: float16's sigmoid stops at 5e-5, and -1e4 times that is -0.5.
+    "swish": lambda a: _clipped(a) / (1.0 + jnp.exp(-_clipped(a))),
 }
 
 
-def _falling(a: ArrayLike) -> Array:
-    """Returns ``exp(-a)`` clipped to finite values, so that the sigmoid's gradient is never NaN."""
+def _clipped(a: ArrayLike) -> Array:
+    """Returns ``a`` clipped from below so that ``exp(-a)`` is finite, and no gradient is NaN."""
     most = 0.9 * math.log(float(jnp.finfo(jnp.result_type(a)).max))
-    return jnp.exp(-jnp.maximum(a, -most))
+    return jnp.maximum(a, -most)
 
 
 def check_activation(name: str) -> None:

@@ -1,8 +1,8 @@
 """Chooses the algorithm behind ``"auto"``.
 
-By default the database decides, then the heuristic. Inside of :func:`choices` a record decides, and
-:func:`collected` notes every problem. The current chooser is part of jax's trace context: a
-function that was traced under one chooser is traced again under another.
+By default the choice comes from the database, or else from the heuristic. Inside :func:`choices` it
+comes from a record; inside :func:`collected` every problem is noted. The current chooser is part of
+jax's trace context: a function that was traced under one chooser is traced again under another.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class _Immediate:
     """The default chooser: the database, then a measurement if enabled, then the heuristic."""
 
     def __init__(self):
-        self._measured: dict[tuple[Any, Device], Choice | None] = {}
+        self._measured: dict[tuple[Any, Device], Choice | None] = {}  # once per process
 
     def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
         mode = database.mode()
@@ -40,8 +40,7 @@ class _Immediate:
         choice = None
         if mode in ("db", "search"):
             choice = database.lookup(operation, problem, device)
-        measured = mode in ("search", "enforce") and device.kind and _has_a_size(problem)
-        if choice is None and measured:
+        if choice is None and mode in ("search", "enforce") and _measurable(problem, device):
             if asked not in self._measured:
                 with jax.ensure_compile_time_eval():  # not as part of the program being traced
                     self._measured[asked] = found_choice(problem)
@@ -105,9 +104,13 @@ class Collector:
         return operation.heuristic(problem, device)
 
 
-def _has_a_size(problem: Any) -> bool:
-    """Returns whether all sizes are known; ``jax.export`` may leave the batch symbolic."""
-    return not any(map(jax.export.is_symbolic_dim, jax.tree.leaves(dict(vars(problem)))))
+def _measurable(problem: Any, device: Device) -> bool:
+    """Returns whether this process has the device and all sizes are known.
+
+    ``jax.export`` may leave the batch symbolic.
+    """
+    sizes = jax.tree.leaves(dict(vars(problem)))
+    return bool(device.kind) and not any(map(jax.export.is_symbolic_dim, sizes))
 
 
 _IMMEDIATE = _Immediate()
@@ -169,8 +172,9 @@ def freeze(
 
     Args:
       lower: lowers the program, such as ``jax.jit(f).lower`` with its arguments bound.
-      measure: measures the problems that are not in the database, as ``JAXATR_FIND=search`` does.
-        ``JAXATR_FIND=enforce`` measures all of them.
+      measure: whether to measure the problems that are not in the database, as
+        ``JAXATR_FIND=search`` does. ``JAXATR_FIND=enforce`` measures all of them. Problems with a
+        symbolic batch, or of a device that this process does not have, are not measured.
       watch: wraps the list of keys to measure, for instance in a progress bar.
 
     Returns:
@@ -187,8 +191,13 @@ def freeze(
         asked = {key: database.lookup(*item) for key, item in collector.problems.items()}
         chosen = {key: choice for key, choice in asked.items() if choice is not None}
     if measure:
-        for key in watch([key for key in collector.problems if key not in chosen]):
-            if (choice := found_choice(collector.problems[key][1])) is not None:
+        unknown = {
+            key: problem
+            for key, (_, problem, device) in collector.problems.items()
+            if key not in chosen and _measurable(problem, device)
+        }
+        for key in watch(list(unknown)):
+            if (choice := found_choice(unknown[key])) is not None:
                 chosen[key] = choice
         program.cache_clear()  # the candidates are not needed again
     return Choices(chosen)

@@ -10,29 +10,29 @@ from jaxatr.kernels import onednn
 from jaxatr.kernels.onednn import Form
 
 CONSTANTS = 1 << 28
-"""Largest size in bytes of variables as constants: the program holds them twice."""
+"""Largest size, in bytes, of variables that may become constants: the program holds them twice."""
 
 
 class Compiled:
     """A function of variables and inputs, compiled once for each shape and type of its inputs.
 
-    The variables are placed on the device once. A call costs no more Python than one of
-    :func:`jax.jit`: 10 µs if the variables are constants, 40 µs with a hundred arrays of them. A
-    program that is compiled ahead of time is not faster to call.
+    The variables are placed on the device once. A call costs as little Python time as one of
+    :func:`jax.jit`: 10 µs if the variables are constants, 40 µs if they are a hundred arguments.
+    Calling a program that was compiled ahead of time is not faster.
 
     If the variables are constants, the compiler computes everything that depends only on them: it
-    flips, transforms and packs kernels in advance. The program then serves only these variables,
-    and it contains them, as does its entry in the persistent cache. For a ResNet-18 of 44 MB, the
-    entry has 89 MB instead of 0.2, and each start takes half a second longer. At 64 pixels, each
-    call saves 3 ms of CPU time, of 11 with one image and of 60 with 32. There are many runs, and
-    they are started often, so their networks take the variables as arguments, and runs of the same
-    shape share a program. Models read from ONNX use constants: ONNX stores kernels in another
-    order, and ResNet-50 is five times as fast with them.
+    flips, transforms and packs kernels in advance. The program then works for these variables only
+    and contains them, and so does its entry in the persistent cache. For a ResNet-18 of 44 MB, the
+    entry has 89 MB instead of 0.2 MB, and each start takes half a second longer. In return, each
+    call at 64 pixels takes 3 ms less CPU time: 8 instead of 11 ms with one image, 57 instead of
+    60 ms with 32. Trained runs are many and are started often, so their networks take the variables
+    as arguments, and runs of the same shape share a program. Models read from ONNX use constants:
+    ONNX stores kernels in another order, and ResNet-50 is five times as fast with them.
 
-    With ``compete``, each shape has two forms, and the faster is kept
-    (:func:`jaxatr.kernels.onednn.fastest`). The variables are constants of oneDNN's form, whatever
-    ``constants`` is for the other, and that form is not in the persistent cache: it is compiled
-    again at each start.
+    With ``compete``, two forms of the program are timed for each shape, and the faster one is kept
+    (:func:`jaxatr.kernels.onednn.fastest`). The variables are always constants of oneDNN's form,
+    even without ``constants``. That form is not in the persistent cache, so it is compiled again at
+    each start.
 
     Attributes:
       about: name and version of what runs the network, if oneDNN competes; else empty.
@@ -48,15 +48,15 @@ class Compiled:
         constants: bool = False,
         compete: bool = False,
     ):
-        """Places the variables; nothing of the function is compiled yet.
+        """Places the variables; the function is compiled at its first call.
 
         Args:
           function: ``(variables, *inputs) -> outputs``, pure.
           variables: a tree of arrays.
-          constants: make the variables constants of the program, if they have no more than
-            :data:`CONSTANTS` bytes.
-          compete: let oneDNN compete, where this jaxlib has it and the variables have no more than
-            :data:`CONSTANTS` bytes.
+          constants: whether to make the variables constants of the program, if they have no more
+            than :data:`CONSTANTS` bytes.
+          compete: whether oneDNN competes, if this jaxlib has it and the variables have no more
+            than :data:`CONSTANTS` bytes.
         """
         leaves, tree = jax.tree.flatten(jax.device_put(variables))
         small = sum(leaf.nbytes for leaf in leaves) <= CONSTANTS
@@ -88,7 +88,7 @@ class Compiled:
         return program(*inputs)
 
     def lower(self, *inputs: Any) -> jax.stages.Lowered:
-        """Lowers XLA's form for inputs like these, to look at it."""
+        """Lowers XLA's form for inputs of these shapes and types, for inspection."""
         return self._infer.lower(self._given, *inputs)
 
 

@@ -114,27 +114,39 @@ def outdated(operation: Operation, entry: Entry) -> str:
 def entries(path: Path) -> dict[str, Entry]:
     """Reads the entries of a file by the keys of their problems; none if the file does not exist.
 
-    Malformed entries are skipped with a warning.
+    Malformed entries are skipped with a warning, and so is a whole file that cannot be read.
     """
     try:
-        status = path.stat()
-    except OSError:
+        return _read(path)
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    return _read(path, status.st_mtime_ns, status.st_size, status.st_ino)
+    except OSError as error:
+        _warn(f"{path} cannot be read and is not used: {error}")
+        return {}
 
 
-@lru_cache(maxsize=8)  # two files for each of a few devices
-def _read(path: Path, *state: int) -> dict[str, Entry]:
-    """Reads a file again only if its ``state`` (time, size, inode) has changed."""
+def _read(path: Path) -> dict[str, Entry]:
+    """Reads a file again only if its time, size or inode has changed.
+
+    Raises:
+      OSError: the file does not exist or cannot be read.
+    """
+    status = path.stat()
+    return _parsed(path, status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+@lru_cache(maxsize=8)  # two files for each of a few devices; errors of reading are not kept
+def _parsed(path: Path, *state: int) -> dict[str, Entry]:
     del state
+    text = path.read_bytes()
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(text)
         if content["format"] == 2:
             return from_compact(content)
         if content["format"] != 1:
             raise ValueError(f"format: got {content['format']!r}, wanted 1 or 2")
         items = dict(content["entries"]).items()
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         _warn(f"{path} cannot be read as a database of kernels and is not used: {error!r}")
         return {}
     valid = {}
@@ -158,8 +170,7 @@ def store(device: Device, new: Mapping[str, Entry]) -> None:
         with files.locked(path.with_suffix(".lock")):
             known: dict[str, Entry] = {}
             if path.exists():
-                path.open("rb").close()  # without permission to read, this raises: it is not broken
-                known = entries(path)
+                known = _read(path)
                 if not known:
                     path.replace(path.with_suffix(".broken"))
             files.write_text(path, to_text(device, known | dict(new)))

@@ -1,10 +1,10 @@
-"""A function of weights and inputs, specialised to its weights: batch norms become convolutions.
+"""A function of weights and inputs, specialised to its weights: batch norms fold into convolutions.
 
-The function is traced. All that depends on the weights alone is computed once, in advance. A
-convolution that only a per-feature ``sub``, ``add``, ``mul`` or ``div`` by known numbers reads is
-joined with it, as long as such steps follow: ``(conv(x, w) - mean) * f + b`` becomes
-``conv(x, f w) + (b - f mean)``. That is a batch norm with its running statistics, after a
-convolution with or without a bias. The results differ by rounding.
+The function is traced. Everything that depends on the weights alone is computed once, in advance.
+If a convolution's result is read only by a ``sub``, ``add``, ``mul`` or ``div`` by known numbers,
+one per feature, this step is folded into the convolution, and so are further steps of this kind:
+``(conv(x, w) - mean) * f + b`` becomes ``conv(x, f w) + (b - f mean)``. This is how a batch norm
+with running statistics is folded, with or without a bias before it. Results differ by rounding.
 """
 
 import math
@@ -23,7 +23,7 @@ Values = dict[Var, Any]
 
 
 class _Chain(NamedTuple):
-    """A convolution, and the steps after it that are joined with it."""
+    """A convolution and the steps after it that are folded into it."""
 
     convolution: JaxprEqn
     steps: tuple[JaxprEqn, ...]
@@ -35,16 +35,16 @@ class Specialised:
     Attributes:
       text: the traced program, without the values of the weights.
       multiplications: number of multiplications in its float32 convolutions.
-      joined: number of steps that are joined with convolutions.
+      joined: number of steps that are folded into convolutions.
     """
 
     def __init__(self, traced: jax.stages.Traced, weights: Sequence[jax.Array]):
-        """Takes a traced function; nothing is computed yet.
+        """Analyses a traced function; nothing is computed yet.
 
         Args:
-          traced: ``jax.jit(function).trace(weights, *inputs)``. Arrays that the function holds are
-            weights too.
-          weights: the sequence of arrays that was its first argument.
+          traced: ``jax.jit(function).trace(weights, *inputs)``. Arrays that the function closes
+            over count as weights too.
+          weights: the sequence of arrays that was the first argument of ``trace``.
         """
         self._weights = tuple(weights)
         closed = traced.jaxpr
@@ -65,12 +65,14 @@ class Specialised:
         self.multiplications = sum(map(_multiplications, filter(_is_float32, self._late)))
 
     def function(self) -> Callable[..., Any]:
-        """Computes all that depends on the weights alone; returns the function of the inputs.
+        """Computes everything that depends on the weights alone, and returns the rest.
 
-        It convolves by XLA's own convolution, whatever the form that is chosen elsewhere.
+        The rest is a function of the inputs. It uses XLA's convolution, whatever is chosen
+        elsewhere, except for depthwise kernels, whose algorithm is chosen as usual.
         """
         inside = {id(eqn) for chain in self._chains for eqn in (chain[0], *chain.steps)}
         asked = [atom for eqn in self._late if id(eqn) not in inside for atom in eqn.invars]
+        asked += [chain.convolution.invars[0] for chain in self._chains]  # images may be weights
         reads = dict.fromkeys(
             atom
             for atom in [*asked, *self._jaxpr.outvars]
@@ -108,7 +110,7 @@ class Specialised:
 
 
 def _is_known(eqn: JaxprEqn, known: Collection[Var]) -> bool:
-    """Whether an equation depends on weights alone, and makes nothing larger than they are."""
+    """Returns whether an equation depends on known values alone and its results are no larger."""
     own = [atom for atom in eqn.invars if not isinstance(atom, Literal)]
     if not own or eqn.effects or not all(atom in known for atom in own):
         return False
@@ -119,7 +121,7 @@ def _is_known(eqn: JaxprEqn, known: Collection[Var]) -> bool:
 def _chains(
     eqns: Sequence[JaxprEqn], outvars: Sequence[Any], known: Collection[Var]
 ) -> list[_Chain]:
-    """Finds convolutions by known kernels that only per-feature steps read."""
+    """Finds the convolutions by known kernels whose results only per-feature steps read."""
     count = Counter(
         atom
         for atom in [*(atom for eqn in eqns for atom in eqn.invars), *outvars]
@@ -127,7 +129,7 @@ def _chains(
     )
     reader = {
         atom: eqn for eqn in eqns for atom in eqn.invars if not isinstance(atom, Literal)
-    }  # the only one, of what is read once
+    }  # used only for variables that have a single reader
     found = []
     for eqn in eqns:
         axes = _feature_axes(eqn)
@@ -143,7 +145,7 @@ def _chains(
 
 
 def _feature_axes(eqn: JaxprEqn) -> tuple[int, int] | None:
-    """Returns a convolution's axes of features, in kernel and result; None for others."""
+    """Returns the feature axes of a convolution's kernel and result; None for other equations."""
     kind = eqn.primitive.name
     if kind not in (convolution_p.name, "conv_general_dilated"):
         return None
@@ -158,7 +160,7 @@ def _feature_axes(eqn: JaxprEqn) -> tuple[int, int] | None:
 
 
 def _is_step(eqn: JaxprEqn, var: Var, known: Collection[Var], axis: int) -> bool:
-    """Whether an equation adds or multiplies a known number for each feature to ``var``."""
+    """Returns whether an equation combines ``var`` with one known number per feature."""
     kind = eqn.primitive.name
     if kind not in ("sub", "add", "mul", "div") or (kind == "div" and eqn.invars[0] is not var):
         return False
@@ -177,7 +179,7 @@ def _is_step(eqn: JaxprEqn, var: Var, known: Collection[Var], axis: int) -> bool
 
 
 def _joined(chain: _Chain, values: Values) -> tuple[jax.Array, jax.Array]:
-    """Computes the kernel of a convolution with its steps, and what is added to the result."""
+    """Computes the kernel and the bias of a convolution with its steps folded in."""
     axes = _feature_axes(chain.convolution)
     assert axes is not None
     var = chain.convolution.outvars[0]
@@ -205,7 +207,7 @@ def _joined(chain: _Chain, values: Values) -> tuple[jax.Array, jax.Array]:
 
 
 def _run(eqn: JaxprEqn, values: Values) -> None:
-    """Computes an equation, as jax's own interpreter of traced programs does."""
+    """Evaluates an equation as ``jax.core.eval_jaxpr`` does."""
     given = [_read(atom, values) for atom in eqn.invars]
     if eqn.primitive.name == convolution_p.name:
         values[eqn.outvars[0]] = _convolve(eqn, *given)

@@ -1,10 +1,10 @@
-"""oneDNN's kernels for a program of XLA:CPU, where they are faster.
+"""oneDNN's kernels in programs of XLA:CPU, where they are faster.
 
-From jaxlib 0.11 on x86-64, XLA:CPU can hand convolutions to oneDNN: kernels that are constants are
-packed when the program is compiled, and bias, ReLU and a residual sum are part of the call. It does
-so for one program, by that program's compiler options. It is not always faster, least of all on
-small images. So both forms are compiled and timed, and the choice is remembered on disk, as are
-those of :mod:`jaxatr.kernels.find`.
+Since jaxlib 0.11, XLA:CPU on x86-64 can hand convolutions to oneDNN: kernels that are constants are
+packed when the program is compiled, and bias, ReLU and a residual sum are part of the call.
+Compiler options turn it on for a single program. oneDNN is not always faster, in particular not on
+small images, so both forms are compiled and timed, and the choice is remembered on disk like those
+of :mod:`jaxatr.kernels.find`.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ _OPTIONS = {
 _VERSION = 1  # of what is timed and of the rule, in the names of the remembered files
 _LEAST = 20_000_000  # multiplications, a millisecond: less cannot be worth a second compilation
 _TOLERANCE = 1e-4  # largest difference of the results, relative to the largest number
-_GAIN = 0.95  # part of XLA's time that oneDNN must stay below
+_GAIN = 0.95  # oneDNN is chosen if it takes less than this fraction of XLA's time
 _TURNS = (3, 9)  # least and most turns of the timing
 _SECONDS = 1.0  # after which the least number of turns is enough
 
@@ -85,9 +85,9 @@ def mode() -> Literal["auto", "always", "never"]:
 
 @functools.cache
 def options() -> Mapping[str, Any]:
-    """Returns the compiler options by which XLA:CPU uses oneDNN; empty if this jaxlib cannot.
+    """Returns the compiler options with which XLA:CPU uses oneDNN; empty if this jaxlib lacks it.
 
-    The first call compiles a convolution by them, and looks for oneDNN in the program.
+    The first call compiles a convolution with them and looks for oneDNN in the program.
     """
     if jax.default_backend() != "cpu":
         return {}
@@ -101,7 +101,7 @@ def options() -> Mapping[str, Any]:
     try:
         with _not_stored():
             text = jax.jit(convolve).lower(x, w).compile(compiler_options=_OPTIONS).as_text()
-    except Exception:  # earlier and later versions do not know the options
+    except Exception:  # versions that do not know the options raise various types
         return {}
     return _OPTIONS if "__onednn$convolution" in (text or "") else {}
 
@@ -110,17 +110,17 @@ def check() -> None:
     """Checks that this jaxlib has oneDNN.
 
     Raises:
-      ValueError: it has not.
+      ValueError: it does not.
     """
     if not options():
         raise ValueError(
             f"runtime=onednn: jaxlib {version('jaxlib')} has no oneDNN for programs on "
-            f"{jax.default_backend()}; on processors of x86-64, 0.11 and later versions have it"
+            f"{jax.default_backend()}; jaxlib 0.11 and later have it on x86-64 processors"
         )
 
 
 def usable() -> bool:
-    """Returns whether programs are to be compiled by oneDNN here at all."""
+    """Returns whether this jaxlib has oneDNN and ``JAXATR_ONEDNN`` allows it."""
     return mode() != "never" and bool(options())
 
 
@@ -129,19 +129,21 @@ def fastest(
 ) -> tuple[Program, Form]:
     """Compiles and times a function's two forms, and returns the faster one.
 
-    Each form takes its turn, at least three times and for a second; oneDNN's is kept if its median
-    is below 0.95 times XLA's. On the same processor and number of cores, with the same jaxlib, the
-    same function of the same shapes is not timed again: then one form alone is compiled.
+    The two forms are timed in turn, for a second and at least three times each. oneDNN's is kept if
+    its median is below 0.95 times XLA's. The times are remembered on disk for the function and its
+    shapes, the processor, its number of cores and the version of jaxlib; the next time, only the
+    form that they favour is compiled.
 
     Args:
       function: ``jax.jit`` of ``(weights, *inputs) -> outputs``, which is XLA's form.
-      weights: its arrays, which become constants of oneDNN's form, as do those that it holds.
+      weights: its arrays. They become constants of oneDNN's form, as do the arrays that the
+        function closes over.
       inputs: the inputs to time it with.
 
     Returns:
-      The program for inputs of these shapes and types, and a record of the choice. A form of oneDNN
-      that cannot be compiled, or whose results differ from XLA's by more than 1e-4 of the largest
-      number, is refused with a warning.
+      The program for inputs of these shapes and types, and a record of the choice. If oneDNN's form
+      cannot be compiled, or its results differ from XLA's by more than 1e-4 of the largest number,
+      it is refused with a warning.
     """
     asked, xla = mode() == "always", functools.partial(function, weights)
     plan = Specialised(function.trace(weights, *inputs), weights)  # a call does not trace again
@@ -210,14 +212,14 @@ def _seconds(program: Program, inputs: Sequence[Any]) -> float:
 
 
 def _kept(text: str) -> Path:
-    """Returns the file of a program's times, which depend on the processor and the version too."""
+    """Returns the file of a program's times on this processor with this version of jaxlib."""
     text = re.sub(r"0x[0-9a-f]+", "", text)  # addresses of Python's objects
     about = [str(_VERSION), version("jaxlib"), *of_platform("cpu"), text]
     return database.folder() / "onednn" / f"{hashlib.sha256(repr(about).encode()).hexdigest()}.json"
 
 
 def _remembered(path: Path) -> dict[str, float]:
-    """Reads a program's times; none if there are none."""
+    """Reads the times of a program's forms; empty if none are stored."""
     try:
         times = json.loads(path.read_bytes())
         return {name: float(times[name]) for name in ("xla", "onednn")}

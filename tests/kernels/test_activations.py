@@ -50,6 +50,6 @@ def test_the_slope_at_a_bend_is_one_sides_and_nan_is_kept():
 )
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_large_arguments_stay_finite(name, dtype):
-    (values, slopes), (_, wanted) = (table[name] for table in evaluated(FAR, dtype))
-    assert jnp.isfinite(values).all()
-    np.testing.assert_allclose(np.float32(slopes), np.float32(wanted), atol=1e-3)
+    for ours, theirs in zip(*(table[name] for table in evaluated(FAR, dtype)), strict=True):
+        assert jnp.isfinite(ours).all()
+        np.testing.assert_allclose(np.float32(ours), np.float32(theirs), atol=1e-3)

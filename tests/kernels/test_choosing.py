@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxatr import kernels
-from jaxatr.kernels import choosing, database
+from jaxatr.kernels import choosing, contrib, database
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.ops.convolution import Problem, primitive
@@ -122,6 +122,24 @@ def test_a_pinned_choice_that_cannot_be_used_is_an_error(used, choice, message):
         used()
 
 
+def test_arrays_of_numpy_have_the_type_that_jax_gives_them(unchecked):
+    """Without jax's 64-bit mode, float64 becomes float32, and so does the problem."""
+    x, w = np.random.default_rng(0).normal(size=(2, 5, 5, 1)), np.ones((3, 3, 1, 1))
+    network = kernels.recurrent.init(jax.random.key(0), "tanh", 1, 2)
+    calls = [
+        lambda x: kernels.convolution(x, w, padding=1),
+        lambda x: kernels.transposed_convolution(x, w),
+        lambda x: kernels.max_pool(x, 2),
+        lambda x: contrib.local_response_norm(x),
+        lambda x: kernels.rnn(network, x[0])[0],
+    ]
+    for call in calls:
+        with kernels.collected() as collector:
+            result = call(x)
+        assert [key.split()[-1] for key in collector.problems] == ["float32"]
+        np.testing.assert_array_equal(result, call(jnp.asarray(x)))
+
+
 def test_bad_choices_are_named():
     with pytest.raises(ValueError, match="choices: k: got 'matmul', wanted an algorithm's name"):
         kernels.choices({"k": "matmul"}).__enter__()
@@ -200,6 +218,18 @@ def test_a_free_batch_goes_by_the_rules(monkeypatch, finds, mode):
     monkeypatch.setenv("JAXATR_FIND", "none")
     x = jax.random.normal(jax.random.key(0), (3, 32, 32, 3))
     np.testing.assert_allclose(exported.call(x), network(x), rtol=1e-5, atol=1e-5)
+
+
+def test_freezing_measures_neither_a_free_batch_nor_another_platform(finds):
+    (batch,) = jax.export.symbolic_shape("b")
+    free = jax.ShapeDtypeStruct((batch, *X.shape[1:]), X.dtype)
+    for x, platform in ((X, "cuda"), (free, "cpu")):
+
+        def lower(x=x, platform=platform):
+            fn = jax.jit(lambda x, w: kernels.convolution(x, w, padding=1))
+            fn.trace(x, W).lower(lowering_platforms=(platform,))
+
+        assert kernels.freeze(lower, measure=True).to_json() == {} and not finds
 
 
 def test_freezing_uses_the_database_and_measures_the_rest_on_demand(monkeypatch, finds):

@@ -177,7 +177,12 @@ def test_an_unreadable_file_is_neither_reported_as_broken_nor_replaced(monkeypat
         patch.setattr(Path, "open", refuse)
         with pytest.warns(UserWarning, match="cannot be saved: .*Permission denied"):
             database.store(DEVICE, {"another": entry()})
+        with pytest.warns(UserWarning, match="cannot be read and is not used: .*Permission denied"):
+            assert lookup() is None
     assert path.read_text() == before and not path.with_suffix(".broken").exists()
+    assert lookup() == Choice("matmul")  # once it can be read, it counts, and it is kept
+    database.store(DEVICE, {"another": entry()})
+    assert set(database.entries(path)) == {PROBLEM.key, "another"}
 
 
 def test_the_umask_decides_who_may_read_the_database():

@@ -116,6 +116,12 @@ def test_kernels_that_depend_on_the_input_stay():
     assert found.joined == 0
 
 
+def test_an_image_may_be_a_weight_too():
+    image = drawn(*X.shape)  # convolved late, because the result is larger than image and kernel
+    found = specialised(lambda given, x: ours(*given[:2]) + given[2] + x.mean(), (image, W, F))
+    assert found.joined == 1
+
+
 def test_functions_inside_and_what_passes_through_are_kept():
     def function(given, x):
         inner = jax.jit(lambda x, w: ours(x, w) * 2)

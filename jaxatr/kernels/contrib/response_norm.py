@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.kernels.ops.checks import check_images
+from jaxatr.kernels.ops.checks import as_images
 from jaxatr.kernels.ops.differentiable import (
     Direction,
     Form,
@@ -100,7 +100,7 @@ def local_response_norm(
         raise ValueError(f"mode: got {mode!r}, wanted 'across' or 'within'")
     if size < 1:
         raise ValueError(f"size: got {size}, wanted at least 1")
-    check_images(x)
+    x = as_images(x)
     check_algorithm(OPERATION.solvers, algorithm)
     problem = Problem("forward", mode, x.shape, size, alpha, beta, k, x.dtype.name)
     return run(problem, algorithm, x)

@@ -4,12 +4,20 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from jaxatr.typing import Array
 
-def check_images(x: Any) -> None:
-    """Raises a ``ValueError`` unless ``x`` is ``[b, h, w, c]`` of a floating-point type."""
+
+def as_images(x: Any) -> Array:
+    """Returns ``x`` as an array of jax; NumPy's may have a type that jax shortens.
+
+    Raises:
+      ValueError: ``x`` is not ``[b, h, w, c]``, or not of a floating-point type.
+    """
+    x = jnp.asarray(x)
     if x.ndim != 4:
         raise ValueError(f"x: got shape {x.shape}, wanted [b, h, w, c]")
     check_floating(x)
+    return x
 
 
 def check_floating(x: Any) -> None:

@@ -66,7 +66,7 @@ def _together(arrays: Sequence[Array], block: int) -> Array:
         whole = tuple(array.reshape(*shape, channels) for array in arrays)
         partial = jax.lax.reduce(whole, zeros, _added, inside)
     flat = [part.reshape(-1, channels) for part in partial]
-    return jnp.concatenate([jnp.ones((1, len(part)), part.dtype) @ part for part in flat])
+    return jnp.concatenate([jnp.ones((1, part.shape[0]), part.dtype) @ part for part in flat])
 
 
 def _added(left: Sequence[Array], right: Sequence[Array]) -> tuple[Array, ...]:

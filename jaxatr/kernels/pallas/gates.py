@@ -8,7 +8,7 @@ from jaxatr.typing import Array, Float
 GATES = 4
 
 
-def close(
+def update(
     s: list[Array], c: Float[Array, "m u"]
 ) -> tuple[Float[Array, "m u"], Float[Array, "m u"], tuple[Array, ...]]:
     """Computes ``h``, ``c`` and ``(i, f, o, c~, tanh(c))`` (MIOpen, equations 5 to 10).

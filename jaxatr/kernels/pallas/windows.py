@@ -24,7 +24,7 @@ class Windows:
       image: rows and columns of the image that is read.
       result: rows and columns of the result.
       taps: rows and columns of the kernel.
-      stride: of the convolution.
+      stride: rows and columns between neighbouring results of the convolution.
       before: rows of zeros above the convolution's image, and columns to its left.
       gradient: whether this is the data gradient.
     """
@@ -80,7 +80,7 @@ class Windows:
     def source(self, pixel: Place, first: Place, tap: Place) -> Place:
         """Returns the pixel of the image that a result meets at a tap of its phase.
 
-        For a pixel beyond the image, it is that one row and one column after the last.
+        If that pixel is outside the image, the row and the column after the last are returned.
         """
 
         def along(axis: int) -> Any:

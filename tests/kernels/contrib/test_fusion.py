@@ -233,7 +233,7 @@ def test_the_list_equals_the_rows_of_the_graph():
 @pytest.mark.parametrize(
     ("operations", "options", "reason"),
     [
-        ([Convolution()], {}, "xla does not take C: got 1 operation, wanted at least two"),
+        ([Convolution()], {}, "xla does not take C: got 1 of the two or more operations"),
         ([Bias(), Convolution()], {}, "xla does not take BC: Bias is not possible at the start"),
         ([Convolution(), Activation(), Bias()], {}, "Bias is not possible after Activation"),
         ([Convolution(dilation=(2, 2)), Bias()], {"solver": "hopper"}, "needs dilation 1"),
@@ -294,6 +294,10 @@ def test_errors():
         )
     with pytest.raises(NotImplementedError, match="needs w_shape in the problem"):
         FusionPlan(SEQUENCES["CBA"]).compile(problem)
+    with pytest.raises(ValueError, match="dtype: got 'flat', wanted the name of a type"):
+        FusionProblem((2, 3, 3, 2), dtype="flat")
+    with pytest.raises(TypeError, match="float32.* and called with .*bfloat16"):
+        compiled.execute({name: jnp.ones(s, "bfloat16") for name, s in compiled.shapes.items()})
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,16 @@ def test_second_derivatives_of_a_batch_of_problems_are_xlas():
         np.testing.assert_allclose(result, theirs, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "uint8"])
+def test_other_element_types_are_xlas(dtype):
+    x, w = (draw(shape, seed) * 9 for seed, shape in enumerate([(2, 5, 6, 3), (3, 3, 1, 3)]))
+    x, w = ((a + 1j * jnp.sin(a) if dtype == "complex64" else abs(a)) for a in (x, w))
+    x, w = x.astype(dtype), w.astype(dtype)
+    result = jax.jit(ours)(x, w)
+    assert result.dtype == dtype
+    np.testing.assert_allclose(result, xla(x, w), rtol=1e-5, atol=1e-3)
+
+
 def test_not_jitted_is_the_same():
     x, w = draw((2, 6, 5, 3), 0), draw((3, 3, 1, 3), 1)
     np.testing.assert_array_equal(ours(x, w), jax.jit(ours)(x, w))

@@ -166,12 +166,14 @@ def test_without_jit_it_is_the_same():
         jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), fn(w), jitted)
 
 
-def test_a_free_batch_can_be_exported_with_its_gradients():
+@pytest.mark.parametrize("groups", [1, 32])
+def test_a_free_batch_can_be_exported_with_its_gradients(groups):
     """The layer's weight gradient is cut into pieces of the batch if that is known."""
     (batch,) = jax.export.symbolic_shape("b")
     x = jax.ShapeDtypeStruct((batch, 6, 6, 32), jnp.float32)
-    fn = jax.jit(jax.grad(lambda w, x: (convolution(x, w, padding=1) ** 2).sum(), (0, 1)))
-    w, images = draw((3, 3, 32, 32)), draw((3, 6, 6, 32), 1)
+    convolved = partial(convolution, padding=1, groups=groups)
+    fn = jax.jit(jax.grad(lambda w, x: (convolved(x, w) ** 2).sum(), (0, 1)))
+    w, images = draw((3, 3, 32 // groups, 32)), draw((3, 6, 6, 32), 1)
     exported = jax.export.export(fn)(w, x)
     for ours, wanted in zip(exported.call(w, images), fn(w, images), strict=True):
         np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-3)

@@ -331,8 +331,9 @@ def test_degenerate_sizes():
     params = single(network("lstm", 3, 2))
     y, (h, c) = lstm(params, jnp.zeros((0, 4, 3)))
     assert y.shape == (0, 4, 2) and h.shape == c.shape == (1, 0, 2)
-    y, (h, _) = lstm(params, jnp.zeros((2, 0, 3)))
-    assert y.shape == (2, 0, 2) and not h.any()
+    for lengths in (None, (0, 0)):
+        y, (h, _) = lstm(params, jnp.zeros((2, 0, 3)), lengths=lengths)
+        assert y.shape == (2, 0, 2) and not h.any()
 
 
 def test_initial_weights():

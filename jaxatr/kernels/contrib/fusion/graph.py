@@ -69,7 +69,7 @@ def refusal(
 ) -> str | None:
     """Returns why a graph does not accept a sequence, or None if it does."""
     if len(operations) < 2:
-        return f"got {len(operations)} operation, wanted at least two to fuse"
+        return f"got {len(operations)} of the two or more operations that a fusion needs"
     here: type | None = None
     for operation in operations:
         edge = next((e for e in edges if e.source is here and e.target is type(operation)), None)

@@ -180,11 +180,14 @@ class FusionProblem:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        """Checks the shapes' lengths."""
+        """Checks the lengths of the shapes and the name of the type."""
         for name, shape in (("x_shape", self.x_shape), ("w_shape", self.w_shape)):
             if shape is not None and len(shape) != 4:
                 raise ValueError(f"{name}: got {shape}, wanted four numbers")
-        jnp.dtype(self.dtype)
+        try:
+            jnp.dtype(self.dtype)
+        except TypeError:
+            raise ValueError(f"dtype: got {self.dtype!r}, wanted the name of a type") from None
 
 
 def forward(operation: Convolution, problem: FusionProblem) -> Problem:

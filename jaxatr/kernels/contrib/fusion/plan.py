@@ -74,6 +74,7 @@ class CompiledPlan:
 
         Raises:
           ValueError: an argument is missing or unexpected, or has the wrong shape.
+          TypeError: an argument has another type than the plan was compiled for.
         """
         if set(arguments) != set(self.shapes):
             raise ValueError(f"arguments: got {sorted(arguments)}, wanted {sorted(self.shapes)}")

@@ -25,9 +25,10 @@ from jaxatr.kernels.pallas import Device, kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue, folded
 from jaxatr.typing import Array
 
-#: How a solver rounds. ``"wide"``: once, at the end; everything after the convolution is computed
-#: in float32. ``"narrow"``: in the problem's type throughout, with the norm folded into the kernel;
-#: the compiler may use more precision, and cuDNN does.
+#: How a solver rounds. ``"wide"``: everything after the convolution is computed in float32 or
+#: wider, and rounded once at the end; ``xla`` also rounds the convolution's result. ``"narrow"``:
+#: everything is computed in the problem's type, with the norm folded into the kernel; the compiler
+#: may use more precision, and cuDNN does.
 Accuracy: TypeAlias = Literal["wide", "narrow"]
 
 
@@ -59,7 +60,8 @@ _KERNEL = Constraint("w_shape in the problem", lambda _, problem: problem.w_shap
 def run_xla(operations: Sequence[Operation], arguments: Arguments) -> Array:
     """Applies the operations in turn and leaves the fusion to XLA.
 
-    After the first operation everything is float32 or wider, as in a kernel's accumulator.
+    The result of the first operation has the type of the images; what follows is computed in
+    float32 or wider and rounded once at the end.
     """
     x = y = arguments["x"]
     for operation in operations:

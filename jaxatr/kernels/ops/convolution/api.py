@@ -4,7 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.convolution.checks import check_algorithm, check_arrays, check_groups
+from jaxatr.kernels.ops.convolution.checks import as_arrays, check_algorithm, check_groups
 from jaxatr.kernels.ops.convolution.primitive import bind
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.windows import Padding, Pair, edges, pair
@@ -51,7 +51,7 @@ def convolution(
     Raises:
       ValueError: an argument is invalid, shapes do not fit together, or the result would be empty.
     """
-    check_arrays(x, w, "c / groups, f")
+    x, w = as_arrays(x, w, "c / groups, f")
     if x.ndim == 3:
         row = _one_row(stride=stride, padding=padding, dilation=dilation)
         return convolution(x[:, None], w[None], **row, groups=groups, algorithm=algorithm)[:, 0]
@@ -113,7 +113,7 @@ def transposed_convolution(
     Raises:
       ValueError: an argument is invalid, shapes do not fit together, or the result would be empty.
     """
-    check_arrays(x, w, "f / groups, c")
+    x, w = as_arrays(x, w, "f / groups, c")
     if x.ndim == 3:
         row = _one_row(stride=stride, padding=padding, dilation=dilation)
         return transposed_convolution(

@@ -8,19 +8,24 @@ import jax.numpy as jnp
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
+from jaxatr.typing import Array
 
 
-def check_arrays(x: Any, w: Any, last: str) -> None:
-    """Raises a ``ValueError`` unless ``x`` and ``w`` have matching ranks and the same type.
+def as_arrays(x: Any, w: Any, last: str) -> tuple[Array, Array]:
+    """Returns ``x`` and ``w`` as jax's arrays; NumPy's may have types that jax shortens.
 
     Args:
       x: images or sequences.
       w: the kernel.
       last: description of the last two axes of ``w``, for the message.
+
+    Raises:
+      ValueError: one is not an array, or their ranks or types do not fit together.
     """
     for name, array in (("x", x), ("w", w)):
         if not hasattr(array, "dtype"):
             raise ValueError(f"{name}: got a {type(array).__name__}, wanted an array")
+    x, w = jnp.asarray(x), jnp.asarray(w)
     if jnp.ndim(x) not in (3, 4) or jnp.ndim(w) != jnp.ndim(x):
         raise ValueError(
             f"x: got shape {jnp.shape(x)}, and w: got shape {jnp.shape(w)}; wanted [b, h, w, c] "
@@ -28,6 +33,7 @@ def check_arrays(x: Any, w: Any, last: str) -> None:
         )
     if x.dtype != w.dtype:
         raise ValueError(f"w: got {w.dtype.name}, wanted the type of x, {x.dtype.name}")
+    return x, w
 
 
 def check_groups(channels: int, features: int, depth: int, groups: int) -> None:

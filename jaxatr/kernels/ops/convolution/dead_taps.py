@@ -51,9 +51,9 @@ def without_dead_taps(problem: Problem) -> Problem:
 def removal_pays(problem: Problem) -> bool:
     """Returns whether the saved products are worth copying the live part of the kernel.
 
-    Only the forward direction may be too small: on few small images the copy takes longer than the
-    products with zeros. Of the gradients, ``taps`` computes the data gradient as fast without a
-    copy, and the weight gradient has no kernel to copy.
+    In the forward direction of few small images, the copy can take longer than the products with
+    zeros. The gradients always gain: a weight gradient has no kernel to copy, and ``taps`` computes
+    the data gradient without a copy.
     """
     if problem.direction != "forward" or not isinstance(problem.x_shape[0], int):
         return True

@@ -1,8 +1,8 @@
 """The heuristic that chooses a convolution algorithm on CPU.
 
-The rules come from timings of the layers of residual networks on a machine of two cores, by
+The rules follow timings of the layers of residual networks on a machine with two cores, made by
 ``experiments/benchmarks/convolution.py`` and, for 1x1 kernels, weight gradients and first layers,
-``experiments/benchmarks/kernels.py``. The timings are in ``experiments/benchmarks/results``.
+by ``experiments/benchmarks/kernels.py``. They are in ``experiments/benchmarks/results``.
 """
 
 import math
@@ -17,7 +17,7 @@ from jaxatr.kernels.ops.convolution.solvers import (
     winograd,
 )
 
-_SINGLE = ("float32", "float64")
+_FULL = ("float32", "float64")  # not half precision, which was not timed
 _ROOM = 96 * 2**20  # the most bytes for the patches of one layer
 
 
@@ -34,7 +34,7 @@ def choose(problem: Problem) -> str:
     if _few(problem, pixels):
         return "taps"
     # With fewer channels, transforming the tiles costs more than it saves.
-    if winograd.applies(problem) and min(channels, features) >= 32 and problem.dtype in _SINGLE:
+    if winograd.applies(problem) and min(channels, features) >= 32 and problem.dtype in _FULL:
         return _tile(problem)
     # XLA's convolution is slow on small images, its gradients by up to a hundred times.
     if channels > 4 and pixels <= (8 * 8 if problem.direction == "forward" else 4 * 4):
@@ -62,7 +62,7 @@ def _pointwise(problem: Problem, pixels: int) -> str:
 
 def _can_be_transposed(problem: Problem) -> bool:
     """Returns whether a weight gradient has a type that was timed and its patches fit."""
-    known = isinstance(problem.x_shape[0], int) and problem.dtype in _SINGLE
+    known = isinstance(problem.x_shape[0], int) and problem.dtype in _FULL
     return known and transposed.workspace_bytes(problem) <= _ROOM
 
 

@@ -1,6 +1,6 @@
 """The public pooling functions, which check and normalise their arguments and run a form."""
 
-from jaxatr.kernels.ops.checks import check_images
+from jaxatr.kernels.ops.checks import as_images
 from jaxatr.kernels.ops.differentiable import check_algorithm, run
 from jaxatr.kernels.ops.pooling.operation import OPERATION
 from jaxatr.kernels.ops.pooling.problem import Mode, Problem
@@ -64,7 +64,7 @@ def average_pool(
 
 
 def _pool(mode: Mode, x, window, stride, padding, algorithm) -> Array:
-    check_images(x)
+    x = as_images(x)
     window = pair("window", window, 1)
     stride = window if stride is None else pair("stride", stride, 1)
     around = edges(padding, x.shape[1:3], window, stride)

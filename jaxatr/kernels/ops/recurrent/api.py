@@ -140,8 +140,9 @@ def rnn(
 
 
 def _network(cell: Cell, params, x, lengths, initial, algorithm, reset_after=True):
-    if jnp.ndim(x) != 3:
-        raise ValueError(f"x: got shape {jnp.shape(x)}, wanted [b, t, d]")
+    x = jnp.asarray(x)  # NumPy's type may be one that jax shortens
+    if x.ndim != 3:
+        raise ValueError(f"x: got shape {x.shape}, wanted [b, t, d]")
     check_floating(x)
     batch, steps, width = x.shape
     problem = Problem(cell, steps, batch, width, 0, False, False, x.dtype.name, reset_after)

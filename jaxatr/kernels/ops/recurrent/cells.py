@@ -49,11 +49,20 @@ def advance(
     h, part = state[0], with_bias(part, weights.b)
     if problem.cell == "gru":
         return _gru(problem, weights, part, h)
-    return close(problem, part + product(problem, h, weights.r), state)
+    return update(problem, part + product(problem, h, weights.r), state)
 
 
-def close(problem: Problem, s: Array, state: State) -> tuple[State, tuple[Array, ...]]:
-    """Advances an LSTM or vanilla cell, given the sums of its gates, ``[b, gates * h]``."""
+def update(problem: Problem, s: Array, state: State) -> tuple[State, tuple[Array, ...]]:
+    """Computes the next state of an LSTM or vanilla cell from the sums of its gates.
+
+    Args:
+      problem: the layer's problem.
+      s: ``[b, gates * h]``, the sums of the input's part, the recurrent product and the bias.
+      state: the state before the step, ``[b, h]`` each.
+
+    Returns:
+      The next state, and the values that its derivative needs, as from :func:`advance`.
+    """
     if problem.cell != "lstm":
         h = ACTIVATIONS[problem.cell](s)
         return (h,), ()
@@ -61,7 +70,7 @@ def close(problem: Problem, s: Array, state: State) -> tuple[State, tuple[Array,
     # the candidate: for small states the passes take the time, not the arithmetic.
     halves = jnp.full(3 * problem.hidden, 0.5, s.dtype)
     tanhs = jnp.tanh(s * jnp.concatenate([halves, jnp.ones(problem.hidden, s.dtype)]))
-    i, f, o, candidate = _opened(tanhs)
+    i, f, o, candidate = _split(tanhs)
     c = f * state[1] + i * candidate
     y = jnp.tanh(c)
     return (o * y, c), (tanhs, y)
@@ -79,10 +88,10 @@ def gates(problem: Problem, saved: tuple[Array, ...]) -> tuple[Array, ...]:
     if problem.cell != "lstm":
         return saved
     tanhs, y = saved
-    return (*_opened(tanhs), y)
+    return (*_split(tanhs), y)
 
 
-def _opened(tanhs: Array) -> tuple[Array, ...]:
+def _split(tanhs: Array) -> tuple[Array, ...]:
     """Splits the joint tanh of an LSTM into i, f, o and the candidate."""
     *thirds, candidate = jnp.split(tanhs, 4, axis=-1)
     return (*(0.5 + 0.5 * each for each in thirds), candidate)
@@ -97,7 +106,7 @@ def _gru(problem, weights, part, h):
     columns = 2 * problem.hidden
     if problem.reset_after:
         recurrent = product(problem, h, weights.r)
-        return close_gru(
+        return update_gru(
             part[:, :columns] + recurrent[:, :columns],
             part[:, columns:],
             with_bias(recurrent[:, columns:], weights.rb),
@@ -110,14 +119,17 @@ def _gru(problem, weights, part, h):
     return ((1 - z) * n + z * h,), ()
 
 
-def close_gru(joint: Array, own: Array, inner: Array, h: Array) -> tuple[State, tuple[Array, ...]]:
-    """Advances a GRU whose reset gate acts after the recurrent product.
+def update_gru(joint: Array, own: Array, inner: Array, h: Array) -> tuple[State, tuple[Array, ...]]:
+    """Computes the next state of a GRU whose reset gate acts after the recurrent product.
 
     Args:
       joint: ``[b, 2 h]``, the sums of the reset and update gates.
       own: ``[b, h]``, the input's part of the candidate.
       inner: ``[b, h]``, the state's part of the candidate.
-      h: ``[b, h]``, the state.
+      h: ``[b, h]``, the state before the step.
+
+    Returns:
+      The next state, and the values that its derivative needs, as from :func:`advance`.
     """
     both = sigmoid(joint)
     r, z = jnp.split(both, 2, axis=-1)

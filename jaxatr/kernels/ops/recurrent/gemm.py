@@ -125,13 +125,13 @@ def _derivative(forward, problem, reverse, unroll, primals, tangents):
     inputs, step = linearised(problem, saved, before, states, from_input, from_weights)
     if mask is not None:  # broadcast here, or jax would add a second loop for it
         mask = jnp.broadcast_to(mask, states[0].shape)
-    # Transposed once, before the loop, so that the transposed loop multiplies by the matrix as it
-    # lies in memory. Transposing it inside makes every step on CPU take half again as long.
-    turned = weights.r.astype(problem.dtype).T
+    # Transposed once, before the loop, so that jax's transpose of the loop multiplies by the matrix
+    # as it is in memory. Transposing it inside makes every step on CPU take half again as long.
+    transposed = weights.r.astype(problem.dtype).T
 
     def tangent(dstate: State, known: Any) -> tuple[State, None]:
         dh = dstate[0].astype(problem.dtype)
-        recurrent = jax.lax.dot_general(dh, turned, (((1,), (1,)), ((), ())))
+        recurrent = jax.lax.dot_general(dh, transposed, (((1,), (1,)), ((), ())))
         return step(dstate, known, recurrent.astype(problem.wide)), None
 
     dfinal, ((dhs, *_), _) = loop(tangent, dstate, inputs, mask, reverse, unroll)
@@ -157,10 +157,10 @@ def _by_weights(problem: Problem, a: Array, dmatrix: Array) -> Array:
     """
     if jax.default_backend() != "cpu":
         return _product(problem, a, dmatrix)
-    turned = a.astype(problem.dtype).reshape(-1, a.shape[-1]).T
-    turned = jax.lax.optimization_barrier(turned)  # or the compiler undoes the transposition
+    transposed = a.astype(problem.dtype).reshape(-1, a.shape[-1]).T
+    transposed = jax.lax.optimization_barrier(transposed)  # or the compiler undoes it
     sums = (((0,), (0,)), ((), ()))
-    result = jax.lax.dot_general(turned, dmatrix.astype(problem.dtype), sums)
+    result = jax.lax.dot_general(transposed, dmatrix.astype(problem.dtype), sums)
     return result.astype(problem.wide).reshape(*a.shape[:-1], dmatrix.shape[1])
 
 

@@ -68,7 +68,7 @@ def stack(
 
 
 def _direction(problem, weights, x, state, mask, reverse, algorithm, lengths):
-    if isinstance(lengths, tuple):
+    if isinstance(lengths, tuple) and problem.steps:
         return _packed(problem, weights, x, state, reverse, algorithm, lengths)
     hs, final = _run(problem, weights, x, state, mask, reverse, algorithm)
     return hs if mask is None else jnp.where(mask, hs, 0), final

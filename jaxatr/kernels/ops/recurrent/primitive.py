@@ -1,7 +1,7 @@
 """A recurrent layer as one primitive, whose algorithm is chosen when a program is lowered.
 
-Only then is the platform known. As a primitive, the layer is also visible as a whole to readers of
-programs such as the ONNX export, instead of as the loop of an algorithm. The derivative is that of
+Only then is the platform known. As a primitive, the layer is also one equation for readers of
+programs, such as the ONNX export, instead of the loop of an algorithm. The derivative is that of
 the algorithm for the backward direction, which is chosen when a program is traced.
 """
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.recurrent.cells import State, close, close_gru, product
+from jaxatr.kernels.ops.recurrent.cells import State, product, update, update_gru
 from jaxatr.kernels.ops.recurrent.loop import loop
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.kernels.ops.recurrent.weights import Weights
@@ -55,8 +55,8 @@ def joined(problem: Problem, weights: Weights) -> Callable:
         s = product(problem, both, matrix)
         s = s if bias is None else s + bias.astype(problem.wide)
         if problem.cell != "gru":
-            return close(problem, s, state)
+            return update(problem, s, state)
         joint, own, inner = jnp.split(s, (2 * hidden, 3 * hidden), axis=-1)
-        return close_gru(joint, own, inner, state[0])
+        return update_gru(joint, own, inner, state[0])
 
     return step

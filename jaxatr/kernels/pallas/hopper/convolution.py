@@ -1,13 +1,13 @@
 """Convolution with its bias or folded batch norm, residual input and activation: implicit GEMM.
 
-A tile of the product has rows of several images at several pixels. For one tap of the kernel, the
-images at one pixel are one copy by TMA, straight out of ``[b, h, w, c]``: only the coordinates of
-the pixel depend on the tap, and TMA fills in zeros for a pixel beyond the image. So nothing is
-padded, copied or transposed beforehand, and any stride costs the same. The data gradient reads the
-kernel as it is and transposes it in the product.
+The rows of a tile are several images at several pixels. For one tap of the kernel, TMA copies the
+images at one pixel at once, straight out of ``[b, h, w, c]``: only the coordinates of the pixel
+depend on the tap, and TMA fills in zeros for a pixel beyond the image. So nothing is padded, copied
+or transposed beforehand, and every stride costs the same. The data gradient reads the kernel as it
+is and transposes it in the product.
 
 The grid is persistent. One warp group of a block only copies; two multiply and apply the epilogue.
-The kernel is interpreted and compiled by the tests; no run on a GPU is recorded.
+The tests interpret and compile the kernel; no run on a GPU is recorded.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ GROUPS = 2  # warp groups that multiply; one more copies
 UNIT = 8  # images are copied in multiples of the tensor cores' 8 rows
 BLOCKS = 132  # multiprocessors of an H100 or H200
 _SHARED, _ALIGNMENT = 227 * 1024, 1024  # bytes of shared memory of a block, and of its buffers
-_UNROLLED = 4  # the most units that are copied without a loop
+_UNROLLED = 4  # the most units that are copied without a loop over units
 _SLOTS = 6  # the most tiles loaded ahead
 _WASTE = 1.1  # the most rows of a tile, relative to those that hold an image
 _REGISTERS = {"copies": 56, "multiplies": 224}  # of a thread; 168 on average

@@ -12,7 +12,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from jaxatr.kernels.pallas import costs
-from jaxatr.kernels.pallas.gates import GATES, close
+from jaxatr.kernels.pallas.gates import GATES, update
 from jaxatr.kernels.pallas.hopper.product import product
 from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, grid, place, stated, store, swizzled
 from jaxatr.typing import Array, Float
@@ -155,7 +155,7 @@ def _kernel(h: Any, c: Any, r: Any, part: Any, *outputs: Any) -> None:
         plgpu.barrier_wait(beside_ready)
         total = total + beside[...]
         sums = [total[:, gate * UNITS : (gate + 1) * UNITS] for gate in range(GATES)]
-        new_h, new_c, gates = close(sums, cell[...])
+        new_h, new_c, gates = update(sums, cell[...])
         results = (new_h, new_c, *gates)[: len(outputs)]
         for tile, value in zip(finished, results, strict=True):
             tile[...] = value.astype(tile.dtype)

@@ -13,7 +13,7 @@ from jax.experimental import pallas as pl
 
 from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.epilogue import Epilogue
-from jaxatr.kernels.pallas.rows import ALIGNMENT, Rows
+from jaxatr.kernels.pallas.rows import Rows
 from jaxatr.typing import Array, Float
 
 LANES = 128
@@ -23,16 +23,11 @@ MEMORY = 8 * 2**20  # bytes of blocks; double buffering doubles them
 def applies(rows: Rows, channels: int, features: int, dtype: str) -> bool:
     """Returns whether the sizes are multiples of a tile and an image fits in the core's memory."""
     width, (down, across) = 2 if dtype == "bfloat16" else 4, rows.taps
-    image = across * rows.lines * _pitch(rows) * channels * width
+    image = across * rows.lines * rows.pitch * channels * width
     kernel = down * across * channels * LANES * width
-    fits = image + kernel + 3 * rows.height * _pitch(rows) * LANES * 4 <= MEMORY
+    fits = image + kernel + 3 * rows.height * rows.pitch * LANES * 4 <= MEMORY
     whole = channels % LANES == 0 and features % LANES == 0
     return whole and fits and dtype in ("bfloat16", "float32")
-
-
-def _pitch(rows: Rows) -> int:
-    # bfloat16 rows come in pairs.
-    return -(-rows.pitch // (2 * ALIGNMENT)) * 2 * ALIGNMENT
 
 
 def convolution(
@@ -67,7 +62,7 @@ def convolution(
             f"got {channels} channels, {features} features, {x.dtype.name}; wanted multiples of "
             f"{LANES}, bfloat16 or float32, and an image of at most {MEMORY} bytes with its kernel"
         )
-    (down, across), pitch = rows.taps, _pitch(rows)
+    (down, across), pitch = rows.taps, rows.pitch
     count = rows.height * pitch
     images = _copies(rows, x)
     operands, specs = [images], [pl.BlockSpec((1, *images.shape[1:]), lambda b, n: (b, 0, 0, 0))]
@@ -101,7 +96,7 @@ def convolution(
 
 def _copies(rows: Rows, x: Array) -> Array:
     """Returns ``[b, columns of the kernel, rows of the padded image, c]``."""
-    across, pitch = rows.taps[1], _pitch(rows)
+    across, pitch = rows.taps[1], rows.pitch
     left = rows.padding[1][0]
     right = pitch + across - 1 - left - x.shape[2]
     x = jnp.pad(x, ((0, 0), rows.padding[0], (left, right), (0, 0)))
@@ -111,7 +106,7 @@ def _copies(rows: Rows, x: Array) -> Array:
 
 def _kernel(x: Any, w: Any, *rest: Any, rows: Rows, epilogue: Epilogue) -> None:
     *extras, out = rest
-    (down, across), pitch = rows.taps, _pitch(rows)
+    (down, across), pitch = rows.taps, rows.pitch
     count = rows.height * pitch
     total = jnp.zeros(out.shape[1:], jnp.float32)
     for i in range(down):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from jaxatr.kernels.pallas import costs
-from jaxatr.kernels.pallas.gates import GATES, close
+from jaxatr.kernels.pallas.gates import GATES, update
 from jaxatr.typing import Array, Float
 
 ROWS, UNITS = 8, 128  # the last two dimensions of a block are multiples of these
@@ -72,7 +72,7 @@ def step(
     if batch % least or not applies(hidden, h.dtype.name):
         raise NotImplementedError(
             f"got a batch of {batch}, {hidden} units, {h.dtype.name}; wanted multiples of {least} "
-            f"and {UNITS}, a matrix of which the columns of {UNITS} units fit twice in "
+            f"and {UNITS}, a matrix whose columns of {UNITS} units fit twice in "
             f"{MEMORY // 2**20} MiB, and bfloat16 or float32"
         )
     height, saved = _height(batch, hidden, h.dtype.name), GATES + 1 if saves else 0
@@ -100,6 +100,6 @@ def step(
 def _kernel(h: Any, c: Any, r: Any, part: Any, *outputs: Any) -> None:
     s = part[...] + jnp.dot(h[...], r[...], preferred_element_type=jnp.float32)
     sums = [s[:, gate * UNITS : (gate + 1) * UNITS] for gate in range(GATES)]
-    new_h, new_c, gates = close(sums, c[...])
+    new_h, new_c, gates = update(sums, c[...])
     for output, value in zip(outputs, (new_h, new_c, *gates)[: len(outputs)], strict=True):
         output[...] = value.astype(output.dtype)

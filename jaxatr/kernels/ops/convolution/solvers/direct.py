@@ -28,8 +28,9 @@ _PLACED = 9
 
 
 def run(problem: Problem, a: Array, b: Array) -> Array:
-    """Computes any direction; floats are summed in float32 or wider, integers in int32."""
-    wide = jnp.promote_types(problem.result_dtype, jnp.float32) if problem.floating else "int32"
+    """Computes any direction; floats are summed in float32 or wider, others in their own type."""
+    wide = problem.result_dtype  # int8's is int32
+    wide = jnp.promote_types(wide, jnp.float32) if problem.floating else wide
     a, b = a.astype(wide), b.astype(wide)
     if problem.direction == "weight":
         result = _weight(problem, a, b)

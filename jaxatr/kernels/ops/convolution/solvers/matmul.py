@@ -139,7 +139,7 @@ def _turned(groups: int, w: Array) -> Array:
 
 
 def patch_bytes(problem: Problem) -> int:
-    """Returns the size in bytes of the shifted images, or 0 if nothing is shifted."""
+    """Returns the bytes of the shifted images, 0 for a 1x1 kernel of stride 1, which needs none."""
     taps = math.prod(problem.w_shape[:2])
     if taps == 1 and problem.stride == (1, 1):
         return 0

@@ -5,9 +5,9 @@ zeros to a multiple of the stride: a 7x7 kernel of stride 2 on three channels be
 of stride 1 on twelve. That is a third more products, but the convolution has no stride and four
 times as many contiguous channels.
 
-The data gradient of the problem without stride is written as a convolution with the kernel rotated
-by 180 degrees, because XLA:CPU is slow at the gradient that jax derives if the kernel was folded in
-the same program.
+The data gradient of the folded problem is written as a convolution with the kernel rotated by 180
+degrees, because XLA:CPU is slow at the gradient that jax derives if the kernel is folded in the
+same program.
 """
 
 import dataclasses
@@ -39,8 +39,8 @@ def _as_convolution(problem: Problem, y: Array, w: Array) -> Array:
     return jax.lax.conv_general_dilated(y, rotated, (1, 1), around, dimension_numbers=layout)
 
 
-# By direction, the algorithms for the problem without stride, the one that is usually fastest on
-# few channels first.
+# For each direction, the algorithms for the folded problem. The first is usually the fastest on few
+# channels.
 _INNER: Mapping[str, Mapping[str, Callable[[Problem, Array, Array], Array]]] = {
     "data": {"taps": taps.run, "convolution": _as_convolution},
     "weight": {"turned": partial(transposed.run, "x"), "taps": taps.run},

@@ -29,7 +29,7 @@ class Run(NamedTuple):
 
 
 def applies(problem: Problem) -> bool:
-    """Returns whether there is a single group and few taps."""
+    """Returns whether there is one group and at most 25 taps."""
     return problem.groups == 1 and math.prod(problem.w_shape[:2]) <= 25
 
 
@@ -117,7 +117,7 @@ class Taps(Solver):
     name = "taps"
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Returns whether the taps are few and there is one group."""
+        """Returns whether there is one group and at most 25 taps."""
         return applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:

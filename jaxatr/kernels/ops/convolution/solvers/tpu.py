@@ -82,9 +82,8 @@ class TPU(Solver):
 
     def workspace_bytes(self, problem: Problem) -> int:
         """Returns the size of the image's rows, copied once per column of the kernel."""
-        rows = rows_of(problem)
-        channels = problem.argument_shapes[0][3]
-        return problem.bytes((rows.taps[1], rows.count, channels))
+        rows, channels = rows_of(problem), problem.argument_shapes[0][3]
+        return problem.bytes((rows.taps[1], rows.batch, rows.lines, rows.pitch, channels))
 
     def build(self, problem: Problem, config: Config):
         """Returns :func:`run` for the problem and the configuration."""
