@@ -94,6 +94,12 @@ def test_all_faults_are_reported_at_once_and_end_with_1(folder, tmp_path, capsys
     assert len(positions) >= 2 * 8 + 6
 
 
+def test_a_folder_with_a_space_in_its_name(folder, capsys):
+    spoil(folder)
+    assert run_here(str(folder.rename(folder.with_name("my chips")))) == 1
+    assert "\n  train/car/0.png: not a readable image" in capsys.readouterr().out
+
+
 def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
     archive = shutil.make_archive(str(tmp_path / "set"), "gztar", tmp_path, "chips")
     assert run_here(archive, center_crop=16) == 0
