@@ -63,6 +63,12 @@ def test_a_decision_that_was_not_evaluated_has_no_figures(run):
     )
 
 
+def test_figures_with_enrolled_classes_are_refused(run):
+    altered(run / training.EVALUATION, lambda e: e.update(enrolled={"classes": {"jeep": {}}}))
+    with pytest.raises(ValueError, match=r"enrolled classes \(jeep\).* evaluate --workdir=.*first"):
+        card([run], exported(run))
+
+
 def test_repeats_give_the_spread_and_differ_in_their_seed_alone(run, tmp_path):
     other = tmp_path / "second"
     shutil.copytree(run, other)
