@@ -104,8 +104,9 @@ def check_evaluations(workdirs: Sequence[str | os.PathLike]) -> None:
         if names := _read(Path(workdir)).evaluation.get("enrolled", {}).get("classes"):
             raise ValueError(
                 f"{workdir}: the last evaluation was made with enrolled classes "
-                f"({', '.join(names)}), which an exported file does not have: remove them and run "
-                f"jaxatr evaluate --workdir={shlex.quote(str(workdir))}, or export with --nocard"
+                f"({', '.join(names)}), which an exported file does not have: evaluate the run "
+                f"without them (jaxatr evaluate --workdir={shlex.quote(str(workdir))}), or export "
+                "with --nocard"
             )
 
 
