@@ -214,7 +214,7 @@ def test_a_run_on_other_data_is_refused(small_config, trained_run, tmp_path):
             (other / split / name).mkdir(parents=True)
             for index in range(4):
                 Image.new("L", (24, 24), index).save(other / split / name / f"{index}.png")
-    with pytest.raises(ValueError, match="run on other data"):
+    with pytest.raises(ValueError, match="run on other data: fingerprint was [0-9a-f]+, is "):
         runs.evaluate_run(trained_run, data={"source": str(other)})
 
 

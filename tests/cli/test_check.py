@@ -78,7 +78,7 @@ def test_all_faults_are_reported_at_once_and_end_with_1(folder, tmp_path, capsys
         "  train/car/0.png: not a readable image (cannot identify image file)",
         "  train/<tank>/1.png: not a readable image",
         "skipped: 1 of type .txt (first: train/readme.txt)",
-        "!! 2 files cannot be read\n     left out by --skip_corrupt, in a training by "
+        "!! 2 files cannot be read\n     left out by prepare --skip_corrupt, in a training by "
         "--config.data.skip_corrupt=true\n",
         "of equal images of two classes: labels contradict each other (",
         "!! 1 pair of equal images of two splits (test/car/3.png and train/car/7.png)",
