@@ -163,6 +163,7 @@ def _export(arguments: Sequence[str]) -> None:
     if values.card:
         reporting.check_card(out.parent)
         reporting.check_repeats(workdirs)
+        reporting.check_evaluations(workdirs)
     if values.container:
         container.check_container(out.parent)
     inputs.say(f"exporting {workdir}")

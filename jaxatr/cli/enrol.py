@@ -63,6 +63,7 @@ def main(arguments: Sequence[str]) -> None:
     if way == "remove":
         count = runs.remove_class(values.workdir, values.remove)
         print(f"removed: {values.remove}, {count} chips")
+        print(_to_measure(values.workdir))
         return
     named = {"data_source": "source", "data_dir": "data_dir"}
     where = {named[flag]: value for flag, value in inputs.given(*named).items()}
@@ -108,7 +109,12 @@ def text(result: dict[str, Any]) -> str:
     folder = shlex.quote(str(Path(result["path"]).parent))
     undo = f"jaxatr enrol --workdir={folder} --remove={shlex.quote(name)}"
     lines.append(f"saved in {result['path']}; {undo} removes the class")
-    return "\n".join(lines)
+    return "\n".join([*lines, _to_measure(Path(result["path"]).parent)])
+
+
+def _to_measure(workdir: str | Path) -> str:
+    """Names the command that measures a run whose classes have changed."""
+    return f"measure it: jaxatr evaluate --workdir={shlex.quote(str(workdir))}"
 
 
 def _threshold(result: dict[str, Any]) -> list[str]:

@@ -174,8 +174,10 @@ def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
     found = cache.prepared(place, signature, lambda directory: _written(scan, origin, directory))
     left_out = (index.description(found) or {}).get("skipped")
     if left_out and not request.skip_corrupt:
+        path, why = left_out[0]
+        named = why if path in why else f"{path}: {why}"
         raise ImageError(
-            f"{left_out[0][1]} ({len(left_out)} such files were left out when the set "
+            f"{named} ({len(left_out)} such files were left out when the set "
             "was prepared with skip_corrupt)"
         )
     return found

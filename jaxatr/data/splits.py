@@ -114,7 +114,8 @@ def known_unknown(
         ``"closed"`` and wherever all remaining classes would be known.
 
     Raises:
-      ValueError: there is no split of that name, or it does not fit these classes.
+      ValueError: there is no split of that name, or it does not fit these classes, or a known class
+        is called ``"unknown"``.
 
     >>> known_unknown("random-2/1", ("bus", "car", "van"), seed=1).known
     ('bus', 'car')
@@ -127,6 +128,11 @@ def known_unknown(
     name = listed(name)
     rest = {c for c in classes if trainable is None or c in trainable}
     known, unknown = _members(name, classes, seed, rest)
+    if "unknown" in known:
+        raise ValueError(
+            "open_set.split: a known class is called 'unknown', which is the answer for images of "
+            "no known class: --config.open_set.split=unknown:unknown makes it one of the unknown"
+        )
     return KnownUnknown(
         name=name,
         version=1,

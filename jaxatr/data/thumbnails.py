@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
+from jaxatr.data.lettering import lettered
 from jaxatr.typing import Shaped, UInt8
 
 
@@ -52,9 +53,10 @@ def contact_sheet(
     width = gap + max(len(chips) for _, chips in rows) * (side + gap)
     colour = any(chip.shape[2] == 3 for _, chips in rows for chip in chips)
     sheet = Image.new("RGB" if colour else "L", (width, height), "white")
-    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
+    draw = ImageDraw.Draw(sheet)
     for (text, chips), top in zip(rows, tops, strict=True):
-        draw.text((gap, top - title + 3), text, fill="black", font=font)
+        words, font = lettered(text)
+        draw.text((gap, top - title + 3), words, fill="black", font=font)
         for column, chip in enumerate(chips):
             small = thumbnail(chip, side=side)
             picture = Image.fromarray(small[:, :, 0] if small.shape[2] == 1 else small)

@@ -1,6 +1,12 @@
 """Tables, reports and model cards of runs, made from recorded files only."""
 
-from jaxatr.reporting.card import Exported, check_card, check_repeats, write_card
+from jaxatr.reporting.card import (
+    Exported,
+    check_card,
+    check_evaluations,
+    check_repeats,
+    write_card,
+)
 from jaxatr.reporting.kind import Report, Section, report_of
 from jaxatr.reporting.overlay import overlay, sheet
 from jaxatr.reporting.page import render_report, write_report
@@ -11,6 +17,7 @@ __all__ = [
     "Report",
     "Section",
     "check_card",
+    "check_evaluations",
     "check_repeats",
     "open_set_table",
     "overlay",

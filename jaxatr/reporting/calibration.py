@@ -55,8 +55,9 @@ def _cells(run: RecordedRun) -> dict[str, str]:
     for name, short in (("class_probability", "class"), ("known_probability", "known")):
         if name in test:
             cells[f"calibration error, {short}"] = percent(test[name]["error"])
-    if "class_probability" in test:
-        cells["before scaling"] = percent(test["class_probability"]["error_before"])
+        if "error_before" in test.get(name, {}):
+            before = percent(test[name]["error_before"])
+            cells[f"calibration error, {short}, before scaling"] = before
     return cells
 
 

@@ -5,6 +5,7 @@ All figures come from recorded evaluations; facts that are not recorded are mark
 
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,9 @@ def write_card(
       The path of the card.
 
     Raises:
-      ValueError: a folder is not a run, the runs' configurations differ in more than their seeds,
-        or the folder has a card that was changed by hand.
+      ValueError: a folder is not a run, the runs' configurations differ in more than their seeds, a
+        run was last evaluated with enrolled classes, or the folder has a card that was changed by
+        hand.
     """
     check_card(folder)
     path = Path(folder) / NAME
@@ -89,9 +91,29 @@ def check_repeats(workdirs: Sequence[str | os.PathLike]) -> None:
             )
 
 
+def check_evaluations(workdirs: Sequence[str | os.PathLike]) -> None:
+    """Checks that the recorded figures are of runs without enrolled classes, as the exported file.
+
+    Args:
+      workdirs: the runs' folders.
+
+    Raises:
+      ValueError: a run was last evaluated with enrolled classes.
+    """
+    for workdir in workdirs:
+        if names := _read(Path(workdir)).evaluation.get("enrolled", {}).get("classes"):
+            raise ValueError(
+                f"{workdir}: the last evaluation was made with enrolled classes "
+                f"({', '.join(names)}), which an exported file does not have: evaluate the run "
+                f"without them (jaxatr evaluate --workdir={shlex.quote(str(workdir))}), or export "
+                "with --nocard"
+            )
+
+
 def card(workdirs: Sequence[str | os.PathLike], exported: Exported) -> str:
     """Renders the text of a card; see :func:`write_card`."""
     check_repeats(workdirs)
+    check_evaluations(workdirs)
     runs = [_read(Path(workdir)) for workdir in workdirs]
     run = runs[0]
     columns, rows, about = card_sections.figures(runs, exported)

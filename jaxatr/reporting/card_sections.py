@@ -252,10 +252,17 @@ def analyses(runs: Sequence[CardRun], exported: Exported) -> list[str]:
     """Lists the figures of the decision, and the retrieval figures of embeddings."""
     lines = []
     tests = [run.evaluation.get("decision", {}).get("test", {}) for run in runs]
-    if exported.decides and all(
+    evaluated = exported.decides and all(
         test and run.evaluation.get("decides") == exported.decides
         for run, test in zip(runs, tests, strict=True)
-    ):
+    )
+    measured = runs[0].evaluation.get("decision", {}).get("thresholds")
+    if evaluated and measured not in (None, exported.metadata.get("thresholds")):
+        lines.append(
+            "The file decides at another threshold than the evaluated run: the shares that it "
+            "accepts are missing"
+        )
+    elif evaluated:
         for key, title in (
             ("known_accepted", "Known test examples that are accepted"),
             ("unknown_accepted", "Unknown test examples that are wrongly accepted"),

@@ -150,9 +150,9 @@ def _leak_table(found: Diagnosis) -> str:
 
 
 def _without(name: str, why: str) -> str:
-    """Removes the file's name from the reason."""
+    """Removes the file's name, and the folders in front of it, from the reason."""
     before, separator, after = why.partition(f"{name}: ")
-    return after if separator and " " not in before else why
+    return after if separator and (not before or before.endswith(("/", os.sep))) else why
 
 
 def _sizes(found: Diagnosis) -> list[tuple[str, int, str]]:

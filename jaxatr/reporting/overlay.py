@@ -1,11 +1,11 @@
 """Draws saliency maps over their chips, with a legend."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from jaxatr.data.lettering import lettered
 from jaxatr.typing import Float, Shaped, UInt8
 
 _GAP = 8
@@ -130,7 +130,7 @@ def sheet(
 
 def _headed(title: str, width: int) -> tuple[str, int, ImageFont.FreeTypeFont]:
     """Wraps a title to a width; returns the wrapped title, its height in pixels and its font."""
-    font: Any = ImageFont.load_default(13)
+    title, font = lettered(title)
     lines: list[str] = []
     for line in title.split("\n"):
         words: list[str] = []

@@ -79,7 +79,7 @@ def enrolled_lines(evaluation: Mapping[str, Any]) -> list[str]:
             f"; of {row['test']} test examples named right {percent(row['named'])}, accepted "
             f"{percent(row['accepted'])}, both {percent(row['accuracy'])}"
             if "accuracy" in row
-            else ""
+            else "; not measured: the test data has no other chip of this name"
         )
         lines.append(f"enrolled: {name}, by {row['chips']} chips{shares}")
     if "accuracy" in measured.get("own", {}).get("after", {}):

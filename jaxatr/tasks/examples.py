@@ -344,4 +344,8 @@ def _opened(fields: Config) -> data.Dataset:
 def _listing(skipped) -> str:
     shown = [f"  {path}: {reason}" for path, reason in skipped[:10]]
     more = [f"  and {len(skipped) - 10} more"] if len(skipped) > 10 else []
-    return "\n".join([f"{len(skipped)} images cannot be read and are skipped:", *shown, *more])
+    one = len(skipped) == 1
+    count = (
+        "1 image cannot be read and is" if one else f"{len(skipped)} images cannot be read and are"
+    )
+    return "\n".join([f"{count} skipped:", *shown, *more])

@@ -135,7 +135,7 @@ def train(
             def evaluate_now() -> dict[str, float]:
                 if metrics := run.evaluate():
                     writer.write({"step": run.step, "phase": "evaluate", **metrics})
-                    bar.note(f"step {run.step}: {_listing(metrics)}")
+                    bar.note(f"step {run.step}, validation: {_listing(metrics)}")
                 return metrics
 
             if end_with_best and not run.restored:

@@ -171,11 +171,11 @@ class Task(abc.ABC):
         Raises:
           ValueError: the run was started on other data.
         """
-        before, now = recorded.get("dataset"), self.record.get("dataset")
+        before, now = recorded.get("dataset"), self.record.get("dataset") or {}
         if before is not None and before != now:
-            raise ValueError(
-                f"{workdir} contains a run on other data: recorded {before}, now {now}"
-            )
+            changed = [key for key in before | now if before.get(key) != now.get(key)]
+            facts = (f"{key} was {before.get(key)}, is {now.get(key)}" for key in sorted(changed))
+            raise ValueError(f"{workdir} contains a run on other data: {'; '.join(facts)}")
 
     def test(
         self, variables: PyTree, **options: Any

@@ -78,7 +78,7 @@ def test_all_faults_are_reported_at_once_and_end_with_1(folder, tmp_path, capsys
         "  train/car/0.png: not a readable image (cannot identify image file)",
         "  train/<tank>/1.png: not a readable image",
         "skipped: 1 of type .txt (first: train/readme.txt)",
-        "!! 2 files cannot be read\n     left out by --skip_corrupt, in a training by "
+        "!! 2 files cannot be read\n     left out by prepare --skip_corrupt, in a training by "
         "--config.data.skip_corrupt=true\n",
         "of equal images of two classes: labels contradict each other (",
         "!! 1 pair of equal images of two splits (test/car/3.png and train/car/7.png)",
@@ -107,6 +107,12 @@ def test_the_folder_of_an_unpacked_archive_is_not_shown(folder, tmp_path, capsys
     archive = shutil.make_archive(str(tmp_path / "words"), "zip", tmp_path, "chips")
     with pytest.raises(ValueError, match=f"no images in {archive}/chips"):
         run_here(archive)
+
+
+def test_a_folder_with_a_space_in_its_name(folder, capsys):
+    spoil(folder)
+    assert run_here(str(folder.rename(folder.with_name("my chips")))) == 1
+    assert "\n  train/car/0.png: not a readable image" in capsys.readouterr().out
 
 
 def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):

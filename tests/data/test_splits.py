@@ -198,11 +198,16 @@ def test_foreign_records_are_refused():
         ("unknown:a,b", ("a", "b"), "leaves no known class"),
         ("frist-5", VEHICLES, "did you mean 'first-5'.*first-K and random-K/U"),
         ("closed", ("a", "a"), "wanted distinct names"),
+        ("closed", ("a", "unknown"), "called 'unknown'.*split=unknown:unknown makes it"),
     ],
 )
 def test_splits_that_do_not_fit_are_refused(name, classes, match):
     with pytest.raises(ValueError, match=match):
         known_unknown(name, classes)
+
+
+def test_a_class_called_unknown_can_be_an_unknown_one():
+    assert known_unknown("unknown:unknown", ("a", "unknown")).unknown == ("unknown",)
 
 
 def test_held_out_classes_are_known_ones_and_the_unknown_stay_away():

@@ -63,6 +63,21 @@ def test_a_decision_that_was_not_evaluated_has_no_figures(run):
     )
 
 
+def test_a_calibrated_threshold_has_no_recorded_shares(run):
+    limits = [2.5] * 3
+    altered(run / training.EVALUATION, lambda e: e["decision"].update(thresholds=limits))
+    share = "Known test examples that are accepted"
+    assert share in card([run], exported(run))
+    text = card([run], exported(run, thresholds=[1.5] * 3))
+    assert share not in text and "decides at another threshold" in text and "| all |" in text
+
+
+def test_figures_with_enrolled_classes_are_refused(run):
+    altered(run / training.EVALUATION, lambda e: e.update(enrolled={"classes": {"jeep": {}}}))
+    with pytest.raises(ValueError, match=r"enrolled classes \(jeep\).* evaluate --workdir=.*first"):
+        card([run], exported(run))
+
+
 def test_repeats_give_the_spread_and_differ_in_their_seed_alone(run, tmp_path):
     other = tmp_path / "second"
     shutil.copytree(run, other)

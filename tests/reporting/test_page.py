@@ -46,6 +46,11 @@ def test_figures_are_the_recorded_ones(run_folder):
         best_auroc = rows[name]["auroc"] == max(row["auroc"] for row in rows.values())
         lowest_fpr = rows[name]["fpr_at_tpr"] == min(row["fpr_at_tpr"] for row in rows.values())
         assert bool(cells[title][0][0]) == best_auroc and bool(cells[title][2][0]) == lowest_fpr
+    table = re.search(r'<section id="scores".*?</section>', page, re.DOTALL)
+    assert table
+    columns = re.findall(r'<th scope="col">(.*?)</th>', table[0])[1:]
+    explained = ", ".join(re.findall("<dt>(.*?)</dt>", table[0])).split(", ")
+    assert len(columns) > 5 and set(columns) == set(explained)
 
 
 def test_drawings_are_named_and_described_with_figures(run_folder):

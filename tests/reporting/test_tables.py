@@ -72,3 +72,9 @@ def test_worst_confusions_come_by_count_then_by_share():
     assert found[0].share == 2 / 3 and found[2].share == 1
     assert reporting.worst_confusions("abc", counts, most=1) == found[:1]
     assert reporting.worst_confusions("ab", [[1, 0], [0, 0]]) == []
+
+
+def test_an_enrolled_class_without_test_examples_is_said_to_be_unmeasured():
+    measured = {"enrolled": {"classes": {"jeep": {"chips": 10, "test": 0}}}}
+    (line,) = reporting.tables.enrolled_lines(measured)
+    assert line.startswith("enrolled: jeep, by 10 chips; not measured: ")

@@ -404,7 +404,8 @@ def test_the_commands_enrol_group_and_remove(
     assert f"{stranger}: {content['groups'][0]['size']} chips enrolled" in said
     assert f"that are classified as {stranger}, at least " in said and f"decides: {SCORE}" in said
     enrol.main(flags_of(enrol, f"--workdir={run}", f"--remove={stranger}"))
-    assert f"removed: {stranger}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"removed: {stranger}" in said and f"jaxatr evaluate --workdir={run}" in said
     for wrong, message in (
         (["--group=9", "--name=a"], "group: got 9, wanted one of"),
         ([], "name: got None|group: got None"),

@@ -141,7 +141,7 @@ def _damage(facts: Facts) -> list[Finding]:
         return []
     count = len(facts.unreadable)
     text = f"{count} file{'s' if count > 1 else ''} cannot be read"
-    flags = "left out by --skip_corrupt, in a training by --config.data.skip_corrupt=true"
+    flags = "left out by prepare --skip_corrupt, in a training by --config.data.skip_corrupt=true"
     return [Finding("error", text, flags)]
 
 

@@ -130,8 +130,13 @@ def unreadable(folder: ImageFolder) -> list[tuple[str, str]]:
             try:
                 read(folder, path)
             except ImageError as error:
-                found.append((path, str(error)))
+                found.append((path, _reason(folder, path, error)))
     return found
+
+
+def _reason(folder: ImageFolder, path: str, error: ImageError) -> str:
+    """Returns an error's message without the image's path."""
+    return str(error).removeprefix(f"{folder.root / path}: ")
 
 
 def _refused(folder: ImageFolder) -> ImageError:
@@ -139,8 +144,9 @@ def _refused(folder: ImageFolder) -> ImageError:
     found = unreadable(folder)
     hint = "--skip_corrupt, in a training --config.data.skip_corrupt=true, leaves"
     if len(found) == 1:
-        return ImageError(f"{found[0][1]}; {hint} it out")
-    listed = "; ".join(why for _, why in found[:_LISTED])
+        path, why = found[0]
+        return ImageError(f"{folder.root / path}: {why}; {hint} it out")
+    listed = "; ".join(f"{folder.root / path}: {why}" for path, why in found[:_LISTED])
     more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
     return ImageError(f"{len(found)} images cannot be read ({hint} them out): {listed}{more}")
 
@@ -163,12 +169,12 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
             except ImageError as error:
                 if not skip_corrupt:
                     raise _refused(folder) from error
-                skipped.append((path, str(error)))
+                skipped.append((path, _reason(folder, path, error)))
                 continue
             if image.dtype != dtype:
                 raise ValueError(
-                    f"{folder.shown / path} is {image.dtype} and others are {dtype}: "
-                    "a data set has one dtype"
+                    f"{folder.shown / path} is {image.dtype} and others are {dtype}, but a data set "
+                    "has one dtype: convert the images; jaxatr check counts them by dtype"
                 )
             example = {"image": image, "label": label, "id": number, "path": path}
             if folder.fine_to_coarse is not None:

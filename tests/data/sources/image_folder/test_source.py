@@ -75,7 +75,7 @@ def test_range_is_kept(tmp_path, data_dir, save, dtype, suffix):
 def test_dtypes_may_not_be_mixed(tmp_path, data_dir, save):
     save(tmp_path / "s/train/a/x.png", np.zeros((2, 2), np.uint8))
     save(tmp_path / "s/train/b/y.png", np.zeros((2, 2), np.uint16))
-    with pytest.raises(ValueError, match="b/y.png is uint16 and others are uint8"):
+    with pytest.raises(ValueError, match="b/y.png is uint16 .* uint8, .*: convert the images"):
         opened(tmp_path / "s", data_dir)
 
 
@@ -370,7 +370,7 @@ def test_corrupt_images_are_skipped_and_listed_on_request(folder, data_dir):
     corrupt(folder / "train/tank/1.png")
     dataset = opened(folder, data_dir, skip_corrupt=True)
     assert [path for path, _ in dataset.skipped] == ["test/car/0.png", "train/tank/1.png"]
-    assert all("not a readable image" in why for _, why in dataset.skipped)
+    assert all(why.startswith("not a readable image") for _, why in dataset.skipped)
     assert {name: len(split) for name, split in dataset.splits.items()} == {"test": 5, "train": 11}
     assert opened(folder, data_dir, skip_corrupt=True).skipped == dataset.skipped
     with pytest.raises(ImageError, match="test/car/0.png.*2 such files were left out"):
