@@ -105,7 +105,7 @@ def test_the_folder_of_an_unpacked_archive_is_not_shown(folder, tmp_path, capsys
     (folder / "car").mkdir(parents=True)
     (folder / "car/notes.txt").write_text("")
     archive = shutil.make_archive(str(tmp_path / "words"), "zip", tmp_path, "chips")
-    with pytest.raises(ValueError, match=f"no images in {archive}/chips"):
+    with pytest.raises(ValueError, match=f"no images in {archive} "):
         run_here(archive)
 
 

@@ -2,7 +2,8 @@
 
 The literals were taken before the sources became plug-ins. A change here makes every prepared set
 be prepared anew, or a run's data unrecognisable: raise a source's version only where its records
-change.
+change. (An archive's set has another folder since more layouts are recognised: the set of an
+earlier version may have been misread. Its content, by which runs know it, is the same.)
 """
 
 import struct
@@ -132,7 +133,7 @@ def dsiac(root: Path, files) -> Path:
         ("simulated", None, VIEWS, "3e250e60168d0e19", "796a17132270abbe"),
         ("simulated_tracks", None, TRACKS, "4f18c81115986b34", "004089f4b9422540"),
         ("image_folder", folder, {"test_fraction": 0.4}, "4a0c467b339cdf9c", "a6cd3829053076c0"),
-        ("image_folder", archive, {}, "4b6e8bc2445f5cee", "a6cd3829053076c0"),
+        ("image_folder", archive, {}, "eae139f1a2c143a7", "a6cd3829053076c0"),
         ("mstar", folder, {}, "4a0c467b339cdf9c", "a6cd3829053076c0"),
         ("mstar", mstar, {}, "c04aa0b43a60ee72", "c7283ec250220844"),
         ("fgvc_aircraft", aircraft, {"size": 4}, "e4515bde97769653", "77a2d7fe1bfa7975"),

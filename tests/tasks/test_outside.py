@@ -76,7 +76,7 @@ def test_a_link_to_nothing_is_left_out(near, tmp_path):
     (tmp_path / "gone.png").symlink_to(near / "gone.png")
     found = data.read_others(tmp_path, intake())
     assert len(found.chips) == 1
-    assert found.left_out == [("gone.png", "gone.png: No such file or directory")]
+    assert found.left_out == [(f"{tmp_path}/gone.png", "No such file or directory")]
 
 
 def test_images_of_another_size_and_colour_become_chips(near, far):

@@ -136,7 +136,7 @@ def unreadable(folder: ImageFolder) -> list[tuple[str, str]]:
 
 def _reason(folder: ImageFolder, path: str, error: ImageError) -> str:
     """Returns an error's message without the image's path."""
-    return str(error).removeprefix(f"{folder.root / path}: ")
+    return str(error).removeprefix(f"{folder.shown / path}: ")
 
 
 def _refused(folder: ImageFolder) -> ImageError:
@@ -145,8 +145,8 @@ def _refused(folder: ImageFolder) -> ImageError:
     hint = "--skip_corrupt, in a training --config.data.skip_corrupt=true, leaves"
     if len(found) == 1:
         path, why = found[0]
-        return ImageError(f"{folder.root / path}: {why}; {hint} it out")
-    listed = "; ".join(f"{folder.root / path}: {why}" for path, why in found[:_LISTED])
+        return ImageError(f"{folder.shown / path}: {why}; {hint} it out")
+    listed = "; ".join(f"{folder.shown / path}: {why}" for path, why in found[:_LISTED])
     more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
     return ImageError(f"{len(found)} images cannot be read ({hint} them out): {listed}{more}")
 
@@ -173,8 +173,8 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
                 continue
             if image.dtype != dtype:
                 raise ValueError(
-                    f"{folder.shown / path} is {image.dtype} and others are {dtype}, but a data set "
-                    "has one dtype: convert the images; jaxatr check counts them by dtype"
+                    f"{folder.shown / path} is {image.dtype} and others are {dtype}, but a data "
+                    "set has one dtype: convert the images; jaxatr check counts them by dtype"
                 )
             example = {"image": image, "label": label, "id": number, "path": path}
             if folder.fine_to_coarse is not None:
