@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jaxatr.tasks.embedding.predictor import Retriever
     from jaxatr.tasks.open_set.predictor import Recogniser
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Explainer", "Recogniser", "Retriever", "evaluate", "load", "train"]
 
 _PATHS = {
