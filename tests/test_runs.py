@@ -25,7 +25,7 @@ def test_run_learns_and_records(trained_run):
     assert record["fitted_gamma"] == evaluation["fitted_gamma"]
     assert "jax" in record["versions"]
     table = reporting.open_set_table(evaluation)
-    assert f"{100 * everything['scores']['cbc']['auroc']:.1f}" in table and "CBC" in table
+    assert f"{100 * everything['scores']['cbc']['auroc']:.1f}" in table and "cbc" in table
 
 
 def test_recorded_outputs_give_the_recorded_figures(trained_run):
@@ -72,7 +72,7 @@ def test_every_score_of_one_run(trained_run):
     again = openset.openmax.score(model, saved["test_logits"])
     np.testing.assert_allclose(again, saved["test_score_openmax"], rtol=1e-6)
     table = reporting.open_set_table(json.loads((trained_run / "evaluation.json").read_text()))
-    assert "OpenMax" in table and "ConfLabel (sum)" in table
+    assert "openmax" in table and "conflabel" in table
     runs.evaluate_run(trained_run, fresh=True)
 
 

@@ -39,7 +39,7 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
         **shared,
     )
     assert done.returncode == 0, done.stderr
-    assert "closed acc." in done.stdout and "CBC" in done.stdout
+    assert "closed acc." in done.stdout and "cbc" in done.stdout
     assert "images/s" in done.stderr and "left" in done.stderr
 
     again = command("evaluate", f"--workdir={run}", "--json", **shared)
@@ -57,7 +57,7 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
         "train", f"--workdir={run}", "--baselines=conflabel", "--noprogress", **shared
     )
     assert compared.returncode == 0, compared.stderr
-    assert f"training conflabel in {run}" in compared.stdout and "ConfLabel" in compared.stdout
+    assert f"training conflabel in {run}" in compared.stdout and "conflabel_detector" in compared.stdout
 
     images = sorted((chips / "test" / "disc").iterdir())[:2]
     broken = tmp_path / "broken.png"

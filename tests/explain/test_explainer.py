@@ -351,8 +351,8 @@ def test_a_map_of_the_whole_chip_says_so():
         (["--method=rise"], "--method needs --explain=FOLDER"),
         (["--explain=out", "--checkpoint=best"], "--explain uses the newest checkpoint"),
         (
-            ["--explain=out", "--neighbours=2"],
-            "neighbours: .* which takes checkpoint, gamma",
+            ["--explain=out", "--max_distance=2"],
+            "max_distance: .* which takes checkpoint, gamma",
         ),
         (["--explain=out", "--method=rose"], "method: got 'rose', .* did you mean 'rise'"),
     ],

@@ -58,7 +58,7 @@ def test_a_score_from_outside_is_fitted_measured_and_shown(run):
     assert rows["box"]["threshold"] is None and "fitted_threshold" in rows["box"]
     assert np.all(arrays["fitted_box_low"] <= arrays["fitted_box_high"])
     assert json.loads((run / "evaluation.json").read_text())["groups"] == result["groups"]
-    assert "Bounding <box>" in reporting.open_set_table(result)
+    assert "  box  " in reporting.open_set_table(result)
     page = reporting.render_report([run])
     assert "Bounding &lt;box&gt;" in page and '"scale": "distance"' in page.replace('":"', '": "')
 
