@@ -1,4 +1,4 @@
-"""Draws the rooms of the package and their imports, from the code; writes images/rooms.svg.
+"""Draws the packages in jaxatr ("rooms") and their imports; writes images/rooms.svg.
 
     python docs/make_architecture.py
 
@@ -20,7 +20,7 @@ _NOTES = {
     COMMANDS: "train, evaluate, predict …",
     GROUND: ", ".join(_GROUND),
 }
-_WIDTH, _WIDE, _HEIGHT, _GAP, _RISE = 124, 330, 44, 26, 46
+_WIDTH, _WIDE, _HEIGHT, _GAP, _RISE = 124, 430, 44, 26, 46
 
 
 def imports() -> dict[str, set[str]]:
