@@ -387,7 +387,7 @@ def test_errors_name_the_archive_and_the_file_in_it(folder, data_dir, tmp_path):
         with pytest.raises(ImageError, match=f"^{wanted}"):
             opened(source, data_dir)
         ((path, why),) = opened(source, data_dir, skip_corrupt=True).skipped
-        assert path == "train/tank/1.png" and why.startswith(wanted)
+        assert path == "train/tank/1.png" and why.startswith("not a readable image")
     (folder / "coarse.json").write_text("no JSON")
     source = shutil.make_archive(str(tmp_path / "z"), "zip", folder)
     with pytest.raises(ValueError, match=f"^{tmp_path}/z.zip/coarse.json: not valid JSON"):
