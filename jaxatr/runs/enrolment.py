@@ -247,7 +247,7 @@ def _of_group(path: Path, group: int | None, scratch: str) -> tuple[ImagePath, .
     every: dict[str, ImagePath] = {}
     for place, one in enumerate(sources):
         for image in data.image_paths(one, os.path.join(scratch, str(place))).images:
-            every.setdefault(image.name, image)  # of two of one name in an archive, the readable one
+            every.setdefault(image.name, image)  # the second of a name cannot be read
     if gone := [name for name in groups[group] if name not in every]:
         raise ValueError(f"source: {gone[0]}, in group {group} of {path}, no longer exists")
     return tuple(every[name] for name in groups[group])
