@@ -52,7 +52,7 @@ class Inputs:
                 self._check(item)
             except (ValueError, OSError) as error:
                 reason = data.reason_of(error, path.name, path.file)
-                line = reason if path.name in reason else f"{path.name}: {reason}"
+                line = data.line_of(error, path.name, path.file)
                 print(f"{self._named}: {line}", file=sys.stderr)
                 self.failed[number] = {"path": path.name, "error": reason}
                 continue

@@ -25,6 +25,7 @@ from jaxatr.data.image_paths import (
     ImagePaths,
     describe_passed,
     image_paths,
+    line_of,
     reason_of,
 )
 from jaxatr.data.images import ImageError, as_image, is_array_image, read_folder, read_image
@@ -90,6 +91,7 @@ __all__ = [
     "image_statistics",
     "known_unknown",
     "is_array_image",
+    "line_of",
     "listed",
     "mix",
     "normalize",

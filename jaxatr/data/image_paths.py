@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path, PurePath
@@ -99,7 +100,9 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
             passed[kind] += 1
         else:
             images.append(_below(path, below, str(root / below), error))
-    images = sorted(images + broken, key=lambda image: PurePath(image.below).parts) + rest
+    if broken:  # the others are sorted
+        images = sorted(images + broken, key=lambda image: PurePath(image.below).parts)
+    images += rest
     if not images:
         raise no_image(path, passed)
     return ImagePaths(tuple(images), dict(passed))
@@ -130,8 +133,29 @@ def reason_of(error: Exception, name: str, file: str = "") -> str:
       name: the input's path as the user knows it.
       file: the present location, which the error may name; empty if there is none.
     """
+    return _text(error, name, file).removeprefix(f"{name}: ")
+
+
+def line_of(error: Exception, name: str, file: str = "") -> str:
+    """Returns the text of an error about an input, with the input's name.
+
+    Args:
+      error: the error.
+      name: see :func:`reason_of`.
+      file: see :func:`reason_of`.
+
+    >>> line_of(FileNotFoundError(2, "No such file"), "file")
+    'file: No such file'
+    """
+    text = _text(error, name, file)
+    # The system's messages name no file, but a short name may be a word of them.
+    named = not isinstance(error, OSError) and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
+    return text if named else f"{name}: {reason_of(error, name, file)}"
+
+
+def _text(error: Exception, name: str, file: str) -> str:
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return text.replace(file or name, name).removeprefix(f"{name}: ")
+    return text.replace(file or name, name)
 
 
 def no_image(path: str, passed: Mapping[str, int]) -> ValueError:

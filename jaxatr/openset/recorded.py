@@ -56,11 +56,11 @@ def label(name: str, evaluation: Mapping[str, Any] | None = None) -> str:
       name: name of the score.
       evaluation: the content of ``evaluation.json``, for scores from outside the package.
 
-    >>> label("vim"), label("knn"), label("spatial_stage2")
-    ('ViM', 'k-NN', 'map of stage 2 (spatial_stage2)')
+    >>> label("vim"), label("knn"), label("spatial_stage2"), label("MyScore")
+    ('ViM', 'k-NN', 'map of stage 2 (spatial_stage2)', 'MyScore')
     """
     title = shown(name, evaluation).title
-    spelled = "".join(filter(str.isalnum, title)).lower() == name.replace("_", "")
+    spelled = "".join(filter(str.isalnum, title)).lower() == name.replace("_", "").lower()
     return title if spelled else f"{title} ({name})"
 
 

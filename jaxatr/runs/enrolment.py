@@ -244,11 +244,10 @@ def _of_group(path: Path, group: int | None, scratch: str) -> tuple[ImagePath, .
     if group not in groups:
         listed = ", ".join(map(str, groups)) or "none"
         raise ValueError(f"group: got {group}, wanted one of those in {path}: {listed}")
-    every = {
-        image.name: image
-        for place, one in enumerate(sources)
-        for image in data.image_paths(one, os.path.join(scratch, str(place))).images
-    }
+    every: dict[str, ImagePath] = {}
+    for place, one in enumerate(sources):
+        for image in data.image_paths(one, os.path.join(scratch, str(place))).images:
+            every.setdefault(image.name, image)  # the second of a name cannot be read
     if gone := [name for name in groups[group] if name not in every]:
         raise ValueError(f"source: {gone[0]}, in group {group} of {path}, no longer exists")
     return tuple(every[name] for name in groups[group])
@@ -266,8 +265,7 @@ def _new_chips(
                 raise path.error
             chip = run.intake(data.read_image(path.file))
         except (ValueError, OSError) as error:
-            reason = data.reason_of(error, path.name, path.file)
-            raise ValueError(reason if path.name in reason else f"{path.name}: {reason}") from error
+            raise ValueError(data.line_of(error, path.name, path.file)) from error
         checksum = enrolled.checksum(chip)
         if (other := there.get(checksum, name)) != name:
             raise ValueError(f"{path.name}: already enrolled as {other}")

@@ -7,6 +7,7 @@ import pytest
 
 from jaxatr import data
 from jaxatr.batch.sources import sources_of
+from jaxatr.cli.images import Inputs
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -97,3 +98,30 @@ def test_a_folder_of_links_to_nothing_says_so(tmp_path):
     (tmp_path / "gone.png").symlink_to(tmp_path / "nothing")
     with pytest.raises(ValueError, match="there is no image in it .1 links to nothing."):
         data.image_paths(str(tmp_path), tmp_path / "scratch")
+
+
+@pytest.mark.parametrize("name", ["image", "in", "there", "i"])
+def test_an_error_names_its_input_even_if_the_name_is_a_part_of_the_message(
+    tmp_path, monkeypatch, capsys, name
+):
+    (tmp_path / name).mkdir()
+    (tmp_path / "file").symlink_to(tmp_path / "nothing")
+    monkeypatch.chdir(tmp_path)
+    found = Inputs([name, "file"], "scratch", read=_refuse, check=_refuse)
+    assert list(found) == []
+    lines = [f"error: {name}: there is no image in it", "error: file: No such file or directory"]
+    assert capsys.readouterr().err.splitlines() == lines
+    (source,) = sources_of([name])
+    assert list(source.listed()) == [{"name": name, "error": "there is no image in it"}]
+    assert source.unread == [f"{name}: there is no image in it"]
+
+
+def _refuse(path):
+    raise FileNotFoundError(2, "No such file or directory", path)
+
+
+def test_the_line_of_an_error_has_the_name_once():
+    error = ValueError("/tmp/x/a.csv has no column 'path'")
+    assert data.line_of(error, "a.csv", "/tmp/x/a.csv") == "a.csv has no column 'path'"
+    assert data.line_of(OSError("a.csv: damaged"), "a.csv") == "a.csv: damaged"
+    assert data.line_of(ValueError("got chips"), "chip") == "chip: got chips"

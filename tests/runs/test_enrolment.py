@@ -271,6 +271,20 @@ def test_a_damaged_archive_is_named(run, source, tmp_path):
     assert found.content["images"] == 3
 
 
+def test_of_two_files_of_a_name_in_a_group_the_first_is_enrolled(run, source, tmp_path):
+    path, group = tmp_path / "chips.zip", tmp_path / "groups.json"
+    names = [chip.name for chip in sorted(source.iterdir())[:3]]
+    with zipfile.ZipFile(path, "w") as packed:
+        for name in names:
+            packed.write(source / name, name)
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            packed.writestr(names[0], "no image")
+    images = [f"{path}/{name}" for name in names]
+    content = {"sources": [str(path)], "groups": [{"group": 1, "images": images}]}
+    group.write_text(json.dumps(content))
+    assert runs.enrol_run(run, group, name="new", group=1, score=SCORE)["chips"] == 3
+
+
 def test_one_that_is_killed_leaves_the_run_as_it_was(
     run, chips, source, stranger, monkeypatch, tmp_path
 ):

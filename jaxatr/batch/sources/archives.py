@@ -47,17 +47,17 @@ class Archive(Source):
           ValueError: the archive has no image, or the rest of it is damaged.
         """
         self.passed = passed = collections.Counter[str]()
-        names: set[PurePath] = set()
+        names: set[str] = set()  # strings are smaller than paths
         with archive.reading(self._path):
             for number, member in enumerate(archive.members(self._path)):
                 if any(map(is_hidden, member.path.parts)):
                     continue
                 if kind := kind_of_member(self._path, member):
                     passed[kind] += 1
-                elif member.path in names:
-                    yield Unread(str(member.path), archive.twice(self._path, member))
+                elif (path := str(member.path)) in names:
+                    yield Unread(path, archive.twice(self._path, member))
                 else:
-                    names.add(member.path)
+                    names.add(path)
                     yield [member.name, number, *(member.place or ())]
         if not names:
             raise no_image(self.name, passed)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeAlias
 
-from jaxatr.data import reason_of
+from jaxatr.data import line_of, reason_of
 
 Key: TypeAlias = Any
 """Identifies an input within its source; a JSON value, but no object."""
@@ -99,10 +99,14 @@ class Source(abc.ABC):
             yield self._noted(Unread("", error))
 
     def _noted(self, unread: Unread) -> dict[str, str]:
-        reason = reason_of(unread.error, self.name, str(self._path))
-        name = str(PurePath(self.name, unread.below)) if unread.below else self.name
+        asked = unread.error, self.name, str(self._path)
+        name, reason = self.name, reason_of(*asked)
+        line = line_of(*asked)
+        if unread.below:
+            name = str(PurePath(name, unread.below))
+            line = f"{name}: {reason}"
         if len(self.unread) < _NAMED:
-            self.unread.append(reason if name in reason else f"{name}: {reason}")
+            self.unread.append(line)
         return {"name": name, "error": reason}
 
     def found(self, keys: Sequence[Any], scratch: Path) -> Iterator[Found]:

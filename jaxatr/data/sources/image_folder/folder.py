@@ -139,7 +139,7 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
             raise ValueError(f"{root / table_name}: no images are listed")
         folder = (root / table_name).parent
         return Found(folder, folder, listed, ())
-    entries = sorted(_entries(root))
+    entries = list(_entries(root))
     paths = [path for path, kind in entries if not kind]
     outer = wrapper(paths, layout) if paths else PurePosixPath()
     passed = _by_kind(one for one in entries if one[1] and one[0] != outer / _COARSE)
@@ -148,7 +148,8 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
         raise ValueError(
             f"no images in {root}{f' ({others})' if others else ''}; looked for {WANTED}"
         )
-    paths = [path.relative_to(outer) for path in paths]
+    if outer.parts:
+        paths = [path.relative_to(outer) for path in paths]
     listed, found = arranged(root / outer, paths, layout, WANTED)
     assumed = ""
     if outer.parts or found.endswith("/split") and not layout:
@@ -192,7 +193,7 @@ def divided(found: Found, test_fraction: float) -> ImageFolder:
 
 
 def _entries(root: Path) -> Iterator[tuple[PurePosixPath, str]]:
-    """Yields the path of each file below a folder, and its kind (empty for an image)."""
+    """Yields the path of each file below a folder, sorted, and its kind (empty for an image)."""
     for path, passed, error in iterate_visible(root):
         if error is not None:
             raise error
