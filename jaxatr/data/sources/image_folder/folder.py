@@ -109,7 +109,8 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
         followed (:func:`~jaxatr.data.files_below.iterate_visible`).
       layout: the name of a layout; empty to infer it.
       table_name: path below ``root`` of a table, which replaces the folders' names.
-      inside: refuse paths in the table that leave the folder.
+      inside: the folder is an unpacked archive: refuse paths in the table that leave it, and do not
+        mention one folder around all others.
 
     Raises:
       ValueError: the folder is missing or empty, an image is misplaced, or the table cannot be
@@ -152,7 +153,8 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
         paths = [path.relative_to(outer) for path in paths]
     listed, found = arranged(root / outer, paths, layout, WANTED)
     assumed = ""
-    if outer.parts or found.endswith("/split") and not layout:
+    # An archive commonly holds one folder, which is not worth a line.
+    if len(outer.parts) > inside or found.endswith("/split") and not layout:
         assumed = "/".join([*outer.parts, *(f"<{level}>" for level in LAYOUTS[found]), "*"])
     return Found(root / outer, root / outer, listed, passed, assumed)
 

@@ -171,3 +171,10 @@ def test_every_layout_reads_its_own_folders(make, layout):
         assert label == parts["class"][turn]
         assert split == (parts["split"][turn] if "split" in levels else None)
         assert coarse == (parts["coarse"][turn] if "coarse" in levels else None)
+
+
+def test_the_one_folder_of_an_archive_is_not_worth_a_line(make):
+    root = make("chips/train/car", "chips/train/tank")
+    assert find(root).assumed == "chips/<split>/<class>/*"
+    found = find(root, inside=True)
+    assert found.assumed == "" and found.root == root / "chips"
