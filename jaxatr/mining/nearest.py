@@ -101,7 +101,7 @@ def nearest_members(
 def _centred(
     embeddings: Float[Array, "n d"],
 ) -> tuple[Float[Array, "n d"], Bool[Array, " n"]]:
-    """Returns the embeddings relative to the one nearest to their mean, scaled, and a finite mask.
+    """Centres the embeddings on the one nearest to their mean and scales them; marks finite ones.
 
     A common shift does not change distances, but makes the rounding errors of products depend on
     the spread of the embeddings instead of their distance from the origin. Shifting by an example
