@@ -28,8 +28,8 @@ def filled_batches(examples: Iterable[T], size: int) -> Iterator[tuple[list[T], 
     """Yields batches of examples, each with the number of its examples before padding.
 
     The last batch is padded with copies of its last example: to the size of the earlier batches,
-    or to :func:`filled_size` if it is the only one. Thus few programs are compiled, and a single
-    example is computed alone.
+    or to :func:`filled_size` if it is the only one. Few programs are therefore compiled, and a
+    single example is computed alone.
 
     Args:
       examples: the examples, read one batch at a time.

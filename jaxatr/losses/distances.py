@@ -1,4 +1,4 @@
-r"""Euclidean distances whose gradient is zero where two points coincide.
+r"""Euclidean lengths and distances whose gradient is zero where they are zero.
 
 :math:`\sqrt{x}` has no derivative at 0, and the usual small constant under the root changes every
 distance. Here distances are exact, and a coincident pair passes no gradient.
@@ -19,6 +19,19 @@ def root(squared: Float[Array, "..."]) -> Float[Array, "..."]:
     """
     positive = squared > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1)), 0)
+
+
+def unit(rows: Float[Array, "b d"]) -> Float[Array, "b d"]:
+    """Scales each row to length 1; a row of zeros stays zero, with zero gradient.
+
+    >>> [round(x, 4) for x in unit(jnp.array([[3e30, 4e30]]))[0].tolist()]
+    [0.6, 0.8]
+    """
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(rows), axis=-1, keepdims=True))
+    some = largest > 0
+    rows = rows / jnp.where(some, largest, 1)  # so squares neither overflow nor vanish
+    squared = jnp.sum(jnp.square(rows), axis=-1, keepdims=True)
+    return rows / jnp.where(some, jnp.sqrt(jnp.where(some, squared, 1)), jnp.inf)
 
 
 def squared_l2(

@@ -196,7 +196,9 @@ def _mean_over_triplets(
         distance, positive, negative = row
         value, selected = term(distance[:, None], distance[None])
         selected &= positive[:, None] & negative[None]
-        return jnp.sum(jnp.where(selected, value, 0)), jnp.sum(selected)
+        # The count of one anchor fits an int32; that of 1300 examples' triplets need not.
+        count = jnp.sum(selected).astype(distance.dtype)
+        return jnp.sum(jnp.where(selected, value, 0)), count
 
     totals, counts = jax.lax.map(of_anchor, (distances, positive, negative), batch_size=16)
     return jnp.sum(totals) / jnp.maximum(jnp.sum(counts), 1)

@@ -2,6 +2,8 @@
 
 import chex
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
@@ -19,6 +21,30 @@ def labelled_batch(
     embeddings = at_least_float32(embeddings)
     chex.assert_rank(embeddings, 2)
     return embeddings, class_indices(labels, len(embeddings))
+
+
+def known_classes(labels: Int[ArrayLike, " b"], count: int, classes: int) -> Int[Array, " b"]:
+    """Converts labels to a JAX array, checking that they are ``count`` integers in range.
+
+    The values of traced labels are not available; :func:`nan_outside` marks them in the loss.
+
+    Raises:
+      ValueError: a concrete label is not in ``[0, classes)``.
+    """
+    checked = class_indices(labels, count)
+    if not isinstance(labels, Tracer):
+        given = np.asarray(labels)
+        wrong = given[(given < 0) | (given >= classes)]
+        if wrong.size:
+            raise ValueError(f"labels: got {wrong[0]}, wanted integers in [0, {classes})")
+    return checked
+
+
+def nan_outside(
+    loss: Float[Array, " b"], labels: Int[Array, " b"], classes: int
+) -> Float[Array, " b"]:
+    """Replaces the loss of examples whose label is not in ``[0, classes)`` by NaN."""
+    return jnp.where((labels >= 0) & (labels < classes), loss, jnp.nan)
 
 
 def class_indices(labels: Int[ArrayLike, " b"], count: int) -> Int[Array, " b"]:

@@ -3,9 +3,7 @@ r"""Logit normalisation (Wei et al. 2022).
 The paper is "Mitigating Neural Network Overconfidence with Logit Normalization".
 """
 
-import jax
-import jax.numpy as jnp
-
+from jaxatr.losses.distances import unit
 from jaxatr.losses.inputs import at_least_float32
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -25,12 +23,8 @@ def normalised_logits(
       logits: ``[b, k]``. A row of zeros stays zero, with zero gradient.
       temperature: :math:`\tau`; 0.04 in the paper for CIFAR-10.
 
+    >>> import jax.numpy as jnp
     >>> normalised_logits(jnp.array([[3.0, 4.0]]), temperature=0.5).tolist()
     [[1.2000000476837158, 1.600000023841858]]
     """
-    logits = at_least_float32(logits)
-    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(logits), axis=-1, keepdims=True))
-    logits = logits / jnp.where(largest > 0, largest, 1)  # so squares neither overflow nor vanish
-    squared = jnp.sum(jnp.square(logits), axis=-1, keepdims=True)
-    length = jnp.where(largest > 0, jnp.sqrt(jnp.where(largest > 0, squared, 1)), jnp.inf)
-    return logits / (temperature * length)
+    return unit(at_least_float32(logits)) / temperature

@@ -12,10 +12,8 @@ from typing import Literal
 import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
 
-from jaxatr.losses.inputs import at_least_float32, class_indices
+from jaxatr.losses.inputs import at_least_float32, known_classes, nan_outside
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 
@@ -32,8 +30,9 @@ def cross_entropy(
       ValueError: a concrete label is out of range.
     """
     logits = at_least_float32(logits)
-    labels = _checked(labels, logits)
-    return _guard(-_pick(jax.nn.log_softmax(logits), labels), labels, logits.shape[-1])
+    chex.assert_rank(logits, 2)
+    labels = known_classes(labels, *logits.shape)
+    return nan_outside(-_pick(jax.nn.log_softmax(logits), labels), labels, logits.shape[-1])
 
 
 def entropy(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
@@ -71,13 +70,14 @@ def cbc(open_logits: Float[ArrayLike, "b k"], labels: Int[ArrayLike, " b"]) -> F
     0.6931
     """
     open_logits = at_least_float32(open_logits)
-    num_classes = open_logits.shape[-1]
-    labels = _checked(labels, open_logits)
+    chex.assert_rank(open_logits, 2)
+    num_classes = open_logits.shape[1]
+    labels = known_classes(labels, *open_logits.shape)
     loss = jax.nn.softplus(-_pick(open_logits, labels))
     if num_classes > 1:
         own = jax.nn.one_hot(labels, num_classes, dtype=bool)
         loss += jax.nn.softplus(jnp.max(open_logits, axis=-1, where=~own, initial=-jnp.inf))
-    return _guard(loss, labels, num_classes)
+    return nan_outside(loss, labels, num_classes)
 
 
 def one_vs_rest_bce(
@@ -102,12 +102,13 @@ def one_vs_rest_bce(
     if reduction not in ("sum", "mean"):
         raise ValueError(f"reduction: got {reduction!r}, wanted 'sum' or 'mean'")
     open_logits = at_least_float32(open_logits)
-    num_classes = open_logits.shape[-1]
-    labels = _checked(labels, open_logits)
+    chex.assert_rank(open_logits, 2)
+    num_classes = open_logits.shape[1]
+    labels = known_classes(labels, *open_logits.shape)
     own = jax.nn.one_hot(labels, num_classes, dtype=bool)
     terms = jax.nn.softplus(jnp.where(own, -open_logits, open_logits))
     total = jnp.sum(terms, axis=-1) if reduction == "sum" else jnp.mean(terms, axis=-1)
-    return _guard(total, labels, num_classes)
+    return nan_outside(total, labels, num_classes)
 
 
 def open_set(
@@ -139,18 +140,3 @@ def open_set(
 
 def _pick(values, labels):
     return jnp.take_along_axis(values, labels[:, None], axis=-1, mode="clip")[:, 0]
-
-
-def _checked(labels, logits):
-    chex.assert_rank(logits, 2)
-    checked, num_classes = class_indices(labels, len(logits)), logits.shape[1]
-    if not isinstance(labels, Tracer):
-        wrong = np.asarray(labels)
-        wrong = wrong[(wrong < 0) | (wrong >= num_classes)]
-        if wrong.size:
-            raise ValueError(f"labels: got {wrong[0]}, wanted integers in [0, {num_classes})")
-    return checked
-
-
-def _guard(loss, labels, num_classes):
-    return jnp.where((labels >= 0) & (labels < num_classes), loss, jnp.nan)

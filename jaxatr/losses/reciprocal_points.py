@@ -8,7 +8,7 @@ included.
 import jax
 import jax.numpy as jnp
 
-from jaxatr.losses.inputs import at_least_float32
+from jaxatr.losses.inputs import at_least_float32, known_classes, nan_outside
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 
@@ -50,7 +50,11 @@ def open_space_risk(
       labels: ``[b]``, integers in ``[0, k)``.
       radius: :math:`R`, a trained parameter.
       margin: :math:`m`; absent from the equation, 1 in the published code.
+
+    Raises:
+      ValueError: a concrete label is out of range; the loss of a traced one is NaN.
     """
-    own = at_least_float32(points)[jnp.asarray(labels)]
-    squared = jnp.mean(jnp.square(at_least_float32(features) - own), axis=-1)
-    return jax.nn.relu(squared - radius + margin)
+    features, points = at_least_float32(features), at_least_float32(points)
+    labels = known_classes(labels, len(features), len(points))
+    squared = jnp.mean(jnp.square(features - points[labels]), axis=-1)
+    return nan_outside(jax.nn.relu(squared - radius + margin), labels, len(points))

@@ -3,6 +3,7 @@ r"""Supervised contrastive learning (Khosla et al. 2020)."""
 import jax
 import jax.numpy as jnp
 
+from jaxatr.losses.distances import unit
 from jaxatr.losses.inputs import labelled_batch
 from jaxatr.losses.reduce import masked_mean
 from jaxatr.typing import Array, ArrayLike, Float, Int
@@ -31,10 +32,8 @@ def supervised_contrastive(
       temperature: :math:`\tau`; 0.1 in the paper.
     """
     features, labels = labelled_batch(features, labels)
-    squared = jnp.sum(jnp.square(features), axis=-1, keepdims=True)
-    some = squared > 0
-    unit = features * jnp.where(some, jax.lax.rsqrt(jnp.where(some, squared, 1)), 0)
-    cosines = jnp.matmul(unit, unit.T, precision=jax.lax.Precision.HIGHEST) / temperature
+    ends = unit(features)
+    cosines = jnp.matmul(ends, ends.T, precision=jax.lax.Precision.HIGHEST) / temperature
     itself = jnp.eye(len(labels), dtype=bool)
     positive = (labels[:, None] == labels[None]) & ~itself & (labels >= 0)[:, None]
     others = jnp.where(itself, -jnp.inf, cosines) if len(labels) > 1 else cosines

@@ -40,10 +40,11 @@ def reliability(
       probabilities: ``[n]``, in [0, 1].
       came_true: ``[n]``, whether each event occurred.
       bins: number of bins of equal width; a probability on an edge belongs to the lower bin.
-      weights: ``[n]``, weights of the examples; equal by default.
+      weights: ``[n]``, weights of the examples, each 0 or more; equal by default.
 
     Raises:
-      ValueError: there is no example, a probability is outside [0, 1], or there are no bins.
+      ValueError: there is no example, a probability is outside [0, 1], there are no bins, or the
+        weights are negative, not finite, or all 0.
 
     >>> reliability([0.9, 0.9, 0.1, 0.1], [True, False, False, False], bins=2).error
     0.25
@@ -57,12 +58,14 @@ def reliability(
         raise ValueError(f"bins: got {bins}, wanted at least 1")
     shares = np.ones_like(values) if weights is None else np.asarray(weights, np.float64)
     chex.assert_equal_shape([values, shares])
-    place = np.clip(np.ceil(values * bins).astype(int) - 1, 0, bins - 1)
-    total = np.bincount(place, shares, bins)
+    if not (np.all(shares >= 0) and np.isfinite(total := shares.sum()) and total > 0):
+        raise ValueError("weights: wanted [n] finite numbers of at least 0 with a positive sum")
+    place = np.searchsorted(np.arange(1, bins) / bins, values, "left")
+    weight = np.bincount(place, shares, bins)
     with np.errstate(invalid="ignore"):
-        probability = np.bincount(place, shares * values, bins) / total
-        share = np.bincount(place, shares * hits, bins) / total
-    return Reliability(probability, share, total / total.sum())
+        probability = np.bincount(place, shares * values, bins) / weight
+        share = np.bincount(place, shares * hits, bins) / weight
+    return Reliability(probability, share, weight / total)
 
 
 def expected_calibration_error(

@@ -1,7 +1,8 @@
 """Metrics of an embedding: how well a search among the other examples finds the right class.
 
 Every example is a query against all others, by Euclidean distance. The search is exhaustive, in
-single precision, one block of queries at a time. Ties go to the lower index.
+single precision, one block of queries at a time. Ties go to the lower index. The scale of the
+embeddings does not matter.
 """
 
 from collections.abc import Callable, Iterable
@@ -51,9 +52,9 @@ def recall_at_k(
 def map_at_r(embeddings: ArrayLike, labels: ArrayLike, *, block_size: int = 1024) -> float:
     """Computes the mean average precision at R (Musgrave et al. 2020, section 4).
 
-    For a query whose class has R other members, it is the mean over the first R ranks of the
-    precision at each rank that holds an example of the class, and 0 at the other ranks. Queries
-    whose class has no other member are left out.
+    A query whose class has R other members scores the mean of R values, one for each of the first
+    R ranks: the precision at that rank if it holds an example of the class, else 0. Queries whose
+    class has no other member are left out.
 
     Args:
       embeddings: ``[n, d]``.
@@ -82,8 +83,8 @@ def nmi(
 ) -> float:
     """Computes the normalised mutual information of the labels and a k-means clustering.
 
-    It is ``2 I(labels; clusters) / (H(labels) + H(clusters))``. The clusters are those of one run
-    of scikit-learn's k-means, started by k-means++.
+    It is ``2 I(labels; clusters) / (H(labels) + H(clusters))``. One run of scikit-learn's k-means,
+    started by k-means++, finds the clusters.
 
     Args:
       embeddings: ``[n, d]``.
@@ -108,6 +109,7 @@ def nmi(
 
 
 def _checked(embeddings: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the embeddings, scaled to values within [-1, 1], and the labels."""
     vectors, classes = np.asarray(embeddings, np.float32), np.asarray(labels)
     chex.assert_rank(vectors, 2)
     chex.assert_shape(classes, (len(vectors),))
@@ -116,7 +118,10 @@ def _checked(embeddings: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.n
     if not np.isfinite(vectors).all():
         rows = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         raise ValueError(f"embeddings: {len(rows)} are not finite, the first is {rows[0]}")
-    return vectors, classes
+    # No metric depends on the scale. A power of two changes no digit, and squares of values up to
+    # 1 do not overflow; unscaled, they do from 1e19, and those below 1e-23 are 0.
+    largest = np.max(np.abs(vectors), initial=0)
+    return np.ldexp(vectors, -np.frexp(largest)[1]), classes
 
 
 def _over_blocks(

@@ -101,14 +101,16 @@ def nearest_members(
 def _centred(
     embeddings: Float[Array, "n d"],
 ) -> tuple[Float[Array, "n d"], Bool[Array, " n"]]:
-    """Returns the embeddings relative to the one nearest to their mean, and which are finite.
+    """Centres the embeddings on the one nearest to their mean and scales them; marks finite ones.
 
     A common shift does not change distances, but makes the rounding errors of products depend on
     the spread of the embeddings instead of their distance from the origin. Shifting by an example
-    instead of the mean keeps integers integers, and ties ties.
+    instead of the mean keeps integers integers, and ties ties. A common scale does not change the
+    order of distances, and keeps squares from overflowing; a power of two changes no digit.
     """
     finite = jnp.isfinite(embeddings).all(axis=1)
     points = jnp.where(finite[:, None], embeddings, 0)
+    points = jnp.ldexp(points, -jnp.frexp(jnp.max(jnp.abs(points)))[1])
     mean = jnp.sum(points, axis=0) / jnp.maximum(jnp.sum(finite), 1)
     away = jnp.where(finite, jnp.sum(jnp.square(points - mean), axis=1), jnp.inf)
     return jnp.where(finite[:, None], points - points[jnp.argmin(away)], 0), finite

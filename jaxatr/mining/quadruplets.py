@@ -156,7 +156,7 @@ def _random(
 
 
 def _draw(keys: Array, number: int, count: Array) -> Int[Array, " r"]:
-    """Draws a number below ``count``, 0 if that is 0; ``number`` distinguishes the draws."""
+    """Draws a number below each count, or 0 for a count of 0; ``number`` distinguishes draws."""
 
     def one(key: Key, limit: Array) -> Array:
         return jax.random.randint(jax.random.fold_in(key, number), (), 0, limit)

@@ -110,4 +110,13 @@ def _probability_ticks(low: float, high: float) -> tuple[tuple[float, str], ...]
         if low <= mark <= high and all(abs(mark - other) >= apart for other in chosen):
             digits = str(round(-math.log10(1 - probability))).translate(_SUPERSCRIPTS)
             chosen[mark] = f"1−10⁻{digits}" if probability > 0.99999 - 1e-9 else f"{probability:g}"
-    return tuple(sorted(chosen.items()))
+    return tuple(sorted(chosen.items())) if len(chosen) > 1 else _narrow_ticks(low, high)
+
+
+def _narrow_ticks(low: float, high: float) -> tuple[tuple[float, str], ...]:
+    """Chooses linearly spaced round ticks for an axis with too few preferred probabilities."""
+    first, last = float(sigmoid(low)), float(sigmoid(high))
+    if first > 0.999:  # labelled by the rest, like the thresholds on the page
+        rests = linear("", float(sigmoid(-high)), float(sigmoid(-low))).ticks
+        return tuple((-logit(rest), f"1−{text}") for rest, text in reversed(rests))
+    return tuple((logit(mark), text) for mark, text in linear("", first, last).ticks)

@@ -103,8 +103,8 @@ def scope(exported: Exported) -> str:
     rows, columns, channels = metadata.get("image_shape", (MISSING,) * 3)
     return (
         "images of another sensor, band, resolution or geometry than the training images; the "
-        f"network's input is {rows} × {columns} × {channels} {metadata.get('image_dtype')} values "
-        "in the units of the training images."
+        f"network's input is {rows} × {columns} × {channels} "
+        f"{metadata.get('image_dtype', MISSING)} values in the units of the training images."
     )
 
 
@@ -128,10 +128,9 @@ def decision_metrics(exported: Exported) -> list[str]:
     ]
     if not exported.decides:
         return [*lines, "The file has no decision."]
-    limits = metadata.get("thresholds", [])
-    shown = _listed(
-        sorted({"none, everything is accepted" if v is None else f"{v:.6g}" for v in limits})
-    )
+    limits = set(metadata.get("thresholds", []))
+    words = [f"{limit:.6g}" for limit in sorted(limits - {None})]
+    shown = _listed(words + ["none, everything is accepted"] * (None in limits))
     lines.append(f"Deciding score: {exported.decides}; threshold: {shown}")
     if metadata.get("validation_examples"):
         share = f"{100 * metadata['tpr']:g} %"

@@ -208,8 +208,13 @@ def _class_groups(found: Diagnosis) -> list[_Group]:
         if len(rows):
             places = np.unique(np.linspace(0, len(rows) - 1, _EACH).round().astype(int))
             tuples = [((int(row),), "") for row in rows[places]]
-            groups.append(_Group(f"Class {name}", f"{len(rows)} images.", tuples))
+            shown = f"{len(tuples)} of {len(rows)} images." if len(rows) > len(tuples) else ""
+            groups.append(_Group(f"Class {name}", shown or _counted(len(rows)), tuples))
     return groups
+
+
+def _counted(images: int) -> str:
+    return "One image." if images == 1 else f"{images} images."
 
 
 def _name(found: Diagnosis, row: int) -> tuple[str, str, str]:

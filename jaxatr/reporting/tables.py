@@ -162,7 +162,7 @@ def _own_thresholds(rows: Mapping[str, Any], evaluation: Mapping[str, Any]) -> s
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Formats rows under a header in aligned columns: the first to the left, others to the right.
+    """Formats rows under a header in columns: the first aligned left, the others right.
 
     >>> print(text_table(["name", "n"], [["a", "10"], ["bb", "9"]]))
     name   n

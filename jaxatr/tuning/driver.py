@@ -81,7 +81,7 @@ def drive(problem: Any) -> int:
 
 
 def _verify(problem: Any, solvers: Sequence[Solver]) -> int:
-    """Returns how many solvers were wrong or failed.
+    """Counts the solvers that were wrong or failed.
 
     The arguments and the reference are freed on return, before the solvers are timed.
     """

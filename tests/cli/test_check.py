@@ -86,6 +86,7 @@ def test_all_faults_are_reported_at_once_and_end_with_1(folder, tmp_path, capsys
     ):
         assert wanted in printed
     text = page.read_text()
+    assert len(re.findall(r">8 of 1\d images\.<", text)) == 2  # each class shows eight pictures
     assert "<tank>" not in text and "&lt;tank&gt;" in text
     assert "Equal, of two classes" in text and "labels contradict each other" in text
     assert "train/car/0.png" in text and "not a readable image" in text

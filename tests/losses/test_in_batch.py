@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxatr import losses
+from jaxatr.losses.in_batch import _mean_over_triplets
 
 LABELS = np.array([0, 1, 0, 2, 1, 1, 3, 0, 2])  # the class 3 has one example
 WITH_GRADIENT = {
@@ -205,6 +206,17 @@ def test_points_that_coincide(name):
     for array in (points, np.ones_like(points)):
         value, gradient = WITH_GRADIENT[name](jnp.float32(array), LABELS)
         assert np.isfinite(value) and np.isfinite(gradient).all()
+
+
+def test_more_triplets_than_an_int32_counts():
+    size = 1300  # 1300³ > 2³¹
+    every = jnp.ones((size, size), bool)
+
+    def term(near, far):
+        return near + far, True
+
+    mean = jax.jit(partial(_mean_over_triplets, term))(jnp.ones((size, size)), every, every)
+    np.testing.assert_allclose(mean, 2, rtol=1e-6)
 
 
 def test_wrong_arguments_are_named(unchecked):

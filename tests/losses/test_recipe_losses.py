@@ -135,6 +135,17 @@ def test_supervised_contrastive_of_one_example():
     assert value == 0 and (gradient == 0).all()
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20, 1e30])
+def test_the_length_of_features_does_not_matter(scale):
+    features = draw()[0]
+    labels = np.arange(len(features)) % 3
+    loss, wanted = (
+        losses.supervised_contrastive(features * np.float32(factor), labels)
+        for factor in (scale, 1)
+    )
+    np.testing.assert_allclose(loss, wanted, rtol=1e-5)
+
+
 def test_gradient_of_supervised_contrastive():
     features, labels = draw(2, b=6, k=3)
     with jax.enable_x64(True):
@@ -171,6 +182,15 @@ def test_reciprocal_points_agree_with_a_loop():
     ]
     out = risk(features, points, labels, np.float32(2.0))
     np.testing.assert_allclose(out, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("label", [-1, 2])
+def test_a_label_without_a_reciprocal_point_is_refused(label):
+    features, points = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
+    given = features, points, np.array([0, label]), np.array(0.5, np.float32)
+    with pytest.raises(ValueError, match=f"labels: got {label}, wanted integers in .0, 2"):
+        losses.open_space_risk(*given)
+    np.testing.assert_allclose(jax.jit(losses.open_space_risk)(*given), [1.5, np.nan])
 
 
 def test_reciprocal_points_by_hand():

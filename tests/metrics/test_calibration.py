@@ -38,6 +38,19 @@ def test_reliability_by_hand():
     assert np.isnan(metrics.reliability([0.9], [True], bins=2).share[0])
 
 
+@pytest.mark.parametrize("bins", [10, 15, 25, 100])
+def test_a_probability_on_an_edge_belongs_to_the_lower_bin(bins):
+    for edge in range(1, bins + 1):  # 0.07 * 100 is 7.000000000000001
+        weight = metrics.reliability([edge / bins], [True], bins=bins).weight
+        assert np.flatnonzero(weight).tolist() == [edge - 1]
+
+
+@pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, np.nan], [1.0, np.inf], [2.0, -1.0]])
+def test_weights_without_a_mean_are_refused(weights):
+    with pytest.raises(ValueError, match="weights: wanted"):
+        metrics.reliability([0.9, 0.8], [False, False], weights=weights)
+
+
 def test_a_calibrated_forecast_has_a_small_error():
     rng = np.random.default_rng(1)
     probabilities = rng.random(100000)

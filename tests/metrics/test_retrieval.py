@@ -66,6 +66,15 @@ def test_a_far_away_origin_does_not_blur_distances():
     assert metrics.recall_at_k(embeddings / 64 + 1024, labels) == near
 
 
+@pytest.mark.parametrize("exponent", [-120, -80, 70, 120])
+def test_the_scale_of_embeddings_does_not_matter(exponent):
+    embeddings, labels = a_set()
+    scaled = np.ldexp(embeddings, exponent)
+    assert metrics.recall_at_k(scaled, labels) == metrics.recall_at_k(embeddings, labels)
+    assert metrics.map_at_r(scaled, labels) == metrics.map_at_r(embeddings, labels)
+    assert metrics.nmi(scaled, labels) == metrics.nmi(embeddings, labels)
+
+
 def test_nmi_of_well_separated_clusters():
     draw = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2, 3], 20)

@@ -217,6 +217,17 @@ def test_blocks_and_shares_do_not_change_the_answer(method):
 
 
 @pytest.mark.parametrize(("method", "sibling_class"), PAIRS)
+@pytest.mark.parametrize("exponent", [-90, 90])
+def test_the_scale_of_embeddings_does_not_matter(method, sibling_class, exponent):
+    embeddings, fine, coarse = a_set()
+    given = fine, coarse, np.arange(60), method, sibling_class
+    plain = select(embeddings, *given)
+    scaled = select(np.ldexp(embeddings, exponent), *given)
+    for one, other in zip(plain, scaled, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("method", "sibling_class"), PAIRS)
 @pytest.mark.parametrize("shift", [64.0, 2.0**20])
 def test_how_far_from_the_origin_does_not_matter(method, sibling_class, shift):
     embeddings, fine, coarse = a_set()

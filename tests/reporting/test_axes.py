@@ -55,3 +55,17 @@ def test_ticks_near_one_are_written_as_the_distance_to_one():
     axis = axes.score_axis("logit", np.linspace(10, 26, 50), [])
     texts = [text for _, text in axis.ticks]
     assert texts and all(text.startswith("1−10⁻") for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.6, 0.8), (0.15, 0.4), (1 - 8e-6, 1 - 2e-6), (2e-6, 8e-6), (0.95, 0.985)]
+)
+def test_a_narrow_axis_of_probabilities_has_ticks(low, high):
+    axis = axes.score_axis("logit", scipy.special.logit(np.linspace(low, high, 50)), [])
+    assert len(axis.ticks) > 1
+    marks = [mark for mark, _ in axis.ticks]
+    assert marks == sorted(marks) and axis.low <= marks[0] and marks[-1] <= axis.high
+    for mark, text in axis.ticks:
+        rest = text.removeprefix("1−")
+        value = 1 - float(rest) if rest != text else float(text)
+        assert scipy.special.expit(mark) == pytest.approx(value, rel=1e-9)

@@ -53,6 +53,14 @@ def test_every_section_is_present_and_every_figure_is_recorded(run):
     assert "&#" not in text and "autoescape" not in text
 
 
+def test_thresholds_are_listed_by_value_and_an_unknown_type_is_missing(run):
+    told = exported(run, thresholds=[10.0, None, 9.0])
+    del told.metadata["image_dtype"]
+    text = card([run], told)
+    assert "threshold: 9, 10, none, everything is accepted" in text
+    assert "24 × 24 × 1 missing values" in text
+
+
 def test_a_decision_that_was_not_evaluated_has_no_figures(run):
     text = card([run], exported(run, decides="vim"))
     assert "The evaluation has no figures of the score vim." in text
