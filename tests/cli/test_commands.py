@@ -57,7 +57,10 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
         "train", f"--workdir={run}", "--baselines=conflabel", "--noprogress", **shared
     )
     assert compared.returncode == 0, compared.stderr
-    assert f"training conflabel in {run}" in compared.stdout and "conflabel_detector" in compared.stdout
+    assert (
+        f"training conflabel in {run}" in compared.stdout
+        and "conflabel_detector" in compared.stdout
+    )
 
     images = sorted((chips / "test" / "disc").iterdir())[:2]
     broken = tmp_path / "broken.png"
