@@ -105,8 +105,8 @@ def check_evaluations(workdirs: Sequence[str | os.PathLike]) -> None:
             raise ValueError(
                 f"{workdir}: the last evaluation was made with enrolled classes "
                 f"({', '.join(names)}), which an exported file does not have: evaluate the run "
-                f"without them (jaxatr evaluate --workdir={shlex.quote(str(workdir))}), or export "
-                "with --nocard"
+                f"without them (jaxatr evaluate --workdir={shlex.quote(str(workdir))}, if needed "
+                "after jaxatr enrol --remove=NAME), or export with --nocard"
             )
 
 
