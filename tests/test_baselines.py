@@ -45,7 +45,7 @@ def test_the_trained_scores_join_the_evaluation(compared_run):
         area = metrics.auroc(score[known], score[~known])
         assert area == pytest.approx(everything[name]["auroc"], abs=1e-6)
     table = reporting.open_set_table(evaluation)
-    assert "G-OpenMax" in table and "ConfLabel" in table
+    assert "gopenmax" in table and "conflabel_detector" in table
 
 
 def test_all_scores_are_the_given_ones_and_the_trained_ones(compared_run):
