@@ -178,6 +178,8 @@ def cifar10() -> list[Run]:
     return [Run(name, "cbc.py:cifar10", overrides, "cifar10.tar.gz", scores=scores)]
 
 
+CIFAR100 = "{data}/cifar100_subset.tar.gz"
+
 PHOTOGRAPHS = (
     "softmax", "mls", "cbc", "energy", "gen", "mahalanobis", "rmds", "vim", "knn", "nearest", "she",
     "nnguide", "nci",
@@ -212,6 +214,7 @@ def cifar10_recipes() -> list[Run]:
         "fastest": {"optimizer.backbone_factor": 0.1},
         "smoothing": {"optimizer.backbone_factor": 0.03, "loss.label_smoothing": 0.1},
         "longer": {"optimizer.backbone_factor": 0.1, "train.steps": 4000},
+        "outliers": {"open_set.outliers": CIFAR100, "train.steps": 2000},
     }
     short = {
         "open_set.hold_out": 2,
@@ -237,7 +240,7 @@ def cifar10_pretrained() -> list[Run]:
 
     Images of CIFAR-100 and of MSTAR are tested too, as near and far unknown images.
     """
-    outside = "near={data}/cifar100_subset.tar.gz,far={data}/mstar10.tar.gz"
+    outside = f"near={CIFAR100},far={{data}}/mstar10.tar.gz"
     return [
         Run(
             f"cifar10-pretrained-{split}",
