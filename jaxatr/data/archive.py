@@ -141,7 +141,8 @@ def reading(archive: Path) -> Iterator[None]:
     except errors as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the operating system, such as a full disk
-        raise ValueError(f"{archive}: not a readable archive ({error})") from error
+        reason = str(error).partition("\n")[0].rstrip(":")  # tarfile adds a line for each compression
+        raise ValueError(f"{archive}: not a readable archive ({reason})") from error
 
 
 def members(archive: Path) -> Iterator[Member]:

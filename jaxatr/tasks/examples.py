@@ -92,11 +92,11 @@ class Examples:
         They do not belong to any part, so nothing is fitted to them or measured on them.
 
         Args:
-          source: a split of the data set, or a folder of images, which are preprocessed like those
-            of the data set.
+          source: a split of the data set, or a folder or archive of images, which are preprocessed
+            like those of the data set.
 
         Raises:
-          ValueError: there is no such split or folder, it is already used for training or test, or
+          ValueError: there is no such source, it is already used for training or test, or
             the chips have another shape or dtype than those of the data set.
         """
         if source in self.dataset.splits:
@@ -106,15 +106,15 @@ class Examples:
             count = len(self._outliers.labels) - len(self.parts["train"].labels)
             self._negatives |= {"outliers": {"images": count, "split": source}}
         else:
-            self._add_outlier_folder(source)
+            self._add_outliers_of(source)
 
-    def _add_outlier_folder(self, folder: str) -> None:
+    def _add_outliers_of(self, source: str) -> None:
         train = self.parts["train"]
-        images, fingerprint = data.read_chips(folder, self._chip)
+        images, fingerprint = data.read_chips(source, self._chip)
         try:
             self._outliers = train.joined(images, openset.UNKNOWN)
         except ValueError as error:
-            raise ValueError(f"{folder}: {error}") from error
+            raise ValueError(f"{source}: {error}") from error
         self._negatives |= {"outliers": {"images": len(images), "fingerprint": fingerprint}}
 
     def add_classes(self, path: str) -> None:

@@ -309,6 +309,14 @@ def test_a_split_of_the_data_set_can_be_the_outliers(config):
         OpenSet(config)
 
 
+def test_outliers_come_from_an_archive(config, outliers, tmp_path):
+    records = []
+    for source in (outliers, shutil.make_archive(str(tmp_path / "outliers"), "zip", outliers)):
+        config.open_set.outliers = str(source)
+        records.append(OpenSet(config).record["dataset"]["outliers"])
+    assert records[0] == records[1] and records[0]["images"] == 10
+
+
 def test_outliers_of_another_shape_are_refused(config, outliers, tmp_path):
     shutil.copytree(outliers, tmp_path / "mixed")
     from PIL import Image
@@ -319,7 +327,7 @@ def test_outliers_of_another_shape_are_refused(config, outliers, tmp_path):
         OpenSet(config)
     (tmp_path / "empty").mkdir()
     config.open_set.outliers = str(tmp_path / "empty")
-    with pytest.raises(ValueError, match="there is no image in this folder"):
+    with pytest.raises(ValueError, match="empty: there is no image in it"):
         OpenSet(config)
 
 
