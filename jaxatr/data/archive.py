@@ -141,7 +141,7 @@ def reading(archive: Path) -> Iterator[None]:
     except errors as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the operating system, such as a full disk
-        reason = str(error).partition("\n")[0].rstrip(":")  # tarfile adds a line for each compression
+        reason = str(error).partition("\n")[0].rstrip(":")  # tarfile lists all compressions below
         raise ValueError(f"{archive}: not a readable archive ({reason})") from error
 
 

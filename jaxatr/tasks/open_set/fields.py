@@ -74,8 +74,8 @@ RECIPES: Fields = {
     "open_set.outliers": Field(
         "",
         "training images of no known class, which every class learns to reject (outlier exposure, "
-        "Hendrycks et al. 2019): a folder, an archive, or a split of the data set; must not show the "
-        "unknown classes of the test",
+        "Hendrycks et al. 2019): a folder, an archive, or a split of the data set; must not show "
+        "the unknown classes of the test",
     ),
     "loss.outlier_weight": Field(0.5, "weight of the loss of the outliers"),
     "open_set.trials": Field(
