@@ -60,6 +60,17 @@ class Part:
         """``[n]``, index of each example's class among all classes of the data set."""
         return self.split.columns["label"][self.indices]
 
+    def sample(self, most: int, seed: int) -> "Part":
+        """Returns a random sample of the examples, in their order.
+
+        Args:
+          most: size of the sample, at most the number of examples.
+          seed: random seed.
+        """
+        rows = np.random.default_rng(seed).choice(len(self.labels), most, replace=False)
+        rows.sort()
+        return Part(self.split, self.indices[rows], self.labels[rows], self.chip)
+
     def joined(
         self, images: Shaped[np.ndarray, "m h w c"], label: int | Int[np.ndarray, " m"]
     ) -> "Part":

@@ -4,6 +4,7 @@ import json
 import shutil
 import warnings
 
+import jax
 import numpy as np
 import pytest
 import scipy.special
@@ -240,3 +241,25 @@ def test_nothing_of_the_test_part_takes_part_in_the_choice(folder, small_config,
     made = deciding.made_for(task, variables)
     assert set(asked) == {"train", "validation"}
     assert made.record["decides"] == training.read_record(folder)["decision"]["decides"]
+
+
+def test_scores_are_compared_on_a_sample_of_many_chips_and_fitted_to_all(folder, monkeypatch):
+    task = runs.make_task(training.load_config(folder), folder)
+    variables = training.variables_of(training.load_snapshot(folder, "latest"))
+    compared, real = [], openset.compare
+
+    def compare(scores, trials):
+        trials = list(trials)
+        compared.extend(trials)
+        return real(scores, trials)
+
+    monkeypatch.setattr(openset, "compare", compare)
+    monkeypatch.setattr(deciding, "MOST_COMPARED", 9)
+    monkeypatch.setattr(deciding, "candidates", lambda _: openset.choose_scores(["nearest"]))
+    made = deciding.fit(task, variables, "auto")
+    known = len(task.split.known)
+    assert len(compared) == known and "sample" not in task.parts
+    assert sum(len(one.training.labels) for one in compared) == 9 * (known - 1)
+    named = deciding.fit(task, variables, "nearest")
+    assert jax.tree.leaves(made.decision.models)
+    jax.tree.map(np.testing.assert_array_equal, made.decision.models, named.decision.models)

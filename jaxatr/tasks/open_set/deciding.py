@@ -13,7 +13,7 @@ from jaxatr import openset
 from jaxatr.parallel import wait_for_all
 from jaxatr.tasks.open_set import fitted, trials
 from jaxatr.tasks.open_set.needs import NEEDS, refusal
-from jaxatr.tasks.open_set.scored import Deciding, head
+from jaxatr.tasks.open_set.scored import MOST_COMPARED, Deciding, head
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.typing import Config, PyTree
 
@@ -146,8 +146,9 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
       task: the run's task.
       variables: variables of a checkpoint.
       name: name of a score; ``"auto"`` chooses the score that best separates known classes from
-        held-out ones (:mod:`jaxatr.openset.held_out`); without validation examples, or with fewer
-        than three known classes, the paper's.
+        held-out ones (:mod:`jaxatr.openset.held_out`), compared with a random sample of at most
+        :data:`MOST_COMPARED` training examples; without validation examples, or with fewer than
+        three known classes, the paper's. The chosen score is fitted to all training examples.
       workdir: the run's folder, with any trials (:mod:`jaxatr.tasks.open_set.trials`); without it,
         classes are held out from this network's outputs.
 
@@ -166,11 +167,12 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
     classes, last = tuple(task.record["split"]["known"]), head(variables)
     folders = trials.folders_of(task, workdir) if workdir is not None else []
     training = validation = None
+    most = MOST_COMPARED if name == AUTO else None
     if folders:
         needs = frozenset().union(*(score.all_needs for score in listed))
         left_out = trials.load(task, folders, needs)
     else:
-        training, validation = _outputs(task, variables, listed)
+        training, validation = _outputs(task, variables, listed, most=most)
         left_out = openset.leave_classes_out(training, validation, last, classes)
     trial_runs = tqdm(  # disable=None: shown on terminals only
         left_out,
@@ -182,7 +184,9 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
     )
     compared = openset.compare(listed, iter(trial_runs))
     score, why = _choose(name, listed, compared, task.config, len(folders))
-    if training is None or validation is None:  # needs of the other candidates are not computed
+    sampled = most is not None and training is not None and len(training.labels) == most
+    if training is None or validation is None or sampled:
+        training = validation = None  # freed first
         training, validation = _outputs(task, variables, [score])
     models = openset.fit_scores([score], training, last, validation=validation).models
     one, names = compared[score.name], _accuracies(score, models, validation)
@@ -200,14 +204,23 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
 
 
 def _outputs(
-    task: Deciding, variables: PyTree, scores: Collection[openset.Score]
+    task: Deciding, variables: PyTree, scores: Collection[openset.Score], *, most: int | None = None
 ) -> tuple[openset.Outputs, openset.Outputs]:
-    """Computes the outputs for the training and the validation examples that scores need."""
+    """Computes the outputs that scores need, for training examples and for validation examples.
+
+    Args:
+      task: the run's task.
+      variables: variables of a checkpoint.
+      scores: the scores.
+      most: largest number of training examples; by default all are used.
+    """
     needs = frozenset().union(*(score.all_needs for score in scores))
     validation = task.decided_outputs(variables, "validation", needs)
     if not any(score.fitted for score in scores):
         return validation, validation  # the first is not used
-    return task.decided_outputs(variables, "train", needs), validation
+    if most is None:
+        return task.decided_outputs(variables, "train", needs), validation
+    return task.sampled_outputs(variables, most, needs), validation
 
 
 def _choose(

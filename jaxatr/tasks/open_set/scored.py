@@ -8,6 +8,9 @@ from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.parts import Part
 from jaxatr.typing import Config, Network, PyTree
 
+MOST_COMPARED = 10_000
+"""Largest number of training examples with which scores are compared, to bound memory and time."""
+
 
 @runtime_checkable  # the tests check annotations at run time
 class Divided(Protocol):
@@ -47,6 +50,12 @@ class Deciding(Scored, Protocol):
         self, variables: PyTree, part: str, needs: Collection[str] = ()
     ) -> openset.Outputs:
         """Computes the outputs for a part of the data, for each input of the recogniser."""
+        ...
+
+    def sampled_outputs(
+        self, variables: PyTree, most: int, needs: Collection[str] = ()
+    ) -> openset.Outputs:
+        """Computes the outputs for a random sample of the training examples."""
         ...
 
     def beside(self, config: Config) -> Mapping[str, Config]:

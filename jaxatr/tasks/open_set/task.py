@@ -33,6 +33,8 @@ from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Target, Task, TrainedRun, digest
 from jaxatr.typing import ArrayLike, Batch, Config, Float, PyTree, Shaped
 
+_SAMPLE = "sample"  # the part of a random sample of the training examples
+
 
 class OpenSet(Task):
     """Trains the closed-set head and the category-aware binary classifiers jointly (equation 4).
@@ -244,7 +246,8 @@ class OpenSet(Task):
             for name, values in {**out, "image": np.asarray(batch["image"])}.items():
                 if name in ("logits", "open_logits", *needs):
                     rows.setdefault(name, []).append(values[batch["mask"]])
-        columns = {name: np.concatenate(parts) for name, parts in rows.items()}
+        # Each column's batches are freed before the next column is put together.
+        columns = {name: np.concatenate(rows.pop(name)) for name in list(rows)}
         logits, open_logits = columns.pop("logits"), columns.pop("open_logits")
         if self.config.open_set.negatives:
             known = len(self.split.known)
@@ -263,6 +266,25 @@ class OpenSet(Task):
           needs: names of further outputs (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
         """
         return self.outputs(variables, part, needs)
+
+    def sampled_outputs(
+        self, variables: PyTree, most: int, needs: Collection[str] = ()
+    ) -> openset.Outputs:
+        """Computes the outputs for a random sample of the training examples, always the same.
+
+        Args:
+          variables: parameters and batch statistics, on one device.
+          most: size of the sample; fewer examples are all used.
+          needs: see :meth:`decided_outputs`.
+        """
+        train = self.parts["train"]
+        if len(train.labels) <= most:
+            return self.outputs(variables, "train", needs)
+        self.parts[_SAMPLE] = train.sample(most, self.config.seed)
+        try:
+            return self.outputs(variables, _SAMPLE, needs)
+        finally:
+            del self.parts[_SAMPLE]
 
     def beside(self, config: Config) -> Mapping[str, Config]:
         """Returns the configurations of trials, trainings from which ``auto`` chooses a score."""

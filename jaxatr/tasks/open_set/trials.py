@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jaxatr import openset, training
 from jaxatr.tasks.limits import check_limits
-from jaxatr.tasks.open_set.scored import Deciding, head
+from jaxatr.tasks.open_set.scored import MOST_COMPARED, Deciding, head
 from jaxatr.tasks.pretrained import begun
 from jaxatr.training.folder import load_config, variables_of
 from jaxatr.typing import Config
@@ -88,10 +88,12 @@ def load(
         config = begun(load_config(folder))  # the weights are in the checkpoint
         trial, snapshot = type(task)(config), training.load_snapshot(folder, "latest")
         variables = variables_of(snapshot)
-        outputs = {
-            part: trial.decided_outputs(variables, part, needs)
-            for part in ("train", "validation", "held_out")
-        }
-        both = openset.concatenated([outputs["validation"], outputs["held_out"]])
-        left_out = ", ".join(trial.record["split"]["unknown"])
-        yield openset.Trial(left_out, outputs.pop("train"), both, head(variables))
+        both = openset.concatenated(
+            [trial.decided_outputs(variables, part, needs) for part in ("validation", "held_out")]
+        )
+        yield openset.Trial(
+            ", ".join(trial.record["split"]["unknown"]),
+            trial.sampled_outputs(variables, MOST_COMPARED, needs),
+            both,
+            head(variables),
+        )

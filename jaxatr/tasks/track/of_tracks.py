@@ -106,6 +106,20 @@ class OfTracks(OpenSet):
         """
         return self.decided(self.part_outputs(variables, part, needs))
 
+    def sampled_outputs(
+        self, variables: PyTree, most: int, needs: Collection[str] = ()
+    ) -> openset.Outputs:
+        """Computes the outputs for all training tracks; they are not sampled.
+
+        Scores of tracks need no more than pooled features, which are small.
+
+        Args:
+          variables: parameters and batch statistics, on one device.
+          most: ignored.
+          needs: see :meth:`decided_outputs`.
+        """
+        return self.decided_outputs(variables, "train", needs)
+
     def part_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()
     ) -> PartOutputs:
