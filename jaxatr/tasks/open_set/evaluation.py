@@ -148,7 +148,7 @@ def evaluate(
     fitted = openset.fit_scores(
         chosen.scores,
         training,
-        head(variables),
+        head(variables).select(slice(len(task.record["split"]["known"]))),  # without negatives
         validation=outputs.get("validation"),
         trained=_adapted(chosen, outputs.get("validation")),
         leave_out=chosen.leave_out,
