@@ -1,6 +1,7 @@
 """The calibration to field chips: its file, its use in decisions, and its removal."""
 
 import dataclasses
+import hashlib
 import json
 import shutil
 import warnings
@@ -11,7 +12,7 @@ import pytest
 from jaxatr import data, openset, runs, training
 from jaxatr.cli import calibrate
 from jaxatr.tasks.open_set import fitted
-from jaxatr.tasks.open_set.field import _by_the_others
+from jaxatr.tasks.open_set.field import _by_the_others, _digest, _Labelled
 from jaxatr.tasks.open_set.predictor import Recogniser
 
 
@@ -119,6 +120,14 @@ def test_an_enrolled_class_is_accepted_by_its_own_threshold_in_leave_one_out():
     assert _by_the_others(decision).all()
     alone = decision.calibration._replace(per_class=True)
     assert _by_the_others(dataclasses.replace(decision, calibration=alone))[5:].all()
+
+
+def test_hidden_files_of_a_track_are_not_part_of_its_digest(tmp_path):
+    track = tmp_path / "disc" / "1"
+    (track / ".checkpoints").mkdir(parents=True)
+    (track / "1.png").write_bytes(b"1")
+    listed = [_Labelled("disc/1", track, "disc")]
+    assert _digest(listed) == hashlib.sha256(b"disc/1/1.png\n1").hexdigest()
 
 
 def test_the_command_prints_before_and_after(run, field, flags_of, capsys):

@@ -76,7 +76,7 @@ class Examples:
 
         Args:
           features: features of the chips; only their direction matters.
-          count: number of training chips for each chip, if there are so many.
+          count: largest number of training chips for each chip.
         """
         if self._bank is None:
             raise ValueError("there are no features to search")

@@ -211,7 +211,7 @@ def _by_the_others(decision: openset.Decision) -> np.ndarray:
 def _digest(listed: list[_Labelled]) -> str:
     sha256 = hashlib.sha256()
     for one in listed:
-        files = sorted(one.path.iterdir()) if one.path.is_dir() else [one.path]
+        files = _visible(one.path) if one.path.is_dir() else [one.path]
         for file in files:
             name = Path(one.name, file.relative_to(one.path))
             sha256.update(f"{name}\n".encode())
