@@ -191,6 +191,11 @@ def test_scores_that_need_a_gradient_are_of_single_images(run):
     runs.evaluate_run(run[0], fresh=True)
 
 
+def test_a_recogniser_of_tracks_has_no_neighbours(run):
+    with pytest.raises(ValueError, match="neighbours: TrackRecogniser cannot search for training"):
+        TrackRecogniser.load(run[0], score="cbc", neighbours=3)
+
+
 def test_the_recogniser_agrees_with_the_evaluation(base, run, tmp_path, flags_of, capsys):
     from jaxatr.cli import predict
 
