@@ -89,6 +89,13 @@ def flags(flags_of):
     return functools.partial(flags_of, predict)
 
 
+def test_a_damaged_index_is_named(embedding_run, tmp_path):
+    shutil.copytree(embedding_run, tmp_path / "run")
+    (tmp_path / "run" / "index.npz").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"run/index\.npz: not readable arrays"):
+        Retriever.load(tmp_path / "run")
+
+
 def test_the_command_names_neighbours(embedding_run, images, flags, capsys, tmp_path):
     paths, _ = images
     broken = tmp_path / "broken.png"

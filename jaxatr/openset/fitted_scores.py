@@ -60,7 +60,8 @@ def fit_scores(
     Args:
       scores: the scores.
       training: outputs on the training examples of the known classes, computed in test mode; needed
-        by scores that are fitted.
+        by scores that are fitted. Examples of a further class, with labels from the number of known
+        classes on, are only for scores that need ``"extra_logits"``.
       head: the closed-set classifier's last layer, used by ViM and others.
       validation: outputs on known examples that took no part in training; needed by scores that
         are calibrated.
@@ -125,13 +126,20 @@ class _Fitting(NamedTuple):
     def _fit(self, score: Score) -> None:
         model = self.models.get(score.name)
         if score.fit is not None and self.training is not None and self.head is not None:
-            model = score.fit(self.training, self.head)
+            model = score.fit(_fitted_to(score, self.training), self.head)
         if score.calibrate is not None:
             if self.validation is None:
                 raise ValueError("wanted the outputs on validation examples to calibrate it on")
             model = score.calibrate(model, _with_members(score, self.models, self.validation, {}))
         if model is not None:
             self.models[score.name] = model
+
+
+def _fitted_to(score: Score, training: Outputs) -> Outputs:
+    """Returns the examples that a score is fitted to; most scores take known classes only."""
+    known = training.labels < training.logits.shape[1]
+    further = "extra_logits" in score.needs or known.all()
+    return training if further else training.select(known)
 
 
 def _answer(

@@ -82,12 +82,11 @@ def leave_classes_out(
         held = np.isin(validation.labels, out)
         if held.all() or not held.any():
             continue  # AUROC needs validation examples of both kinds
-        bias = None if head.bias is None else np.asarray(head.bias)[kept]
         yield Trial(
             ", ".join(classes[c] for c in out),
             training.select(~np.isin(training.labels, out)).without(out),
             validation.without(out),
-            Head(np.asarray(head.kernel)[:, kept], bias),
+            head.select(kept),
         )
 
 

@@ -1,6 +1,6 @@
 """The description of a score: its fit, computation, calibration and display."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -24,6 +24,11 @@ class Head(NamedTuple):
 
     kernel: Float[Any, "d k"]
     bias: Float[Any, " k"] | None
+
+    def select(self, classes: Sequence[int] | slice) -> "Head":
+        """Returns the layer of some of the classes."""
+        bias = None if self.bias is None else np.asarray(self.bias)[classes]
+        return Head(np.asarray(self.kernel)[:, classes], bias)
 
 
 class Answer(NamedTuple):

@@ -123,8 +123,9 @@ class Examples:
         New classes come after the known ones, in the order of the file; chips of known classes are
         added to these. The usual fraction of each class is held out for validation. The other chips
         of each class are repeated, so that they are sampled as often as an average class of the
-        data. Test examples of the new classes become known; those contained in the file are removed
-        from the test. With perturbed boxes, the surroundings of a training chip are its reflection.
+        data. Test examples of the new classes become known. Examples contained in the file are
+        removed from validation and test. With perturbed boxes, the surroundings of a training chip
+        are its reflection.
 
         Args:
           path: path of an ``.npz`` file with ``images``, ``[m, h, w, c]``, chips with the shape and
@@ -144,13 +145,18 @@ class Examples:
             known=known,
             unknown=tuple(name for name in self.split.unknown if name not in known),
         )
-        enrolled = {hashlib.sha256(image.tobytes()).hexdigest() for image in images}
-        tested = ~np.isin(self.fingerprints("test"), list(enrolled))
+        enrolled = list({hashlib.sha256(image.tobytes()).hexdigest() for image in images})
         numbers = {name: known.index(name) for name in further}
-        for name in ("test", BOX_OFF):  # both have the same examples
-            if name in self.parts:
-                part = self.parts[name]
-                self.parts[name] = part.with_classes(self.dataset.classes, numbers, tested)
+        others = {
+            name: ~np.isin(self.fingerprints(name), enrolled)
+            for name in ("validation", "test")
+            if name in self.parts
+        }
+        if BOX_OFF in self.parts:
+            others[BOX_OFF] = others["test"]  # both have the same examples
+        for name, kept in others.items():
+            part = self.parts[name]
+            self.parts[name] = part.with_classes(self.dataset.classes, numbers, kept)
         labels = np.array([known.index(name) for name in names])
         fields, train = self._config.data, self.parts["train"]
         kept, held = np.arange(len(labels)), np.zeros(0, int)

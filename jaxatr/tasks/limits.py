@@ -14,7 +14,7 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
     Raises:
       ValueError: a value is invalid; the message names its field.
     """
-    train = config.train
+    train, optimizer = config.train, config.optimizer
     limits = {
         "train.batch_size": (train.batch_size >= 1, "at least 1"),
         "train.steps": (train.steps >= 0, "0 (off) or more"),
@@ -24,8 +24,12 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
         "train.log_every": (train.log_every >= 1, "at least 1"),
         "train.keep": (train.keep >= 1, "at least 1"),
         "train.ema": (0 <= train.ema < 1, "a decay in [0, 1); 0 is off"),
-        "optimizer.clip_norm": (config.optimizer.clip_norm >= 0, "0 (off) or more"),
-        "optimizer.backbone_factor": (config.optimizer.backbone_factor >= 0, "0 or more"),
+        "optimizer.learning_rate": (optimizer.learning_rate >= 0, "0 or more"),
+        "optimizer.momentum": (0 <= optimizer.momentum < 1, "a decay in [0, 1)"),
+        "optimizer.weight_decay": (optimizer.weight_decay >= 0, "0 (off) or more"),
+        "optimizer.warmup_epochs": (optimizer.warmup_epochs >= 0, "0 (off) or more"),
+        "optimizer.clip_norm": (optimizer.clip_norm >= 0, "0 (off) or more"),
+        "optimizer.backbone_factor": (optimizer.backbone_factor >= 0, "0 or more"),
         "augment.shift": (config.augment.shift >= 0, "0 (off) or more"),
         "augment.box_shift": (config.augment.box_shift >= 0, "0 (off) or a share"),
         "augment.box_scale": (0 <= config.augment.box_scale < 1, "a share in [0, 1); 0 is off"),

@@ -79,6 +79,18 @@ def test_gopenmax_counts_the_generated_class_as_unknown():
     np.testing.assert_allclose(found, openmax.score(model, logits[1], extra=1))
 
 
+def test_only_gopenmax_is_fitted_to_the_generated_class():
+    training = outputs(120, 0, 5)
+    more = {**training.more, "extra_logits": training.logits[:, :1]}
+    labels = np.where(np.arange(120) < 20, 3, training.labels)  # 3 is the generated class
+    both = training._replace(labels=labels, more=more)
+    scores = [openset.SCORES[name] for name in ("mahalanobis", "nearest")]
+    found = openset.fit_scores(scores, both, HEAD).models
+    expected = openset.fit_scores(scores, both.select(np.arange(20, 120)), HEAD).models
+    assert found["mahalanobis"].means.shape == (3, 8) and len(found["nearest"].features) == 100
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
 def test_the_models_are_those_that_the_modules_fit(fitted):
     x, z = (part.more["features"] for part in (TRAINING, KNOWN))
     expected = {

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxatr import runs
+from jaxatr.tasks.embedding.evaluation import evaluate
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.open_set import OpenSet
 from jaxatr.tasks.parts import BOX_OFF
@@ -67,6 +68,25 @@ def test_the_evaluation_has_a_group_of_boxes_that_are_off(config, tmp_path):
     with np.load(tmp_path / "run" / "scores.npz") as arrays:
         np.testing.assert_array_equal(arrays["box_off_id"], arrays["test_id"])
         assert not np.allclose(arrays["box_off_logits"], arrays["test_logits"])
+
+
+class Pixels:
+    """An embedding without a network: the chip itself."""
+
+    def __init__(self, config):
+        self.config, self.examples = config, Examples(config)
+        self.parts, self.record = self.examples.parts, self.examples.record
+
+    def embed(self, variables, part, *, progress=False):
+        chips = self.parts[part].chips(np.arange(len(self.parts[part].indices)))
+        return chips.reshape(len(chips), -1).astype(np.float32) / 255
+
+
+def test_the_evaluation_of_an_embedding_has_that_group_too(config):
+    groups = evaluate(Pixels(config), {}, None)[0]["groups"]
+    assert list(groups) == ["all", "boxes off by 10 %"]
+    exact, off = (groups[name]["scores"]["nearest"] for name in groups)
+    assert exact["fitted_threshold"] == off["fitted_threshold"] and exact["auroc"] != off["auroc"]
 
 
 def test_the_chips_of_that_group_are_the_same_for_every_run(config):

@@ -311,6 +311,12 @@ def test_wrong_fields_are_refused(config, field, value, message):
         Distillation(config)
 
 
+def test_a_wrong_schedule_of_the_second_phase_is_named(config):
+    config.explanation.schedule = "linear"
+    with pytest.raises(ValueError, match="explanation.schedule: got 'linear', wanted constant or"):
+        Distillation(config)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [

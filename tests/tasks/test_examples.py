@@ -18,6 +18,20 @@ def test_images_are_normalised_unless_they_are_not_to_be(small_config):
     assert raw.record["normalization"] == {"mean": [0.0], "std": [1.0]}
 
 
+def test_chips_of_added_classes_are_neither_tested_nor_validated_on(small_config, tmp_path):
+    before = Examples(small_config)
+    held, tested = (before.parts[name].chips(np.arange(3)) for name in ("validation", "test"))
+    known = [before.split.known[label] for label in before.parts["validation"].labels[:3]]
+    names = np.array([*known, *["new"] * 3])
+    np.savez(tmp_path / "more.npz", images=np.concatenate([held, tested]), names=names)
+    examples = Examples(small_config)
+    examples.add_classes(str(tmp_path / "more.npz"))
+    for part in ("validation", "test"):
+        gone = set(before.fingerprints(part)[:3])
+        left = examples.fingerprints(part)[: len(before.parts[part].indices) - 3]
+        assert not gone & set(left)  # what follows are added chips that are held out
+
+
 def test_truth_is_empty_where_the_data_says_none(small_config):
     test = Examples(small_config).parts["test"]
     assert test.truth(np.arange(2)) == (None, None)

@@ -1,5 +1,7 @@
 """The calibration to field chips: its file, its use in decisions, and its removal."""
 
+import dataclasses
+import hashlib
 import json
 import shutil
 import warnings
@@ -10,6 +12,7 @@ import pytest
 from jaxatr import data, openset, runs, training
 from jaxatr.cli import calibrate
 from jaxatr.tasks.open_set import fitted
+from jaxatr.tasks.open_set.field import _by_the_others, _digest, _Labelled
 from jaxatr.tasks.open_set.predictor import Recogniser
 
 
@@ -88,6 +91,45 @@ def test_the_paper_s_rule_can_be_calibrated_too(run, field):
     assert Recogniser.load(run, score="cbc", gamma=0.5).gamma == 0.5
 
 
+def test_a_prediction_has_the_gamma_of_its_class(run, field):
+    runs.calibrate_run(run, field, score="cbc", tpr=0.6, per_class=True)
+    predictions = list(Recogniser.load(run, score="cbc")(images_of(field)))
+    assert len({p.gamma for p in predictions}) > 1
+    for one in predictions:
+        assert one.gamma == pytest.approx(1 / (1 + np.exp(-one.threshold)))
+
+
+def test_an_enrolled_class_is_accepted_by_its_own_threshold_in_leave_one_out():
+    enrolled = np.array([0.5, 0.6, 0.7, 0.8])
+    calibration = openset.Calibration(
+        np.array([5.0, 6.0, 7.0, 8.0, 9.0, 1.0, 1.1, 1.2, 1.3]),
+        np.array([0, 0, 1, 1, 1, 2, 2, 2, 2]),
+        temperature=1.0,
+        tpr=0.6,
+        per_class=False,
+        sigmoid=None,
+    )
+    twos = np.full(4, 2)
+    further = openset.Further(2, 1, enrolled, twos, twos)
+    decision = openset.Decision(
+        openset.SCORES["nndr_image"], {}, True, calibration, further=further
+    )
+    # Three of the other eight scores may be rejected, so the rest of them are at most 1.3; the
+    # enrolled class has the threshold 0.6, its second score.
+    assert decision.thresholds(2).tolist() == [1.3, 1.3, 0.6]
+    assert _by_the_others(decision).all()
+    alone = decision.calibration._replace(per_class=True)
+    assert _by_the_others(dataclasses.replace(decision, calibration=alone))[5:].all()
+
+
+def test_hidden_files_of_a_track_are_not_part_of_its_digest(tmp_path):
+    track = tmp_path / "disc" / "1"
+    (track / ".checkpoints").mkdir(parents=True)
+    (track / "1.png").write_bytes(b"1")
+    listed = [_Labelled("disc/1", track, "disc")]
+    assert _digest(listed) == hashlib.sha256(b"disc/1/1.png\n1").hexdigest()
+
+
 def test_the_command_prints_before_and_after(run, field, flags_of, capsys):
     Recogniser.load(run, score="energy")  # which fits it, before the flags are those of the command
     arguments = [f"--workdir={run}", "--score=energy"]
@@ -158,6 +200,11 @@ def test_options_without_a_flag_are_taken_but_not_advertised(run):
     assert runs.load_predictor(run, field=False).classes
     with pytest.raises(ValueError, match="which takes (?!.*field)(?!.*enrolled).*gamma"):
         runs.load_predictor(run, colour=1)
+
+
+def test_a_threshold_is_a_number(run):
+    with pytest.raises(ValueError, match="gamma: got nan, wanted a number or 'fitted'"):
+        Recogniser.load(run, score="energy", gamma=float("nan"))
 
 
 def test_a_threshold_of_a_logarithm_is_not_positive(run):

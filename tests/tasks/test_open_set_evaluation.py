@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from jaxatr import metrics, openset, reporting, runs
+from jaxatr.tasks.open_set.compared import trained_scores
 
 OUTSIDE = """
 from typing import NamedTuple
@@ -99,3 +100,10 @@ def test_scores_that_a_run_cannot_give(run, small_config):
     config.loss.open = "none"
     with pytest.raises(ValueError, match="cbc needs the binary classifiers, which this run does n"):
         OpenSet(config).test({}, scores="mls,cbc")
+
+
+def test_a_damaged_model_of_a_baseline_is_named(tmp_path):
+    (tmp_path / "conflabel").mkdir()
+    (tmp_path / "conflabel" / "detector.npz").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"conflabel/detector\.npz: not readable arrays"):
+        trained_scores(tmp_path)

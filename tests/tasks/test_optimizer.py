@@ -9,6 +9,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from jaxatr import config
+from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.optimizer import build_optimizer
 
 
@@ -249,3 +250,15 @@ def test_a_factor_of_no_backbone_is_refused():
     optimizer = build_optimizer(fields(backbone_factor=0.1), 10, 5)
     with pytest.raises(ValueError, match="optimizer.backbone_factor: got 0.1, but no backbone"):
         optimizer.init(PARAMS)
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [("learning_rate", -0.1), ("momentum", 1.0), ("weight_decay", -0.1), ("warmup_epochs", -1.0)],
+)
+def test_values_that_spoil_a_training_are_refused(field, value):
+    run = config.of_task()
+    check_limits(run)
+    run.optimizer[field] = value
+    with pytest.raises(ValueError, match=f"optimizer.{field}: got {value}, wanted "):
+        check_limits(run)

@@ -241,6 +241,11 @@ def test_a_recogniser_lists_the_nearest_training_chips(
     assert rows[f"{folder}/{ORDER[0]}"]["neighbour_1_path"] == ""
     predict.main(flags(f"--workdir={run}", "--neighbours=1", f"{folder}/b.png"))
     nearest = found[1].neighbours[0]
+    (saved,) = run.glob("fitted/*/nearest_chips*.npz")
+    saved.write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match=f"computed again: {saved}: not readable"):
+        assert Recogniser.load(run, neighbours=3).predict(images) == found
+    assert np.load(saved)["features"].size
     assert f"; nearest: {nearest.label} {nearest.distance:.4f} " in capsys.readouterr().out
 
 

@@ -67,6 +67,7 @@ def test_ten_bars_and_a_count_of_the_rest():
     [
         ({"label": "unknown"}, ["unknown, most like &lt;c1&gt;"]),
         ({"threshold": -math.inf}, ["everything is accepted"]),
+        ({"threshold": math.inf, "gamma": 1.0}, ["nothing is accepted"]),
         ({"decides": "cbc", "gamma": 0.9, "threshold": 2.197}, ["known from 2.197 (γ 0.9)"]),
         ({"decides": "nearest", "score": -1.5, "threshold": -2.0}, ["distance 1.5", "beyond 2"]),
         ({"known_probability": None, "p_value": None}, ["score 3"]),

@@ -177,11 +177,23 @@ def test_scores_that_need_a_gradient_are_of_single_images(run):
     result = runs.evaluate_run(run[0], scores="energy,knn", fresh=True)
     for group in result["groups"].values():
         assert set(group["scores"]) == {"energy", "knn"} and "auroc" in group["scores"]["knn"]
+    result = runs.evaluate_run(run[0], scores="nndr_features", fresh=True)
+    arrays = dict(np.load(run[0] / "scores.npz"))
+    for name, prefix in (("all", "test_"), ("single chips", "test_chip_")):
+        labels, named = arrays[f"{prefix}labels"], arrays[f"{prefix}predicted_nndr_features"]
+        accuracy = np.mean((named == labels)[labels != openset.UNKNOWN])
+        row = result["groups"][name]["scores"]["nndr_features"]
+        assert row["closed_accuracy"] == pytest.approx(accuracy)
     with pytest.warns(UserWarning, match="odin is left out"):
         result = runs.evaluate_run(run[0], scores="all")
     assert {"softmax", "mls", "cbc", "mahalanobis"} <= set(result["groups"]["all"]["scores"])
     assert not {"odin", "conflabel"} & set(result["groups"]["all"]["scores"])
     runs.evaluate_run(run[0], fresh=True)
+
+
+def test_a_recogniser_of_tracks_has_no_neighbours(run):
+    with pytest.raises(ValueError, match="neighbours: TrackRecogniser cannot search for training"):
+        TrackRecogniser.load(run[0], score="cbc", neighbours=3)
 
 
 def test_the_recogniser_agrees_with_the_evaluation(base, run, tmp_path, flags_of, capsys):

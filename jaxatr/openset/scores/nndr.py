@@ -76,11 +76,11 @@ def fit(
     labels = known_labels(labels, len(rows), classes)
     chosen = reduction.sample(labels, most, seed=seed)
     rows, labels = finite("examples", rows[chosen]), labels[chosen]
+    if not np.ptp(rows, axis=0).any():  # their computed scale may be a rounding error instead of 0
+        raise ValueError("examples: all are equal, wanted different ones")
     mean = rows.mean(axis=0)
     # Scaled to fit the range of float16, which does not change ratios.
     scale = np.sqrt(np.mean(np.square(rows - mean)))
-    if scale == 0:
-        raise ValueError("examples: all are equal, wanted different ones")
     built = gallery.build((rows - mean) / scale, labels, classes)
     return Examples(mean, scale, classes=np.array(classes), **built._asdict())
 

@@ -167,6 +167,7 @@ def _rows(
             )
             cut.append(means[:, rows, columns].reshape(roots.shape[0], -1))
         cells = jnp.stack(cut, axis=1)
+        cells -= cells[:, :, :1]  # so that a constant window is exactly 0; its mean is rounded
         found.append(gallery.unit(cells - cells.mean(axis=2, keepdims=True)))
     return jnp.concatenate(found, axis=2)
 

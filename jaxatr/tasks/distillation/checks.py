@@ -24,6 +24,7 @@ def check_fields(config: Config) -> None:
         distillation__objective=("mask", "curves"),
         distillation__scorer=("target", "student"),
         distillation__l1=("sum", "mean"),
+        explanation__schedule=("constant", "cosine", "steps"),
         surrogate__deltas=("last", "sum", "features"),
     )
     if fields.objective == "mask":

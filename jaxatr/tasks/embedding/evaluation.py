@@ -14,8 +14,8 @@ from jaxatr.tasks.embedding.retrieval import (
     retrieval_pictures,
 )
 from jaxatr.tasks.examples import Examples
-from jaxatr.tasks.open_set.evaluation import PARTS, ids, part_arrays
-from jaxatr.tasks.parts import Part
+from jaxatr.tasks.open_set.evaluation import PARTS, box_off, ids, part_arrays
+from jaxatr.tasks.parts import BOX_OFF, Part
 from jaxatr.typing import Config, Float, PyTree
 
 SCORE = openset.SCORES["nearest"].name
@@ -56,10 +56,18 @@ def evaluate(
         part: nearest_outputs(index, train, embeddings[part], task.parts[part]) for part in parts
     }
     values = {part: {SCORE: out.logits.max(axis=-1)} for part, out in outputs.items()}
-    out, tpr = outputs["test"], task.config.open_set.tpr
-    group = openset.evaluate(
-        out.labels, out.predicted, values["test"], values.get("validation"), tpr=tpr
-    )
+    tpr = task.config.open_set.tpr
+    groups = {
+        title: openset.evaluate(
+            outputs[part].labels,
+            outputs[part].predicted,
+            values[part],
+            values.get("validation"),
+            tpr=tpr,
+        )
+        for title, part in (("all", "test"), (box_off(task), BOX_OFF))
+        if part in parts
+    }
     first = first_of_equal(task.examples.fingerprints("test"))
     new = test.labels == openset.UNKNOWN
     kinds = {"new": new, "trained": ~new}
@@ -73,7 +81,7 @@ def evaluate(
         "unknown": list(record["split"]["unknown"]),
         "gamma": None,
         "tpr": tpr,
-        "groups": {"all": group},
+        "groups": groups,
         "retrieval": {
             kind: {
                 **retrieval(embeddings["test"][rows], test.classes[rows]),

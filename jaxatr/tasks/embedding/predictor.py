@@ -12,6 +12,7 @@ from jaxatr import data, openset, training
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.reporting import notebook
+from jaxatr.reporting.recorded import read_arrays
 from jaxatr.tasks.embedding.evaluation import SCORE
 from jaxatr.tasks.neighbour import Neighbour, blank, describe, listed
 from jaxatr.tasks.runtime import Infer, engine_note, forms_of, ready_network
@@ -245,8 +246,8 @@ def load_indexed(workdir: str | os.PathLike) -> tuple[TrainedRun, Index]:
     """Loads a run at the checkpoint that was evaluated last, and its index.
 
     Raises:
-      ValueError: ``workdir`` is not the folder of an embedding's run, or the run has not been
-        evaluated yet.
+      ValueError: ``workdir`` is not the folder of an embedding's run, the run has not been
+        evaluated yet, or its index cannot be read.
     """
     path = Path(workdir) / training.INDEX
     if not path.is_file():
@@ -255,8 +256,7 @@ def load_indexed(workdir: str | os.PathLike) -> tuple[TrainedRun, Index]:
             f"{workdir} has no {training.INDEX} to search: evaluate it first (jaxatr evaluate "
             f"--workdir={workdir})"
         )
-    with np.load(path) as file:
-        arrays = dict(file)
+    arrays = read_arrays(path)
     run = training.load_run(workdir, int(arrays["index_step"]))
     training.check_predictor(run, Retriever)
     index = Index(

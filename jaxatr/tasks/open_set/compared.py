@@ -1,6 +1,5 @@
 """Finding a run's trained baselines in its folder, and adding them to its evaluation."""
 
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import openset
+from jaxatr.reporting.recorded import read_arrays, read_evaluation
 from jaxatr.training.folder import EVALUATION, SCORES
 
 
@@ -42,12 +42,10 @@ def trained_scores(
 
 
 def _load(model: Any, path: Path) -> Any:
-    with np.load(path) as arrays:
-        if set(arrays) != set(model._fields):
-            raise ValueError(
-                f"{path}: got the arrays {sorted(arrays)}, wanted {sorted(model._fields)}"
-            )
-        return model(**arrays)
+    arrays = read_arrays(path)
+    if set(arrays) != set(model._fields):
+        raise ValueError(f"{path}: got the arrays {sorted(arrays)}, wanted {sorted(model._fields)}")
+    return model(**arrays)
 
 
 def add_recorded(
@@ -63,11 +61,9 @@ def add_recorded(
       arrays: arrays of an evaluation, to which the score's values and predictions are added.
 
     Raises:
-      ValueError: the evaluations used different examples.
+      ValueError: a file of the run cannot be read, or the evaluations used different examples.
     """
-    evaluation = json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
-    with np.load(folder / SCORES) as file:
-        own = dict(file)
+    evaluation, own = read_evaluation(folder), read_arrays(folder / SCORES)
     for part in ("test", "validation"):
         ids, others = (recorded.get(f"{part}_id", np.zeros(0)) for recorded in (own, arrays))
         if not np.array_equal(ids, others):

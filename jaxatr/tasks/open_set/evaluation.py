@@ -14,7 +14,7 @@ from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
 from jaxatr.tasks.open_set.deciding import Made, decides, made_for
 from jaxatr.tasks.open_set.judged import accepted, judge
 from jaxatr.tasks.open_set.needs import refusal
-from jaxatr.tasks.open_set.scored import Enrollable, Scored, head
+from jaxatr.tasks.open_set.scored import Divided, Enrollable, Scored, head
 from jaxatr.tasks.parts import BOX_OFF, Part
 from jaxatr.typing import PyTree
 
@@ -148,7 +148,7 @@ def evaluate(
     fitted = openset.fit_scores(
         chosen.scores,
         training,
-        head(variables),
+        head(variables).select(slice(len(task.record["split"]["known"]))),  # without negatives
         validation=outputs.get("validation"),
         trained=_adapted(chosen, outputs.get("validation")),
         leave_out=chosen.leave_out,
@@ -279,7 +279,7 @@ def _adapted(chosen: Chosen, validation: openset.Outputs | None) -> dict[str, An
     return models
 
 
-def box_off(task: Scored) -> str:
+def box_off(task: Divided) -> str:
     """Returns the name of the group of test examples with perturbed boxes."""
     return f"boxes off by {100 * task.config.data.box_error:g} %"
 

@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from jaxatr import data, openset
 from jaxatr.openset import gallery, nearest_neighbour, reduction
+from jaxatr.reporting.recorded import read_arrays
 from jaxatr.tasks.neighbour import Neighbour
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.loading import open_divided
@@ -75,7 +76,7 @@ class Examples:
 
         Args:
           features: features of the chips; only their direction matters.
-          count: number of training chips for each chip, if there are so many.
+          count: largest number of training chips for each chip.
         """
         if self._bank is None:
             raise ValueError("there are no features to search")
@@ -155,12 +156,19 @@ def build_examples(
 def _kept(
     run: TrainedRun, name: str, rows: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "n d"] | None:
-    """Loads the features that an earlier start saved; None if there are none for these rows."""
+    """Loads the features that an earlier start saved; None if there are none for these rows.
+
+    Features that cannot be read are computed and saved again.
+    """
     path = fitted.path_of(run.workdir, run.step, name)
     if not os.path.isfile(path):
         return None
-    with np.load(path, allow_pickle=False) as file:
-        return file["features"] if np.array_equal(file["rows"], rows) else None
+    try:
+        arrays = read_arrays(path)
+        return arrays["features"] if np.array_equal(arrays["rows"], rows) else None
+    except (ValueError, KeyError) as error:
+        warnings.warn(f"the saved features are computed again: {error}", stacklevel=2)
+        return None
 
 
 def _computed(

@@ -192,14 +192,18 @@ def _figures(
 
 def _by_the_others(decision: openset.Decision) -> np.ndarray:
     """Decides about each chip with the threshold fitted to all others (leave-one-out)."""
-    calibration = decision.calibration
+    calibration, further = decision.calibration, decision.further
     assert calibration is not None
     accepted = []
-    for row in range(len(calibration.scores)):
+    for row, nearest in enumerate(calibration.nearest):
         others = np.arange(len(calibration.scores)) != row
-        if calibration.per_class:
-            others &= calibration.nearest == calibration.nearest[row]
-        threshold = openset.conformal_threshold(calibration.scores[others], tpr=calibration.tpr)
+        if further is not None and nearest >= further.first:
+            rest = calibration._replace(scores=calibration.scores[others])
+            threshold = further.thresholds(rest)[nearest - further.first]
+        else:
+            if calibration.per_class:
+                others &= calibration.nearest == nearest
+            threshold = openset.conformal_threshold(calibration.scores[others], tpr=calibration.tpr)
         accepted.append(calibration.scores[row] >= threshold)
     return np.array(accepted)
 
@@ -207,7 +211,7 @@ def _by_the_others(decision: openset.Decision) -> np.ndarray:
 def _digest(listed: list[_Labelled]) -> str:
     sha256 = hashlib.sha256()
     for one in listed:
-        files = sorted(one.path.iterdir()) if one.path.is_dir() else [one.path]
+        files = _visible(one.path) if one.path.is_dir() else [one.path]
         for file in files:
             name = Path(one.name, file.relative_to(one.path))
             sha256.update(f"{name}\n".encode())

@@ -144,9 +144,12 @@ def as_number(gamma: float | str | None) -> float | None:
     if gamma is None or gamma == "fitted":
         return None
     try:
-        return float(gamma)
+        threshold = float(gamma)
     except ValueError:
-        raise ValueError(f"gamma: got {gamma!r}, wanted a number or 'fitted'") from None
+        threshold = math.nan
+    if math.isnan(threshold):
+        raise ValueError(f"gamma: got {gamma!r}, wanted a number or 'fitted'")
+    return threshold
 
 
 def _unfitted(run: TrainedRun, name: str) -> Made | None:

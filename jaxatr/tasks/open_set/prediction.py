@@ -57,8 +57,10 @@ class Prediction(NamedTuple):
         far, sign = shown.scale == "distance", -1 if shown.scale == "distance" else 1
         score = f"{'distance' if far else 'score'} {sign * self.score:.4g}"
         limit = f"{'unknown beyond' if far else 'known from'} {sign * self.threshold:.4g}"
-        if not math.isfinite(self.threshold):
-            limit = "everything is accepted" if self.threshold < 0 else "no threshold"
+        if math.isinf(self.threshold):
+            limit = f"{'everything' if self.threshold < 0 else 'nothing'} is accepted"
+        elif math.isnan(self.threshold):
+            limit = "no threshold"
         elif self.gamma is not None:
             limit += f" (γ {self.gamma:.4g})"
         facts = [f"{shown.title}: {score}, {limit}"]

@@ -35,7 +35,8 @@ class OpenSetPredictor(Showing[Item, Prediction]):
     Attributes:
       classes: names of the known classes, first those of the network, then enrolled ones.
       further: names of the enrolled classes.
-      gamma: γ of section 2.3, if CBC decides, otherwise None.
+      gamma: γ of section 2.3, if CBC decides, otherwise None; the largest one if each class has its
+        own.
       chip: converts an image to the network's chip.
       step: step of the checkpoint.
       workdir: the run's folder.
@@ -251,6 +252,11 @@ class OpenSetPredictor(Showing[Item, Prediction]):
             from another predictor of the same network.
         """
         answers = self.deciding(outputs)
+        gammas: Sequence[float | None] = [self.gamma] * len(answers.nearest)
+        if (
+            self.gamma is not None and self.decision.threshold is None
+        ):  # each class may have its own
+            gammas = sigmoid(answers.thresholds).tolist()
         own = self.classes[: outputs.logits.shape[1]]
         near: Sequence[tuple[Neighbour, ...]] = [()] * len(answers.nearest)
         if self.examples is not None:
@@ -263,7 +269,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
                 nearest=nearest,
                 score=float(answers.scores[index]),
                 known_probability=_at(answers.known_probabilities, index),
-                gamma=self.gamma,
+                gamma=gammas[index],
                 probabilities=dict(zip(own, row, strict=True)),
                 decides=self.decision.score.name,
                 threshold=float(answers.thresholds[index]),

@@ -39,12 +39,14 @@ class Group(NamedTuple):
       fitted: the fitted scores.
       outputs: network outputs by part.
       values: values ``[n]`` of each score, by part and score.
+      named: classes ``[n]`` that scores name, by part and score.
       recorded: prefix of the arrays in ``scores.npz``; None if other arrays there imply them.
     """
 
     fitted: openset.Fitted
     outputs: dict[str, openset.Outputs]
     values: dict[str, dict[str, np.ndarray]]
+    named: dict[str, dict[str, np.ndarray]]
     recorded: str | None
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -53,6 +55,8 @@ class Group(NamedTuple):
         for part, outputs in self.outputs.items():
             prefix = f"{part}_{self.recorded}"
             arrays |= evaluation.part_arrays(prefix, outputs, self.values[part])
+            named = self.named.get(part, {}).items()
+            arrays |= {f"{prefix}predicted_{name}": label for name, label in named}
         return arrays
 
 
@@ -88,7 +92,7 @@ class Seen(NamedTuple):
         for part, found in self.parts.items():
             outputs[part] = openset.mean_outputs(found.chips, found.lengths)
             values[part] = _means(chips.values[part], found.lengths)
-        return {mean: Group(chips.fitted, outputs, values, recorded), CHIPS: chips}
+        return {mean: Group(chips.fitted, outputs, values, {}, recorded), CHIPS: chips}
 
     def _scored(
         self, take: Callable[[PartOutputs], openset.Outputs], prefix: str, recorded: str
@@ -101,8 +105,16 @@ class Seen(NamedTuple):
             validation=outputs.get("validation"),
             leave_out=self.chosen.leave_out,
         )
-        values = {part: fitted.on(one) for part, one in outputs.items()}
-        return Group(fitted, outputs, values, recorded)
+        answers = {part: fitted.answers(one) for part, one in outputs.items()}
+        naming = [score.name for score in fitted.scores if score.names_class]
+        values = {
+            part: {name: one.score for name, one in found.items()}
+            for part, found in answers.items()
+        }
+        named = {
+            part: {name: found[name].label for name in naming} for part, found in answers.items()
+        }
+        return Group(fitted, outputs, values, named, recorded)
 
 
 @runtime_checkable  # the tests check annotations at run time
@@ -147,10 +159,19 @@ def evaluate(
     for name, group in task.groups(Seen(chosen, variables, training, found)).items():
         test = group.outputs["test"]
         everything = np.ones(len(test.labels), bool)
-        figures[name] = evaluation.measure(task, group.fitted, test, group.values, everything)
+        named = group.named.get("test")
+        figures[name] = evaluation.measure(
+            task, group.fitted, test, group.values, everything, named
+        )
         if name == TRACKS and (off := group.outputs.get(BOX_OFF)):
             figures[evaluation.box_off(task)] = evaluation.measure(
-                task, group.fitted, off, group.values, everything, part=BOX_OFF
+                task,
+                group.fitted,
+                off,
+                group.values,
+                everything,
+                group.named.get(BOX_OFF),
+                part=BOX_OFF,
             )
         if group.recorded is not None:
             arrays |= group.arrays()

@@ -31,6 +31,7 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         *,
         gamma: float | None = None,
         further: tuple[str, ...] = (),
+        needs: Collection[str] = (),
         runtime: str = "jax",
     ):
         """Creates a recogniser from a run on tracks and its decision; :meth:`load` reads both.
@@ -43,7 +44,8 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
                 f"{run.workdir}: OpenVINO's LSTM ignores the lengths of tracks, so its answers "
                 "would be wrong: use runtime=onnxruntime or jax"
             )
-        super().__init__(run, decision, gamma=gamma, further=further, runtime=runtime)
+        options = {"gamma": gamma, "further": further, "needs": needs, "runtime": runtime}
+        super().__init__(run, decision, **options)
         self.frames = run.config.track.frames
 
     @staticmethod

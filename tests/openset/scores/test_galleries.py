@@ -140,9 +140,17 @@ def test_a_shifted_and_brighter_training_chip_is_known():
     dark = template.answer(model, np.zeros((1, 32, 32, 2), np.float32))
     np.testing.assert_allclose(dark.distances, 1, atol=2e-4)
     np.testing.assert_allclose(dark.score, 0, atol=2e-4)
-    blank = np.concatenate([chips, np.zeros((1, 32, 32, 2), np.float32)])
-    without = template.fit(blank, np.array([0, 0, 1, 1, 1]), 2)
-    np.testing.assert_array_equal(without.examples, model.examples)
+    for value in (0.0, 0.3):  # the computed mean of 0.3 is rounded
+        blank = np.concatenate([chips, np.full((1, 32, 32, 2), value, np.float32)])
+        without = template.fit(blank, np.array([0, 0, 1, 1, 1]), 2)
+        np.testing.assert_array_equal(without.examples, model.examples)
+
+
+def test_a_saturated_window_does_not_correlate():
+    chips = np.random.default_rng(0).gamma(2, 50, (4, 40, 40, 1)).astype(np.float32)
+    chips[:, 8:32, 8:32] = 200.3
+    model = template.fit(chips, np.array([0, 0, 1, 1]), 2, shift=3, windows=(1.0, 0.5))
+    assert not model.examples[:, -64:].any() and model.examples[:, :-64].any()
 
 
 def test_a_fusion_names_the_class_with_the_smallest_product_of_distances():
@@ -254,7 +262,7 @@ def test_data_that_cannot_be_fitted_are_named(unchecked):
     with pytest.raises(ValueError, match="shift: got 11, wanted 0 or more, with 2 by 2 cells left"):
         template.fit(TRAIN.more["image"], labels, K, shift=11)
     with pytest.raises(ValueError, match="examples: all are equal"):
-        nndr.fit(np.ones((6, 4)), np.arange(6) % 2, 2)
+        nndr.fit(np.full((7, 4), 0.1), np.arange(7) % 2, 2)  # whose computed scale is not 0
     with pytest.raises(ValueError, match="labels: got class 0 only"):
         nndr.fit(np.random.default_rng(0).random((6, 4)), np.zeros(6, int), 2)
     with pytest.raises(ValueError, match="members: got 1, wanted two or more"):
