@@ -78,6 +78,15 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
 
+def as_utf8(name: str) -> str:
+    r"""Escapes the bytes of a file's name that are not UTF-8, which cannot be stored as text.
+
+    >>> as_utf8(b"caf\xe9.png".decode("utf-8", "surrogateescape"))
+    'caf\\udce9.png'
+    """
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def _listed(found: Below) -> Below:
     if found.error is not None:
         raise found.error

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TypeAlias
 
 from jaxatr.data.extras import extra
+from jaxatr.data.files_below import as_utf8
 from jaxatr.files import replacing
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
@@ -136,7 +137,7 @@ def parquet_bytes(
 
 
 def _valid(cell: Cell) -> Cell:
-    return cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell
+    return as_utf8(cell) if isinstance(cell, str) else cell
 
 
 def _parquet(path: str | os.PathLike) -> ModuleType:
