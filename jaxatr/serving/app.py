@@ -345,7 +345,8 @@ def build_routes(console: Console) -> fastapi.FastAPI:
     )
     async def table() -> Response:
         """Returns the marks as a CSV table."""
-        text = data.csv_text(console.marks.all(), columns=tuple(schemas.Marked.model_fields))
+        rows = await asyncio.to_thread(console.marks.all)
+        text = data.csv_text(rows, columns=tuple(schemas.Marked.model_fields))
         headers = {"content-disposition": 'attachment; filename="marks.csv"'}
         return Response(text, media_type="text/csv", headers=headers)
 

@@ -294,6 +294,17 @@ def test_marks_are_kept_and_forgotten(engine, make_console, tmp_path, client_of)
             assert bad.status_code == 422
 
 
+def test_marks_that_wait_for_another_console_hold_up_nothing(engine, make_console, client_of):
+    console = make_console(engine)
+    with client_of(console) as client, concurrent.futures.ThreadPoolExecutor() as pool:
+        with console.marks._lock:  # as of a change that waits for another console
+            tables = [pool.submit(client.get, path) for path in ("/api/marks", "/api/marks.csv")]
+            health = pool.submit(client.get, "/api/health")
+            assert health.result(timeout=20).status_code == 200
+            assert not any(table.done() for table in tables)
+        assert [table.result(timeout=20).status_code for table in tables] == [200, 200]
+
+
 def test_a_broken_file_of_marks_is_named(engine, make_console, tmp_path):
     (tmp_path / "marks.jsonl").write_text('{"id": "x"}\nno json\n')
     with pytest.raises(ValueError, match=r"marks\.jsonl: line 2 is not a mark"):
