@@ -309,6 +309,16 @@ def test_a_broken_file_of_marks_is_named(engine, make_console, tmp_path):
     (tmp_path / "marks.jsonl").write_text('{"id": "x"}\nno json\n')
     with pytest.raises(ValueError, match=r"marks\.jsonl: line 2 is not a mark"):
         make_console(engine)
+
+
+def test_marks_that_another_program_broke_are_named(engine, make_console, tmp_path, client_of):
+    with client_of(make_console(engine)) as client:
+        (tmp_path / "marks.jsonl").write_text("no json\n")
+        path = f"/api/marks?id={'0' * 64}"
+        for answer in map(client.get, ("/api/marks", "/api/marks.csv")):
+            assert answer.status_code == 422
+            assert answer.json()["detail"].endswith("marks.jsonl: line 1 is not a mark")
+        assert client.delete(path).status_code == 422
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         make_console(engine, marks=str(tmp_path / "nowhere" / "marks.jsonl"))
 
