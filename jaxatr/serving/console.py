@@ -64,7 +64,8 @@ class Console:
         self.page = Page()
         self.enroller = None
         if wanted is not None and engine.kind == "recogniser":
-            self.enroller = Enroller(wanted, options.batches, self._replace)
+            decides = engine.scales[0].name
+            self.enroller = Enroller(wanted, options.batches, self._replace, decides)
 
     @property
     def engine(self) -> Engine:
