@@ -27,7 +27,7 @@ class Manifest(NamedTuple):
     """The division of the inputs into shards.
 
     Attributes:
-      arguments: what the sources refer to: absolute paths, or names of data sets.
+      arguments: the places of the sources: absolute paths, or names of data sets.
       size: number of inputs in a shard; the last shard may have fewer.
       inputs: total number of inputs.
       digest: SHA-256 of the shards' lists and the states of the sources.

@@ -75,7 +75,7 @@ class Part(NamedTuple):
       rows: number of rows.
       failed: number of rows whose input could not be used.
       kept: whether the part was already complete.
-      damaged: why an existing file was replaced; empty if none was.
+      damaged: the reason why an existing file was replaced; empty if none was.
     """
 
     shard: int

@@ -66,9 +66,9 @@ def extract(archive: Path, directory: Path, damaged: Damaged | None = None) -> N
     Args:
       archive: the archive.
       directory: the folder; it is created if missing.
-      damaged: receives what cannot be extracted, and the rest is extracted; the second of two files
-        with one name counts as damaged. None: the first damage is raised, and a later file
-        replaces an earlier one of its name.
+      damaged: receives each file that cannot be extracted, while the others are extracted; the
+        second of two files with one name is among them. Without it, the first damage is raised,
+        and a later file replaces an earlier one of the same name.
 
     Raises:
       ValueError: the archive is damaged, or holds a link, a device, a path that leaves the folder
@@ -118,7 +118,11 @@ def twice(archive: Path, member: Member) -> ValueError:
 
 @contextlib.contextmanager
 def naming(folder: Path, name: Path) -> Iterator[None]:
-    """Replaces the path of a folder, to which an archive was extracted, in errors by a name.
+    """Gives errors the name of an archive in place of the folder that it was extracted to.
+
+    Args:
+      folder: the folder.
+      name: the archive's path as the user knows it.
 
     Raises:
       ValueError: the body raised one.

@@ -18,7 +18,7 @@ FILE = "marks.jsonl"
 class Marks:
     """A JSON Lines file with one mark per image, rewritten atomically on every change.
 
-    Several consoles of one run may share the file: each change begins with what it contains.
+    Several consoles of one run may share the file: each change starts from its present content.
 
     Attributes:
       path: the file; it is created with the first mark.
