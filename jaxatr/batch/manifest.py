@@ -9,7 +9,6 @@ import gzip
 import hashlib
 import itertools
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +27,7 @@ class Manifest(NamedTuple):
     """The division of the inputs into shards.
 
     Attributes:
-      arguments: what the sources refer to: absolute paths, or names of data sets.
+      arguments: the places of the sources: absolute paths, or names of data sets.
       size: number of inputs in a shard; the last shard may have fewer.
       inputs: total number of inputs.
       digest: SHA-256 of the shards' lists and the states of the sources.
@@ -91,7 +90,7 @@ def listed(
       say: prints a line of progress from time to time.
 
     Raises:
-      ValueError: there are no inputs, or the manifest in the folder is of other inputs.
+      ValueError: there are no inputs, or the manifest in the folder is damaged or of other inputs.
     """
     path = out / FOLDER / _FILE
     if not path.is_file():
@@ -190,16 +189,37 @@ def _save(path: Path, manifest: Manifest) -> None:
 
 
 def _load(path: Path) -> Manifest:
-    fields = json.loads(path.read_text(encoding="utf-8"))
-    if (version := fields.pop("version", None)) != _VERSION:
+    fields = _json(path, "version")
+    if (version := fields.pop("version")) != _VERSION:
         raise ValueError(f"{path}: got version {version}, wanted {_VERSION}")
-    return Manifest(**fields)
+    try:
+        return Manifest(**fields)
+    except TypeError as error:
+        raise _damaged(path) from error
+
+
+def _json(path: Path, name: str) -> dict[str, Any]:
+    """Reads an object that has an entry ``name``."""
+    try:
+        found = json.loads(path.read_bytes())
+        found[name]
+    except (ValueError, TypeError, KeyError) as error:
+        raise _damaged(path) from error
+    return found
+
+
+def _damaged(path: Path) -> ValueError:
+    return ValueError(f"{path}: damaged; choose another --out")
 
 
 def load_run(out: Path) -> dict[str, Any] | None:
-    """Reads the identity of the run that made the parts; None if none is recorded."""
+    """Reads the identity of the run that made the parts; None if none is recorded.
+
+    Raises:
+      ValueError: the record is damaged.
+    """
     path = out / FOLDER / "run.json"
-    return json.loads(path.read_text(encoding="utf-8")) if os.path.exists(path) else None
+    return _json(path, "digest") if path.exists() else None
 
 
 def save_run(out: Path, run: dict[str, Any]) -> None:

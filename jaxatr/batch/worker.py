@@ -1,6 +1,8 @@
 """Workers that predict shards with one model, in this process or as actors of a cluster."""
 
 import collections
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,6 +28,11 @@ READERS = 4
 
 _AHEAD = 128
 """Number of inputs that are read ahead of the device."""
+
+_BYTES_AHEAD = 1 << 28
+"""Largest size in bytes of the temporary files of these inputs; one may be larger."""
+
+_SHARED = "/dev/shm"
 
 
 class Job(NamedTuple):
@@ -68,7 +75,7 @@ class Part(NamedTuple):
       rows: number of rows.
       failed: number of rows whose input could not be used.
       kept: whether the part was already complete.
-      damaged: why an existing file was replaced; empty if none was.
+      damaged: the reason why an existing file was replaced; empty if none was.
     """
 
     shard: int
@@ -191,13 +198,18 @@ class Worker:
     def _read_ahead(
         self, found: Iterator[tuple[Found, bool]], readers: ThreadPoolExecutor
     ) -> Iterator[tuple[str, Any, str | None]]:
-        waiting: collections.deque[Future] = collections.deque()
+        waiting: collections.deque[tuple[Future, int]] = collections.deque()
+        size = 0
         for one, temporary in found:
-            waiting.append(readers.submit(self._read, one, temporary))
-            if len(waiting) >= _AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            of_one = os.path.getsize(one.file) if temporary else 0
+            size += of_one
+            waiting.append((readers.submit(self._read, one, temporary), of_one))
+            while len(waiting) >= _AHEAD or (waiting and size > _BYTES_AHEAD):
+                future, of_first = waiting.popleft()
+                size -= of_first
+                yield future.result()
+        for future, _ in waiting:
+            yield future.result()
 
     def _read(self, found: Found, temporary: bool) -> tuple[str, Any, str | None]:
         """Reads an input; returns its name, its content, and the reason if it cannot be used."""
@@ -256,5 +268,12 @@ def _decider(job: Job, predictor: Predictor) -> OpenSetPredictor:
 
 
 def _memory() -> str | None:
-    """Returns a folder in memory if the system has one; else None."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+    """Returns a folder in memory if the system has one with enough room; else None.
+
+    In a container it often has 64 MB only.
+    """
+    try:
+        free = shutil.disk_usage(_SHARED).free if os.access(_SHARED, os.W_OK | os.X_OK) else 0
+    except OSError:
+        return None
+    return _SHARED if free > 2 * _BYTES_AHEAD else None

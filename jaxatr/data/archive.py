@@ -1,6 +1,7 @@
 """Extraction of archives that cannot write outside the target folder."""
 
 import contextlib
+import errno
 import io
 import lzma
 import shutil
@@ -9,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from types import ModuleType
 from typing import IO, NamedTuple
 
@@ -19,6 +20,8 @@ _ZSTANDARD = (".tar.zst", ".tzst")
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 SUFFIXES = (*_TAR, *_ZSTANDARD, ".zip")
 _OTHERS = (".7z", ".rar", ".gz", ".bz2", ".xz", ".zst", ".lz4", ".cab", ".iso")
+# Names that the file system refuses, or that another file's name rules out.
+_UNFIT = (errno.ENAMETOOLONG, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.EILSEQ)
 
 
 def is_archive(path: Path) -> bool:
@@ -63,13 +66,13 @@ def extract(archive: Path, directory: Path, damaged: Damaged | None = None) -> N
     Args:
       archive: the archive.
       directory: the folder; it is created if missing.
-      damaged: receives what cannot be extracted, and the rest is extracted; the second of two files
-        with one name counts as damaged. None: the first damage is raised, and a later file
-        replaces an earlier one of its name.
+      damaged: receives each file that cannot be extracted, while the others are extracted; the
+        second of two files with one name is among them. Without it, the first damage is raised,
+        and a later file replaces an earlier one of the same name.
 
     Raises:
-      ValueError: the archive is damaged, or holds a link, a device or a path that leaves the
-        folder.
+      ValueError: the archive is damaged, or holds a link, a device, a path that leaves the folder
+        or a name that the file system cannot store.
       ImportError: the archive is compressed with Zstandard and the extra ``zstd`` is not installed.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -90,13 +93,19 @@ def extract(archive: Path, directory: Path, damaged: Damaged | None = None) -> N
 
 def _extract(archive: Path, member: Member, directory: Path, *, again: bool) -> None:
     target = directory.joinpath(*member.path.parts)
-    if target.exists() and not again:
-        raise twice(archive, member)
-    target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with reading(archive), contextlib.closing(member.open()) as source:
-            with open(target, "wb") as file:
-                shutil.copyfileobj(source, file)
+        if target.is_file() and not again:
+            raise twice(archive, member)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file = open(target, "wb")
+    except OSError as error:
+        if error.errno not in _UNFIT:
+            raise
+        reason = f"the file {member.name!r} in it cannot be extracted: {error.strerror}"
+        raise ValueError(f"{archive}: {reason}") from error
+    try:
+        with file, reading(archive), contextlib.closing(member.open()) as source:
+            shutil.copyfileobj(source, file)
     except ValueError:
         target.unlink(missing_ok=True)  # only a part of it
         raise
@@ -109,7 +118,11 @@ def twice(archive: Path, member: Member) -> ValueError:
 
 @contextlib.contextmanager
 def naming(folder: Path, name: Path) -> Iterator[None]:
-    """Replaces the path of a folder, to which an archive was extracted, in errors by a name.
+    """Gives errors the name of an archive in place of the folder that it was extracted to.
+
+    Args:
+      folder: the folder.
+      name: the archive's path as the user knows it.
 
     Raises:
       ValueError: the body raised one.
@@ -131,7 +144,7 @@ def reading(archive: Path) -> Iterator[None]:
       ImportError: the archive is compressed with Zstandard and the extra ``zstd`` is not installed.
     """
     errors: tuple[type[Exception], ...] = (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError)
-    errors = (*errors, lzma.LZMAError, zlib.error)
+    errors = (*errors, lzma.LZMAError, zlib.error, UnicodeDecodeError)
     if archive.name.lower().endswith(_ZSTANDARD):
         errors = (*errors, _zstandard(archive).ZstdError)
     if archive.name.lower().endswith(".zip"):
@@ -154,7 +167,8 @@ def members(archive: Path) -> Iterator[Member]:
     found = _zip_members if archive.name.lower().endswith(".zip") else _tar_members
     for member in found(archive):
         parts = member.path.parts
-        if not parts or member.path.is_absolute() or ".." in parts or ":" in parts[0]:
+        drive = PureWindowsPath(parts[0]).drive if parts else ""  # as in C:/x, but not in 10:00.png
+        if not parts or member.path.is_absolute() or ".." in parts or drive:
             raise ValueError(f"{archive}: the path {member.name!r} in it leaves its folder")
         yield member
 

@@ -17,7 +17,8 @@ class Below(NamedTuple):
 
     Attributes:
       path: relative to the folder.
-      passed: why there is no file to read, a phrase that can follow a number; empty for a file.
+      passed: the reason why there is no file to read, a phrase that can follow a number; empty for
+        a file.
       error: the error of the operating system about a folder that cannot be listed.
     """
 
@@ -62,8 +63,8 @@ def iterate_visible(root: Path) -> Iterator[Below]:
 
     Links to files and folders are followed. Each folder is read once, even if several links lead to
     it or a link leads to a folder above: at its own place if it is below ``root``, else at the
-    first of its paths. What is passed over because of that, and links to nothing, are yielded with
-    the reason. Only one folder's names are in memory at a time, and the links' folders.
+    first of its paths. Links that are skipped for this reason, and links to nothing, are yielded
+    with the reason. Only one folder's names are in memory at a time, and the links' folders.
 
     A folder that cannot be listed is yielded as an error at its place.
 
@@ -76,6 +77,15 @@ def iterate_visible(root: Path) -> Iterator[Below]:
 def is_hidden(name: str) -> bool:
     """Whether this name marks a hidden file or folder, or one that macOS adds to archives."""
     return name.startswith(".") or name == "__MACOSX"
+
+
+def as_utf8(name: str) -> str:
+    r"""Escapes the bytes of a file's name that are not UTF-8, which cannot be stored as text.
+
+    >>> as_utf8(b"caf\xe9.png".decode("utf-8", "surrogateescape"))
+    'caf\\udce9.png'
+    """
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _listed(found: Below) -> Below:

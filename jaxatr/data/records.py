@@ -12,6 +12,7 @@ import numpy as np
 from absl import logging
 from tqdm import tqdm
 
+from jaxatr.data.files_below import as_utf8
 from jaxatr.data.source import Contents, Example, Feature
 
 Examples = Callable[[], Iterator[Example]]
@@ -72,7 +73,7 @@ def write(contents: Contents, directory: Path) -> Path:
 
     def counted(examples: Examples) -> Iterator[Example]:
         for example in examples():
-            yield example
+            yield {k: as_utf8(v) if isinstance(v, str) else v for k, v in example.items()}
             bar.update()
 
     splits = {

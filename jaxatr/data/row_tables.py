@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import TypeAlias
 
 from jaxatr.data.extras import extra
-from jaxatr.files import replacing
+from jaxatr.data.files_below import as_utf8
+from jaxatr.files import check_replaceable, replacing
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 """Suffixes of the supported table formats."""
@@ -19,10 +20,11 @@ Cell: TypeAlias = str | int | float | bool | None
 
 
 def check_table(path: str | os.PathLike) -> None:
-    """Checks that a table can be written to a path.
+    """Checks that a table can be written to a path; for use before a long computation.
 
     Raises:
       ValueError: the suffix is not a table's, the path is a folder, or its parent does not exist.
+      OSError: the parent is not writable.
       ImportError: it is a Parquet table and the extra ``parquet`` is not installed.
     """
     suffix = Path(path).suffix.lower()
@@ -32,6 +34,7 @@ def check_table(path: str | os.PathLike) -> None:
         raise ValueError(f"{path}: got a folder, wanted a file to write")
     if not Path(path).parent.is_dir():
         raise ValueError(f"{path}: there is no folder {Path(path).parent}")
+    check_replaceable(path)
     if suffix == ".parquet":
         _parquet(path)
 
@@ -50,7 +53,8 @@ def write_table(
       text: names of columns that hold text even if every cell is None.
 
     Raises:
-      ValueError: the path cannot be written to, or the cells of a Parquet column differ in type.
+      ValueError: the path is not a table's, or the cells of a Parquet column differ in type.
+      OSError: the table cannot be written.
       ImportError: it is a Parquet table and the extra ``parquet`` is not installed.
     """
     check_table(path)
@@ -60,9 +64,8 @@ def write_table(
     if suffix == ".parquet":
         content = parquet_bytes(path, {name: _type(name, text) for name in columns}, rows)
     else:
-        # The names of files need not be valid UTF-8.
-        text = (_csv if suffix == ".csv" else _jsonl)(columns, rows)
-        content = text.encode("utf-8", "backslashreplace")
+        lines = (_csv if suffix == ".csv" else _jsonl)(columns, rows)
+        content = as_utf8(lines).encode()
     with replacing(path) as file:
         file.write(content)
 
@@ -136,7 +139,7 @@ def parquet_bytes(
 
 
 def _valid(cell: Cell) -> Cell:
-    return cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell
+    return as_utf8(cell) if isinstance(cell, str) else cell
 
 
 def _parquet(path: str | os.PathLike) -> ModuleType:

@@ -307,7 +307,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
     @app.get("/api/marks", responses={200: {"model": schemas.MarksOut}, **problems()})
     async def marks() -> Response:
         """Lists the users' marks."""
-        return JSONResponse({"marks": await asyncio.to_thread(console.marks.all)})
+        return JSONResponse({"marks": await console.with_marks(console.marks.all)})
 
     @app.post(
         "/api/marks",
@@ -317,13 +317,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
         """Saves marks, and returns their total number."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         kept = [{**one.model_dump(), "time": now} for one in given.marks]
-        try:
-            count = await asyncio.to_thread(console.marks.put, kept)
-        except ValueError as error:
-            raise HTTPException(422, str(error)) from None
-        except OSError as error:
-            raise HTTPException(503, f"the marks cannot be saved: {error.strerror}") from None
-        return JSONResponse({"count": count})
+        return JSONResponse({"count": await console.with_marks(console.marks.put, kept)})
 
     @app.delete(
         "/api/marks",
@@ -333,7 +327,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
         id: Annotated[list[schemas.Id], Query(min_length=1, max_length=100)],
     ) -> Response:
         """Deletes marks, and returns the number deleted."""
-        return JSONResponse({"count": await asyncio.to_thread(console.marks.remove, id)})
+        return JSONResponse({"count": await console.with_marks(console.marks.remove, id)})
 
     @app.get(
         "/api/marks.csv",
@@ -345,7 +339,8 @@ def build_routes(console: Console) -> fastapi.FastAPI:
     )
     async def table() -> Response:
         """Returns the marks as a CSV table."""
-        text = data.csv_text(console.marks.all(), columns=tuple(schemas.Marked.model_fields))
+        rows = await console.with_marks(console.marks.all)
+        text = data.csv_text(rows, columns=tuple(schemas.Marked.model_fields))
         headers = {"content-disposition": 'attachment; filename="marks.csv"'}
         return Response(text, media_type="text/csv", headers=headers)
 

@@ -214,9 +214,9 @@ class Batcher:
         if not places:
             return
         size = next(size for size in self._sizes if size >= len(places))
-        chips = np.stack([p.chip for p in places] + [places[-1].chip] * (size - len(places)))
         start = time.perf_counter()
         try:
+            chips = np.stack([p.chip for p in places] + [places[-1].chip] * (size - len(places)))
             neighbours = any(place.neighbours for place in places)
             scores = {name for place in places for name in place.scores}
             answers = self.engine.answer(chips, neighbours=neighbours, scores=scores)

@@ -1,6 +1,6 @@
 """HTTP connections with limits on the time and size of a request's head.
 
-uvicorn itself waits for a head indefinitely, and stores as much of it as arrives.
+uvicorn itself waits indefinitely for a head, and stores all of it that arrives.
 """
 
 import asyncio

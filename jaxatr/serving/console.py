@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
@@ -20,6 +20,8 @@ from jaxatr.serving.marks import FILE, Marks
 from jaxatr.serving.openapi import FORM, RAW
 from jaxatr.serving.options import Options
 from jaxatr.serving.page import Page
+
+Result = TypeVar("Result")
 
 
 class Console:
@@ -62,7 +64,8 @@ class Console:
         self.page = Page()
         self.enroller = None
         if wanted is not None and engine.kind == "recogniser":
-            self.enroller = Enroller(wanted, options.batches, self._replace)
+            decides = engine.scales[0].name
+            self.enroller = Enroller(wanted, options.batches, self._replace, decides)
 
     @property
     def engine(self) -> Engine:
@@ -131,6 +134,19 @@ class Console:
         chips = [one.chip for one in read if one.chip is not None]
         answers = iter(await self.batcher.answer(chips, neighbours=neighbours, scores=scores))
         return [None if one.chip is None else next(answers) for one in read]
+
+    async def with_marks(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Calls a method of the marks in a thread.
+
+        Raises:
+          HTTPException: the file of marks is damaged or full, or cannot be read or written.
+        """
+        try:
+            return await asyncio.to_thread(work, *arguments)
+        except ValueError as error:
+            raise HTTPException(422, str(error)) from None
+        except OSError as error:
+            raise HTTPException(503, f"the marks cannot be used: {error.strerror}") from None
 
     def check_score(self, score: str | None) -> None:
         """Checks that the run offers a score; None stands for the run's own.

@@ -32,15 +32,23 @@ class Enroller:
         line of ``detail`` about the last enrolment.
     """
 
-    def __init__(self, wanted: Wanted, sizes: Sequence[int], replace: Callable[[Engine], None]):
+    def __init__(
+        self,
+        wanted: Wanted,
+        sizes: Sequence[int],
+        replace: Callable[[Engine], None],
+        decides: str,
+    ):
         """Takes the run; no thread is started yet.
 
         Args:
           wanted: the run that is served, and its options.
           sizes: batch sizes to compile.
           replace: called with the new engine.
+          decides: name of the score that decides at present, for which a threshold was given.
         """
         self._wanted, self._sizes, self._replace = wanted, tuple(sizes), replace
+        self._decides = decides
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self.state: dict[str, str] = dict(IDLE)
@@ -101,8 +109,9 @@ class Enroller:
                     text = text.replace(file, upload.name)
                 raise ValueError(text) from error
         # A threshold is in the unit of the score that it was given for.
-        kept = wanted.gamma if facts["score"] == wanted.score else None
+        kept = wanted.gamma if facts["score"] == self._decides else None
         self._wanted = wanted._replace(score=facts["score"], gamma=kept)
+        self._decides = facts["score"]
         engine = load_engine(self._wanted)
         engine.warm(self._sizes)
         self._replace(engine)

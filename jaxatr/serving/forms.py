@@ -62,7 +62,7 @@ def _file(part: bytes) -> Upload | None:
     }
     if "filename" in fields:
         return Upload(shown_name(fields["filename"]), part[end + 4 :])
-    if "filename*" in fields:  # not of forms, but sent by some clients: UTF-8''name, with %
+    if "filename*" in fields:  # not allowed in forms, but some clients send it: UTF-8''a%20b
         name = urllib.parse.unquote(fields["filename*"].rpartition("'")[2])
         return Upload(shown_name(name), part[end + 4 :])
     return None

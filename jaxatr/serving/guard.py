@@ -165,6 +165,8 @@ class _Request:
                 raise _closing(503, "too many uploads at once", {"retry-after": "2"})
             self.held += size
             self._complete = not message.get("more_body", False)
+        elif message["type"] == "http.disconnect":  # else an internal error with a traceback
+            raise _closing(499, "the client has disconnected")
         return message
 
     async def send(self, message: Message) -> None:

@@ -15,6 +15,9 @@ from jaxatr.typing import Shaped
 _SMALL = 1 << 20
 """Largest number of pixels of a small image; larger images have their own queue."""
 
+_PADDED = 4
+"""Largest number of pixels of a chip that is padded to a square, as a multiple of the limit."""
+
 _AT_ONCE = 16  # small images of a request that a thread decodes before those of another request
 
 
@@ -95,10 +98,28 @@ class Reader:
     def _decoded(self, upload: Upload) -> Read:
         """Decodes an upload whose number of pixels is within the limit."""
         try:
-            chip = self._intake(decode_image(upload.content, upload.name))
+            image = decode_image(upload.content, upload.name)
+            self._check_padded(image)
+            chip = self._intake(image)
         except (ValueError, ImportError) as error:
             return _refused(upload, error)
         return Read(upload.name, digest(upload.content), chip)
+
+    def _check_padded(self, image: np.ndarray) -> None:
+        """Checks that padding to a square does not take too much memory.
+
+        A line of pixels, which is a file of a few bytes, would become an image of gigabytes.
+
+        Raises:
+          ValueError: it would.
+        """
+        geometry, (height, width) = self._intake.chip, image.shape[:2]
+        side = max(height, width)
+        if geometry.square and not geometry.center_crop and side**2 > _PADDED * self._most:
+            raise ValueError(
+                f"{height}x{width} pixels, padded to a square of {side}x{side}: wanted at most "
+                f"{_PADDED * self._most} pixels"
+            )
 
 
 def digest(content: bytes) -> str:

@@ -18,7 +18,7 @@ FILE = "marks.jsonl"
 class Marks:
     """A JSON Lines file with one mark per image, rewritten atomically on every change.
 
-    Several consoles of one run may share the file: each change begins with what it contains.
+    Several consoles of one run may share the file: each change starts from its present content.
 
     Attributes:
       path: the file; it is created with the first mark.
@@ -80,10 +80,10 @@ class Marks:
         marks: dict[str, dict[str, Any]] = {}
         if not self.path.is_file():
             return marks
-        # Not splitlines(), which also splits at other separators that may stand in a name.
-        lines = self.path.read_text(encoding="utf-8").split("\n")
+        # Bytes, because a line may not be UTF-8, which json then reports.
+        lines = self.path.read_bytes().split(b"\n")
         for number, line in enumerate(lines, 1):
-            if not line:
+            if not line.strip():
                 continue
             try:
                 mark = json.loads(line)

@@ -54,7 +54,9 @@ def token_for(host: str, file: str | None) -> tuple[str, bool]:
       OSError: the file cannot be read.
     """
     origin = f"--token_file={file}" if file else VARIABLE
-    text = Path(file).read_text(encoding="utf-8") if file else os.environ.get(VARIABLE, "")
+    text = os.environ.get(VARIABLE, "")
+    if file:  # without a byte order mark; bytes that are not UTF-8 are refused as not ASCII
+        text = Path(file).read_text(encoding="utf-8-sig", errors="replace")
     token = text.strip()
     if not token and not file:
         drawn = not is_loopback(host)

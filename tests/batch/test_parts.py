@@ -13,7 +13,7 @@ import pytest
 
 import jaxatr
 from jaxatr import data, files
-from jaxatr.batch import manifest, parts
+from jaxatr.batch import manifest, parts, worker
 from jaxatr.batch.sources import sources_of
 from jaxatr.cli import predict as command
 from jaxatr.tasks.embedding.predictor import Retriever
@@ -88,6 +88,47 @@ def test_a_damaged_list_of_inputs_is_written_anew(predict, tmp_path):
     (lists / "inputs-00004.json.gz").unlink()
     assert predict().kept == 6
     assert {path.name: path.read_bytes() for path in lists.glob("inputs-*")} == before
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "run.json"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}'])
+def test_a_damaged_record_of_the_batch_is_named(predict, tmp_path, name, text):
+    out = tmp_path / "out"
+    predict()
+    (out / manifest.FOLDER / name).write_text(text)
+    with pytest.raises(ValueError, match=f"{name}: damaged; choose another --out"):
+        predict()
+
+
+def test_temporary_files_are_bounded(predict, every_kind, rows, tmp_path, monkeypatch):
+    predict(every_kind["folder"], out=tmp_path / "whole")
+    sizes, read = [], worker.Worker._read
+
+    def slow(self, found, temporary):
+        folder = Path(found.file).parent
+        sizes.append(sum(path.stat().st_size for path in folder.iterdir()))
+        time.sleep(0.02)
+        return read(self, found, temporary)
+
+    most = 3 * max(path.stat().st_size for path in Path(every_kind["folder"]).rglob("*.png"))
+    monkeypatch.setattr(worker.Worker, "_read", slow)
+    monkeypatch.setattr(worker, "READERS", 1)
+    monkeypatch.setattr(worker, "_BYTES_AHEAD", most, raising=False)
+    assert predict(every_kind["zip"], size=40).predicted == 40
+    assert len(sizes) == 40 and max(sizes) <= 4 / 3 * most  # with the file that is being read
+    labels = [[row["label"] for row in rows(tmp_path / name)] for name in ("out", "whole")]
+    assert labels[0] == labels[1]
+
+
+def test_a_small_folder_in_memory_is_not_used(monkeypatch, tmp_path):
+    shared = tmp_path / "shm"
+    monkeypatch.setattr(worker, "_SHARED", str(shared))
+    assert worker._memory() is None
+    shared.mkdir()
+    usage = shutil.disk_usage(shared)
+    for free, wanted in ((64 << 20, None), (1 << 30, str(shared))):
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: usage._replace(free=free))
+        assert worker._memory() == wanted
 
 
 def test_an_image_that_cannot_be_used_is_a_row_with_its_error(

@@ -88,6 +88,17 @@ def test_a_member_that_is_damaged_is_an_error_of_its_own(every_kind, read, tmp_p
     assert first.error is None and "Bad CRC-32" in str(second.error)
 
 
+@pytest.mark.parametrize("kind", ["zip", "tar.gz"])
+def test_a_member_that_has_gone_is_an_error_of_its_own(every_kind, read, tmp_path, kind):
+    (whole,) = sources_of([every_kind[kind]])
+    keys, path = list(whole.keys()), tmp_path / f"other.{kind}"
+    with zipfile.ZipFile(path, "w") if kind == "zip" else tarfile.open(path, "w:gz"):
+        pass
+    (source,) = sources_of([str(path)])
+    found = read(source, keys[:2])
+    assert all(str(one.error).endswith("is no longer in the archive") for one in found)
+
+
 def test_sources_without_images_are_refused(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -198,3 +198,37 @@ def test_a_member_that_is_the_folder_itself_is_refused(tmp_path):
     path = tar(tmp_path / "a.tar.gz", (".", tarfile.REGTYPE, b"x"))
     with pytest.raises(ValueError, match="leaves its folder"):
         archive.extract(path, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["10:00:00.png", "2024-01-01 10:00/a.png", "ab:c/a.png"])
+def test_a_colon_in_a_name_is_no_drive(tmp_path, name):
+    archive.extract(make_zip(tmp_path / "a.zip", {name: b"1"}), tmp_path / "out")
+    assert (tmp_path / "out" / name).read_bytes() == b"1"
+
+
+@pytest.mark.parametrize(
+    "names, why",
+    [
+        (["a.png", "ä" * 140 + ".png", "z.png"], "File name too long"),
+        (["a.png", "a.png/b.png", "z.png"], "File exists|Not a directory"),
+        (["a.png/b.png", "a.png", "z.png"], "Is a directory"),
+    ],
+)
+def test_a_name_that_cannot_be_stored_costs_one_file(tmp_path, names, why):
+    path = make_zip(tmp_path / "a.zip", dict.fromkeys(names, b"1"))
+    with pytest.raises(ValueError, match=f"a.zip: the file {names[1]!r} in it cannot .*: ({why})"):
+        archive.extract(path, tmp_path / "first")
+    lost = []
+    archive.extract(path, tmp_path / "out", lambda member, error: lost.append(member.name))
+    assert lost == [names[1]]
+    assert {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*.png")} >= {
+        names[0],
+        names[2],
+    }
+
+
+def test_a_name_that_is_not_utf8_is_a_damage(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"é.png": b"1"})
+    path.write_bytes(path.read_bytes().replace("é".encode(), b"\xff\xfe"))
+    with pytest.raises(ValueError, match="a.zip: not a readable archive .'utf-8' codec"):
+        archive.extract(path, tmp_path / "out")

@@ -294,10 +294,31 @@ def test_marks_are_kept_and_forgotten(engine, make_console, tmp_path, client_of)
             assert bad.status_code == 422
 
 
+def test_marks_that_wait_for_another_console_hold_up_nothing(engine, make_console, client_of):
+    console = make_console(engine)
+    with client_of(console) as client, concurrent.futures.ThreadPoolExecutor() as pool:
+        with console.marks._lock:  # as of a change that waits for another console
+            tables = [pool.submit(client.get, path) for path in ("/api/marks", "/api/marks.csv")]
+            health = pool.submit(client.get, "/api/health")
+            assert health.result(timeout=20).status_code == 200
+            assert not any(table.done() for table in tables)
+        assert [table.result(timeout=20).status_code for table in tables] == [200, 200]
+
+
 def test_a_broken_file_of_marks_is_named(engine, make_console, tmp_path):
     (tmp_path / "marks.jsonl").write_text('{"id": "x"}\nno json\n')
     with pytest.raises(ValueError, match=r"marks\.jsonl: line 2 is not a mark"):
         make_console(engine)
+
+
+def test_marks_that_another_program_broke_are_named(engine, make_console, tmp_path, client_of):
+    with client_of(make_console(engine)) as client:
+        (tmp_path / "marks.jsonl").write_text("no json\n")
+        path = f"/api/marks?id={'0' * 64}"
+        for answer in map(client.get, ("/api/marks", "/api/marks.csv")):
+            assert answer.status_code == 422
+            assert answer.json()["detail"].endswith("marks.jsonl: line 1 is not a mark")
+        assert client.delete(path).status_code == 422
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         make_console(engine, marks=str(tmp_path / "nowhere" / "marks.jsonl"))
 

@@ -149,6 +149,23 @@ def test_a_batch_that_fails_ends_nothing_else():
     asyncio.run(main())
 
 
+def test_a_batch_without_memory_ends_nothing_else(monkeypatch):
+    async def main():
+        async with running(Echo()) as batcher:
+            with monkeypatch.context() as patched:
+
+                def stack(arrays):
+                    raise MemoryError("no memory for the batch")
+
+                patched.setattr(np, "stack", stack)
+                with pytest.raises(MemoryError, match="no memory for the batch"):
+                    await batcher.answer(chips(1, 2))
+            assert batcher.alive
+            assert numbers(await batcher.answer(chips(3))) == [3]
+
+    asyncio.run(main())
+
+
 def test_maps_and_batches_take_turns():
     async def main():
         engine = Echo()

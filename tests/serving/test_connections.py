@@ -167,6 +167,22 @@ def test_a_client_that_is_not_heard_of_again_leaves_nothing(port, gated, content
     until(lambda: health(port)["waiting"] == 0)
 
 
+def test_an_upload_that_is_broken_off_is_no_internal_error(port, caplog):
+    def count(status):
+        with connected(port) as connection:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            text = answer_of(connection)[2].decode()
+        name = f'jaxatr_requests_total{{route="/api/predict",status="{status}"}}'
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+    before = count(499)
+    with connected(port) as broken:
+        broken.sendall(head(1000) + b"x" * 10)
+        time.sleep(0.2)
+    until(lambda: count(499) + count(500) > before)
+    assert count(500) == 0 and not [one for one in caplog.records if one.exc_info]
+
+
 def health(port):
     with connected(port) as connection:
         connection.sendall(b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -121,6 +121,25 @@ def test_a_class_is_enrolled_and_no_answer_is_wrong(client, console, run, new, f
     assert metrics.compilations() == compiled
 
 
+def test_a_given_threshold_is_kept(trained_run, new, form, contents, client_of, tmp_path):
+    shutil.copytree(trained_run, tmp_path / "run")
+    for number, content in enumerate(new[1][:3]):
+        (tmp_path / "chips").mkdir(exist_ok=True)
+        (tmp_path / "chips" / f"{number}.png").write_bytes(content)
+    runs.enrol_run(tmp_path / "run", tmp_path / "chips", name=new[0], score="nearest")
+    wanted = Wanted(tmp_path / "run", gamma=-0.75, method="", examples=0)
+    engine = load_engine(wanted)
+    engine.warm(SIZES)
+    console = Console(engine, Options(batches=SIZES), wanted)
+    assert engine.scales[0].name == "nearest" and engine.scales[0].threshold == -0.75
+    with client_of(console) as client:
+        assert client.post("/api/enrol?name=x", files=form(new[1][5:8])).status_code == 202
+        assert ended(client)["state"] == "done"
+        (scale, *_) = client.get("/api/run").json()["scores"]
+        assert "x" in client.get("/api/run").json()["classes"]
+        assert (scale["name"], scale["threshold"]) == ("nearest", -0.75)
+
+
 def test_a_search_enrols_nothing(retriever_engine, make_console, client_of, form, new):
     with client_of(make_console(retriever_engine)) as client:
         assert client.get("/api/run").json()["enrols"] == []

@@ -131,3 +131,11 @@ def test_tokens(tmp_path, monkeypatch):
         (tmp_path / "token").write_text(bad)
         with pytest.raises(ValueError, match="wanted at least 16"):
             server.token_for("127.0.0.1", str(tmp_path / "token"))
+
+
+def test_files_of_tokens_by_windows_editors(tmp_path):
+    (tmp_path / "token").write_bytes(f"{TOKEN}\r\n".encode("utf-8-sig"))
+    assert server.token_for("::1", str(tmp_path / "token")) == (TOKEN, False)
+    (tmp_path / "token").write_bytes(TOKEN.encode("utf-16"))
+    with pytest.raises(ValueError, match=r"^--token_file=.*token: got .* of ASCII"):
+        server.token_for("::1", str(tmp_path / "token"))

@@ -19,7 +19,8 @@ def test_consoles_of_one_run_keep_each_others_marks(tmp_path):
     assert first.remove(["b", "c"]) == 1 and second.all() == [{"id": "a"}]
 
 
-def test_a_line_that_is_no_mark_is_named(tmp_path):
-    (tmp_path / "marks.jsonl").write_text('{"id": "a"}\n[]\n')
+@pytest.mark.parametrize("line", [b"[]", b'{"id": "\xe9"}', b'{"id": []}', b"null"])
+def test_a_line_that_is_no_mark_is_named(tmp_path, line):
+    (tmp_path / "marks.jsonl").write_bytes(b'{"id": "a"}\n' + line + b"\n")
     with pytest.raises(ValueError, match="line 2 is not a mark"):
         Marks(tmp_path / "marks.jsonl")

@@ -128,8 +128,9 @@ def test_a_folder_is_dropped(opened, folder):
 
 # The file system of a drop cannot be made by a script; its entries have the same few methods.
 DROP = """(files) => {
-  const entry = (name, content) => Array.isArray(content)
-    ? {name, isFile: true, file: (done) => done(new File([new Uint8Array(content)], name))}
+  const entry = (name, content) => content === null || Array.isArray(content)
+    ? {name, isFile: true, file: (done, fail) =>
+        content ? done(new File([new Uint8Array(content)], name)) : fail(new Error("lost"))}
     : {name, isFile: false, createReader: () => {
         const left = Object.entries(content).map(([name, content]) => entry(name, content));
         return {readEntries: (done) => done(left.splice(0, 2))};
@@ -242,6 +243,36 @@ def test_everything_works_by_keyboard(opened, folder, console):
         page.locator("#name").click()
         page.locator("#chosen", has_text="Nothing").wait_for()
         assert console.marks.all() == []
+
+
+def test_a_change_that_fails_ends_no_later_change(opened, folder, console):
+    with opened(refused=("ERR_FAILED",)) as page:
+        give(page, folder)
+        page.route("**/api/marks", lambda route: route.abort())
+        card(page, "0.png").locator(".tick").click()
+        page.locator("#wrong").click()
+        page.locator("#note", has_text="The marks were not saved: ").wait_for()
+        page.unroute("**/api/marks")
+        page.locator("#wrong").click()
+        page.locator(".tags .wrong").wait_for()
+        assert [mark["name"] for mark in console.marks.all()] == ["0.png"]
+
+
+def test_a_file_that_the_browser_cannot_read_costs_itself_only(opened, folder):
+    content = list((folder / "0.png").read_bytes())
+    with opened() as page:
+        page.evaluate(DROP, {"a.png": content, "deep/lost.png": None, "z.png": content})
+        page.locator(".chips img").nth(1).wait_for()
+        assert page.locator("#note").inner_text() == "The browser cannot read chips/deep/lost.png."
+        names = page.locator("[role=option] .file").all_inner_texts()
+        assert names == ["chips/a.png", "chips/z.png"]
+
+
+def test_a_broken_file_of_marks_is_said(opened, folder, console):
+    console.marks.path.write_text("no json\n")
+    with opened(refused=("422",)) as page:
+        page.locator("#note", has_text="line 1 is not a mark").wait_for()
+        give(page, folder)
 
 
 def test_a_group_is_enrolled(opened, folder, trained_run, tmp_path):

@@ -1,5 +1,6 @@
 """Malicious files (bombs, polyglots, damage) take bounded memory and give one line."""
 
+import asyncio
 import io
 import struct
 import tracemalloc
@@ -13,6 +14,7 @@ from PIL import Image, ImageFile
 
 from jaxatr import data
 from jaxatr.data.images import ImageError
+from jaxatr.serving.intake import Reader, Upload
 
 MOST = 1 << 20
 
@@ -147,3 +149,26 @@ def test_arrays_and_float_images_are_read():
 def test_a_page_too_many_is_reported():
     with pytest.raises(ImageError, match="several pages"):
         data.decode_bounded(pages(2), "chip", most=MOST)
+
+
+def test_a_line_of_pixels_is_not_padded_to_gigabytes():
+    def read(shape, **geometry):
+        content = io.BytesIO()
+        Image.fromarray(np.zeros(shape, np.uint8)).save(content, "PNG")
+        reader = Reader(data.Intake(data.Chip(**geometry), (8, 8, 1), "uint8"), most=10_000)
+        (one,) = asyncio.run(reader.read([Upload("thin.png", content.getvalue())]))
+        reader.close()
+        return one
+
+    tracemalloc.start()
+    try:
+        thin = read((1, 9_000), square=True, size=8)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert thin.chip is None and peak < 20 << 20, f"{peak >> 20} MiB"
+    assert thin.error == (
+        "1x9000 pixels, padded to a square of 9000x9000: wanted at most 40000 pixels"
+    )
+    assert read((50, 200), square=True, size=8).chip is not None
+    assert read((8, 1_000), square=True, center_crop=8).chip is not None

@@ -3,6 +3,7 @@
 import csv
 import functools
 import json
+import os
 import shutil
 import zipfile
 from collections import Counter
@@ -154,6 +155,12 @@ def test_a_table_without_any_image_is_an_error(trained_run, flags, capsys, tmp_p
 def test_a_table_that_cannot_be_written_is_refused_first(flags, tmp_path, out, message):
     with pytest.raises(ValueError, match=message):
         predict.main(flags("--workdir=nowhere", f"--out={tmp_path / out}", "x.png"))
+
+
+def test_a_folder_that_is_not_writable_is_refused_first(flags, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(PermissionError, match="table.csv: no files can be written in the folder"):
+        predict.main(flags("--workdir=nowhere", f"--out={tmp_path / 'table.csv'}", "x.png"))
 
 
 def test_parquet_without_its_extra_is_refused(flags, tmp_path, monkeypatch):

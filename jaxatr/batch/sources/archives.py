@@ -87,6 +87,8 @@ class Archive(Source):
             if self._zip is None:
                 self._zip = zipfile.ZipFile(self._path)
                 self._first = {one.filename: one for one in reversed(self._zip.infolist())}
+            if name not in self._first:
+                raise self._gone(name)
             return self._zip.read(self._first[name])
         return self._passing(name, number)
 
@@ -101,7 +103,10 @@ class Archive(Source):
                     content = file.read()
                 self._at = at
                 return content
-        raise ValueError(f"{self._path}: {name!r} is no longer in the archive")
+        raise self._gone(name)
+
+    def _gone(self, name: str) -> ValueError:
+        return ValueError(f"{self._path}: {name!r} is no longer in the archive")
 
 
 def is_archive(name: str) -> bool:

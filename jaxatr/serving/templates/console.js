@@ -267,7 +267,8 @@ function chosen() {
 // Changes are made one after another: each depends on the marks that the previous one leaves.
 let marking = Promise.resolve();
 function mark(some, change) {
-  marking = marking.then(() => put(some, change));
+  // Without the catch, one failure would end all later changes.
+  marking = marking.then(() => put(some, change)).catch((error) => tell(`The marks were not saved: ${error.message}`));
   return marking;
 }
 
@@ -337,6 +338,9 @@ async function enrol() {
         return;
       }
     }
+  } catch (error) {
+    tell(`The server did not say whether ${name} is enrolled: ${error.message}`);
+    return;
   } finally { $("enrol").disabled = false; }
   await describe();
   tell(`${name} is enrolled: ${enrolment.detail}.`);
@@ -360,8 +364,8 @@ function heat(item) {
   item.heat ??= (async () => {
     await new Promise((done) => setTimeout(done, 120));
     if (!item.node.matches(":hover, :focus") && item !== current) { item.heat = null; return null; }
-    const response = await ask("/api/explain", {method: "POST", headers: {"Content-Type": "application/octet-stream"}, body: item.file});
-    if (!response.ok) { item.heat = null; return null; }
+    const response = await ask("/api/explain", {method: "POST", headers: {"Content-Type": "application/octet-stream"}, body: item.file}).catch(() => null);
+    if (!response?.ok) { item.heat = null; return null; }
     const map = await response.json();
     drawMap(item.canvas, map, true);
     return map;
@@ -384,11 +388,11 @@ function drawMap(canvas, map, over = false) {
 // ---- one chip in detail ----
 
 async function showMore(item, focus = true) {
-  const before = current;
+  const before = current, found = verdict(item);
+  if (!found) return;  // not yet predicted by a score that was added
   current = item;
   if (before && before !== item) paint(before);
   paint(item);
-  const found = verdict(item);
   $("more").hidden = false;
   $("more-name").textContent = item.name;
   $("more-verdict").textContent = `${found.label === UNKNOWN ? `unknown, nearest to ${found.nearest}` : found.label}: ` +
@@ -427,7 +431,8 @@ function hideMore() {
 
 function picture(id) {
   if (!pictures.has(id)) {
-    pictures.set(id, ask(`/api/examples/${id}`).then(async (response) => (response.ok ? URL.createObjectURL(await response.blob()) : "")));
+    const asked = ask(`/api/examples/${id}`).then(async (response) => (response.ok ? URL.createObjectURL(await response.blob()) : ""));
+    pictures.set(id, asked.catch(() => { pictures.delete(id); return ""; }));
   }
   return pictures.get(id);
 }
@@ -437,7 +442,7 @@ function picture(id) {
 async function receive(files) {
   await ready;
   const room = MOST - items.length;
-  if (files.length > room) tell(`The page shows at most ${MOST} chips: ${files.length - Math.max(0, room)} were left out. For more, use jaxatr predict on a folder.`);
+  if (files.length > room) tell(`The page shows at most ${MOST} chips: the others were left out. For more, use jaxatr predict on a folder.`);
   for (const [name, file] of files.slice(0, Math.max(0, room))) {
     const item = {name, file, selected: false};
     add(item);
@@ -497,15 +502,19 @@ function progress() {
   bar.hidden = answered === items.length;
 }
 
-async function entries(entry, path = "") {
-  if (entry.name.startsWith(".")) return [];
-  if (entry.isFile) return [[path + entry.name, await new Promise((done, fail) => entry.file(done, fail))]];
-  const reader = entry.createReader(), found = [];
-  for (;;) {  // readEntries returns a hundred entries at a time
-    const some = await new Promise((done, fail) => reader.readEntries(done, fail));
-    if (!some.length) break;
-    for (const one of some) if (found.length <= MOST) found.push(...await entries(one, `${path}${entry.name}/`));
-  }
+// The files of a dropped entry; the paths of those that cannot be read join lost.
+async function entries(entry, lost, path = "") {
+  const found = [];
+  if (entry.name.startsWith(".")) return found;
+  try {
+    if (entry.isFile) return [[path + entry.name, await new Promise((done, fail) => entry.file(done, fail))]];
+    const reader = entry.createReader();
+    for (;;) {  // readEntries returns a hundred entries at a time
+      const some = await new Promise((done, fail) => reader.readEntries(done, fail));
+      if (!some.length) break;
+      for (const one of some) if (found.length <= MOST) found.push(...await entries(one, lost, `${path}${entry.name}/`));
+    }
+  } catch { lost.push(path + entry.name); }
   return found;
 }
 
@@ -605,6 +614,7 @@ $("close").addEventListener("click", hideMore);
 $("marks").addEventListener("click", async (event) => {  // a plain link would not send the token
   event.preventDefault();
   const response = await ask("/api/marks.csv");
+  if (!response.ok) { tell(`The marks cannot be read: ${await detail(response)}`); return; }
   const source = URL.createObjectURL(await response.blob());
   element("a", {href: source, download: "marks.csv"}).click();
   setTimeout(() => URL.revokeObjectURL(source), 1000);
@@ -622,11 +632,12 @@ document.addEventListener("drop", async (event) => {
   document.body.classList.remove("dragged");
   // Read before the first await: the browser empties the list after the event.
   const dropped = [...event.dataTransfer.items].map((one) => [one.webkitGetAsEntry?.(), one.getAsFile()]);
-  const found = [];
+  const found = [], lost = [];
   for (const [entry, file] of dropped) {
-    if (entry) found.push(...await entries(entry));
+    if (entry) found.push(...await entries(entry, lost));
     else if (file) found.push([file.name, file]);
   }
+  if (lost.length) tell(`The browser cannot read ${lost.slice(0, 3).join(", ")}${lost.length > 3 ? ` and ${lost.length - 3} more` : ""}.`);
   receive(found);
 });
 
@@ -649,6 +660,8 @@ async function describe() {
 
 const ready = (async () => {
   await describe();
-  for (const one of (await (await ask("/api/marks")).json()).marks) marks.set(one.id, one);
+  const response = await ask("/api/marks");
+  if (response.ok) for (const one of (await response.json()).marks) marks.set(one.id, one);
+  else tell(`The marks cannot be read: ${await detail(response)}`);
   document.body.dataset.ready = "true";
 })();

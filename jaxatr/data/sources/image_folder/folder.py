@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -230,7 +231,7 @@ def _drawn(listed: Sequence[Listed], fraction: float) -> frozenset[str]:
         members.setdefault(one.label, []).append(one.path)
     test: set[str] = set()
     for group in members.values():
-        drawn = sorted(group, key=lambda path: hashlib.sha256(path.encode()).digest())
+        drawn = sorted(group, key=lambda path: hashlib.sha256(os.fsencode(path)).digest())
         wanted = max(1, round(fraction * len(group)))
         test.update(drawn[: min(wanted, len(group) - 1)])
     return frozenset(test)
@@ -260,7 +261,7 @@ def _hierarchy(
     path: Path, classes: tuple[str, ...]
 ) -> tuple[tuple[str, ...] | None, tuple[int, ...] | None]:
     try:
-        coarse = json.loads(path.read_text())
+        coarse = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None, None
     except ValueError as error:

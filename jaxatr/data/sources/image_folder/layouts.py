@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from jaxatr.data.files_below import as_utf8
 from jaxatr.resolve import nearest
 
 SPLIT_NAMES = (
@@ -79,10 +80,10 @@ def arranged(root: Path, paths: Sequence[PurePosixPath], layout: str, wanted: st
     layout = layout or _layout(root, paths, depth)
     levels = LAYOUTS[layout]
     at = levels.index("split") if "split" in levels else None
-    splits = {} if at is None else _split_names({path.parts[at] for path in paths}, root)
+    splits = {} if at is None else _split_names({as_utf8(path.parts[at]) for path in paths}, root)
     listed = []
     for path in paths:
-        parts = dict(zip(levels, path.parts, strict=False))
+        parts = dict(zip(levels, map(as_utf8, path.parts), strict=False))
         split = splits[parts["split"]] if "split" in parts else None
         listed.append(Listed(str(path), parts["class"], split, parts.get("coarse")))
     return Arranged(listed, layout)

@@ -13,6 +13,7 @@ from jaxatr.data.sources.image_folder.layouts import Listed, split_name
 PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
 """Accepted names of the column of paths."""
 
+_ROWS = 64  # rows of a Parquet table in memory at a time: they may contain the images themselves
 _NAMES = {
     "path": PATHS,
     "label": ("label", "class", "class_name", "fine", "fine_label"),
@@ -110,11 +111,15 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields (description of the row, column to cell)."""
     if path.name.lower().endswith(".parquet"):
         parquet = extra("pyarrow.parquet", "parquet", f"{path}: a Parquet table")
+        number = 0
         try:
-            rows = parquet.read_table(path).to_pylist()
+            with parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(_ROWS):
+                    for row in batch.to_pylist():
+                        number += 1
+                        yield f"row {number}", row
         except (OSError, ValueError) as error:  # pyarrow's errors derive from these
             raise ValueError(f"{path}: not a readable Parquet table ({error})") from error
-        yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
         return
     try:
         text = path.read_text(encoding="utf-8-sig")

@@ -1,6 +1,8 @@
 import json
+import os
 import shutil
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from PIL import Image
 
 from jaxatr.data import ImageError, open_dataset
 from jaxatr.data.source import Request
-from jaxatr.data.sources.image_folder import SOURCE
+from jaxatr.data.sources.image_folder import SOURCE, table
 from jaxatr.data.sources.image_folder.folder import divided, find
 
 
@@ -291,6 +293,40 @@ def test_a_table_of_parquet(tmp_path, save):
     (tmp_path / "list.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match="list.parquet: not a readable Parquet table"):
         scan(tmp_path, table_name="list.parquet")
+
+
+def test_a_table_of_images_is_refused_without_reading_all_of_it(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    cells = [{"bytes": bytes(1 << 16)}] * 512
+    parquet.write_table(pyarrow.table({"image": cells}), tmp_path / "list.parquet")
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="row 1: got dict, wanted the path of an image"):
+        next(table.read_paths(tmp_path / "list.parquet"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 512 * (1 << 16) / 4
+
+
+def test_names_that_are_not_utf8_are_prepared(tmp_path, save, data_dir):
+    images(tmp_path / "set", save, *(f"{name}/{i}" for name in ("car", "van") for i in range(3)))
+    root = os.fsencode(tmp_path / "set")
+    os.rename(root + b"/car/0.png", root + b"/car/caf\xe9.png")
+    os.rename(root + b"/van", root + b"/v\xe4n")
+    dataset = opened(tmp_path / "set", data_dir)
+    assert dataset.classes == ("car", r"v\udce4n")
+    paths = {path for split in dataset.splits.values() for path in split.columns["path"]}
+    assert paths == {r"car/caf\udce9.png", "car/1.png", "car/2.png"} | {
+        rf"v\udce4n/{i}.png" for i in range(3)
+    }
+
+
+def test_a_hierarchy_may_begin_with_a_byte_order_mark(tmp_path, save):
+    images(tmp_path, save, *(f"{name}/{i}" for name in ("car", "vän") for i in range(3)))
+    coarse = json.dumps({"car": "straße", "vän": "straße"}, ensure_ascii=False)
+    (tmp_path / "coarse.json").write_bytes(coarse.encode("utf-8-sig"))
+    assert scan(tmp_path).coarse_classes == ("straße",)
 
 
 def test_without_its_package_parquet_is_named(tmp_path, monkeypatch):
