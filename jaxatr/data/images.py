@@ -99,20 +99,26 @@ def is_array_image(value: object) -> bool:
 
 
 def read_folder(path: str | os.PathLike) -> list[Shaped[np.ndarray, "h w c"]]:
-    """Reads the images of a folder like :func:`read_image`, sorted by name.
+    """Reads the images of a folder like :func:`read_image`, in the natural order of their names.
 
-    Hidden files are left out.
+    Digits count as numbers, so ``frame2.png`` is before ``frame10.png``. Hidden files are left out.
 
     Raises:
       ImageError: the folder does not exist or is empty, or a file cannot be used.
     """
     try:
-        names = sorted(entry.name for entry in os.scandir(path) if not entry.name.startswith("."))
+        names = [entry.name for entry in os.scandir(path) if not entry.name.startswith(".")]
     except OSError as error:
         raise ImageError(f"{path}: {error.strerror or error}; wanted a folder") from error
     if not names:
         raise ImageError(f"{path}: there is no image in this folder")
-    return [read_image(Path(path) / name) for name in names]
+    return [read_image(Path(path) / name) for name in sorted(names, key=_natural)]
+
+
+def _natural(name: str) -> tuple[list[str | int], str]:
+    """Returns the key of the natural order; names that differ in leading zeros keep an order."""
+    parts = re.split("([0-9]+)", name)  # text and digits in turn, beginning with text
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)], name
 
 
 def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:

@@ -8,7 +8,7 @@ import pytest
 import tifffile
 from PIL import Image, ImageFile
 
-from jaxatr.data.images import ImageError, decode_image, read_image
+from jaxatr.data.images import ImageError, decode_image, read_folder, read_image
 
 RNG = np.random.default_rng(0)
 GRAY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
@@ -389,3 +389,12 @@ def test_damage_gives_an_image_or_an_image_error(monkeypatch):
             else:
                 assert image.ndim == 3 and image.shape[2] in (1, 3)
     assert 50 < refused < 400  # of 420: the damage is neither harmless nor always fatal
+
+
+def test_the_images_of_a_folder_are_in_the_natural_order_of_their_names(tmp_path):
+    names = ("2.png", "010.png", "10.png", "a.png", "a2.png", "a10b.png", "b1.png")
+    for value, name in enumerate(names):
+        Image.new("L", (2, 2), value).save(tmp_path / name)
+    (tmp_path / ".hidden").write_text("")
+    values = [int(image[0, 0, 0]) for image in read_folder(tmp_path)]
+    assert values == list(range(len(names)))

@@ -66,7 +66,7 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         return [np.repeat(chips[None], self.frames, axis=1), np.ones(1, np.int32)]
 
     def read(self, path: str) -> list[np.ndarray]:
-        """Reads a folder's images, ordered by file name."""
+        """Reads a folder's images, in the natural order of their names."""
         return data.read_folder(path)
 
     def _is_one(self, value: object) -> bool:
