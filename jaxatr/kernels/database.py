@@ -83,7 +83,10 @@ def lookup(operation: Operation, problem: Any, device: Device) -> Choice | None:
 @lru_cache(maxsize=64)
 def _warn_of_shipped(path: Path, why: str) -> None:
     """Warns once per process for each reason."""
-    _warn(f"{path}: the choices shipped for this device are not used: {why}")
+    _warn(
+        f"the kernels follow general rules, because the choices shipped for this device ({path}) "
+        f"are not used: {why}"
+    )
 
 
 def known(device: Device) -> bool:

@@ -100,7 +100,7 @@ def test_a_shipped_file_that_has_aged_is_named_once():
     other = dataclasses.replace(PROBLEM, direction="weight")
     aged = entry(jax_version="0.0.1")
     ship(**{PROBLEM.key: aged, other.key: aged})
-    with pytest.warns(UserWarning, match="choices shipped.* not used: .*jax 0.0.1") as caught:
+    with pytest.warns(UserWarning, match="general rules, .*shipped.*: .*jax 0.0.1") as caught:
         assert lookup() is None
         assert database.lookup(OPERATION, other, DEVICE) is None
     assert len(caught) == 1
