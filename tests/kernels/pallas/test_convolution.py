@@ -14,6 +14,7 @@ from jaxatr.kernels.ops.convolution.reference import arguments, reference
 from jaxatr.kernels.ops.convolution.solvers.hopper import windows_of
 from jaxatr.kernels.pallas.epilogue import Epilogue, folded
 from jaxatr.kernels.pallas.hopper import convolution as hopper
+from jaxatr.kernels.pallas.hopper import persistent
 from jaxatr.kernels.pallas.rows import Rows
 from jaxatr.kernels.pallas.tpu import convolution as tpu
 from jaxatr.kernels.pallas.windows import Windows
@@ -134,7 +135,7 @@ def test_every_activation_is_lowered():
 )
 def test_hopper_interpreted(geometry, epilogue, dtype, size, mosaic, monkeypatch):
     """Several tiles per block, with several pixels each, and more products than slots."""
-    monkeypatch.setattr(hopper, "BLOCKS", 1)
+    monkeypatch.setattr(persistent, "BLOCKS", 1)
     x, w, rows, *rest = arguments = operands(geometry, epilogue, 64, dtype, size)
     y = hopper.convolution(x, w, windowed(rows), *rest, interpret=mosaic)
     check(y, exact(*arguments))
@@ -142,7 +143,7 @@ def test_hopper_interpreted(geometry, epilogue, dtype, size, mosaic, monkeypatch
 
 def test_hopper_with_several_tiles_of_each_kind(mosaic, monkeypatch):
     """Tiles of rows and of features in two blocks; each pixel of a 1x1 kernel is an image."""
-    monkeypatch.setattr(hopper, "BLOCKS", 2)
+    monkeypatch.setattr(persistent, "BLOCKS", 2)
     x, w, rows, *rest = arguments = operands(ONE, EPILOGUES[2], 128, jnp.bfloat16, (3, 8, 9))
     tile = hopper.Tile(64, 64)
     y = hopper.convolution(x, w, windowed(rows), *rest, tile=tile, interpret=mosaic)

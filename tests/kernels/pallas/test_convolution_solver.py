@@ -12,7 +12,7 @@ from jaxatr.kernels.device import Device, of_platform
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS, hopper, tpu
-from jaxatr.kernels.pallas import kernel
+from jaxatr.kernels.pallas.hopper import persistent
 
 GPU, TPU = Device("gpu", "NVIDIA H200"), Device("tpu", "TPU v5 lite")
 UNEVEN = ((1, 0), (0, 2))
@@ -50,10 +50,12 @@ def interpreted(run, one, interpret):
         pytest.param("forward", (1, 2), (24, 2, 5), marks=pytest.mark.slow),
         pytest.param("data", (1, 1), (8, 3, 3), marks=pytest.mark.slow),
         pytest.param("data", (2, 3), (10, 4, 4), marks=pytest.mark.slow),
+        ("weight", (2, 1), (8, 3, 3)),
+        pytest.param("weight", (1, 2), (12, 3, 4), marks=pytest.mark.slow),
     ],
 )
 def test_hopper_interpreted(direction, stride, size, mosaic, monkeypatch):
-    monkeypatch.setattr(kernel("hopper", "convolution"), "BLOCKS", 2)
+    monkeypatch.setattr(persistent, "BLOCKS", 2)
     one = problem(direction, 64, stride=stride, size=size)
     interpreted(partial(hopper.run, one, SOLVERS["hopper"].configs(one)[-1]), one, mosaic)
 
@@ -102,7 +104,7 @@ def test_problems_outside_a_kernels_reach_are_left_to_others():
     assert applies(GPU, "forward", 64, size=SIZE) and applies(TPU, "data", 128)
     assert not applies(of_platform("cpu"), "forward", 128)
     assert not applies(Device("gpu", "NVIDIA A100-SXM4-40GB"), "forward", 64, size=SIZE)
-    assert not applies(GPU, "weight", 64, size=SIZE)
+    assert applies(GPU, "weight", 64, size=SIZE) and not applies(TPU, "weight", 128)
     assert not applies(GPU, "forward", 64, dtype="float32", size=SIZE)
     assert not applies(GPU, "forward", 24, size=SIZE)
     assert not applies(TPU, "forward", 128, stride=(2, 2))
