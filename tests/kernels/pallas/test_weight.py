@@ -75,7 +75,6 @@ def test_only_partial_sums_are_float32(pieces, kind):
     assert f"{kind} = mpmd_map" in str(traced)
 
 
-@pytest.mark.parametrize("pieces", [1, 3, 40])
 @pytest.mark.parametrize(
     ("image", "taps", "stride", "padding"),
     [
@@ -88,43 +87,46 @@ def test_only_partial_sums_are_float32(pieces, kind):
         ((3, 3), (3, 3), (1, 1), NONE),  # a single result
     ],
 )
-@pytest.mark.parametrize("batch", [8, 24, 136, 256])
-def test_each_product_is_added_once(image, taps, stride, padding, batch, pieces):
-    """The plan of the kernel, followed in NumPy with one number per band, against the reference."""
-    bands, columns = 3, 2  # of 64 channels and of 64 features
-    one = problem((batch, *image), taps, stride, padding, bands, columns, "float32")
-    x, y = arguments(one, np.random.default_rng(0))
-    windows, tile = viewed(windows_of(one)), weight.Tile(128, 64, pieces)
+@pytest.mark.parametrize("batch", [8, pytest.param(24, marks=SLOW), 136])
+def test_each_product_is_added_once(image, taps, stride, padding, batch):
+    """The steps of the kernel, followed in NumPy with one number per band, and the reference."""
+    parts = 3  # of 64 channels
+    one = problem((batch, *image), taps, stride, padding, parts, 1, "float32")
+    windows = viewed(windows_of(one))
+    x, y = given = arguments(one, np.random.default_rng(0))
     x, y = (
-        a.reshape(windows.batch, *size, -1) for a, size in ((x, windows.image), (y, windows.result))
+        x.reshape(windows.batch, *windows.image, parts),
+        y.reshape(windows.batch, *windows.result),
     )
-    plan = weight._Plan(windows, 64 * bands, 64 * columns, tile)
+    plan = weight._Plan(windows, 64 * parts, 64, weight.Tile(128, 64, 1))
+    image_of, pixel, within = plan.unit((0, 0), jnp.arange(plan.steps * plan.units))
+    row, column, channel = plan.source(
+        tuple(p[:, None] for p in pixel), jnp.arange(plan.bands)[None]
+    )
+    keep = np.asarray(within)
+    places = np.asarray(image_of)[keep, None] + np.arange(plan.images)
+    inside, places = places < windows.batch, np.minimum(places, windows.batch - 1)
+    results = y[places, *(np.asarray(p)[keep, None] for p in pixel)] * inside
     outside = np.pad(x, ((0, 0), (0, 1), (0, 1), (0, 0)))  # zeros beyond the last row and column
-    sums = np.full((pieces, plan.bands, columns), np.nan)
-    for index in range(plan.tiles):
-        piece, first, feature = (int(n) for n in plan.place(jnp.int32(index)))
-        steps = int(plan.steps_of(piece)) * plan.units
-        image_of, pixel, within = plan.unit(
-            (0, 0), piece * plan.length * plan.units + jnp.arange(steps)
-        )
-        keep = np.asarray(within)
-        places = np.asarray(image_of)[keep, None] + np.arange(plan.images)
-        inside, places = places < windows.batch, np.minimum(places, windows.batch - 1)
-        pixel = [np.asarray(p)[keep] for p in pixel]
-        results = y[places, pixel[0][:, None], pixel[1][:, None], feature // 64] * inside
-        for band in range(first, min(first + weight.GROUPS * plan.per_group, plan.bands)):
-            row, column, channel = plan.source(tuple(map(jnp.asarray, pixel)), band)
-            read = outside[
-                places, np.asarray(row)[:, None], np.asarray(column)[:, None], int(channel) // 64
-            ]
-            assert np.isnan(sums[piece, band, feature // 64])
-            sums[piece, band, feature // 64] = (read * results).sum()
-    np.testing.assert_allclose(
-        sums.sum(0).reshape(one.w_shape),
-        reference(one, (x.reshape(one.x_shape), y.reshape(one.y_shape))),
-        rtol=1e-4,
-        atol=1e-4,
-    )
+    row, column = (np.asarray(p)[keep][:, None] for p in (row, column))
+    read = outside[places[..., None], row, column, np.asarray(channel) // 64]
+    sums = np.einsum("uib,ui->b", read, results)
+    wanted = reference(one, given)
+    np.testing.assert_allclose(sums.reshape(one.w_shape), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 40])
+@pytest.mark.parametrize(("rows", "columns"), weight._SIZES)
+def test_the_tiles_and_the_pieces_cover_everything_once(rows, columns, pieces):
+    plan = weight._Plan(LAYER, 192, 256, weight.Tile(rows, columns, pieces))
+    piece, first, feature = map(np.asarray, plan.place(jnp.arange(plan.tiles)))
+    bands = first[:, None] + np.arange(2 * rows // 64)
+    done = zip(*np.broadcast_arrays(piece[:, None], bands, feature[:, None]), strict=True)
+    stored = [t for group in done for t in zip(*map(np.ndarray.tolist, group), strict=True)]
+    stored = [(piece, band, feature) for piece, band, feature in stored if band < plan.bands]
+    assert len(set(stored)) == len(stored) == pieces * 27 * 256 // columns
+    steps = np.asarray(plan.steps_of(jnp.arange(pieces)))
+    assert steps.sum() == plan.steps and (steps[:-1] == plan.length).all()
 
 
 @pytest.mark.parametrize(
