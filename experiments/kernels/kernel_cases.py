@@ -212,6 +212,12 @@ def hopper_cases() -> Iterator[Case]:
     ):
         for dtype, width, epilogue in (("bfloat16", 256, FULL), ("float16", 64, Epilogue())):
             yield case((32, 14, 14), (width, width), geometry, epilogue, dtype, stride, gradient)
+    for geometry, epilogue, size in itertools.product(
+        (ONE, THREE), (Epilogue(), FULL), (usual, (256, 28, 28))
+    ):
+        yield case(size, (256, 256), geometry, epilogue, "float32")
+    for stride in (1, 2):
+        yield case(usual, (128, 192), THREE, FULL, "float32", stride, True)
     for dtype, geometry, width in itertools.product(
         ("bfloat16", "float16"), (ONE, THREE), (64, 256)
     ):

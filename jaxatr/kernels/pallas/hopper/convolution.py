@@ -26,7 +26,7 @@ from jaxatr.kernels.pallas.hopper import persistent
 from jaxatr.kernels.pallas.hopper.persistent import ALIGNMENT, GROUPS, Slots, each_tile
 from jaxatr.kernels.pallas.hopper.tiles import fetch, swizzled
 from jaxatr.kernels.pallas.hopper.units import (
-    DEPTH,
+    LINE,
     Units,
     applies,
     divided,
@@ -52,22 +52,23 @@ class Tile:
     columns: int = 128
 
 
+_LEAST = 3  # slots: one for the product, one for the product before it, one to be copied into
 TILES = tuple(Tile(rows, columns) for rows in (128, 64) for columns in (128, 64))
 
 
-def tiles(windows: Windows, features: int) -> tuple[Tile, ...]:
+def tiles(
+    windows: Windows, features: int, dtype: str = "bfloat16", epilogue: Epilogue | None = None
+) -> tuple[Tile, ...]:
     """Returns the sizes of a tile that fit, with the default first.
 
     The default is the largest one that gives each multiprocessor a tile, or else the smallest.
     """
-    windows = viewed(windows)
-    fit = [tile for tile in TILES if features % tile.columns == 0]
-
-    def busy(tile: Tile) -> bool:
-        return _Plan(windows, features, tile, Epilogue()).tiles >= persistent.BLOCKS
-
-    default = next(filter(busy, fit), fit[-1])
-    return (default, *(tile for tile in fit if tile != default))
+    bytes_of_each = jnp.dtype(dtype).itemsize
+    rest = epilogue or Epilogue(), bytes_of_each
+    plans = (_Plan(viewed(windows), features, tile, *rest) for tile in TILES)
+    fit = [plan for plan in plans if features % plan.tile.columns == 0 and plan.slots >= _LEAST]
+    default = next((plan for plan in fit if plan.tiles >= persistent.BLOCKS), fit[-1])
+    return (default.tile, *(plan.tile for plan in fit if plan != default))
 
 
 def convolution(
@@ -83,10 +84,12 @@ def convolution(
 ) -> Float[Array, "b h2 w2 n"]:
     """Computes the convolution, or its data gradient, with its epilogue.
 
-    A batch that is not a multiple of 8 is padded, which copies the images and the result.
+    A batch that is not a multiple of 8 is padded, which copies the images and the result. The
+    tensor cores multiply float32 in TF32, whose mantissa has 10 bits. They cannot transpose it, so
+    that XLA transposes the kernel of the convolution, but not of its data gradient.
 
     Args:
-      x: images, bfloat16 or float16; ``c`` must be a multiple of 64.
+      x: images, bfloat16, float16 or float32; ``c`` must be a multiple of 64.
       w: kernel of the same type, ``[kh, kw, n, c]`` for the data gradient; ``n`` must be a multiple
         of 64.
       windows: the geometry of the convolution.
@@ -104,6 +107,8 @@ def convolution(
     if not applies(windows, channels, features, x.dtype.name):
         raise refusal(windows, channels, features, x.dtype.name)
     shape, more = (windows.batch, *windows.result, features), missing(windows)
+    if x.dtype == jnp.float32 and not windows.gradient:
+        w = jnp.swapaxes(w, 2, 3)
     operands = {"x": padded(x, windows), "w": w.reshape(-1, w.shape[3])}
     vectors = {"scale": scale, "shift": shift}
     operands |= {k: v.astype(jnp.float32) for k, v in vectors.items() if v is not None}
@@ -111,7 +116,8 @@ def convolution(
         operands["residual"] = padded(residual, windows)
     windows = viewed(windows)
     result = jax.ShapeDtypeStruct((windows.batch, *windows.result, features), x.dtype)
-    plan = _Plan(windows, features, tile or tiles(windows, features)[0], epilogue)
+    tile = tile or tiles(windows, features, x.dtype.name, epilogue)[0]
+    plan = _Plan(windows, features, tile, epilogue, x.dtype.itemsize)
     pixels = windows.image if windows.gradient else windows.result  # that meet every tap
     arrays = (*operands.values(), result)
     cost = costs.convolution(windows.batch * math.prod(pixels), w, epilogue, arrays)
@@ -127,6 +133,17 @@ class _Plan(Units):
     features: int
     tile: Tile
     epilogue: Epilogue
+    itemsize: int = 2
+
+    @property
+    def depth(self) -> int:
+        """Channels of a product, and features of a buffer for results."""
+        return LINE // self.itemsize
+
+    @property
+    def turned(self) -> bool:
+        """Whether the kernel is ``[kh, kw, n, c]``."""
+        return self.windows.gradient or self.itemsize == 4
 
     @property
     def lines(self) -> int:
@@ -146,16 +163,16 @@ class _Plan(Units):
 
     @property
     def parts(self) -> int:
-        """Buffers of 64 columns for the results of a warp group; all if residuals are loaded."""
-        return self.tile.columns // DEPTH if self.epilogue.residual else 1
+        """Buffers for the results of a warp group; enough for a whole tile if it has residuals."""
+        return self.tile.columns // self.depth if self.epilogue.residual else 1
 
     @property
     def slots(self) -> int:
         """Tiles that are loaded ahead, as many as fit."""
         rows, columns = GROUPS * self.tile.rows, self.tile.columns
-        results = 2 * self.parts * rows * DEPTH
+        results = self.parts * rows * LINE
         others = ALIGNMENT * (self.epilogue.scale + self.epilogue.shift + 1)  # 1: the barriers
-        return persistent.slots_that_fit(2 * DEPTH * (rows + columns), results + others)
+        return persistent.slots_that_fit(LINE * (rows + columns), results + others)
 
     def place(self, index: Any) -> tuple[Any, Any, Any]:
         """Returns the phase, the first unit and the first feature of a tile."""
@@ -169,7 +186,7 @@ def _kernel(operands: dict[str, Any], out: Any, *, plan: _Plan) -> None:
     names = [name for name in ("scale", "shift") if name in operands]
     extras = len(names) + plan.parts * plan.units * plan.epilogue.residual
     rows, columns = GROUPS * plan.tile.rows, plan.tile.columns
-    weights = (columns, DEPTH) if plan.windows.gradient else (DEPTH, columns)
+    weights = (columns, plan.depth) if plan.turned else (plan.depth, columns)
 
     def scoped(a, b, full, empty, results, vectors, extras_ready):
         slots = Slots(plan.slots, full, empty)
@@ -181,11 +198,11 @@ def _kernel(operands: dict[str, Any], out: Any, *, plan: _Plan) -> None:
 
     pl.run_scoped(
         scoped,
-        a=swizzled((plan.slots, rows, DEPTH), out.dtype),
+        a=swizzled((plan.slots, rows, plan.depth), out.dtype),
         b=swizzled((plan.slots, *weights), out.dtype),
         full=plgpu.Barrier(num_arrivals=GROUPS * plan.units + 1, num_barriers=plan.slots),
         empty=plgpu.Barrier(num_arrivals=GROUPS, num_barriers=plan.slots),
-        results=swizzled((GROUPS, plan.parts, plan.tile.rows, DEPTH), out.dtype),
+        results=swizzled((GROUPS, plan.parts, plan.tile.rows, plan.depth), out.dtype),
         vectors={name: plgpu.SMEM((GROUPS, columns), jnp.float32) for name in names},
         extras_ready=plgpu.Barrier(num_arrivals=extras, num_barriers=GROUPS) if extras else None,
         collective_axes="group",
@@ -195,7 +212,8 @@ def _kernel(operands: dict[str, Any], out: Any, *, plan: _Plan) -> None:
 def _copy(operands: Any, plan: _Plan, a: Any, b: Any, slots: Slots) -> None:
     """Copies all tiles of images and of the kernel into the slots, as these become empty."""
     x, w = operands["x"], operands["w"]
-    windows, depth = plan.windows, x.shape[3] // DEPTH
+    windows, depth = plan.windows, plan.depth
+    steps = x.shape[3] // depth  # of a tap
 
     def tile(index: Any, count: Any) -> Any:
         phase, first, feature = plan.place(index)
@@ -203,26 +221,26 @@ def _copy(operands: Any, plan: _Plan, a: Any, b: Any, slots: Slots) -> None:
 
         def load(s: Any, slot: Any) -> None:
             full = slots.full.at[slot]
-            tap, k = divided(s, depth)
+            tap, k = divided(s, steps)
             i, j = jax.lax.div(tap, taps[1]), jax.lax.rem(tap, taps[1])
 
             def unit(place: Any, rows: Any) -> None:
                 image, pixel, _ = plan.unit(phase, first + place)
                 row, column = windows.source(pixel, first_taps, (i, j))
-                source = x.at[pl.ds(image, plan.images), row, column, pl.ds(k * DEPTH, DEPTH)]
+                source = x.at[pl.ds(image, plan.images), row, column, pl.ds(k * depth, depth)]
                 plgpu.copy_gmem_to_smem(source, a.at[slot, rows], full)
 
             plan.each_unit(GROUPS * plan.units, unit)
             number = windows.number(first_taps, (i, j))
-            if windows.gradient:
+            if plan.turned:
                 here = pl.ds(number * plan.features + feature, plan.tile.columns)
-                weights = w.at[here, pl.ds(k * DEPTH, DEPTH)]
+                weights = w.at[here, pl.ds(k * depth, depth)]
             else:
-                here = pl.ds((number * depth + k) * DEPTH, DEPTH)
+                here = pl.ds((number * steps + k) * depth, depth)
                 weights = w.at[here, pl.ds(feature, plan.tile.columns)]
             plgpu.copy_gmem_to_smem(weights, b.at[slot], full)
 
-        return slots.fill(taps[0] * taps[1] * depth, count, load)
+        return slots.fill(taps[0] * taps[1] * steps, count, load)
 
     slots.drain(each_tile(plan.tiles, tile))
 
@@ -241,14 +259,15 @@ def _multiply(
 ) -> None:
     """Multiplies the rows of one warp group in all tiles, and stores the results."""
     rows, columns = plan.tile.rows, plan.tile.columns
-    depth, parts = operands["x"].shape[3] // DEPTH, columns // DEPTH
+    depth, parts = plan.depth, columns // plan.depth
+    steps = operands["x"].shape[3] // depth  # of a tap
 
     def each_unit(phase: Any, first: Any, part: int, feature: Any, array: Any, work: Any) -> None:
         """Calls ``work(part of the array, rows of a buffer, whether to store)`` for each unit."""
 
         def unit(number: Any, rows: Any) -> None:
             image, (y, x), within = plan.unit(phase, first + group * plan.units + number)
-            here = pl.ds(feature + part * DEPTH, DEPTH)
+            here = pl.ds(feature + part * depth, depth)
             work(array.at[pl.ds(image, plan.images), y, x, here], rows, within)
 
         plan.each_unit(plan.units, unit)
@@ -272,19 +291,19 @@ def _multiply(
         def scoped(total: Any) -> Any:
             def product(slot: Any) -> None:
                 weights = b.at[slot]
-                if plan.windows.gradient:
+                if plan.turned:
                     weights = weights.transpose((1, 0))
                 plgpu.wgmma(total, a.at[slot, pl.ds(group * rows, rows)], weights)
 
-            after = slots.multiply(taps[0] * taps[1] * depth, count, product)
+            after = slots.multiply(taps[0] * taps[1] * steps, count, product)
             if extras_ready is not None:
                 plgpu.barrier_wait(extras_ready.at[group])
             sums = total[...]
             for part in range(parts):
-                here = slice(part * DEPTH, (part + 1) * DEPTH)
+                here = slice(part * depth, (part + 1) * depth)
                 buffer = results.at[group, part % plan.parts]
                 spread = {
-                    name: jax.lax.broadcast_in_dim(vector[group, here], (rows, DEPTH), (1,))
+                    name: jax.lax.broadcast_in_dim(vector[group, here], (rows, depth), (1,))
                     for name, vector in vectors.items()
                 }
                 finished = plan.epilogue(

@@ -17,7 +17,8 @@ from jax.experimental import pallas as pl
 from jaxatr.kernels.pallas.windows import Place, Windows
 from jaxatr.typing import Array, Float
 
-DEPTH = 64  # bfloat16 or float16 numbers in 128 bytes, the width of the swizzled layout
+LINE = 128  # bytes of a row of a buffer, the width of the swizzled layout
+WIDTH = 64  # channels and features are multiples of it
 UNIT = 8  # images are copied in multiples of the tensor cores' 8 rows
 LARGEST = 2**31 - 1  # the largest coordinate of TMA
 _UNROLLED = 4  # the most units that are copied without a loop over units
@@ -27,7 +28,7 @@ _WASTE = 1.1  # the most rows of a buffer, relative to those that hold an image
 def applies(windows: Windows, channels: int, features: int, dtype: str) -> bool:
     """Returns whether the kernels support the sizes and the type."""
     batch = windows.batch
-    if dtype not in ("bfloat16", "float16") or channels % DEPTH or features % 64:
+    if dtype not in ("bfloat16", "float16", "float32") or channels % WIDTH or features % WIDTH:
         return False
     if not isinstance(batch, int):  # a symbolic dimension of jax.export
         return False
@@ -42,7 +43,7 @@ def refusal(windows: Windows, channels: int, features: int, dtype: str) -> NotIm
     return NotImplementedError(
         f"got batch {windows.batch}, {channels} channels, {features} features, {dtype}; "
         f"wanted at least {UNIT} images (any number for 1x1 kernels of stride 1), multiples of "
-        f"{DEPTH} and 64, and bfloat16 or float16"
+        f"{WIDTH}, and bfloat16, float16 or, except for the weight gradient, float32"
     )
 
 

@@ -27,8 +27,8 @@ from jaxatr.kernels.pallas.hopper import persistent
 from jaxatr.kernels.pallas.hopper.persistent import ALIGNMENT, GROUPS, Slots, each_tile
 from jaxatr.kernels.pallas.hopper.tiles import swizzled
 from jaxatr.kernels.pallas.hopper.units import (
-    DEPTH,
     LARGEST,
+    LINE,
     UNIT,
     Units,
     divided,
@@ -40,9 +40,9 @@ from jaxatr.kernels.pallas.hopper.units import applies as convolution_applies
 from jaxatr.kernels.pallas.windows import Windows
 from jaxatr.typing import Array, Float
 
+DEPTH = 64  # images, each at one pixel, of a product; and channels of a band
 _SIZES = tuple(itertools.product((128, 64), (128, 64)))  # rows and columns
 _EMPTY = 1.25  # the most bands of all tiles, relative to those of the result, for the default
-_LINE = 128  # bytes of a row of a buffer for results
 _BUFFERS = 2  # for the results of a warp group
 _ORIGIN = (0, 0)  # the only phase, and the first tap
 
@@ -64,6 +64,8 @@ class Tile:
 
 def applies(windows: Windows, channels: int, features: int, dtype: str) -> bool:
     """Returns whether the kernel supports the sizes and the type."""
+    if dtype == "float32":  # the tensor cores do not transpose it
+        return False
     if windows.gradient or not convolution_applies(windows, channels, features, dtype):
         return False
     if windows.pointwise and windows.batch * windows.pixels <= UNIT:
@@ -187,7 +189,7 @@ class _Plan(Units):
     @property
     def slots(self) -> int:
         """Steps that are loaded ahead, as many as fit."""
-        results = GROUPS * _BUFFERS * DEPTH * _LINE
+        results = GROUPS * _BUFFERS * DEPTH * LINE
         slot = 2 * DEPTH * (GROUPS * self.tile.rows + self.tile.columns)
         return persistent.slots_that_fit(slot, results + ALIGNMENT)  # of the barriers
 
@@ -228,7 +230,7 @@ def _kernel(x: Any, y: Any, out: Any, *, plan: _Plan) -> None:
         b=swizzled((plan.slots, DEPTH, plan.tile.columns), y.dtype),
         full=plgpu.Barrier(num_arrivals=plan.units * (bands + 1), num_barriers=plan.slots),
         empty=plgpu.Barrier(num_arrivals=GROUPS, num_barriers=plan.slots),
-        results=swizzled((GROUPS, _BUFFERS, DEPTH, _LINE // out.dtype.itemsize), out.dtype),
+        results=swizzled((GROUPS, _BUFFERS, DEPTH, LINE // out.dtype.itemsize), out.dtype),
         collective_axes="group",
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.tolerance import full_precision
 from jaxatr.kernels.pallas import kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.windows import Windows
@@ -42,8 +43,11 @@ def is_plain(problem: Problem) -> bool:
 
 
 def fits(problem: Problem) -> bool:
-    """Returns whether a problem is plain (:func:`is_plain`) and its kernel supports its sizes."""
-    if not is_plain(problem):
+    """Returns whether a problem is plain (:func:`is_plain`) and its kernel supports its sizes.
+
+    It computes float32 in TF32, which jax's ``default_matmul_precision`` can forbid.
+    """
+    if not is_plain(problem) or (problem.dtype == "float32" and full_precision()):
         return False
     return _module(problem).applies(windows_of(problem), *_widths(problem), problem.dtype)
 
@@ -72,8 +76,9 @@ def _module(problem: Problem) -> Any:
 def _tiles(problem: Problem) -> Sequence[Any]:
     """Returns the sizes of a tile, with the default first."""
     channels, features = _widths(problem)
-    widths = (channels, features) if problem.direction == "weight" else (features,)
-    return _module(problem).tiles(windows_of(problem), *widths)
+    weight = problem.direction == "weight"
+    sizes = (channels, features) if weight else (features, problem.dtype)
+    return _module(problem).tiles(windows_of(problem), *sizes)
 
 
 class Hopper(Solver):
@@ -87,12 +92,14 @@ class Hopper(Solver):
         return runs_on("hopper", device) and fits(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """Returns the size of padded arrays and of a weight gradient's partial sums.
+        """Returns the size of padded arrays, a transposed kernel and a gradient's partial sums.
 
-        Images and results are padded if the batch is not a multiple of 8.
+        Images and results are padded if the batch is not a multiple of 8. The kernel of a forward
+        problem in float32 is transposed.
         """
         pieces = _tiles(problem)[0].pieces if problem.direction == "weight" else 1
-        needed = 4 * pieces * math.prod(problem.w_shape) if pieces > 1 else 0
+        turned = problem.dtype == "float32" and problem.direction == "forward"
+        needed = 4 * pieces * math.prod(problem.w_shape) if pieces > 1 or turned else 0
         if kernel("hopper", "convolution").missing(windows_of(problem)):
             needed += problem.bytes(problem.x_shape) + problem.bytes(problem.y_shape)
         return needed
