@@ -19,6 +19,7 @@ CASES = {case.name: case for case in kernel_cases.hopper_cases()}
 FAST = (
     "conv 3x3 8x28x28 64>64 bfloat16 shift+relu",
     "conv 3x3 256x224x224",
+    "conv 3x3 256x28x28 256>256 float32 none",
     "conv 3x3 32x14x14 256>256 stride 2 gradient",
     "weight 3x3 32x28x28 256>256 bfloat16 128x128, 14 pieces",
     "lstm 64x1024 bfloat16",

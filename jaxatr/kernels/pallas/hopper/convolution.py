@@ -63,9 +63,8 @@ def tiles(
 
     The default is the largest one that gives each multiprocessor a tile, or else the smallest.
     """
-    bytes_of_each = jnp.dtype(dtype).itemsize
-    rest = epilogue or Epilogue(), bytes_of_each
-    plans = (_Plan(viewed(windows), features, tile, *rest) for tile in TILES)
+    given = epilogue or Epilogue(), jnp.dtype(dtype).itemsize
+    plans = (_Plan(viewed(windows), features, tile, *given) for tile in TILES)
     fit = [plan for plan in plans if features % plan.tile.columns == 0 and plan.slots >= _LEAST]
     default = next((plan for plan in fit if plan.tiles >= persistent.BLOCKS), fit[-1])
     return (default.tile, *(plan.tile for plan in fit if plan != default))
