@@ -164,6 +164,19 @@ def test_the_slots_fit_in_shared_memory(rows, columns):
     assert plan.slots >= 4 and used <= 227 * 1024
 
 
+@pytest.mark.parametrize("width", [32, 64])  # of partial sums, and of a result in bfloat16
+@pytest.mark.parametrize(("rows", "columns"), weight._SIZES)
+def test_the_buffers_of_results_are_used_in_turn(rows, columns, width):
+    """Otherwise a tile would overwrite the buffer that the tile before is still stored from.
+
+    The interpreter, which stores immediately, would not find that.
+    """
+    plan = weight._Plan(LAYER, 128, 128, weight.Tile(rows, columns, 1))
+    stores = (rows // 64) * (columns // width)
+    assert plan.buffers(width) == (1 if stores == 1 else 2)
+    assert stores % plan.buffers(width) == 0
+
+
 def test_the_default_tile():
     """It has few empty rows, and the pieces occupy the device without a second round of tiles."""
     assert weight.tiles(LAYER, 256, 256)[0] == weight.Tile(128, 128, 7)  # 18 tiles

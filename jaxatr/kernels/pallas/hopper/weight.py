@@ -43,7 +43,7 @@ from jaxatr.typing import Array, Float
 DEPTH = 64  # images, each at one pixel, of a product; and channels of a band
 _SIZES = tuple(itertools.product((128, 64), (128, 64)))  # rows and columns
 _EMPTY = 1.25  # the most bands of all tiles, relative to those of the result, for the default
-_BUFFERS = 2  # for the results of a warp group
+_BUFFERS = 2  # the most buffers for the results of a warp group
 _ORIGIN = (0, 0)  # the only phase, and the first tap
 
 
@@ -193,6 +193,16 @@ class _Plan(Units):
         slot = 2 * DEPTH * (GROUPS * self.tile.rows + self.tile.columns)
         return persistent.slots_that_fit(slot, results + ALIGNMENT)  # of the barriers
 
+    def buffers(self, width: int) -> int:
+        """Returns the number of buffers that the results of a warp group use in turn.
+
+        A tile uses each equally often, so that the next tile begins with the one used longest ago.
+
+        Args:
+          width: columns of a buffer.
+        """
+        return min(_BUFFERS, self.per_group * self.tile.columns // width)
+
     def filled(self, pieces: int) -> int:
         """Returns the number of pieces, at most ``pieces``, of which none is empty."""
         return -(-self.steps // -(-self.steps // pieces))
@@ -215,7 +225,7 @@ class _Plan(Units):
 
 
 def _kernel(x: Any, y: Any, out: Any, *, plan: _Plan) -> None:
-    bands = GROUPS * plan.per_group
+    bands, width = GROUPS * plan.per_group, LINE // out.dtype.itemsize
 
     def scoped(a, b, full, empty, results):
         slots = Slots(plan.slots, full, empty)
@@ -230,7 +240,7 @@ def _kernel(x: Any, y: Any, out: Any, *, plan: _Plan) -> None:
         b=swizzled((plan.slots, DEPTH, plan.tile.columns), y.dtype),
         full=plgpu.Barrier(num_arrivals=plan.units * (bands + 1), num_barriers=plan.slots),
         empty=plgpu.Barrier(num_arrivals=GROUPS, num_barriers=plan.slots),
-        results=swizzled((GROUPS, _BUFFERS, DEPTH, LINE // out.dtype.itemsize), out.dtype),
+        results=swizzled((GROUPS, plan.buffers(width), DEPTH, width), out.dtype),
         collective_axes="group",
     )
 
@@ -272,7 +282,8 @@ def _multiply(
     out: Any, plan: _Plan, group: Any, a: Any, b: Any, slots: Slots, results: Any
 ) -> None:
     """Multiplies the bands of one warp group in all tiles, and stores the sums."""
-    width, columns = results.shape[-1], plan.tile.columns
+    _, buffers, _, width = results.shape
+    parts = plan.tile.columns // width
 
     def tile(index: Any, count: Any) -> Any:
         piece, first, feature = plan.place(index)
@@ -288,10 +299,10 @@ def _multiply(
             for band, total in enumerate(totals):
                 sums = total[...]
                 row = (piece * plan.bands + first + band) * DEPTH
-                for part in range(columns // width):
-                    buffer = results.at[group, part % _BUFFERS]
-                    # Of the other buffers may still be stored.
-                    plgpu.wait_smem_to_gmem(_BUFFERS - 1, wait_read_only=True)
+                for part in range(parts):
+                    buffer = results.at[group, (band * parts + part) % buffers]
+                    # The other buffers may still be stored from.
+                    plgpu.wait_smem_to_gmem(buffers - 1, wait_read_only=True)
                     buffer[...] = sums[:, part * width : (part + 1) * width].astype(out.dtype)
                     plgpu.commit_smem()
 
@@ -303,7 +314,7 @@ def _multiply(
                     plgpu.commit_smem_to_gmem_group()
             return after
 
-        accumulator = plgpu.WGMMAAccumulatorRef((DEPTH, columns), jnp.float32)
+        accumulator = plgpu.WGMMAAccumulatorRef((DEPTH, plan.tile.columns), jnp.float32)
         return pl.run_scoped(scoped, totals=[accumulator] * plan.per_group)
 
     each_tile(plan.tiles, tile)
