@@ -39,8 +39,11 @@ DIRECTIONS = {  # direction, images, side, channels, features, taps, stride; for
     "1x1 stride 2": ("forward", 40, 28, 256, 512, 1, 2),
     "data": ("data", 32, 28, 256, 128, 3, 1),
     "data stride 2": ("data", 36, 29, 64, 192, 3, 2),
+    "weight": ("weight", 32, 28, 256, 128, 3, 1),
+    "1x1 weight": ("weight", 9, 14, 64, 192, 1, 1),
     "1x1 data stride 2": ("data", 128, 14, 128, 256, 1, 2),
     "7x7 data stride 3": ("data", 8, 20, 64, 64, 7, 3),
+    "weight stride 2": ("weight", 36, 29, 64, 192, 3, 2),
 }
 LSTMS = {"64x1024": (64, 1024, 50), "64x2048": (64, 2048, 25), "128x512": (128, 512, 100)}
 TINY = {"1x1": (2, 6, 64, 64, 1), "3x3": (8, 3, 64, 64, 3)}
@@ -196,7 +199,7 @@ def checked_direction(
     runs: int,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Compares a strided convolution or a data gradient by Hopper's kernel with float32."""
+    """Compares a strided convolution or a gradient by Hopper's kernels with float32."""
     import jax
     import jax.numpy as jnp
 
@@ -265,7 +268,7 @@ def smoke(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
         yield f"conv {taps}x{taps}", partial(checked, "full", shape, runs, options)
     if target(options) == "hopper":
         names = TINY_DIRECTIONS if options.rehearse else DIRECTIONS
-        for name in list(names)[-2:]:
+        for name in list(names)[-3:]:
             yield f"conv {name}", partial(checked_direction, *names[name], runs, options)
     batch, hidden = (64, 64) if options.rehearse else (64, 128)
     yield "lstm", lambda: checked_lstm(batch, hidden, 2, runs, options)

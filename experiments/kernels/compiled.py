@@ -65,7 +65,7 @@ def plan_rows(device: str) -> Iterator[dict[str, Any]]:
 def direction_rows(device: str) -> Iterator[dict[str, Any]]:
     """Yields a row for each convolution, direction and solver without an epilogue, in bfloat16."""
     for shape in kernel_cases.DIRECTIONS:
-        for direction in ("forward", "data"):
+        for direction in ("forward", "data", "weight"):
             for solver in ("xla", "hopper"):
                 case = kernel_cases.direction_case(direction, shape, solver)
                 names = {"direction": direction, "shape": shape, "solver": solver}

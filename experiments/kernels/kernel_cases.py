@@ -78,11 +78,8 @@ def convolution_case(
     Raises:
       ValueError: the kernel does not support the sizes or the type.
     """
-    (taps, padding), (batch, *edges) = geometry, size
-    rows, columns = (
-        (n - 1) * stride + t - sum(pad) for n, t, pad in zip(edges, taps, padding, strict=True)
-    )
-    x, y = (batch, rows, columns, channels[0]), (*size, channels[1])
+    (taps, padding), batch = geometry, size[0]
+    x, y = _images(size, geometry, stride, channels[0]), (*size, channels[1])
     if gradient:
         x, y = y, x
     module, place = kernel(device, "convolution"), Rows(*size, taps, padding)
@@ -103,13 +100,64 @@ def convolution_case(
         named = dict(zip(extras, others, strict=True))
         return module.convolution(x, w, place, epilogue, **named)
 
-    text = f"{'x'.join(map(str, taps))} {'x'.join(map(str, size))} {channels[0]}>{channels[1]}"
-    text += f" stride {stride}" * (stride > 1) + " gradient" * gradient
+    text = _described(size, geometry, stride, channels) + " gradient" * gradient
     return Case(
         f"conv {text} {dtype} {'+'.join([*extras, epilogue.activation])}",
         run,
         (*arrays, *extras.values()),
     )
+
+
+def weight_case(
+    size: tuple[int, int, int],
+    channels: tuple[int, int],
+    geometry: Any,
+    dtype: str,
+    stride: int = 1,
+    number: int = 0,
+) -> Case:
+    """Returns the case of Hopper's weight gradient.
+
+    Args:
+      size: images, rows and columns of the convolution's result.
+      channels: channels of the image and of the result.
+      geometry: the kernel's size and the padding.
+      dtype: name of the element type.
+      stride: pixels between neighbouring results.
+      number: of the size of a tile, where 0 is the default.
+
+    Raises:
+      ValueError: the kernel does not support the sizes or the type.
+    """
+    (taps, padding), module = geometry, kernel("hopper", "weight")
+    x, y = _images(size, geometry, stride, channels[0]), (*size, channels[1])
+    before = padding[0][0], padding[1][0]
+    windows = Windows(size[0], x[1:3], y[1:3], taps, (stride, stride), before)
+    if not module.applies(windows, *channels, dtype):
+        raise ValueError(f"hopper: {windows}, {channels} channels, {dtype}: does not apply")
+    tile = module.tiles(windows, *channels)[number]
+    run = partial(module.weight_gradient, windows=windows, tile=tile)
+    text = _described(size, geometry, stride, channels)
+    text = f"weight {text} {dtype} {tile.rows}x{tile.columns}, {tile.pieces} pieces"
+    return Case(text, run, tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in (x, y)))
+
+
+def _images(
+    size: tuple[int, int, int], geometry: Any, stride: int, channels: int
+) -> tuple[int, int, int, int]:
+    """Returns the shape of the images of a convolution whose result has some size."""
+    (taps, padding), (batch, *edges) = geometry, size
+    rows, columns = (
+        (n - 1) * stride + t - sum(pad) for n, t, pad in zip(edges, taps, padding, strict=True)
+    )
+    return batch, rows, columns, channels
+
+
+def _described(
+    size: tuple[int, int, int], geometry: Any, stride: int, channels: tuple[int, int]
+) -> str:
+    text = f"{'x'.join(map(str, geometry[0]))} {'x'.join(map(str, size))} "
+    return text + f"{channels[0]}>{channels[1]}" + f" stride {stride}" * (stride > 1)
 
 
 def lstm_case(device: Device, batch: int, hidden: int, dtype: str, saves: bool) -> Case:
@@ -164,6 +212,30 @@ def hopper_cases() -> Iterator[Case]:
     ):
         for dtype, width, epilogue in (("bfloat16", 256, FULL), ("float16", 64, Epilogue())):
             yield case((32, 14, 14), (width, width), geometry, epilogue, dtype, stride, gradient)
+    for geometry, epilogue, size in itertools.product(
+        (ONE, THREE), (Epilogue(), FULL), (usual, (256, 28, 28))
+    ):
+        yield case(size, (256, 256), geometry, epilogue, "float32")
+    for stride in (1, 2):
+        yield case(usual, (128, 192), THREE, FULL, "float32", stride, True)
+    for dtype, geometry, width in itertools.product(
+        ("bfloat16", "float16"), (ONE, THREE), (64, 256)
+    ):
+        yield weight_case(usual, (width, width), geometry, dtype)
+    for number in range(1, 10):  # every size of a tile, with up to three numbers of pieces
+        yield weight_case((32, 28, 28), (256, 256), THREE, "bfloat16", number=number)
+    for size, channels, geometry, stride in (
+        ((9, 1, 1), (64, 64), ONE, 1),  # the smallest
+        ((8, 1, 1), (64, 64), ((3, 3), ((0, 0), (0, 0))), 2),  # a single result
+        ((13, 13, 7), (192, 320), UNEVEN, 1),  # multiples of 64 only, a padded batch
+        ((32, 14, 14), (256, 256), ONE, 2),
+        ((32, 14, 14), (256, 256), THREE, 2),
+        ((32, 14, 14), (64, 128), SEVEN, 3),
+        ((32, 7, 7), (4096, 2048), THREE, 1),  # the kernel writes the result itself
+        ((256, 224, 224), (64, 64), THREE, 1),
+        ((256, 56, 56), (64, 256), ONE, 1),
+    ):
+        yield weight_case(size, channels, geometry, "bfloat16", stride)
     for batch, hidden in ((64, 64), (64, 1024), (128, 2048), (64, 8192)):
         yield lstm_case("hopper", batch, hidden, "bfloat16", saves=True)
     yield lstm_case("hopper", 192, 320, "float16", saves=True)
@@ -211,19 +283,23 @@ DIRECTIONS = {  # images, side, channels, features, taps, stride
 }
 
 
+def direction_problem(direction: Direction, shape: str) -> Problem:
+    """Returns one direction of a convolution in bfloat16; ``shape`` is in :data:`DIRECTIONS`."""
+    images, side, channels, features, taps, stride = DIRECTIONS[shape]
+    edge = (taps // 2, taps // 2)
+    sizes = (images, side, side, channels), (taps, taps, channels, features)
+    return Problem(direction, *sizes, (stride, stride), (edge, edge), (1, 1), 1, "bfloat16")
+
+
 def direction_case(direction: Direction, shape: str, solver: str) -> Case:
     """Returns the case of one direction of a convolution in bfloat16, without an epilogue.
 
     Args:
-      direction: ``"forward"`` or ``"data"``.
+      direction: ``"forward"``, ``"data"`` or ``"weight"``.
       shape: a key of :data:`DIRECTIONS`.
       solver: the name of a solver.
     """
-    images, side, channels, features, taps, stride = DIRECTIONS[shape]
-    edge = (taps // 2, taps // 2)
-    sizes = (images, side, side, channels), (taps, taps, channels, features)
-    problem = Problem(direction, *sizes, (stride, stride), (edge, edge), (1, 1), 1, "bfloat16")
-    chosen = CONVOLUTIONS[solver]
+    problem, chosen = direction_problem(direction, shape), CONVOLUTIONS[solver]
     arguments = (jax.ShapeDtypeStruct(s, problem.dtype) for s in problem.argument_shapes)
     run = chosen.build(problem, chosen.configs(problem)[0])
     return Case(f"{direction} {shape} {solver}", run, tuple(arguments))

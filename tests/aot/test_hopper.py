@@ -11,6 +11,7 @@ import pytest
 
 from jaxatr.kernels import lstm, recurrent
 from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
+from jaxatr.kernels.ops.convolution.solvers import SOLVERS as CONVOLUTIONS
 
 PLATFORMS = ("cuda",)
 CASES = {case.name: case for case in kernel_cases.hopper_cases()}
@@ -18,11 +19,17 @@ CASES = {case.name: case for case in kernel_cases.hopper_cases()}
 FAST = (
     "conv 3x3 8x28x28 64>64 bfloat16 shift+relu",
     "conv 3x3 256x224x224",
+    "conv 3x3 256x28x28 256>256 float32 none",
     "conv 3x3 32x14x14 256>256 stride 2 gradient",
+    "weight 3x3 32x28x28 256>256 bfloat16 128x128, 14 pieces",
     "lstm 64x1024 bfloat16",
 )
 
 
+FAST_DIRECTIONS = (
+    ("data", "3x3 56x56 128, stride 2"),
+    ("weight", "3x3 56x56 128, stride 2"),
+)
 SLOW = pytest.mark.slow
 
 
@@ -39,24 +46,26 @@ def test_a_kernel_fits_a_multiprocessor(name):
     assert report.shared <= program_reports.SHARED
     first, *others = report.grid
     assert first < 2**31 and max(others) <= 65_535  # or the launch aborts the process
-    if name.startswith("conv"):
+    if not name.startswith("lstm"):
         assert first <= 132
 
 
 @pytest.mark.parametrize(
     ("direction", "shape"),
     [
-        pair if pair == ("data", "3x3 56x56 128, stride 2") else pytest.param(*pair, marks=SLOW)
-        for pair in itertools.product(("forward", "data"), kernel_cases.DIRECTIONS)
+        pair if pair in FAST_DIRECTIONS else pytest.param(*pair, marks=SLOW)
+        for pair in itertools.product(("forward", "data", "weight"), kernel_cases.DIRECTIONS)
     ],
 )
 def test_a_convolution_moves_the_least_bytes(direction, shape):
-    """Neither images nor the kernel are copied, for any stride; only an odd batch is padded."""
+    """No array is copied, for any stride; an odd batch is padded, and partial sums are added."""
     case = kernel_cases.direction_case(direction, shape, "hopper")
+    problem = kernel_cases.direction_problem(direction, shape)
     program = described.compile_for("h200", case.function, *case.arguments)
     sizes = program.memory_analysis()
     least = sizes.argument_size_in_bytes + sizes.output_size_in_bytes
-    assert program_reports.traffic(program) <= (3 if "batch 36" in shape else 1.01) * least
+    least += 2 * CONVOLUTIONS["hopper"].workspace_bytes(problem)  # written and read
+    assert program_reports.traffic(program) <= (1.08 if "batch 36" in shape else 1.01) * least
 
 
 def test_the_launches_of_a_step_of_an_lstm():

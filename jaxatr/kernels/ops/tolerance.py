@@ -12,6 +12,11 @@ from jaxatr.kernels.device import Device
 PLAIN = {"float32": 1.5e-6, "float16": 8.2e-3, "bfloat16": 8 * 8.2e-3, "float64": 1e-13}
 
 
+def full_precision() -> bool:
+    """Returns whether jax's ``default_matmul_precision`` asks for float32 products."""
+    return jax.config.values["jax_default_matmul_precision"] in ("highest", "float32")
+
+
 def of_products(dtype: str, device: Device, table: Mapping[str, float]) -> float:
     """Returns the tolerance for results of matrix products; it is 0 for integers.
 
@@ -23,7 +28,6 @@ def of_products(dtype: str, device: Device, table: Mapping[str, float]) -> float
       device: the device that computes.
       table: the tolerance of each type.
     """
-    precise = jax.config.values["jax_default_matmul_precision"] in ("highest", "float32")
-    if dtype == "float32" and not precise:
+    if dtype == "float32" and not full_precision():
         dtype = {"cpu": "float32", "gpu": "float16"}.get(device.platform, "bfloat16")
     return table.get(dtype, 0.0)

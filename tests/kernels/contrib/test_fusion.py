@@ -238,7 +238,7 @@ def test_the_list_equals_the_rows_of_the_graph():
         ([Convolution(), Activation(), Bias()], {}, "Bias is not possible after Activation"),
         ([Convolution(dilation=(2, 2)), Bias()], {"solver": "hopper"}, "needs dilation 1"),
         ([Convolution((2, 2), SAME), Bias()], {"solver": "tpu"}, "needs stride 1"),
-        ([Convolution(), Bias()], {"solver": "hopper"}, "needs bfloat16 or float16"),
+        ([Convolution(), Bias()], {"solver": "hopper"}, "needs bfloat16, float16 or"),
         (
             [Convolution(), BatchNorm("per_activation")],
             {"solver": "tpu", "dtype": "bfloat16", "channels": 128},

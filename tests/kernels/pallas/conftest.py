@@ -55,13 +55,17 @@ def _reads_beyond_the_end(gpu_callbacks):
 
 
 def _completed_products(gpu_callbacks):
-    """Returns the interpreter's product with support for a transposed second operand."""
+    """Returns the interpreter's product with support for transposed operands."""
     product = gpu_callbacks.wgmma
 
-    def wgmma(*, b_transforms, **rest):
-        plain = tuple(t for t in b_transforms if not isinstance(t, TransposeTransform))
-        if plain == tuple(b_transforms):
-            return product(b_transforms=b_transforms, **rest)
+    def split(transforms):
+        plain = tuple(t for t in transforms if not isinstance(t, TransposeTransform))
+        return plain, len(plain) < len(transforms)
+
+    def wgmma(*, a_transforms, b_transforms, **rest):
+        (of_a, a_turned), (of_b, b_turned) = split(a_transforms), split(b_transforms)
+        if not (a_turned or b_turned):
+            return product(a_transforms=a_transforms, b_transforms=b_transforms, **rest)
         memory = gpu_callbacks._get_shared_memory()
         thread = memory.get_global_thread_id(int(rest["device_id"]), int(rest["thread_id"]))
 
@@ -74,10 +78,10 @@ def _completed_products(gpu_callbacks):
 
         total = place("acc", rest["acc_transforms"])
         a, b, before = (
-            memory.get_buffer_content(*at)[0]
-            for at in (place("a", rest["a_transforms"]), place("b", plain), total)
+            memory.get_buffer_content(*at)[0] for at in (place("a", of_a), place("b", of_b), total)
         )
-        after = before + np.matmul(a, b.T, dtype=rest["acc_dtype"])
+        a, b = a.T if a_turned else a, b.T if b_turned else b
+        after = before + np.matmul(a, b, dtype=rest["acc_dtype"])
         memory.store_buffer_content(*total[:2], after, thread)
         return rest["token"]
 

@@ -14,6 +14,7 @@ from jaxatr.kernels.ops.convolution.reference import arguments, reference
 from jaxatr.kernels.ops.convolution.solvers.hopper import windows_of
 from jaxatr.kernels.pallas.epilogue import Epilogue, folded
 from jaxatr.kernels.pallas.hopper import convolution as hopper
+from jaxatr.kernels.pallas.hopper import persistent
 from jaxatr.kernels.pallas.rows import Rows
 from jaxatr.kernels.pallas.tpu import convolution as tpu
 from jaxatr.kernels.pallas.windows import Windows
@@ -106,7 +107,10 @@ def lowered(platform, epilogue, geometry, dtype, kernels_in):
 
 
 @pytest.mark.parametrize("geometry", [ONE, pytest.param(THREE, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("platform", "dtype"), [("cuda", jnp.float16), ("tpu", jnp.float32)])
+@pytest.mark.parametrize(
+    ("platform", "dtype"),
+    [("cuda", jnp.float16), ("cuda", jnp.float32), ("tpu", jnp.float32)],
+)
 def test_lowering_of_the_other_types(platform, dtype, geometry, kernels_in):
     assert lowered(platform, EPILOGUES[4], geometry, dtype, kernels_in) == 1
 
@@ -130,11 +134,12 @@ def test_every_activation_is_lowered():
         pytest.param(THREE, EPILOGUES[3], jnp.float16, (16, 1, 5), marks=SLOW),
         pytest.param(UNEVEN, EPILOGUES[2], jnp.bfloat16, (64, 3, 1), marks=SLOW),
         pytest.param(ONE, EPILOGUES[0], jnp.float16, (1, 5, 5), marks=SLOW),
+        pytest.param(UNEVEN, EPILOGUES[4], jnp.float32, (9, 2, 3), marks=SLOW),
     ],
 )
 def test_hopper_interpreted(geometry, epilogue, dtype, size, mosaic, monkeypatch):
     """Several tiles per block, with several pixels each, and more products than slots."""
-    monkeypatch.setattr(hopper, "BLOCKS", 1)
+    monkeypatch.setattr(persistent, "BLOCKS", 1)
     x, w, rows, *rest = arguments = operands(geometry, epilogue, 64, dtype, size)
     y = hopper.convolution(x, w, windowed(rows), *rest, interpret=mosaic)
     check(y, exact(*arguments))
@@ -142,7 +147,7 @@ def test_hopper_interpreted(geometry, epilogue, dtype, size, mosaic, monkeypatch
 
 def test_hopper_with_several_tiles_of_each_kind(mosaic, monkeypatch):
     """Tiles of rows and of features in two blocks; each pixel of a 1x1 kernel is an image."""
-    monkeypatch.setattr(hopper, "BLOCKS", 2)
+    monkeypatch.setattr(persistent, "BLOCKS", 2)
     x, w, rows, *rest = arguments = operands(ONE, EPILOGUES[2], 128, jnp.bfloat16, (3, 8, 9))
     tile = hopper.Tile(64, 64)
     y = hopper.convolution(x, w, windowed(rows), *rest, tile=tile, interpret=mosaic)
@@ -249,16 +254,20 @@ def test_the_grid_has_at_most_a_block_per_multiprocessor():
     assert grid == "132,"
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("epilogue", EPILOGUES)
-@pytest.mark.parametrize("tile", hopper.TILES)
-def test_the_slots_fit_in_shared_memory(tile, epilogue):
-    windows = Windows(8, (28, 28), (28, 28), (3, 3), before=(1, 1))
-    plan = hopper._Plan(windows, 128, tile, epilogue)
-    rows = hopper.GROUPS * tile.rows
-    results = 2 * rows * (tile.columns if epilogue.residual else 64)
-    vectors = 1024 * (epilogue.scale + epilogue.shift)
-    used = 2 * 64 * plan.slots * (rows + tile.columns) + results + vectors + 1024
-    assert plan.slots >= 3 and used <= 227 * 1024
+def test_the_slots_fit_in_shared_memory(epilogue, dtype):
+    windows, size = Windows(8, (28, 28), (28, 28), (3, 3), before=(1, 1)), jnp.dtype(dtype).itemsize
+    fit = hopper.tiles(windows, 128, dtype, epilogue)
+    large = size == 4 and epilogue.residual  # the residuals of 256 by 128 leave two slots
+    assert set(fit) == set(hopper.TILES) - ({hopper.Tile(128, 128)} if large else set())
+    for tile in fit:
+        plan = hopper._Plan(windows, 128, tile, epilogue, size)
+        rows = hopper.GROUPS * tile.rows
+        results = rows * (size * tile.columns if epilogue.residual else 128)
+        vectors = 1024 * (epilogue.scale + epilogue.shift)
+        used = 128 * plan.slots * (rows + tile.columns) + results + vectors + 1024
+        assert plan.slots >= 3 and used <= 227 * 1024
 
 
 def test_the_default_tile_occupies_the_device():

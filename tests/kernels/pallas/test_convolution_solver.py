@@ -1,5 +1,6 @@
 """The Pallas kernels as convolution solvers: lowered, and interpreted in both directions."""
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -12,8 +13,9 @@ from jaxatr.kernels.device import Device, of_platform
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS, hopper, tpu
-from jaxatr.kernels.pallas import kernel
+from jaxatr.kernels.pallas.hopper import persistent
 
+SLOW = pytest.mark.slow
 GPU, TPU = Device("gpu", "NVIDIA H200"), Device("tpu", "TPU v5 lite")
 UNEVEN = ((1, 0), (0, 2))
 SIZE = (8, 6, 7)
@@ -50,12 +52,33 @@ def interpreted(run, one, interpret):
         pytest.param("forward", (1, 2), (24, 2, 5), marks=pytest.mark.slow),
         pytest.param("data", (1, 1), (8, 3, 3), marks=pytest.mark.slow),
         pytest.param("data", (2, 3), (10, 4, 4), marks=pytest.mark.slow),
+        ("weight", (2, 1), (8, 3, 3)),
+        pytest.param("weight", (1, 2), (12, 3, 4), marks=pytest.mark.slow),
     ],
 )
 def test_hopper_interpreted(direction, stride, size, mosaic, monkeypatch):
-    monkeypatch.setattr(kernel("hopper", "convolution"), "BLOCKS", 2)
+    monkeypatch.setattr(persistent, "BLOCKS", 2)
     one = problem(direction, 64, stride=stride, size=size)
     interpreted(partial(hopper.run, one, SOLVERS["hopper"].configs(one)[-1]), one, mosaic)
+
+
+@pytest.mark.parametrize(
+    ("direction", "stride"), [("forward", (2, 1)), pytest.param("data", (1, 2), marks=SLOW)]
+)
+def test_hopper_in_float32(direction, stride, mosaic, monkeypatch):
+    """The interpreter multiplies float32 exactly, where the tensor cores use TF32."""
+    monkeypatch.setattr(persistent, "BLOCKS", 2)
+    one = problem(direction, 64, "float32", stride=stride, size=(8, 3, 3))
+    interpreted(partial(hopper.run, one, ()), one, mosaic)
+
+
+def test_full_precision_is_not_tf32():
+    one = problem("forward", 64, "float32", size=SIZE)
+    with jax.default_matmul_precision("highest"):
+        assert not SOLVERS["hopper"].applies(one, GPU)
+        assert SOLVERS["hopper"].applies(dataclasses.replace(one, dtype="float16"), GPU)
+    assert SOLVERS["hopper"].applies(one, GPU)
+    assert not SOLVERS["hopper"].applies(one.in_direction("weight"), GPU)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +106,7 @@ def test_a_strided_product_reads_the_pixels_that_it_needs():
         ("cuda", GPU, 64, "bfloat16"),
         ("tpu", TPU, 128, "bfloat16"),
         pytest.param("cuda", GPU, 64, "float16", marks=pytest.mark.slow),
+        ("cuda", GPU, 64, "float32"),
         pytest.param("tpu", TPU, 128, "float32", marks=pytest.mark.slow),
     ],
 )
@@ -102,8 +126,8 @@ def test_problems_outside_a_kernels_reach_are_left_to_others():
     assert applies(GPU, "forward", 64, size=SIZE) and applies(TPU, "data", 128)
     assert not applies(of_platform("cpu"), "forward", 128)
     assert not applies(Device("gpu", "NVIDIA A100-SXM4-40GB"), "forward", 64, size=SIZE)
-    assert not applies(GPU, "weight", 64, size=SIZE)
-    assert not applies(GPU, "forward", 64, dtype="float32", size=SIZE)
+    assert applies(GPU, "weight", 64, size=SIZE) and not applies(TPU, "weight", 128)
+    assert not applies(GPU, "forward", 64, dtype="float64", size=SIZE)
     assert not applies(GPU, "forward", 24, size=SIZE)
     assert not applies(TPU, "forward", 128, stride=(2, 2))
     assert applies(GPU, "forward", 64, stride=(2, 2), size=SIZE)
@@ -114,9 +138,11 @@ def test_problems_outside_a_kernels_reach_are_left_to_others():
     assert applies(GPU, "data", 64, padding=((2, 0), (0, 0)), size=SIZE)
 
 
-def test_only_an_odd_batch_is_copied():
+def test_only_an_odd_batch_and_a_kernel_in_float32_are_copied():
     copied = SOLVERS["hopper"].workspace_bytes
     assert copied(problem("forward", 64, size=SIZE)) == 0
+    wide = problem("forward", 64, "float32", size=SIZE)
+    assert copied(wide) == wide.bytes(wide.w_shape) and copied(wide.in_direction("data")) == 0
     assert copied(problem("data", 64, size=(12, 6, 7))) > 0
     assert SOLVERS["tpu"].workspace_bytes(problem("forward", 128)) > 0
 

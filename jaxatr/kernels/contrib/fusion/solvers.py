@@ -162,8 +162,8 @@ SOLVERS = {
         ("gpu", "cuda"),
         hopper,
         "dilation 1, one group",
-        "bfloat16 or float16, channels and features multiples of 64, at least 8 images (any number "
-        "for 1x1 of stride 1)",
+        "bfloat16, float16 or, unless full precision is asked for, float32; channels and features "
+        "multiples of 64, at least 8 images (any number for 1x1 of stride 1)",
     ),
     "tpu": _kernel_solver(
         "tpu",

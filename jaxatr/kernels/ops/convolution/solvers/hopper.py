@@ -1,13 +1,17 @@
-"""Implicit GEMM on Hopper GPUs, by the Pallas kernel without an epilogue.
+"""Implicit GEMM on Hopper GPUs, by the Pallas kernels without an epilogue.
 
-It computes the forward and the data direction of any stride, without copies of images or kernel.
+They compute all directions of any stride, without copies of images or kernel.
 """
 
+import dataclasses
+import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.tolerance import full_precision
 from jaxatr.kernels.pallas import kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.windows import Windows
@@ -16,39 +20,40 @@ from jaxatr.typing import Array
 
 
 def run(problem: Problem, config: Config, a: Array, b: Array, **options: Any) -> Array:
-    """Computes the forward or data direction.
+    """Computes a direction.
 
     Args:
       problem: a problem that :func:`fits`.
       config: the size of a tile, or nothing for the default.
       a: the direction's first argument.
-      b: the kernel.
+      b: the direction's second argument.
       **options: passed on to the Pallas kernel.
     """
-    module = kernel("hopper", "convolution")
-    tile = module.Tile(**dict(config)) if config else None
-    return module.convolution(a, b, windows_of(problem), Epilogue(), tile=tile, **options)
+    module, windows = _module(problem), windows_of(problem)
+    options["tile"] = module.Tile(**dict(config)) if config else None
+    if problem.direction == "weight":
+        return module.weight_gradient(a, b, windows, **options)
+    return module.convolution(a, b, windows, Epilogue(), **options)
 
 
 def is_plain(problem: Problem) -> bool:
-    """Returns whether the kernel supports the direction and the geometry.
-
-    It supports the forward and data directions of one group without dilation or cropping.
-    """
-    plain = problem.groups == 1 and problem.dilation == (1, 1) and problem.direction != "weight"
+    """Returns whether the kernels support the geometry: one group, no dilation, no cropping."""
+    plain = problem.groups == 1 and problem.dilation == (1, 1)
     return plain and min(edge for pad in problem.padding for edge in pad) >= 0
 
 
 def fits(problem: Problem) -> bool:
-    """Returns whether a problem is plain (:func:`is_plain`) and the kernel supports its sizes."""
-    if not is_plain(problem):
+    """Returns whether a problem is plain (:func:`is_plain`) and its kernel supports its sizes.
+
+    It computes float32 in TF32, which jax's ``default_matmul_precision`` can forbid.
+    """
+    if not is_plain(problem) or (problem.dtype == "float32" and full_precision()):
         return False
-    module = kernel("hopper", "convolution")
-    return module.applies(windows_of(problem), *_widths(problem), problem.dtype)
+    return _module(problem).applies(windows_of(problem), *_widths(problem), problem.dtype)
 
 
 def windows_of(problem: Problem) -> Windows:
-    """Returns the windows of a forward or data direction."""
+    """Returns the windows of a direction; those of the weight gradient are the forward ones."""
     (batch, *x, _), (_, *y, _) = problem.x_shape, problem.y_shape
     gradient = problem.direction == "data"
     image, result = (y, x) if gradient else (x, y)
@@ -58,13 +63,26 @@ def windows_of(problem: Problem) -> Windows:
 
 
 def _widths(problem: Problem) -> tuple[int, int]:
-    """Returns the number of channels that are read and of those that are written."""
+    """Returns the number of channels of the windows' image and of their result."""
     channels, features = problem.w_shape[2:]
     return (features, channels) if problem.direction == "data" else (channels, features)
 
 
+def _module(problem: Problem) -> Any:
+    """Returns the module of the kernel for a direction."""
+    return kernel("hopper", "weight" if problem.direction == "weight" else "convolution")
+
+
+def _tiles(problem: Problem) -> Sequence[Any]:
+    """Returns the sizes of a tile, with the default first."""
+    channels, features = _widths(problem)
+    weight = problem.direction == "weight"
+    sizes = (channels, features) if weight else (features, problem.dtype)
+    return _module(problem).tiles(windows_of(problem), *sizes)
+
+
 class Hopper(Solver):
-    """Solves forward and data directions on Hopper GPUs."""
+    """Solves all directions on Hopper GPUs."""
 
     name = "hopper"
     version = 3  # images are read as they are, by a persistent grid
@@ -74,17 +92,21 @@ class Hopper(Solver):
         return runs_on("hopper", device) and fits(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """Returns the size of padded images and results if the batch is no multiple of 8."""
-        missing = kernel("hopper", "convolution").missing(windows_of(problem))
-        if not missing:
-            return 0
-        shapes = problem.argument_shapes[0], problem.result_shape
-        return sum(map(problem.bytes, shapes))
+        """Returns the size of padded arrays, a transposed kernel and a gradient's partial sums.
+
+        Images and results are padded if the batch is not a multiple of 8. The kernel of a forward
+        problem in float32 is transposed.
+        """
+        pieces = _tiles(problem)[0].pieces if problem.direction == "weight" else 1
+        turned = problem.dtype == "float32" and problem.direction == "forward"
+        needed = 4 * pieces * math.prod(problem.w_shape) if pieces > 1 or turned else 0
+        if kernel("hopper", "convolution").missing(windows_of(problem)):
+            needed += problem.bytes(problem.x_shape) + problem.bytes(problem.y_shape)
+        return needed
 
     def configs(self, problem: Problem) -> list[Config]:
         """Returns the sizes of a tile."""
-        tiles = kernel("hopper", "convolution").tiles(windows_of(problem), _widths(problem)[1])
-        return [(("columns", tile.columns), ("rows", tile.rows)) for tile in tiles]
+        return [tuple(sorted(dataclasses.asdict(tile).items())) for tile in _tiles(problem)]
 
     def build(self, problem: Problem, config: Config):
         """Returns :func:`run` for the problem and the configuration."""
