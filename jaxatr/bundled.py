@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ def load(text: str) -> Config:
       text: a file or the name of a bundled one, optionally followed by a colon and a variant.
 
     Raises:
-      ValueError: the file or the variant does not exist.
+      ValueError: the file or the variant does not exist, or the file has no ``get_config``.
     """
     path, _, variant = locate(text).partition(":")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
@@ -65,6 +66,10 @@ def load(text: str) -> Config:
         raise ValueError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    if not hasattr(module, "get_config"):
+        raise ValueError(f"{path} has no function get_config")
+    if variant and not inspect.signature(module.get_config).parameters:
+        raise ValueError(f"{path} has no variants, got {variant!r}")
     return module.get_config(variant) if variant else module.get_config()
 
 

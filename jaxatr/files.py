@@ -1,11 +1,12 @@
-"""Files on disk: the user's cache folder, atomic writes, locks and memory-mapped arrays."""
+"""Files on disk: the user's cache folder, reading, atomic writes, locks and mapped arrays."""
 
 import contextlib
+import json
 import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import filelock
 import numpy as np
@@ -96,6 +97,19 @@ def _mapped(path: str | os.PathLike, info: zipfile.ZipInfo) -> np.ndarray:
         shape, fortran, dtype = header(file)
         order = "F" if fortran else "C"
         return np.memmap(path, dtype, mode="r", offset=file.tell(), shape=shape, order=order)
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """Reads a JSON file.
+
+    Raises:
+      OSError: the file cannot be read.
+      ValueError: the content is not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

@@ -35,9 +35,14 @@ def filled_batches(examples: Iterable[T], size: int) -> Iterator[tuple[list[T], 
       examples: the examples, read one batch at a time.
       size: size of a full batch.
 
+    Raises:
+      ValueError: ``size`` is below 1.
+
     >>> list(filled_batches("abcde", 3))
     [(['a', 'b', 'c'], 3), (['d', 'e', 'e'], 2)]
     """
+    if size < 1:
+        raise ValueError(f"batch_size: got {size}, wanted at least 1")
     remaining, full = iter(examples), False
     while batch := list(itertools.islice(remaining, size)):
         target = size if full else filled_size(len(batch), size)

@@ -142,8 +142,8 @@ def map_batches(
     """Applies ``fn`` to each batch on all local devices.
 
     A batch that is smaller than an earlier one, or not divisible by the number of devices, is
-    padded with copies of its last example, so that a short last batch needs no compilation. The
-    outputs of the padding are dropped.
+    padded with copies of its last example, so that a short last batch is not compiled separately.
+    The outputs of the padding are dropped.
 
     Args:
       fn: a pure function ``(variables, batch) -> pytree of [b, ...]`` for one device. The same

@@ -56,6 +56,19 @@ def test_missing_entries_are_named(tmp_path, monkeypatch, text, message):
         bundled.locate(text)
 
 
+@pytest.mark.parametrize(
+    ("content", "variant", "message"),
+    [
+        ("", "", "own.py has no function get_config$"),
+        ("def get_config(): return {}", ":small", "own.py has no variants, got 'small'$"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_named(tmp_path, content, variant, message):
+    (tmp_path / "own.py").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        bundled.load(f"{tmp_path / 'own.py'}{variant}")
+
+
 def test_the_listed_variants_exist():
     for name, summary, variants in bundled.described():
         assert summary.endswith(".") and variants[0] == "default"

@@ -61,7 +61,7 @@ def agreement(maps: Mapping[str, Float[np.ndarray, "h w"]]) -> Agreement:
       maps: two or more maps of one shape, in any unit, by method.
 
     Raises:
-      ValueError: there are fewer than two maps, or their shapes differ.
+      ValueError: there are fewer than two maps, their shapes differ, or one is not finite.
     """
     from scipy.cluster.hierarchy import fcluster, linkage  # slow to import
     from scipy.spatial.distance import squareform
@@ -72,6 +72,8 @@ def agreement(maps: Mapping[str, Float[np.ndarray, "h w"]]) -> Agreement:
         raise ValueError(
             f"maps: got {len(maps)} of shapes {sorted(shapes)}, wanted two or more of one shape"
         )
+    if bad := [name for name, one in maps.items() if not np.isfinite(one).all()]:
+        raise ValueError(f"maps: got values that are not finite from {', '.join(bad)}")
     ranks = np.stack([rankdata(_cells(np.asarray(one))) for one in maps.values()])
     ranks -= ranks.mean(axis=1, keepdims=True)
     lengths = np.linalg.norm(ranks, axis=1, keepdims=True)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxatr import data, training
+from jaxatr.explain.inputs import check_at_least
 from jaxatr.explain.measures.judge import judge
 from jaxatr.explain.method import Maps, Method
 from jaxatr.explain.methods import METHODS, find_method
@@ -136,7 +137,7 @@ class Explainer:
         """Computes the saliency maps of chips in their raw units, each in [0, 1].
 
         Raises:
-          ValueError: the method does not support such chips.
+          ValueError: the method does not support such chips, or returns a map that is not finite.
         """
         return self._method.scaled(self._explain(images))
 
@@ -157,8 +158,9 @@ class Explainer:
             chip.
 
         Raises:
-          ValueError: the network does not accept an image (:class:`jaxatr.data.Intake`), or the
-            method does not support it.
+          ValueError: the network does not accept an image (:class:`jaxatr.data.Intake`), the
+            method does not support it or returns a map that is not finite, or ``batch_size`` is
+            below 1.
         """
         for chips, count in self.chip.batches(images, batch_size):
             filled = chips.astype(np.float32)
@@ -261,6 +263,7 @@ def explain_all(
     Raises:
       ValueError: as for :meth:`Explainer.__call__`.
     """
+    check_at_least(1, batch_size=batch_size)
     images = iter(images)
     while batch := list(itertools.islice(images, batch_size)):
         rows = [list(one(batch, batch_size=batch_size)) for one in explainers.values()]

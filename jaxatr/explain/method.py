@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import jax
 import numpy as np
 
+from jaxatr.explain.measures.saliency import check_maps
 from jaxatr.explain.scaling import scaled
 from jaxatr.explain.two_parts import TwoParts, in_two_parts
 from jaxatr.inference import filled_size
@@ -127,5 +128,10 @@ class Method:
         return np.concatenate(maps)
 
     def scaled(self, maps: Float[ArrayLike, "b h w"]) -> Float[np.ndarray, "b h w"]:
-        """Scales each map to [0, 1] by its own minimum and maximum."""
+        """Scales each map to [0, 1] by its own minimum and maximum.
+
+        Raises:
+          ValueError: a map is not finite.
+        """
+        check_maps(self.name, maps)
         return np.asarray(maps if self.in_unit_interval else scaled(maps))

@@ -15,11 +15,13 @@ def finished(maps: Float[Array, "b h w"], *, raw: bool) -> Float[Array, "b h w"]
 def scaled(maps: Float[ArrayLike, "b h w"]) -> Float[Array, "b h w"]:
     """Scales each map to [0, 1] by its own minimum and maximum.
 
-    A map that is constant up to rounding becomes 0 everywhere.
+    A map that is constant up to rounding becomes 0 everywhere. A map with a value that is not
+    finite gets values that are NaN.
     """
     least = jnp.min(maps, axis=(1, 2), keepdims=True)
     greatest = jnp.max(maps, axis=(1, 2), keepdims=True)
     span = greatest - least
     rounding = 4 * jnp.finfo(maps.dtype).eps * jnp.maximum(jnp.abs(least), jnp.abs(greatest))
-    scaled = (maps - least) / jnp.where(span > 0, span, 1)
-    return jnp.where(span > rounding, jnp.minimum(scaled, 1), 0)  # x / x may exceed 1 under jit
+    constant = span <= jnp.where(jnp.isfinite(rounding), rounding, 0)
+    scaled = (maps - least) / jnp.where(span == 0, 1, span)
+    return jnp.where(constant, 0, jnp.minimum(scaled, 1))  # x / x may exceed 1 under jit

@@ -65,13 +65,15 @@ def onnx_target(path: str | os.PathLike) -> Target:
     model = load(path)
     metadata = {entry.key: entry.value for entry in model.proto.metadata_props}
     try:
-        classes = tuple(map(str, json.loads(metadata["classes"])))
+        names = json.loads(metadata.get("classes", "null"))
         layout = json.loads(metadata.get("layout", '"NCHW"'))
-    except (KeyError, ValueError, TypeError) as error:
+    except ValueError:
+        names = layout = None
+    if not isinstance(names, list) or layout not in ("NCHW", "NHWC"):
         raise ValueError(
             f"{path}: wanted metadata with the class names as a JSON list under 'classes', and "
-            "the layout of the images under 'layout'"
-        ) from error
+            'the layout of the images, "NCHW" or "NHWC", under \'layout\''
+        )
     outputs = [value.name for value in model.outputs]
     chosen = "logits" if len(outputs) > 1 else outputs[0]
     if len(model.inputs) != 1 or chosen not in outputs:
@@ -84,7 +86,7 @@ def onnx_target(path: str | os.PathLike) -> Target:
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     logits = partial(_onnx_logits, Network(model, outputs.index(chosen), layout))
     source = {"workdir": str(path), "sha256": digest, "output": chosen}
-    return Target(logits, model.variables, classes, source)
+    return Target(logits, model.variables, tuple(map(str, names)), source)
 
 
 def _onnx_logits(network: Any, variables: PyTree, images: ArrayLike) -> jax.Array:

@@ -191,7 +191,7 @@ def _tensors(path: str | os.PathLike, names: Names) -> tuple[dict[str, np.ndarra
     common = os.path.commonprefix(list(read))
     prefix = common[: common.rfind(".") + 1]
     if prefix + names.stem not in read:
-        prefix = ""  # it is part of the published names, for example in a file of a single block
+        prefix = ""  # part of the published names, for example in a file of a single block
     named = {name.removeprefix(prefix): array for name, array in read.items()}
     tensors = _without_ignored(named, names)
     types = {name: array.dtype for name, array in sorted(tensors.items())}

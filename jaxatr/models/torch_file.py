@@ -60,7 +60,8 @@ class _Tensor(NamedTuple):
 def is_torch(content: bytes) -> bool:
     """Returns whether a file's content starts like a PyTorch file or another pickle."""
     pickled = content[:1] == b"\x80" and content[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
-    return pickled or content.startswith(_ZIP)
+    # A safetensors file starts with a length of 8 bytes, which may be 0x0280, like a pickle.
+    return (pickled and content[4:9] != b"\0\0\0\0{") or content.startswith(_ZIP)
 
 
 def read_tensors(content: bytes, title: str) -> dict[str, np.ndarray]:

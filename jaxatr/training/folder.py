@@ -1,6 +1,5 @@
 """The files of a run's folder: their names, reading and writing."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -26,24 +25,25 @@ def load_config(workdir: str | os.PathLike) -> Config:
     Fields that were added after the run was trained have their defaults.
 
     Raises:
-      ValueError: ``workdir`` is not a run's folder, or its task cannot be imported.
+      ValueError: ``workdir`` is not a run's folder, its configuration is damaged, or its task
+        cannot be imported.
     """
     path = Path(workdir) / "config.json"
     if not path.is_file():
         raise ValueError(f"{workdir} is not a run's folder: it has no {path.name}")
-    return configuration.completed(json.loads(path.read_text(encoding="utf-8")))
+    return configuration.completed(files.read_json(path))
 
 
 def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
     """Reads the recorded evaluation of a run.
 
     Raises:
-      ValueError: the run has not been evaluated yet.
+      ValueError: the run has not been evaluated yet, or the file is damaged.
     """
     path = Path(workdir) / EVALUATION
     if not path.is_file():
         raise ValueError(f"{workdir} is not evaluated yet: jaxatr evaluate --workdir={workdir}")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return files.read_json(path)
 
 
 def variables_of(snapshot: Snapshot) -> PyTree:

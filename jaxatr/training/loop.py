@@ -213,8 +213,8 @@ class _Run:
         positions = saved.progress["data"]
         if len(positions) != jax.process_count():
             raise CheckpointError(
-                f"checkpoint {saved.step} was saved by {len(positions)} processes, between which "
-                f"the data is divided: got {jax.process_count()}"
+                f"checkpoint {saved.step} was saved by {len(positions)} processes, each with its "
+                f"part of the data: wanted as many, got {jax.process_count()}"
             )
         self._positions = positions[jax.process_index()]
         self._windows = saved.progress["meter"]

@@ -77,7 +77,8 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
 
     Raises:
       ConfigMismatch: fields differ from the recorded ones; all of them are listed.
-      ValueError: the configuration lacks a field of its task, or ``workdir`` is a file.
+      ValueError: the configuration lacks a field of its task, ``workdir`` is a file, or the
+        recorded configuration is damaged.
     """
     if Path(workdir).is_file():
         raise ValueError(f"workdir: {workdir} is a file, wanted a folder for the run")
@@ -87,7 +88,7 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
     now = _fixed_fields(json.loads(config.to_json()), free)
     fingerprint = hashlib.sha256(json.dumps(now, sort_keys=True).encode()).hexdigest()[:16]
     if path.exists():
-        written = json.loads(path.read_text(encoding="utf-8"))
+        written = files.read_json(path)
         recorded = _fixed_fields(json.loads(configuration.completed(written).to_json()), free)
         if "task" not in written:  # a configuration with fields of the loop's caller only
             there = _fixed_fields(written, free)
@@ -121,7 +122,7 @@ def start_record(workdir: str | os.PathLike, fingerprint: str) -> None:
         last_started=now,
         versions={
             "python": platform.python_version(),
-            "jaxatr": importlib.metadata.version("jaxatr"),
+            "jaxatr": jaxatr.__version__,
             **{name: importlib.metadata.version(name) for name in _PACKAGES},
         },
         device={
@@ -149,9 +150,13 @@ def update_record(workdir: str | os.PathLike, **fields: Any) -> None:
 
 
 def read_record(workdir: str | os.PathLike) -> dict[str, Any]:
-    """Returns the fields of ``record.json``; empty if there is no such file."""
+    """Reads the fields of ``record.json``; empty if there is no such file.
+
+    Raises:
+      ValueError: the file is damaged.
+    """
     path = Path(workdir) / RECORD
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return files.read_json(path) if path.exists() else {}
 
 
 def _fixed_fields(tree: dict[str, Any], free: Collection[str], prefix: str = "") -> dict[str, Any]:

@@ -3,8 +3,9 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
+from typing import Any
 
 EXIT_PREEMPTED = 75  # EX_TEMPFAIL of sysexits.h: "try again later"
 
@@ -35,7 +36,8 @@ class Preempted(Stopped):
 class StopRequest:
     """A context manager that records SIGTERM and SIGINT; a second signal has its usual effect.
 
-    Signals are not handled outside of the main thread, where Python does not support it.
+    Signals are not recorded outside of the main thread, where Python does not support it, or if a
+    program that embeds Python handles them itself.
 
     Attributes:
       heard: whether a signal was received.
@@ -44,25 +46,20 @@ class StopRequest:
     def __init__(self):
         """Creates a request that has not been made yet."""
         self.heard = False
-        self._previous = {}
+        self._previous: dict[int, Any] = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.heard = True
-        for one, handler in self._previous.items():  # of either signal, the second one ends it
-            signal.signal(one, handler)
+        _restore(self._previous)  # of both signals: the second one of either kind ends it
 
     def __enter__(self) -> "StopRequest":
         """Installs the signal handlers."""
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._previous[number] = signal.getsignal(number)
-                signal.signal(number, self._handle)
+        self._previous = _installed(self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Restores the previous signal handlers."""
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        _restore(self._previous)
 
 
 @contextlib.contextmanager
@@ -76,12 +73,27 @@ def stopping_at_once() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise Stopped("stopped on request; the training is saved, but not yet evaluated")
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = {n: signal.signal(n, stop) for n in (signal.SIGTERM, signal.SIGINT)}
+    previous = _installed(stop)
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        _restore(previous)
+
+
+def _installed(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
+    """Installs a handler of SIGTERM and SIGINT, and returns the previous handlers by signal.
+
+    Signals are left alone outside of the main thread, and if a program that embeds Python handles
+    them, because Python could not restore its handler.
+    """
+    previous: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if signal.getsignal(number) is not None:
+                previous[number] = signal.signal(number, handler)
+    return previous
+
+
+def _restore(handlers: Mapping[int, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

@@ -92,12 +92,22 @@ def _naming(folder: Path) -> Iterator[None]:
 
 
 def read_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
-    """Reads the records of ``workdir/metrics.jsonl``, without an incomplete last line."""
+    """Reads the records of ``workdir/metrics.jsonl``, without an incomplete last line.
+
+    Raises:
+      ValueError: another line is damaged.
+    """
     path = Path(workdir) / METRICS
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    *lines, _ = path.read_bytes().split(b"\n")
+    records = []
+    for number, line in enumerate(lines, 1):
+        try:
+            records.append(json.loads(line))
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged in line {number}: {error}") from error
+    return records
 
 
 def _keep_until(path: Path, step: int) -> None:

@@ -56,6 +56,13 @@ def test_one_map_has_nothing_to_agree_with():
         agreement({"a": np.ones((2, 2)), "b": np.ones((2, 3))})
 
 
+def test_a_map_that_is_not_finite_is_named():
+    bad = np.eye(8)
+    bad[3, 3] = np.nan
+    with pytest.raises(ValueError, match="maps: got values that are not finite from worse"):
+        agreement({"fine": np.eye(8), "worse": bad})
+
+
 def test_maps_of_equal_ranks_are_one_group():
     rng = np.random.default_rng(0)
     for _ in range(20):  # their correlation may be rounded to more than 1

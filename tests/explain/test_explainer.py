@@ -28,6 +28,7 @@ from jaxatr.explain import (
     masking,
     measures,
 )
+from jaxatr.inference import filled_batches
 from jaxatr.training import trained
 
 QUICK = {
@@ -375,3 +376,11 @@ def test_the_surrogate_of_another_run_is_refused(earlier, surrogate_run, predict
 def test_methods_are_of_a_surrogates_run(trained_run):
     with pytest.raises(ValueError, match="methods: .* is a run of OpenSet, which takes scores"):
         runs.evaluate_run(trained_run, methods="rise")
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_batches_of_nothing_are_refused(size):
+    with pytest.raises(ValueError, match=f"batch_size: got {size}, wanted at least 1"):
+        list(explain_all({}, [np.zeros((8, 8, 1))], batch_size=size))
+    with pytest.raises(ValueError, match=f"batch_size: got {size}, wanted at least 1"):
+        list(filled_batches("abc", size))

@@ -9,6 +9,7 @@ import pytest
 
 from jaxatr.explain import METHODS, Method, find_method, find_methods, method_title
 from jaxatr.explain.methods.rise import rise
+from jaxatr.explain.scaling import scaled
 
 WEIGHTS = np.random.default_rng(0).normal(size=(16 * 16, 3)).astype(np.float32)
 
@@ -142,3 +143,13 @@ def test_maps_are_scaled_unless_they_are_in_the_unit_interval():
     maps = np.float32([[[0.2, 0.4], [0.3, 0.4]]])
     np.testing.assert_array_equal(SURROGATE.scaled(maps), maps)
     np.testing.assert_allclose(METHODS["rise"].scaled(maps), [[[0, 1], [0.5, 1]]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_map_that_is_not_finite_is_an_error_and_not_a_map_of_zeros(value):
+    maps = np.ones((2, 2, 2), np.float32)
+    maps[1, 0, 1] = value
+    assert np.isnan(scaled(maps)[1]).any() and not np.any(scaled(maps)[0])
+    for method in (METHODS["rise"], SURROGATE):
+        with pytest.raises(ValueError, match=f"{method.name}: 1 maps are not finite, the first"):
+            method.scaled(maps)

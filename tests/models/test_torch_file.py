@@ -7,8 +7,10 @@ import zipfile
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from jaxatr.models.torch_file import is_torch, read_tensors
+from jaxatr.models.weight_file import arrays_of
 
 FORMATS = {"archive": True, "pickles": False}
 
@@ -192,3 +194,14 @@ def test_other_archives_and_pickles_are_named(torch):
         archive.writestr("a/data.pkl", b"0" * 100_000)
     with pytest.raises(ValueError, match="a/data.pkl is compressed"):
         read_tensors(packed.getvalue(), "w")
+
+
+@pytest.mark.parametrize("length", [0x0280, 0x0380, 0x0480, 0x0580])
+def test_the_length_of_a_safetensors_header_is_not_taken_for_a_pickle(length):
+    array = np.arange(2, dtype=np.float32)
+    around = '{"":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+    name = "x" * (length - len(around))
+    content = save({name: array})
+    assert int.from_bytes(content[:8], "little") == length
+    assert not is_torch(content)
+    np.testing.assert_array_equal(arrays_of(content, "x.safetensors")[name], array)

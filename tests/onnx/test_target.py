@@ -116,6 +116,12 @@ def test_unsuitable_targets_are_refused(tmp_path):
     onnx.save(model, tmp_path / "unnamed.onnx")
     with pytest.raises(ValueError, match="wanted metadata with the class names as a JSON list"):
         load_target(tmp_path / "unnamed.onnx")
+    for odd in ({"classes": '"abc"'}, {"layout": '"nhwc"'}, {"layout": "NCHW"}):
+        model, _ = a_classifier("abc")
+        onnx.helper.set_model_props(model, {"classes": '["a", "b", "c"]'} | odd)
+        onnx.save(model, tmp_path / "odd.onnx")
+        with pytest.raises(ValueError, match="the class names as a JSON list .* the layout of"):
+            load_target(tmp_path / "odd.onnx")
     model, _ = a_classifier("abc", extra=("flat",))
     del model.graph.output[1]
     model.graph.output.append(onnx.helper.make_value_info("pooled", onnx.TypeProto()))

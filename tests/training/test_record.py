@@ -6,7 +6,16 @@ import subprocess
 import pytest
 from ml_collections import ConfigDict
 
-from jaxatr.training import ConfigMismatch, check_config, read_record, record_config, update_record
+import jaxatr
+from jaxatr.training import (
+    ConfigMismatch,
+    check_config,
+    load_config,
+    load_evaluation,
+    read_record,
+    record_config,
+    update_record,
+)
 from jaxatr.training.record import _code, start_record
 
 
@@ -94,3 +103,25 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     path.write_text("")
     with pytest.raises(ValueError, match="run is a file, wanted a folder for the run"):
         check_config(path, ConfigDict({"seed": 1}))
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("config.json", load_config),
+        ("config.json", lambda folder: check_config(folder, config())),
+        ("record.json", read_record),
+        ("evaluation.json", load_evaluation),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, read):
+    for content in (b"", b'{"a": 1', b"\xff\xfe"):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=f"^{tmp_path / name} is damaged: [^\n]+$"):
+            read(tmp_path)
+
+
+def test_the_recorded_version_is_that_of_the_code_that_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(jaxatr, "__version__", "0.0.1")  # a checkout beside an installed package
+    start_record(tmp_path, "abc")
+    assert read_record(tmp_path)["versions"]["jaxatr"] == "0.0.1"

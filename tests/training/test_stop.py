@@ -58,3 +58,15 @@ def test_another_thread_hears_nothing():
     thread.start()
     thread.join()
     assert heard == [True]
+
+
+@pytest.mark.parametrize("context", [StopRequest, stopping_at_once])
+def test_a_handler_that_is_not_pythons_stays(interruptible, monkeypatch, context):
+    ours, getsignal = signal.getsignal(signal.SIGINT), signal.getsignal
+    foreign = signal.SIGINT  # as in a program that embeds Python
+    monkeypatch.setattr(signal, "getsignal", lambda n: None if n == foreign else getsignal(n))
+    terminate = getsignal(signal.SIGTERM)
+    with context():
+        assert getsignal(signal.SIGINT) is ours
+        assert getsignal(signal.SIGTERM) is not terminate
+    assert getsignal(signal.SIGINT) is ours and getsignal(signal.SIGTERM) is terminate

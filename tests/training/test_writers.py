@@ -69,6 +69,12 @@ def test_there_may_be_no_records(tmp_path):
     assert read_metrics(tmp_path) == []
 
 
+def test_a_damaged_line_is_named(tmp_path):
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1}\n\0\0\n{"step": 3')
+    with pytest.raises(ValueError, match=r"metrics.jsonl is damaged in line 2: \S"):
+        read_metrics(tmp_path)
+
+
 def test_a_full_disk_is_named(tmp_path):
     with pytest.raises(OSError, match="No space left on device .records of the run.") as caught:
         with MetricWriter(tmp_path, step=0) as writer:

@@ -42,12 +42,16 @@ def tensors_of(
       ValueError: the weights are not on this machine (the message tells how to get them), or a file
         has the expected name but not the expected content.
     """
-    found = _find(network, str(folder) or os.environ.get(VARIABLE, ""))
+    place = str(folder) or os.environ.get(VARIABLE, "")
+    if place and not Path(place).expanduser().is_dir():
+        setting = "model.weights_dir" if str(folder) else VARIABLE
+        raise ValueError(f"{setting}: there is no folder {place!r}")
+    found = _find(network, place)
     if found is None:
         for file in network.files:
             if (path := _converted(file)) is not None:
                 return _read(path), _source(network, path, file)
-        raise ValueError(_advice(network, str(folder) or os.environ.get(VARIABLE, "")))
+        raise ValueError(_advice(network, place))
     path, file = found
     content, digest = read_content(path)
     if digest != file.sha256:
@@ -62,8 +66,6 @@ def tensors_of(
 def _find(network: PublishedNetwork, folder: str) -> tuple[Path, WeightFile] | None:
     """Returns the first of a network's files that exists."""
     named = Path(folder).expanduser()
-    if folder and not named.is_dir():
-        raise ValueError(f"model.weights_dir: there is no folder {folder!r}")
     places = [named, named / network.name] if folder else []
     if network.package and (package := _package(network.package)) is not None:
         places.append(package / network.folder)

@@ -114,7 +114,7 @@ def test_a_damaged_conversion_is_made_anew(monkeypatch, tmp_path, cache):
         tensors_of(tiny())
 
 
-def test_missing_weights_are_one_line_that_says_how_to_get_them(tmp_path):
+def test_missing_weights_are_one_line_that_says_how_to_get_them(tmp_path, monkeypatch):
     second = WeightFile("tiny.onnx", "0" * 64)
     with pytest.raises(ValueError) as error:
         tensors_of(tiny(second))
@@ -126,6 +126,9 @@ def test_missing_weights_are_one_line_that_says_how_to_get_them(tmp_path):
         tensors_of(tiny(), tmp_path)
     with pytest.raises(ValueError, match="model.weights_dir: there is no folder 'nowhere'"):
         tensors_of(tiny(), "nowhere")
+    monkeypatch.setenv("JAXATR_WEIGHTS_DIR", "elsewhere")
+    with pytest.raises(ValueError, match="^JAXATR_WEIGHTS_DIR: there is no folder 'elsewhere'$"):
+        tensors_of(tiny())
 
 
 def test_another_file_of_that_name_is_refused(monkeypatch, tmp_path, cache):
