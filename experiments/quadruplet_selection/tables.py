@@ -61,11 +61,17 @@ def of_set(data: str) -> list[str]:
 def claim(data: str) -> str:
     """Describes whether method 2 > method 1 > random in the mean Recall@1.
 
-    Of a pretrained set it also names the rows that are not better than the untrained network.
+    Of a pretrained set it also names the rows that are not better than the untrained network. If
+    one of the three is not recorded, it states the means of those that are.
     """
     recalls = {row: figures(data, row, "recall_at_1") for row in ("method_2", "method_1", "random")}
     if not all(recalls.values()):
-        return f"{data}: not run."
+        some = [
+            f"{NAMES[row].lower()} {metrics.summarize(values).mean:.1f}"
+            for row, values in recalls.items()
+            if values
+        ]
+        return f"{data}: {', '.join(some) or 'not run'}.{_beside_frozen(data) if some else ''}"
     found = [metrics.summarize(values) for values in recalls.values()]
     second, first, drawn = (one.mean for one in found)
     verdict = "does not hold"
@@ -92,7 +98,10 @@ def _beside_frozen(data: str) -> str:
     }
     below = [f"{title} ({mean:.1f})" for title, mean in means.items() if mean <= start]
     but = f" except {' and '.join(below)}" if below else ""
-    return f" The frozen network has {start:.1f}; every recorded row is better{but}."
+    rows = f"every recorded row is better{but}"
+    if len(means) == 1:
+        rows = f"the only recorded row is {'not ' if below else ''}better"
+    return f" The frozen network has {start:.1f}; {rows}."
 
 
 def tuning(data: str) -> list[str]:
