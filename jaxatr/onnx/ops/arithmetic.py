@@ -74,7 +74,7 @@ def power(x: Value, y: Value) -> Value:
     """Returns ``x`` to the power ``y``, in the type of ``x`` (ONNX Pow-15)."""
     lib = broadcasting(x, y)
     if x.dtype.kind in "iu" and is_float(y.dtype):
-        # float32 is not exact beyond 2²⁴; jax.numpy, unlike NumPy, would choose it.
+        # jax.numpy would compute in float32, which is not exact beyond 2²⁴.
         exact = jax.dtypes.canonicalize_dtype(np.float64) if lib is jnp else np.float64
         return lib.power(x.astype(exact), y).astype(x.dtype)
     return lib.power(x, y).astype(x.dtype)
