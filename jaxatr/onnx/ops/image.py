@@ -175,9 +175,9 @@ def _lengths(
     wanted = sized(known_ints("sizes", sizes))
     if len(wanted) != len(lengths):
         raise ValueError(f"sizes: got {wanted}, wanted {len(lengths)} numbers")
-    if any(w and not n for w, n in zip(wanted, lengths, strict=True)):
+    if any(w > 0 and n == 0 for w, n in zip(wanted, lengths, strict=True)):
         raise ValueError(f"sizes: got {wanted} for axes of lengths {lengths}, one of them empty")
-    ratios = [w / n if n else 1.0 for w, n in zip(wanted, lengths, strict=True)]
+    ratios = [1.0 if n == 0 else w / n for w, n in zip(wanted, lengths, strict=True)]
     if policy == "stretch":
         return ratios, list(wanted)
     if policy not in ("not_larger", "not_smaller"):
