@@ -133,6 +133,8 @@ def _layer_norm(call: Call, shapes: Mapping[str, tuple]) -> dict[str, Any] | Non
         return None
     if 1 in shapes["scale"]:  # may be broadcast over a longer axis
         return None
+    if shapes.get("bias", shapes["scale"]) != shapes["scale"]:  # is broadcast to the scale
+        return None
     return {**_attributes(call), **({} if "bias" in shapes else {"use_bias": False})}
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.onnx.ops.dtypes import is_float
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, axis_of, is_known, known_int, library
 
@@ -70,7 +72,12 @@ def div(a: Value, b: Value) -> Value:
 @register("Pow", since=7, folds=True)
 def power(x: Value, y: Value) -> Value:
     """Returns ``x`` to the power ``y``, in the type of ``x`` (ONNX Pow-15)."""
-    return broadcasting(x, y).power(x, y).astype(x.dtype)
+    lib = broadcasting(x, y)
+    if x.dtype.kind in "iu" and is_float(y.dtype):
+        # jax.numpy would compute in float32, which is not exact beyond 2²⁴.
+        exact = jax.dtypes.canonicalize_dtype(np.float64) if lib is jnp else np.float64
+        return lib.power(x.astype(exact), y).astype(x.dtype)
+    return lib.power(x, y).astype(x.dtype)
 
 
 for _operator, _function in {"Add": add, "Sub": sub, "Mul": mul, "Div": div}.items():
@@ -232,11 +239,10 @@ def _cumulative(function, initial: int, x: Value, axis, exclusive: int, reverse:
     axis = axis_of(known_int("axis", axis), x.ndim)
     x = jnp.flip(x, axis) if reverse else jnp.asarray(x)
     result = function(x, axis=axis, dtype=x.dtype)
-    if exclusive:
-        first = jnp.full_like(jnp.take(result, jnp.arange(1), axis), initial)
-        result = jnp.concatenate(
-            [first, jnp.take(result, jnp.arange(x.shape[axis] - 1), axis)], axis
-        )
+    if exclusive and x.shape[axis]:
+        kept = jax.lax.slice_in_dim(result, 0, x.shape[axis] - 1, axis=axis)
+        widths = [(int(i == axis), 0) for i in range(x.ndim)]
+        result = jnp.pad(kept, widths, constant_values=initial)
     return jnp.flip(result, axis) if reverse else result
 
 

@@ -298,7 +298,7 @@ def deform_conv(
         taken = taken * jnp.reshape(mask, (n, offset_group, 1, taps, *out))
     taken = taken.reshape(n, group, channels // group, taps, *out)
     kernel = jnp.reshape(w, (group, -1, w.shape[1], taps))
-    result = jnp.einsum("ngctyx,gfct->ngfyx", taken, kernel).reshape(n, -1, *out)
+    result = jnp.einsum("ngctyx,gfct->ngfyx", taken, kernel).reshape(n, w.shape[0], *out)
     return _with_bias(result, b)
 
 

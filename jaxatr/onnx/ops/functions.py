@@ -1,11 +1,11 @@
 """Elementwise functions of one operand, activations and softmax."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, axis_of, first_place, library
@@ -168,8 +168,8 @@ def hardmax(x: Value, *, axis: int = -1) -> Value:
 def _flattened(function, x: Value, axis: int) -> Value:
     """Applies a function to ``x`` as a matrix, with all axes from ``axis`` on merged into one."""
     axis = axis_of(axis, x.ndim)
-    rows = int(np.prod(x.shape[:axis]))
-    return function(x.reshape(rows, -1)).reshape(x.shape)
+    rows, columns = math.prod(x.shape[:axis]), math.prod(x.shape[axis:])
+    return function(x.reshape(rows, columns)).reshape(x.shape)
 
 
 @register("Softmax", since=1)

@@ -32,7 +32,7 @@ def _sources(
     if mode == "half_pixel_symmetric":
         return length / 2 * (1 - count / wanted) + (at + 0.5) / scale - 0.5
     if mode == "pytorch_half_pixel":
-        return (at + 0.5) / scale - 0.5 if wanted > 1 else np.full(count, -0.5)
+        return (at + 0.5) / scale - 0.5 if count > 1 else np.zeros(count)
     if mode == "align_corners":
         return at * (length - 1) / (wanted - 1) if wanted != 1 else np.zeros(count)
     if mode == "asymmetric":
@@ -175,7 +175,9 @@ def _lengths(
     wanted = sized(known_ints("sizes", sizes))
     if len(wanted) != len(lengths):
         raise ValueError(f"sizes: got {wanted}, wanted {len(lengths)} numbers")
-    ratios = [w / n for w, n in zip(wanted, lengths, strict=True)]
+    if any(w > 0 and n == 0 for w, n in zip(wanted, lengths, strict=True)):
+        raise ValueError(f"sizes: got {wanted} for axes of lengths {lengths}, one of them empty")
+    ratios = [1.0 if n == 0 else w / n for w, n in zip(wanted, lengths, strict=True)]
     if policy == "stretch":
         return ratios, list(wanted)
     if policy not in ("not_larger", "not_smaller"):

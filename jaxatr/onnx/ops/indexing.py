@@ -115,8 +115,11 @@ def top_k(
 
 @register("NonZero")
 def nonzero(x: Value) -> Value:
-    """Returns the coordinates of the nonzero elements, one column each (ONNX NonZero-13)."""
-    return np.array(np.nonzero(known("x", x)), np.int64).reshape(x.ndim, -1)
+    """Returns the coordinates of the nonzero elements, one column each (ONNX NonZero-13).
+
+    A scalar has no coordinates: ``[0, 1]`` if it is nonzero, else ``[0, 0]``.
+    """
+    return np.argwhere(known("x", x)).T.astype(np.int64)
 
 
 @register("Compress", static=("condition",))

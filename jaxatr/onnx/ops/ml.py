@@ -9,6 +9,7 @@ from jax.scipy.special import ndtri
 
 from jaxatr.onnx.ops.dtypes import is_text
 from jaxatr.onnx.ops.registry import register
+from jaxatr.onnx.ops.shaping import flatten
 from jaxatr.onnx.ops.values import Value, first_place, known
 
 ML = "ai.onnx.ml"
@@ -66,7 +67,7 @@ def imputer(
 @register("FeatureVectorizer", domain=ML, ignored=("inputdimensions",))
 def feature_vectorizer(*values: Value) -> Value:
     """Concatenates the features of all operands (ONNX ML FeatureVectorizer-1)."""
-    rows = [jnp.asarray(v).astype("float32").reshape(v.shape[0], -1) for v in values]
+    rows = [flatten(jnp.asarray(v).astype("float32")) for v in values]
     return jnp.concatenate(rows, 1)
 
 

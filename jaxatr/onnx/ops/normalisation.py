@@ -1,5 +1,6 @@
 """Normalisation operators."""
 
+import math
 from typing import Any
 
 import jax
@@ -60,7 +61,7 @@ def batch_normalization(
     if not spatial:
         flat = (jnp.reshape(v, -1) for v in (scale, b, input_mean, input_var))
         made = batch_normalization(
-            jnp.reshape(x, (len(x), -1)),
+            jnp.reshape(x, (len(x), math.prod(x.shape[1:]))),
             *flat,
             epsilon=epsilon,
             momentum=momentum,
@@ -151,7 +152,8 @@ def group_normalization(
     n, c = x.shape[:2]
     if num_groups < 1 or c % num_groups:
         raise ValueError(f"num_groups: got {num_groups}, wanted a divisor of {c} channels")
-    wide = jnp.reshape(x, (n, num_groups, -1)).astype(_stash(stash_type))
+    each = c // num_groups * math.prod(x.shape[2:])
+    wide = jnp.reshape(x, (n, num_groups, each)).astype(_stash(stash_type))
     mean, var = jnp.mean(wide, -1, keepdims=True), jnp.var(wide, -1, keepdims=True)
     normal = ((wide - mean) * jax.lax.rsqrt(var + epsilon)).astype(x.dtype).reshape(x.shape)
     return normal * _channels(scale, x.ndim) + _channels(bias, x.ndim)

@@ -120,7 +120,7 @@ def _places(x: Value, window: Windows, storage_order: int) -> Value:
     lowest = -np.inf if x.dtype.kind not in "iu" else jnp.iinfo(x.dtype).min
     values = jnp.where(inside, values, lowest)
     shape = (*x.shape[:2], *window.counts)
-    best = first_place(jax.lax.argmax, values.reshape(*shape, -1), -1)
+    best = first_place(jax.lax.argmax, values.reshape(*shape, math.prod(window.kernel)), -1)
     flat = np.broadcast_to(flat, (*window.counts, *window.kernel)).reshape(*window.counts, -1)
     chosen = jnp.take_along_axis(
         jnp.broadcast_to(flat, (*shape, flat.shape[-1])), best[..., None], -1

@@ -185,7 +185,8 @@ def by_kernel(
     lengths = None if lengths is None else jnp.asarray(lengths)
     back = direction == "reverse"
     every, final = run((layer,), jnp.flip(x, 1) if back else x, lengths, initial)
-    every = (jnp.flip(every, 1) if back else every).reshape(*x.shape[:2], len(layer), -1)
+    shape = (*x.shape[:2], len(layer), layer[0].r.shape[0])
+    every = (jnp.flip(every, 1) if back else every).reshape(shape)
     if layout:
         return every, *(jnp.swapaxes(s, 0, 1) for s in final)
     return jnp.transpose(every, (1, 2, 0, 3)), *final

@@ -319,7 +319,7 @@ def space_to_depth(x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     n, c, h, w = x.shape
     blocks = x.reshape(n, c, h // blocksize, blocksize, w // blocksize, blocksize)
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
-    return blocks.transpose(order).reshape(n, -1, h // blocksize, w // blocksize)
+    return blocks.transpose(order).reshape(n, c * blocksize**2, h // blocksize, w // blocksize)
 
 
 @register("CenterCropPad", static=("shape",))

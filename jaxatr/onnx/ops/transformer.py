@@ -15,12 +15,12 @@ def _heads(x: Value, count: int | None, name: str) -> Value:
     """Reshapes ``[b, t, n d]`` to ``[b, n, t, d]``."""
     if not count or x.shape[-1] % count:
         raise ValueError(f"{name}: got {count} heads, wanted a divisor of {x.shape[-1]}")
-    return jnp.swapaxes(jnp.reshape(x, (*x.shape[:2], count, -1)), 1, 2)
+    return jnp.swapaxes(jnp.reshape(x, (*x.shape[:2], count, x.shape[-1] // count)), 1, 2)
 
 
 def _joined(x: Value) -> Value:
     """Reshapes ``[b, n, t, d]`` to ``[b, t, n d]``."""
-    return jnp.swapaxes(x, 1, 2).reshape(x.shape[0], x.shape[2], -1)
+    return jnp.swapaxes(x, 1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
 
 
 @register("Attention")

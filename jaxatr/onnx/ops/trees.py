@@ -76,9 +76,9 @@ def aggregated(
     if not ((columns >= -1) & (columns < targets)).all():
         raise ValueError(f"the column of a weight is out of range: wanted 0 to {targets - 1}")
     at = _reached(x, trees)
-    rows = x.shape[0]
-    column = jnp.asarray(columns)[at].reshape(rows, -1)
-    weight = jnp.asarray(weights)[at].reshape(rows, -1)
+    rows, shape = x.shape[0], (x.shape[0], at.shape[1] * columns.shape[1])
+    column = jnp.asarray(columns)[at].reshape(shape)
+    weight = jnp.asarray(weights)[at].reshape(shape)
     # An extra column collects the padding entries.
     column = jnp.where(column < 0, targets, column)
     place = jnp.arange(rows)[:, None], column

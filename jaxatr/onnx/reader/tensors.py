@@ -42,7 +42,10 @@ def to_array(tensor: Any, folder: Path | None = None) -> np.ndarray:
         if name == "str":
             raise ValueError(f"{where}: strings cannot be stored as raw data")
         return _from_bytes(where, np.frombuffer(tensor.raw_data, np.uint8), name, shape)
-    values = _from_fields(tensor, name)
+    try:
+        values = _from_fields(tensor, name)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where}: a string is not valid UTF-8 ({error})") from error
     if values.size != count:
         raise ValueError(f"{where}: got {values.size} values, wanted {count} for shape {shape}")
     return values.reshape(shape)

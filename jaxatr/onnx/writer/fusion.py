@@ -342,7 +342,7 @@ def _taps(find: Finder, node: Node) -> list[Node]:
 
 
 def _window(find: Finder, taps: list[Node]) -> tuple[list[int], str, dict[str, Any]] | None:
-    """Returns axes, source and attributes of the window whose taps the slices are, else None."""
+    """Returns axes, source and attributes of the window with these slices as taps, else None."""
     first = taps[0]
     if "axes" not in first.attributes:
         return None

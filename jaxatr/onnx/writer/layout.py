@@ -62,7 +62,7 @@ class _Pass:
         return self.graph.types[name].shape
 
     def held(self, name: str) -> tuple[str, Order]:
-        """Returns the value of which a value is a view (possibly itself), and the order of axes."""
+        """Returns the value that a value is a view of (possibly itself), and the order of axes."""
         return self.views.get(name, (name, tuple(range(len(self.shape(name))))))
 
     def plain(self, name: str) -> str:

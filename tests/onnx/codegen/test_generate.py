@@ -284,6 +284,14 @@ def test_a_weight_of_two_layers_is_fetched_once(built, written, same):
     same(model, module, variables, image(2, 3))
 
 
+def test_a_bias_that_is_broadcast_to_its_scale(built, written, same):
+    weights = {"scale": image(4), "bias": image(1)}
+    nodes = [node("LayerNormalization", ["x", "scale", "bias"], ["y"])]
+    model = built(nodes, {"x": [2, 4]}, ["y"], weights)
+    module, variables, _ = written(model)
+    same(model, module, variables, image(2, 4))
+
+
 def test_64_bits_stay(built, written):
     weights = {"w": np.array([2**40, 1], np.int64)}
     model = built([node("Add", ["x", "w"], ["y"])], {"x": ("int64", [2])}, ["y"], weights)

@@ -1,6 +1,7 @@
 """Operators with attributes that ONNX's suite lacks, against onnxruntime, with and without jit."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -92,9 +93,17 @@ CASES = [
     ("Attention", (normal(2, 3, 16), normal(2, 5, 8), normal(2, 5, 8)),
      {"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1, "softcap": 2.0}),
     ("Div", (np.array([7, -7, 7, -7]), np.array([2, 2, -2, -2])), {}),
+    ("Resize", (normal(1, 1, 3, 4), None, None, np.array([1, 1, 1, 1])),
+     {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel"}),
+    # Batches of no examples.
+    ("Softmax", (normal(0, 5),), {}),
+    ("SpaceToDepth", (normal(0, 2, 4, 4),), {"blocksize": 2}),
+    ("CumSum", (normal(0, 4), np.int64(0)), {"exclusive": 1}),
+    ("MaxPool", (normal(0, 1, 5, 5),), {"kernel_shape": [2, 2]}, 2),
+    ("Resize", (normal(0, 1, 2, 4), None, None, np.array([0, 1, 4, 8])), {"mode": "linear"}),
 ]  # fmt: skip
-OPSET = {"Attention": 23}  # 18 for the others
-STATIC = {"CumSum": (1,), "TopK": (1,)}
+OPSET = {"Attention": 23, "Softmax": 11}  # 18 for the others
+STATIC = {"CumSum": (1,), "Resize": (3,), "TopK": (1,)}
 NAMES = [f"{case[0]}-{i}" for i, case in enumerate(CASES)]
 
 
@@ -127,7 +136,8 @@ def model_of(operator, inputs, attributes, outputs):
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_onnxruntime_agrees(case, jit, onnxruntime):
     operator, inputs, attributes, outputs = (*case, 1)[:4]
-    proto = model_of(operator, [np.asarray(v) for v in inputs], attributes, outputs)
+    arrays = [None if v is None else np.asarray(v) for v in inputs]
+    proto = model_of(operator, arrays, attributes, outputs)
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     given = [np.asarray(inputs[int(i.name[1:])]) for i in session.get_inputs()]
     expected = session.run(
@@ -166,3 +176,57 @@ def test_an_axis_of_no_elements_splits_into_no_pieces(keepdims):
     assert importer.ops.split_to_sequence(np.zeros((0, 2)), keepdims=keepdims) == []
     pieces = importer.ops.split_to_sequence(np.ones((5, 2)), np.array(2))
     assert [piece.shape for piece in pieces] == [(2, 2), (2, 2), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "more", "attributes"),
+    [
+        ("lstm", (3, 0, 2), (np.ones((1, 8, 2)), np.ones((1, 8, 2))), {}),
+        ("group_normalization", (0, 4, 3), (np.ones(4), np.ones(4)), {"num_groups": 2}),
+        ("batch_normalization", (0, 2, 3), (np.ones((2, 3)),) * 4, {"spatial": 0}),
+        ("deform_conv", (0, 1, 4, 4), (np.ones((1, 1, 2, 2)), np.ones((0, 8, 3, 3))), {}),
+        ("feature_vectorizer", (0, 4), (), {}),
+        ("attention", (0, 3, 8), (np.ones((0, 5, 8)),) * 2, {"q_num_heads": 2, "kv_num_heads": 2}),
+    ],
+)
+def test_batches_of_no_examples_that_onnxruntime_refuses(operator, shape, more, attributes):
+    given = [np.float32(v) for v in (np.ones(shape), *more)]
+    made = getattr(importer.ops, operator)(*given, **attributes)
+    wanted = {"lstm": (3, 1, 0, 2), "deform_conv": (0, 1, 3, 3)}.get(operator, shape)
+    assert made.shape == wanted
+
+
+def test_trees_of_no_rows():
+    one, two = (0,), (1, 2)
+    made = importer.ops.tree_ensemble_regressor(
+        np.ones((0, 3), np.float32),
+        nodes_falsenodeids=(2, 0, 0),
+        nodes_featureids=one * 3,
+        nodes_modes=("BRANCH_LEQ", "LEAF", "LEAF"),
+        nodes_nodeids=(0, 1, 2),
+        nodes_treeids=one * 3,
+        nodes_truenodeids=(1, 0, 0),
+        nodes_values=(0.5, 0.0, 0.0),
+        target_ids=one * 2,
+        target_nodeids=two,
+        target_treeids=one * 2,
+        target_weights=(1.0, 2.0),
+    )
+    assert made.shape == (0, 1)
+
+
+def test_integers_to_a_float_power_are_exact():
+    with importer.ops.wide():
+        made = importer.ops.power(jnp.int32(5001), np.float32(2))
+    assert made == 5001**2 and made.dtype == np.int32  # no float32
+
+
+def test_sizes_of_an_empty_axis():
+    with pytest.raises(ValueError, match="sizes: got .* one of them empty"):
+        importer.ops.resize(np.zeros((1, 1, 0), np.float32), sizes=(1, 1, 4))
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_the_nonzero_elements_of_a_scalar(value):
+    made = importer.ops.nonzero(np.float32(value))
+    assert made.shape == (0, int(value != 0)) and made.dtype == np.int64

@@ -55,6 +55,7 @@ def test_the_size_is_checked_before_anything_is_made():
         ({"data_type": 1, "dims": [-1]}, "wanted no negative dimension"),
         ({"data_type": 1, "dims": [1] * 40, "raw_data": b"abcd"}, "got 40 dimensions"),
         ({"data_type": 8, "dims": [1], "raw_data": b"a"}, "strings cannot be stored as raw"),
+        ({"data_type": 8, "dims": [1], "string_data": [b"\xe9"]}, "'w': a string is not .* UTF-8"),
     ],
 )
 def test_impossible_tensors_are_refused(fields, message):

@@ -116,6 +116,23 @@ def test_everything_without_a_rule_is_listed_with_its_place(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("dtype", "padding", "reason"),
+    [
+        ("float32", (2, 0), "with padding .* not smaller than the window"),
+        ("int32", (0, 0), "of int32"),
+    ],
+)
+def test_windows_that_onnx_cannot_pool(tmp_path, dtype, padding, reason):
+    def function(variables, x):
+        start = np.array(np.iinfo(dtype).min if dtype == "int32" else -np.inf, dtype)
+        pads = ((0, 0), (0, 0), padding)
+        return lax.reduce_window(x, start, lax.max, (1, 1, 2), (1, 1, 1), pads)
+
+    with pytest.raises(ValueError, match=f"reduce_window_max: {reason}.*test_export.py:"):
+        export(function, {}, np.ones((2, 3, 4), dtype), tmp_path / "model.onnx")
+
+
 def test_a_size_that_a_function_of_jax_cannot_use_is_explained(tmp_path):
     with pytest.raises(ValueError, match="the function needs the batch size as a number"):
         export(jnp.add, *np.ones((2, 2, 3), np.float32), tmp_path / "model.onnx")

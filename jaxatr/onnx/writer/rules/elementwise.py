@@ -34,7 +34,6 @@ _SAME = {
     "floor": "Floor",
     "log": "Log",
     "logistic": "Sigmoid",
-    "min": "Min",
     "mul": "Mul",
     "neg": "Neg",
     "pow": "Pow",
@@ -63,14 +62,29 @@ def _direct(op: str) -> Callable[[Translator, Equation], Tensor]:
     return translate
 
 
-for _table in (_SAME, _COMPARED):
-    for _primitive, _op in _table.items():
-        rule(_primitive)(_direct(_op))
+for _primitive, _op in _SAME.items():
+    rule(_primitive)(_direct(_op))
+
+
+@rule(*_COMPARED)
+def _compared(t: Translator, equation: Equation) -> Tensor:
+    op, values = _COMPARED[equation.primitive], equation.inputs
+    if values[0].dtype == np.bool_ and op != "Equal":  # ONNX does not order booleans
+        values = [t.cast(value, np.int32) for value in values]
+    return t.pointwise(op, *values, dtype=np.bool_)
+
+
+@rule("min")
+def _min(t: Translator, equation: Equation) -> Tensor:
+    x, y = equation.inputs
+    return t.pointwise("And" if x.dtype == np.bool_ else "Min", x, y)
 
 
 @rule("max")
 def _max(t: Translator, equation: Equation) -> Tensor:
     x, y = equation.inputs
+    if x.dtype == np.bool_:
+        return t.pointwise("Or", x, y)
     for value, other in ((x, y), (y, x)):
         if other.array is not None and other.shape == () and not other.array:
             if value.dtype.kind == "f":

@@ -19,6 +19,9 @@ def _reduce_window(t: Translator, equation: Equation) -> Tensor:
     params = equation.params
     if any(step != 1 for step in params["base_dilation"]):
         raise Unsupported("with base_dilation")
+    maximum, dtype = equation.primitive == "reduce_window_max", equation.in_avals[0].dtype
+    if dtype.kind in "iu" and not (maximum and dtype.itemsize == 1):
+        raise Unsupported(f"of {dtype}")
     window = [int(size) for size in params["window_dimensions"]]
     steps, dilations = params["window_strides"], params["window_dilation"]
     padding = params["padding"]
@@ -30,6 +33,8 @@ def _reduce_window(t: Translator, equation: Equation) -> Tensor:
     other = [axis for axis in range(len(window)) if axis not in pooled]
     if len(other) < 2:
         raise Unsupported(f"over windows {tuple(window)}: wanted size 1 on at least two axes")
+    if any(max(padding[axis]) >= window[axis] for axis in pooled):
+        raise Unsupported(f"with padding {tuple(padding)} that is not smaller than the window")
     order = [*other, *pooled]
     spatial = order[2:]
     attributes = {
@@ -40,7 +45,7 @@ def _reduce_window(t: Translator, equation: Equation) -> Tensor:
     }
     shape = tuple(equation.out_avals[0].shape[axis] for axis in order)
     x, back = t.transpose(t.read(equation, 0), order), np.argsort(order).tolist()
-    if equation.primitive == "reduce_window_max":
+    if maximum:
         return t.tensor(t.transpose(t.graph.add("MaxPool", [x], shape, **attributes), back))
     if equation.primitive == "reduce_window_min":
         x = t.name(t.pointwise("Neg", t.tensor(x)))

@@ -16,6 +16,8 @@ _REDUCED = {
 @rule(*_REDUCED)
 def _reduce(t: Translator, equation: Equation) -> Tensor:
     axes = [int(axis) for axis in equation.params["axes"]]
+    if not axes:  # to ONNX this would mean all axes
+        return equation.inputs[0]
     out, op = equation.out_avals[0], _REDUCED[equation.primitive]
     return t.add(op, [t.read(equation, 0)], out.shape, axes=axes, keepdims=0)
 
@@ -23,8 +25,10 @@ def _reduce(t: Translator, equation: Equation) -> Tensor:
 @rule("reduce_and", "reduce_or")
 def _reduce_logical(t: Translator, equation: Equation) -> Tensor:
     op = "ReduceMin" if equation.primitive == "reduce_and" else "ReduceMax"
-    number = t.name(t.cast(t.operand(equation, 0), np.int32))
     axes = [int(axis) for axis in equation.params["axes"]]
+    if not axes:
+        return equation.inputs[0]
+    number = t.name(t.cast(t.operand(equation, 0), np.int32))
     reduced = t.add(op, [number], equation.out_avals[0].shape, axes=axes, keepdims=0)
     return t.cast(reduced, np.bool_)
 
@@ -33,7 +37,10 @@ def _reduce_logical(t: Translator, equation: Equation) -> Tensor:
 def _arg(t: Translator, equation: Equation) -> Tensor:
     (axis,), out = equation.params["axes"], equation.out_avals[0]
     op = "ArgMax" if equation.primitive == "argmax" else "ArgMin"
-    indices = t.add(op, [t.read(equation, 0)], out.shape, np.int64, axis=int(axis), keepdims=0)
+    value = t.operand(equation, 0)
+    if value.dtype == np.bool_:
+        value = t.cast(value, np.int32)
+    indices = t.add(op, [t.name(value)], out.shape, np.int64, axis=int(axis), keepdims=0)
     return t.cast(indices, out.dtype)
 
 
