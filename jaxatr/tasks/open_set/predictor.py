@@ -253,9 +253,8 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         """
         answers = self.deciding(outputs)
         gammas: Sequence[float | None] = [self.gamma] * len(answers.nearest)
-        if (
-            self.gamma is not None and self.decision.threshold is None
-        ):  # each class may have its own
+        # Each class may have its own.
+        if self.gamma is not None and self.decision.threshold is None:
             gammas = sigmoid(answers.thresholds).tolist()
         own = self.classes[: outputs.logits.shape[1]]
         near: Sequence[tuple[Neighbour, ...]] = [()] * len(answers.nearest)
