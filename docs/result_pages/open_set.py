@@ -146,6 +146,7 @@ TABLES: Tables = {
     "calibrated": deciding.calibrated,
     "cifar10_recipes": deciding.cifar10_recipes,
     "cifar10_pretrained": open_set.cifar10_pretrained,
+    "cifar10_scratch": open_set.cifar10_scratch,
     "mstar": mstar_table,
     "table1": open_set.table1,
     "table2": open_set.table2,
