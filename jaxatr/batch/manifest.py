@@ -201,7 +201,7 @@ def _load(path: Path) -> Manifest:
 def _json(path: Path, name: str) -> dict[str, Any]:
     """Reads an object that has an entry ``name``."""
     try:
-        found = json.loads(path.read_bytes())
+        found = files.read_json(path)
         found[name]
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged(path) from error

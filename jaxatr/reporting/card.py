@@ -3,7 +3,6 @@
 All figures come from recorded evaluations; facts that are not recorded are marked as missing.
 """
 
-import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -142,7 +141,7 @@ def card(workdirs: Sequence[str | os.PathLike], exported: Exported) -> str:
 
 def _read(workdir: Path) -> CardRun:
     path = workdir / training.EVALUATION
-    evaluation = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    evaluation = files.read_json(path) if path.is_file() else {}
     config = training.load_config(workdir).to_dict()
     return CardRun(workdir.resolve().name, config, training.read_record(workdir), evaluation)
 
