@@ -19,8 +19,11 @@ timing, by the device's own clock if it has one.
   resume          a training killed by SIGKILL and resumed, against an uninterrupted one
   long            CIFAR-10's long recipe, for the rest of the time
 
+A short session proves part of it: ``--only`` takes parts of the names of units. Compiled programs
+are kept in ``--out`` for the next call.
+
 Run: python experiments/device/prove.py --minutes 9 [--out FOLDER] [--stages NAME …]
-     [--cifar10 FOLDER_OR_ARCHIVE] [--again] [--rehearse]
+     [--only TEXT …] [--cifar10 FOLDER_OR_ARCHIVE] [--again] [--rehearse]
 
 ``--rehearse`` runs all stages on a CPU, with interpreted kernels and tiny sizes.
 """
@@ -63,6 +66,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=9.0, help="total time of this call")
     parser.add_argument("--out", type=Path, default=Path("proof"), help="a folder")
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
+    parser.add_argument("--only", nargs="+", default=[], help="parts of names of units")
     parser.add_argument("--cifar10", default="", help="CIFAR-10 as class folders, for long")
     parser.add_argument("--again", action="store_true", help="repeat failed units")
     parser.add_argument("--rehearse", action="store_true", help="run tiny sizes on a CPU")
@@ -112,18 +116,24 @@ def stage(options: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return OTHER_DEVICE
-    return rows.work(options.stage, units)
+    wanted = (unit for unit in units if not options.only or any(t in unit[0] for t in options.only))
+    return rows.work(options.stage, wanted)
 
 
 def in_a_process(name: str, seconds: float, options: argparse.Namespace) -> int | None:
     """Runs a stage in a separate process; returns its exit status, or None if it timed out."""
-    environment = os.environ | {"JAXATR_CACHE": str(options.out / "tuned")}
+    kept = {
+        "JAXATR_CACHE": str(options.out / "tuned"),
+        "JAX_COMPILATION_CACHE_DIR": str(options.out / "compiled"),
+    }
+    environment = kept | os.environ
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     if options.rehearse:
         environment["JAX_PLATFORMS"] = "cpu"
     command = [sys.executable, str(HERE / "prove.py"), "--stage", name]
     command += ["--out", str(options.out), "--seconds", str(seconds)]
     command += ["--cifar10", options.cifar10] if options.cifar10 else []
+    command += ["--only", *options.only] if options.only else []
     command += ["--rehearse"] if options.rehearse else []
     print(f"{name}: up to {seconds:.0f} s", flush=True)
     options.out.mkdir(parents=True, exist_ok=True)

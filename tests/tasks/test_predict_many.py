@@ -211,7 +211,7 @@ def test_a_recogniser_lists_the_nearest_training_chips(
     trained_run, folder, flags, capsys, tmp_path
 ):
     run = tmp_path / "run"
-    shutil.copytree(trained_run, run)
+    shutil.copytree(trained_run, run, ignore=shutil.ignore_patterns("nearest_chips*"))
     recogniser = Recogniser.load(run, neighbours=3)
     images = [data.read_image(f"{folder}/{name}") for name in ORDER[1:]]
     found = recogniser.predict(images)
