@@ -103,7 +103,7 @@ def lstm(batch: int, hidden: int, steps: int, runs: int) -> dict[str, Any]:
 
 def networks(options: argparse.Namespace) -> Iterator[Unit]:
     runs = 2 if options.rehearse else 30
-    settings = ("eager",) if options.rehearse else ("eager", "graph", "compile", "reduce-overhead")
+    settings = ("eager",) if options.rehearse else ("reduce-overhead", "graph", "compile", "eager")
     for name, *case in network_stages.cases(options):
         for setting in settings:
             if not (setting == "graph" and case[3] == "training"):

@@ -160,24 +160,29 @@ def _described(
     return text + f"{channels[0]}>{channels[1]}" + f" stride {stride}" * (stride > 1)
 
 
-def lstm_case(device: Device, batch: int, hidden: int, dtype: str, saves: bool) -> Case:
-    """Returns the case of one LSTM step; ``saves`` includes the gates for the derivative."""
-    struct, module = jax.ShapeDtypeStruct, kernel(device, "lstm")
+def step_case(batch: int, hidden: int, dtype: str, saves: bool) -> Case:
+    """Returns the case of one LSTM step on a TPU; ``saves`` includes the derivative's gates."""
+    module = kernel("tpu", "lstm")
     if batch % module.rows(dtype) or not module.applies(hidden, dtype):
-        raise ValueError(f"{device}: batch {batch}, {hidden} units, {dtype}: does not apply")
-    state, part = struct((batch, hidden), dtype), struct((batch, 4 * hidden), "float32")
-    arguments = state, struct(state.shape, "float32"), struct((hidden, 4 * hidden), dtype), part
+        raise ValueError(f"batch {batch}, {hidden} units, {dtype}: does not apply")
     name = f"lstm {batch}x{hidden} {dtype}{' with gates' if saves else ''}"
-    return Case(name, partial(module.step, saves=saves), arguments)
+    *states, part = _lstm(batch, hidden, dtype)
+    return Case(name, partial(module.step, saves=saves), (*states, part))
 
 
-def layer_case(batch: int, hidden: int, steps: int) -> Case:
+def layer_case(batch: int, hidden: int, steps: int, dtype: str = "bfloat16") -> Case:
     """Returns the case of all steps of Hopper's LSTM for inference."""
-    one = lstm_case("hopper", batch, hidden, "bfloat16", saves=False)
-    h, c, r, part = one.arguments
+    *states, part = _lstm(batch, hidden, dtype)
     parts = jax.ShapeDtypeStruct((steps, *part.shape), part.dtype)
     layer = kernel("hopper", "lstm").layer
-    return Case(f"lstm {batch}x{hidden} bfloat16, a layer", layer, (h, c, r, parts))
+    return Case(f"lstm {batch}x{hidden} {dtype}", layer, (*states, parts))
+
+
+def _lstm(batch: int, hidden: int, dtype: str) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """Returns both states, the recurrent matrix and the input's part of the gates of a step."""
+    struct = jax.ShapeDtypeStruct
+    h, r = struct((batch, hidden), dtype), struct((hidden, 4 * hidden), dtype)
+    return h, struct(h.shape, "float32"), r, struct((batch, 4 * hidden), "float32")
 
 
 def hopper_cases() -> Iterator[Case]:
@@ -237,10 +242,8 @@ def hopper_cases() -> Iterator[Case]:
     ):
         yield weight_case(size, channels, geometry, "bfloat16", stride)
     for batch, hidden in ((64, 64), (64, 1024), (128, 2048), (64, 8192)):
-        yield lstm_case("hopper", batch, hidden, "bfloat16", saves=True)
-    yield lstm_case("hopper", 192, 320, "float16", saves=True)
-    yield lstm_case("hopper", 64, 1024, "bfloat16", saves=False)
-    yield layer_case(64, 1024, 50)
+        yield layer_case(batch, hidden, 50)
+    yield layer_case(192, 320, 50, "float16")
 
 
 def tpu_cases() -> Iterator[Case]:
@@ -268,8 +271,8 @@ def tpu_cases() -> Iterator[Case]:
         widest = max(h for h in range(128, 16384, 128) if lstm.applies(h, dtype))
         for batch, hidden in itertools.product((16, 512, 1008), (128, 2048, 4096, widest)):
             if lstm.applies(hidden, dtype):
-                yield lstm_case("tpu", batch, hidden, dtype, saves=True)
-        yield lstm_case("tpu", 512, widest, dtype, saves=False)
+                yield step_case(batch, hidden, dtype, saves=True)
+        yield step_case(512, widest, dtype, saves=False)
 
 
 DIRECTIONS = {  # images, side, channels, features, taps, stride

@@ -64,9 +64,10 @@ def compile_kernel(name: str, case: Case) -> tuple[Any, Report]:
         raise RuntimeError(f"{case.name}: got {len(reports)} reports of ptxas, wanted one")
     registers = int(_matches(r"Used (\d+) registers", reports[0])[0])
     spills = sum(map(int, _matches(r"(\d+) bytes spill", reports[0])))
-    call = _matches(r"call void @mosaic_gpu_launch_kernel\((.*?)\)", launches[0])[0]
+    # grid, cluster and block, three numbers each, then the shared memory; void before jax 0.11
+    call = _matches(r"call (?:void|i32) @mosaic_gpu_launch_kernel\((.*?)\)", launches[0])[0]
     numbers = [int(n) for n in re.findall(r"i32 (\d+)", call)]
-    return program, Report(registers, spills, numbers[-1], tuple(numbers[:3]))  # type: ignore
+    return program, Report(registers, spills, numbers[9], tuple(numbers[:3]))  # type: ignore
 
 
 def _matches(pattern: str, text: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Every cell by every algorithm, against plain float64 loops and their finite differences."""
 
+import dataclasses
 import itertools
 from functools import partial
 
@@ -10,8 +11,10 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 from jaxatr.kernels import gru, lstm, recurrent, rnn
+from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.recurrent import Weights, layers
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
+from jaxatr.kernels.ops.recurrent.operation import OPERATION
 from jaxatr.kernels.ops.recurrent.problem import CELLS, Problem
 
 KEY = jax.random.key(0)
@@ -387,3 +390,23 @@ def test_errors_of_weights(unchecked):
         rnn((layer,), x, activation="gelu")
     with pytest.raises(ValueError, match="reset: got 'never'"):
         gru((layer,), x, reset="never")
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "chosen"),
+    [
+        ("NVIDIA H200", {}, "hopper"),
+        ("NVIDIA H200", {"direction": "backward"}, "gemm"),
+        ("NVIDIA H200", {"masked": True}, "gemm"),
+        ("NVIDIA H200", {"batch": 8}, "gemm"),
+        ("NVIDIA H200", {"dtype": "float16"}, "gemm"),
+        ("NVIDIA H200", {"cell": "gru"}, "gemm"),
+        ("NVIDIA A100", {}, "gemm"),
+    ],
+)
+def test_the_heuristic_on_a_gpu(kind, change, chosen):
+    problem = Problem("lstm", 50, 64, 1024, 1024, False, False, "bfloat16")
+    problem = dataclasses.replace(problem, **change)
+    choice = OPERATION.heuristic(problem, Device("gpu", kind))
+    assert choice.algorithm == chosen
+    assert ALGORITHMS[chosen].applies(problem)

@@ -102,9 +102,10 @@ class FusionPlan:
     def compile(self, problem: FusionProblem, *, solver: str = "auto") -> CompiledPlan:
         """Compiles the plan for a problem.
 
-        ``"auto"`` is XLA, because no run on an accelerator has shown yet where the Pallas kernels
-        are faster: on a GPU ``"xla_folded"`` if it accepts the sequence, which is then a single
-        cuDNN call, and ``"xla"`` otherwise.
+        ``"auto"`` is XLA: on a GPU ``"xla_folded"`` if it accepts the sequence, which is then a
+        single cuDNN call, and ``"xla"`` otherwise. On an H200, ``"hopper"`` was 1.26 times as fast
+        as ``"xla"``, which is as accurate, and 0.97 times as fast as ``"xla_folded"`` (geometric
+        means over eight layers in bfloat16); it was faster than both for four of the layers.
 
         Args:
           problem: the shapes and the type.

@@ -34,8 +34,13 @@ class Recurrent(Solver):
             self.version = 3  # does not write gates that are not needed
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Returns whether the algorithm applies and, for a Pallas kernel, the device is right."""
+        """Returns whether the algorithm applies and, for a Pallas kernel, the device is right.
+
+        Hopper's kernel only computes the forward direction; its derivative is ``gemm``.
+        """
         if self.name in ("hopper", "tpu") and not runs_on(self.name, device):
+            return False
+        if self.name == "hopper" and problem.direction != "forward":
             return False
         return self._algorithm.applies(problem)
 
@@ -67,7 +72,12 @@ SOLVERS = {name: Recurrent(name) for name in ALGORITHMS}
 
 
 def _heuristic(problem: Problem, device: Device) -> Choice:
-    return Choice("gemm" if gemm.applies(problem) else "scan", (("unroll", 1),))
+    name = "gemm" if gemm.applies(problem) else "scan"
+    # On an H200, Hopper's kernel was 1.07 to 1.19 times as fast as gemm for these sizes.
+    sizes = problem.batch >= 64 and 512 <= problem.hidden <= 2048
+    if sizes and problem.dtype == "bfloat16" and SOLVERS["hopper"].applies(problem, device):
+        name = "hopper"
+    return Choice(name, (("unroll", 1),))
 
 
 def _from_options(direction, dtype, *, n, k, W, H, mode, skip, masked, before) -> Problem:

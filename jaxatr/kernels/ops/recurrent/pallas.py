@@ -1,4 +1,8 @@
-"""One Pallas kernel per step of an LSTM, with the derivative of :mod:`.gemm`."""
+"""One Pallas kernel per step of an LSTM, with the derivative of :mod:`.gemm`.
+
+Hopper's kernel is for inference. If a layer is differentiated there, :mod:`.gemm` computes the
+forward pass too: it is faster when the gates have to be saved.
+"""
 
 from functools import partial
 from typing import Any
@@ -7,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr.kernels.ops.recurrent.cells import State, input_part, with_bias
-from jaxatr.kernels.ops.recurrent.gemm import recurrence
+from jaxatr.kernels.ops.recurrent.gemm import hoisted, recurrence
 from jaxatr.kernels.ops.recurrent.loop import loop
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.kernels.ops.recurrent.weights import Weights
@@ -17,8 +21,11 @@ from jaxatr.typing import Array
 
 
 def applies(device: Device, problem: Problem) -> bool:
-    """Returns whether the cell is an LSTM of a size and type that the kernel supports."""
-    if problem.cell != "lstm":
+    """Returns whether the cell is an LSTM of a size and type that the kernel supports.
+
+    On Hopper, sequences must not be masked.
+    """
+    if problem.cell != "lstm" or (device == "hopper" and problem.masked):
         return False
     return kernel(device, "lstm").applies(problem.hidden, problem.dtype)
 
@@ -52,6 +59,8 @@ def run(
 
 
 def _forward(device, options, problem, reverse, unroll, weights, x, state, mask, saves=True):
+    if device == "hopper" and saves:
+        return hoisted(problem, reverse, unroll, weights, x, state, mask)
     module = kernel(device, "lstm")
     group = partial(grouped, units=module.UNITS)
     if weights.w is None:
@@ -66,7 +75,7 @@ def _forward(device, options, problem, reverse, unroll, weights, x, state, mask,
     part = jnp.pad(part, [(0, 0), *more])
     mask = None if mask is None else jnp.pad(mask, [(0, 0), *more])
 
-    if device == "hopper" and mask is None and not saves:
+    if device == "hopper":
         layer = partial(module.layer, reverse=reverse, unroll=unroll, **options)
         hs, c = jax.custom_batching.sequential_vmap(layer)(
             h.astype(problem.dtype), c, recurrent, part

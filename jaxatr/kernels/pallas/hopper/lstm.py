@@ -1,4 +1,4 @@
-"""One step of an LSTM: recurrent product, gates and update of the cell in one kernel.
+"""The steps of an LSTM for inference: product, gates and update of the cell in one kernel.
 
 Each block of the grid computes all four gates of its units, side by side in one accumulator.
 """
@@ -14,7 +14,7 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.gates import GATES, update
 from jaxatr.kernels.pallas.hopper.product import product
-from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, grid, place, stated, store, swizzled
+from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, grid, place, store, swizzled
 from jaxatr.typing import Array, Float
 
 ROWS, UNITS, DEPTH, SLOTS = 64, 32, 64, 3  # size of a tile, and the number loaded ahead
@@ -31,46 +31,6 @@ def rows(dtype: str) -> int:
     return ROWS
 
 
-def step(
-    h: Float[Array, "b h"],
-    c: Float[Array, "b h"],
-    r: Float[Array, "h columns"],
-    part: Float[Array, "b columns"],
-    saves: bool = True,
-    interpret: Any = None,
-) -> tuple[Float[Array, "b h"], Float[Array, "b h"], tuple[Array, ...]]:
-    """Advances the state by one step.
-
-    Args:
-      h: the state, bfloat16 or float16; ``b`` and ``h`` must be multiples of 64.
-      c: the cell's state, float32.
-      r: the recurrent matrix, of the type of ``h``, columns :func:`~..gates.grouped` by ``UNITS``.
-      part: the input's part of the gates, float32, with columns grouped in the same way.
-      saves: whether to return the gates, which the derivative needs; they are most of the output.
-      interpret: parameters of Mosaic's interpreter, for tests.
-
-    Returns:
-      The next ``h`` and ``c``, and the gates ``(i, f, o, c~, tanh(c))`` in float32, or ``()``.
-
-    Raises:
-      NotImplementedError: the sizes or the type are not supported.
-    """
-    batch, hidden = h.shape
-    _check(h)
-    single = jax.ShapeDtypeStruct((batch, hidden), jnp.float32)
-    saved = GATES + 1 if saves else 0
-    kernel = plgpu.kernel(
-        _kernel,
-        out_type=[jax.ShapeDtypeStruct(h.shape, h.dtype), single, *[single] * saved],
-        **grid(batch // ROWS, hidden // UNITS),
-        **stated(costs.lstm(h, r, part, saved)),
-        compiler_params=PARAMS,
-        **({} if interpret is None else {"interpret": interpret}),
-    )
-    h, c, *gates = kernel(h, c, r, part)
-    return h, c, tuple(gates)
-
-
 def layer(
     h: Float[Array, "b h"],
     c: Float[Array, "b h"],
@@ -80,12 +40,12 @@ def layer(
     unroll: int = 1,
     interpret: Any = None,
 ) -> tuple[Float[Array, "t b h"], Float[Array, "b h"]]:
-    """Runs all steps in place, without saving the gates: for inference.
+    """Runs all steps in place, without saving the gates.
 
-    Each step launches one kernel besides the loop counter's. A loop around :func:`step` would
-    launch four more, to slice the step's part, to store its ``h`` and to copy both states for the
-    next step. Here each step reads its part and the previous state in place, writes ``h`` to its
-    final position and overwrites ``c``.
+    Each step launches one kernel besides the loop counter's. Four more would be needed to slice the
+    step's part, to store its ``h`` and to copy both states for the next step. Instead, each step
+    reads its part and the previous state in place, writes ``h`` to its final position and
+    overwrites ``c``.
 
     Args:
       h: the initial state, bfloat16 or float16; ``b`` and ``h`` must be multiples of 64.
@@ -104,9 +64,13 @@ def layer(
       NotImplementedError: the sizes or the type are not supported.
     """
     (batch, hidden), steps = h.shape, parts.shape[0]
-    _check(h)
+    if batch % ROWS or not applies(hidden, h.dtype.name):
+        raise NotImplementedError(
+            f"got a batch of {batch}, {hidden} units, {h.dtype.name}; wanted multiples of {ROWS} "
+            f"and {DEPTH}, and bfloat16 or float16"
+        )
     kernel: Any = pl.kernel(
-        partial(_kernel_in_place, reverse=reverse),
+        partial(_step, reverse=reverse),
         mesh=plgpu.Mesh(**grid(batch // ROWS, hidden // UNITS)),
         cost_estimate=costs.lstm(h, r, jax.ShapeDtypeStruct(parts.shape[1:], parts.dtype), 0),
         compiler_params=PARAMS,
@@ -123,22 +87,10 @@ def layer(
     return hs[:-1] if reverse else hs[1:], c
 
 
-def _check(h: Array) -> None:
-    batch, hidden = h.shape
-    if batch % ROWS or not applies(hidden, h.dtype.name):
-        raise NotImplementedError(
-            f"got a batch of {batch}, {hidden} units, {h.dtype.name}; wanted multiples of {ROWS} "
-            f"and {DEPTH}, and bfloat16 or float16"
-        )
-
-
-def _kernel_in_place(count: Any, r: Any, parts: Any, hs: Any, c: Any, *, reverse: bool) -> None:
+def _step(count: Any, r: Any, parts: Any, hs: Any, c: Any, *, reverse: bool) -> None:
     t = parts.shape[0] - 1 - count[0] if reverse else count[0]
     before, after = (t + 1, t) if reverse else (t, t + 1)
-    _kernel(hs.at[before], c, r, parts.at[t], hs.at[after], c)
-
-
-def _kernel(h: Any, c: Any, r: Any, part: Any, *outputs: Any) -> None:
+    h, part, next_h = hs.at[before], parts.at[t], hs.at[after]
     row, block = place(r.shape[0] // UNITS)
     batch = pl.ds(row * ROWS, ROWS)
     units = pl.ds(block * UNITS, UNITS)
@@ -151,15 +103,14 @@ def _kernel(h: Any, c: Any, r: Any, part: Any, *outputs: Any) -> None:
             fetch(copies, ready.at[slot])
 
         fetch([(part.at[batch, columns], beside), (c.at[batch, units], cell)], beside_ready)
-        total = product(a, b, ready, h.shape[1] // DEPTH, load)
+        total = product(a, b, ready, r.shape[0] // DEPTH, load)
         plgpu.barrier_wait(beside_ready)
         total = total + beside[...]
         sums = [total[:, gate * UNITS : (gate + 1) * UNITS] for gate in range(GATES)]
-        new_h, new_c, gates = update(sums, cell[...])
-        results = (new_h, new_c, *gates)[: len(outputs)]
-        for tile, value in zip(finished, results, strict=True):
+        *states, _ = update(sums, cell[...])
+        for tile, value in zip(finished, states, strict=True):
             tile[...] = value.astype(tile.dtype)
-        targets = [output.at[batch, units] for output in outputs]
+        targets = [array.at[batch, units] for array in (next_h, c)]
         store(list(zip(finished, targets, strict=True)))
 
     tile = partial(swizzled, (ROWS, UNITS))
@@ -170,6 +121,6 @@ def _kernel(h: Any, c: Any, r: Any, part: Any, *outputs: Any) -> None:
         ready=plgpu.Barrier(num_arrivals=2, num_barriers=SLOTS),
         beside=swizzled((ROWS, GATES * UNITS), jnp.float32),
         cell=tile(jnp.float32),
-        finished=[tile(output.dtype) for output in outputs],
+        finished=[tile(hs.dtype), tile(jnp.float32)],
         beside_ready=plgpu.Barrier(num_arrivals=2),
     )

@@ -1,0 +1,93 @@
+"""What prove.py measured on a GPU: tables of docs/kernels_measured.md."""
+
+import functools
+import json
+from collections.abc import Iterable
+
+from experiments.kernels.figures import mean as geometric_mean
+from experiments.records import table
+from result_pages.marks import ROOT, Figures, Tables
+
+RESULTS = ROOT / "experiments" / "device" / "results" / "h200"
+
+
+@functools.cache
+def measured(stage: str) -> dict[str, dict]:
+    """Returns the rows of a stage by the name of their unit."""
+    lines = (RESULTS / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    return {row["unit"]: row for line in lines if (row := json.loads(line))["stage"] == stage}
+
+
+def _layers(kind: str, end: str) -> list[str]:
+    """Returns the names of the layers of a kind, from the units whose names have this end."""
+    names = [name for name in measured("kernels") if name.startswith(kind)]
+    return [name[len(kind) + 1 : -len(end) - 1] for name in names if name.endswith(end)]
+
+
+def _means(title: str, rows: Iterable[dict[str, float]], ours: str) -> list[str]:
+    """Returns the last row of a table: how many times as fast ours is, in the geometric mean."""
+    rows = list(rows)
+    ratios = {name: geometric_mean([row[name] / row[ours] for row in rows]) for name in rows[0]}
+    return [title, *("" if name == ours else f"{ratio:.2f}" for name, ratio in ratios.items())]
+
+
+def convolutions() -> str:
+    """Microseconds of a plain convolution, and of one with an epilogue, by form."""
+    names = {
+        "hopper": "hopper plain",
+        "xla": "xla plain",
+        "PyTorch": "plain",
+        "hopper, fused": "hopper full",
+        "xla, fused": "xla full",
+        "xla_folded, fused": "xla_folded full",
+    }
+    rows = {}
+    for layer in _layers("conv", "hopper plain"):
+        units = {label: f"conv {layer} {end}" for label, end in names.items()}
+        found = measured("kernels") | measured("kernels_torch")
+        rows[layer] = {label: 1e3 * found[unit]["device_ms"] for label, unit in units.items()}
+    cells = [[layer, *(f"{us:.1f}" for us in row.values())] for layer, row in rows.items()]
+    halves = [[dict(list(row.items())[a:b]) for row in rows.values()] for a, b in ((0, 3), (3, 6))]
+    last = _means("times as fast as", halves[0], "hopper")
+    last += _means("", halves[1], "hopper, fused")[1:]
+    return "\n".join(table(["layer", *names], [*cells, last]))
+
+
+def recurrent() -> str:
+    """Milliseconds of an LSTM layer, by algorithm."""
+    rows = {}
+    for sizes in _layers("lstm", "hopper forward"):
+        ours = {name: f"lstm {sizes} {name} forward" for name in ("hopper", "gemm", "scan")}
+        row = {name: measured("kernels")[unit]["device_ms"] for name, unit in ours.items()}
+        rows[sizes] = row | {
+            "PyTorch": measured("kernels_torch")[f"lstm {sizes} forward"]["device_ms"]
+        }
+    cells = [[sizes, *(f"{ms:.3f}" for ms in row.values())] for sizes, row in rows.items()]
+    last = _means("times as fast as", rows.values(), "hopper")
+    return "\n".join(table(["batch × units", *next(iter(rows.values()))], [*cells, last]))
+
+
+def networks() -> str:
+    """Images a second of whole networks, and PyTorch's where it was measured."""
+    cells = []
+    for name, row in measured("networks").items():
+        peers = {
+            unit.removeprefix(name).strip(): peer["images_per_s"]
+            for unit, peer in measured("networks_torch").items()
+            if unit.startswith(name)
+        }
+        best = max(peers.items(), key=lambda pair: pair[1]) if peers else None
+        peer = f"{best[1]:,.0f} ({best[0]})" if best else ""
+        ratio = f"{row['images_per_s'] / best[1]:.2f}" if best else ""
+        shown = [f"{row['images_per_s']:,.0f}", peer, ratio, f"{row['first_step_s']:.0f} s"]
+        cells.append([name, str(row["batch"]), *shown])
+    header = ["network", "batch", "images/s", "PyTorch", "times PyTorch's", "first step"]
+    return "\n".join(table(header, cells))
+
+
+FIGURES: Figures = {}
+TABLES: Tables = {
+    "device_convolutions": convolutions,
+    "device_recurrent": recurrent,
+    "device_networks": networks,
+}
