@@ -18,6 +18,7 @@ from absl import flags
 from jaxatr import data, files
 from jaxatr.cli import inputs
 from jaxatr.data import doctor, sources
+from jaxatr.data.catalogue import NoSuchDatasetError
 from jaxatr.data.source import all_options
 from jaxatr.data.sources import image_folder
 
@@ -72,13 +73,16 @@ def _subject(name: str) -> Iterator[doctor.Subject]:
     if is_path and not path.exists():
         raise ValueError(f"there is no folder, archive or table {name}")
     if name in sources.names() or not path.exists():
-        dataset = data.open_dataset(
-            name,
-            data_dir=values.data_dir,
-            source=values.source,
-            options=options,
-            skip_corrupt=values.source is not None,
-        )
+        try:
+            dataset = data.open_dataset(
+                name,
+                data_dir=values.data_dir,
+                source=values.source,
+                options=options,
+                skip_corrupt=values.source is not None,
+            )
+        except NoSuchDatasetError as error:
+            raise ValueError(f"there is no folder, archive or table {name}, and {error}") from error
         yield doctor.of_dataset(dataset)
         return
     for flag in ("source", "data_dir"):

@@ -18,6 +18,10 @@ from jaxatr.resolve import nearest
 REPORT = "report.json"
 
 
+class NoSuchDatasetError(ValueError):
+    """There is no data set with this name."""
+
+
 def open_dataset(
     name: str,
     *,
@@ -127,7 +131,7 @@ def _found(
     choices = sorted({*sources.names(), *cache.names(root)})
     if Path(name).exists():
         raise ValueError(f"{name!r} is a path, not a data set: image_folder takes it as its source")
-    raise ValueError(
+    raise NoSuchDatasetError(
         f"there is no data set {name!r}{nearest(name, [*choices, *_tfds.names()])} "
         f"(there are {', '.join(choices)} in {root}, and those of TFDS)"
     )

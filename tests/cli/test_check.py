@@ -136,6 +136,7 @@ def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
         (("/nope/chips",), {}, "there is no folder, archive or table /nope/chips"),
         (("nowhere/",), {}, "there is no folder, archive or table nowhere/"),
         (("simulatd",), {}, "there is no data set 'simulatd'; did you mean 'simulated'"),
+        (("mychips",), {}, "no folder, archive or table mychips, and there is no data set"),
     ],
 )
 def test_invalid_arguments_are_refused(arguments, values, match, tmp_path):
