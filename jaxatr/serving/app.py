@@ -10,13 +10,14 @@ from typing import Annotated, Any, TypeVar
 
 import fastapi
 import numpy as np
-from fastapi import Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 import jaxatr
 from jaxatr import data
+from jaxatr.resolve import nearest
 from jaxatr.serving import metrics, schemas
 from jaxatr.serving.batcher import Busy
 from jaxatr.serving.console import Console, Unusable, failure
@@ -141,6 +142,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
 
     @app.post(
         "/api/predict",
+        dependencies=[Depends(_only_known_parameters)],
         openapi_extra=BODY,
         responses={200: {"model": schemas.Predictions}, **UPLOADED},
     )
@@ -197,6 +199,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
 
     @app.post(
         "/api/neighbours",
+        dependencies=[Depends(_only_known_parameters)],
         openapi_extra=BODY,
         responses={200: {"model": schemas.Neighbours}, **UPLOADED},
     )
@@ -219,6 +222,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
 
     @app.post(
         "/api/explain",
+        dependencies=[Depends(_only_known_parameters)],
         openapi_extra=BODY,
         responses={200: {"model": schemas.Explained}, **UPLOADED},
     )
@@ -267,6 +271,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
 
     @app.post(
         "/api/enrol",
+        dependencies=[Depends(_only_known_parameters)],
         openapi_extra=BODY,
         status_code=202,
         responses={202: {"model": schemas.Enrolment}, **UPLOADED, **problems(409)},
@@ -290,6 +295,16 @@ def build_routes(console: Console) -> fastapi.FastAPI:
             raise HTTPException(422, f"score: got {score!r}, wanted one of {', '.join(takers)}")
         if name.strip() == UNKNOWN or not name.isprintable():
             raise HTTPException(422, f"name: got {name!r}, wanted the name of a class")
+        if (
+            score is None
+            and not console.enroller.chooses
+            and (decides := console.engine.scales[0].name) not in takers
+        ):
+            raise HTTPException(
+                422,
+                f"score: {decides} decides, but cannot take new classes; wanted one of "
+                f"{', '.join(takers)}, which then decides",
+            )
         uploads, read = await console.uploaded(request)
         if broken := next((one for one in read if one.chip is None), None):
             raise HTTPException(422, f"{broken.name} cannot be used: {broken.error}")
@@ -345,6 +360,20 @@ def build_routes(console: Console) -> fastapi.FastAPI:
         return Response(text, media_type="text/csv", headers=headers)
 
     return app
+
+
+async def _only_known_parameters(request: Request) -> None:
+    """Checks that a request has only parameters that its route reads.
+
+    Raises:
+      HTTPException: it has another one, such as a misspelt one.
+    """
+    known = [field.alias for field in request.scope["route"].dependant.query_params]
+    if other := next((name for name in request.query_params if name not in known), None):
+        listed = f"; there are {', '.join(known)}" if known else ""
+        raise HTTPException(
+            422, f"there is no parameter {other!r}{nearest(other, known) or listed}"
+        )
 
 
 def _pictures(read: list[Read]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from jaxatr import runs
 from jaxatr.data.images import decode_image
 from jaxatr.serving.engine import Engine, Wanted, load_engine
 from jaxatr.serving.intake import Upload
+from jaxatr.tasks.open_set.deciding import AUTO
 
 IDLE = {"state": "idle", "name": "", "detail": ""}
 
@@ -52,6 +53,11 @@ class Enroller:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self.state: dict[str, str] = dict(IDLE)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether an enrolment without a score chooses one."""
+        return self._wanted.score == AUTO
 
     def start(self, name: str, score: str | None, uploads: Sequence[Upload]) -> None:
         """Starts to enrol a class.
