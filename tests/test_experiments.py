@@ -62,7 +62,7 @@ def test_the_named_runs_set_fields_that_exist():
 def test_the_runs_that_enrolment_is_compared_with_set_fields_that_exist(tmp_path, monkeypatch):
     experiment = load(EXPERIMENTS / "enrolment" / "run.py")
     runs = experiment.all_runs()
-    assert len({run.name for run in runs}) == 5 + 2 * 3 * (4 + 4 + 4 + 3 + 3)
+    assert len({run.name for run in runs}) == 5 + 2 * 3 * (4 + 4 + 3 + 3)
     for run in runs:
         check(run.config, run.overrides)
     for base in experiment.BASES:

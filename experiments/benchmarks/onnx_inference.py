@@ -26,6 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before the import
+
 import flax.linen as nn
 import jax
 import numpy as np

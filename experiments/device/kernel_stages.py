@@ -188,6 +188,21 @@ def checked(form: str, shape: tuple[int, ...], runs: int, options: argparse.Name
     return {"error": off, "same_bits": bool(same), "passed": bool(off < TOLERANCE and same)}
 
 
+def drawn(direction: Any, shape: tuple[int, ...], stride: int = 1) -> tuple[Any, tuple[Any, ...]]:
+    """Returns the problem of a direction in bfloat16, and random arguments."""
+    import jax.numpy as jnp
+
+    from jaxatr.kernels.ops.convolution.operation import OPERATION
+    from jaxatr.kernels.ops.convolution.problem import Problem
+
+    images, side, channels, features, taps = shape
+    edge, sizes = (taps // 2, taps // 2), (taps, taps, channels, features)
+    image, strides = (images, side, side, channels), (stride, stride)
+    problem = Problem(direction, image, sizes, strides, (edge, edge), (1, 1), 1, "bfloat16")
+    arguments = OPERATION.arguments(problem, np.random.default_rng(0))
+    return problem, tuple(map(jnp.asarray, arguments))
+
+
 def checked_direction(
     direction: Any,
     images: int,
@@ -201,16 +216,10 @@ def checked_direction(
 ) -> dict[str, Any]:
     """Compares a strided convolution or a gradient by Hopper's kernels with float32."""
     import jax
-    import jax.numpy as jnp
 
-    from jaxatr.kernels.ops.convolution.operation import OPERATION
-    from jaxatr.kernels.ops.convolution.problem import Problem
     from jaxatr.kernels.ops.convolution.solvers import SOLVERS, hopper
 
-    edge, sizes = (taps // 2, taps // 2), (taps, taps, channels, features)
-    image, strides = (images, side, side, channels), (stride, stride)
-    problem = Problem(direction, image, sizes, strides, (edge, edge), (1, 1), 1, "bfloat16")
-    a, b = map(jnp.asarray, OPERATION.arguments(problem, np.random.default_rng(0)))
+    problem, (a, b) = drawn(direction, (images, side, channels, features, taps), stride)
     wide = dataclasses.replace(problem, dtype="float32")
     with jax.default_matmul_precision("highest"):
         exact = jax.jit(SOLVERS["xla"].build(wide, ()))
@@ -331,13 +340,17 @@ def kernels(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
                 continue
 
             def measure(function=function, shape=shape, gflop=gflop) -> dict[str, Any]:
-                times = milliseconds(jax.jit(function), operands(shape), runs)
-                ms = times.get("device_ms", times["queued_ms"])
-                return {**times, "TFLOP/s": round(gflop / ms, 2)}
+                return rated(milliseconds(jax.jit(function), operands(shape), runs), gflop)
 
             ours = device is not None and form.startswith(device)
             guarded = partial(unless_smoke_failed, rows, "conv", measure) if ours else measure
             yield f"conv {name} {form}", guarded
+        for direction, solver in itertools.product(
+            ("data", "weight"), ["xla"] + ["hopper"] * (device == "hopper" and not options.rehearse)
+        ):
+            measure = partial(timed_gradient, direction, solver, shape, runs, gflop)
+            guarded = partial(unless_smoke_failed, rows, "conv", measure)
+            yield f"conv {name} {direction} {solver}", measure if solver == "xla" else guarded
     names = ["gemm", "scan"] + ([device] if device and not options.rehearse else [])
     for (name, sizes), form in itertools.product(
         (TINY_LSTM if options.rehearse else LSTMS).items(), names
@@ -346,6 +359,24 @@ def kernels(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
             measure = partial(timed_lstm, form, mode, *sizes, runs)
             guarded = partial(unless_smoke_failed, rows, "lstm", measure)
             yield f"lstm {name} {form} {mode}", guarded if form == device else measure
+
+
+def rated(times: dict[str, Any], gflop: float) -> dict[str, Any]:
+    return times | {"TFLOP/s": round(gflop / times.get("device_ms", times["queued_ms"]), 2)}
+
+
+def timed_gradient(
+    direction: str, solver: str, shape: tuple[int, ...], runs: int, gflop: float
+) -> dict[str, Any]:
+    import jax
+
+    from jaxatr.kernels.ops.convolution.solvers import SOLVERS
+
+    problem, arguments = drawn(direction, shape)
+    config = next(iter(SOLVERS[solver].configs(problem)), ())
+    return rated(
+        milliseconds(jax.jit(SOLVERS[solver].build(problem, config)), arguments, runs), gflop
+    )
 
 
 def timed_lstm(form: str, mode: str, batch: int, hidden: int, steps: int, runs: int) -> dict:

@@ -71,13 +71,15 @@ def _place() -> str:
 def kernels(options: argparse.Namespace) -> Iterator[Unit]:
     runs = 2 if options.rehearse else kernel_stages.RUNS
     for name, shape in (kernel_stages.TINY if options.rehearse else kernel_stages.LAYERS).items():
-        yield f"conv {name} plain", partial(convolution, shape, runs)
+        for direction in ("plain", "data", "weight"):
+            yield f"conv {name} {direction}", partial(convolution, direction, shape, runs)
     lstms = kernel_stages.TINY_LSTM if options.rehearse else kernel_stages.LSTMS
     for name, sizes in lstms.items():
         yield f"lstm {name} forward", partial(lstm, *sizes, runs)
 
 
-def convolution(shape: tuple[int, ...], runs: int) -> dict[str, Any]:
+def convolution(direction: str, shape: tuple[int, ...], runs: int) -> dict[str, Any]:
+    """Times a convolution (``"plain"``) or one of its gradients."""
     import torch
 
     images, side, channels, features, taps = shape
@@ -85,8 +87,18 @@ def convolution(shape: tuple[int, ...], runs: int) -> dict[str, Any]:
     x = torch.randn(images, channels, side, side, **place).to(memory_format=torch.channels_last)
     module: Any = torch.nn.Conv2d(channels, features, taps, padding=taps // 2, bias=False)
     module = module.to(**place, memory_format=torch.channels_last)
+    wanted = (direction == "data", direction == "weight", False)
+
+    def run() -> Any:
+        if direction == "plain":
+            return module(x)
+        edges, ones = [taps // 2] * 2, [1, 1]
+        settings = (None, ones, edges, ones, False, [0, 0], 1, wanted)
+        return torch.ops.aten.convolution_backward(y, x, module.weight, *settings)
+
     with torch.no_grad():
-        ms = timed(lambda: module(x), runs, graph=True)
+        y = module(x)
+        ms = timed(run, runs, graph=True)
     gflop = 2e-9 * images * side * side * channels * features * taps * taps
     return {"device_ms": round(ms, 5), "TFLOP/s": round(gflop / ms, 2)}
 
@@ -96,6 +108,7 @@ def lstm(batch: int, hidden: int, steps: int, runs: int) -> dict[str, Any]:
 
     place: Any = {"device": _place(), "dtype": torch.bfloat16}
     module = torch.nn.LSTM(hidden, hidden, batch_first=True, **place)
+    module.flatten_parameters()  # or cuDNN copies the weights at each call
     x = torch.randn(batch, steps, hidden, **place)
     with torch.no_grad():
         return {"device_ms": round(timed(lambda: module(x), max(2, runs // 4), graph=True), 5)}

@@ -53,7 +53,7 @@ def of_base(base: Base) -> list[str]:
     own = before(base)
     lines = [["before", "0", "–", *(cell(percentages(own, m)) for m in ("accuracy", "auroc"))]]
     for way, title in WAYS.items():
-        for shots in SHOTS:
+        for shots in SHOTS if way == "enrolled" or base.compared else ():
             rows = rows_of(base, way, shots)
             others = [row["own"] for row in rows]
             lines.append(

@@ -5,6 +5,7 @@ imported on first use.
 """
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +44,9 @@ class OnnxRuntime:
 
     def __init__(self, path: Path):
         """Reads a model."""
+        # From 1.29 on, onnxruntime for Linux reports its sessions to its maker unless told not to
+        # before its import.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         package = _imported(self.package)
         self.about = f"{self.package} {package.__version__}"
         self._session = package.InferenceSession(str(path), providers=["CPUExecutionProvider"])

@@ -51,3 +51,21 @@ def test_signals_are_handled_after_models_in_openvino_are_freed(tmp_path):
     command = [sys.executable, "-c", _SCRIPT, str(saved(tmp_path, y="Relu"))]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("given", [None, "0"])
+def test_onnxruntime_reports_nothing_to_its_maker(tmp_path, monkeypatch, given):
+    """It reads the variable when it is imported; a user's own value is kept."""
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
+    if given is not None:
+        monkeypatch.setenv("ORT_DISABLE_TELEMETRY", given)
+    script = f"""
+import os, sys
+from jaxatr.onnx import sessions
+assert "onnxruntime" not in sys.modules
+sessions.OnnxRuntime({str(saved(tmp_path, y="Relu"))!r})
+print(os.environ["ORT_DISABLE_TELEMETRY"])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == [given or "1"], done.stderr

@@ -63,6 +63,7 @@ def test_the_dockerfile_copies_existing_files(folder):
     assert "{" not in text and 'COPY --chmod=444 ["server.py", "model.onnx", "./"]' in text
     assert 'CMD ["python", "server.py", "model.onnx"]' in text and "USER 10001" in text
     assert "HEALTHCHECK" in text and "EXPOSE 8000" in text
+    assert "ORT_DISABLE_TELEMETRY=1" in text
     kept = (folder / ".dockerignore").read_text().splitlines()
     assert kept[1] == "*" and {line[1:] for line in kept[2:]} == {
         *("requirements.txt", "server.py", "model.onnx")

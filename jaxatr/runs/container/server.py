@@ -22,6 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # on by default from onnxruntime 1.29 on
+
 import numpy as np
 import onnxruntime
 from PIL import Image, UnidentifiedImageError
