@@ -79,10 +79,14 @@ def test_every_algorithm_equals_the_reference(cell, direction, count):
 def test_only_applicable_solvers_are_tried():
     before = problem("gru", reset_after=False)
     assert [n for n, solver in SOLVERS.items() if solver.applies(before, CPU)] == ["scan"]
-    half = problem("lstm", inputs=64, hidden=64, dtype="bfloat16")
-    for kind, wanted in (("NVIDIA H100 80GB HBM3", True), ("NVIDIA A100-SXM4-40GB", False)):
-        assert SOLVERS["hopper"].applies(half, Device("gpu", kind)) is wanted
-    assert not SOLVERS["hopper"].applies(half, CPU)
+    forward, backward = (
+        problem("lstm", direction, inputs=64, hidden=64, dtype="bfloat16")
+        for direction in ("forward", "backward")
+    )
+    hopper, h100 = SOLVERS["hopper"], Device("gpu", "NVIDIA H100 80GB HBM3")
+    assert hopper.applies(forward, h100) and not hopper.applies(backward, h100)
+    for other in (Device("gpu", "NVIDIA A100-SXM4-40GB"), CPU):
+        assert not hopper.applies(forward, other)
 
 
 @pytest.fixture
