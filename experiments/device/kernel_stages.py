@@ -328,8 +328,6 @@ def sanitized(tool: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def kernels(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
-    import jax
-
     runs = 2 if options.rehearse else RUNS
     device = target(options)
     for name, shape in (TINY if options.rehearse else LAYERS).items():
@@ -339,9 +337,7 @@ def kernels(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
             if form.startswith("exact"):
                 continue
 
-            def measure(function=function, shape=shape, gflop=gflop) -> dict[str, Any]:
-                return rated(milliseconds(jax.jit(function), operands(shape), runs), gflop)
-
+            measure = partial(timed_form, function, shape, runs, gflop)
             ours = device is not None and form.startswith(device)
             guarded = partial(unless_smoke_failed, rows, "conv", measure) if ours else measure
             yield f"conv {name} {form}", guarded
@@ -363,6 +359,14 @@ def kernels(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
 
 def rated(times: dict[str, Any], gflop: float) -> dict[str, Any]:
     return times | {"TFLOP/s": round(gflop / times.get("device_ms", times["queued_ms"]), 2)}
+
+
+def timed_form(
+    function: Callable[..., Any], shape: tuple[int, ...], runs: int, gflop: float
+) -> dict[str, Any]:
+    import jax
+
+    return rated(milliseconds(jax.jit(function), operands(shape), runs), gflop)
 
 
 def timed_gradient(
