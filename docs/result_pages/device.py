@@ -1,8 +1,8 @@
-"""What prove.py measured on a GPU: tables of docs/kernels_measured.md."""
+"""Tables of docs/kernels_measured.md: the measurements of prove.py on a GPU."""
 
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from experiments.kernels.figures import mean as geometric_mean
 from experiments.records import table
@@ -24,33 +24,33 @@ def _layers(kind: str, end: str) -> list[str]:
     return [name[len(kind) + 1 : -len(end) - 1] for name in names if name.endswith(end)]
 
 
-def _means(title: str, rows: Iterable[dict[str, float]], ours: str) -> list[str]:
-    """Returns the last row of a table: how many times as fast ours is, in the geometric mean."""
-    rows = list(rows)
+def _means(rows: Sequence[dict[str, float]], ours: str) -> list[str]:
+    """Returns how many times as fast as each of the others ours is, in the geometric mean."""
     ratios = {name: geometric_mean([row[name] / row[ours] for row in rows]) for name in rows[0]}
-    return [title, *("" if name == ours else f"{ratio:.2f}" for name, ratio in ratios.items())]
+    return ["" if name == ours else f"{ratio:.2f}" for name, ratio in ratios.items()]
 
 
 def convolutions() -> str:
     """Microseconds of a plain convolution, and of one with an epilogue, by form."""
-    names = {
-        "hopper": "hopper plain",
-        "xla": "xla plain",
-        "PyTorch": "plain",
-        "hopper, fused": "hopper full",
-        "xla, fused": "xla full",
-        "xla_folded, fused": "xla_folded full",
-    }
-    rows = {}
-    for layer in _layers("conv", "hopper plain"):
-        units = {label: f"conv {layer} {end}" for label, end in names.items()}
-        found = measured("kernels") | measured("kernels_torch")
-        rows[layer] = {label: 1e3 * found[unit]["device_ms"] for label, unit in units.items()}
-    cells = [[layer, *(f"{us:.1f}" for us in row.values())] for layer, row in rows.items()]
-    halves = [[dict(list(row.items())[a:b]) for row in rows.values()] for a, b in ((0, 3), (3, 6))]
-    last = _means("times as fast as", halves[0], "hopper")
-    last += _means("", halves[1], "hopper, fused")[1:]
-    return "\n".join(table(["layer", *names], [*cells, last]))
+    plain = {"hopper": "hopper plain", "xla": "xla plain", "PyTorch": "plain"}
+    fused = {f"{name}, fused": f"{name} full" for name in ("hopper", "xla", "xla_folded")}
+    layers = _layers("conv", "hopper plain")
+    found = measured("kernels") | measured("kernels_torch")
+
+    def times(ends: dict[str, str]) -> list[dict[str, float]]:
+        return [
+            {label: 1e3 * found[f"conv {layer} {end}"]["device_ms"] for label, end in ends.items()}
+            for layer in layers
+        ]
+
+    rows = [one | other for one, other in zip(times(plain), times(fused), strict=True)]
+    cells = [
+        [layer, *(f"{us:.1f}" for us in row.values())]
+        for layer, row in zip(layers, rows, strict=True)
+    ]
+    last = ["times as fast as", *_means(times(plain), "hopper")]
+    last += _means(times(fused), "hopper, fused")
+    return "\n".join(table(["layer", *plain, *fused], [*cells, last]))
 
 
 def recurrent() -> str:
@@ -63,7 +63,7 @@ def recurrent() -> str:
             "PyTorch": measured("kernels_torch")[f"lstm {sizes} forward"]["device_ms"]
         }
     cells = [[sizes, *(f"{ms:.3f}" for ms in row.values())] for sizes, row in rows.items()]
-    last = _means("times as fast as", rows.values(), "hopper")
+    last = ["times as fast as", *_means(list(rows.values()), "hopper")]
     return "\n".join(table(["batch × units", *next(iter(rows.values()))], [*cells, last]))
 
 

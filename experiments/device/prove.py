@@ -19,7 +19,7 @@ timing, by the device's own clock if it has one.
   resume          a training killed by SIGKILL and resumed, against an uninterrupted one
   long            CIFAR-10's long recipe, for the rest of the time
 
-A short session proves part of it: ``--only`` takes parts of the names of units. Compiled programs
+A short run proves part of it: ``--only`` takes parts of the names of units. Compiled programs
 are kept in ``--out`` for the next call.
 
 Run: python experiments/device/prove.py --minutes 9 [--out FOLDER] [--stages NAME …]

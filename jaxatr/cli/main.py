@@ -43,8 +43,8 @@ def run(name: str) -> None:
     """
     # Must precede the imports of NumPy and jax, whose threads would have separate heaps.
     memory.keep()
-    # Imports and traces make many objects and little garbage; collecting it as often as Python
-    # does by default takes a tenth of the time until the first step.
+    # Imports and traces make many objects and little garbage, so that collecting it as often as
+    # Python does by default delays the first step.
     gc.set_threshold(10_000, 10, 10)
     command = importlib.import_module("jaxatr.cli.command")
     command.run(importlib.import_module(f"jaxatr.cli.{name}"))

@@ -5,6 +5,7 @@ import base64
 import datetime
 import math
 from collections.abc import Awaitable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -26,7 +27,6 @@ from jaxatr.serving.guard import App, Guard
 from jaxatr.serving.intake import Read
 from jaxatr.serving.openapi import BODY, UPLOADED, describe_token, problems
 from jaxatr.tasks.neighbour import listed
-from jaxatr.tasks.open_set.deciding import AUTO
 from jaxatr.tasks.open_set.examples import NEAREST, as_png
 from jaxatr.tasks.open_set.predictor import UNKNOWN
 
@@ -88,6 +88,9 @@ def build_routes(console: Console) -> fastapi.FastAPI:
         where = ".".join(str(part) for part in first["loc"][1:]) or "body"
         return JSONResponse({"detail": f"{where}: {first['msg']}"}, 422)
 
+    only_known = [Depends(_only_known_parameters)]
+    upload = partial(app.post, dependencies=only_known, openapi_extra=BODY)  # of images
+
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
         return console.page.response()
@@ -140,10 +143,8 @@ def build_routes(console: Console) -> fastapi.FastAPI:
             }
         )
 
-    @app.post(
+    @upload(
         "/api/predict",
-        dependencies=[Depends(_only_known_parameters)],
-        openapi_extra=BODY,
         responses={200: {"model": schemas.Predictions}, **UPLOADED},
     )
     async def predict(
@@ -197,10 +198,8 @@ def build_routes(console: Console) -> fastapi.FastAPI:
             results.append(result)
         return JSONResponse({"results": results})
 
-    @app.post(
+    @upload(
         "/api/neighbours",
-        dependencies=[Depends(_only_known_parameters)],
-        openapi_extra=BODY,
         responses={200: {"model": schemas.Neighbours}, **UPLOADED},
     )
     async def neighbours(
@@ -220,10 +219,8 @@ def build_routes(console: Console) -> fastapi.FastAPI:
                 results.append({"name": one.name, "id": one.id, "neighbours": near})
         return JSONResponse({"results": results})
 
-    @app.post(
+    @upload(
         "/api/explain",
-        dependencies=[Depends(_only_known_parameters)],
-        openapi_extra=BODY,
         responses={200: {"model": schemas.Explained}, **UPLOADED},
     )
     async def explain(request: Request) -> Response:
@@ -269,10 +266,8 @@ def build_routes(console: Console) -> fastapi.FastAPI:
         headers = {"cache-control": "private, no-cache"}
         return Response(picture, media_type="image/png", headers=headers)
 
-    @app.post(
+    @upload(
         "/api/enrol",
-        dependencies=[Depends(_only_known_parameters)],
-        openapi_extra=BODY,
         status_code=202,
         responses={202: {"model": schemas.Enrolment}, **UPLOADED, **problems(409)},
     )
@@ -290,21 +285,10 @@ def build_routes(console: Console) -> fastapi.FastAPI:
         """Adds the images to the run as a class, without training; GET reports the progress."""
         if console.enroller is None:
             raise HTTPException(404, "classes cannot be enrolled in this run")
-        takers = (AUTO, *console.engine.takers)
-        if score is not None and score not in takers:
-            raise HTTPException(422, f"score: got {score!r}, wanted one of {', '.join(takers)}")
-        if name.strip() == UNKNOWN or not name.isprintable():
-            raise HTTPException(422, f"name: got {name!r}, wanted the name of a class")
-        if (
-            score is None
-            and not console.enroller.chooses
-            and (decides := console.engine.scales[0].name) not in takers
-        ):
-            raise HTTPException(
-                422,
-                f"score: {decides} decides, but cannot take new classes; wanted one of "
-                f"{', '.join(takers)}, which then decides",
-            )
+        try:
+            console.enroller.check(name, score, console.engine)
+        except ValueError as error:
+            raise HTTPException(422, str(error)) from None
         uploads, read = await console.uploaded(request)
         if broken := next((one for one in read if one.chip is None), None):
             raise HTTPException(422, f"{broken.name} cannot be used: {broken.error}")

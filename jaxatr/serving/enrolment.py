@@ -13,6 +13,7 @@ from jaxatr.data.images import decode_image
 from jaxatr.serving.engine import Engine, Wanted, load_engine
 from jaxatr.serving.intake import Upload
 from jaxatr.tasks.open_set.deciding import AUTO
+from jaxatr.tasks.open_set.predictor import UNKNOWN
 
 IDLE = {"state": "idle", "name": "", "detail": ""}
 
@@ -54,10 +55,28 @@ class Enroller:
         self._thread: threading.Thread | None = None
         self.state: dict[str, str] = dict(IDLE)
 
-    @property
-    def chooses(self) -> bool:
-        """Whether an enrolment without a score chooses one."""
-        return self._wanted.score == AUTO
+    def check(self, name: str, score: str | None, engine: Engine) -> None:
+        """Checks the name of a class, and the score that decides from then on.
+
+        Args:
+          name: name of the class.
+          score: the score; None for the present one.
+          engine: the engine that serves at present.
+
+        Raises:
+          ValueError: the name cannot be that of a class, or the score cannot take classes.
+        """
+        takers = (AUTO, *engine.takers)
+        if score is not None and score not in takers:
+            raise ValueError(f"score: got {score!r}, wanted one of {', '.join(takers)}")
+        if name.strip() == UNKNOWN or not name.isprintable():
+            raise ValueError(f"name: got {name!r}, wanted the name of a class")
+        decides = engine.scales[0].name
+        if score is None and self._wanted.score != AUTO and decides not in takers:
+            raise ValueError(
+                f"score: {decides} decides, but cannot take new classes; wanted one of "
+                f"{', '.join(takers)}, which then decides"
+            )
 
     def start(self, name: str, score: str | None, uploads: Sequence[Upload]) -> None:
         """Starts to enrol a class.

@@ -52,7 +52,7 @@ def run(
       mask: ``[t, b, 1]`` or None.
       reverse: whether to run from the last step to the first.
       unroll: steps per iteration of the loop.
-      **options: passed on to the kernel's ``step``.
+      **options: passed on to the kernel.
     """
     forward = partial(_forward, device, options)
     return recurrence(forward, problem, reverse, unroll, weights, x, state, mask)
