@@ -183,6 +183,32 @@ def found_steps() -> str:
     return "\n".join(table(titles, [[row[i] for i in kept] for row in rows]))
 
 
+def ffi_table() -> str:
+    """The gain of oneDNN's calls through XLA's FFI, by group and version of jax."""
+    records = [benchmark(f"ffi_onednn_cpu{end}") for end in ("", "_jax012")]
+    titles = [f"jax {record['versions']['jax']}" for record in records]
+    names = {"convolution": "convolutions", "lstm": "LSTM layers", "onnx": "ONNX's three models"}
+    gains = {
+        name: [
+            [row["gain"] for row in record["rows"] if row["group"] == group] for record in records
+        ]
+        for group, name in names.items()
+    }
+    means = {name: [geometric_mean(each) for each in columns] for name, columns in gains.items()}
+    rows = [
+        [
+            name,
+            *(
+                f"{mean:.2f} ({min(each):.2f} to {max(each):.2f})"
+                for mean, each in zip(means[name], columns, strict=True)
+            ),
+        ]
+        for name, columns in gains.items()
+    ]
+    overall = [f"{geometric_mean(column):.2f}" for column in zip(*means.values(), strict=True)]
+    return "\n".join(table(["group", *titles], [*rows, ["all three", *overall]]))
+
+
 FIGURES: Figures = {
     "kernels_im2col": (im2col, SPAN),
     "kernels_torch": (torch_convolutions, SPAN),
@@ -196,4 +222,5 @@ TABLES: Tables = {
     "depthwise": depthwise_table,
     "recurrent": recurrent_table,
     "fusions": fusion_table,
+    "ffi": ffi_table,
 }

@@ -163,8 +163,8 @@ def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
         if not source.takes or request.path.exists() or str(request.path) not in str(error):
             raise
         raise ValueError(
-            f"{error}; give its new location by --source=PATH, for enrol by --data_source=PATH, "
-            "for train by --config.data.source=PATH"
+            f"{error}; give its location by --source=PATH, for enrol by --data_source=PATH, for "
+            "train by --config.data.source=PATH"
         ) from error
     key = name if scan.source is source else scan.source.name
     origin = {

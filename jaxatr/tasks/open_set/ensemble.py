@@ -137,7 +137,7 @@ class Members:
             except (ValueError, OSError) as error:
                 raise ValueError(
                     f"{run.workdir}: an ensemble is calibrated to validation examples, but the "
-                    f"data cannot be read ({error}); --source=FOLDER sets its present location"
+                    f"data cannot be read: {error}"
                 ) from error
         return tasks
 

@@ -166,8 +166,7 @@ def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
     except (ValueError, OSError) as error:
         raise ValueError(
             f"{run.workdir}: score={name} is not fitted at step {run.step}, and the data for a fit "
-            f"cannot be read ({error}): give its present location with --source=FOLDER "
-            "(--data_source=FOLDER for enrol)"
+            f"cannot be read: {error}"
         ) from error
     if name != AUTO and (reason := refusal(score_of(name), task.given)):
         raise ValueError(f"score: {name} {reason}")
@@ -201,8 +200,7 @@ def _with_enrolled(
         except (ValueError, OSError) as error:
             warnings.warn(
                 f"{run.workdir}: the validation examples cannot be scored with the enrolled "
-                f"classes ({error}), so the previous threshold is used: give the present location "
-                "of the data with --source=FOLDER (--data_source=FOLDER for enrol)",
+                f"classes, so the previous threshold is used: {error}",
                 stacklevel=2,
             )
             return None

@@ -365,7 +365,7 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
         """Prepares the search for the training chips that are nearest to an image."""
         examples, missing = build_examples(run, where, self.features)
         if examples is None:
-            raise ValueError(f"neighbours: {missing}: --source=FOLDER sets its present location")
+            raise ValueError(f"neighbours: {missing}")
         if count > examples.count:
             raise ValueError(
                 f"neighbours: got {count}, but there are {examples.count} training chips"
