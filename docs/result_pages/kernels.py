@@ -205,7 +205,9 @@ def ffi_table() -> str:
         ]
         for name, columns in gains.items()
     ]
-    overall = [f"{geometric_mean(column):.2f}" for column in zip(*means.values(), strict=True)]
+    overall = [
+        f"{geometric_mean(list(column)):.2f}" for column in zip(*means.values(), strict=True)
+    ]
     return "\n".join(table(["group", *titles], [*rows, ["all three", *overall]]))
 
 

@@ -42,7 +42,7 @@ from training_step import machine
 
 import jaxatr.onnx
 from jaxatr.kernels import choosing, lstm
-from jaxatr.kernels.folding import Specialised, _Chain, _joined, _read, _run
+from jaxatr.kernels.folding import Specialised, _aval, _Chain, _joined, _read, _run
 from jaxatr.kernels.ops.convolution.primitive import bind, convolution_p
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.recurrent.weights import Weights
@@ -90,7 +90,7 @@ class Library:
         self._library = ctypes.CDLL(str(path))
         jax.devices()  # types can be registered only when the backend exists
         names = ("type_id", "type_info")
-        kind = {name: self._capsule(f"convolution_{name}") for name in names}
+        kind: Any = {name: self._capsule(f"convolution_{name}") for name in names}
         jax.ffi.register_ffi_type("prototype_convolution", kind, platform="cpu")
         stages = {
             stage: jax.ffi.pycapsule(getattr(self._library, f"convolution_{stage}"))
@@ -170,7 +170,7 @@ def convolutions(library: Library) -> Iterator[tuple[str, Callable[[], Contender
     """Yields each problem's name and a function that makes its contenders."""
     del library
     for pixels, channels, features, taps, stride in LAYERS:
-        pad = (taps // 2,) * 2
+        pad = (taps // 2, taps // 2)
         for direction in ("forward", "data", "weight"):
             if direction == "data" and channels == 3:
                 continue  # the gradient of an image is not part of a training
@@ -290,13 +290,14 @@ def fuse(plan: Specialised) -> tuple[list[Fused], set[int]]:
             (step,) = readers[result]
             if place[id(step)] in taken:
                 break
-            kind, shapes = step.primitive.name, {atom.aval.shape for atom in step.invars}
+            kind, shapes = step.primitive.name, {_aval(atom).shape for atom in step.invars}
+            variables = all(isinstance(atom, Var) for atom in step.invars)
             if kind == "transpose":
                 order = tuple(order[axis] for axis in step.params["permutation"])
             elif kind == "custom_jvp_call" and "relu" in str(step.params) and not relu:
                 relu = True
-            elif kind == "add" and residual is None and not relu and len(shapes) == 1:
-                (other,) = (atom for atom in step.invars if atom is not result)
+            elif kind == "add" and not (residual or relu) and len(shapes) == 1 and variables:
+                (other,) = (v for v in step.invars if isinstance(v, Var) and v is not result)
                 residual = other, order
             else:
                 break
@@ -427,7 +428,7 @@ def page(recording: Recording) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--output", type=Path, default=OUTPUT, help="without suffix")
