@@ -157,7 +157,7 @@ def test_without_the_data_it_is_refused_clearly(folder, chips, tmp_path):
     config["data"]["source"], config["data"]["data_dir"] = "/nowhere", str(tmp_path / "none")
     (run / "config.json").write_text(json.dumps(config))
     assert Recogniser.load(run).decision.score.name in openset.SCORES  # what is kept suffices
-    with pytest.raises(ValueError, match="score=rmds is not fitted at step.*--source=FOLDER"):
+    with pytest.raises(ValueError, match="score=rmds is not fitted at step.*--source=PATH"):
         Recogniser.load(run, score="rmds")
     with pytest.warns(UserWarning, match="rmds is not fitted"):
         found = Recogniser.load(run, score="rmds", source=str(chips))
