@@ -3,8 +3,8 @@
 import functools
 import json
 from collections.abc import Sequence
+from statistics import geometric_mean
 
-from experiments.kernels.figures import mean as geometric_mean
 from experiments.records import table
 from result_pages.marks import ROOT, Figures, Tables
 

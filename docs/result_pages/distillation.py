@@ -2,12 +2,12 @@
 
 import json
 from itertools import product
+from statistics import geometric_mean
 
 from charts import OURS, PUBLISHED, Mark, Row, Section
 
 from experiments.attentive_distillation import tables as distillation
 from experiments.attentive_distillation.run import RESULTS, TARGETS, chosen_way, targets
-from experiments.kernels.figures import mean as geometric_mean
 from experiments.records import NOT_RUN, other_settings, table
 from result_pages.marks import BOTH, Figures, Tables, ours
 

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterable
 from itertools import product
+from statistics import geometric_mean
 from typing import Any
 
 from charts import OTHER, OURS, PUBLISHED, Mark, Row, Section
 
-from experiments.kernels.figures import mean as geometric_mean
 from experiments.kernels.figures import relative
 from experiments.records import table
 from result_pages.marks import BENCHMARKS, SPAN, Figures, Tables, benchmark, ranged
@@ -205,9 +205,7 @@ def ffi_table() -> str:
         ]
         for name, columns in gains.items()
     ]
-    overall = [
-        f"{geometric_mean(list(column)):.2f}" for column in zip(*means.values(), strict=True)
-    ]
+    overall = [f"{geometric_mean(column):.2f}" for column in zip(*means.values(), strict=True)]
     return "\n".join(table(["group", *titles], [*rows, ["all three", *overall]]))
 
 

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from charts import OURS, PUBLISHED, Mark, Row, Section
 
-from experiments.kernels.figures import mean as geometric_mean
 from jaxatr import metrics
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def beside(label: str, published: float | None, values: Sequence[float], spec=".
 
 def ranged(label: str, ratios: Sequence[float], kind: str = OURS) -> Row:
     """Returns a row with the geometric mean of ratios and a line from the least to the most."""
-    mean = geometric_mean(list(ratios))
+    mean = geometric_mean(ratios)
     return Row(label, [Mark(kind, mean, (min(ratios), max(ratios)))], f"{mean:.2f}")
 
 

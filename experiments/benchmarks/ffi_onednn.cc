@@ -114,11 +114,11 @@ ffi::ErrorOr<std::unique_ptr<Convolution>> NewConvolution() {
   return std::make_unique<Convolution>();
 }
 
-void Prepare(Convolution& call, const std::string& direction, const Geometry& g,
+void Prepare(Convolution& call, std::string_view direction, const Geometry& g,
              const int64_t* a, const int64_t* b, const int64_t* result, bool residual, bool relu) {
-  auto common = [&](auto& made) {
+  auto keep = [&](auto& made) {
     call.scratch = made.scratchpad_desc();
-    return dnnl::primitive(made);
+    call.primitive = dnnl::primitive(made);
   };
   auto algorithm = dnnl::algorithm::convolution_auto;
   memory::desc any = Kernel(g, true);
@@ -128,18 +128,18 @@ void Prepare(Convolution& call, const std::string& direction, const Geometry& g,
         Engine(), algorithm, x, any, y, g.Pair(g.stride), g.Pair(g.dilation), g.Pair(g.before),
         g.Pair(g.after), Forward(g, x, y, false, false, false), Attributes());
     call.a = y, call.b = made.weights_desc(), call.result = x;
-    call.primitive = common(made);
+    keep(made);
   } else if (direction == "weight") {
     memory::desc x = Images(a), y = Images(b);
     dnnl::convolution_backward_weights::primitive_desc made(
         Engine(), algorithm, x, any, y, g.Pair(g.stride), g.Pair(g.dilation), g.Pair(g.before),
         g.Pair(g.after), Forward(g, x, y, false, false, false), Attributes());
     call.a = x, call.b = y, call.result = made.diff_weights_desc();
-    call.primitive = common(made);
+    keep(made);
   } else {
     auto made = Forward(g, Images(a), Images(result), direction == "inference", residual, relu);
     call.a = Images(a), call.b = made.weights_desc(), call.result = Images(result);
-    call.primitive = common(made);
+    keep(made);
   }
 }
 
@@ -153,9 +153,8 @@ Geometry Read(ffi::Span<const int64_t> numbers) {
 // Arguments by direction: forward (x, w), data (y, w), weight (x, y), and inference (x, packed w,
 // bias and, if `residual`, an array that is added and may share the result's memory).
 ffi::Error RunConvolution(Convolution* call, ffi::RemainingArgs given,
-                          ffi::Result<ffi::AnyBuffer> result, std::string_view direction_view,
+                          ffi::Result<ffi::AnyBuffer> result, std::string_view direction,
                           ffi::Span<const int64_t> geometry, bool residual, bool relu) try {
-  std::string direction(direction_view);
   Geometry g = Read(geometry);
   auto a = *given.get<ffi::AnyBuffer>(0), b = *given.get<ffi::AnyBuffer>(1);
   {

@@ -1,7 +1,6 @@
 """Records of long benchmarks: each row is saved at once and not measured again."""
 
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -151,7 +150,7 @@ def geometric_mean(ratios: Sequence[float]) -> str:
     """Returns the geometric mean and the least ratio, as text."""
     if not ratios:
         return "none"
-    middle = math.exp(statistics.fmean(map(math.log, ratios)))
+    middle = statistics.geometric_mean(ratios)
     return f"{middle:.3f}, least {min(ratios):.3f}, of {len(ratios)}"
 
 

@@ -10,11 +10,10 @@ Run: python experiments/kernels/figures.py [--device cpu] [--dtype float32]
 
 import argparse
 import json
-import math
-import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import matplotlib
@@ -47,11 +46,6 @@ def relative(rows: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, list
     return ratios
 
 
-def mean(ratios: list[float]) -> float:
-    """Returns the geometric mean."""
-    return math.exp(statistics.fmean(map(math.log, ratios)))
-
-
 def algorithms(record: dict[str, Any]) -> Figure:
     """Draws figure 6: a point per problem and a bar for the geometric mean."""
     by_kind = relative(record["rows"])
@@ -64,7 +58,8 @@ def algorithms(record: dict[str, Any]) -> Figure:
             for place, name in enumerate(names):
                 if ratios := part.get(name):
                     axis.plot([place] * len(ratios), ratios, ".", color="0.6", markersize=4)
-                    axis.plot([place - 0.3, place + 0.3], [mean(ratios)] * 2, color="C0", lw=2.5)
+                    mean = geometric_mean(ratios)
+                    axis.plot([place - 0.3, place + 0.3], [mean, mean], color="C0", lw=2.5)
             axis.axhline(1, color="0.3", lw=0.8)
             axis.set_yscale("log")
             axis.set_title(f"{kind}, {direction}", fontsize=10)

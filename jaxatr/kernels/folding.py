@@ -9,7 +9,7 @@ with running statistics is folded, with or without a bias before it. Results dif
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -78,15 +78,7 @@ class Specialised:
             for atom in [*asked, *self._jaxpr.outvars]
             if not isinstance(atom, Literal) and atom in self._known
         )
-
-        def prepare(weights: Sequence[jax.Array]) -> Any:
-            values: Values = dict(zip(self._jaxpr.constvars, self._consts, strict=True))
-            values |= zip(self._jaxpr.invars, weights, strict=False)
-            for eqn in self._early:
-                _run(eqn, values)
-            return [values[name] for name in reads], [_joined(one, values) for one in self._chains]
-
-        held, joined = jax.jit(prepare)(self._weights)
+        held, joined = self._prepared(reads, self._chains)
         ends = {
             id(chain.steps[-1]): (chain, *arrays)
             for chain, arrays in zip(self._chains, joined, strict=True)
@@ -107,6 +99,18 @@ class Specialised:
             return self._tree.unflatten(_read(atom, values) for atom in self._jaxpr.outvars)
 
         return infer
+
+    def _prepared(self, reads: Iterable[Var], chains: Iterable[_Chain]) -> tuple[Any, Any]:
+        """Returns the values of known variables, and the kernel and the bias of each chain."""
+
+        def prepare(weights: Sequence[jax.Array]) -> Any:
+            values: Values = dict(zip(self._jaxpr.constvars, self._consts, strict=True))
+            values |= zip(self._jaxpr.invars, weights, strict=False)
+            for eqn in self._early:
+                _run(eqn, values)
+            return [values[name] for name in reads], [_joined(chain, values) for chain in chains]
+
+        return jax.jit(prepare)(self._weights)
 
 
 def _is_known(eqn: JaxprEqn, known: Collection[Var]) -> bool:

@@ -85,7 +85,7 @@ def train_enrolled(
         open_task(run, where or {})
     except (ValueError, OSError) as error:
         raise ValueError(
-            f"{workdir}: the training repeats the run's training data, and they cannot be read: "
+            f"{workdir}: the training repeats the run's training data, which cannot be read: "
             f"{error}"
         ) from error
     config = configuration(run, enrolment, Path(out), where or {})

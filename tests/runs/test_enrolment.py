@@ -193,7 +193,8 @@ def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
     config = json.loads((run / "config.json").read_text())
     config["data"] |= {"source": "/nowhere", "data_dir": str(tmp_path / "empty")}
     (run / "config.json").write_text(json.dumps(config))
-    with pytest.warns(UserWarning, match="threshold is used: .*for enrol by --data_source="):
+    told = "previous threshold is used: .*for enrol by --data_source="
+    with pytest.warns(UserWarning, match=told):
         alone = Recogniser.load(run).predict(test)
     assert [one.nearest for one in alone] == [one.nearest for one in first]
     with warnings.catch_warnings():
