@@ -154,9 +154,9 @@ def fuse(plan: Specialised) -> tuple[list[Fused], set[int]]:
     for eqn in eqns:
         if eqn.primitive is not convolution_p or eqn.invars[1] not in plan._known:
             continue
-        chain = chains.get(eqn.outvars[0], _Chain(eqn, ()))
-        inside = [eqn, *chain.steps]
-        result, order, residual, relu = inside[-1].outvars[0], (0, 1, 2, 3), None, False
+        chain = chains.get(eqn.outvars[0], _Chain(eqn, (), (0, 1, 2, 3)))
+        inside = [eqn, *chain.after]
+        result, order, residual, relu = inside[-1].outvars[0], chain.order, None, False
         while result not in plan._jaxpr.outvars and len(readers[result]) == 1:
             (step,) = readers[result]
             if place[id(step)] in taken:

@@ -37,7 +37,8 @@ def page(recording: Recording) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     yield (
         f"Made by `pretrained.py`. {about['device']}, {about['cores']} cores; batch "
-        f"{about['batch']}; {versions}. The engine is jax; kernels by the heuristic."
+        f"{about['batch']}; {versions}. The engine is jax; kernels by the heuristic. Inference is "
+        "compiled as with `runtime=onednn`."
     )
     yield ""
     rows = [[row["network"], *cells(row)] for row in recording.rows]

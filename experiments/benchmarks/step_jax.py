@@ -15,6 +15,7 @@ import numpy as np
 from serve import parse, serve
 
 from jaxatr import config, kernels, losses, models, parallel, training
+from jaxatr.kernels.compiled import Compiled
 from jaxatr.onnx.backbone import OnnxBackbone
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.training.state import create_state
@@ -109,11 +110,12 @@ def training_step(task, state, batch):
 
 
 def inference_step(task, state, batch):
+    """Returns a call of the network as ``runtime=onednn`` compiles it, and its lowering."""
     # Without the optimiser's state, which would count in the peak memory.
-    variables = {"params": state.params, **state.model_state}
-    infer = jax.pmap(task.infer, axis_name=parallel.AXIS)
-    step = lambda: jax.block_until_ready(infer(variables, batch))  # noqa: E731
-    return step, lambda: infer.lower(variables, batch)
+    variables = jax.tree.map(lambda a: a[0], {"params": state.params, **state.model_state})
+    infer = Compiled(task.infer, variables, compete=True)
+    images = {"image": batch["image"][0]}
+    return lambda: jax.block_until_ready(infer(images)), lambda: infer.lower(images)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ With ``--find`` the database chooses, and a separate process first measures the 
 a training run does with ``--config.kernels.find=true``; the heuristic is then a contender too. The
 measurements are discarded afterwards, unless ``--database`` names a folder.
 
-Run: python experiments/benchmarks/training_step.py [--sizes 32 64 128 224] [--quick] [--find]
-     [--database FOLDER]
+Run: python experiments/benchmarks/training_step.py [--sizes 32 64 128 224] [--batch 32] [--quick]
+     [--modes training inference] [--find] [--database FOLDER]
 """
 
 import argparse
@@ -199,6 +199,7 @@ def machine() -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128, 224])
+    parser.add_argument("--modes", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=8, help="three times as many up to 64 pixels")
     parser.add_argument("--threads", type=int, default=cores(), help="PyTorch's")
@@ -223,7 +224,7 @@ def measure(options: argparse.Namespace) -> None:
     record = {**machine(), "load_at_start": load, "batch": options.batch, "find": options.find}
     record["cases"] = []
     for size in options.sizes:
-        for mode in SETTINGS:
+        for mode in options.modes:
             case = compare(mode, size, options)
             record["cases"].append(case)
             *head, line = lines(record["cases"])
@@ -269,7 +270,9 @@ def page(record: dict) -> str:
     return (
         f"Made by `training_step.py`. {record['device']}, {record['cores']} cores; batch "
         f"{record['batch']}; {versions}; load at the start {record['load_at_start']:.1f}; "
-        f"kernels {'found by measuring' if record['find'] else 'by the heuristic'}.\n\n"
+        f"kernels {'found by measuring' if record['find'] else 'by the heuristic'}. Inference is "
+        "compiled as with `runtime=onednn`, which uses oneDNN where this jaxlib has it and it is "
+        "faster.\n\n"
         f"{rows}\n"
     )
 

@@ -4,7 +4,9 @@ The function is traced. Everything that depends on the weights alone is computed
 If a convolution's result is read only by a ``sub``, ``add``, ``mul`` or ``div`` by known numbers,
 one per feature, this step is folded into the convolution, and so are further steps of this kind:
 ``(conv(x, w) - mean) * f + b`` becomes ``conv(x, f w) + (b - f mean)``. This is how a batch norm
-with running statistics is folded, with or without a bias before it. Results differ by rounding.
+with running statistics is folded, with or without a bias before it. Transposes on the way, as in
+models read from ONNX, move the features to another axis and stop nothing. Results differ by
+rounding.
 """
 
 import math
@@ -16,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn, Literal, Var
 
+from jaxatr.kernels.ops.channels import spread_p
 from jaxatr.kernels.ops.convolution.primitive import bind, convolution_p
 
 _DTYPES = ("float32", "float64")
@@ -23,10 +26,17 @@ Values = dict[Var, Any]
 
 
 class _Chain(NamedTuple):
-    """A convolution and the steps after it that are folded into it."""
+    """A convolution and the equations after it that are folded into it.
+
+    Attributes:
+      convolution: the convolution.
+      after: steps by known numbers, and transposes.
+      order: the axes of the convolution's result in the order of the last equation's result.
+    """
 
     convolution: JaxprEqn
-    steps: tuple[JaxprEqn, ...]
+    after: tuple[JaxprEqn, ...]
+    order: tuple[int, ...]
 
 
 class Specialised:
@@ -60,17 +70,24 @@ class Specialised:
             else:
                 self._late.append(eqn)
         self._known = known
-        self._chains = _chains(self._late, self._jaxpr.outvars, known)
-        self.joined = sum(len(chain.steps) for chain in self._chains)
+        self._vectors = {
+            result: vector
+            for eqn in self._late
+            if eqn.primitive is spread_p
+            for result, vector in zip(eqn.outvars, eqn.invars, strict=True)
+            if vector in known
+        }  # known numbers, one per feature, that are broadcast to the size of an image
+        self._chains = _chains(self._late, self._jaxpr.outvars, known, self._vectors)
+        self.joined = sum(_is_combination(eqn) for chain in self._chains for eqn in chain.after)
         self.multiplications = sum(map(_multiplications, filter(_is_float32, self._late)))
 
     def function(self) -> Callable[..., Any]:
         """Computes everything that depends on the weights alone, and returns the rest.
 
         The rest is a function of the inputs. It uses XLA's convolution, whatever is chosen
-        elsewhere, except for depthwise kernels, whose algorithm is chosen as usual.
+        elsewhere, except on images of fewer pixels than the kernel has taps.
         """
-        inside = {id(eqn) for chain in self._chains for eqn in (chain[0], *chain.steps)}
+        inside = {id(eqn) for chain in self._chains for eqn in (chain[0], *chain.after)}
         asked = [atom for eqn in self._late if id(eqn) not in inside for atom in eqn.invars]
         asked += [chain.convolution.invars[0] for chain in self._chains]  # images may be weights
         reads = dict.fromkeys(
@@ -80,7 +97,7 @@ class Specialised:
         )
         held, joined = self._prepared(reads, self._chains)
         ends = {
-            id(chain.steps[-1]): (chain, *arrays)
+            id(chain.after[-1]): (chain, *arrays)
             for chain, arrays in zip(self._chains, joined, strict=True)
         }
 
@@ -93,7 +110,7 @@ class Specialised:
                     chain, kernel, bias = end
                     x = _read(chain.convolution.invars[0], values)
                     result = _convolve(chain.convolution, x, kernel) + bias
-                    values[eqn.outvars[0]] = result
+                    values[eqn.outvars[0]] = jnp.transpose(result, chain.order)
                 elif id(eqn) not in inside:
                     _run(eqn, values)
             return self._tree.unflatten(_read(atom, values) for atom in self._jaxpr.outvars)
@@ -108,7 +125,8 @@ class Specialised:
             values |= zip(self._jaxpr.invars, weights, strict=False)
             for eqn in self._early:
                 _run(eqn, values)
-            return [values[name] for name in reads], [_joined(chain, values) for chain in chains]
+            numbers = values | {a: values[b] for a, b in self._vectors.items() if b in values}
+            return [values[name] for name in reads], [_joined(chain, numbers) for chain in chains]
 
         return jax.jit(prepare)(self._weights)
 
@@ -123,9 +141,19 @@ def _is_known(eqn: JaxprEqn, known: Collection[Var]) -> bool:
 
 
 def _chains(
-    eqns: Sequence[JaxprEqn], outvars: Sequence[Any], known: Collection[Var]
+    eqns: Sequence[JaxprEqn],
+    outvars: Sequence[Any],
+    known: Collection[Var],
+    vectors: Collection[Var],
 ) -> list[_Chain]:
-    """Finds the convolutions by known kernels whose results only per-feature steps read."""
+    """Finds the convolutions by known kernels whose results only per-feature steps read.
+
+    Args:
+      eqns: equations in the order of the program.
+      outvars: results of the program.
+      known: variables that depend on the weights alone.
+      vectors: results of :func:`jaxatr.kernels.ops.channels.spread` of known vectors.
+    """
     count = Counter(
         atom
         for atom in [*(atom for eqn in eqns for atom in eqn.invars), *outvars]
@@ -139,12 +167,18 @@ def _chains(
         axes = _feature_axes(eqn)
         if axes is None or isinstance(eqn.invars[1], Literal) or eqn.invars[1] not in known:
             continue
-        steps, last = list[JaxprEqn](), eqn.outvars[0]
-        while count[last] == 1 and last in reader and _is_step(reader[last], last, known, axes[1]):
-            steps.append(reader[last])
-            last = steps[-1].outvars[0]
-        if steps:
-            found.append(_Chain(eqn, tuple(steps)))
+        after, last = list[JaxprEqn](), eqn.outvars[0]
+        order = tuple(range(_aval(last).ndim))
+        while count[last] == 1 and last in reader:
+            following = reader[last]
+            if following.primitive.name == "transpose":
+                order = tuple(order[axis] for axis in following.params["permutation"])
+            elif not _is_step(following, last, known, vectors, order.index(axes[1])):
+                break
+            after.append(following)
+            last = following.outvars[0]
+        if any(map(_is_combination, after)):
+            found.append(_Chain(eqn, tuple(after), order))
     return found
 
 
@@ -163,10 +197,15 @@ def _feature_axes(eqn: JaxprEqn) -> tuple[int, int] | None:
     return numbers.rhs_spec[0], numbers.out_spec[1]
 
 
-def _is_step(eqn: JaxprEqn, var: Var, known: Collection[Var], axis: int) -> bool:
+def _is_combination(eqn: JaxprEqn) -> bool:
+    return eqn.primitive.name in ("sub", "add", "mul", "div")
+
+
+def _is_step(
+    eqn: JaxprEqn, var: Var, known: Collection[Var], vectors: Collection[Var], axis: int
+) -> bool:
     """Returns whether an equation combines ``var`` with one known number per feature."""
-    kind = eqn.primitive.name
-    if kind not in ("sub", "add", "mul", "div") or (kind == "div" and eqn.invars[0] is not var):
+    if not _is_combination(eqn) or (eqn.primitive.name == "div" and eqn.invars[0] is not var):
         return False
     if (
         _aval(eqn.outvars[0]).shape != _aval(var).shape
@@ -174,40 +213,39 @@ def _is_step(eqn: JaxprEqn, var: Var, known: Collection[Var], axis: int) -> bool
     ):
         return False
     other = eqn.invars[1] if eqn.invars[0] is var else eqn.invars[0]
-    if not isinstance(other, Literal) and other not in known:
-        return False
     shape = _aval(other).shape
-    return math.prod(shape) == 1 or (
-        len(shape) == len(_aval(var).shape) and math.prod(shape) == shape[axis]
-    )
+    if isinstance(other, Literal) or other in known:
+        features = len(shape) == _aval(var).ndim and math.prod(shape) == shape[axis]
+        return math.prod(shape) == 1 or features
+    return other in vectors and axis == len(shape) - 1
 
 
-def _joined(chain: _Chain, values: Values) -> tuple[jax.Array, jax.Array]:
+def _joined(chain: _Chain, numbers: Values) -> tuple[jax.Array, jax.Array]:
     """Computes the kernel and the bias of a convolution with its steps folded in."""
     axes = _feature_axes(chain.convolution)
     assert axes is not None
     var = chain.convolution.outvars[0]
-    kernel = _read(chain.convolution.invars[1], values)
-    shape = [1] * _aval(var).ndim
-    shape[axes[1]] = _aval(var).shape[axes[1]]
-    factor, added = jnp.ones(shape, kernel.dtype), jnp.zeros(shape, kernel.dtype)
-    for step in chain.steps:
-        first = step.invars[0] is var
-        number = _read(step.invars[1] if first else step.invars[0], values)
-        match step.primitive.name:
-            case "add":
-                added = added + number
-            case "sub":
-                sign = 1 if first else -1
-                factor, added = sign * factor, sign * (added - number)
-            case "mul":
-                factor, added = factor * number, added * number
-            case _:
-                factor, added = factor / number, added / number
-        var = step.outvars[0]
-    rest = [1] * kernel.ndim
-    rest[axes[0]] = kernel.shape[axes[0]]
-    return kernel * factor.reshape(rest), added
+    kernel = _read(chain.convolution.invars[1], numbers)
+    features = _aval(var).shape[axes[1]]
+    factor, added = jnp.ones(features, kernel.dtype), jnp.zeros(features, kernel.dtype)
+    for eqn in chain.after:
+        if _is_combination(eqn):
+            first = eqn.invars[0] is var
+            number = jnp.ravel(_read(eqn.invars[1] if first else eqn.invars[0], numbers))
+            match eqn.primitive.name:
+                case "add":
+                    added = added + number
+                case "sub":
+                    sign = 1 if first else -1
+                    factor, added = sign * factor, sign * (added - number)
+                case "mul":
+                    factor, added = factor * number, added * number
+                case _:
+                    factor, added = factor / number, added / number
+        var = eqn.outvars[0]
+    to_kernel, to_result = [1] * kernel.ndim, [1] * _aval(var).ndim
+    to_kernel[axes[0]] = to_result[axes[1]] = features
+    return kernel * factor.reshape(to_kernel), added.reshape(to_result)
 
 
 def _run(eqn: JaxprEqn, values: Values) -> None:
@@ -229,9 +267,10 @@ def _convolve(eqn: JaxprEqn, x: Any, kernel: Any) -> Any:
     if eqn.primitive.name != convolution_p.name:
         return eqn.primitive.bind(x, kernel, **eqn.params)
     problem = eqn.params["problem"]
-    # XLA's own form of depthwise kernels is slow with oneDNN too.
-    depthwise = problem.groups > 1 and problem.w_shape[2] == 1
-    algorithm = eqn.params["algorithm"] if depthwise else "xla"
+    # If the image has fewer pixels than the kernel has taps, XLA exchanges the two, and oneDNN does
+    # not take the convolution that results.
+    exchanged = math.prod(problem.w_shape[:2]) > math.prod(problem.x_shape[1:3])
+    algorithm = eqn.params["algorithm"] if exchanged else "xla"
     return bind(x, kernel, problem, algorithm)
 
 

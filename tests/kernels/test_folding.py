@@ -111,6 +111,39 @@ def test_features_may_lie_on_any_axis():
     assert other.joined == 0
 
 
+@pytest.mark.parametrize("convolve", [nhwc, ours])
+def test_transposes_on_the_way_are_passed(convolve):
+    def after(given, x):
+        y = jnp.transpose(convolve(x, given[0]) + given[2], (0, 3, 1, 2))
+        y = jnp.transpose(y * given[1].reshape(-1, 1, 1), (0, 2, 3, 1)) - given[2]
+        return jnp.transpose(y, (1, 0, 3, 2))
+
+    assert specialised(after, (W, F, B)).joined == 3
+
+
+def test_a_batch_norm_is_joined_if_its_features_are_the_convolution_s():
+    norms = (F, B, drawn(8), jnp.abs(F) + 0.5)
+    found = specialised(
+        lambda given, x: kernels.batch_norm(ours(x, given[0]), *given[1:]), (W, *norms)
+    )
+    assert found.joined == 3
+    wide = drawn(2, 8, 8, 4)  # as many columns as features
+    other = specialised(
+        lambda given, x: kernels.batch_norm(jnp.swapaxes(ours(x, given[0]), 2, 3), *given[1:]),
+        (W, *norms),
+        wide,
+    )
+    assert other.joined == 0
+
+
+@pytest.mark.parametrize("side", [1, 2, 3])
+def test_images_of_fewer_pixels_than_taps_agree(side):
+    found = specialised(lambda given, x: ours(x, given[0]) + given[1], (W, B), X[:, :side, :side])
+    assert found.joined == 1
+    text = jax.jit(found.function()).lower(X[:, :side, :side]).as_text()
+    assert ("stablehlo.convolution" in text) == (side == 3)
+
+
 def test_kernels_that_depend_on_the_input_stay():
     found = specialised(lambda given, x: ours(x, given[0] * x.mean()) + given[1], (W, B))
     assert found.joined == 0

@@ -180,11 +180,35 @@ def clip(x: Value, min: Value | float | None = None, max: Value | float | None =
     The derivative at a bound is 1, as in PyTorch's ``clamp``.
     """
     lib = library(x, min, max)
-    for bound, beyond in ((min, lib.less), (max, lib.greater)):
+    least, most = (np.maximum, np.minimum) if lib is np else (_at_least, _at_most)
+    for bound, limit in ((min, least), (max, most)):
         if bound is not None:
-            bound = lib.asarray(bound, x.dtype)
-            x = lib.where(beyond(x, bound), bound, x)
+            x = limit(x, lib.asarray(bound, x.dtype))
     return x
+
+
+@jax.custom_jvp
+def _at_least(x: Value, bound: Value) -> jax.Array:
+    """Returns the maximum, which oneDNN can compute in the call of a convolution before it."""
+    return jnp.maximum(x, bound)
+
+
+@_at_least.defjvp
+def _at_least_jvp(primals: Any, tangents: Any) -> Any:
+    x, bound = primals
+    return _at_least(x, bound), jnp.where(x < bound, tangents[1], tangents[0])
+
+
+@jax.custom_jvp
+def _at_most(x: Value, bound: Value) -> jax.Array:
+    """Returns the minimum, for the reason of :func:`_at_least`."""
+    return jnp.minimum(x, bound)
+
+
+@_at_most.defjvp
+def _at_most_jvp(primals: Any, tangents: Any) -> Any:
+    x, bound = primals
+    return _at_most(x, bound), jnp.where(x > bound, tangents[1], tangents[0])
 
 
 @register("BitShift")

@@ -183,29 +183,25 @@ def no_scaling(find: Finder, node: Node) -> bool:
 
 
 def clip(find: Finder, node: Node) -> bool:
-    """Fuses ``where(x < least, least, x)``, its counterpart for the maximum, or both into ``Clip``.
-
-    ``clip`` of :mod:`jaxatr.onnx.ops` is written in this form for its derivative at the bounds.
-    """
-    if node.op != "Where" or not find.is_float(node.outputs[0]):
+    """Fuses ``maximum(x, least)``, ``minimum(x, most)``, or both into ``Clip``."""
+    if node.op not in ("Max", "Min") or not find.is_float(node.outputs[0]):
         return False
-    condition, bound, x = node.inputs
-    beyond, number = find.maker(condition, "Less", "Greater"), find.number(bound)
-    if beyond is None or number is None or beyond.inputs[0] != x:
-        return False
-    if find.number(beyond.inputs[1]) != number or find.shape(x) != find.shape(node.outputs[0]):
-        return False
-    dtype = find.graph.types[x].dtype
-    limit = find.graph.constant(np.asarray(number, dtype))
-    inner = find.maker(x, "Clip")
-    if beyond.op == "Less":
-        inputs = [x, limit]
-    elif inner is not None and len(inner.inputs) == 2:
-        inputs = [*inner.inputs, limit]
-    else:
-        inputs = [x, find.graph.constant(np.asarray(-np.inf, dtype)), limit]
-    find.graph.put("Clip", inputs, node.outputs[0])
-    return True
+    for x, bound in _either_way(node):
+        number = find.number(bound)
+        if number is None or find.shape(x) != find.shape(node.outputs[0]):
+            continue
+        dtype = find.graph.types[x].dtype
+        limit = find.graph.constant(np.asarray(number, dtype))
+        inner = find.maker(x, "Clip")
+        if node.op == "Max":
+            inputs = [x, limit]
+        elif inner is not None and len(inner.inputs) == 2:
+            inputs = [*inner.inputs, limit]
+        else:
+            inputs = [x, find.graph.constant(np.asarray(-np.inf, dtype)), limit]
+        find.graph.put("Clip", inputs, node.outputs[0])
+        return True
+    return False
 
 
 def conv_bias(find: Finder, node: Node) -> bool:

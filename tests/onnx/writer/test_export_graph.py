@@ -99,12 +99,12 @@ def test_a_mean_is_one_node_and_another_division_is_not_a_mean(operators):
     assert operators(lambda x: x.sum((1, 2)) / 41, IMAGES) == ["ReduceSum", "Div"]
 
 
-def test_selections_beyond_a_bound_are_one_clip(operators):
+def test_a_maximum_and_a_minimum_of_numbers_are_one_clip(operators):
     assert operators(lambda x: clip(x, min=-0.5, max=0.5), IMAGES) == ["Clip"]
     assert operators(lambda x: clip(x, max=0.5), IMAGES) == ["Clip"]
     assert operators(lambda x: clip(clip(x, max=0.5), min=-0.5), IMAGES) == ["Clip", "Clip"]
-    other = operators(lambda x: jnp.where(x < 0.5, 0.25, x), IMAGES)
-    assert other == ["Less", "Where"]
+    assert operators(lambda x: jnp.minimum(0.5, jnp.maximum(x, -0.5)), IMAGES) == ["Clip"]
+    assert operators(lambda x: jnp.maximum(x, x[:1]), IMAGES)[-1] == "Max"
 
 
 def test_max_pool_of_taps(operators):
