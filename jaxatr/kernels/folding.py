@@ -9,6 +9,7 @@ models read from ONNX, move the features to another axis and stop nothing. Resul
 rounding.
 """
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -19,9 +20,13 @@ import jax.numpy as jnp
 from jax.extend.core import JaxprEqn, Literal, Var
 
 from jaxatr.kernels.ops.channels import spread_p
+from jaxatr.kernels.ops.convolution.dead_taps import live_weights, without_dead_taps
 from jaxatr.kernels.ops.convolution.primitive import bind, convolution_p
 
 _DTYPES = ("float32", "float64")
+_PADDED = (
+    32  # pixels of all results, up to which oneDNN on padded images beats the chosen algorithm
+)
 Values = dict[Var, Any]
 
 
@@ -85,7 +90,7 @@ class Specialised:
         """Computes everything that depends on the weights alone, and returns the rest.
 
         The rest is a function of the inputs. It uses XLA's convolution, whatever is chosen
-        elsewhere, except on images of fewer pixels than the kernel has taps.
+        elsewhere, except for many images of fewer pixels than the kernel has taps.
         """
         inside = {id(eqn) for chain in self._chains for eqn in (chain[0], *chain.after)}
         asked = [atom for eqn in self._late if id(eqn) not in inside for atom in eqn.invars]
@@ -266,12 +271,18 @@ def _run(eqn: JaxprEqn, values: Values) -> None:
 def _convolve(eqn: JaxprEqn, x: Any, kernel: Any) -> Any:
     if eqn.primitive.name != convolution_p.name:
         return eqn.primitive.bind(x, kernel, **eqn.params)
-    problem = eqn.params["problem"]
-    # If the image has fewer pixels than the kernel has taps, XLA exchanges the two, and oneDNN does
-    # not take the convolution that results.
-    exchanged = math.prod(problem.w_shape[:2]) > math.prod(problem.x_shape[1:3])
-    algorithm = eqn.params["algorithm"] if exchanged else "xla"
-    return bind(x, kernel, problem, algorithm)
+    problem = without_dead_taps(eqn.params["problem"])
+    if math.prod(problem.w_shape[:2]) <= math.prod(problem.x_shape[1:3]):
+        return bind(x, live_weights(eqn.params["problem"], kernel), problem, "xla")
+    # XLA exchanges an image and a kernel that has more taps than the image has pixels, and oneDNN
+    # does not take the convolution that results.
+    if math.prod(problem.y_shape[:3]) > _PADDED:
+        return bind(x, kernel, eqn.params["problem"], eqn.params["algorithm"])
+    kernel, edges = live_weights(eqn.params["problem"], kernel), [(0, 0), *problem.padding, (0, 0)]
+    # Without the barrier, XLA makes the padding part of the convolution again.
+    x = jax.lax.optimization_barrier(jnp.pad(x, edges))
+    problem = dataclasses.replace(problem, x_shape=x.shape, padding=((0, 0), (0, 0)))
+    return bind(x, kernel, problem, "xla")
 
 
 def _read(atom: Any, values: Values) -> Any:

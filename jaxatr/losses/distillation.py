@@ -18,7 +18,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from jaxatr.losses.inputs import at_least_float32
+from jaxatr.losses.inputs import at_least_float32, check_temperature
 from jaxatr.losses.open_set import cross_entropy
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
@@ -51,8 +51,7 @@ def soft_distillation(
     """
     chex.assert_rank(teacher_logits, 2)
     chex.assert_equal_shape([teacher_logits, student_logits])
-    if not temperature > 0:
-        raise ValueError(f"temperature: got {temperature}, wanted more than 0")
+    check_temperature(temperature)
     log_p, log_q = (
         jax.nn.log_softmax(at_least_float32(logits) / temperature)
         for logits in (teacher_logits, student_logits)

@@ -14,6 +14,16 @@ def at_least_float32(x: Shaped[ArrayLike, "..."]) -> Float[Array, "..."]:
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
+def check_temperature(temperature: float) -> None:
+    """Checks a divisor of logits or cosines.
+
+    Raises:
+      ValueError: it is not positive.
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature: got {temperature}, wanted more than 0")
+
+
 def labelled_batch(
     embeddings: Float[ArrayLike, "b d"], labels: Int[ArrayLike, " b"]
 ) -> tuple[Float[Array, "b d"], Int[Array, " b"]]:

@@ -4,7 +4,7 @@ The paper is "Mitigating Neural Network Overconfidence with Logit Normalization"
 """
 
 from jaxatr.losses.distances import unit
-from jaxatr.losses.inputs import at_least_float32
+from jaxatr.losses.inputs import at_least_float32, check_temperature
 from jaxatr.typing import Array, ArrayLike, Float
 
 
@@ -21,10 +21,14 @@ def normalised_logits(
 
     Args:
       logits: ``[b, k]``. A row of zeros stays zero, with zero gradient.
-      temperature: :math:`\tau`; 0.04 in the paper for CIFAR-10.
+      temperature: :math:`\tau > 0`; 0.04 in the paper for CIFAR-10.
+
+    Raises:
+      ValueError: the temperature is not positive.
 
     >>> import jax.numpy as jnp
     >>> normalised_logits(jnp.array([[3.0, 4.0]]), temperature=0.5).tolist()
     [[1.2000000476837158, 1.600000023841858]]
     """
+    check_temperature(temperature)
     return unit(at_least_float32(logits)) / temperature

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr.losses.distances import unit
-from jaxatr.losses.inputs import labelled_batch
+from jaxatr.losses.inputs import check_temperature, labelled_batch
 from jaxatr.losses.reduce import masked_mean
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
@@ -29,8 +29,12 @@ def supervised_contrastive(
       features: ``[b, d]``, of any length. A row of zeros stays zero, with zero gradient.
       labels: ``[b]``, integers. Examples with a negative label have no class and serve only as
         negatives of the others.
-      temperature: :math:`\tau`; 0.1 in the paper.
+      temperature: :math:`\tau > 0`; 0.1 in the paper.
+
+    Raises:
+      ValueError: the temperature is not positive.
     """
+    check_temperature(temperature)
     features, labels = labelled_batch(features, labels)
     ends = unit(features)
     cosines = jnp.matmul(ends, ends.T, precision=jax.lax.Precision.HIGHEST) / temperature

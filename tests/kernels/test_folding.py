@@ -136,12 +136,14 @@ def test_a_batch_norm_is_joined_if_its_features_are_the_convolution_s():
     assert other.joined == 0
 
 
-@pytest.mark.parametrize("side", [1, 2, 3])
-def test_images_of_fewer_pixels_than_taps_agree(side):
-    found = specialised(lambda given, x: ours(x, given[0]) + given[1], (W, B), X[:, :side, :side])
+@pytest.mark.parametrize("batch, side", [(2, 1), (2, 2), (16, 2), (2, 3)])
+def test_images_of_fewer_pixels_than_taps_agree(batch, side):
+    images = drawn(batch, side, side, 4)
+    found = specialised(lambda given, x: ours(x, given[0]) + given[1], (W, B), images)
     assert found.joined == 1
-    text = jax.jit(found.function()).lower(X[:, :side, :side]).as_text()
-    assert ("stablehlo.convolution" in text) == (side == 3)
+    text = jax.jit(found.function()).lower(images).as_text()
+    assert ("stablehlo.convolution" in text) == (batch == 2)
+    assert ("optimization_barrier" in text) == ((batch, side) == (2, 2))
 
 
 def test_kernels_that_depend_on_the_input_stay():

@@ -45,6 +45,14 @@ def test_smoothed_cross_entropy_agrees_with_a_loop_and_pytorch(smoothing):
     np.testing.assert_allclose(out, peer, rtol=1e-5)
 
 
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
+@pytest.mark.parametrize("loss", [losses.supervised_contrastive, losses.normalised_logits])
+def test_a_temperature_that_is_not_positive_is_refused(loss, temperature):
+    given = draw()[: 2 if loss is losses.supervised_contrastive else 1]
+    with pytest.raises(ValueError, match="temperature: got"):
+        loss(*given, temperature=temperature)
+
+
 @pytest.mark.parametrize("smoothing", [-0.1, 2.0])
 def test_a_smoothing_out_of_range_is_refused(smoothing):
     with pytest.raises(ValueError, match="smoothing: got"):
