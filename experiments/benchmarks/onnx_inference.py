@@ -9,13 +9,17 @@ contenders, all on all cores with their default settings:
   onnxruntime: the path of ``runtime=onnxruntime``;
 - ``onnxruntime``: the file in a plain session.
 
-The record has medians, their ratios and the time of loading. The glibc settings for memory
-(docs/training.md) apply to all contenders and are in the record. Run again, an interrupted run
-continues.
+The record has medians, their ratios and the time of loading. As in the commands, freed memory is
+kept (:mod:`jaxatr.memory`), for all contenders. Run again, an interrupted run continues.
 
 Run: python experiments/benchmarks/onnx_inference.py [FILE ...] [--repeats=20]
 It needs ``pip install 'jaxatr[onnx]' onnxruntime``.
 """
+
+from jaxatr import memory
+
+if __name__ == "__main__":  # like the commands, before the imports below start threads
+    memory.keep()
 
 import argparse
 import os
@@ -244,7 +248,6 @@ def main() -> None:
             "cores": cores(),
             "versions": {"jax": jax.__version__, "onnxruntime": onnxruntime.__version__},
             "repeats": flags.repeats,
-            "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", ""),
         },
     )
     for key, make in cases(flags.files):
