@@ -43,11 +43,11 @@ def transferred() -> list[Section]:
 def onnxruntime() -> list[Section]:
     """Speed of models that were read from ONNX, in multiples of onnxruntime's."""
     rows = []
-    for found in benchmark("onnx_inference_cpu")["rows"]:
+    for found in benchmark("onnx_inference_cpu_jax012")["rows"]:
         ratios = found["times onnxruntime"]
         marks = [Mark(OTHER, ratios["engine"]), Mark(OURS, ratios["jaxatr"])]
         rows.append(Row(f"{found['model']} × {found['batch']}", marks, f"{marks[1].value:.2f}"))
-    title = "Inference of model × batch, two CPU cores"
+    title = "Inference of model × batch, two CPU cores, jax 0.12"
     return [Section(title, rows, "times onnxruntime", reference=1.0)]
 
 
@@ -61,7 +61,7 @@ def onnxruntime_table() -> str:
             *(f"{found['times onnxruntime'][one]:.2f}" for one in who[:2]),
             f"{found['loading']:.2f} s",
         ]
-        for found in benchmark("onnx_inference_cpu")["rows"]
+        for found in benchmark("onnx_inference_cpu_jax012")["rows"]
     ]
     header = ["model", "jaxatr", "written again, in onnxruntime", "onnxruntime"]
     return "\n".join(table([*header, "ratio: jaxatr", "ratio: written again", "loading"], rows))

@@ -38,7 +38,7 @@ _OPTIONS = {
     "xla_cpu_experimental_ynn_fusion_type": "",
 }
 _VERSION = 1  # of what is timed and of the rule, in the names of the remembered files
-_LEAST = 20_000_000  # multiplications, a millisecond: less cannot be worth a second compilation
+_LEAST = 8_000_000  # multiplications, half a millisecond: less is not worth a second compilation
 _TOLERANCE = 1e-4  # largest difference of the results, relative to the largest number
 _GAIN = 0.95  # oneDNN is chosen if it takes less than this fraction of XLA's time
 _TURNS = (3, 9)  # least and most turns of the timing
