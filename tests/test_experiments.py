@@ -53,7 +53,7 @@ def check(named, overrides):
 def test_the_named_runs_set_fields_that_exist():
     runs = load(EXPERIMENTS / "open_set_atr" / "run.py").all_runs()
     assert (
-        len({run.name for run in runs}) == 3 + 6 + 19 + 9 + 6 + 24 + 18 + 1 + 4 + 10 + 6 + 24 + 12
+        len({run.name for run in runs}) == 3 + 6 + 19 + 9 + 6 + 24 + 18 + 1 + 5 + 10 + 6 + 24 + 12
     )
     for run in runs:
         check(run.config, run.overrides)

@@ -161,6 +161,7 @@ def cifar10_recipes() -> str:
         "faster": "at 0.03",
         "longer": "at 0.1, four times as many steps",
         "outliers": "at 0.01, twice as many steps, CIFAR-100 as outliers",
+        "larger": "at 0.01, EfficientNet-Lite2 on 128 pixels",
     }
     return _compared(
         {label: [f"cifar10-recipe-{kind}-0"] for kind, label in labels.items()},

@@ -213,6 +213,11 @@ def cifar10_recipes() -> list[Run]:
         "faster": {"optimizer.backbone_factor": 0.03},
         "longer": {"optimizer.backbone_factor": 0.1, "train.steps": 4000},
         "outliers": {"open_set.outliers": CIFAR100, "train.steps": 2000},
+        "larger": {
+            "model.pretrained": "efficientnet_lite2",
+            "data.size": 128,
+            "augment.shift": 16,
+        },
     }
     short = {
         "open_set.hold_out": 2,
