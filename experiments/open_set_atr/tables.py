@@ -310,7 +310,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "Table 4, ablation: AUROC of CBC in %": table4,
     "CIFAR-10, split and recipe of the paper's code, from scratch": cifar10,
     "CIFAR-10, the same recipe in PyTorch, by initialisation": peer_cifar10,
-    "CIFAR-10, fine-tuning of ImageNet's EfficientNet-Lite0, on two held-out known classes: %": (
+    "CIFAR-10, fine-tuning of networks from ImageNet, on two held-out known classes: %": (
         cifar10_recipes
     ),
     "CIFAR-10 from ImageNet's EfficientNet-Lite0, five standard splits: %, mean ± sd (runs)": (
