@@ -138,6 +138,26 @@ def test_onednn_runs_the_folded_convolutions(layers, monkeypatch):
     }
 
 
+@pytest.mark.parametrize("groups", [1, 8])
+def test_onednn_computes_a_convolution_with_its_norm_and_clip_in_one_call(built, groups):
+    first, own = norm("c", 8)
+    arrays = {"w": drawn(8, 8 // groups, 3, 3), "low": np.float32(0), "high": np.float32(6)} | own
+    nodes = [node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], group=groups), first]
+    nodes += [node("Clip", ["c_n", "low", "high"], ["y"])]
+    model = importer.load(built(nodes, {"x": [2, 8, 16, 16]}, ["y"], arrays))
+    leaves, tree = jax.tree.flatten(model.variables)
+    traceable = jax.jit(lambda given, x: model.apply(tree.unflatten(given), x))
+    images = RNG.normal(size=(2, 8, 16, 16)).astype("float32")
+    plan = onednn.Specialised(traceable.trace(leaves, images), leaves)
+    assert plan.joined == 3
+    found, wanted = jax.jit(plan.function())(images), traceable(leaves, images)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+    if onednn.options():
+        compiled = jax.jit(plan.function(), compiler_options=dict(onednn.options()))
+        text = compiled.lower(images).compile().as_text()
+        assert text.count("__onednn$convolution") == 1 and '"BIAS","RELU6"' in text
+
+
 def test_it_can_be_traced_by_jax(network):
     model = importer.load(network)
     found = jax.jit(lambda x: model(x).sum())(X)
