@@ -149,6 +149,13 @@ def test_help_of_training_a_configuration_has_its_fields(monkeypatch):
     assert re.search(r"^  train.epochs .*Value: 2\.$", page, re.MULTILINE)
 
 
+def test_the_package_is_a_command_too():
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxatr", "--version"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == (f"jaxatr {jaxatr.__version__}\n", "")
+
+
 def test_helpfull_has_the_libraries_flags_too(command):
     done = command("report", "--helpfull", COLUMNS=100)
     assert done.returncode == 0, done.stderr
