@@ -53,10 +53,9 @@ def run(command: Command) -> None:
       command: the command. Flags are global, so that a process can run only one command.
     """
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
-    others = [flags.FLAGS[name] for name in flags.FLAGS]  # flags of imported libraries
     command.define_flags()
     flags.DEFINE_bool("debug", False, "Print the tracebacks of errors.")
-    own = [flag for name in flags.FLAGS if (flag := flags.FLAGS[name]) not in others]
+    own = [flags.FLAGS[name] for name in flags.FLAGS if _is_own(name)]  # not those of libraries
     parse = partial(_parse, command, own)
     app.run(lambda argv: _guarded(command, argv[1:]), flags_parser=parse)
 
@@ -68,6 +67,10 @@ def is_users(error: Exception) -> bool:
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "jaxatr":
         return False
     return isinstance(error, _USER_ERRORS) and not isinstance(error, _BUGS)
+
+
+def _is_own(name: str) -> bool:
+    return (flags.FLAGS.find_module_defining_flag(name) or "").partition(".")[0] == "jaxatr"
 
 
 def _guarded(command: Command, arguments: Sequence[str]) -> int:

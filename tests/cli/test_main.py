@@ -171,3 +171,9 @@ def test_help_of_a_sub_command_has_its_flags():
     assert summary == "Measures a max or average pooling."
     flags = re.findall(r"^  --?(?:\[no\])?(\w+)", done.stdout, re.MULTILINE)
     assert {"n", "v", "mode", "budget"} <= set(flags) and "out" not in flags
+
+
+def test_help_has_no_flags_of_libraries_that_a_sub_command_imports():
+    done = script("from jaxatr.cli.main import main; main()", "tune", "fusions", "--help")
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"^  --?(?:\[no\])?(\w+)", done.stdout, re.MULTILINE) == ["debug"]
