@@ -47,7 +47,7 @@ def onnxruntime() -> list[Section]:
         ratios = found["times onnxruntime"]
         marks = [Mark(OTHER, ratios["engine"]), Mark(OURS, ratios["jaxatr"])]
         rows.append(Row(f"{found['model']} × {found['batch']}", marks, f"{marks[1].value:.2f}"))
-    title = "Inference of model × batch, two CPU cores, jax 0.12"
+    title = "Model × batch, two CPU cores, jax 0.12"
     return [Section(title, rows, "times onnxruntime", reference=1.0)]
 
 
