@@ -204,6 +204,9 @@ class Decision:
     def __call__(self, outputs: Outputs) -> Answers:
         """Decides about n examples.
 
+        An example whose score is NaN, because the network overflowed, is rejected; its probability
+        of being known and its p-value are those of the lowest score.
+
         Raises:
           ValueError: there is no threshold.
         """
@@ -212,12 +215,13 @@ class Decision:
         calibration = self.calibration
         temperature = 1.0 if calibration is None else calibration.temperature
         logits = np.asarray(outputs.logits, np.float64) / temperature
-        p_values = None if calibration is None else self._p_values(calibration, scores, nearest)
+        ranked = np.where(np.isnan(scores), -np.inf, scores)
+        p_values = None if calibration is None else self._p_values(calibration, ranked, nearest)
         known = p_values
         if calibration is not None and calibration.sigmoid is not None:
-            known = calibration.sigmoid(standing_of(scores, calibration.scores))
+            known = calibration.sigmoid(standing_of(ranked, calibration.scores))
         elif self.probability_is == "score":
-            known = np.exp(scores) if self.score.scale == "log" else sigmoid(scores)
+            known = np.exp(ranked) if self.score.scale == "log" else sigmoid(ranked)
         return Answers(
             nearest,
             scores >= thresholds,

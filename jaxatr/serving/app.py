@@ -23,7 +23,7 @@ from jaxatr.serving import metrics, schemas
 from jaxatr.serving.batcher import Busy
 from jaxatr.serving.console import Console, Unusable, failure
 from jaxatr.serving.enrolment import IDLE, InProgress
-from jaxatr.serving.guard import App, Guard
+from jaxatr.serving.guard import Guard
 from jaxatr.serving.intake import Read
 from jaxatr.serving.openapi import BODY, UPLOADED, describe_token, problems
 from jaxatr.tasks.neighbour import listed
@@ -33,7 +33,7 @@ from jaxatr.tasks.open_set.predictor import UNKNOWN
 Result = TypeVar("Result")
 
 
-def build_app(console: Console) -> App:
+def build_app(console: Console) -> Guard:
     """Builds the application of a console, with its limits and access control.
 
     Args:

@@ -239,7 +239,7 @@ def _scale(recogniser: Recogniser) -> Scale:
 def _verdict(recogniser: Recogniser, prediction: Prediction) -> Verdict:
     fields = recogniser.to_json(prediction)
     del fields["gamma"]  # the threshold in another unit
-    return {name: _finite(value) for name, value in fields.items()}
+    return _finite(fields)
 
 
 def _of_match(name: str, match: Match) -> Verdict:
@@ -258,7 +258,9 @@ def _of_match(name: str, match: Match) -> Verdict:
 
 
 def _finite(value: Any) -> Any:
-    """Replaces non-finite floats, which JSON does not have, by None."""
+    """Replaces non-finite floats, which JSON does not have, by None, also in dictionaries."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -334,13 +336,16 @@ def _recogniser(wanted: Wanted) -> Engine:
         out = [name for name in kept if in_jax_alone(openset.SCORES[name])]
         kept = [name for name in kept if name not in out]
         left = f"not offered, because only jax computes them: {', '.join(out)}" if out else ""
-    further = dict.fromkeys((*kept, *wanted.scores))
-    loaded = [own, *(load(name) for name in further if name != own.decision.score.name)]
-    needs = {FEATURES}.union(*(one.decision.score.all_needs for one in loaded))
+    loaded = {own.decision.score.name: own}
+    for name in (*kept, *wanted.scores):
+        if name not in loaded:
+            one = load(name)
+            loaded.setdefault(one.decision.score.name, one)  # that of "auto" may be there
+    needs = {FEATURES}.union(*(one.decision.score.all_needs for one in loaded.values()))
     shared = {"needs": needs, "runtime": wanted.runtime}
     recognisers = [
         Recogniser(run, one.decision, gamma=one.gamma, further=one.further, **shared)
-        for one in loaded
+        for one in loaded.values()
     ]
     note = "; ".join(filter(None, [own.note, recognisers[0].engine, left]))
     engine = RecogniserEngine(run, recognisers, _explainer(wanted, run), note)

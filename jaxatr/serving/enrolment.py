@@ -15,6 +15,8 @@ from jaxatr.serving.intake import Upload
 from jaxatr.tasks.open_set.deciding import AUTO
 from jaxatr.tasks.open_set.predictor import UNKNOWN
 
+_ERRORS = (ValueError, OSError, ImportError, RuntimeError)
+
 IDLE = {"state": "idle", "name": "", "detail": ""}
 
 
@@ -104,7 +106,7 @@ class Enroller:
     def _run(self, name: str, score: str | None, uploads: Sequence[Upload]) -> None:
         try:
             detail, state = self._enrolled(name, score, uploads), "done"
-        except (ValueError, OSError, ImportError, RuntimeError) as error:
+        except _ERRORS as error:
             detail, state = str(error), "failed"
         except BaseException:
             detail = "internal error: see the server's log"
@@ -137,8 +139,14 @@ class Enroller:
         kept = wanted.gamma if facts["score"] == self._decides else None
         self._wanted = wanted._replace(score=facts["score"], gamma=kept)
         self._decides = facts["score"]
-        engine = load_engine(self._wanted)
-        engine.warm(self._sizes)
+        try:
+            engine = load_engine(self._wanted)
+            engine.warm(self._sizes)
+        except (*_ERRORS, MemoryError) as error:
+            raise RuntimeError(
+                f"the run has the chips now, but cannot be loaded with them ({error}): restart the "
+                "console"
+            ) from error
         self._replace(engine)
         left = f", {facts['left_out']} already enrolled" if facts["left_out"] else ""
         return f"{facts['added']} chips added{left}; {facts['score']} decides"

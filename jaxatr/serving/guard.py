@@ -42,7 +42,11 @@ _POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'no
 
 
 class Guard:
-    """ASGI middleware that enforces access control and limits."""
+    """ASGI middleware that enforces access control and limits.
+
+    Attributes:
+      dropped: number of requests that the server cancelled, because it stops.
+    """
 
     def __init__(
         self,
@@ -66,7 +70,7 @@ class Guard:
         """
         self._app, self._limits, self._token = app, limits, token.encode()
         self._hosts, self._routes, self._metrics = hosts, routes, metrics
-        self._requests = self._held = 0
+        self._requests = self._held = self.dropped = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Refuses a request or passes it to the application, and counts it."""
@@ -86,10 +90,15 @@ class Guard:
         except TimeoutError:
             if not request.status:
                 await request.refuse(503, "the request took too long", {"retry-after": "5"})
+        except asyncio.CancelledError:
+            self.dropped += 1
+            if request.status:
+                raise
+            await request.refuse(503, "the server is stopping", {"retry-after": "5"})
         finally:
             self._requests -= 1
             self._held -= request.held
-            path = scope["path"]
+            path = getattr(scope.get("route"), "path", scope["path"])  # of one with parameters
             route = path if path in self._routes else "other"
             self._metrics.request(route, request.status or 499, request.seconds)
 

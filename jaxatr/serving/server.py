@@ -3,10 +3,12 @@
 import contextlib
 import gc
 import ipaddress
+import math
 import os
 import secrets
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Iterator
@@ -72,7 +74,8 @@ def token_for(host: str, file: str | None) -> tuple[str, bool]:
 def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None:
     """Serves a run until the process receives SIGTERM or SIGINT.
 
-    It then stops accepting connections, answers the requests in progress, and returns.
+    It then stops accepting connections, answers the requests in progress, and returns. Requests
+    that are not done within ``limits.drain_seconds`` are refused.
 
     Args:
       wanted: the run to serve; it is loaded after the port is bound.
@@ -80,9 +83,10 @@ def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None
       tell_token: print the token as part of the address.
 
     Raises:
-      ValueError: the run cannot be served with these options.
+      ValueError: the run cannot be served with these options, or the certificate cannot be used.
       OSError: the address cannot be bound.
     """
+    _check_certificate(options)
     with _bound(options) as listening:
         engine, start = load_engine(wanted), time.monotonic()
         console = Console(engine, options, wanted)
@@ -95,8 +99,9 @@ def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None
         listening.listen(options.limits.connections)  # clients can connect once the line is printed
         print(f"console: {_address(listening, options, tell_token)}", flush=True)
         with tuned_interpreter():
-            _run(console, options, listening)
-    print("stopped: all requests are answered", flush=True)
+            dropped = _run(console, options, listening)
+    left = f"requests without an answer: {dropped}" if dropped else "all requests are answered"
+    print(f"stopped: {left}", flush=True)
 
 
 @contextlib.contextmanager
@@ -118,11 +123,12 @@ def tuned_interpreter() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _run(console: Console, options: Options, listening: socket.socket) -> None:
-    limits = options.limits
+def _run(console: Console, options: Options, listening: socket.socket) -> int:
+    """Serves until a signal; returns the number of requests that were cancelled then."""
+    limits, app = options.limits, build_app(console)
     server = uvicorn.Server(
         uvicorn.Config(
-            build_app(console),
+            app,
             http=bounded(limits),
             ws="none",
             lifespan="on",
@@ -132,7 +138,7 @@ def _run(console: Console, options: Options, listening: socket.socket) -> None:
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=15,
-            timeout_graceful_shutdown=int(limits.drain_seconds),
+            timeout_graceful_shutdown=math.ceil(limits.drain_seconds),
             backlog=limits.connections,
             ssl_certfile=options.certificate or None,
             ssl_keyfile=options.key or None,
@@ -145,6 +151,25 @@ def _run(console: Console, options: Options, listening: socket.socket) -> None:
     finally:
         for number, before in ended.items():
             signal.signal(number, before)
+    return app.dropped
+
+
+def _check_certificate(options: Options) -> None:
+    """Checks the certificate and its key before the slow parts of the start.
+
+    Raises:
+      ValueError: they cannot be used; the message names them.
+    """
+    if not options.certificate:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            options.certificate, options.key or None
+        )
+    except OSError as error:  # those of ssl are subclasses
+        key = f" with the key {options.key}" if options.key else ", which must contain the key"
+        reason = error.strerror or error
+        raise ValueError(f"--certificate={options.certificate}{key}: {reason}") from error
 
 
 def _ignore(number: int, frame: object) -> None:

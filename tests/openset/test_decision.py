@@ -43,6 +43,21 @@ def shifted(**options):
     return openset.calibrate(decision, outputs(), **{"tpr": 0.9, **options})
 
 
+@pytest.mark.parametrize("sigmoid", [None, Sigmoid(2.0, 0.5)])
+def test_a_score_that_is_no_number_is_rejected_alone(sigmoid):
+    decision, further = shifted(per_class=True, sigmoid=sigmoid), outputs(5, seed=1)
+    broken = further.logits.copy()
+    broken[2] = np.nan
+    wanted = decision(further)
+    found = decision(further._replace(logits=broken, open_logits=broken))
+    assert np.isnan(found.scores[2]) and not found.accepted[2]
+    assert 0 < found.p_values[2] == found.p_values.min() < 0.1
+    assert found.known_probabilities[2] == (found.p_values[2] if sigmoid is None else 0)
+    others = np.arange(5) != 2
+    for name in ("nearest", "accepted", "scores", "p_values", "known_probabilities"):
+        np.testing.assert_array_equal(getattr(found, name)[others], getattr(wanted, name)[others])
+
+
 def test_it_decides_as_the_conformal_test_does():
     decision, further = shifted(), outputs(40, seed=1)
     answers = decision(further)

@@ -77,6 +77,7 @@ def test_an_enrolled_class_is_known_measured_and_taken_out_again(run, chips, str
     found = after.predict(test)
     assert np.mean([one.label == stranger for one in found]) >= 0.8
     assert all(set(one.probabilities) == set(before.classes) for one in found)
+    assert list(after.columns()) == list(after.to_row(found[0]))
     assert "threshold" in after.describe(found[0])
     assert {after.verdict(one) for one in found if one.label == stranger} == {stranger}
 

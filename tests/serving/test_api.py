@@ -4,6 +4,7 @@ import concurrent.futures
 import hashlib
 import io
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from jaxatr import data, training
 from jaxatr.serving import metrics
 from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.options import Limits
+from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.examples import NEAREST
 
 
@@ -35,6 +37,37 @@ def test_predictions_are_the_recognisers(client, contents, trained_run, form):
         assert verdict["threshold"] == (pytest.approx(one.threshold) if finite else None)
         assert verdict["probabilities"] == pytest.approx(one.probabilities, rel=1e-3, abs=1e-6)
         assert result.keys() == {"name", "id", "verdict"}
+
+
+def test_an_image_on_which_the_network_overflows_is_unknown(
+    client, engine, contents, form, monkeypatch
+):
+    first, path = engine._recognisers[0], "/api/predict?every_score=1"
+    files = form(contents[:3])  # of one batch
+    wanted = client.post(path, files=files).json()["results"][0]
+    compute = first.of_chips
+
+    def overflowing(chips, count):
+        out = compute(chips, count)
+        logits, open_logits = out.logits.copy(), out.open_logits.copy()
+        logits[1:] = open_logits[1:] = np.nan
+        return out._replace(logits=logits, open_logits=open_logits)
+
+    monkeypatch.setattr(first, "of_chips", overflowing)
+    answer = client.post(path, files=files)
+    assert answer.status_code == 200, answer.text
+    other, *overflown = answer.json()["results"]
+    assert other == wanted
+    for verdict in (verdict for one in overflown for verdict in one["by_score"].values()):
+        assert verdict["label"] == "unknown" and verdict["score"] is None
+        assert set(verdict["probabilities"].values()) == {None}
+
+
+def test_the_choice_of_auto_is_offered_once(engine, tmp_path):
+    run = shutil.copytree(engine.run, tmp_path / "run")
+    fitted.save_choice(run, engine.step, {"decides": "softmax"})
+    found = load_engine(Wanted(run, scores=("auto", "softmax"), examples=0, method=""))
+    assert [scale.name for scale in found.scales] == ["softmax", "cbc"]
 
 
 def test_an_image_can_be_the_body(client, contents, form):
@@ -215,6 +248,7 @@ def test_the_run_is_described(client, engine, trained_run):
 def test_the_counts_are_those_of_the_requests(client, contents, form):
     client.post("/api/predict", files=form([*contents[:5], b""]))
     client.get("/nowhere")
+    client.get("/api/examples/123456")
     counts = {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(client.get("/metrics").text)
@@ -222,6 +256,7 @@ def test_the_counts_are_those_of_the_requests(client, contents, form):
     }
     assert counts["jaxatr_requests_total", "/api/predict", "200"] == 1
     assert counts["jaxatr_requests_total", "other", "404"] == 1
+    assert counts["jaxatr_requests_total", "/api/examples/{id}", "404"] == 1
     assert counts["jaxatr_images_total", "answered"] == 5
     assert counts["jaxatr_images_total", "refused"] == 1
     assert counts[("jaxatr_batch_chips_total",)] == 5

@@ -139,6 +139,22 @@ def test_a_given_threshold_is_kept(trained_run, new, form, contents, client_of, 
         assert (scale["name"], scale["threshold"]) == ("nearest", -0.75)
 
 
+def test_a_class_that_is_saved_but_cannot_be_served_is_reported(
+    console, run, new, form, client, monkeypatch
+):
+    def full(wanted):
+        raise MemoryError("out of memory")
+
+    monkeypatch.setattr("jaxatr.serving.enrolment.load_engine", full)
+    engine = console.engine
+    query = "/api/enrol?name=late&score=nearest"
+    assert client.post(query, files=form(new[1][5:8])).status_code == 202
+    state = ended(client)
+    assert runs.remove_class(run, "late") == 3
+    assert state["state"] == "failed" and console.engine is engine
+    assert state["detail"].startswith("the run has the chips now, but cannot be loaded with them (")
+
+
 def test_a_search_enrols_nothing(retriever_engine, make_console, client_of, form, new):
     with client_of(make_console(retriever_engine)) as client:
         assert client.get("/api/run").json()["enrols"] == []

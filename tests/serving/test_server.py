@@ -20,6 +20,8 @@ from PIL import Image
 
 from jaxatr.cli import serve
 from jaxatr.cli.command import is_users
+from jaxatr.serving import Options, server
+from jaxatr.serving.engine import Wanted
 from jaxatr.serving.server import tuned_interpreter
 
 ROOT = Path(__file__).parents[2]
@@ -157,6 +159,32 @@ def test_pending_requests_are_answered_after_sigterm(
         assert process.returncode == 0, err
         assert "stopped: all requests are answered" in out
         assert "Traceback" not in err
+
+
+def test_requests_that_last_longer_than_the_drain_are_refused_and_counted(
+    trained_run, networks_of_the_tests, tmp_path
+):
+    with started(trained_run, networks_of_the_tests, tmp_path, "--drain=0.5") as found:
+        process, port, _ = found
+        head = b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as half:
+            half.sendall(head + b"Content-Type: image/png\r\n\r\nhalf")
+            assert post(port, b"x")[0] == 422  # the other request is in progress by now
+            process.send_signal(signal.SIGTERM)
+            answer = b"".join(iter(lambda: half.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 503") and b"the server is stopping" in answer
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 0, err
+        assert out.strip().endswith("stopped: requests without an answer: 1")
+        assert "Traceback" not in err
+
+
+def test_a_certificate_that_cannot_be_used_is_named_at_once(tmp_path):
+    (tmp_path / "cert.pem").write_text("no certificate")
+    options = Options(certificate=str(tmp_path / "cert.pem"))
+    with pytest.raises(ValueError, match=f"^--certificate={tmp_path}/cert.pem") as raised:
+        server.serve(Wanted(tmp_path), options)  # before the run is loaded
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.slow

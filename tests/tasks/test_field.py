@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from jaxatr import data, openset, runs, training
 from jaxatr.cli import calibrate
@@ -190,6 +191,10 @@ def test_errors_name_the_archive_and_the_chip_in_it(run, field, tmp_path):
     source = shutil.make_archive(str(tmp_path / "chips"), "zip", field)
     with pytest.raises(ValueError, match=f"^{source}/{name}/bad.png: not a readable image"):
         runs.calibrate_run(run, source)
+    Image.fromarray(np.zeros((24, 24), np.uint16)).save(field / name / "bad.png")
+    for place in (shutil.make_archive(str(tmp_path / "chips"), "zip", field), field):
+        with pytest.raises(ValueError, match=f"^{place}/{name}/bad.png: got an image of uint16"):
+            runs.calibrate_run(run, place)
     (field / name).rename(field / "stranger")
     source = shutil.make_archive(str(tmp_path / "chips"), "zip", field)
     with pytest.raises(ValueError, match=f"^{source}/stranger/.*.png: got the class 'stranger'"):

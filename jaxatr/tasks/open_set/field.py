@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import metrics, openset
-from jaxatr.data import archive
+from jaxatr.data import archive, line_of
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.predictor import OpenSetPredictor, Recogniser
 
@@ -94,8 +94,7 @@ def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips
     ):
         listed = _listed(recogniser, Path(source), Path(scratch))
         labels = [recogniser.classes.index(one.label) for one in listed]
-        paths = [one.path for one in listed]
-        parts = list(recogniser.outputs(recogniser.read(str(path)) for path in paths))
+        parts = list(recogniser.outputs(_read(recogniser, one) for one in listed))
         digest = _digest(listed)
     outputs = openset.concatenated(parts)._replace(labels=np.array(labels))
     counts = {recogniser.classes[c]: labels.count(c) for c in dict.fromkeys(labels)}
@@ -139,6 +138,16 @@ def _listed(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[_
                 f"{', '.join(recogniser.classes)}"
             )
     return listed
+
+
+def _read(recogniser: OpenSetPredictor, one: _Labelled) -> Any:
+    """Reads a chip or a track, and names it in errors."""
+    try:
+        item = recogniser.read(str(one.path))
+        recogniser.check(item)
+    except (ValueError, OSError) as error:
+        raise ValueError(line_of(error, str(one.path))) from error
+    return item
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -309,7 +309,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         return fields
 
     def to_row(self, prediction: Prediction) -> dict[str, data.Cell]:
-        """Converts a prediction to a row, with a column ``probability_CLASS`` for every class.
+        """Converts a prediction to a row, with ``probability_CLASS`` for every trained class.
 
         ``neighbour_1_label`` is the class of the nearest training chip. ``probability_is`` becomes
         ``known_probability_is``, to avoid a clash with a class name.
@@ -321,8 +321,9 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         return flattened(fields) | probabilities
 
     def columns(self) -> dict[str, type]:
-        """Returns the columns of a row, including those of every class."""
-        numbers, near = dict.fromkeys(self.classes, 0.0), blank(self.neighbours)
+        """Returns the columns of a row."""
+        trained = self.classes[: len(self.classes) - len(self.further)]
+        numbers, near = dict.fromkeys(trained, 0.0), blank(self.neighbours)
         empty = Prediction("", "", 0.0, 0.0, 0.0, numbers, "", 0.0, 0.0, "", near)
         return types_of(self.to_row(empty))
 
