@@ -23,7 +23,7 @@ from jaxatr.kernels.ops.channels import spread_p
 from jaxatr.kernels.ops.convolution.dead_taps import live_weights, without_dead_taps
 from jaxatr.kernels.ops.convolution.primitive import bind, convolution_p
 
-_DTYPES = ("float32", "float64")
+_DTYPES = ({"float32"}, {"float64"})
 _PADDED = (
     32  # pixels of all results, up to which oneDNN on padded images beats the chosen algorithm
 )
@@ -192,7 +192,7 @@ def _feature_axes(eqn: JaxprEqn) -> tuple[int, int] | None:
     kind = eqn.primitive.name
     if kind not in (convolution_p.name, "conv_general_dilated"):
         return None
-    if not all(str(_aval(atom).dtype) in _DTYPES for atom in (*eqn.invars, *eqn.outvars)):
+    if {str(_aval(atom).dtype) for atom in (*eqn.invars, *eqn.outvars)} not in _DTYPES:
         return None
     if kind == convolution_p.name:
         return (3, 3) if eqn.params["problem"].direction == "forward" else None
@@ -271,6 +271,8 @@ def _run(eqn: JaxprEqn, values: Values) -> None:
 def _convolve(eqn: JaxprEqn, x: Any, kernel: Any) -> Any:
     if eqn.primitive.name != convolution_p.name:
         return eqn.primitive.bind(x, kernel, **eqn.params)
+    if eqn.params["problem"].direction != "forward":  # a gradient: the arguments are others
+        return bind(x, kernel, eqn.params["problem"], "xla")
     problem = without_dead_taps(eqn.params["problem"])
     if math.prod(problem.w_shape[:2]) <= math.prod(problem.x_shape[1:3]):
         return bind(x, live_weights(eqn.params["problem"], kernel), problem, "xla")
@@ -278,9 +280,11 @@ def _convolve(eqn: JaxprEqn, x: Any, kernel: Any) -> Any:
     # does not take the convolution that results.
     if math.prod(problem.y_shape[:3]) > _PADDED:
         return bind(x, kernel, eqn.params["problem"], eqn.params["algorithm"])
-    kernel, edges = live_weights(eqn.params["problem"], kernel), [(0, 0), *problem.padding, (0, 0)]
-    # Without the barrier, XLA makes the padding part of the convolution again.
-    x = jax.lax.optimization_barrier(jnp.pad(x, edges))
+    kernel = live_weights(eqn.params["problem"], kernel)
+    edges = [(before, after, 0) for before, after in ((0, 0), *problem.padding, (0, 0))]
+    # jnp.pad takes no negative edges. Without the barrier, XLA makes the padding part of the
+    # convolution again.
+    x = jax.lax.optimization_barrier(jax.lax.pad(x, jnp.zeros((), x.dtype), edges))
     problem = dataclasses.replace(problem, x_shape=x.shape, padding=((0, 0), (0, 0)))
     return bind(x, kernel, problem, "xla")
 
@@ -303,4 +307,4 @@ def _multiplications(eqn: JaxprEqn) -> int:
     kernel, result = _aval(eqn.invars[1]), _aval(eqn.outvars[0])
     axes = _feature_axes(eqn)
     assert axes is not None
-    return math.prod(result.shape) * math.prod(kernel.shape) // kernel.shape[axes[0]]
+    return math.prod(result.shape) * math.prod(kernel.shape) // max(kernel.shape[axes[0]], 1)

@@ -4,7 +4,7 @@ Since jaxlib 0.11, XLA:CPU on x86-64 can hand convolutions to oneDNN: kernels th
 packed when the program is compiled, and bias, ReLU and a residual sum are part of the call.
 Compiler options turn it on for a single program. oneDNN is not always faster, in particular not on
 small images, so both forms are compiled and timed, and the choice is remembered on disk like those
-of :mod:`jaxatr.kernels.find`.
+of :mod:`jaxatr.kernels.find`. A ReLU that is part of oneDNN's call turns NaN into 0.
 """
 
 import contextlib

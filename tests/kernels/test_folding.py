@@ -24,8 +24,8 @@ def xla(x, w, **more):
     return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", **more)
 
 
-def nhwc(x, w):
-    return xla(x, w, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+def nhwc(x, w, **more):
+    return xla(x, w, dimension_numbers=("NHWC", "HWIO", "NHWC"), **more)
 
 
 def ours(x, w):
@@ -42,7 +42,7 @@ def specialised(function, weights, x=X):
     results = jax.jit(found.function())(x)
     assert jax.tree.structure(results) == jax.tree.structure(wanted)
     for one, other in zip(jax.tree.leaves(results), jax.tree.leaves(wanted), strict=True):
-        limit = 1e-5 * np.max(np.abs(other))
+        limit = 1e-5 * np.max(np.abs(other), initial=0)
         np.testing.assert_allclose(one, other, rtol=0, atol=limit)
     return found
 
@@ -144,6 +144,37 @@ def test_images_of_fewer_pixels_than_taps_agree(batch, side):
     text = jax.jit(found.function()).lower(images).as_text()
     assert ("stablehlo.convolution" in text) == (batch == 2)
     assert ("optimization_barrier" in text) == ((batch, side) == (2, 2))
+
+
+def test_a_small_image_whose_last_columns_no_tap_meets_agrees():
+    def function(given, x):  # five rows of taps meet one row; no tap meets the fourth column
+        y = kernels.convolution(x, given[0], stride=(1, 2), padding=((4, 4), (0, 0)))
+        return y + given[1]
+
+    assert specialised(function, (drawn(5, 1, 4, 8), B), drawn(1, 1, 4, 4)).joined == 1
+
+
+@pytest.mark.parametrize("side", [1, 2, 9])
+def test_gradients_agree(side):
+    def function(given, x):
+        gradients = jax.grad(lambda x, w: jnp.sin(ours(x, w)).sum(), (0, 1))
+        up = kernels.transposed_convolution(x, given[1], stride=2, padding=1, output_padding=1)
+        return gradients(x, given[0]), up
+
+    specialised(function, (W, drawn(3, 3, 8, 4)), drawn(2, side, side, 4))
+
+
+def test_no_features_at_all_agree():
+    none = specialised(lambda given, x: ours(x, given[0]) + given[1], (drawn(3, 3, 4, 0), drawn(0)))
+    assert none.multiplications == 0
+
+
+def test_a_sum_in_a_wider_type_is_not_joined():
+    def function(given, x):
+        return nhwc(x, given[0], preferred_element_type="float64") * given[1].astype("float64")
+
+    with jax.enable_x64(True):
+        assert specialised(function, (W, F)).joined == 0
 
 
 def test_kernels_that_depend_on_the_input_stay():

@@ -190,16 +190,13 @@ def clip(find: Finder, node: Node) -> bool:
         number = find.number(bound)
         if number is None or find.shape(x) != find.shape(node.outputs[0]):
             continue
-        dtype = find.graph.types[x].dtype
-        limit = find.graph.constant(np.asarray(number, dtype))
-        inner = find.maker(x, "Clip")
-        if node.op == "Max":
-            inputs = [x, limit]
-        elif inner is not None and len(inner.inputs) == 2:
-            inputs = [*inner.inputs, limit]
-        else:
-            inputs = [x, find.graph.constant(np.asarray(-np.inf, dtype)), limit]
-        find.graph.put("Clip", inputs, node.outputs[0])
+        dtype, inner = find.graph.types[x].dtype, find.maker(x, "Clip")
+        # Without one of the bounds, ONNX makes infinite numbers finite.
+        bounds = (number, np.inf) if node.op == "Max" else (-np.inf, number)
+        least, most = (find.graph.constant(np.asarray(limit, dtype)) for limit in bounds)
+        if node.op == "Min" and inner is not None and find.number(inner.inputs[2]) == np.inf:
+            x, least, _ = inner.inputs
+        find.graph.put("Clip", [x, least, most], node.outputs[0])
         return True
     return False
 

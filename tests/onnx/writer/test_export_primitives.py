@@ -281,3 +281,16 @@ def test_random_numbers_are_constants(exported, count):
         return x + jax.random.normal(jax.random.key(0), x.shape[1:])
 
     assert count(check(exported, function, draw(3, 4))) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_clips_of_infinite_numbers_and_after_a_relu(exported, dtype):
+    functions = {
+        "least": lambda x: jnp.maximum(x, 0.5),
+        "most": lambda x: jnp.minimum(x, 0.5),
+        "both": lambda x: jnp.minimum(jnp.maximum(x, -1), 6),
+        "relu6": jax.nn.relu6,
+        "more": lambda x: jnp.clip(jax.nn.relu(x), 0.5, 6),
+    }
+    with jax.enable_x64(True):
+        check_all(exported, functions, np.array([[-np.inf, -2, 0.7, np.inf]] * 3, dtype))
