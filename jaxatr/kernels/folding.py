@@ -24,9 +24,8 @@ from jaxatr.kernels.ops.convolution.dead_taps import live_weights, without_dead_
 from jaxatr.kernels.ops.convolution.primitive import bind, convolution_p
 
 _DTYPES = ({"float32"}, {"float64"})
-_PADDED = (
-    32  # pixels of all results, up to which oneDNN on padded images beats the chosen algorithm
-)
+# Pixels of all results, up to which oneDNN on padded images beats the chosen algorithm.
+_PADDED = 32
 Values = dict[Var, Any]
 
 
