@@ -37,7 +37,7 @@ _OPTIONS = {
     # Otherwise YNNPACK, XLA's default library, takes the convolutions first.
     "xla_cpu_experimental_ynn_fusion_type": "",
 }
-_VERSION = 1  # of what is timed and of the rule, in the names of the remembered files
+_VERSION = 2  # of what is timed and of the rule, in the names of the remembered files
 _LEAST = 8_000_000  # multiplications, half a millisecond: less is not worth a second compilation
 _TOLERANCE = 1e-4  # largest difference of the results, relative to the largest number
 _GAIN = 0.95  # oneDNN is chosen if it takes less than this fraction of XLA's time

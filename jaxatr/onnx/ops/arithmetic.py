@@ -187,28 +187,26 @@ def clip(x: Value, min: Value | float | None = None, max: Value | float | None =
     return x
 
 
-@jax.custom_jvp
-def _at_least(x: Value, bound: Value) -> jax.Array:
-    """Returns the maximum, which oneDNN can compute in the call of a convolution before it."""
-    return jnp.maximum(x, bound)
+def _limit(
+    limited: Callable[..., jax.Array], beyond: Callable[..., jax.Array]
+) -> Callable[[Value, Value], jax.Array]:
+    """Makes a maximum or minimum whose derivative at a tie is that of the number, not of the bound.
+
+    oneDNN can compute it in the call of a convolution before it, unlike a selection.
+    """
+
+    @jax.custom_jvp
+    def limit(x: Value, bound: Value) -> jax.Array:
+        return limited(x, bound)
+
+    @limit.defjvp
+    def derivative(primals: Any, tangents: Any) -> Any:
+        return limit(*primals), jnp.where(beyond(*primals), *tangents[::-1])
+
+    return limit
 
 
-@_at_least.defjvp
-def _at_least_jvp(primals: Any, tangents: Any) -> Any:
-    x, bound = primals
-    return _at_least(x, bound), jnp.where(x < bound, tangents[1], tangents[0])
-
-
-@jax.custom_jvp
-def _at_most(x: Value, bound: Value) -> jax.Array:
-    """Returns the minimum, for the reason of :func:`_at_least`."""
-    return jnp.minimum(x, bound)
-
-
-@_at_most.defjvp
-def _at_most_jvp(primals: Any, tangents: Any) -> Any:
-    x, bound = primals
-    return _at_most(x, bound), jnp.where(x > bound, tangents[1], tangents[0])
+_at_least, _at_most = _limit(jnp.maximum, jnp.less), _limit(jnp.minimum, jnp.greater)
 
 
 @register("BitShift")

@@ -322,9 +322,8 @@ class OpenSetPredictor(Showing[Item, Prediction]):
 
     def columns(self) -> dict[str, type]:
         """Returns the columns of a row."""
-        trained = self.classes[: len(self.classes) - len(self.further)]
-        numbers, near = dict.fromkeys(trained, 0.0), blank(self.neighbours)
-        empty = Prediction("", "", 0.0, 0.0, 0.0, numbers, "", 0.0, 0.0, "", near)
+        numbers = dict.fromkeys(self.classes[: len(self.classes) - len(self.further)], 0.0)
+        empty = Prediction("", "", 0.0, 0.0, 0.0, numbers, "", 0.0, 0.0, "", blank(self.neighbours))
         return types_of(self.to_row(empty))
 
     def digest(self) -> str:
