@@ -129,7 +129,7 @@ class Specialised:
             values |= zip(self._jaxpr.invars, weights, strict=False)
             for eqn in self._early:
                 _run(eqn, values)
-            numbers = values | {a: values[b] for a, b in self._vectors.items()}
+            numbers = values | {a: _read(b, values) for a, b in self._vectors.items()}
             return [values[name] for name in reads], [_joined(chain, numbers) for chain in chains]
 
         return jax.jit(prepare)(self._weights)
