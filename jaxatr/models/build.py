@@ -112,24 +112,24 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
     """Builds the student and the explanation network that a configuration describes.
 
     Args:
-      config: the whole configuration. ``model`` (see :func:`build_open_set`) must name a residual
+      config: the whole configuration. ``model`` (see :func:`build_open_set`) must name a built-in
         backbone, which the student uses; ``surrogate.width`` is the width of the
         :class:`~jaxatr.models.surrogate.ExplanationNetwork`, and ``surrogate.deltas`` is passed to
         the :class:`~jaxatr.models.student.Student`.
       num_classes: number of classes of the target network.
 
     Raises:
-      ValueError: the backbone is not a residual one, or the dtype is unknown.
+      ValueError: the backbone is not built in or frozen, or the dtype is unknown.
     """
     model, fields = config.model, config.surrogate
     if model.freeze:
         raise ValueError(f"model.freeze: got {model.freeze!r}; a student cannot be frozen")
     if model.onnx:
         raise ValueError("model.onnx: a student needs attention, which ONNX networks do not have")
-    if (name := backbone_name(model)) not in RESIDUAL:
+    if (name := backbone_name(model)) not in BACKBONES:
         raise ValueError(
             f"model.backbone: got {name!r}, wanted a student among "
-            f"{', '.join(RESIDUAL)}{nearest(name, RESIDUAL)}"
+            f"{', '.join(BACKBONES)}{nearest(name, BACKBONES)}"
         )
     backbone = _backbone(model, attention=CBAM)
     student = Student(backbone, num_classes, head_bias=model.head_bias, deltas=fields.deltas)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from jaxatr import kernels, parallel
 from jaxatr.models.freezing import is_of
-from jaxatr.models.resnet import Norm, batch_norm
+from jaxatr.models.resnet import AttendedFeatures, Attention, BlockOutput, Norm, batch_norm
 from jaxatr.typing import Array, ArrayLike, Float
 
 Padding = Literal["same", "even"]
@@ -24,6 +24,7 @@ TensorFlow; ``"even"`` pads both sides equally, like PyTorch. They differ for st
 sizes."""
 
 _STEM, _HEAD = 32, 1280  # features of the stem and of the head
+_ATTENDED = 3  # map sizes with attention, as many as a residual network has stages with it
 
 
 class Conv(nn.Module):
@@ -63,9 +64,10 @@ class InvertedResidual(nn.Module):
     norm: Norm
     padding: Padding
     dtype: Any = jnp.float32
+    attention: Attention | None = None
 
     @nn.compact
-    def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
+    def __call__(self, x: Float[Array, "b h w c"]) -> BlockOutput:
         """Returns the block's output without activation: the bottleneck is linear."""
         conv = partial(Conv, padding=self.padding, dtype=self.dtype)
         inner = x.shape[-1] * self.expansion
@@ -77,7 +79,10 @@ class InvertedResidual(nn.Module):
         y = nn.relu6(self.norm(name="depth_norm")(y))
         y = self.norm(name="project_norm")(conv(self.features, name="project_conv")(y))
         shortcut = self.stride == 1 and x.shape[-1] == self.features
-        return y + x if shortcut else y
+        if self.attention is None:
+            return y + x if shortcut else y
+        attended = self.attention(norm=self.norm, dtype=self.dtype, name="attention")(y)
+        return attended + x if shortcut else attended, attended - y
 
 
 class MobileNet(nn.Module):
@@ -90,6 +95,9 @@ class MobileNet(nn.Module):
       epsilon: epsilon of the batch norms.
       dtype: compute dtype; parameters and batch statistics stay float32.
       axis_name: the ``pmap`` axis over which training batch statistics are reduced, or ``None``.
+      attention: constructor of an attention module (:class:`~jaxatr.models.cbam.CBAM`) for every
+        block of the last three map sizes, between the last batch norm and the addition of the
+        shortcut; ``None`` for no attention.
       frozen: names of parts, such as ``"stem"``, ``"stage1"`` or ``"head"``, whose batch norms use
         their running statistics during training too, without updating them.
     """
@@ -99,6 +107,7 @@ class MobileNet(nn.Module):
     epsilon: float = 1e-5
     dtype: Any = jnp.float32
     axis_name: str | None = parallel.AXIS
+    attention: Attention | None = None
     frozen: Sequence[str] = ()
 
     @property
@@ -106,11 +115,25 @@ class MobileNet(nn.Module):
         """Names of the maps sown into the collection ``intermediates``: the stem's and stages'."""
         return ("map_stem", *(f"map_stage{i + 1}" for i in range(len(self.stages))))
 
-    @nn.compact
     def __call__(
         self, images: Float[ArrayLike, "b h w c"], train: bool = False
     ) -> Float[Array, "b d"]:
         """Returns the 1280 features Z of each image.
+
+        Args:
+          images: normalised images, any size from 32 pixels, any number of channels.
+          train: normalise by the batch's statistics, and update the running ones.
+        """
+        return self.attended(images, train).features
+
+    @nn.compact
+    def attended(
+        self, images: Float[ArrayLike, "b h w c"], train: bool = False
+    ) -> AttendedFeatures:
+        """Returns the features together with the changes that attention made.
+
+        The three "stages" of the result are the three smallest map sizes: the changes are those of
+        all blocks of a size, and the output is that of the size's last block.
 
         Args:
           images: normalised images, any size from 32 pixels, any number of channels.
@@ -121,8 +144,14 @@ class MobileNet(nn.Module):
         conv = partial(Conv, padding=self.padding, dtype=self.dtype)
         x = nn.relu6(norm(name="stem_norm")(conv(_STEM, 3, 2, name="stem_conv")(x)))
         self.sow("intermediates", "map_stem", x)
+        deltas: list[tuple[Array, ...]] = [()]  # of each map size, as are the outputs
+        outputs = [x]
         for number, (size, blocks, stride, expansion, features) in enumerate(self.stages, 1):
             norm = self._norm(f"stage{number}", train)
+            smaller = sum(later[2] > 1 for later in self.stages[number:])  # map sizes to come
+            if stride > 1:
+                deltas.append(())
+                outputs.append(x)
             for index in range(blocks):
                 x = InvertedResidual(
                     features,
@@ -132,12 +161,18 @@ class MobileNet(nn.Module):
                     norm=norm,
                     padding=self.padding,
                     dtype=self.dtype,
+                    attention=self.attention if smaller < _ATTENDED else None,
                     name=f"stage{number}_block{index + 1}",
                 )(x)
+                if isinstance(x, tuple):
+                    x, delta = x
+                    deltas[-1] += (delta,)
+            outputs[-1] = x
             self.sow("intermediates", f"map_stage{number}", x)
         norm = self._norm("head", train)
         x = nn.relu6(norm(name="head_norm")(conv(_HEAD, name="head_conv")(x)))
-        return jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
+        features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
+        return AttendedFeatures(features, tuple(deltas[-_ATTENDED:]), tuple(outputs[-_ATTENDED:]))
 
     def _norm(self, part: str, train: bool) -> Norm:
         updates = train and not any(is_of(part, name) for name in self.frozen)

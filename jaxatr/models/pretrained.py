@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from jaxatr.models.resnet import ResNet
 from jaxatr.models.tensor_names import RESNET, Names, names_of
 from jaxatr.models.weight_file import arrays_of, read_content
 from jaxatr.typing import PyTree
@@ -117,7 +116,7 @@ def fit(
     names = names_of(model, title)
     if channels == "sum" and names.stem in tensors:
         tensors = {**tensors, names.stem: _shared_out(tensors[names.stem], in_channels)}
-    plain = model.clone(attention=None) if isinstance(model, ResNet) else model
+    plain = model.clone(attention=None)
     variables = jax.eval_shape(plain.init, jax.random.key(0), jnp.zeros((1, 32, 32, in_channels)))
     leaves: Any = flax.traverse_util.flatten_dict(variables)
     wanted = {names.of(path): _torch_shape(leaf.shape) for path, leaf in leaves.items()}

@@ -21,7 +21,7 @@ BlockOutput: TypeAlias = (
 
 
 class AttendedFeatures(NamedTuple):
-    """The outputs of a residual network with attention on a batch.
+    """The outputs of a network with attention on a batch.
 
     Attributes:
       features: ``[b, d]``, Z.

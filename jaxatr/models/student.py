@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import flax.linen as nn
 
+from jaxatr.models.mobile import MobileNet
 from jaxatr.models.resnet import ResNet
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -28,15 +29,17 @@ class StudentOutput(NamedTuple):
 
 
 class Student(nn.Module):
-    """A residual network with attention in its last three stages, and a classifier on top.
+    """A network with attention in its last three stages, and a classifier on top.
 
     Every block of those stages has an attention module: 4, 6 and 3 of them in ResNet-50, the
     paper's "3–6". The paper passes on Δf "from the three layers at different scales", one for each
     stage, without specifying which module of a stage: here the last one, which has seen the whole
-    stage, or the sum over all.
+    stage, or the sum over all. Networks of inverted residuals, which the paper does not use, have
+    more stages than map sizes; what holds for a stage holds for each of their three smallest map
+    sizes.
 
     Attributes:
-      backbone: a residual network with attention.
+      backbone: a built-in network with attention.
       num_classes: k.
       head_bias: whether the classifier has a bias.
       deltas: Δf of a stage: that of its ``"last"`` attention module, or the ``"sum"`` over all of
@@ -44,7 +47,7 @@ class Student(nn.Module):
         student's full features, not only the change made by attention.
     """
 
-    backbone: ResNet
+    backbone: ResNet | MobileNet
     num_classes: int
     head_bias: bool = True
     deltas: Literal["last", "sum", "features"] = "last"

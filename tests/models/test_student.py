@@ -37,6 +37,13 @@ def random_variables(model, images=IMAGES, seed=0):
 VARIABLES = random_variables(STUDENT)
 APPLY = jit(STUDENT.apply)
 
+INVERTED = models.MobileNet(
+    ((3, 1, 1, 1, 8), (3, 1, 2, 2, 8), (3, 2, 2, 2, 16), (3, 1, 1, 2, 24), (3, 1, 2, 2, 32)),
+    axis_name=None,
+    attention=CBAM,
+)
+"""Its maps are 16 pixels wide (stage 1), then 8, 4 (stages 3 and 4) and 2."""
+
 
 def changed(variables, endings, value):
     """Returns the variables, with those at paths with these endings set to a value."""
@@ -95,6 +102,56 @@ def test_without_attention_all_is_as_in_the_plain_network():
     assert set(shapes["params"]["stage2_block1"]) == block | {"shortcut_conv", "shortcut_norm"}
     out = jax.eval_shape(lambda v: plain.apply(v, IMAGES, method="attended"), shapes)
     assert out.deltas == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "modules"),
+    [
+        ("mobilenet_v2", [0, 0, 3, 4, 3, 3, 1]),
+        ("efficientnet_lite0", [0, 0, 2, 3, 3, 4, 1]),
+        ("efficientnet_lite2", [0, 0, 3, 4, 4, 5, 1]),
+    ],
+)
+def test_attention_modules_of_inverted_residuals(name, modules):
+    model = models.BACKBONES[name](attention=CBAM)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), IMAGES)
+    blocks = [block for block, parts in shapes["params"].items() if "attention" in parts]
+    counts = [sum(block.startswith(f"stage{stage}_") for block in blocks) for stage in range(1, 8)]
+    assert counts == modules
+    plain = jax.eval_shape(model.clone(attention=None).init, jax.random.key(0), IMAGES)
+    assert plain == without_attention(shapes)
+
+
+def test_stages_of_inverted_residuals_are_the_three_smallest_map_sizes():
+    variables = random_variables(INVERTED)
+    apply = partial(
+        INVERTED.apply, method="attended", capture_intermediates=True, mutable=["intermediates"]
+    )
+    out, state = jit(apply)(variables, IMAGES)
+    calls = state["intermediates"]
+    blocks = [["stage2_block1"], ["stage3_block1", "stage3_block2", "stage4_block1"]]
+    blocks.append(["stage5_block1"])
+    assert [x.shape for x in out.stages] == [(4, 8, 8, 8), (4, 4, 4, 24), (4, 2, 2, 32)]
+    for stage, own, deltas in zip(out.stages, blocks, out.deltas, strict=True):
+        np.testing.assert_array_equal(stage, calls[own[-1]]["__call__"][0][0])
+        for block, delta in zip(own, deltas, strict=True):
+            inside = calls[block]
+            (before,), (after,) = inside["project_norm"]["__call__"], inside["attention"]["__call__"]
+            np.testing.assert_allclose(delta, after - before, atol=1e-5)
+    # The second block of stage 3 alone has a shortcut.
+    (x, _), (y, _) = (calls[f"stage3_block{i}"]["__call__"][0] for i in (1, 2))
+    np.testing.assert_allclose(y, calls["stage3_block2"]["attention"]["__call__"][0] + x, atol=1e-5)
+    (last,) = calls["stage5_block1"]["attention"]["__call__"]
+    np.testing.assert_allclose(out.stages[-1], last, atol=1e-6)
+
+
+def test_open_gates_change_nothing_in_inverted_residuals():
+    opened = gates_open(random_variables(INVERTED))
+    features = jit(partial(INVERTED.apply, method="attended"))(opened, IMAGES).features
+    plain = jit(INVERTED.clone(attention=None).apply)(without_attention(opened), IMAGES)
+    np.testing.assert_allclose(features, plain, rtol=1e-4, atol=1e-5)
+    closed = jit(INVERTED.apply)(random_variables(INVERTED), IMAGES)
+    assert np.abs(closed - features).max() > 0.01
 
 
 def test_open_gates_change_nothing():
