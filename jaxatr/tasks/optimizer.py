@@ -72,10 +72,14 @@ def build_optimizer(
 
 
 def _backbone_times(factor: float) -> optax.GradientTransformation:
-    """Returns a transformation that multiplies the backbone's updates by a factor."""
+    """Returns a transformation that multiplies the backbone's updates by a factor.
+
+    A student's attention modules are not multiplied: no pretrained weights contain them.
+    """
 
     def is_backbone(path: Any) -> bool:
-        return any(getattr(key, "key", None) == "backbone" for key in path)
+        names = [getattr(key, "key", None) for key in path]
+        return "backbone" in names and "attention" not in names
 
     def init(params: PyTree) -> optax.EmptyState:
         if not any(is_backbone(path) for path, _ in jax.tree.leaves_with_path(params)):

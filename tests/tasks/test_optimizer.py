@@ -231,7 +231,8 @@ def test_restarts_that_cannot_be(values, message):
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
 def test_the_backbone_learns_a_part_as_fast(name):
-    params = {"backbone": {"stem": jnp.full((2, 2), 2.0)}, "head": jnp.full((2, 2), 2.0)}
+    own = {name: jnp.full((2, 2), 2.0) for name in ("stem", "attention")}
+    params = {"backbone": own, "head": jnp.full((2, 2), 2.0)}
     gradient = jax.tree.map(jnp.ones_like, params)
     options = {"name": name, "learning_rate": 0.1, "weight_decay": 0.1}
     optimizer = build_optimizer(fields(backbone_factor=0.25, **options), 10, 5)
@@ -239,6 +240,7 @@ def test_the_backbone_learns_a_part_as_fast(name):
     for _ in range(2):
         update, state = optimizer.update(gradient, state, params)
     np.testing.assert_allclose(update["backbone"]["stem"], 0.25 * update["head"], rtol=1e-6)
+    np.testing.assert_allclose(update["backbone"]["attention"], update["head"], rtol=1e-6)
     plain = build_optimizer(fields(**options), 10, 5)
     state = plain.init(params)
     for _ in range(2):
