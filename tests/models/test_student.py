@@ -135,8 +135,8 @@ def test_stages_of_inverted_residuals_are_the_three_smallest_map_sizes():
     for stage, own, deltas in zip(out.stages, blocks, out.deltas, strict=True):
         np.testing.assert_array_equal(stage, calls[own[-1]]["__call__"][0][0])
         for block, delta in zip(own, deltas, strict=True):
-            inside = calls[block]
-            (before,), (after,) = inside["project_norm"]["__call__"], inside["attention"]["__call__"]
+            (before,) = calls[block]["project_norm"]["__call__"]
+            (after,) = calls[block]["attention"]["__call__"]
             np.testing.assert_allclose(delta, after - before, atol=1e-5)
     # The second block of stage 3 alone has a shortcut.
     (x, _), (y, _) = (calls[f"stage3_block{i}"]["__call__"][0] for i in (1, 2))
