@@ -77,6 +77,28 @@ def reduced(found: dict[str, set[str]]) -> list[tuple[str, str]]:
     )
 
 
+def passage(wanted: float, boxes: list[tuple[float, float]]) -> float:
+    """Returns the place nearest to the wanted one at which a line passes a floor beside its boxes.
+
+    Args:
+      wanted: where a straight line would cross the floor.
+      boxes: middle and width of each box; other lines on the floor are boxes of width 0.
+    """
+    sides = [x + side * (width + _GAP) / 2 for x, width in boxes for side in (-1, 1)]
+    free = [
+        place
+        for place in (wanted, *sides)
+        if all(abs(place - x) >= (width + _GAP) / 2 for x, width in boxes)
+    ]
+    return min(free, key=lambda place: abs(place - wanted))
+
+
+def bend(x1: float, y1: float, x2: float, y2: float) -> str:
+    """Returns the curve of a path that leaves and arrives vertically."""
+    half = (y1 + y2) / 2
+    return f"C{x1},{half} {x2},{half} {x2},{y2}"
+
+
 def drawing() -> str:
     """Returns the picture as SVG."""
     found = imports()
@@ -100,12 +122,19 @@ def drawing() -> str:
         '<marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
         '<path d="M0,0 L8,4 L0,8 z" fill="#7c8aa5"/></marker>',
     ]
+    boxes = {floor: [(place[room][0], spans[room]) for room in row] for floor, row in rows.items()}
     for importer, imported in reduced(found):
         (x1, y1), (x2, y2) = place[importer], place[imported]
-        y1, y2 = y1 + _HEIGHT, y2 - 2
-        bend = (y2 - y1) / 2
+        y1 += _HEIGHT
+        line = f"M{x1},{y1}"
+        for floor in range(floors[importer] - 1, floors[imported], -1):
+            top = height - _GAP - _HEIGHT - floor * (_HEIGHT + _RISE)
+            x = passage(x1 + (x2 - x1) * (top - y1) / (y2 - y1), boxes[floor])
+            boxes[floor].append((x, 0))
+            line += f" {bend(x1, y1, x, top)} V{top + _HEIGHT}"
+            x1, y1 = x, top + _HEIGHT
         parts.append(
-            f'<path d="M{x1},{y1} C{x1},{y1 + bend} {x2},{y2 - bend} {x2},{y2}" fill="none" '
+            f'<path d="{line} {bend(x1, y1, x2, y2 - 2)}" fill="none" '
             'stroke="#7c8aa5" stroke-width="1.5" marker-end="url(#tip)"/>'
         )
     for room, (x, y) in place.items():

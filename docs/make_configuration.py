@@ -28,8 +28,8 @@ from `jaxatr.config.of_task("package.module:Task")` and sets fields, or defines 
 by commas: `--config.data.select.range_m=1000,2000`. Setting a field that does not exist is an error that suggests the
 closest name. A default of `None` means that the field is unset.
 
-A [task of your own](training.md) declares its fields in its class method `fields`, a dictionary of dotted names to
-`jaxatr.config.Field(default, meaning)`.
+A [task of your own](extending.md#a-kind-of-run) declares its fields in its class method `fields`, a dictionary of dotted
+names to `jaxatr.config.Field(default, meaning)`.
 """
 
 GROUPS = {

@@ -85,3 +85,14 @@ def test_a_mark_stands_at_its_value(charts, log):
 def test_a_row_without_a_run_says_so(charts):
     section = charts.Section("title", [charts.Row("a run")], "unit")
     assert ">not run</text>" in charts.svg("title", [section], {})
+
+
+def test_lines_of_the_architecture_pass_beside_its_boxes_and_each_other():
+    pytest.importorskip("grimp")
+    passage = load("make_architecture").passage
+    taken = [(100.0, 124.0), (250.0, 124.0)]  # middle and width; the gap between the two is 26
+    for wanted in (0.0, 100.0, 100.0, 170.0, 260.0, 400.0):
+        place = passage(wanted, taken)
+        assert all(abs(place - middle) >= width / 2 + 13 for middle, width in taken)
+        taken.append((place, 0.0))
+    assert passage(0.0, taken[:2]) == 0.0  # nothing is in the way

@@ -48,7 +48,7 @@ def convolutions() -> str:
         [layer, *(f"{us:.1f}" for us in row.values())]
         for layer, row in zip(layers, rows, strict=True)
     ]
-    last = ["times as fast as", *_means(times(plain), "hopper")]
+    last = ["hopper, times as fast", *_means(times(plain), "hopper")]
     last += _means(times(fused), "hopper, fused")
     return "\n".join(table(["layer", *plain, *fused], [*cells, last]))
 
@@ -63,7 +63,7 @@ def recurrent() -> str:
             "PyTorch": measured("kernels_torch")[f"lstm {sizes} forward"]["device_ms"]
         }
     cells = [[sizes, *(f"{ms:.3f}" for ms in row.values())] for sizes, row in rows.items()]
-    last = ["times as fast as", *_means(list(rows.values()), "hopper")]
+    last = ["hopper, times as fast", *_means(list(rows.values()), "hopper")]
     return "\n".join(table(["batch × units", *next(iter(rows.values()))], [*cells, last]))
 
 
