@@ -1,5 +1,6 @@
 """Building networks from the ``model`` group of a configuration."""
 
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -131,7 +132,10 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
             f"model.backbone: got {name!r}, wanted a student among "
             f"{', '.join(BACKBONES)}{nearest(name, BACKBONES)}"
         )
-    backbone = _backbone(model, attention=CBAM)
+    # Linear bottlenecks without a shortcut have no way past their attention: gates that start at a
+    # quarter would erase what pretrained weights know.
+    attention = CBAM if name in RESIDUAL else partial(CBAM, openness=4.0)
+    backbone = _backbone(model, attention=attention)
     student = Student(backbone, num_classes, head_bias=model.head_bias, deltas=fields.deltas)
     return Surrogate(student, ExplanationNetwork(fields.width, backbone.dtype, backbone.axis_name))
 

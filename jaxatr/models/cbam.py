@@ -28,11 +28,14 @@ class CBAM(nn.Module):
       dtype: of the map and the convolution; the channel gate is computed in float32.
       reduction: ratio of the map's channels to the perceptron's hidden units, of which there is at
         least one: a map of fewer than 32 channels has a single hidden unit.
+      openness: initial logit of both gates, in addition to what their random weights give. At 0, as
+        in the authors' code, the module passes about a quarter of the map.
     """
 
     norm: Norm
     dtype: Any = jnp.float32
     reduction: int = 16
+    openness: float = 0.0
 
     @nn.compact
     def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h w c"]:
@@ -42,7 +45,8 @@ class CBAM(nn.Module):
 
     def _channel_gate(self, x: Float[Array, "b h w c"]) -> Float[Array, "b 1 1 c"]:
         hidden = nn.Dense(max(1, x.shape[-1] // self.reduction), name="channel_hidden")
-        out = nn.Dense(x.shape[-1], name="channel_out")
+        bias = nn.initializers.constant(self.openness / 2)  # counts for the means and the maxima
+        out = nn.Dense(x.shape[-1], bias_init=bias, name="channel_out")
         pixels = x.reshape(x.shape[0], -1, 1, x.shape[-1])
         mean = jnp.mean(pixels, axis=1, keepdims=True, dtype=jnp.float32)
         largest = _maximum(pixels, 1).astype(jnp.float32)
@@ -51,7 +55,12 @@ class CBAM(nn.Module):
     def _spatial_gate(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h w 1"]:
         pooled = jnp.concatenate([_maximum(x, -1), jnp.mean(x, axis=-1, keepdims=True)], axis=-1)
         y = Conv(1, 7, dtype=self.dtype, name="spatial_conv")(pooled)
-        return nn.sigmoid(self.norm(name="spatial_norm", scale_init=nn.initializers.zeros)(y))
+        norm = self.norm(
+            name="spatial_norm",
+            scale_init=nn.initializers.zeros,
+            bias_init=nn.initializers.constant(self.openness),
+        )
+        return nn.sigmoid(norm(y))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))

@@ -267,6 +267,19 @@ def test_build(name):
     assert (out.logits.shape, out.saliency.shape) == ((4, 7), (4, 32, 32))
 
 
+def test_attention_of_a_mobile_student_is_open_at_first():
+    fields = config.of_task("jaxatr.tasks.distillation:Distillation")
+    x = 1 + jnp.abs(normal(2, 4, 4, 32))
+    shares = {}
+    for name in ("resnet18", "mobilenet_v2"):
+        fields.model.backbone = name
+        backbone = models.build_surrogate(fields, 7).student.backbone
+        norm = models.resnet.batch_norm(backbone.clone(parent=None), False)
+        passed, _ = backbone.attention(norm=norm).init_with_output(jax.random.key(0), x)
+        shares[name] = np.mean(passed / x)
+    assert shares["resnet18"] < 0.5 and shares["mobilenet_v2"] > 0.8
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [("resnet51", "did you mean 'resnet50'"), ("flax.linen:Dense", "got 'flax.linen:Dense', want")],
