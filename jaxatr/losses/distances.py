@@ -4,6 +4,7 @@ r"""Euclidean lengths and distances whose gradient is zero where they are zero.
 distance. Here distances are exact, and a coincident pair passes no gradient.
 """
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -48,6 +49,7 @@ def squared_l2(
     """
     difference = at_least_float32(first) - at_least_float32(second)
     if valid is not None:
+        chex.assert_shape(valid, (len(difference),))
         difference = jnp.where(jnp.asarray(valid)[:, None], difference, 0)
     return jnp.sum(jnp.square(difference), axis=-1)
 

@@ -164,6 +164,7 @@ def sparse_explanation(
     Raises:
       ValueError: the reduction is unknown.
     """
+    chex.assert_equal_shape_prefix([teacher_logits, saliency], 1)
     kept = explanation(teacher_logits, masked_logits)
     return kept + l1_weight * saliency_l1(saliency, reduction=reduction)
 

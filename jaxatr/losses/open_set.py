@@ -46,6 +46,7 @@ def entropy(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
     >>> round(float(entropy(jnp.array([[0.0, 0.0]]))[0]), 4)  # log 2
     0.6931
     """
+    chex.assert_rank(logits, 2)
     log_p = jax.nn.log_softmax(at_least_float32(logits))
     return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
 

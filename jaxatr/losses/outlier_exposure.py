@@ -1,5 +1,6 @@
 r"""Outlier exposure (Hendrycks et al. 2019, "Deep Anomaly Detection with Outlier Exposure")."""
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -18,6 +19,7 @@ def outlier_exposure(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
     >>> round(float(outlier_exposure(jnp.array([[0.0, 0.0]]))[0]), 4)  # log 2, the least
     0.6931
     """
+    chex.assert_rank(logits, 2)
     return -jnp.mean(jax.nn.log_softmax(at_least_float32(logits)), axis=-1)
 
 
@@ -35,4 +37,5 @@ def refused_by_all(open_logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
     >>> round(float(refused_by_all(jnp.array([[0.0, -1e4]]))[0]), 4)  # log 2
     0.6931
     """
+    chex.assert_rank(open_logits, 2)
     return jax.nn.softplus(jnp.max(at_least_float32(open_logits), axis=-1))

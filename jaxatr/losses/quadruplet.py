@@ -150,6 +150,7 @@ def hierarchical_cross_entropy(
     Raises:
       ValueError: a concrete label is out of range.
     """
+    chex.assert_equal_shape_prefix([coarse_logits, fine_logits], 1)
     coarse_weight, fine_weight = weights
     loss = coarse_weight * _cross_entropy(coarse_logits, coarse, valid)
     return loss + fine_weight * _cross_entropy(fine_logits, fine, valid)
@@ -208,6 +209,7 @@ def combined(
     """
     if reduction not in ("sum", "mean"):
         raise ValueError(f"reduction: got {reduction!r}, wanted 'sum' or 'mean'")
+    chex.assert_equal_shape_prefix([reference, coarse_logits], 1)
     quadruplet = (reference, positive, sibling, negative)
     each = joint(*quadruplet, margins=margins, valid=valid)
     each += hierarchical_cross_entropy(
@@ -238,5 +240,6 @@ def _mask(reference, valid):
 def _cross_entropy(logits, labels, valid):
     if valid is None:
         return cross_entropy(logits, labels)
+    chex.assert_shape(valid, (len(logits),))
     logits = jnp.where(jnp.asarray(valid)[:, None], at_least_float32(logits), 0)
     return keep_valid(cross_entropy(logits, jnp.where(valid, labels, 0)), valid)

@@ -5,6 +5,7 @@ belongs to the class whose point is farthest away. ARPL's generator of confusing
 included.
 """
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -26,7 +27,7 @@ def reciprocal_logits(
       features: ``[b, d]``, features of the examples.
       points: ``[k, d]``, one reciprocal point per class.
     """
-    features, points = at_least_float32(features), at_least_float32(points)
+    features, points = _checked(features, points)
     apart = features[:, None] - points[None]
     dot = jnp.matmul(features, points.T, precision=jax.lax.Precision.HIGHEST)
     return jnp.mean(jnp.square(apart), axis=-1) - dot
@@ -54,7 +55,13 @@ def open_space_risk(
     Raises:
       ValueError: a concrete label is out of range; the loss of a traced one is NaN.
     """
-    features, points = at_least_float32(features), at_least_float32(points)
+    features, points = _checked(features, points)
     labels = known_classes(labels, len(features), len(points))
     squared = jnp.mean(jnp.square(features - points[labels]), axis=-1)
     return nan_outside(jax.nn.relu(squared - radius + margin), labels, len(points))
+
+
+def _checked(features, points) -> tuple[Array, Array]:
+    features, points = at_least_float32(features), at_least_float32(points)
+    chex.assert_shape([features, points], (None, points.shape[-1]))
+    return features, points

@@ -1,5 +1,6 @@
 """Masked means and moments of per-example values, on one device or over several."""
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -25,6 +26,7 @@ def masked_mean(
     >>> float(masked_mean(jnp.array([1.0, 3.0, jnp.nan]), jnp.array([True, True, False])))
     2.0
     """
+    chex.assert_equal_shape([values, mask])
     total = over_devices(jnp.sum(jnp.where(mask, values, 0)), axis_name)
     return total / jnp.maximum(over_devices(jnp.sum(mask), axis_name), 1)
 

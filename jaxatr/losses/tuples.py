@@ -39,6 +39,7 @@ def contrastive(
     0.25
     """
     chex.assert_equal_shape([first, second])
+    chex.assert_shape(same, (len(first),))
     squared = squared_l2(first, second, valid)
     apart = jnp.square(jax.nn.relu(margin - root(squared)))
     return keep_valid(jnp.where(same, squared, apart), valid)

@@ -108,6 +108,7 @@ def _centred(
     instead of the mean keeps integers integers, and ties ties. A common scale does not change the
     order of distances, and keeps squares from overflowing; a power of two changes no digit.
     """
+    embeddings = embeddings.astype(jnp.promote_types(embeddings.dtype, jnp.float32))
     finite = jnp.isfinite(embeddings).all(axis=1)
     points = jnp.where(finite[:, None], embeddings, 0)
     points = jnp.ldexp(points, -jnp.frexp(jnp.max(jnp.abs(points)))[1])

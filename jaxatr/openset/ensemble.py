@@ -111,7 +111,8 @@ def pool(decisions: Sequence[Decision], outputs: Sequence[Outputs]) -> Outputs:
         votes.append(np.eye(classes)[nearest] if decision.gallery else np.exp(log))
         scores.append(score)
         if (own := decision.calibration) is not None and own.sigmoid is not None:
-            known.append(own.sigmoid(standing_of(score, own.scores)))
+            ranked = np.where(np.isnan(score), -np.inf, score)  # as in Decision.__call__
+            known.append(own.sigmoid(standing_of(ranked, own.scores)))
     more = {"member_scores": np.stack(scores, axis=1), "member_votes": np.mean(votes, axis=0)}
     if _is_mixture(decisions):
         more["member_known"] = np.stack(known, axis=1)

@@ -141,6 +141,8 @@ def unit(rows: Shaped[ArrayLike, "... d"]) -> Any:
     """Scales rows to length 1, in float32; a row that is all 0 stays 0."""
     xp = numpy_of(rows)
     rows = xp.asarray(rows, np.float32)
+    largest = xp.max(xp.abs(rows), axis=-1, keepdims=True)
+    rows = rows / xp.where(largest > 0, largest, 1)  # so squares neither overflow nor vanish
     lengths = xp.linalg.norm(rows, axis=-1, keepdims=True)
     return rows / xp.where(lengths > 0, lengths, 1)
 

@@ -47,7 +47,7 @@ def _unit(features: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
 
 def unit(model: NearestNeighbour, features: Float[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"]:
     """Scales features to length 1, in the model's type."""
-    return _unit(np.asarray(features)).astype(np.asarray(model.features).dtype)
+    return _unit(np.asarray(features, np.float64)).astype(np.asarray(model.features).dtype)
 
 
 def with_examples(
@@ -133,8 +133,7 @@ def _distances(bank: Array, queries: Array, k: int, block_size: int) -> Array:
     half_squares = jnp.sum(jnp.square(bank), axis=1) / 2  # 1/2, or 0 for a row that is all 0
 
     def distance(query: Array) -> Array:
-        length = jnp.linalg.norm(query)
-        query = query / jnp.where(length > 0, length, 1)
+        query = gallery.unit(query)
         products = jnp.dot(bank, query, precision=jax.lax.Precision.HIGHEST)
         neighbour = bank[kth_largest(products - half_squares, k)]
         # A distance of 0 would be 3e-4 if it were computed from the product.
@@ -188,11 +187,14 @@ def _neighbours(examples: Array, queries: Array, k: int, block_size: int) -> tup
 
 
 def _centred(examples: Array) -> tuple[Array, Array, Array]:
-    """Returns the mean, the examples relative to it, and half their squared lengths.
+    """Returns the example nearest to the mean, all relative to it, and half their squared lengths.
 
-    Distances do not depend on the origin, but the rounding errors of inner products do.
+    Distances do not depend on the origin, but the rounding errors of inner products do. An example
+    as the origin, instead of the mean, keeps integers integers, and ties ties.
     """
-    origin = jnp.mean(examples, axis=0)
+    examples = examples.astype(jnp.promote_types(examples.dtype, jnp.float32))
+    away = jnp.sum(jnp.square(examples - jnp.mean(examples, axis=0)), axis=1)
+    origin = examples[jnp.argmin(away)]
     examples = examples - origin
     return origin, examples, jnp.sum(jnp.square(examples), axis=1) / 2
 

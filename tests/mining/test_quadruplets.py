@@ -227,6 +227,18 @@ def test_the_scale_of_embeddings_does_not_matter(method, sibling_class, exponent
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_half_precision_is_searched_in_single(dtype):
+    embeddings = jnp.asarray(np.random.default_rng(5).normal(size=(60, 8)), dtype)
+    _, fine, coarse = a_set()
+    references = np.arange(60, dtype=np.int32)
+    arguments = fine, coarse, references, "nearest_to_reference", "any"
+    got = select(embeddings, *arguments)
+    expected = select(embeddings.astype(jnp.float32), *arguments)
+    for members, wanted in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(members, wanted)
+
+
 @pytest.mark.parametrize(("method", "sibling_class"), PAIRS)
 @pytest.mark.parametrize("shift", [64.0, 2.0**20])
 def test_how_far_from_the_origin_does_not_matter(method, sibling_class, shift):

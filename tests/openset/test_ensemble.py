@@ -120,6 +120,17 @@ def test_logits_so_large_that_shares_are_zero_stay_finite():
     assert np.isfinite(openset.pool(members, far).logits).all()
 
 
+def test_a_score_that_is_nan_has_the_lowest_probability_of_being_known():
+    members, _, decision, _ = ensemble([MLS, MLS], sigmoid=openset.Sigmoid(1.0, 0.0))
+    test = outputs(0, 3, of=7)
+    test.logits[1] = np.nan
+    with pytest.warns(RuntimeWarning, match="invalid value"):
+        found = decision(openset.pool(members, [test, test]))
+    assert found.known_probabilities is not None
+    assert not found.accepted[1] and found.known_probabilities[1] == 0
+    assert np.isfinite(found.known_probabilities).all()
+
+
 def test_it_is_kept_as_arrays():
     members, _, decision, pooled = ensemble([MLS, SOFTMAX], sigmoid=openset.Sigmoid(1.0, 0.0))
     arrays = openset.to_arrays(decision)

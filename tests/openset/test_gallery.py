@@ -51,6 +51,17 @@ def test_cosines_are_those_of_loops():
     np.testing.assert_allclose(itself, 1, atol=1e-4)
 
 
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_vectors_may_have_any_length(scale):
+    rows, labels = draw()
+    queries, _ = draw(1, n=5)
+    expected = gallery.cosines(gallery.directions(rows, labels, 4), queries, 4)
+    built = gallery.directions(rows * np.float32(scale), labels, 4)
+    np.testing.assert_allclose(gallery.cosines(built, queries, 4), expected, atol=1e-3)
+    stretched = queries * np.float32(scale)
+    np.testing.assert_allclose(gallery.cosines(built, stretched, 4), expected, atol=1e-3)
+
+
 def test_memory_is_that_of_a_class_and_a_block():
     n, d, block = 4000, 64, 16
     structs = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((n, d), (n,), (block, 1, d))]

@@ -1,6 +1,7 @@
 """The nearest-neighbour score: plain loops in float64, blocks, a peer."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -46,6 +47,11 @@ def test_length_does_not_count():
     got = nearest_neighbour.score(nearest_neighbour.fit(stretched), 100 * queries, k=3)
     expected = nearest_neighbour.score(nearest_neighbour.fit(train), queries, k=3)
     np.testing.assert_allclose(got, expected, atol=1e-6)
+    for scale in np.float32([1e-25, 1e25]):  # whose squares are 0 or infinite in single precision
+        got = nearest_neighbour.score(nearest_neighbour.fit(train), scale * queries, k=3)
+        np.testing.assert_allclose(got, expected, atol=1e-6)
+        rows = nearest_neighbour.unit(nearest_neighbour.fit(train), scale * queries)
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
 
 
 def test_features_that_are_all_0():
@@ -118,6 +124,29 @@ def test_ties_go_to_the_lower_index():
     examples = np.float32([[1.0], [0.0], [1.0], [0.0]])
     distances, indices = nearest_neighbour.neighbours(examples, np.float32([[0.0]]), 4)
     assert indices.tolist() == [[1, 3, 0, 2]] and distances.tolist() == [[0, 0, 1, 1]]
+
+
+def test_ties_on_a_grid_are_not_broken_by_rounding():
+    rng = np.random.default_rng(4)
+    examples, queries = (np.float32(rng.integers(-3, 4, (count, 3))) for count in (23, 40))
+    _, indices = nearest_neighbour.neighbours(examples, queries, 23)
+    squares = np.square(queries[:, None] - examples).sum(axis=-1)
+    np.testing.assert_array_equal(indices, np.argsort(squares, axis=1, kind="stable"))
+    labels = np.arange(23) % 2
+    distances = np.asarray(nearest_neighbour.class_distances(examples, labels, queries, 2))
+    exact = np.stack([squares[:, labels == label].min(axis=1) for label in (0, 1)], axis=1)
+    np.testing.assert_array_equal(distances.argmin(axis=1), exact.argmin(axis=1))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_half_precision_is_searched_in_single(dtype):
+    examples, queries = 60 * draw(n=40, d=64), 60 * draw(1, n=5, d=64)
+    examples, queries = jnp.asarray(examples, dtype), jnp.asarray(queries, dtype)
+    distances, indices = nearest_neighbour.neighbours(examples, queries, 3)
+    wide = [np.asarray(rows, np.float64) for rows in (queries, examples)]
+    apart = np.linalg.norm(wide[0][:, None] - wide[1], axis=-1)
+    np.testing.assert_array_equal(indices, np.argsort(apart, axis=1)[:, :3])
+    np.testing.assert_allclose(distances, np.sort(apart, axis=1)[:, :3], rtol=1e-5)
 
 
 def test_searches_refuse_invalid_arguments():

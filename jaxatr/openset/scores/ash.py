@@ -43,12 +43,13 @@ def shaped(
     """
     x = jnp.asarray(features, jnp.float32)
     kept = scale.largest(x, percentile)
-    pruned = jnp.where(x >= kept[:, -1:], x, 0)
+    below = x < kept[:, -1:]
+    pruned = jnp.where(below, 0, x)  # a feature that is NaN stays NaN
     if variant == "s":
         return pruned * scale.factor(x, percentile)
     if variant == "b":
         level = jnp.sum(x, axis=1, keepdims=True) / kept.shape[1]
-        return jnp.where(x >= kept[:, -1:], level, 0)
+        return jnp.where(below, 0, level)
     if variant != "p":
         raise ValueError(f"variant: got {variant!r}, wanted 's', 'p' or 'b'")
     return pruned

@@ -9,6 +9,7 @@ predicted class is that of t. The variants take distances between maps of the ne
 minus the cosine, as in ``spatial_stage1`` etc.), features of length 1, or the chips' pixels.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -124,7 +125,8 @@ def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
     xp = gallery.numpy_of(distances)
     distances = xp.asarray(distances)
     nearest, other = gallery.two_nearest(distances)
-    ratio = xp.where(other > 0, nearest / xp.where(other > 0, other, 1), 1)
+    both = other == 0
+    ratio = xp.where(both, 1, nearest / xp.where(both, 1, other))
     return Answer(-ratio, distances.argmin(axis=1), distances)
 
 
@@ -137,7 +139,7 @@ def pixels(outputs: Outputs) -> Any:
     """Flattens chips to vectors, after reducing the larger side to at most :data:`SIDE`."""
     chips = outputs.more["image"]
     pooled = mean_pool(chips, -(-max(chips.shape[1:3]) // SIDE))
-    return pooled.reshape(pooled.shape[0], -1)
+    return pooled.reshape(pooled.shape[0], math.prod(pooled.shape[1:]))
 
 
 def on_rows(name: str, title: str, need: str, rows_of: Callable[[Outputs], Any]) -> Score:

@@ -85,8 +85,7 @@ def score(
 @partial(jax.jit, static_argnums=(2, 3))
 def _guidance(bank: Array, queries: Array, k: int, block_size: int) -> Array:
     def guidance(query: Array) -> Array:
-        length = jnp.linalg.norm(query)
-        query = query / jnp.where(length > 0, length, 1)
+        query = gallery.unit(query)
         products = jnp.dot(bank, query, precision=jax.lax.Precision.HIGHEST)
         last = products[nearest_neighbour.kth_largest(products, k)]
         above = products > last

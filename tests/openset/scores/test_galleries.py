@@ -277,3 +277,15 @@ def test_no_outputs_have_no_answers():
     nothing = KNOWN.select(np.zeros(24, bool))
     for name in ("spatial_stage2", "nndr_stage2", "template"):
         assert answers(name, nothing).score.shape == (0,)
+
+
+def test_a_chip_with_nan_has_no_ratio():
+    distances = np.array([[np.nan, np.nan], [0.0, 0.0], [1.0, 2.0]])
+    np.testing.assert_array_equal(nndr.of_distances(distances).score, [np.nan, -1, -0.5])
+
+
+def test_pixels_of_no_chips():
+    none = openset.Outputs(
+        np.zeros((0, 2)), np.zeros((0, 2)), np.zeros(0, int), {"image": np.zeros((0, 8, 9, 2))}
+    )
+    assert nndr.pixels(none).shape == (0, 144)
