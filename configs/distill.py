@@ -18,6 +18,8 @@ Variants:
              with --config.open_set.split=first-20; needs --config.data.source=…
   folder     any folder of class folders, for a target of configs/cbc.py:folder with the same
              --config.data fields and --config.open_set.split; needs --config.data.source=…
+  pretrained folder for a target of configs/cbc.py:pretrained, with a student of its network,
+             EfficientNet-Lite0, and its --config.data.size
   paper      default with the paper's losses: equations 4 to 9, lambda 1e-5; its other lambda is
              --config.distillation.l1_weight=1e-4
   paper_mstar  mstar with the paper's losses
@@ -53,6 +55,7 @@ def get_config(variant: str = "default") -> Config:
         "mstar": partial(_by_curves, _mstar),
         "cifar100": partial(_by_curves, _cifar100, masks=4),
         "folder": partial(_by_curves, _folder, masks=4),
+        "pretrained": partial(_by_curves, _pretrained, masks=4),
         "paper": _simulated,
         "paper_mstar": _mstar,
         "paper_cifar100": _cifar100,
@@ -143,6 +146,15 @@ def _folder(config: Config) -> None:
     config.surrogate.width = 16
     config.augment.flip_horizontal = True
     config.augment.shift = 4
+
+
+def _pretrained(config: Config) -> None:
+    _folder(config)
+    network = configuration.published.DEFAULT  # that of configs/cbc.py:pretrained
+    config.model.backbone = config.data.normalize_by = network
+    config.optimizer.backbone_factor = 0.1
+    config.data.size, config.data.channels = 224, 3
+    config.augment.shift = 14  # of 224 pixels
 
 
 def _by_curves(recipe: Callable[[Config], None], config: Config, *, masks: int = 0) -> None:

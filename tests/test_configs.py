@@ -292,6 +292,18 @@ def test_the_short_surrogate_begins_as_its_target():
         assert config.model.width == load("cbc").get_config(variant).model.width
 
 
+def test_the_surrogate_of_a_pretrained_network_sees_its_images():
+    ours, target = load("distill").get_config("pretrained"), load("cbc").get_config("pretrained")
+    network = target.model.pretrained
+    assert ours.model.backbone == ours.data.normalize_by == network
+    for field in ("size", "channels", "name", "options"):
+        assert ours.data[field] == target.data[field]
+    for field, value in ours.augment.items():
+        assert value == target.augment[field]
+    ours.distillation.target = "runs/1"
+    assert ours.model.pretrained == "runs/1" and not ours.model.freeze
+
+
 def test_the_quadruplet_papers_recipe():
     config = load("quadruplet").get_config("cars196")
     assert (config.optimizer.learning_rate, config.optimizer.momentum) == (3e-4, 0.9)
