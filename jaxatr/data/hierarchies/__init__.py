@@ -78,8 +78,8 @@ def coarse_of(dataset: Dataset, name: str) -> Hierarchy:
     Args:
       dataset: the data set.
       name: a table's name, see :func:`hierarchy`; ``""`` for the data set's own hierarchy
-        (``coarse.json`` in a folder of images, TFDS's ``coarse_label``, the next level in
-        ``fgvc_aircraft``).
+        (the outer folders or ``coarse.json`` of a folder of images, TFDS's ``coarse_label``, the
+        next level in ``fgvc_aircraft``).
 
     Raises:
       ValueError: the table does not exist or does not fit, or the data set has no hierarchy.
@@ -89,6 +89,7 @@ def coarse_of(dataset: Dataset, name: str) -> Hierarchy:
     if dataset.coarse_classes is None or dataset.fine_to_coarse is None:
         raise ValueError(
             f"{dataset.name!r} has no coarse classes of its own: set data.coarse to one of "
-            f"{', '.join(NAMES)}, or put a coarse.json into a folder of images"
+            f"{', '.join(NAMES)}, or in a folder of images, put the folders of classes into "
+            "those of their coarse classes, or put a coarse.json beside them"
         )
     return Hierarchy(dataset.name, dataset.coarse_classes, dataset.fine_to_coarse)

@@ -4,6 +4,8 @@ import datetime
 import hashlib
 import os
 import tempfile
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,6 +70,7 @@ def calibrate(
         per_class=per_class,
         sigmoid=None if calibration is None else calibration.sigmoid,
     )
+    _warn_of_few(after, recogniser.classes[: chips.outputs.logits.shape[1]])
     provenance = {
         "source": str(Path(source).absolute()),
         "chips": chips.counts,
@@ -80,6 +83,24 @@ def calibrate(
         "after": _figures(after, chips.outputs, _by_the_others(after)),
     }
     return {"score": before.score.name, "chips": chips.counts, "path": str(path), **figures}
+
+
+def _warn_of_few(decision: openset.Decision, classes: Sequence[str]) -> None:
+    """Warns if there are too few chips to reject anything, in all or in some of the classes."""
+    calibration = decision.calibration
+    assert calibration is not None
+    rejects = np.isfinite(calibration.thresholds(len(classes)))
+    if rejects.all() or calibration.tpr == 1:
+        return
+    every = "" if not rejects.any() else f" taken for {', '.join(np.array(classes)[~rejects])}"
+    per_class = " per class" if calibration.per_class else ""
+    warnings.warn(
+        f"tpr: {len(calibration.scores)} chips are too few to guarantee a rate of "
+        f"{calibration.tpr:.3g} and reject anything, so every chip{every} is accepted: at least "
+        f"{openset.examples_needed(calibration.tpr)}{per_class} are needed, or fewer by a lower "
+        "tpr",
+        stacklevel=3,
+    )
 
 
 def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips:
