@@ -20,6 +20,7 @@ EXIT_BROKEN_PIPE = 141  # of a process that SIGPIPE ends
 _HELP = ("--help", "-help", "-h", "-?", "--helpshort", "--helpfull")
 _USER_ERRORS = (ValueError, OSError, ImportError, MemoryError, FloatingPointError, RuntimeError)
 _MISSING = re.compile(r"flag (--\w+)=None: .* other than None\.")  # absl's message
+_EARLY = re.compile(r"(?:Found --|Unknown command line flag ')(config\.[^\s=']+).*")  # of absl too
 _BUGS = (NotImplementedError, RecursionError)  # subclasses of RuntimeError
 
 
@@ -134,6 +135,8 @@ def _line(error: Exception, argv: Sequence[str]) -> str:
     line = line.removeprefix("ValueError: ")
     if missing := _MISSING.fullmatch(line):
         return f"{missing[1]} is required"
+    if "config" in flags.FLAGS and (early := _EARLY.fullmatch(line)):
+        return f"--{early[1]}: --config=NAME must stand before it"
     return line if "flag" in line else f"--config: {line}"
 
 

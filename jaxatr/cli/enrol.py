@@ -32,7 +32,10 @@ def define_flags() -> None:
     flags.DEFINE_string("name", None, "Name of the class; default: the folder's name.")
     flags.DEFINE_integer("group", None, "Number of the group in the JSON file.")
     flags.DEFINE_string(
-        "score", None, "The score that decides from now on; default: the present one."
+        "score",
+        None,
+        "The score that decides from now on; auto: the best on held-out known classes; default: "
+        "the present one.",
     )
     flags.DEFINE_string("remove", None, "Remove this enrolled class.")
     flags.DEFINE_string(

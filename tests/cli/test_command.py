@@ -105,6 +105,17 @@ def test_an_error_of_the_command_line_is_one_line(text, line):
     assert command._line(flags.IllegalFlagValueError(text), []) == line
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("--config.train.epochs=3",), ("--config.train.epochs=3", "--config=cbc")],
+)
+def test_a_field_before_the_configuration_is_named(arguments):
+    train = [sys.executable, "-m", "jaxatr.train", "--workdir=x", *arguments]
+    done = subprocess.run(train, capture_output=True, text=True)
+    line = "error: --config.train.epochs: --config=NAME must stand before it\n"
+    assert (done.returncode, done.stderr) == (2, line)
+
+
 def test_a_flag_that_is_not_there_is_a_users_error():
     done = run("ValueError()", "--debgu")
     assert done.returncode == 2 and "Traceback" not in done.stderr
