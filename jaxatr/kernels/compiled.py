@@ -25,9 +25,9 @@ class Compiled:
     and contains them, and so does its entry in the persistent cache. For a ResNet-18 of 44 MB, the
     entry has 89 MB instead of 0.2 MB, and each start takes half a second longer. In return, each
     call at 64 pixels takes 3 ms less CPU time: 8 instead of 11 ms with one image, 57 instead of
-    60 ms with 32. Trained runs are many and are started often, so their networks take the variables
-    as arguments, and runs of the same shape share a program. Models read from ONNX use constants:
-    ONNX stores kernels in another order, and ResNet-50 is five times as fast with them.
+    60 ms with 32. Networks of trained runs take the variables as arguments: there are many runs,
+    which start often, and runs of the same shape share a program. Models read from ONNX use
+    constants: ONNX stores kernels in another order, and ResNet-50 is five times as fast with them.
 
     With ``compete``, two forms of the program are timed for each shape, and the faster one is kept
     (:func:`jaxatr.kernels.onednn.fastest`). The variables are always constants of oneDNN's form,
@@ -35,7 +35,7 @@ class Compiled:
     each start.
 
     Attributes:
-      about: name and version of what runs the network, if oneDNN competes; else empty.
+      about: name and version of the software that runs the network, if oneDNN competes; else empty.
       forms: the form of each shape that has been called, by the types and shapes of the inputs;
         empty where there is no choice.
     """

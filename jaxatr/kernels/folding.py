@@ -5,8 +5,8 @@ If a convolution's result is read only by a ``sub``, ``add``, ``mul`` or ``div``
 one per feature, this step is folded into the convolution, and so are further steps of this kind:
 ``(conv(x, w) - mean) * f + b`` becomes ``conv(x, f w) + (b - f mean)``. This is how a batch norm
 with running statistics is folded, with or without a bias before it. Transposes on the way, as in
-models read from ONNX, move the features to another axis and stop nothing. Results differ by
-rounding.
+models read from ONNX, move the features to another axis but do not prevent the folding. Results
+differ by rounding.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from jaxatr.kernels.ops.convolution.dead_taps import live_weights, without_dead_
 from jaxatr.kernels.ops.convolution.primitive import bind, convolution_p
 
 _DTYPES = ({"float32"}, {"float64"})
-# Pixels of all results, up to which oneDNN on padded images beats the chosen algorithm.
+# The most pixels of all results for which oneDNN on padded images beats the chosen algorithm.
 _PADDED = 32
 Values = dict[Var, Any]
 
@@ -150,7 +150,7 @@ def _chains(
     known: Collection[Var],
     vectors: Collection[Var],
 ) -> list[_Chain]:
-    """Finds the convolutions by known kernels whose results only per-feature steps read.
+    """Finds the convolutions by known kernels whose results are read only by per-feature steps.
 
     Args:
       eqns: equations in the order of the program.
@@ -270,13 +270,13 @@ def _run(eqn: JaxprEqn, values: Values) -> None:
 def _convolve(eqn: JaxprEqn, x: Any, kernel: Any) -> Any:
     if eqn.primitive.name != convolution_p.name:
         return eqn.primitive.bind(x, kernel, **eqn.params)
-    if eqn.params["problem"].direction != "forward":  # a gradient: the arguments are others
+    if eqn.params["problem"].direction != "forward":  # a gradient, which has other arguments
         return bind(x, kernel, eqn.params["problem"], "xla")
     problem = without_dead_taps(eqn.params["problem"])
     if math.prod(problem.w_shape[:2]) <= math.prod(problem.x_shape[1:3]):
         return bind(x, live_weights(eqn.params["problem"], kernel), problem, "xla")
-    # XLA exchanges an image and a kernel that has more taps than the image has pixels, and oneDNN
-    # does not take the convolution that results.
+    # If a kernel has more taps than the image has pixels, XLA swaps the two, and oneDNN does not
+    # take the resulting convolution.
     if math.prod(problem.y_shape[:3]) > _PADDED:
         return bind(x, kernel, eqn.params["problem"], eqn.params["algorithm"])
     kernel = live_weights(eqn.params["problem"], kernel)

@@ -200,7 +200,7 @@ def _milliseconds(programs: Mapping[str, Program], inputs: Sequence[Any]) -> dic
         if turn >= _TURNS[0] and time.monotonic() > end:
             break
         for name in list(programs)[:: 1 if turn % 2 else -1]:
-            # The first of two finds its arrays out of the cache and the threads asleep.
+            # In the first of two runs, the arrays are not in the cache and the threads are asleep.
             times[name].append(min(_seconds(programs[name], inputs) for _ in range(2)))
     return {name: 1e3 * statistics.median(values) for name, values in times.items()}
 

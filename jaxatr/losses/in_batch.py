@@ -196,7 +196,7 @@ def _mean_over_triplets(
         distance, positive, negative = row
         value, selected = term(distance[:, None], distance[None])
         selected &= positive[:, None] & negative[None]
-        # The count of one anchor fits an int32; that of 1300 examples' triplets need not.
+        # The number of triplets of one anchor fits an int32; that of 1300 anchors may not.
         count = jnp.sum(selected).astype(distance.dtype)
         return jnp.sum(jnp.where(selected, value, 0)), count
 

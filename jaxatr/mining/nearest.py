@@ -1,4 +1,4 @@
-"""The search of both nearest-neighbour selections, in blocks of references and chunks of examples.
+"""The search behind both nearest-neighbour methods, in blocks of references and chunks of examples.
 
 The examples are laid out by coarse class, then by index. The negative is searched among all of
 them, the positive and the sibling only in the reference's coarse class. References are processed in

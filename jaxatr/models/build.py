@@ -132,8 +132,8 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
             f"model.backbone: got {name!r}, wanted a student among "
             f"{', '.join(BACKBONES)}{nearest(name, BACKBONES)}"
         )
-    # Linear bottlenecks without a shortcut have no way past their attention: gates that start at a
-    # quarter would erase what pretrained weights know.
+    # Nothing bypasses the attention of a linear bottleneck without a shortcut. Gates that at first
+    # pass only a quarter would therefore suppress most of what pretrained weights compute.
     attention = CBAM if name in RESIDUAL else partial(CBAM, openness=4.0)
     backbone = _backbone(model, attention=attention)
     student = Student(backbone, num_classes, head_bias=model.head_bias, deltas=fields.deltas)

@@ -24,7 +24,7 @@ TensorFlow; ``"even"`` pads both sides equally, like PyTorch. They differ for st
 sizes."""
 
 _STEM, _HEAD = 32, 1280  # features of the stem and of the head
-_ATTENDED = 3  # map sizes with attention, as many as a residual network has stages with it
+_ATTENDED = 3  # map sizes with attention; a residual network has three stages with attention
 
 
 class Conv(nn.Module):
@@ -144,7 +144,7 @@ class MobileNet(nn.Module):
         conv = partial(Conv, padding=self.padding, dtype=self.dtype)
         x = nn.relu6(norm(name="stem_norm")(conv(_STEM, 3, 2, name="stem_conv")(x)))
         self.sow("intermediates", "map_stem", x)
-        deltas: list[tuple[Array, ...]] = [()]  # of each map size, as are the outputs
+        deltas: list[tuple[Array, ...]] = [()]  # one for each map size, like the outputs
         outputs = [x]
         for number, (size, blocks, stride, expansion, features) in enumerate(self.stages, 1):
             norm = self._norm(f"stage{number}", train)

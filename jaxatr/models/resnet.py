@@ -26,7 +26,8 @@ class AttendedFeatures(NamedTuple):
     Attributes:
       features: ``[b, d]``, Z.
       deltas: for each block of each of the last three stages, the change that attention made: the
-        map after it minus the map before it, ``[b, h, w, f]``. Empty stages without attention.
+        map after it minus the map before it, ``[b, h, w, f]``; an empty tuple for a stage without
+        attention.
       stages: output of each of the last three stages, ``[b, h, w, f]``.
     """
 
@@ -137,7 +138,7 @@ class ResNet(nn.Module):
 
     Attributes:
       stage_sizes: blocks in each of the four stages.
-      block: :class:`BasicBlock` or :class:`Bottleneck`.
+      block: :class:`BasicBlock`, :class:`Bottleneck` or :class:`BottleneckV1`.
       width: features of the first stage; each later stage doubles them.
       stem: ``"7x7"`` (7×7 convolution of stride 2 and 3×3 max pooling of stride 2, for large
         images) or ``"3x3"`` (one 3×3 convolution of stride 1, for chips of about 32 pixels).

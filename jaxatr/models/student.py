@@ -35,8 +35,7 @@ class Student(nn.Module):
     paper's "3–6". The paper passes on Δf "from the three layers at different scales", one for each
     stage, without specifying which module of a stage: here the last one, which has seen the whole
     stage, or the sum over all. Networks of inverted residuals, which the paper does not use, have
-    more stages than map sizes; what holds for a stage holds for each of their three smallest map
-    sizes.
+    more stages than map sizes; each of the three smallest map sizes then counts as a stage.
 
     Attributes:
       backbone: a built-in network with attention.

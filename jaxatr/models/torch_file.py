@@ -134,7 +134,7 @@ _FUNCTIONS: Mapping[tuple[str, str], Any] = {
 
 
 def _of_archive(content: bytes) -> tuple[Any, dict[str, np.ndarray]]:
-    """Reads the format of today, whose storages are files of an archive."""
+    """Reads the current format, whose storages are files of an archive."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
         if packed := [n for n, e in entries.items() if e.compress_type != zipfile.ZIP_STORED]:
@@ -213,7 +213,7 @@ def _numbers(raw: bytes, storage: _Storage, order: bytes) -> np.ndarray:
     if len(raw) != storage.count * storage.dtype.itemsize:
         raise ValueError(
             f"the storage {storage.key} has {len(raw)} bytes, wanted {storage.count} numbers of "
-            f"{storage.dtype.itemsize}"
+            f"{storage.dtype.itemsize} bytes"
         )
     array = np.frombuffer(raw, storage.dtype)
     return array.byteswap() if order.strip() == b"big" else array

@@ -8,7 +8,7 @@ from jaxatr.typing import Array
 
 
 def as_images(x: Any) -> Array:
-    """Returns ``x`` as an array of jax; NumPy's may have a type that jax shortens.
+    """Returns ``x`` as a jax array; jax narrows some NumPy types, such as float64.
 
     Raises:
       ValueError: ``x`` is not ``[b, h, w, c]``, or not of a floating-point type.

@@ -41,7 +41,7 @@ class Form(Solver):
         return True
 
     def workspace_bytes(self, problem: Any) -> int:
-        """Returns 0, because XLA's fusion is unknown."""
+        """Returns 0, because XLA's workspace is unknown."""
         return 0
 
     def build(self, problem: Any, config: Config) -> Callable[..., Any]:

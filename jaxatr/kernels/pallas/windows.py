@@ -15,9 +15,9 @@ class Windows:
     """The geometry of a convolution of any stride, or of its data gradient.
 
     The result at pixel ``o`` meets the image at pixel ``o * stride - before + tap``. With
-    ``gradient``, image and result are exchanged: it meets those pixels ``i`` with
-    ``i * stride - before + tap == o``. So the pixels of the result form ``stride`` phases in each
-    direction, and those of one phase meet the same taps.
+    ``gradient``, image and result are exchanged: the result at ``o`` meets the image at the pixels
+    ``i`` for which ``i * stride - before + tap == o``. So the pixels of the result form ``stride``
+    phases in each direction, and those of one phase meet the same taps.
 
     Attributes:
       batch: number of images.

@@ -1,8 +1,9 @@
 """Finding, verifying and converting the weights of published networks.
 
-Weights are searched in the folder named by the user, then in the installed package that contains
-them. They are converted once: the converted file is cached in the user's cache folder, under the
-SHA-256 of its source and its own, and is used if the source no longer exists.
+Weights are searched for in the folder named by the user, then in the installed package that
+contains them. They are converted once. The converted file is stored in the user's cache folder,
+under the SHA-256 of its source and its own SHA-256, and is used even if the source no longer
+exists.
 """
 
 import hashlib

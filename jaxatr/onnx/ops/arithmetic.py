@@ -192,7 +192,7 @@ def _limit(
 ) -> Callable[[Value, Value], jax.Array]:
     """Makes a maximum or minimum whose derivative at a tie is that of the number, not of the bound.
 
-    oneDNN can compute it in the call of a convolution before it, unlike a selection.
+    oneDNN can compute it, but not a selection, as part of the call of a preceding convolution.
     """
 
     @jax.custom_jvp

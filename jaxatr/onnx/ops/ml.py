@@ -83,7 +83,7 @@ def one_hot_encoder(
     if cats_strings is not None:
         matches: Any = np.asarray(x)[..., None] == np.array(cats_strings, object)
     else:
-        whole = jnp.asarray(x).astype("int64")  # as the specification says, also of floats
+        whole = jnp.asarray(x).astype("int64")  # as the specification says, even for floats
         matches = whole[..., None] == jnp.asarray(cats_int64s or ())
     if not zeros and not known("x", matches).any(-1).all():
         raise ValueError("x: got a value that is not a category")

@@ -253,7 +253,7 @@ def max_roi_pool(x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: fl
     def one(roi):
         image = jnp.asarray(x)[roi[0].astype("int32")]
         scaled = roi[1:5] * spatial_scale
-        # Halves away from zero, as in ONNX Runtime; jnp.round takes them to the even number.
+        # Rounds halves away from zero, as in ONNX Runtime; jnp.round rounds them to even.
         left, top, right, bottom = jnp.trunc(scaled + jnp.copysign(0.5, scaled))
         inside = [
             _cells(start, end, count, length)

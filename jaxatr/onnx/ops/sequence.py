@@ -11,7 +11,7 @@ from jaxatr.onnx.ops.values import Known, Value, axis_of, known, known_int, know
 
 
 def _place(position: Known | None, length: int, last: int) -> int:
-    """Returns a position as a nonnegative index: ``last`` by default and at most."""
+    """Returns a position as a nonnegative index of at most ``last``, the default."""
     if position is None:
         return last
     at = known_int("position", position)

@@ -48,7 +48,10 @@ def merge_equal(graph: Graph) -> None:
 
 
 def drop_identities(graph: Graph) -> None:
-    """Removes ``Identity`` nodes; the node before one takes over the name of its graph output."""
+    """Removes ``Identity`` nodes.
+
+    If one computes an output of the graph, the node before it takes over the name of the output.
+    """
     graph.bodies_first(_drop_identities)
 
 

@@ -24,7 +24,7 @@ from jaxatr.onnx.writer.trace import FreeAxis, Traced, trace
 from jaxatr.onnx.writer.translate import Translator
 from jaxatr.typing import PyTree
 
-OPSET = 18  # the oldest, so the best supported, where all reductions take axes as inputs
+OPSET = 18  # the oldest and best supported version in which all reductions take axes as inputs
 
 
 def export(
@@ -42,7 +42,7 @@ def export(
 ) -> onnx.ModelProto:
     """Writes a network or a function as an ONNX file.
 
-    The function is traced once, in float32 as is jax's default. Each array of ``variables`` becomes
+    The function is traced once, in float32, jax's default. Each array of ``variables`` becomes
     an initializer named after its path, such as ``params/backbone/stem_conv/kernel``. A kernel that
     only convolutions read is stored in ONNX's layout (features first), any other array unchanged.
     Arrays that the function closes over become ``constant``, ``constant_1`` and so on. Random draws

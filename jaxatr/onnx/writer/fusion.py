@@ -368,7 +368,11 @@ def _window(find: Finder, taps: list[Node]) -> tuple[list[int], str, dict[str, A
 
 
 def _unpadded(find: Finder, source: str, axes: list[int]) -> tuple[str, list[int]]:
-    """Returns the source before a padding of these axes alone with −∞, and its amounts."""
+    """Undoes a padding of the source with −∞ along these axes alone.
+
+    Returns:
+      The source before the padding, and the amounts; zeros if there is no such padding.
+    """
     pad = find.maker(source, "Pad")
     if pad is not None and len(pad.inputs) == 3 and find.number(pad.inputs[2]) == -math.inf:
         pads = Counter(dict(enumerate(pad.attributes["pads"])))

@@ -119,7 +119,7 @@ def _node_proto(node: Node, graph: Graph) -> onnx.NodeProto:
     moved = [key for key in _AS_INPUTS.get(node.op, ()) if key in attributes]
     names = [graph.constant(np.asarray(attributes.pop(key), np.int64)) for key in moved]
     inputs[1 : 1 + len(names)] = names
-    # An empty list has no element type; ONNX treats a missing attribute the same.
+    # An empty list has no element type; ONNX treats a missing attribute in the same way.
     given = {key: value for key, value in attributes.items() if value != []}
     converted = {key: _attribute(value, node, key) for key, value in given.items()}
     return onnx.helper.make_node(node.op, inputs, node.outputs, node.name, **converted)

@@ -12,7 +12,7 @@ from jaxatr.typing import Array
 
 
 def as_arrays(x: Any, w: Any, last: str) -> tuple[Array, Array]:
-    """Returns ``x`` and ``w`` as jax's arrays; NumPy's may have types that jax shortens.
+    """Returns ``x`` and ``w`` as jax arrays; jax narrows some NumPy types, such as float64.
 
     Args:
       x: images or sequences.

@@ -49,7 +49,8 @@ def bind(
 
 @convolution_p.def_impl
 def _run(a, b, *, problem, algorithm):
-    with jax.disable_jit(False):  # under disable_jit this would recurse; jax's own do the same
+    # Under disable_jit this would recurse; jax's own primitives do the same.
+    with jax.disable_jit(False):
         return _jitted(a, b, problem, algorithm)
 
 

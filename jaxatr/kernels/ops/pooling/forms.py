@@ -81,7 +81,7 @@ def _taps(problem: Problem, x: Array, fill: float) -> list[Array]:
         for count, step in zip(problem.y_shape[1:3], problem.stride, strict=True)
     )
 
-    def tap(i: int, j: int) -> Array:  # lax.slice, as jnp would gather if the batch is symbolic
+    def tap(i: int, j: int) -> Array:  # with a symbolic batch, jnp would gather
         end = (x.shape[0], i + below, j + right, x.shape[3])
         return jax.lax.slice(x, (0, i, j, 0), end, (1, sy, sx, 1))
 

@@ -14,7 +14,8 @@ class Problem:
     """One direction of a pooling.
 
     Attributes:
-      direction: ``"forward"``, or ``"backward"``: the gradient of ``x`` with the forward pass.
+      direction: ``"forward"``, or ``"backward"``: the gradient of ``x``, including the
+        forward pass.
       mode: ``"max"``, ``"average"`` over the pixels inside the image, or ``"average_inclusive"``,
         which counts the padding as zeros.
       x_shape: ``(batch, height, width, channels)``.

@@ -140,7 +140,7 @@ def rnn(
 
 
 def _network(cell: Cell, params, x, lengths, initial, algorithm, reset_after=True):
-    x = jnp.asarray(x)  # NumPy's type may be one that jax shortens
+    x = jnp.asarray(x)  # jax narrows some NumPy types, such as float64
     if x.ndim != 3:
         raise ValueError(f"x: got shape {x.shape}, wanted [b, t, d]")
     check_floating(x)

@@ -94,7 +94,8 @@ def _jitted(*leaves, **settings):
 
 @layer_p.def_impl
 def _impl(*leaves, **settings):
-    with jax.disable_jit(False):  # under disable_jit this would recurse; jax's own do the same
+    # Under disable_jit this would recurse; jax's own primitives do the same.
+    with jax.disable_jit(False):
         return _jitted(*leaves, **settings)
 
 

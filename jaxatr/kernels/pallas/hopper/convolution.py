@@ -1,13 +1,13 @@
 """Convolution with its bias or folded batch norm, residual input and activation: implicit GEMM.
 
-The rows of a tile are several images at several pixels. For one tap of the kernel, TMA copies the
-images at one pixel at once, straight out of ``[b, h, w, c]``: only the coordinates of the pixel
-depend on the tap, and TMA fills in zeros for a pixel beyond the image. So nothing is padded, copied
-or transposed beforehand, and every stride costs the same. The data gradient reads the kernel as it
-is and transposes it in the product.
+The rows of a tile are several images at several pixels. For one tap of the kernel, a single copy by
+TMA fetches the images at one pixel, straight out of ``[b, h, w, c]``: only the coordinates of the
+pixel depend on the tap, and TMA fills in zeros for a pixel beyond the image. So nothing is padded,
+copied or transposed beforehand, and every stride costs the same. The data gradient reads the kernel
+as it is and transposes it in the product.
 
 The grid is persistent. One warp group of a block only copies; two multiply and apply the epilogue.
-The tests interpret and compile the kernel; no run on a GPU is recorded.
+The tests interpret and compile the kernel; ``experiments/device`` checks and times it on a GPU.
 """
 
 import dataclasses
@@ -85,7 +85,7 @@ def convolution(
 
     A batch that is not a multiple of 8 is padded, which copies the images and the result. The
     tensor cores multiply float32 in TF32, whose mantissa has 10 bits. They cannot transpose it, so
-    that XLA transposes the kernel of the convolution, but not of its data gradient.
+    XLA transposes the kernel of the convolution, but not that of its data gradient.
 
     Args:
       x: images, bfloat16, float16 or float32; ``c`` must be a multiple of 64.
@@ -311,7 +311,7 @@ def _multiply(
                     spread.get("shift"),
                     buffer[...] if plan.epilogue.residual else None,
                 )
-                if not plan.epilogue.residual:  # the buffer may still be stored from
+                if not plan.epilogue.residual:  # an earlier store may still read the buffer
                     plgpu.wait_smem_to_gmem(0, wait_read_only=True)
                 buffer[...] = finished.astype(out.dtype)
                 plgpu.commit_smem()

@@ -46,7 +46,8 @@ def launch(
 def each_tile(tiles: int, work: Callable[[Any, Any], Any]) -> Any:
     """Calls ``work(tile, count)`` for each tile of this block.
 
-    ``count`` is the number of products before the tile; the results are the number after it.
+    ``count`` is the number of products before the tile; ``work`` returns the number after it, and
+    this function returns the number after the last tile.
     """
     blocks, block = min(BLOCKS, tiles), jax.lax.axis_index("block")
     turns = jax.lax.div(tiles - 1 - block + blocks, jnp.int32(blocks))

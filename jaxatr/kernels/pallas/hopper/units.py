@@ -39,7 +39,7 @@ def applies(windows: Windows, channels: int, features: int, dtype: str) -> bool:
 
 
 def refusal(windows: Windows, channels: int, features: int, dtype: str) -> NotImplementedError:
-    """Returns the error for sizes or a type to which :func:`applies` does not apply."""
+    """Returns the error for sizes or a type that :func:`applies` rejects."""
     return NotImplementedError(
         f"got batch {windows.batch}, {channels} channels, {features} features, {dtype}; "
         f"wanted at least {UNIT} images (any number for 1x1 kernels of stride 1), multiples of "
@@ -63,7 +63,7 @@ def viewed(windows: Windows) -> Windows:
 
 
 def padded(images: Float[Array, "b h w c"], windows: Windows) -> Float[Array, "b2 h2 w2 c"]:
-    """Returns images or results as in :func:`viewed`; a copy only if their number is padded."""
+    """Returns images or results as in :func:`viewed`; copies them only to pad their number."""
     if windows.pointwise:
         images = images.reshape(-1, 1, 1, images.shape[3])
     if more := missing(windows):
@@ -96,7 +96,7 @@ class Units(abc.ABC):
 
     @property
     def images(self) -> int:
-        """Images of a unit: the most with which few rows of a buffer are empty."""
+        """Images of a unit: the largest number that leaves few rows of a buffer empty."""
         batch = self.windows.batch
         sizes = [UNIT << n for n in range(5) if UNIT << n <= self.lines]
         fit = (size for size in reversed(sizes) if -(-batch // size) * size <= _WASTE * batch)
@@ -113,7 +113,7 @@ class Units(abc.ABC):
         return -(-self.windows.batch // self.images)
 
     def unit(self, phase: Place, index: Any) -> tuple[Any, Place, Any]:
-        """Returns the first image, the pixel and whether a unit of a phase is part of the result.
+        """Returns a unit's first image, its pixel, and whether the pixel is part of the result.
 
         Args:
           phase: the row and the column of the phase.
@@ -127,7 +127,7 @@ class Units(abc.ABC):
         return block * self.images, (y, x), within
 
     def each_unit(self, units: int, work: Callable[[Any, Any], None]) -> None:
-        """Calls ``work(number, rows of a buffer)`` for each of some units; a loop if many."""
+        """Calls ``work(number, rows of a buffer)`` for each unit, in a loop if there are many."""
 
         def one(number: Any, _: None) -> None:
             work(number, pl.ds(pl.multiple_of(number * self.images, UNIT), self.images))

@@ -7,7 +7,7 @@ the tensor cores read the images transposed. So nothing is padded, copied or tra
 
 A kernel has fewer tiles than a GPU has multiprocessors, so the sum is divided into pieces. Each is
 written in float32, and XLA adds them up, always in the same order: repeated runs agree to the bit.
-The tests interpret and compile the kernel; no run on a GPU is recorded.
+The tests interpret and compile the kernel; ``experiments/device`` checks and times it on a GPU.
 """
 
 import dataclasses
@@ -69,7 +69,7 @@ def applies(windows: Windows, channels: int, features: int, dtype: str) -> bool:
     if windows.gradient or not convolution_applies(windows, channels, features, dtype):
         return False
     if windows.pointwise and windows.batch * windows.pixels <= UNIT:
-        return False  # nothing would be outside: TMA drops the only pixel and the only 8 images
+        return False  # nothing is outside: TMA drops the axes of a single pixel and of 8 images
     return 2 * persistent.BLOCKS * math.prod(windows.taps) * channels <= LARGEST
 
 
@@ -204,7 +204,7 @@ class _Plan(Units):
         return min(_BUFFERS, self.per_group * self.tile.columns // width)
 
     def filled(self, pieces: int) -> int:
-        """Returns the number of pieces, at most ``pieces``, of which none is empty."""
+        """Returns how many of ``pieces`` pieces are not empty."""
         return -(-self.steps // -(-self.steps // pieces))
 
     def place(self, index: Any) -> tuple[Any, Any, Any]:
@@ -301,7 +301,7 @@ def _multiply(
                 row = (piece * plan.bands + first + band) * DEPTH
                 for part in range(parts):
                     buffer = results.at[group, (band * parts + part) % buffers]
-                    # The other buffers may still be stored from.
+                    # Earlier stores may still read the other buffers.
                     plgpu.wait_smem_to_gmem(buffers - 1, wait_read_only=True)
                     buffer[...] = sums[:, part * width : (part + 1) * width].astype(out.dtype)
                     plgpu.commit_smem()

@@ -22,8 +22,8 @@ from jaxatr.typing import Array
 
 _PRODUCTS = 16  # the most products per tap and pixel within a group; more are slow to compile
 _TERMS = 200  # the most terms of one result; more are slow to compile
-# Kernels of up to so many taps place each term within the padding. For more taps the compiler does
-# not vectorize that, and the image is padded first.
+# The most taps of a kernel for which each term is placed within the padding. For more taps the
+# compiler does not vectorize that, so the image is padded first.
 _PLACED = 9
 
 

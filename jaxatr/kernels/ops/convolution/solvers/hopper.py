@@ -1,6 +1,7 @@
 """Implicit GEMM on Hopper GPUs, by the Pallas kernels without an epilogue.
 
-They compute all directions of any stride, without copies of images or kernel.
+They compute all directions of any stride. Images and kernel are copied only in the cases that
+:meth:`Hopper.workspace_bytes` lists.
 """
 
 import dataclasses

@@ -142,7 +142,7 @@ class SpaceToDepth(Solver):
         return problem.bytes(other.x_shape) * (1 + math.prod(other.w_shape[:2]) * patches)
 
     def configs(self, problem: Problem) -> Sequence[Config]:
-        """Returns the algorithms for the folded problem, the usually fastest first."""
+        """Returns the algorithms for the folded problem, the one that is usually fastest first."""
         names = list(_INNER[problem.direction])
         if problem.direction == "data" and folded(problem).x_shape[3] > _FEW:
             names.reverse()  # with so many channels, taps writes large intermediate products

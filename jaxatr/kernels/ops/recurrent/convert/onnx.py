@@ -55,7 +55,7 @@ def to_onnx(
     """
     check_cell(cell)
     if any(weights.w is None for weights in layer):
-        raise ValueError("layer: no input matrix, which ONNX's operators have")
+        raise ValueError("layer: got no input matrix; ONNX's operators have one")
 
     def theirs(array: Any) -> np.ndarray:
         return reordered(np.asarray(array), OURS[cell], ONNX[cell])

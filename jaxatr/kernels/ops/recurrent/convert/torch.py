@@ -81,7 +81,7 @@ def to_torch(cell: Cell, params: Params) -> dict[str, np.ndarray]:
         for suffix, weights in zip(("", "_reverse"), layer, strict=False):
             name = f"l{index}{suffix}"
             if weights.w is None:
-                raise ValueError(f"params[{index}]: no input matrix, which torch's modules have")
+                raise ValueError(f"params[{index}]: got no input matrix; torch's modules have one")
             parts = {"weight_ih": weights.w, "weight_hh": weights.r}
             if weights.b is not None or weights.rb is not None:
                 parts["bias_ih"], parts["bias_hh"] = parted(cell, weights)
