@@ -146,9 +146,10 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
       task: the run's task.
       variables: variables of a checkpoint.
       name: name of a score; ``"auto"`` chooses the score that best separates known classes from
-        held-out ones (:mod:`jaxatr.openset.held_out`), compared with a random sample of at most
-        :data:`MOST_COMPARED` training examples; without validation examples, or with fewer than
-        three known classes, the paper's. The chosen score is fitted to all training examples.
+        held-out ones (:mod:`jaxatr.openset.held_out`). For the comparison, scores are fitted to a
+        random sample of at most :data:`MOST_COMPARED` training examples; the chosen score is then
+        fitted to all of them. If there are no validation examples, or fewer than three known
+        classes, no scores are compared and ``"auto"`` stands for the paper's.
       workdir: the run's folder, with any trials (:mod:`jaxatr.tasks.open_set.trials`); without it,
         classes are held out from this network's outputs.
 
@@ -305,7 +306,7 @@ def facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, 
         warnings.warn(
             f"open_set.tpr: {len(validation.labels)} validation examples are too few to guarantee "
             f"this rate and reject anything, so everything is accepted: at least {needed}{where} "
-            "are needed, by a larger data.validation, or fewer by a lower open_set.tpr",
+            "are needed (increase data.validation), or fewer with a lower open_set.tpr",
             stacklevel=5,
         )
     return {
