@@ -100,8 +100,8 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
         ]
         if differing:
             raise ConfigMismatch(
-                f"{workdir} contains a run of another configuration; use another workdir, or set\n"
-                + "\n".join(differing)
+                f"{workdir} contains a run of another configuration; use another "
+                "workdir, or set these fields back:\n" + "\n".join(differing)
             )
         fingerprint = read_record(workdir).get("fingerprint", fingerprint)
     return fingerprint
