@@ -187,7 +187,7 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
     score, why = _choose(name, listed, compared, task.config, len(folders))
     sampled = most is not None and training is not None and len(training.labels) == most
     if training is None or validation is None or sampled:
-        training = validation = None  # freed first
+        training = validation = None  # freed before the next ones
         training, validation = _outputs(task, variables, [score])
     models = openset.fit_scores([score], training, last, validation=validation).models
     one, names = compared[score.name], _accuracies(score, models, validation)
@@ -305,8 +305,8 @@ def facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, 
         where = " per class" if calibration.per_class else ""
         warnings.warn(
             f"open_set.tpr: {len(validation.labels)} validation examples are too few to guarantee "
-            f"this rate and reject anything, so everything is accepted: at least {needed}{where} "
-            "are needed (increase data.validation), or fewer with a lower open_set.tpr",
+            f"this rate and reject anything: with fewer than {needed}{where}, everything is "
+            "accepted (increase data.validation, or lower open_set.tpr to need fewer)",
             stacklevel=5,
         )
     return {
