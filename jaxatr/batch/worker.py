@@ -270,7 +270,7 @@ def _decider(job: Job, predictor: Predictor) -> OpenSetPredictor:
 def _memory() -> str | None:
     """Returns a folder in memory if the system has one with enough room; else None.
 
-    In a container it often has 64 MB only.
+    In a container, it often has only 64 MB.
     """
     try:
         free = shutil.disk_usage(_SHARED).free if os.access(_SHARED, os.W_OK | os.X_OK) else 0

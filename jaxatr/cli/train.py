@@ -32,7 +32,7 @@ _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link in Markdown
 
 
 class _Parser(config_flags.config_flags.ConfigFileFlagParser):
-    """A parser of the name of a bundled configuration, too, and of every option of the data set."""
+    """A parser that also accepts the names of bundled configurations and all data set options."""
 
     def parse(self, path: str):
         config = super().parse(bundled.locate(path))
@@ -70,7 +70,7 @@ def _add_options(config: "Config", argv: Sequence[str]) -> None:
             value = known[name].default
             if value is None:
                 value = config_dict.placeholder(object)
-            # Of the sequences, ml_collections parses only tuples.
+            # Tuples are the only sequences that ml_collections parses.
             config.data.options[name] = tuple(value) if isinstance(value, list) else value
 
 

@@ -120,8 +120,8 @@ class Chip:
     def mask(self, mask: Shaped[np.ndarray, "h w 1"]) -> Bool[np.ndarray, "y x"]:
         """Returns the chip's mask for an image's mask.
 
-        The mask is resampled like the image, and a chip pixel belongs to it if at least half
-        covered. If a thin mask covers no pixel by half, the most covered pixels are kept; a mask
+        The mask is resampled like the image, and a chip pixel belongs to it if at least half of it
+        is covered. If a thin mask covers no pixel by half, the most covered pixels are kept; a mask
         that was cropped away stays empty.
 
         Raises:

@@ -64,7 +64,7 @@ def iterate_visible(root: Path) -> Iterator[Below]:
     Links to files and folders are followed. Each folder is read once, even if several links lead to
     it or a link leads to a folder above: at its own place if it is below ``root``, else at the
     first of its paths. Links that are skipped for this reason, and links to nothing, are yielded
-    with the reason. Only one folder's names are in memory at a time, and the links' folders.
+    with the reason. Only the names in one folder and the folders of links are in memory at a time.
 
     A folder that cannot be listed is yielded as an error at its place.
 
@@ -129,7 +129,7 @@ class _Walk:
             path, is_link = folder / entry.name, entry.is_symlink()
             target = Path(os.path.realpath(path)) if is_link else real / entry.name
             below = PurePosixPath(path.relative_to(self._top))
-            # Of a link in a circle, entry.is_file() raises an error.
+            # entry.is_file() raises an error for a link that leads back to itself.
             if os.path.isfile(path) if is_link else entry.is_file():
                 if not (self._everything and is_link and self._has(target)):
                     yield Below(below)

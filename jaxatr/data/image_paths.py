@@ -148,7 +148,7 @@ def line_of(error: Exception, name: str, file: str = "") -> str:
     'file: No such file'
     """
     text = _text(error, name, file)
-    # The system's messages name no file, but a short name may be a word of them.
+    # The system's messages name no file, but a short name may occur in them as a word.
     named = not isinstance(error, OSError) and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
     return text if named else f"{name}: {reason_of(error, name, file)}"
 

@@ -77,7 +77,7 @@ def read_others(
       source: a folder or an archive, read recursively with all its files except hidden ones; or
         the name of a data set, read with all its splits.
       intake: the network's requirements.
-      most: the largest number of images; a random sample of more is read. 0 reads all.
+      most: the largest number of images, a random sample if there are more; 0 for all.
       seed: seed of the draw.
       data_dir: folder of the prepared data sets.
 

@@ -172,7 +172,7 @@ def image_statistics(
       split: the split to read from.
       indices: ``[n]``, numbers of the training examples.
       chip: the geometry.
-      most: the largest number of chips; of more, evenly spaced ones are read.
+      most: the largest number of chips, evenly spaced if there are more.
 
     Returns:
       ``(mean, std)``, float64 ``[c]``. The deviation of a constant channel is given as 1, so that

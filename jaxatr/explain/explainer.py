@@ -85,7 +85,8 @@ class Explainer:
           intake: converts images to the network's input.
           method: the method, for its name and its batching.
           explain: maps chips in their raw units to the method's maps (:meth:`Method.bind`).
-          probabilities: the network's, compiled once for several methods; None: for this one.
+          probabilities: the network's compiled class probabilities, to share them between several
+            methods; None to compile them for this explainer.
         """
         self.method, self.classes, self.chip = method.name, target.classes, intake
         self.source = target.source
@@ -103,10 +104,10 @@ class Explainer:
         progress: bool = False,
         **options: Any,
     ) -> "Explainer":
-        """Loads a run's network, at its newest checkpoint, and a method for it.
+        """Loads a run's network, at its latest checkpoint, and a method for it.
 
         Args:
-          workdir: the run folder of a classifier, or of a surrogate, which explains its target
+          workdir: the folder of a classifier's run, or of a surrogate's, which explains its target
             network.
           method: a name in :data:`jaxatr.explain.methods.METHODS`, the import path
             ``"my.module:METHOD"`` of your own :class:`~jaxatr.explain.method.Method`, or, for a
@@ -196,7 +197,7 @@ def compiled_probabilities(target: Target) -> Compiled:
 def load_explainers(
     workdir: str | os.PathLike, method: str | None = None, **options: Any
 ) -> dict[str, Explainer]:
-    """Loads a run's network, at its newest checkpoint, for :func:`explainers_of`."""
+    """Loads a run's network, at its latest checkpoint, for :func:`explainers_of`."""
     return explainers_of(training.load_run(workdir), method, **options)
 
 

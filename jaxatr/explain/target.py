@@ -22,9 +22,9 @@ def load_target(source: str | os.PathLike) -> Target:
     """Loads the network to explain.
 
     Args:
-      source: a run folder, whose closed-set classifier is loaded at its newest checkpoint; an ONNX
-        file (:func:`onnx_target`); or the import path ``"package.module:name"`` of a function that
-        takes no arguments and returns a :class:`Target`.
+      source: a run's folder, whose closed-set classifier is loaded at its latest checkpoint; an
+        ONNX file (:func:`onnx_target`); or the import path ``"package.module:name"`` of a function
+        that takes no arguments and returns a :class:`Target`.
 
     Raises:
       ValueError: the source does not exist, or its network is not a classifier of known classes.
@@ -55,8 +55,8 @@ def onnx_target(path: str | os.PathLike) -> Target:
       path: path of the file.
 
     Raises:
-      ValueError: the file cannot be read, its metadata lacks the classes, or it lacks such an input
-        or output.
+      ValueError: the file cannot be read, its metadata lacks the classes, or the model does not map
+        a single input of images to logits.
     """
     from jaxatr.onnx.backbone import check_images
     from jaxatr.onnx.feature_maps import Network

@@ -283,7 +283,9 @@ def calibrate(
         raise ValueError("calibration: wanted known examples only, and at least one")
     scores, nearest = decision.score_of(outputs)
     if not np.isfinite(scores).all():
-        raise ValueError(f"{decision.score.name}: {np.sum(~np.isfinite(scores))} are not finite")
+        raise ValueError(
+            f"{decision.score.name}: {np.sum(~np.isfinite(scores))} scores are not finite"
+        )
     temperature = 1.0 if decision.calibration is None else decision.calibration.temperature
     if (own := outputs.labels < outputs.logits.shape[1]).any():
         temperature = fit_temperature(outputs.logits[own], outputs.labels[own])

@@ -71,8 +71,8 @@ def fit_scores(
       begins: called with each score before it is fitted or calibrated.
 
     Raises:
-      ValueError: the outputs that a score is fitted to or calibrated on are missing, or the model
-        of its own training is; or its fit rejects the outputs. The message begins with the score's
+      ValueError: the outputs to fit or calibrate a score are missing; the model of its own
+        training is missing; or its fit rejects the outputs. The message begins with the score's
         name.
     """
     ready, refused = [], {}

@@ -70,8 +70,8 @@ def recorded_scores(
     """Returns the scores of the n test examples, by name.
 
     Args:
-      arrays: the arrays of ``scores.npz``, in which ``test_score_NAME`` is a score. Run folders of
-        an earlier version lack scores that are functions of the logits; these are computed here.
+      arrays: the arrays of ``scores.npz``, in which ``test_score_NAME`` is a score. Runs of an
+        earlier version lack scores that are functions of the logits; these are computed here.
       names: names of the scores.
 
     Raises:

@@ -116,7 +116,7 @@ def _probability_ticks(low: float, high: float) -> tuple[tuple[float, str], ...]
 def _narrow_ticks(low: float, high: float) -> tuple[tuple[float, str], ...]:
     """Chooses linearly spaced round ticks for an axis with too few preferred probabilities."""
     first, last = float(sigmoid(low)), float(sigmoid(high))
-    if first > 0.999:  # labelled by the rest, like the thresholds on the page
+    if first > 0.999:  # labelled as 1 minus a rest, like the thresholds on the page
         rests = linear("", float(sigmoid(-high)), float(sigmoid(-low))).ticks
         return tuple((-logit(rest), f"1−{text}") for rest, text in reversed(rests))
     return tuple((logit(mark), text) for mark, text in linear("", first, last).ticks)

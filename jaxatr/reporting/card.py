@@ -91,7 +91,7 @@ def check_repeats(workdirs: Sequence[str | os.PathLike]) -> None:
 
 
 def check_evaluations(workdirs: Sequence[str | os.PathLike]) -> None:
-    """Checks that the recorded figures are of runs without enrolled classes, as the exported file.
+    """Checks that runs were evaluated without enrolled classes, which an exported file lacks.
 
     Args:
       workdirs: the runs' folders.

@@ -64,7 +64,7 @@ class Recorded(Protocol):
 
 Run = TypeVar("Run", bound=Recorded)
 Numbered: TypeAlias = tuple[int, Run]
-"""A run after its number on the page, which selects its pictures and its data for the script."""
+"""A run's number on the page, and the run. The number selects its pictures and its script data."""
 
 SectionMaker: TypeAlias = Callable[[Sequence[Numbered[Run]]], Section | None]
 """Makes a section of the runs whose kind lists it; ``None`` if there is nothing to show."""

@@ -17,7 +17,7 @@ def colour_map(steps: int = 256) -> UInt8[np.ndarray, "n 3"]:
 
     The map is perceptually uniform: in Oklab (Ottosson 2020) lightness and hue change linearly, and
     the chroma is low enough for every colour to be in the sRGB gamut. Equal differences therefore
-    look equal, even in grey and to colour-blind readers.
+    look equal, even in gray and to colour-blind readers.
 
     Args:
       steps: number of colours n.

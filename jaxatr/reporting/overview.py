@@ -46,7 +46,7 @@ def outside(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
 
 
 def enrolled(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
-    """Shows the accuracy of enrolled classes, and that of the run's own before and after."""
+    """Shows the accuracy of enrolled classes, and that of the trained ones before and after."""
     tables = [
         {"run": run, **run.evaluation["enrolled"]}
         for _, run in runs

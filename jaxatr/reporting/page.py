@@ -75,7 +75,7 @@ def _sections(both: Sequence[tuple[Report[Any], Recorded]]) -> list[Section]:
 
 
 def _named(workdirs: Sequence[str | os.PathLike]) -> dict[Path, str]:
-    """Returns the name of each folder in the report; if two names clash, their paths for all."""
+    """Returns the name of each folder in the report; all by their paths if two names clash."""
     folders = [Path(workdir) for workdir in workdirs]
     if not folders:
         raise ValueError("workdirs: got none, wanted at least one")

@@ -71,7 +71,7 @@ def sprite(thumbnails: Mapping[int, Thumbnail]) -> Sprite:
 
 
 def squared(small: Shaped[np.ndarray, "h w c"], side: int) -> Shaped[np.ndarray, "y x 3"]:
-    """Scales a picture to fit a square, and fills the rest of the square with grey.
+    """Scales a picture to fit a square, and fills the rest of the square with gray.
 
     Args:
       small: uint8 ``[h, w, c]``, gray or RGB, no side longer than ``side``.

@@ -68,7 +68,7 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
 
 
 def enrolled_lines(evaluation: Mapping[str, Any]) -> list[str]:
-    """Formats the figures of enrolled classes, and those of the run's own before and after.
+    """Formats the figures of enrolled classes, and those of the trained ones before and after.
 
     Args:
       evaluation: the content of ``evaluation.json``; without enrolled classes there are no lines.
@@ -98,7 +98,7 @@ def enrolled_lines(evaluation: Mapping[str, Any]) -> list[str]:
 
 
 def outside_lines(evaluation: Mapping[str, Any]) -> list[str]:
-    """Formats the source of each group of images of other data, and the share accepted of it.
+    """Formats each group of images of other data: its source, and the share that is accepted.
 
     Args:
       evaluation: the content of ``evaluation.json``; without such groups there are no lines.

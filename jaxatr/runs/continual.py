@@ -53,7 +53,7 @@ def train_enrolled(
       out: the new run's folder.
       epochs: epochs of the new training; by default :data:`SHARE` of the original run's.
       learning_rate: initial learning rate; by default :data:`SLOWER` times the original run's.
-      checkpoint: must be ``"latest"``, because only the newest checkpoint can be continued.
+      checkpoint: must be ``"latest"``, because only the latest checkpoint can be continued.
       where: fields of ``config.data`` to change if the training data has moved.
       progress: show a progress bar.
 
@@ -71,7 +71,7 @@ def train_enrolled(
     """
     check_kind(workdir)
     if checkpoint != "latest":
-        raise ValueError("a run is continued from its newest checkpoint: omit --checkpoint")
+        raise ValueError("a run is continued from its latest checkpoint: omit --checkpoint")
     if Path(out).resolve() == Path(workdir).resolve():
         raise ValueError(f"{out} is the run's own folder: the new run needs another one")
     enrolment = enrolled.read(workdir)

@@ -1,4 +1,4 @@
-"""Evaluates runs on their test data and records the results in the run folders."""
+"""Evaluates runs on their test data and records the results in their folders."""
 
 import inspect
 import json

@@ -98,7 +98,7 @@ class Guard:
         finally:
             self._requests -= 1
             self._held -= request.held
-            path = getattr(scope.get("route"), "path", scope["path"])  # of one with parameters
+            path = getattr(scope.get("route"), "path", scope["path"])  # with placeholders
             route = path if path in self._routes else "other"
             self._metrics.request(route, request.status or 499, request.seconds)
 

@@ -124,8 +124,8 @@ class Examples:
         added to these. The usual fraction of each class is held out for validation. The other chips
         of each class are repeated, so that they are sampled as often as an average class of the
         data. Test examples of the new classes become known. Examples contained in the file are
-        removed from validation and test. With perturbed boxes, the surroundings of a training chip
-        are its reflection.
+        removed from validation and test. All training chips are then stored without their
+        surroundings, so that perturbed boxes show the chip's reflection beyond its edges.
 
         Args:
           path: path of an ``.npz`` file with ``images``, ``[m, h, w, c]``, chips with the shape and

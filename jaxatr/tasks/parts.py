@@ -167,8 +167,8 @@ def parts_of(
 
     indices = data.select(test, classes=split.known + split.unknown, where=where)
     # If training and test use the same split, training examples are removed from the test.
-    # Validation examples stay in it if classes are held out, as for a choice of scores: only
-    # thresholds are fitted to them, which do not affect rankings.
+    # Validation examples stay in it if classes are held out to compare scores: only thresholds are
+    # fitted to them, which do not affect rankings.
     chosen_by = config.open_set.hold_out and test is train
     seen = [p.column("id") for name, p in parts.items() if name == "train" or not chosen_by]
     indices = indices[~np.isin(test.columns["id"][indices], np.concatenate(seen))]

@@ -165,7 +165,7 @@ def train(
                     checkpoints.wait()
                     raise Preempted(run.step)
             checkpoints.wait()
-            # A request during the last step or its evaluation ends what follows the training.
+            # After a request during the last step or its evaluation, nothing follows the training.
             if any(parallel.gather_json(request.heard)):
                 raise Preempted(run.step)
     return run.result()
@@ -214,7 +214,7 @@ class _Run:
         if len(positions) != jax.process_count():
             raise CheckpointError(
                 f"checkpoint {saved.step} was saved by {len(positions)} processes, each with its "
-                f"part of the data: wanted as many, got {jax.process_count()}"
+                f"part of the data: wanted the same number, got {jax.process_count()}"
             )
         self._positions = positions[jax.process_index()]
         self._windows = saved.progress["meter"]

@@ -39,9 +39,9 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
 
     @property
     def forms(self) -> Mapping[str, Form]:
-        """XLA's or oneDNN's form of the network, by the inputs' shapes so far; empty if not chosen.
+        """The form of the network, of XLA or oneDNN, by the shapes of the inputs so far.
 
-        There is a choice with the runtime ``"onednn"``.
+        Empty unless the runtime is ``"onednn"``, the only one with a choice between the two.
         """
         return {}
 

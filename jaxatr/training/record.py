@@ -90,7 +90,7 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
     if path.exists():
         written = files.read_json(path)
         recorded = _fixed_fields(json.loads(configuration.completed(written).to_json()), free)
-        if "task" not in written:  # a configuration with fields of the loop's caller only
+        if "task" not in written:  # no task's fields: written by a caller of the loop
             there = _fixed_fields(written, free)
             recorded = {name: recorded[name] for name in recorded if name in there | now}
         differing = [
@@ -100,8 +100,8 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
         ]
         if differing:
             raise ConfigMismatch(
-                f"{workdir} contains a run of another configuration; use another workdir, or set\n"
-                + "\n".join(differing)
+                f"{workdir} contains a run of another configuration; use another "
+                "workdir, or set these fields back:\n" + "\n".join(differing)
             )
         fingerprint = read_record(workdir).get("fingerprint", fingerprint)
     return fingerprint

@@ -120,5 +120,5 @@ def _verify(arrays: dict[str, Any], recorded: dict[str, str]) -> None:
     for name in sorted(recorded | found):
         if found.get(name) != recorded.get(name):
             raise ValueError(
-                f"{name} is {found.get(name, 'missing')}, recorded was {recorded.get(name)}"
+                f"{name} is {found.get(name, 'missing')}, but was recorded as {recorded.get(name)}"
             )

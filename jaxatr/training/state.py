@@ -83,8 +83,8 @@ def merge(trained: PyTree, frozen: PyTree) -> PyTree:
 def to_arrays(state: TrainState) -> dict[str, Any]:
     """Copies an unreplicated state to nested dictionaries of NumPy arrays.
 
-    Copies are needed because the next step donates the state's buffers while the arrays may still
-    be being saved.
+    Copies are needed because the next step donates the state's buffers, possibly before the arrays
+    have been saved.
     """
     return jax.tree.map(np.array, flax.serialization.to_state_dict(_without_keys(state)))
 

@@ -50,7 +50,7 @@ class StopRequest:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.heard = True
-        _restore(self._previous)  # of both signals: the second one of either kind ends it
+        _restore(self._previous)  # for both signals, so that a second one of either kind ends it
 
     def __enter__(self) -> "StopRequest":
         """Installs the signal handlers."""

@@ -107,8 +107,8 @@ class Task(abc.ABC):
     usage: ClassVar[str] = "predict --workdir={workdir} IMAGE..."
     #: Dotted path of the task's ``Predictor``; empty if it has none.
     predictor: ClassVar[str] = ""
-    #: Results of an evaluation that are kept by later evaluations of the same checkpoint which do
-    #: not measure them again: dotted names, where ``*`` matches any name; outer names first.
+    #: Results that a later evaluation of the same checkpoint keeps unless it measures them again:
+    #: dotted names, where ``*`` matches any name; outer names first.
     kept: ClassVar[tuple[str, ...]] = ()
     #: Dotted path of the :class:`jaxatr.reporting.Report` that shows the task's results.
     report: ClassVar[str] = "jaxatr.reporting.plain:REPORT"

@@ -26,7 +26,7 @@ _READ: ContextVar[_Snapshots | None] = ContextVar("snapshots read in loading_onc
 def loading_once() -> Iterator[None]:
     """Reads each checkpoint from disk only once in this context, however often it is loaded.
 
-    For a program that takes one run for several purposes, such as predictions and explanations.
+    For a program that uses one run for several purposes, such as predictions and explanations.
     The loaded runs share their variables, and are all of the same step even if the run is still
     training.
     """

@@ -19,7 +19,7 @@ EVENTS = "tensorboard"
 class MetricWriter:
     """Appends records to ``workdir/metrics.jsonl`` and writes their numbers to TensorBoard.
 
-    A context manager, which does nothing in processes other than 0.
+    A context manager, which does nothing in processes other than process 0.
     """
 
     def __init__(self, workdir: str | os.PathLike, *, step: int):

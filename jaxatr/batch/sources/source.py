@@ -57,7 +57,7 @@ class Source(abc.ABC):
 
     @property
     def place(self) -> str:
-        """The input independent of the working directory: for files, their absolute path."""
+        """The argument independent of the working directory: for a path, the absolute path."""
         return str(self._path)
 
     @abc.abstractmethod

@@ -134,7 +134,7 @@ def tables_of(name: str) -> list[Table]:
     """
     try:
         scanned = os.scandir(name)
-    except OSError:  # an input with this error, of the folder's source
+    except OSError:  # reported by the folder's own source, as an unreadable input
         return []
     with scanned:
         entries = sorted((e for e in scanned if e.name[0] not in "._"), key=lambda e: e.name)

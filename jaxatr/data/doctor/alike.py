@@ -61,7 +61,7 @@ def equal(facts: Facts) -> Pairs:
 
 
 def nearly_equal(facts: Facts, least: float) -> Pairs:
-    """Finds pairs of images that are not equal but highly correlated, in falling order.
+    """Finds pairs of images that are not equal but highly correlated, the highest first.
 
     The correlation is between downscaled gray images, so that size, brightness and contrast do not
     matter, and a slight shift, crop or re-encoding matters little.

@@ -79,7 +79,7 @@ def examine(
       subject: the set to check.
       chip: geometry applied to each image first, as in training.
       alike: the correlation at which two images count as nearly equal.
-      limit: the largest number of images; a random sample of more is read. 0 reads all.
+      limit: the largest number of images, a random sample if there are more; 0 for all.
       begins: called with a description of each step before it begins.
 
     Raises:
@@ -125,8 +125,8 @@ def relations(facts: Facts, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
 def _roles(splits: tuple[str, ...], sizes: Int[np.ndarray, " s"]) -> tuple[int, int | None]:
     """Returns the numbers of the training split and of the test split (None without one).
 
-    By their names; without ``train``, the largest other split is the training split, and of two
-    splits the remaining one is the test split.
+    They are found by their names. Without ``train``, the training split is the largest one that is
+    not ``test``. Without ``test``, the test split is the other one of two splits.
     """
     test = splits.index("test") if "test" in splits and len(splits) > 1 else None
     others = [number for number in range(len(splits)) if number != test]

@@ -73,7 +73,7 @@ def gather(subject: Subject, *, chip: Chip | None = None, limit: int = 0, seed: 
     Args:
       subject: the set of images.
       chip: geometry applied to each image first; an image it refuses counts as unreadable.
-      limit: the largest number of images; a random sample of more is read. 0 reads all.
+      limit: the largest number of images, a random sample if there are more; 0 for all.
       seed: seed of the draw.
 
     Raises:

@@ -39,9 +39,9 @@ MSTAR = grouped(
     "MSTAR's, as 'BRDM_2'",
 )
 
-# By running gear and weapon, which are visible in the chips, and so that each of the eight vehicles
-# has a sibling: by role, the T72 would be the only tank and the BMP2 a carrier like the wheeled
-# BTR70. The three further vehicles are in the DSIAC database, which uses the same table.
+# Grouped by running gear and weapon, which are visible in the chips and give each of the eight
+# vehicles a sibling. By role, the T72 would be the only tank, and the BMP2 a carrier like the
+# wheeled BTR70. The three further vehicles are in the DSIAC database, which uses the same table.
 SIMULATED = grouped(
     {
         "artillery": "ZSU23 2S3 D20",

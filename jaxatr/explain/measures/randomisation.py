@@ -15,7 +15,7 @@ def randomise_layers(params: PyTree, layers: Sequence[str], key: Key) -> PyTree:
 
     For the randomisation checks of Adebayo et al. (2018, "Sanity Checks for Saliency Maps",
     section 3), which re-initialise the layers. The initialiser is unknown here, so the values of
-    each array are permuted instead: this destroys the learnt arrangement, but keeps the exact
+    each array are permuted instead: this destroys the learned arrangement, but keeps the exact
     distribution of the values. Constant arrays are left unchanged.
 
     For the *cascading* check, name more and more layers from the logits down; for the *independent*

@@ -26,7 +26,7 @@ from jaxatr.openset.scores.energy import energy_score
 from jaxatr.typing import Array, ArrayLike, Float
 
 NEIGHBOURS = 10
-"""Default k, as in pytorch-ood; OpenOOD uses 100, of a hundredth of the training set."""
+"""Default k, as in pytorch-ood; OpenOOD uses 100 and a hundredth of the training set."""
 
 
 class Guide(NamedTuple):

@@ -170,7 +170,7 @@ def score(
     chex.assert_shape(z, (None, *np.shape(model.scale)))
     known = z.shape[1] - extra
     if not 0 < known <= z.shape[1]:
-        raise ValueError(f"extra: got {extra} of {z.shape[1]} classes, wanted a known one left")
+        raise ValueError(f"extra: got {extra} of {z.shape[1]} classes, wanted one or more left")
     if kind == "energy":
         kept = (z * (1 - _outlying(model, z)))[:, :known]
         return logsumexp(kept)

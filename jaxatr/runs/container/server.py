@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # on by default from onnxruntime 1.29 on
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else sent from onnxruntime 1.29 on
 
 import numpy as np
 import onnxruntime
@@ -110,7 +110,7 @@ class Model:
         return dict(zip(self.classes, map(_finite, values), strict=True))
 
     def _fitting(self, image: np.ndarray) -> np.ndarray:
-        """Repeats a grey channel if the model takes three; raises ``ValueError`` on a mismatch."""
+        """Repeats a gray channel if the model takes three; raises ``ValueError`` on a mismatch."""
         if image.dtype != self._type:
             raise ValueError(f"got an image of {image.dtype}, wanted {self._type}")
         height, width, channels = self._shape

@@ -146,9 +146,10 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
       task: the run's task.
       variables: variables of a checkpoint.
       name: name of a score; ``"auto"`` chooses the score that best separates known classes from
-        held-out ones (:mod:`jaxatr.openset.held_out`), compared with a random sample of at most
-        :data:`MOST_COMPARED` training examples; without validation examples, or with fewer than
-        three known classes, the paper's. The chosen score is fitted to all training examples.
+        held-out ones (:mod:`jaxatr.openset.held_out`). For the comparison, scores are fitted to a
+        random sample of at most :data:`MOST_COMPARED` training examples; the chosen score is then
+        fitted to all of them. If there are no validation examples, or fewer than three known
+        classes, no scores are compared and ``"auto"`` stands for the paper's.
       workdir: the run's folder, with any trials (:mod:`jaxatr.tasks.open_set.trials`); without it,
         classes are held out from this network's outputs.
 
@@ -186,7 +187,7 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
     score, why = _choose(name, listed, compared, task.config, len(folders))
     sampled = most is not None and training is not None and len(training.labels) == most
     if training is None or validation is None or sampled:
-        training = validation = None  # freed first
+        training = validation = None  # freed before the next ones
         training, validation = _outputs(task, variables, [score])
     models = openset.fit_scores([score], training, last, validation=validation).models
     one, names = compared[score.name], _accuracies(score, models, validation)
@@ -304,8 +305,8 @@ def facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, 
         where = " per class" if calibration.per_class else ""
         warnings.warn(
             f"open_set.tpr: {len(validation.labels)} validation examples are too few to guarantee "
-            f"this rate and reject anything, so everything is accepted: at least {needed}{where} "
-            "are needed, by a larger data.validation, or fewer by a lower open_set.tpr",
+            f"this rate and reject anything: with fewer than {needed}{where}, everything is "
+            "accepted (increase data.validation, or lower open_set.tpr to need fewer)",
             stacklevel=5,
         )
     return {

@@ -85,7 +85,7 @@ def choose(
                 own = score.name in openset.SCORES
                 baseline = score.training.baseline if own else f"MODULE:{score.name.upper()}"
                 raise ValueError(
-                    f"scores: {score.name} has not been trained in {workdir}: python -m "
+                    f"scores: {score.name} has not been trained in {workdir}: "
                     f"jaxatr train --workdir={workdir} --baselines={baseline}"
                 )
             if score.training.model is None:

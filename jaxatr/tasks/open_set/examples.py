@@ -108,7 +108,7 @@ class Examples:
 
 
 def as_png(image: Shaped[np.ndarray, "h w c"]) -> bytes:
-    """Encodes an 8-bit grey or RGB image as a PNG."""
+    """Encodes an 8-bit gray or RGB image as a PNG."""
     file = io.BytesIO()
     Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(file, "PNG")
     return file.getvalue()

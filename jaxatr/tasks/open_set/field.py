@@ -55,8 +55,8 @@ def calibrate(
       ``score``, ``chips`` (count by class), ``path`` of the calibration, and ``before`` and
       ``after``, each with ``threshold`` (None if it accepts everything or differs between classes),
       ``accepted`` (fraction of the chips; leave-one-out after the calibration), and ``temperature``
-      and ``calibration_error`` of the class probabilities on the same chips (of enrolled classes
-      there are none; None if no other chips are left).
+      and ``calibration_error`` of the class probabilities on the same chips, except those of
+      enrolled classes, which have no probabilities (None if no chips are left).
 
     Raises:
       ValueError: a class is not known, there are no chips, or a chip is invalid.
@@ -97,7 +97,7 @@ def _warn_of_few(decision: openset.Decision, classes: Sequence[str]) -> None:
     warnings.warn(
         f"tpr: {len(calibration.scores)} chips are too few to guarantee a rate of "
         f"{calibration.tpr:.3g} and reject anything, so every chip{every} is accepted: at least "
-        f"{openset.examples_needed(calibration.tpr)}{per_class} are needed, or fewer by a lower "
+        f"{openset.examples_needed(calibration.tpr)}{per_class} are needed, or fewer with a lower "
         "tpr",
         stacklevel=3,
     )

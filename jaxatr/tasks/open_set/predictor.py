@@ -181,7 +181,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
           ImportError: the package of ``runtime`` is not installed; the message names the extra.
           ValueError: ``workdir`` is not the folder of such a run, there is no such checkpoint or
             score, no fitted threshold, the training data for a fit or for neighbours is missing,
-            such runs have no neighbours, or this jaxlib has no oneDNN for ``runtime``.
+            runs of this kind have no neighbours, or this jaxlib has no oneDNN for ``runtime``.
         """
         where = {"source": source, "data_dir": data_dir}
         where = {name: value for name, value in where.items() if value is not None}

@@ -42,8 +42,8 @@ def configurations(config: Config, known: int, steps: int) -> Mapping[str, Confi
     if fields.trials and (known < _FEWEST or not config.data.validation):
         raise ValueError(
             f"open_set.trials: got {fields.trials} with {known} known classes and "
-            f"data.validation={config.data.validation}, wanted {_FEWEST} or more and validation "
-            "examples"
+            f"data.validation={config.data.validation}, wanted {_FEWEST} or more known "
+            "classes, and validation examples"
         )
     made = {}
     for turn in range(fields.trials):
@@ -77,7 +77,7 @@ def folders_of(task: Deciding, workdir: Path) -> list[Path]:
 def load(
     task: Deciding, folders: Iterable[Path], needs: Collection[str]
 ) -> Iterator[openset.Trial]:
-    """Computes the outputs of trials, one after the other: those of many chips fill the memory.
+    """Computes the outputs of trials one at a time, because those of many chips fill the memory.
 
     Args:
       task: the run's task.

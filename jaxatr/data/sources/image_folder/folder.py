@@ -205,9 +205,9 @@ def _entries(root: Path) -> Iterator[tuple[PurePosixPath, str]]:
 
 
 def _single_folder(root: Path) -> Path:
-    """Returns the folder that is alone in a folder and has no usual name of a split, else ``root``.
+    """Returns the only entry of a folder if it is a folder without a split's name, else ``root``.
 
-    It wraps the table's folder, most often in an archive.
+    Archives often have such a folder around the table and the images.
     """
     entries = [entry for entry in root.iterdir() if not is_hidden(entry.name)]
     if len(entries) == 1 and entries[0].is_dir() and not is_usual(entries[0].name):

@@ -58,10 +58,11 @@ def arranged(root: Path, paths: Sequence[PurePosixPath], layout: str, wanted: st
     Args:
       root: the folder, for messages.
       paths: paths of the files below it, at least one, without :func:`wrapper`.
-      layout: one of :data:`LAYOUTS`; empty to infer it. Of two or three levels, the outermost is a
-        split if one of its folders has a usual split name, and the innermost is one if all of its
-        folders have. Otherwise three levels are split, coarse class and class; of two, the outer
-        one is a split if a class occurs in several of its folders, else a coarse class.
+      layout: one of :data:`LAYOUTS`; empty to infer it. With two or three levels, the outermost is
+        a split if one of its folders has a usual split name, and the innermost is a split if all of
+        its folders have one. Otherwise, three levels are split, coarse class and class; with two
+        levels, the outer one is a split if a class occurs in several of its folders, else a coarse
+        class.
       wanted: a description of the expected layouts, for messages.
 
     Raises:
@@ -120,7 +121,7 @@ def wrapper(paths: Sequence[PurePosixPath], layout: str) -> PurePosixPath:
     while depth - len(names) > least:
         found = {path.parts[len(names)] for path in paths}
         inner = {path.parts[len(names) + 1] for path in paths}
-        # The class of chips of one class, divided into splits.
+        # A single folder around split folders is not a wrapper, but the only class.
         alone = depth - len(names) == 2 and not layout and all(map(is_usual, inner))
         if len(found) > 1 or alone or any(map(is_usual, found)):
             break

@@ -54,9 +54,9 @@ _SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".txt", ".htm", ".html", 
 class Mstar(Source):
     """The magnitudes of the raw chips below a folder.
 
-    The training split has 17° of depression and the test split 15°. Of each class, only the vehicle
-    of the standard operating condition is used, unless ``serials`` is ``"all"``; duplicates are
-    used once. A folder or archive without raw chips is read as class folders.
+    The training split has 17° of depression and the test split 15°. Each class has only its vehicle
+    of the standard operating condition, unless ``serials`` is ``"all"``; duplicates are used once.
+    A folder or archive without raw chips is read as class folders.
     """
 
     name = "mstar"
@@ -65,7 +65,7 @@ class Mstar(Source):
     options = {
         "serials": Option(
             "standard",
-            "standard: a vehicle a class, of the standard operating condition; all: every vehicle",
+            "standard: a class's vehicle of the standard operating condition; all: every vehicle",
         )
     }
 

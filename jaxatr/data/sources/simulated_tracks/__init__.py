@@ -37,7 +37,8 @@ def generate(
       split: ``"train"`` or ``"test"``.
       tracks: number of tracks of each vehicle in each band, 1 to 1000.
       frames: the shortest and longest length of a track, at most 72, a full turn.
-      starts: the least and greatest first range in metres; it is a multiple of ``closing``.
+      starts: the least and greatest first range in metres; each one drawn is a multiple of
+        ``closing``.
       closing: metres between consecutive frames.
       bands: some of :data:`BANDS`.
       seed: a non-negative integer.
