@@ -49,7 +49,7 @@ def score_of(name: str) -> openset.Score:
 
 
 def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:
-    """Returns the scores among which ``auto`` chooses, starting with the paper's.
+    """Returns the scores among which ``auto`` chooses, starting with CBC if the run has it.
 
     They are the scores that the run can compute, and whose inputs allow leaving classes out after
     the training.
@@ -148,8 +148,9 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
       name: name of a score; ``"auto"`` chooses the score that best separates known classes from
         held-out ones (:mod:`jaxatr.openset.held_out`). For the comparison, scores are fitted to a
         random sample of at most :data:`MOST_COMPARED` training examples; the chosen score is then
-        fitted to all of them. If there are no validation examples, or fewer than three known
-        classes, no scores are compared and ``"auto"`` stands for the paper's.
+        fitted to all of them. With fewer than three known classes, or without validation examples,
+        no scores are compared and ``"auto"`` stands for CBC. A network without CBC then uses
+        softmax, or has no decision if there are no validation examples.
       workdir: the run's folder, with any trials (:mod:`jaxatr.tasks.open_set.trials`); without it,
         classes are held out from this network's outputs.
 
