@@ -153,7 +153,7 @@ def _check_explanation_flags() -> None:
         if values[name].present and not values.explain:
             raise ValueError(f"--{name} needs --explain=FOLDER")
     if values.explain and values.checkpoint != "latest":
-        raise ValueError("--explain uses the newest checkpoint: leave --checkpoint out")
+        raise ValueError("--explain uses the latest checkpoint: leave --checkpoint out")
     if values.explain and len(values.workdir) > 1:
         raise ValueError("--explain cannot be used with an ensemble: give one --workdir")
 

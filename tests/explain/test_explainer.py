@@ -350,7 +350,7 @@ def test_a_map_of_the_whole_chip_says_so():
     ("arguments", "message"),
     [
         (["--method=rise"], "--method needs --explain=FOLDER"),
-        (["--explain=out", "--checkpoint=best"], "--explain uses the newest checkpoint"),
+        (["--explain=out", "--checkpoint=best"], "--explain uses the latest checkpoint"),
         (
             ["--explain=out", "--max_distance=2"],
             "max_distance: .* which takes checkpoint, gamma",
