@@ -120,7 +120,8 @@ def test_features_are_those_of_keras(tmp_path, monkeypatch):
     images = DRAW.normal(size=(2, 66, 64, 3)).astype(np.float32)
     found = jax.jit(model.apply)(variables, images)
     wanted = keras_features(jnp.asarray(images))
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    # Of features of up to thousands, the smallest are differences of large numbers.
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6 * np.max(wanted))
 
 
 def test_nothing_but_the_backbone_is_taken():
