@@ -44,6 +44,7 @@ from functools import partial
 from ml_collections import ConfigDict
 
 from jaxatr import config as configuration
+from jaxatr.config import published
 from jaxatr.typing import Config
 
 
@@ -150,7 +151,7 @@ def _folder(config: Config) -> None:
 
 def _pretrained(config: Config) -> None:
     _folder(config)
-    network = configuration.published.DEFAULT  # that of configs/cbc.py:pretrained
+    network = published.DEFAULT  # that of configs/cbc.py:pretrained
     config.model.backbone = config.data.normalize_by = network
     config.optimizer.backbone_factor = 0.1
     config.data.size, config.data.channels = 224, 3

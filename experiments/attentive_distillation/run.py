@@ -177,7 +177,7 @@ def final() -> list[Run]:
 
 def ways(name: str) -> Mapping[str, Mapping[str, Any]]:
     """Returns the overrides of the variants tried on a data set, by name."""
-    return {way: WAYS[way] for way in FEW.get(name, WAYS)} | FURTHER.get(name, {})
+    return {**{way: WAYS[way] for way in FEW.get(name, WAYS)}, **FURTHER.get(name, {})}
 
 
 def chosen_way(name: str) -> str | None:
