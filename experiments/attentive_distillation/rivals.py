@@ -44,7 +44,8 @@ def main() -> None:
             print(f"open    {name}: there is no {workdir}")
         else:
             measures = measure(workdir, Path(flags.data).absolute(), target.archive)
-            record = json.loads((workdir / "record.json").read_text())
+            text = (workdir / "record.json").read_text()
+            record = json.loads(text.replace(str(workdir.parent), "{runs}"))  # as in a named run
             result = {"run": f"rivals-{name}", "validation": measures, "record": record}
             path.write_text(json.dumps(result, indent=1, default=str) + "\n")
             print(f"done    {name}: {measures}")
