@@ -160,11 +160,15 @@ def carry_out(
         result["seconds"] = before["seconds"]
     path = results / f"{run.name}.json"
     text = json.dumps(result, indent=1, default=str)
-    # No result contains a path of this machine.
+    path.write_text(portable(text, workdir, data) + "\n")
+
+
+def portable(text: str, workdir: Path, data: Path) -> str:
+    """Replaces the paths of this machine in a result's JSON text by names of the folders."""
     places = {"{runs}": workdir, "{data}": data, "{packages}": sysconfig.get_path("purelib")}
     for name, place in places.items():
         text = text.replace(json.dumps(str(place))[1:-1], name)
-    path.write_text(text + "\n")
+    return text
 
 
 def _divergence(output: Path) -> str | None:

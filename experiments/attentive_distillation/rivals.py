@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from experiments.attentive_distillation.run import RESULTS, TARGETS, WAYS
+from experiments.named_runs import portable
 from jaxatr import runs, training
 from jaxatr.tasks import Distillation
 
@@ -43,11 +44,12 @@ def main() -> None:
         elif not workdir.exists():
             print(f"open    {name}: there is no {workdir}")
         else:
-            measures = measure(workdir, Path(flags.data).absolute(), target.archive)
-            text = (workdir / "record.json").read_text()
-            record = json.loads(text.replace(str(workdir.parent), "{runs}"))  # as in a named run
+            data = Path(flags.data).absolute()
+            measures = measure(workdir, data, target.archive)
+            record = json.loads((workdir / "record.json").read_text())
             result = {"run": f"rivals-{name}", "validation": measures, "record": record}
-            path.write_text(json.dumps(result, indent=1, default=str) + "\n")
+            text = json.dumps(result, indent=1, default=str)
+            path.write_text(portable(text, workdir.parent, data) + "\n")
             print(f"done    {name}: {measures}")
 
 

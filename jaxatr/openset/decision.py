@@ -11,6 +11,7 @@ from jaxatr.openset.conformal import (
     conformal_p_values,
     conformal_rank,
     conformal_threshold,
+    examples_needed,
 )
 from jaxatr.openset.fitted_scores import Fitted
 from jaxatr.openset.logistic import logit, sigmoid, softmax
@@ -46,6 +47,18 @@ class Calibration(NamedTuple):
         if self.per_class:
             return class_thresholds(self.scores, self.nearest, num_classes, tpr=self.tpr)
         return np.full(num_classes, conformal_threshold(self.scores, tpr=self.tpr))
+
+    def accepts_all(self, num_classes: int) -> Bool[np.ndarray, " k"]:
+        """Returns the classes with too few examples to guarantee the rate and reject anything.
+
+        At a rate of 1, which asks for no rejections, there are none.
+        """
+        return ~np.isfinite(self.thresholds(num_classes)) & (self.tpr < 1)
+
+    @property
+    def needed(self) -> str:
+        """The number of examples needed to reject anything, for messages."""
+        return f"{examples_needed(self.tpr)}{' per class' if self.per_class else ''}"
 
 
 class Further(NamedTuple):

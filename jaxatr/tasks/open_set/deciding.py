@@ -299,15 +299,12 @@ def facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, 
       decision: the decision.
       validation: outputs for the validation examples to which it was calibrated.
     """
-    thresholds = decision.thresholds(validation.logits.shape[1])
     calibration = decision.calibration
-    if not np.isfinite(thresholds).all() and calibration is not None and calibration.tpr < 1:
-        needed = openset.examples_needed(calibration.tpr)
-        where = " per class" if calibration.per_class else ""
+    if calibration is not None and calibration.accepts_all(validation.logits.shape[1]).any():
         warnings.warn(
             f"open_set.tpr: {len(validation.labels)} validation examples are too few to guarantee "
-            f"this rate and reject anything: with fewer than {needed}{where}, everything is "
-            "accepted (increase data.validation, or lower open_set.tpr to need fewer)",
+            f"this rate and reject anything: with fewer than {calibration.needed}, everything "
+            "is accepted (increase data.validation, or lower open_set.tpr to need fewer)",
             stacklevel=5,
         )
     return {

@@ -89,16 +89,14 @@ def _warn_of_few(decision: openset.Decision, classes: Sequence[str]) -> None:
     """Warns if there are too few chips to reject anything, in all or in some of the classes."""
     calibration = decision.calibration
     assert calibration is not None
-    rejects = np.isfinite(calibration.thresholds(len(classes)))
-    if rejects.all() or calibration.tpr == 1:
+    few = calibration.accepts_all(len(classes))
+    if not few.any():
         return
-    every = "" if not rejects.any() else f" taken for {', '.join(np.array(classes)[~rejects])}"
-    per_class = " per class" if calibration.per_class else ""
+    every = "" if few.all() else f" taken for {', '.join(np.array(classes)[few])}"
     warnings.warn(
         f"tpr: {len(calibration.scores)} chips are too few to guarantee a rate of "
         f"{calibration.tpr:.3g} and reject anything, so every chip{every} is accepted: at least "
-        f"{openset.examples_needed(calibration.tpr)}{per_class} are needed, or fewer with a lower "
-        "tpr",
+        f"{calibration.needed} are needed, or fewer with a lower tpr",
         stacklevel=3,
     )
 
