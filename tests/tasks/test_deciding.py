@@ -195,7 +195,7 @@ def test_the_configured_score_and_classes_count_without_training_again(
     config = training.load_config(run)
     config.open_set.score, config.open_set.per_class = "energy", True
     before = len(training.read_metrics(run))
-    with pytest.warns(UserWarning, match="9 per class are needed"):
+    with pytest.warns(UserWarning, match="fewer than 9 per class"):
         runs.train_run(config, run, progress=False)
     assert len(training.read_metrics(run)) == before
     recogniser = Recogniser.load(run)
