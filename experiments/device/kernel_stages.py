@@ -46,6 +46,8 @@ DIRECTIONS = {  # direction, images, side, channels, features, taps, stride; for
     "weight stride 2": ("weight", 36, 29, 64, 192, 3, 2),
 }
 LSTMS = {"64x1024": (64, 1024, 50), "64x2048": (64, 2048, 25), "128x512": (128, 512, 100)}
+PERSISTENT = {"64x128": (64, 128, 100), "1024x128": (1024, 128, 100), "64x64": (64, 64, 100)}
+CELLS = ("lstm", "gru")
 TINY = {"1x1": (2, 6, 64, 64, 1), "3x3": (8, 3, 64, 64, 3)}
 TINY_DIRECTIONS = {"stride 2": ("forward", 8, 5, 64, 64, 3, 2)}
 TINY_LSTM = {"64x64": (64, 64, 2)}
@@ -234,27 +236,44 @@ def checked_direction(
 
 
 def checked_lstm(batch: int, hidden: int, steps: int, runs: int, options) -> dict:
-    """Compares the results and gradients of a layer by the kernel with those of the plain loop."""
+    """Compares the results and gradients of an LSTM, one kernel per step, with the plain loop's."""
+    from jaxatr.kernels.ops.recurrent import pallas
+
+    device: Any = target(options)
+    run = partial(pallas.run, device, **interpreter(options))
+    return checked_layer(run, "lstm", batch, hidden, steps, runs)
+
+
+def checked_persistent(
+    cell: str, batch: int, hidden: int, steps: int, runs: int, options
+) -> dict[str, Any]:
+    """Compares the results and gradients of all steps in one kernel with the plain loop's."""
+    from jaxatr.kernels.ops.recurrent import persistent
+
+    run = partial(persistent.run, **interpreter(options))
+    return checked_layer(run, cell, batch, hidden, steps, runs)
+
+
+def checked_layer(
+    ours: Callable[..., Any], cell: Any, batch: int, hidden: int, steps: int, runs: int
+) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
     from jaxatr.kernels import recurrent
-    from jaxatr.kernels.ops.recurrent import Problem, pallas, scan
+    from jaxatr.kernels.ops.recurrent import Problem, scan
 
-    device: Any = target(options)
-    given = interpreter(options)
-    problem = Problem("lstm", steps, batch, hidden, hidden, False, False, "bfloat16")
-    ((weights,),) = recurrent.init(jax.random.key(0), "lstm", hidden, hidden, dtype="bfloat16")
+    problem = Problem(cell, steps, batch, hidden, hidden, False, False, "bfloat16")
+    ((weights,),) = recurrent.init(jax.random.key(0), cell, hidden, hidden, dtype="bfloat16")
     x = jax.random.normal(jax.random.key(1), (steps, batch, hidden), jnp.bfloat16)
-    zeros = jnp.zeros((batch, hidden))
+    zeros = (jnp.zeros((batch, hidden)),) * problem.states
 
     def results(run, weights):
-        return run(problem, weights, x, (zeros, zeros), None, False)
+        return run(problem, weights, x, zeros, None, False)
 
     def gradient(run, weights):
         return jax.grad(lambda w: results(run, w)[0].sum())(weights)
 
-    ours = partial(pallas.run, device, **given)
     errors, same = [], True
     for what in (results, gradient):
         run = jax.jit(partial(what, ours))
@@ -281,6 +300,10 @@ def smoke(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
             yield f"conv {name}", partial(checked_direction, *names[name], runs, options)
     batch, hidden = (64, 64) if options.rehearse else (64, 128)
     yield "lstm", lambda: checked_lstm(batch, hidden, 2, runs, options)
+    if target(options) == "hopper":
+        for cell in CELLS:
+            measure = partial(checked_persistent, cell, batch, hidden, 2, runs, options)
+            yield f"persistent {cell}", measure
 
 
 def unless_smoke_failed(rows: Rows, kind: str, measure: Callable[[], dict]) -> dict[str, Any]:
@@ -306,6 +329,11 @@ def right(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
     for name, sizes in (TINY_LSTM if options.rehearse else LSTMS).items():
         measure = partial(checked_lstm, *sizes, runs, options)
         yield f"lstm {name}", partial(unless_smoke_failed, rows, "lstm", measure)
+    if target(options) == "hopper" and not options.rehearse:
+        for cell, (name, sizes) in itertools.product(CELLS, PERSISTENT.items()):
+            measure = partial(checked_persistent, cell, *sizes, runs, options)
+            guarded = partial(unless_smoke_failed, rows, "persistent", measure)
+            yield f"persistent {cell} {name}", guarded
 
 
 def sanitize(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
@@ -352,9 +380,16 @@ def kernels(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
         (TINY_LSTM if options.rehearse else LSTMS).items(), names
     ):
         for mode in ("forward",) if form == "hopper" else ("forward", "gradient"):
-            measure = partial(timed_lstm, form, mode, *sizes, runs)
+            measure = partial(timed_layer, form, "lstm", mode, *sizes, runs)
             guarded = partial(unless_smoke_failed, rows, "lstm", measure)
             yield f"lstm {name} {form} {mode}", guarded if form == device else measure
+    if device == "hopper" and not options.rehearse:
+        for cell, (name, sizes), form, mode in itertools.product(
+            CELLS, PERSISTENT.items(), ("gemm", "persistent"), ("forward", "gradient")
+        ):
+            measure = partial(timed_layer, form, cell, mode, *sizes, runs)
+            guarded = partial(unless_smoke_failed, rows, "persistent", measure)
+            yield f"{cell} {name} {form} {mode}", measure if form == "gemm" else guarded
 
 
 def rated(times: dict[str, Any], gflop: float) -> dict[str, Any]:
@@ -383,15 +418,19 @@ def timed_gradient(
     )
 
 
-def timed_lstm(form: str, mode: str, batch: int, hidden: int, steps: int, runs: int) -> dict:
+def timed_layer(
+    form: Any, cell: Any, mode: str, batch: int, hidden: int, steps: int, runs: int
+) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    from jaxatr.kernels import lstm, recurrent
+    from jaxatr import kernels
+    from jaxatr.kernels import recurrent
 
-    params = recurrent.init(jax.random.key(0), "lstm", hidden, hidden, dtype="bfloat16")
+    params = recurrent.init(jax.random.key(0), cell, hidden, hidden, dtype="bfloat16")
     x = jax.random.normal(jax.random.key(1), (batch, steps, hidden), jnp.bfloat16)
-    forward = lambda params, x: lstm(params, x, algorithm=form)[0]  # noqa: E731
+    layer = kernels.lstm if cell == "lstm" else kernels.gru
+    forward = lambda params, x: layer(params, x, algorithm=form)[0]  # noqa: E731
     gradient = jax.grad(lambda params, x: forward(params, x).astype(jnp.float32).sum())
     run = jax.jit(forward if mode == "forward" else gradient)
     return milliseconds(run, (params, x), max(2, runs // 4))

@@ -5,6 +5,7 @@ runs are captured as CUDA graphs where possible.
 """
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -75,7 +76,12 @@ def kernels(options: argparse.Namespace) -> Iterator[Unit]:
             yield f"conv {name} {direction}", partial(convolution, direction, shape, runs)
     lstms = kernel_stages.TINY_LSTM if options.rehearse else kernel_stages.LSTMS
     for name, sizes in lstms.items():
-        yield f"lstm {name} forward", partial(lstm, *sizes, runs)
+        yield f"lstm {name} forward", partial(recurrent, "lstm", "forward", *sizes, runs)
+    if not options.rehearse:
+        for cell, (name, sizes), mode in itertools.product(
+            kernel_stages.CELLS, kernel_stages.PERSISTENT.items(), ("forward", "gradient")
+        ):
+            yield f"{cell} {name} {mode}", partial(recurrent, cell, mode, *sizes, runs)
 
 
 def convolution(direction: str, shape: tuple[int, ...], runs: int) -> dict[str, Any]:
@@ -103,15 +109,27 @@ def convolution(direction: str, shape: tuple[int, ...], runs: int) -> dict[str, 
     return {"device_ms": round(ms, 5), "TFLOP/s": round(gflop / ms, 2)}
 
 
-def lstm(batch: int, hidden: int, steps: int, runs: int) -> dict[str, Any]:
+def recurrent(
+    cell: str, mode: str, batch: int, hidden: int, steps: int, runs: int
+) -> dict[str, Any]:
+    """Times an LSTM or GRU (``"forward"``), or its gradient with respect to the weights."""
     import torch
 
     place: Any = {"device": _place(), "dtype": torch.bfloat16}
-    module = torch.nn.LSTM(hidden, hidden, batch_first=True, **place)
+    made = torch.nn.LSTM if cell == "lstm" else torch.nn.GRU
+    module = made(hidden, hidden, batch_first=True, **place)
     module.flatten_parameters()  # or cuDNN copies the weights at each call
     x = torch.randn(batch, steps, hidden, **place)
+
+    def gradient() -> None:
+        module.zero_grad()
+        module(x)[0].sum().backward()
+
+    runs = max(2, runs // 4)
+    if mode == "gradient":
+        return {"device_ms": round(timed(gradient, runs, graph=False), 5)}
     with torch.no_grad():
-        return {"device_ms": round(timed(lambda: module(x), max(2, runs // 4), graph=True), 5)}
+        return {"device_ms": round(timed(lambda: module(x), runs, graph=True), 5)}
 
 
 def networks(options: argparse.Namespace) -> Iterator[Unit]:

@@ -22,6 +22,7 @@ from jaxatr.kernels.contrib.fusion.operations import Operation
 from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
 from jaxatr.kernels.ops.convolution.problem import Direction, Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS as CONVOLUTIONS
+from jaxatr.kernels.ops.differentiable import Direction as Pass
 from jaxatr.kernels.pallas import Device, kernel
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.rows import Rows
@@ -34,12 +35,12 @@ class Case(NamedTuple):
     Attributes:
       name: the name of the case.
       function: the function to compile.
-      arguments: shapes and types of the function's arguments.
+      arguments: shapes and types of the function's arguments, in trees.
     """
 
     name: str
     function: Callable[..., Any]
-    arguments: tuple[jax.ShapeDtypeStruct, ...]
+    arguments: tuple[Any, ...]
 
 
 ONE, THREE = ((1, 1), ((0, 0), (0, 0))), ((3, 3), ((1, 1), (1, 1)))
@@ -178,6 +179,23 @@ def layer_case(batch: int, hidden: int, steps: int, dtype: str = "bfloat16") -> 
     return Case(f"lstm {batch}x{hidden} {dtype}", layer, (*states, parts))
 
 
+def persistent_case(
+    cell: str, direction: Pass, batch: int, hidden: int, dtype: str = "bfloat16"
+) -> Case:
+    """Returns the case of all steps of Hopper's LSTM or GRU in one launch, forward or backward."""
+    module, steps, struct = kernel("hopper", "recurrent"), 50, jax.ShapeDtypeStruct
+    if not module.applies(cell, hidden, dtype):
+        raise ValueError(f"{cell}, {hidden} units, {dtype}: does not apply")
+    columns, several = module.GATES[cell] * hidden, 2 if cell == "lstm" else 1
+    wide, single = struct((batch, hidden), "float32"), struct((steps, batch, hidden), "float32")
+    r, gates = struct((hidden, columns), dtype), struct((steps, batch, columns), "float32")
+    name = f"persistent {cell} {direction} {batch}x{hidden} {dtype}"
+    if direction == "forward":
+        return Case(name, partial(module.forward, cell), ([wide] * several, r, gates))
+    arguments = r, gates, [single] * several, single, wide
+    return Case(name, partial(module.backward, cell), arguments)
+
+
 def _lstm(batch: int, hidden: int, dtype: str) -> tuple[jax.ShapeDtypeStruct, ...]:
     """Returns both states, the recurrent matrix and the input's part of the gates of a step."""
     struct = jax.ShapeDtypeStruct
@@ -244,6 +262,11 @@ def hopper_cases() -> Iterator[Case]:
     for batch, hidden in ((64, 64), (64, 1024), (128, 2048), (64, 8192)):
         yield layer_case(batch, hidden, 50)
     yield layer_case(192, 320, 50, "float16")
+    passes: tuple[Pass, ...] = ("forward", "backward")
+    for cell, direction in itertools.product(("lstm", "gru"), passes):
+        for batch, hidden in ((64, 32), (64, 64), (192, 96), (64, 128), (16_384, 128)):
+            yield persistent_case(cell, direction, batch, hidden)
+        yield persistent_case(cell, direction, 64, 128, "float16")
 
 
 def tpu_cases() -> Iterator[Case]:

@@ -9,7 +9,7 @@ import kernel_cases
 import program_reports
 import pytest
 
-from jaxatr.kernels import lstm, recurrent
+from jaxatr.kernels import gru, lstm, recurrent
 from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS as CONVOLUTIONS
 
@@ -23,6 +23,7 @@ FAST = (
     "conv 3x3 32x14x14 256>256 stride 2 gradient",
     "weight 3x3 32x28x28 256>256 bfloat16 128x128, 14 pieces",
     "lstm 64x1024 bfloat16",
+    "persistent lstm backward 64x128 bfloat16",
 )
 
 
@@ -41,12 +42,13 @@ def slow(name):
 def test_a_kernel_fits_a_multiprocessor(name):
     program, report = program_reports.compile_kernel("h200", CASES[name])
     assert program_reports.custom_calls(program) == {"mosaic_gpu_v2": 1}
-    assert report.registers <= 168  # of 65,536 for a convolution's three warp groups
     assert report.spills == 0
+    if not name.startswith("persistent"):  # which has one to four warp groups
+        assert report.registers <= 168  # of 65,536 for a convolution's three warp groups
     assert report.shared <= program_reports.SHARED
     first, *others = report.grid
     assert first < 2**31 and max(others) <= 65_535  # or the launch aborts the process
-    if not name.startswith("lstm"):
+    if not name.startswith(("lstm", "persistent")):
         assert first <= 132
 
 
@@ -79,6 +81,23 @@ def test_the_launches_of_a_step_of_an_lstm():
         return program_reports.launches(described.compile_for("h200", run, params, x))
 
     assert count("hopper") == 2 < count("gemm")
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_persistent_network_and_its_gradient_are_two_launches(cell):
+    """There is no loop outside the kernels, whatever the number of steps."""
+    init = lambda key: recurrent.init(key, cell, 128, 128, dtype="bfloat16")  # noqa: E731
+    params = jax.eval_shape(init, jax.random.key(0))
+    x = jax.ShapeDtypeStruct((64, 50, 128), "bfloat16")
+    layer = {"lstm": lstm, "gru": gru}[cell]
+
+    def run(params, x):
+        return layer(params, x, algorithm="persistent")[0].astype("float32").sum()
+
+    for function, calls in ((run, 1), (jax.grad(run), 2)):
+        program = described.compile_for("h200", function, params, x)
+        assert program_reports.custom_calls(program)["mosaic_gpu_v2"] == calls
+        assert " while(" not in program.as_text()
 
 
 FAST_PLANS = [("CBA", "1x1 28x28 256"), ("CBNRA", "3x3 28x28 256")]

@@ -21,7 +21,7 @@ def runs_on(device: Device, here: Target) -> bool:
     return here.platform == "gpu" and any(name in here.kind for name in _HOPPER)
 
 
-def kernel(device: Device, operation: Literal["convolution", "lstm", "weight"]) -> Any:
+def kernel(device: Device, operation: Literal["convolution", "lstm", "recurrent", "weight"]) -> Any:
     """Imports and returns the module of a kernel.
 
     The import is late because Mosaic takes most of a second to import.

@@ -48,5 +48,21 @@ def lstm(h: Any, r: Any, part: Any, saved: int, again: int = 0) -> pl.CostEstima
     )
 
 
+def recurrent(arrays: Iterable[Any], r: Any, steps: int, batch: int) -> pl.CostEstimate:
+    """Returns the cost of all steps of an LSTM or GRU, forward or backward.
+
+    Args:
+      arrays: all operands and results.
+      r: the recurrent matrix, one block of columns per gate.
+      steps: number of steps.
+      batch: number of sequences.
+    """
+    return pl.CostEstimate(
+        flops=2 * steps * batch * r.size,
+        transcendentals=steps * batch * (r.shape[1] + r.shape[0]),
+        bytes_accessed=sum(map(_bytes, arrays)),
+    )
+
+
 def _bytes(array: Any) -> int:
     return array.size * array.dtype.itemsize

@@ -1,4 +1,4 @@
-"""The gates of an LSTM on a tile, as the epilogue of its recurrent product."""
+"""The gates of an LSTM or GRU on a tile, as the epilogue of its recurrent product."""
 
 import jax.numpy as jnp
 
@@ -24,12 +24,28 @@ def update(
     return o * y, c, (i, f, o, candidate, y)
 
 
-def grouped(matrix: Float[Array, "*rows columns"], units: int) -> Float[Array, "*rows columns"]:
+def update_gru(
+    s: list[Array], own: Float[Array, "m u"], inner: Float[Array, "m u"], h: Float[Array, "m u"]
+) -> Float[Array, "m u"]:
+    """Computes ``h`` of a GRU whose reset gate acts after the recurrent product.
+
+    Args:
+      s: the sums of the gates r and z, ``[m, u]`` each.
+      own: the input's part of the candidate.
+      inner: the state's part of the candidate.
+      h: the state before the step.
+    """
+    r, z = (ACTIVATIONS["sigmoid"](a) for a in s)
+    return (1 - z) * jnp.tanh(own + r * inner) + z * h
+
+
+def grouped(
+    matrix: Float[Array, "*rows columns"], units: int, gates: int = GATES
+) -> Float[Array, "*rows columns"]:
     """Reorders the gates' columns from (gate, unit) to (block of units, gate, unit in the block).
 
     A tile of the product then holds all gates of its ``units`` units.
     """
     *rows, columns = matrix.shape
-    blocks = columns // (GATES * units)
-    split = matrix.reshape(*rows, GATES, blocks, units)
+    split = matrix.reshape(*rows, gates, columns // (gates * units), units)
     return jnp.swapaxes(split, -3, -2).reshape(matrix.shape)

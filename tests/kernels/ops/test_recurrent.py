@@ -118,7 +118,7 @@ def score(results, weights):
 # The quick run covers every cell and every algorithm once.
 QUICK = {("lstm", "gemm"), ("gru", "step_gemm"), ("tanh", "step"), ("relu", "scan")}
 # The accelerators' kernels are tested under interpreters in tests/kernels/pallas.
-PLAIN = [name for name in ALGORITHMS if name not in ("hopper", "tpu")]
+PLAIN = [name for name in ALGORITHMS if name not in ("hopper", "persistent", "tpu")]
 CASES = [
     pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
     for case in itertools.product(CELLS, PLAIN)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from jaxatr.kernels.ops.recurrent import gemm, pallas, scan, step
+from jaxatr.kernels.ops.recurrent import gemm, pallas, persistent, scan, step
 from jaxatr.kernels.ops.recurrent.cells import State
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.typing import Array
@@ -30,5 +30,6 @@ ALGORITHMS = {
     "gemm": Algorithm(gemm.applies, gemm.run),
     "step_gemm": Algorithm(step.applies, gemm.run_joined),
     "hopper": Algorithm(partial(pallas.applies, "hopper"), partial(pallas.run, "hopper")),
+    "persistent": Algorithm(persistent.applies, persistent.run),
     "tpu": Algorithm(partial(pallas.applies, "tpu"), partial(pallas.run, "tpu")),
 }

@@ -22,7 +22,7 @@ from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.kernels.ops.recurrent.step import joined
 from jaxatr.kernels.ops.recurrent.tangents import linearised
 from jaxatr.kernels.ops.recurrent.weights import Weights
-from jaxatr.typing import Array
+from jaxatr.typing import Array, ArrayLike
 
 Forward: TypeAlias = Callable[..., tuple[State, State, tuple[Array, ...]]]
 
@@ -116,13 +116,8 @@ def _derivative(forward, problem, reverse, unroll, primals, tangents):
     weights, x, state, mask = primals
     dweights, dx, dstate, _ = tangents
     states, final, saved = forward(problem, reverse, unroll, weights, x, state, mask)
-    before = tuple(_shifted(s, first, reverse) for s, first in zip(states, state, strict=True))
-    from_input = _input_tangent(problem, weights, dweights, x, dx)
-    from_weights = _by_weights(problem, before[0], dweights.r)
-    if dweights.rb is not None:
-        zeros = jnp.zeros(2 * problem.hidden, dweights.rb.dtype)
-        from_weights = with_bias(from_weights, jnp.concatenate([zeros, dweights.rb]))
-    inputs, step = linearised(problem, saved, before, states, from_input, from_weights)
+    before = states_before(states, state, reverse)
+    inputs, step = linear(problem, weights, x, saved, before, states, dweights, dx)
     if mask is not None:  # broadcast here, or jax would add a second loop for it
         mask = jnp.broadcast_to(mask, states[0].shape)
     # Transposed once, before the loop, so that jax's transpose of the loop multiplies by the matrix
@@ -138,7 +133,41 @@ def _derivative(forward, problem, reverse, unroll, primals, tangents):
     return (states[0], final), (dhs, dfinal)
 
 
-def _product(problem: Problem, a: Array, matrix: Array) -> Array:
+def linear(
+    problem: Problem,
+    weights: Weights,
+    x: Array,
+    saved: tuple[Array, ...],
+    before: State,
+    after: State,
+    dweights: Weights,
+    dx: Array,
+) -> tuple[Any, Callable[[State, Any, Array], State]]:
+    """Makes the linear loop of the tangents.
+
+    Args:
+      problem: the layer's problem.
+      weights: the layer's weights.
+      x: ``[t, b, d]``.
+      saved: the result of :func:`~.cells.gates` for all steps.
+      before: the states before each step, ``[t, b, h]`` each.
+      after: the states after each step, ``[t, b, h]`` each.
+      dweights: the tangents of the weights.
+      dx: the tangent of the input.
+
+    Returns:
+      The loop's inputs, of which only the first depends on the tangents, and its step; see
+      :func:`~.tangents.linearised`.
+    """
+    from_input = _input_tangent(problem, weights, dweights, x, dx)
+    from_weights = _by_weights(problem, before[0], dweights.r)
+    if dweights.rb is not None:
+        zeros = jnp.zeros(2 * problem.hidden, dweights.rb.dtype)
+        from_weights = with_bias(from_weights, jnp.concatenate([zeros, dweights.rb]))
+    return linearised(problem, saved, before, after, from_input, from_weights)
+
+
+def _product(problem: Problem, a: Array, matrix: ArrayLike) -> Array:
     """Returns ``a @ matrix`` rounded to the problem's type.
 
     jax's transpose of it is rounded too, so that the products of the backward pass are in half
@@ -149,7 +178,7 @@ def _product(problem: Problem, a: Array, matrix: Array) -> Array:
     return result.reshape(*a.shape[:-1], matrix.shape[1])
 
 
-def _by_weights(problem: Problem, a: Array, dmatrix: Array) -> Array:
+def _by_weights(problem: Problem, a: Array, dmatrix: ArrayLike) -> Array:
     """Returns ``a @ dmatrix`` like :func:`_product`, in a form whose transpose is fast on CPU.
 
     The transpose, the gradient of the matrix, sums over the rows of ``a``. XLA:CPU has a faster
@@ -172,8 +201,12 @@ def _input_tangent(problem, weights, dweights, x, dx):
     return with_bias(tangent, dweights.b)
 
 
-def _shifted(states: Array, first: Array, reverse: bool) -> Array:
-    """Returns the states that each step started from."""
-    if reverse:
-        return jnp.concatenate([states[1:], first[None]])
-    return jnp.concatenate([first[None], states[:-1]])
+def states_before(after: State, first: State, reverse: bool) -> State:
+    """Returns the states before each step, from those after each step and the initial state."""
+
+    def one(after: Array, first: Array) -> Array:
+        if reverse:
+            return jnp.concatenate([after[1:], first[None]])
+        return jnp.concatenate([first[None], after[:-1]])
+
+    return tuple(map(one, after, first))

@@ -14,12 +14,14 @@ from jaxatr.kernels.ops.recurrent.reference import arguments, reference
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.kernels.ops.tolerance import of_products
 from jaxatr.kernels.options import Command, Option
+from jaxatr.kernels.pallas import Device as Accelerator
 from jaxatr.kernels.pallas import runs_on
 from jaxatr.kernels.solver import Choice, Config, Operation, Solver, register
 from jaxatr.typing import Array
 
 # The tolerances of MIOpen's driver for recurrent networks.
 _TOLERANCE = {"float32": 1e-6, "float16": 5e-2, "bfloat16": 5e-2, "float64": 1e-13}
+_ONLY_ON: dict[str, Accelerator] = {"hopper": "hopper", "persistent": "hopper", "tpu": "tpu"}
 
 
 class Recurrent(Solver):
@@ -38,7 +40,7 @@ class Recurrent(Solver):
 
         Hopper's kernel only computes the forward direction; its derivative is ``gemm``.
         """
-        if self.name in ("hopper", "tpu") and not runs_on(self.name, device):
+        if (on := _ONLY_ON.get(self.name)) and not runs_on(on, device):
             return False
         if self.name == "hopper" and problem.direction != "forward":
             return False
@@ -52,7 +54,8 @@ class Recurrent(Solver):
 
     def configs(self, problem: Problem) -> Sequence[Config]:
         """Returns the numbers of steps per iteration, starting with one."""
-        return [(("unroll", n),) for n in (1, 2, 4, 8) if n == 1 or n <= problem.steps]
+        most = 1 if self.name == "persistent" else problem.steps  # it has no loop to unroll
+        return [(("unroll", n),) for n in (1, 2, 4, 8) if n == 1 or n <= most]
 
     def build(self, problem: Problem, config: Config) -> Callable[..., Any]:
         """Returns a function ``(weights, x, state, mask)``; backward also takes the cotangents."""

@@ -34,9 +34,16 @@ def place(columns: int) -> tuple[jax.Array, jax.Array]:
     return jax.lax.div(index, columns), jax.lax.rem(index, columns)
 
 
-def swizzled(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Returns a shared-memory buffer in the swizzled layout of tensor cores and TMA."""
-    swizzle = plgpu.find_swizzle(shape[-1] * jnp.dtype(dtype).itemsize * 8)
+def swizzled(shape: tuple[int, ...], dtype: Any, line: int | None = None) -> Any:
+    """Returns a shared-memory buffer in the swizzled layout of tensor cores and TMA.
+
+    Args:
+      shape: the buffer's shape.
+      dtype: type of its elements.
+      line: bytes of a line of the layout, 32, 64 or 128; by default as many as divide a row. The
+        operands of a product must have the same.
+    """
+    swizzle = line or plgpu.find_swizzle(shape[-1] * jnp.dtype(dtype).itemsize * 8)
     elements = swizzle // jnp.dtype(dtype).itemsize
     transforms = (plgpu.TilingTransform((8, elements)), plgpu.SwizzleTransform(swizzle))
     return plgpu.SMEM(shape, dtype, transforms=transforms)
@@ -46,6 +53,11 @@ def fetch(copies: Sequence[tuple[Any, Any]], barrier: Any) -> None:
     """Starts copies from global to shared memory; the barrier counts their arrivals."""
     for source, target in copies:
         plgpu.copy_gmem_to_smem(source, target, barrier)
+
+
+def read(source: Any, index: tuple[Any, ...]) -> jax.Array:
+    """Reads a part of an array in global memory directly into registers."""
+    return plgpu.load(source, index, optimized=False)
 
 
 def store(copies: Sequence[tuple[Any, Any]]) -> None:

@@ -1,0 +1,141 @@
+"""Hopper's kernels for all steps of a layer in one launch, forward and backward.
+
+The backward pass recomputes the gates of all steps in one product, which is cheaper than saving
+them, and adds MIOpen's merged products for the gradients of the weights (see :mod:`.gemm`).
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.kernels.ops.recurrent.cells import (
+    State,
+    advance,
+    gates,
+    input_part,
+    product,
+    with_bias,
+)
+from jaxatr.kernels.ops.recurrent.gemm import linear, states_before
+from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.weights import Weights
+from jaxatr.kernels.pallas import kernel
+from jaxatr.typing import Array
+
+
+def applies(problem: Problem) -> bool:
+    """Returns whether the kernel supports the size and type, and no sequence is masked."""
+    if problem.masked or not problem.reset_after or not isinstance(problem.batch, int):
+        return False  # the last: a symbolic dimension of jax.export
+    return kernel("hopper", "recurrent").applies(problem.cell, problem.hidden, problem.dtype)
+
+
+def run(
+    problem: Problem,
+    weights: Weights,
+    x: Array,
+    state: State,
+    mask: Array | None,
+    reverse: bool,
+    unroll: int = 1,
+    interpret: Any = None,
+) -> tuple[Array, State]:
+    """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state.
+
+    Only reverse mode can differentiate it, and only once.
+
+    Args:
+      problem: the layer's problem.
+      weights: the layer's weights.
+      x: ``[t, b, d]``.
+      state: the initial state.
+      mask: None.
+      reverse: whether to run from the last step to the first.
+      unroll: ignored, as there is no loop outside the kernel.
+      interpret: parameters of Mosaic's interpreter, for tests.
+    """
+    del mask, unroll
+    return _layer(problem, reverse, interpret, weights, x, state)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _layer(problem, reverse, interpret, weights, x, state):
+    (hs, *_), final = _forward(problem, reverse, interpret, weights, x, state)
+    return hs, final
+
+
+def _forward(problem, reverse, interpret, weights, x, state):
+    """Returns the states after each step, ``[t, b, h]`` each, and the final state."""
+
+    def layer(state: State, parts: Array, bias: Array | None) -> State:
+        module, recurrent = kernel("hopper", "recurrent"), weights.r.astype(problem.dtype)
+        given = state, recurrent, parts, bias, reverse, interpret
+        return module.forward(problem.cell, *given)
+
+    bias = None if weights.rb is None else jnp.asarray(weights.rb, problem.wide)
+    parts = _padded(problem, _parts(problem, weights, x))
+    states = _batched(layer)(_padded(problem, state), parts, bias)
+    states = tuple(s[:, : problem.batch].astype(problem.wide) for s in states)
+    return states, tuple(s[0 if reverse else -1] for s in states)
+
+
+def _saving(problem, reverse, interpret, weights, x, state):
+    states, final = _forward(problem, reverse, interpret, weights, x, state)
+    return (states[0], final), (weights, x, state, states)
+
+
+def _backward(problem, reverse, interpret, residuals, cotangents):
+    weights, x, state, states = residuals
+    dhs, dfinal = cotangents
+    first, last = (-1, 0) if reverse else (0, -1)
+    before = states_before(states, state, reverse)
+    unbiased = weights._replace(b=None)
+    again = jax.vmap(lambda part, *before: advance(problem, unbiased, part, before)[1])
+    saved = gates(problem, again(_parts(problem, weights, x), *before))
+    loop = partial(linear, problem, weights, x, saved, before, states)
+    zeros = jax.tree.map(jnp.zeros_like, (weights, x))
+    (tangent, *known), step = loop(*zeros)
+
+    def layer(known: list[Array], dhs: Array, dfinal: Array) -> State:
+        module, recurrent = kernel("hopper", "recurrent"), weights.r.astype(problem.dtype)
+        given = recurrent, known[0], known[1:], dhs, dfinal, reverse, interpret
+        return module.backward(problem.cell, *given)
+
+    # The last h is one of all h; only the cell's state has a cotangent of its own.
+    dhs = dhs.at[last].add(dfinal[0])
+    dcarried = dfinal[1] if len(dfinal) > 1 else jnp.zeros_like(dfinal[0])
+    dstates = _batched(layer)(*_padded(problem, (known, dhs, dcarried)))
+    dstates = tuple(d[:, : problem.batch] for d in dstates)
+
+    # The transposed steps, with the states' cotangents known, are independent of each other.
+    def steps(dstate: State, tangent: Array, recurrent: Array) -> State:
+        return step(dstate, (tangent, *known), recurrent)
+
+    _, transposed = jax.vjp(steps, dstates, tangent, jnp.zeros_like(known[0]))
+    dstate, tangent, recurrent = transposed(dstates)
+    dweights, dx = jax.vjp(lambda *given: loop(*given)[0][0], *zeros)[1](tangent)
+    dh, *others = (d[first] for d in dstate)
+    dh = dh + product(problem, recurrent[first], weights.r.T)
+    return dweights, dx, (dh, *others)
+
+
+_layer.defvjp(_saving, _backward)
+
+
+def _parts(problem: Problem, weights: Weights, x: Array) -> Array:
+    return with_bias(input_part(problem, weights, x), weights.b)
+
+
+def _padded(problem: Problem, arrays: Any) -> Any:
+    """Pads the batch, which is the last dimension but one, to whole blocks."""
+    extra = -problem.batch % kernel("hopper", "recurrent").ROWS
+    return jax.tree.map(
+        lambda a: jnp.pad(a, [(0, 0)] * (a.ndim - 2) + [(0, extra), (0, 0)]), arrays
+    )
+
+
+def _batched(layer: Any) -> Any:
+    """Returns the function with a rule for vmap, which runs the examples one by one."""
+    return jax.custom_batching.sequential_vmap(layer)
