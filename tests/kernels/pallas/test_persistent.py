@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from jaxatr.kernels import gru, lstm, recurrent
 from jaxatr.kernels.device import Device
@@ -24,7 +23,7 @@ def draw(shape, dtype, seed):
 @pytest.fixture
 def interpreter(mosaic, monkeypatch):
     """Yields the interpreter's parameters; it does not know reads without a copy."""
-    monkeypatch.setattr(plgpu, "load", lambda source, index, optimized: source[index])
+    monkeypatch.setattr(kernels, "read", lambda source, index: source[index])
     return mosaic
 
 

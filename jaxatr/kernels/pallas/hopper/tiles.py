@@ -57,7 +57,10 @@ def fetch(copies: Sequence[tuple[Any, Any]], barrier: Any) -> None:
 
 def read(source: Any, index: tuple[Any, ...]) -> jax.Array:
     """Reads a part of an array in global memory directly into registers."""
-    return plgpu.load(source, index, optimized=False)
+    load: Any = plgpu.load
+    if "idx" in inspect.signature(load).parameters:  # before jax 0.12
+        return load(source, index, optimized=False)
+    return load(source.at[index], optimized=False)
 
 
 def store(copies: Sequence[tuple[Any, Any]]) -> None:
