@@ -20,13 +20,6 @@ def draw(shape, dtype, seed):
     return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), dtype)
 
 
-@pytest.fixture
-def interpreter(mosaic, monkeypatch):
-    """Yields the interpreter's parameters; it does not know reads without a copy."""
-    monkeypatch.setattr(kernels, "read", lambda source, index: source[index])
-    return mosaic
-
-
 def layer(cell, hidden, batch=5, steps=2, dtype="bfloat16", inputs=48, **options):
     """Returns a problem and its weights, input and initial state; no array is zero."""
     problem = Problem(cell, steps, batch, inputs, hidden, inputs == 0, False, dtype)
@@ -46,7 +39,7 @@ def layer(cell, hidden, batch=5, steps=2, dtype="bfloat16", inputs=48, **options
         pytest.param("lstm", True, 128, 3, "bfloat16", marks=pytest.mark.slow),
     ],
 )
-def test_a_layer_with_its_gradient(cell, reverse, hidden, batch, dtype, interpreter):
+def test_a_layer_with_its_gradient(cell, reverse, hidden, batch, dtype, mosaic):
     """Batches are padded to blocks of 64; several blocks and one warp group work too."""
     problem, given = layer(cell, hidden, batch, dtype=dtype)
 
@@ -55,14 +48,14 @@ def test_a_layer_with_its_gradient(cell, reverse, hidden, batch, dtype, interpre
         cotangent = jax.tree.map(lambda a: draw(a.shape, a.dtype, 9), results)
         return results, transposed(cotangent)
 
-    ours, theirs = both(partial(persistent.run, interpret=interpreter)), both(scan.run)
+    ours, theirs = both(partial(persistent.run, interpret=mosaic)), both(scan.run)
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         assert one.shape == other.shape and one.dtype == other.dtype
         one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
         assert np.sqrt(np.mean((one - other) ** 2)) <= 5e-3 * abs(other).max()
 
 
-def test_a_layer_under_vmap(interpreter):
+def test_a_layer_under_vmap(mosaic):
     """Examples run one by one; weights without biases have gradients too."""
     problem, (weights, x, state) = layer("gru", 32, bias=False)
 
@@ -71,7 +64,7 @@ def test_a_layer_under_vmap(interpreter):
         return jax.grad(score)(weights)
 
     both = jnp.stack([x, 2 * x])
-    ours = jax.vmap(partial(gradient, partial(persistent.run, interpret=interpreter)))(both)
+    ours = jax.vmap(partial(gradient, partial(persistent.run, interpret=mosaic)))(both)
     theirs = jax.vmap(partial(gradient, scan.run))(both)
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)

@@ -17,7 +17,7 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.gates import grouped, update, update_gru
-from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, read, stated, swizzled
+from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, reader, stated, swizzled
 from jaxatr.typing import Array, Float
 
 ROWS, UNITS = 64, 32  # sequences of a block, units of a warp group
@@ -118,7 +118,7 @@ def _launch(kernel, cell, operands, results, reverse, interpret):
         )
     arrays = [*jax.tree.leaves(operands), *results]
     launch = plgpu.kernel(
-        partial(kernel, cell=cell, reverse=reverse),
+        partial(kernel, cell=cell, reverse=reverse, load=reader(interpret)),
         out_type=results,
         grid=(batch // ROWS,),
         grid_names=("row",),
@@ -132,16 +132,25 @@ def _launch(kernel, cell, operands, results, reverse, interpret):
 
 
 class _Place(NamedTuple):
-    """The part of the arrays that a warp group computes."""
+    """The part of the arrays that a warp group computes.
+
+    Attributes:
+      group: number of the warp group.
+      groups: number of warp groups.
+      rows: the sequences of the block.
+      load: the function of :func:`~.tiles.reader`.
+    """
 
     group: Any
     groups: int
     rows: Any
+    load: Callable[..., jax.Array]
 
     @classmethod
-    def here(cls, hidden: int) -> "_Place":
+    def here(cls, hidden: int, load: Callable[..., jax.Array]) -> "_Place":
+        """Returns the part of this warp group."""
         rows = pl.ds(jax.lax.axis_index("row") * ROWS, ROWS)
-        return cls(jax.lax.axis_index("group"), hidden // UNITS, rows)
+        return cls(jax.lax.axis_index("group"), hidden // UNITS, rows, load)
 
     def units(self, block: int = 0) -> Any:
         """Returns the columns of the group's units in a block of columns."""
@@ -149,7 +158,7 @@ class _Place(NamedTuple):
 
     def read(self, array: Any, step: Any, block: int = 0) -> jax.Array:
         """Reads the group's units of a block of columns at one step."""
-        return read(array, (step, self.rows, self.units(block)))
+        return self.load(array, (step, self.rows, self.units(block)))
 
 
 def _sum(shape: tuple[int, int], product: Callable[[Any], None]) -> jax.Array:
@@ -162,10 +171,12 @@ def _sum(shape: tuple[int, int], product: Callable[[Any], None]) -> jax.Array:
     return pl.run_scoped(scoped, plgpu.WGMMAAccumulatorRef(shape, jnp.float32))
 
 
-def _forward(operands: dict[str, Any], hs: Any, *cs: Any, cell: str, reverse: bool) -> None:
+def _forward(
+    operands: dict[str, Any], hs: Any, *cs: Any, cell: str, reverse: bool, load: Any
+) -> None:
     r, parts, gates = operands["r"], operands["parts"], GATES[cell]
     steps = parts.shape[0]
-    place = _Place.here(r.shape[0])
+    place = _Place.here(r.shape[0], load)
     group, groups = place.group, place.groups
 
     def scoped(matrix: Any, h: Any, loaded: Any, stepped: Any) -> None:
@@ -195,7 +206,7 @@ def _forward(operands: dict[str, Any], hs: Any, *cs: Any, cell: str, reverse: bo
                 cs[0][t, place.rows, place.units()] = carried
             else:
                 sums = [a + b for a, b in zip(recurrent[:2], inputs[:2], strict=True)]
-                bias = read(operands["bias"], (slice(None), place.units()))
+                bias = load(operands["bias"], (slice(None), place.units()))
                 new = carried = update_gru(sums, inputs[2], recurrent[2] + bias, carried)
             plgpu.wait_smem_to_gmem(0, wait_read_only=True)
             h[after, group] = new.astype(h.dtype)
@@ -204,7 +215,7 @@ def _forward(operands: dict[str, Any], hs: Any, *cs: Any, cell: str, reverse: bo
             plgpu.barrier_arrive(stepped)
             return carried
 
-        carried = read(operands["carried"], (place.rows, place.units()))
+        carried = load(operands["carried"], (place.rows, place.units()))
         jax.lax.fori_loop(0, steps, step, carried)
         plgpu.barrier_wait(stepped)
         plgpu.wait_smem_to_gmem(0)
@@ -219,10 +230,10 @@ def _forward(operands: dict[str, Any], hs: Any, *cs: Any, cell: str, reverse: bo
     )
 
 
-def _backward(operands: dict[str, Any], *results: Any, cell: str, reverse: bool) -> None:
+def _backward(operands: dict[str, Any], *results: Any, cell: str, reverse: bool, load: Any) -> None:
     r, cotangents, gates = operands["r"], operands["cotangents"], GATES[cell]
     steps = cotangents.shape[0]
-    place = _Place.here(r.shape[0])
+    place = _Place.here(r.shape[0], load)
     group, groups, blocks = place.group, place.groups, gates * place.groups
 
     def scoped(matrix: Any, sums: Any, loaded: Any, stored: Any, multiplied: Any) -> None:
@@ -270,7 +281,7 @@ def _backward(operands: dict[str, Any], *results: Any, cell: str, reverse: bool)
             plgpu.barrier_arrive(stored)
             return carried
 
-        carried = read(operands["carried"], (place.rows, place.units()))
+        carried = load(operands["carried"], (place.rows, place.units()))
         jax.lax.fori_loop(0, steps, step, carried)
         plgpu.barrier_wait(stored)
 

@@ -1,7 +1,7 @@
 """Tiles: buffers in shared memory and the asynchronous copies that fill and store them."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -55,12 +55,18 @@ def fetch(copies: Sequence[tuple[Any, Any]], barrier: Any) -> None:
         plgpu.copy_gmem_to_smem(source, target, barrier)
 
 
-def read(source: Any, index: tuple[Any, ...]) -> jax.Array:
-    """Reads a part of an array in global memory directly into registers."""
+def reader(interpret: Any) -> Callable[[Any, tuple[Any, ...]], jax.Array]:
+    """Returns ``read(array, index)``, which reads global memory directly into registers.
+
+    Args:
+      interpret: parameters of Mosaic's interpreter, or None; it reads by an ordinary index only.
+    """
     load: Any = plgpu.load
+    if interpret is not None:
+        return lambda source, index: source[index]
     if "idx" in inspect.signature(load).parameters:  # before jax 0.12
-        return load(source, index, optimized=False)
-    return load(source.at[index], optimized=False)
+        return lambda source, index: load(source, index, optimized=False)
+    return lambda source, index: load(source.at[index], optimized=False)
 
 
 def store(copies: Sequence[tuple[Any, Any]]) -> None:
