@@ -12,8 +12,9 @@ Variants:
             32, cosine, warm-up, Nesterov, 16 epochs
   smoke     the same on very little data, to check that everything runs
   paper     the paper's crop and its optimiser recipe for DSIAC (section 3.2), on the simulated
-            vehicles; the 64-pixel chips, the boxes' margin of a fifth and the augmentation (flips,
-            +-5 degrees, boxes perturbed by up to a tenth) are this package's choice
+            vehicles; the 64-pixel chips, two renderings of every view, the boxes' margin of a fifth
+            and the augmentation (flips, +-5 degrees, boxes perturbed by up to a tenth) are this
+            package's choice. The weights start at random, those of the paper's code from ImageNet
   dsiac     the same recipe on the DSIAC database, after jaxatr prepare dsiac
   mstar     MSTAR radar chips, 6 known / 4 unknown; needs --config.data.source=FOLDER_OR_ARCHIVE.
             Chooses the score by three short trainings, each without a third of the known classes
@@ -53,7 +54,7 @@ def get_config(variant: str = "default") -> Config:
 
 
 def _from_scratch(config: Config) -> None:
-    """A recipe that works better from scratch than the paper's, which starts from ImageNet."""
+    """A recipe that works better from scratch than the paper's, whose code starts from ImageNet."""
     config.train.batch_size = 32
     config.optimizer.learning_rate = 1e-2
     config.optimizer.nesterov = True

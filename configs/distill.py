@@ -28,7 +28,7 @@ Variants:
              epochs for the student and 16 for the explanation network
   cars196    the same for Cars-196
   variant    the same for FGVC-Aircraft by variant. Like the next two, it needs
-             --config.data.source=FOLDER: a data set prepared before has one level and its own name
+             --config.data.source=FOLDER, because a data set prepared before has a fixed level
   family     the same by family
   manufacturer  the same by manufacturer
   target     fine-tunes a target for these (section 4.1): learning rate 0.01, halved every 20 of

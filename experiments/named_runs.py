@@ -1,10 +1,10 @@
 """Carries out named runs by the commands that a user would type, and records their results.
 
 A run's evaluation and record are copied to ``results/NAME.json`` of its experiment. A run whose
-file exists, with the same overrides and all of its scores, is not repeated. An interrupted run is
-resumed. Failed runs are listed at the end; their output is in ``WORKDIR/NAME.log``. A run that
-tries a setting may diverge; its result is then the non-finite loss. Data is read from
-``JAXATR_DATA`` (default ``../shared/data``).
+file exists, with the same overrides and all of its scores and methods, is not repeated. An
+interrupted run is resumed. A failed run is reported and does not stop the others; its output is in
+``WORKDIR/NAME.log``. A run that tries a setting may diverge; its result is then the non-finite
+loss. Data is read from ``JAXATR_DATA`` (default ``../shared/data``).
 
 Several jobs divide the cores among them, which is faster on CPUs: two trainings on one core each
 take less time than one after the other on both.
@@ -59,7 +59,7 @@ class Run(NamedTuple):
     may_diverge: bool = False
 
     def commands(self, workdir: Path, data: Path) -> list[list[str]]:
-        """Returns the command lines that train and evaluate it."""
+        """Returns the command lines that train, evaluate and export it."""
         flags = [
             f"--config.{field}={value}".replace("{runs}", str(workdir.parent)).replace(
                 "{data}", str(data)
@@ -198,8 +198,9 @@ def main(description: str, runs: Sequence[Run], results: Path, workdir: str) -> 
     parser.add_argument("--only", default="", help="comma-separated prefixes of run names")
     parser.add_argument("--jobs", type=int, default=1, help="parallel runs, which share the cores")
     parser.add_argument("--list", action="store_true", help="list the runs, without training")
-    parser.add_argument("--data", default=os.environ.get("JAXATR_DATA", "../shared/data"))
-    parser.add_argument("--workdir", default=workdir)
+    default = os.environ.get("JAXATR_DATA", "../shared/data")
+    parser.add_argument("--data", default=default, help="folder of the data")
+    parser.add_argument("--workdir", default=workdir, help="folder that contains the run folders")
     flags = parser.parse_args()
     chosen = [run for run in runs if run.name.startswith(tuple(flags.only.split(",")))]
     if not chosen:

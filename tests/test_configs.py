@@ -134,7 +134,7 @@ def test_a_task_elsewhere_declares_fields_and_other_defaults(tmp_path, monkeypat
     config = configuration.of_task("jaxatr_test_fields:Mine")
     assert config.mine.depth.first == 3 and config.train.epochs == 7
     assert configuration.of_task().train.epochs == 20
-    with pytest.raises(ValueError, match="no 'Min' in jaxatr_test_fields; did you mean 'Mine'"):
+    with pytest.raises(ValueError, match="^task: .*no 'Min' in .*_fields; did you mean 'Mine'"):
         configuration.of_task("jaxatr_test_fields:Min")
 
 
@@ -177,6 +177,11 @@ def test_the_options_of_every_data_set_are_named():
     for name in sources.names():
         _, *options = re.findall(r"`(\w+)`", listed[name].partition(". ")[0])
         assert options == list(sources.find(name).options), name
+
+
+def test_the_field_of_the_data_sets_name_lists_every_source():
+    meaning = configuration.COMMON["data.name"].meaning
+    assert set(sources.names()) <= set(re.findall(r"`(\w+)`", meaning))
 
 
 def test_a_table_has_a_row_for_each_field():

@@ -274,6 +274,7 @@ def test_the_graph_of_fusions(capsys):
         (["-p=-1"], "-p: got -1, wanted at least 0"),
         (["-H=1", "-p=0"], "-H and -W: got 1 and 6, smaller than the kernel"),
         (["--dtype=int8", "--direction=data"], "int8 supports only --direction=forward"),
+        (["--budget=0"], "--budget: got 0.0, wanted more than 0 seconds"),
         (["stray"], "got 'stray', which is not a flag"),
     ],
 )

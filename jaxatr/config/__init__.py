@@ -77,7 +77,15 @@ def of_variant(
 
 
 def retasked(config: Config, task: str) -> Config:
-    """Returns the configuration of another task, with the values of the fields they share."""
+    """Returns the configuration of another task, with the values of the fields they share.
+
+    Args:
+      config: the configuration to take the values from, which is not changed.
+      task: dotted path of the other task.
+
+    Raises:
+      ValueError: there is no such task.
+    """
     made, given = of_task(task), config.copy_and_resolve_references()
     for name in fields_of(task):
         group, last = group_of(made, name)

@@ -21,7 +21,11 @@ def fields_of(task: str) -> Fields:
     Raises:
       ValueError: there is no such task.
     """
-    return {**COMMON, **getattr(resolve(task), "fields", dict)()}
+    try:
+        own = getattr(resolve(task), "fields", dict)
+    except ValueError as error:
+        raise ValueError(f"task: {error}") from error
+    return {**COMMON, **own()}
 
 
 def built(fields: Fields) -> Config:

@@ -12,8 +12,8 @@ COMMON: Fields = {
     "task": Field(OPEN_SET, "the task to train, `module:Class`"),
     "data.name": Field(
         "simulated",
-        "`simulated`, `image_folder`, `dsiac`, `mstar`, `fgvc_aircraft`, `my.module:Source`, the "
-        "name of a prepared set, or any TFDS name",
+        "`simulated`, `simulated_tracks`, `image_folder`, `dsiac`, `mstar`, `fgvc_aircraft`, "
+        "`my.module:Source`, the name of a prepared set, or any TFDS name",
     ),
     "data.source": Field(
         "",
@@ -72,7 +72,7 @@ COMMON: Fields = {
     "data.size": Field(0, "side in pixels to resize to; 0: no resizing"),
     "data.channels": Field(0, "1 (gray) or 3 (RGB); 0: unchanged"),
     "data.box_margin": Field(
-        0.0, "margin of a chip around its box, as a fraction of the box's longer side"
+        0.0, "how much larger a chip is than its box, as a fraction of the box's longer side"
     ),
     "data.box_error": Field(
         0.0,
@@ -91,7 +91,7 @@ COMMON: Fields = {
         "empty: the network named by `model.pretrained`, or else `data`",
     ),
     "data.skip_corrupt": Field(
-        False, "skip corrupt images of an `image_folder` instead of stopping at the first one"
+        False, "when preparing the data set, skip and list corrupt files instead of stopping"
     ),
     "open_set.split": Field(
         "closed",

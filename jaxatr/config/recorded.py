@@ -18,7 +18,7 @@ _ONCE_COMMON = (
 _ONCE_COMMON_FIELDS = ("data.coarse",)
 
 
-# Values of options from before those options existed: data set to option to value.
+# The values, by data set and option, that describe its chips from before the option existed.
 _ONCE_SILENT = {name: {"crop": "window"} for name in ("simulated", "simulated_tracks")}
 
 

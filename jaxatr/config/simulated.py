@@ -27,16 +27,16 @@ def simulated_vehicles(
       config: the configuration to change.
       views: options of the data set that set the number and positions of views of each vehicle.
       name: name of the data set.
-      other_boxes: make chips a fifth larger than the box, and perturb the box by up to a tenth in
-        training.
+      other_boxes: render the surroundings of the chips too, and perturb the box by up to a tenth of
+        its side in training.
       **options: further options of the data set.
     """
     config.data.name = name
     fixed: dict[str, Any] = {"bands": ("visible",), "size": 64, "seed": 0, "crop": "box"}
     if other_boxes:
-        fixed["surround"] = 12  # pixels around the box, visible in perturbed boxes
+        fixed["surround"] = 12  # pixels around the chip, visible in perturbed boxes
         config.data.center_crop = 64
-        config.data.box_margin = 0.2
+        config.data.box_margin = 0.2  # the chips of crop="box" are a fifth larger than the box
         config.augment.box_shift = config.augment.box_scale = 0.1
     config.data.options = ConfigDict({**views, **fixed, **options})
     config.open_set.split = "random-5/3"

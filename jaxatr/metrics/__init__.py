@@ -1,7 +1,7 @@
-"""Metrics of recognisers and embeddings, computed with NumPy arrays.
+"""Metrics of recognisers and embeddings.
 
-Metrics of a whole set are Python floats, metrics of each example are arrays. Mismatched shapes
-raise an ``AssertionError`` from chex.
+Metrics are Python floats; curves and diagrams are NumPy arrays. Mismatched shapes raise an
+``AssertionError`` from chex.
 """
 
 from jaxatr.metrics.calibration import (

@@ -22,7 +22,7 @@ class Reliability(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The expected calibration error: the weighted mean gap of share and probability."""
+        """The expected calibration error: the weighted mean gap between share and probability."""
         filled = self.weight > 0
         return float(np.sum((self.weight * np.abs(self.share - self.probability))[filled]))
 
@@ -52,14 +52,20 @@ def reliability(
     values, hits = np.asarray(probabilities, np.float64), np.asarray(came_true, bool)
     chex.assert_rank(values, 1)
     chex.assert_equal_shape([values, hits])
-    if not values.size or not np.all((values >= 0) & (values <= 1)):
-        raise ValueError("probabilities: wanted [n] in [0, 1] with n > 0")
+    if not values.size:
+        raise ValueError("probabilities: got none, wanted [n] with n > 0")
+    if len(outside := values[~((values >= 0) & (values <= 1))]):
+        raise ValueError(f"probabilities: got {outside[0]}, wanted values in [0, 1]")
     if bins < 1:
         raise ValueError(f"bins: got {bins}, wanted at least 1")
     shares = np.ones_like(values) if weights is None else np.asarray(weights, np.float64)
     chex.assert_equal_shape([values, shares])
-    if not (np.all(shares >= 0) and np.isfinite(total := shares.sum()) and total > 0):
-        raise ValueError("weights: wanted [n] finite numbers of at least 0 with a positive sum")
+    total, least = shares.sum(), shares.min()
+    if not (least >= 0 and 0 < total < np.inf):
+        raise ValueError(
+            f"weights: got the minimum {least} and the sum {total}, wanted finite numbers of at "
+            "least 0 with a positive sum"
+        )
     place = np.searchsorted(np.arange(1, bins) / bins, values, "left")
     weight = np.bincount(place, shares, bins)
     with np.errstate(invalid="ignore"):
@@ -106,17 +112,19 @@ def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> np.ndarray:
     values, wrong = np.asarray(confidence, np.float64), ~np.asarray(correct, bool)
     chex.assert_rank(values, 1)
     chex.assert_equal_shape([values, wrong])
-    if not values.size or np.isnan(values).any():
-        raise ValueError("confidence: wanted [n] numbers with n > 0")
+    if not values.size:
+        raise ValueError("confidence: got none, wanted [n] with n > 0")
+    if np.isnan(values).any():
+        raise ValueError(f"confidence: {np.isnan(values).sum()} of {values.size} are NaN")
     _, group, sizes = np.unique(-values, return_inverse=True, return_counts=True)
     share = np.bincount(group, wrong) / sizes  # of wrong answers in each group of ties
     return np.cumsum(np.repeat(share, sizes)) / np.arange(1, len(values) + 1)
 
 
 def aurc(confidence: ArrayLike, correct: ArrayLike) -> float:
-    """Computes the area under the risk-coverage curve, the mean risk over all coverages.
+    """Computes the area under the risk-coverage curve (Geifman et al. 2019).
 
-    Lower is better.
+    It is the mean risk over all coverages. Lower is better.
 
     Args:
       confidence: ``[n]``, higher is more confident.

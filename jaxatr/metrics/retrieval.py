@@ -1,8 +1,8 @@
-"""Metrics of an embedding: how well a search among the other examples finds the right class.
+"""Metrics of an embedding: retrieval among its examples, and agreement of its clusters with labels.
 
-Every example is a query against all others, by Euclidean distance. The search is exhaustive, in
-single precision, one block of queries at a time. Ties go to the lower index. The scale of the
-embeddings does not matter.
+In retrieval, every example is a query against all others, by Euclidean distance. The search is
+exhaustive, in single precision, one block of queries at a time. Ties go to the lower index. The
+scale of the embeddings does not matter.
 """
 
 from collections.abc import Callable, Iterable
@@ -93,8 +93,8 @@ def nmi(
       seed: seed of the clustering.
 
     Raises:
-      ValueError: there are fewer than two examples or fewer than ``clusters``, or an embedding is
-        not finite.
+      ValueError: there are fewer than two examples, an embedding is not finite, or ``clusters`` is
+        below 1 or above the number of examples.
     """
     from sklearn.cluster import KMeans  # slow to import, and not needed for training
     from sklearn.metrics import normalized_mutual_info_score

@@ -24,24 +24,26 @@ def define_flags() -> None:
         "verify", True, "Compare every solver, in each configuration, with a float64 reference."
     )
     flags.DEFINE_bool("time", True, "Time the solvers and save the fastest in the database.")
-    flags.DEFINE_float("budget", 20.0, "Seconds of measuring for each problem.")
+    flags.DEFINE_float("budget", 20.0, "Seconds of compiling and measuring for each problem.")
 
 
 def drive_all(problems: Sequence[Any], arguments: Sequence[str]) -> int:
     """Lists, verifies and times the solvers of several problems, as the flags say.
 
     Args:
-      problems: the problems.
+      problems: problems of any operation.
       arguments: the arguments of the command line that are not flags; there must be none.
 
     Returns:
       The exit code, 1 if any solver was wrong or failed.
 
     Raises:
-      ValueError: there are arguments.
+      ValueError: there are arguments, or ``--budget`` is not positive.
     """
     if arguments:
         raise ValueError(f"got {arguments[0]!r}, which is not a flag: write -n 32 or --n=32")
+    if not (budget := flags.FLAGS.budget) > 0:  # otherwise found only after the first verification
+        raise ValueError(f"--budget: got {budget}, wanted more than 0 seconds")
     wrong = sum(_drive_if_possible(problem) for problem in problems)
     return EXIT_WRONG if wrong else 0
 

@@ -47,7 +47,7 @@ def test_a_probability_on_an_edge_belongs_to_the_lower_bin(bins):
 
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, np.nan], [1.0, np.inf], [2.0, -1.0]])
 def test_weights_without_a_mean_are_refused(weights):
-    with pytest.raises(ValueError, match="weights: wanted"):
+    with pytest.raises(ValueError, match="weights: got the minimum .* sum .*, wanted"):
         metrics.reliability([0.9, 0.8], [False, False], weights=weights)
 
 
@@ -59,9 +59,11 @@ def test_a_calibrated_forecast_has_a_small_error():
     assert metrics.expected_calibration_error(probabilities**3, hits) > 0.1
 
 
-@pytest.mark.parametrize("values", [[], [1.5], [-0.1], [np.nan]])
-def test_values_outside_0_and_1_are_refused(values):
-    with pytest.raises(ValueError, match="probabilities: wanted"):
+@pytest.mark.parametrize(
+    ("values", "got"), [([], "none"), ([0.5, 1.5], "1.5"), ([-0.1], "-0.1"), ([np.nan], "nan")]
+)
+def test_values_outside_0_and_1_are_refused(values, got):
+    with pytest.raises(ValueError, match=f"probabilities: got {got}, wanted"):
         metrics.reliability(values, np.zeros(len(values), bool))
     with pytest.raises(ValueError, match="bins: got 0"):
         metrics.reliability([0.5], [True], bins=0)
@@ -83,5 +85,7 @@ def test_area_by_hand_and_its_ends():
     assert metrics.aurc([3.0, 2.0, 1.0], [True, True, False]) == pytest.approx(1 / 9)
     assert metrics.aurc([1.0, 2.0], [True, True]) == 0.0
     assert metrics.aurc([1.0, 2.0], [False, False]) == 1.0
-    with pytest.raises(ValueError, match="confidence: wanted"):
+    with pytest.raises(ValueError, match="confidence: got none, wanted"):
         metrics.aurc([], [])
+    with pytest.raises(ValueError, match="confidence: 1 of 2 are NaN"):
+        metrics.aurc([1.0, np.nan], [True, True])
