@@ -29,6 +29,13 @@ def networks(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
         yield name, partial(network, *case, runs)
 
 
+def small_networks(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
+    """Yields the training steps in which the launches of many small layers take the time."""
+    for name, measure in networks(rows, options):
+        if f" {32 if options.rehearse else 64} " in name and name.endswith("training"):
+            yield name, measure
+
+
 def network(depth: int, size: int, dtype: str, mode: str, batch: int, runs: int) -> dict[str, Any]:
     """Times queued steps of a network with CBC's heads."""
     import jax

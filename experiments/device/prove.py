@@ -6,18 +6,19 @@ is on disk before the next unit begins. Run again with the same ``--out`` to con
 proof; several short sessions on a device are as good as a long one. Correctness comes first, then
 timing, by the device's own clock if it has one.
 
-  ceilings        TFLOP/s of a matrix product and TB/s of a copy
-  smoke           one small problem of every kernel
-  right           kernels against float32, and twenty identical runs to detect races
-  sanitize        compute-sanitizer on the smallest problems
-  kernels         kernels against XLA and cuDNN; LSTM layers
-  kernels_torch   PyTorch's cuDNN on the same layers
-  networks        ResNet-18 and -50 (CBC), training and inference, 64 and 224 pixels, bfloat16, TF32
-  networks_torch  the same networks in PyTorch: channels_last, compile, CUDA graphs
-  disk            a whole training from image files on disk
-  find            the find step on the convolutions of both lists: a database to ship
-  resume          a training killed by SIGKILL and resumed, against an uninterrupted one
-  long            CIFAR-10's long recipe, for the rest of the time
+  ceilings         TFLOP/s of a matrix product and TB/s of a copy
+  smoke            one small problem of every kernel
+  right            kernels against float32, and twenty identical runs to detect races
+  sanitize         compute-sanitizer on the smallest problems
+  kernels          kernels against XLA and cuDNN; LSTM layers
+  kernels_torch    PyTorch's cuDNN on the same layers
+  networks         ResNet-18 and -50 (CBC), training and inference, 64 and 224 pixels, bfloat16, TF32
+  networks_torch   the same networks in PyTorch: channels_last, compile, CUDA graphs
+  networks_graphs  training at 64 pixels, with XLA's CUDA graphs of convolutions
+  disk             a whole training from image files on disk
+  find             the find step on the convolutions of both lists: a database to ship
+  resume           a training killed by SIGKILL and resumed, against an uninterrupted one
+  long             CIFAR-10's long recipe, for the rest of the time
 
 A short run proves part of it: ``--only`` takes parts of the names of units. Compiled programs
 are kept in ``--out`` for the next call.
@@ -50,11 +51,14 @@ STAGES = {  # to the most seconds that one call spends on the stage
     "kernels_torch": 60,
     "networks": 240,
     "networks_torch": 240,
+    "networks_graphs": 90,
     "disk": 120,
     "find": 300,
     "resume": 180,
     "long": 36000,
 }
+# By default, XLA's graphs leave out the convolutions.
+GRAPHS = "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUDNN,CONVOLUTION"
 LEAST = 10  # seconds; no stage is started with less time left
 OTHER_DEVICE = 4  # exit status of a stage if the record is of another device
 
@@ -130,6 +134,8 @@ def in_a_process(name: str, seconds: float, options: argparse.Namespace) -> int 
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     if options.rehearse:
         environment["JAX_PLATFORMS"] = "cpu"
+    if name == "networks_graphs":
+        environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {GRAPHS}".strip()
     command = [sys.executable, str(HERE / "prove.py"), "--stage", name]
     command += ["--out", str(options.out), "--seconds", str(seconds)]
     command += ["--cifar10", options.cifar10] if options.cifar10 else []

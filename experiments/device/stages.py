@@ -96,6 +96,7 @@ _STAGES: dict[str, Callable[[Rows, argparse.Namespace], Iterator[Unit]]] = {
     "sanitize": kernel_stages.sanitize,
     "kernels": kernel_stages.kernels,
     "networks": network_stages.networks,
+    "networks_graphs": network_stages.small_networks,
     "disk": training_stages.disk,
     "find": find,
     "resume": training_stages.resume,
