@@ -12,7 +12,7 @@ timing, by the device's own clock if it has one.
   sanitize         compute-sanitizer on the smallest problems
   kernels          kernels against XLA and cuDNN; LSTM layers
   kernels_torch    PyTorch's cuDNN on the same layers
-  networks         ResNet-18 and -50 (CBC), training and inference, 64 and 224 pixels, bfloat16, TF32
+  networks         ResNet-18 and -50 (CBC), training, inference, 64 and 224 pixels, bfloat16, TF32
   networks_torch   the same networks in PyTorch: channels_last, compile, CUDA graphs
   networks_graphs  training at 64 pixels, with XLA's CUDA graphs of convolutions
   disk             a whole training from image files on disk
