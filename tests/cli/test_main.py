@@ -125,7 +125,10 @@ def test_help_of_training_has_the_configurations_and_no_librarys_flags(command):
     assert page.startswith("usage: jaxatr train --config=NAME[:VARIANT]")
     flags = re.findall(r"^  --(?:\[no\])?(\w+)", page, re.MULTILINE)
     assert flags == ["config", "workdir", "baselines", "progress", "debug"]
-    variants = "default, smoke, paper, dsiac, mstar, mstar_strong, cifar10, folder, pretrained"
+    variants = (
+        "default, smoke, paper, dsiac, mstar, mstar_strong, cifar10, cifar10_strong, folder, "
+        "pretrained"
+    )
     assert f"Variants: {variants}." in " ".join(page.split())
     assert "`jaxatr train --config=cbc --help` lists the fields of cbc" in page
     assert max(map(len, page.splitlines())) <= 100
