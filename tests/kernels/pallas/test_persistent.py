@@ -56,16 +56,16 @@ def test_a_layer_with_its_gradient(cell, reverse, hidden, batch, dtype, mosaic):
 
 
 def test_a_layer_under_vmap(mosaic):
-    """Examples run one by one; weights without biases have gradients too."""
+    """Examples run one by one, also with weights of their own, here without biases."""
     problem, (weights, x, state) = layer("gru", 32, bias=False)
 
-    def gradient(run, x):
+    def gradient(run, weights, x):
         score = lambda w: run(problem, w, x, state, None, False)[0].sum()  # noqa: E731
         return jax.grad(score)(weights)
 
-    both = jnp.stack([x, 2 * x])
-    ours = jax.vmap(partial(gradient, partial(persistent.run, interpret=mosaic)))(both)
-    theirs = jax.vmap(partial(gradient, scan.run))(both)
+    both = jax.tree.map(lambda a: jnp.stack([a, a / 2]), (weights, x))
+    ours = jax.vmap(partial(gradient, partial(persistent.run, interpret=mosaic)))(*both)
+    theirs = jax.vmap(partial(gradient, scan.run))(*both)
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
         assert np.sqrt(np.mean((one - other) ** 2)) <= 1e-2 * abs(other).max()

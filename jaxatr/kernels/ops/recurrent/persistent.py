@@ -69,14 +69,14 @@ def _layer(problem, reverse, interpret, weights, x, state):
 def _forward(problem, reverse, interpret, weights, x, state):
     """Returns the states after each step, ``[t, b, h]`` each, and the final state."""
 
-    def layer(state: State, parts: Array, bias: Array | None) -> State:
-        module, recurrent = kernel("hopper", "recurrent"), weights.r.astype(problem.dtype)
-        given = state, recurrent, parts, bias, reverse, interpret
-        return module.forward(problem.cell, *given)
+    def layer(state: State, r: Array, parts: Array, bias: Array | None) -> State:
+        module = kernel("hopper", "recurrent")
+        return module.forward(problem.cell, state, r, parts, bias, reverse, interpret)
 
     bias = None if weights.rb is None else jnp.asarray(weights.rb, problem.wide)
     parts = _padded(problem, _parts(problem, weights, x))
-    states = _batched(layer)(_padded(problem, state), parts, bias)
+    r = weights.r.astype(problem.dtype)
+    states = _batched(layer)(_padded(problem, state), r, parts, bias)
     states = tuple(s[:, : problem.batch].astype(problem.wide) for s in states)
     return states, tuple(s[0 if reverse else -1] for s in states)
 
@@ -98,15 +98,15 @@ def _backward(problem, reverse, interpret, residuals, cotangents):
     zeros = jax.tree.map(jnp.zeros_like, (weights, x))
     (tangent, *known), step = loop(*zeros)
 
-    def layer(known: list[Array], dhs: Array, dfinal: Array) -> State:
-        module, recurrent = kernel("hopper", "recurrent"), weights.r.astype(problem.dtype)
-        given = recurrent, known[0], known[1:], dhs, dfinal, reverse, interpret
-        return module.backward(problem.cell, *given)
+    def layer(r: Array, known: list[Array], dhs: Array, dfinal: Array) -> State:
+        module, (by_gate, *others) = kernel("hopper", "recurrent"), known
+        return module.backward(problem.cell, r, by_gate, others, dhs, dfinal, reverse, interpret)
 
     # The last h is one of all h; only the cell's state has a cotangent of its own.
     dhs = dhs.at[last].add(dfinal[0])
     dcarried = dfinal[1] if len(dfinal) > 1 else jnp.zeros_like(dfinal[0])
-    dstates = _batched(layer)(*_padded(problem, (known, dhs, dcarried)))
+    r = weights.r.astype(problem.dtype)
+    dstates = _batched(layer)(r, *_padded(problem, (known, dhs, dcarried)))
     dstates = tuple(d[:, : problem.batch] for d in dstates)
 
     # The transposed steps, with the states' cotangents known, are independent of each other.
