@@ -59,6 +59,19 @@ def test_the_named_runs_set_fields_that_exist():
         check(run.config, run.overrides)
 
 
+def test_the_variant_for_cifar10_is_the_recipe_that_was_recorded():
+    runs = load(EXPERIMENTS / "open_set_atr" / "run.py").cifar10_long()
+    configs = load(CONFIGS / "cbc.py")
+    config, variant = configs.get_config("cifar10"), configs.get_config("cifar10_strong")
+    for field, value in runs[-1].overrides.items():
+        group, _, name = field.rpartition(".")
+        part = config[group] if group else config
+        part[name] = value
+    variant.model.dtype = config.model.dtype  # of a GPU
+    variant.open_set.split, variant.seed = config.open_set.split, config.seed
+    assert variant.to_dict() == config.to_dict()
+
+
 def test_the_runs_that_enrolment_is_compared_with_set_fields_that_exist(tmp_path, monkeypatch):
     experiment = load(EXPERIMENTS / "enrolment" / "run.py")
     runs = experiment.all_runs()

@@ -61,6 +61,9 @@ def deciding() -> str:
         "MSTAR, reference splits": ("mstar-auto-",),
         "MSTAR, reference splits, strong variant": ("mstar-strong-",),
         "MSTAR, fresh splits": ("mstar-fresh-",),
+        "CIFAR-10 from ImageNet's weights": ("cifar10-pretrained-",),
+        "CIFAR-10 from random weights, half the width": ("cifar10-scratch-",),
+        "CIFAR-10 from random weights": ("cifar10-long-",),
     }
     rows = []
     for label, prefixes in groups.items():
