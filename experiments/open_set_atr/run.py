@@ -265,8 +265,10 @@ _SCRATCH = {
     "augment.shift": 4,
     "data.validation": 0.1,
 }
-"""The fields in which ``cbc:cifar10_strong`` differs from ``cbc:cifar10``, except for the epochs and
-the score. The first runs were recorded before this variant existed."""
+"""The fields in which ``cbc:cifar10_strong`` differs from ``cbc:cifar10``, besides epochs and score.
+
+The first runs were recorded before this variant existed.
+"""
 
 
 def cifar10_scratch() -> list[Run]:
