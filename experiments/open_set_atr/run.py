@@ -265,7 +265,7 @@ _SCRATCH = {
     "augment.shift": 4,
     "data.validation": 0.1,
 }
-"""The fields in which ``cbc:cifar10_strong`` differs from ``cbc:cifar10``, besides epochs and score.
+"""How ``cbc:cifar10_strong`` differs from ``cbc:cifar10``, besides its epochs and score.
 
 The first runs were recorded before this variant existed.
 """
