@@ -20,11 +20,11 @@ def draw(shape, dtype, seed):
     return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), dtype)
 
 
-def layer(cell, hidden, batch=5, steps=2, dtype="bfloat16", inputs=48, **options):
+def layer(cell, hidden, batch=5, dtype="bfloat16", **options):
     """Returns a problem and its weights, input and initial state; no array is zero."""
-    problem = Problem(cell, steps, batch, inputs, hidden, inputs == 0, False, dtype)
-    init = partial(recurrent.init, jax.random.key(0), cell, inputs, hidden, dtype=dtype)
-    ((weights,),) = init(**options)
+    steps, inputs = 2, 48
+    problem = Problem(cell, steps, batch, inputs, hidden, False, False, dtype)
+    ((weights,),) = recurrent.init(jax.random.key(0), cell, inputs, hidden, dtype=dtype, **options)
     weights = jax.tree.map(lambda a: a + draw(a.shape, dtype, 3) / 8, weights)
     state = tuple(draw((batch, hidden), "float32", 4 + n) for n in range(problem.states))
     return problem, (weights, draw((steps, batch, inputs), dtype, 7), state)

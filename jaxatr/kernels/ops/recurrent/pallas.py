@@ -69,11 +69,7 @@ def _forward(device, options, problem, reverse, unroll, weights, x, state, mask,
         part = input_part(problem, weights._replace(w=group(weights.w)), x)
     part = with_bias(part, None if weights.b is None else group(weights.b))
     recurrent = group(weights.r.astype(problem.dtype))
-    extra = -problem.batch % module.rows(problem.dtype)
-    more = [(0, extra), (0, 0)]
-    h, c = (jnp.pad(s, more) for s in state)
-    part = jnp.pad(part, [(0, 0), *more])
-    mask = None if mask is None else jnp.pad(mask, [(0, 0), *more])
+    h, c, part, mask = padded((*state, part, mask), module.rows(problem.dtype))
 
     if device == "hopper":
         layer = partial(module.layer, reverse=reverse, unroll=unroll, **options)
@@ -92,3 +88,13 @@ def _forward(device, options, problem, reverse, unroll, weights, x, state, mask,
     final = tuple(a[: problem.batch].astype(problem.wide) for a in final)
     hs, cs = states
     return (hs.astype(problem.wide), cs), final, tuple(gates)
+
+
+def padded(arrays: Any, rows: int) -> Any:
+    """Pads the batch of all arrays, their last axis but one, to a multiple of ``rows``."""
+
+    def one(array: Array) -> Array:
+        more = [(0, -array.shape[-2] % rows), (0, 0)]
+        return jnp.pad(array, [(0, 0)] * (array.ndim - 2) + more)
+
+    return jax.tree.map(one, arrays)

@@ -19,6 +19,7 @@ from jaxatr.kernels.ops.recurrent.cells import (
     with_bias,
 )
 from jaxatr.kernels.ops.recurrent.gemm import linear, states_before
+from jaxatr.kernels.ops.recurrent.pallas import padded
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.kernels.pallas import kernel
@@ -68,15 +69,15 @@ def _layer(problem, reverse, interpret, weights, x, state):
 
 def _forward(problem, reverse, interpret, weights, x, state):
     """Returns the states after each step, ``[t, b, h]`` each, and the final state."""
+    module = kernel("hopper", "recurrent")
 
+    @jax.custom_batching.sequential_vmap
     def layer(state: State, r: Array, parts: Array, bias: Array | None) -> State:
-        module = kernel("hopper", "recurrent")
         return module.forward(problem.cell, state, r, parts, bias, reverse, interpret)
 
     bias = None if weights.rb is None else jnp.asarray(weights.rb, problem.wide)
-    parts = _padded(problem, _parts(problem, weights, x))
-    r = weights.r.astype(problem.dtype)
-    states = _batched(layer)(_padded(problem, state), r, parts, bias)
+    state, parts = padded((state, _parts(problem, weights, x)), module.ROWS)
+    states = layer(state, weights.r.astype(problem.dtype), parts, bias)
     states = tuple(s[:, : problem.batch].astype(problem.wide) for s in states)
     return states, tuple(s[0 if reverse else -1] for s in states)
 
@@ -94,19 +95,26 @@ def _backward(problem, reverse, interpret, residuals, cotangents):
     unbiased = weights._replace(b=None)
     again = jax.vmap(lambda part, *before: advance(problem, unbiased, part, before)[1])
     saved = gates(problem, again(_parts(problem, weights, x), *before))
-    loop = partial(linear, problem, weights, x, saved, before, states)
-    zeros = jax.tree.map(jnp.zeros_like, (weights, x))
-    (tangent, *known), step = loop(*zeros)
 
+    def tangents(dweights: Weights, dx: Array) -> tuple[Array, Any]:
+        given = problem, weights, x, saved, before, states, dweights, dx
+        (tangent, *known), step = linear(*given)
+        return tangent, (known, jax.tree_util.Partial(step))
+
+    zeros = jax.tree.map(jnp.zeros_like, (weights, x))
+    tangent, to_arguments, (known, step) = jax.vjp(tangents, *zeros, has_aux=True)
+    module = kernel("hopper", "recurrent")
+
+    @jax.custom_batching.sequential_vmap
     def layer(r: Array, known: list[Array], dhs: Array, dfinal: Array) -> State:
-        module, (by_gate, *others) = kernel("hopper", "recurrent"), known
+        by_gate, *others = known
         return module.backward(problem.cell, r, by_gate, others, dhs, dfinal, reverse, interpret)
 
     # The last h is one of all h; only the cell's state has a cotangent of its own.
     dhs = dhs.at[last].add(dfinal[0])
     dcarried = dfinal[1] if len(dfinal) > 1 else jnp.zeros_like(dfinal[0])
-    r = weights.r.astype(problem.dtype)
-    dstates = _batched(layer)(r, *_padded(problem, (known, dhs, dcarried)))
+    given = padded((known, dhs, dcarried), module.ROWS)
+    dstates = layer(weights.r.astype(problem.dtype), *given)
     dstates = tuple(d[:, : problem.batch] for d in dstates)
 
     # The transposed steps, with the states' cotangents known, are independent of each other.
@@ -115,7 +123,7 @@ def _backward(problem, reverse, interpret, residuals, cotangents):
 
     _, transposed = jax.vjp(steps, dstates, tangent, jnp.zeros_like(known[0]))
     dstate, tangent, recurrent = transposed(dstates)
-    dweights, dx = jax.vjp(lambda *given: loop(*given)[0][0], *zeros)[1](tangent)
+    dweights, dx = to_arguments(tangent)
     dh, *others = (d[first] for d in dstate)
     dh = dh + product(problem, recurrent[first], weights.r.T)
     return dweights, dx, (dh, *others)
@@ -126,16 +134,3 @@ _layer.defvjp(_saving, _backward)
 
 def _parts(problem: Problem, weights: Weights, x: Array) -> Array:
     return with_bias(input_part(problem, weights, x), weights.b)
-
-
-def _padded(problem: Problem, arrays: Any) -> Any:
-    """Pads the batch, which is the last dimension but one, to whole blocks."""
-    extra = -problem.batch % kernel("hopper", "recurrent").ROWS
-    return jax.tree.map(
-        lambda a: jnp.pad(a, [(0, 0)] * (a.ndim - 2) + [(0, extra), (0, 0)]), arrays
-    )
-
-
-def _batched(layer: Any) -> Any:
-    """Returns the function with a rule for vmap, which runs the examples one by one."""
-    return jax.custom_batching.sequential_vmap(layer)
