@@ -4,16 +4,24 @@ import argparse
 import dataclasses
 import itertools
 import shutil
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import error, interpreter, milliseconds, target
+from recurrent_stages import (
+    CELLS,
+    LSTMS,
+    PERSISTENT,
+    TINY_LSTM,
+    checked_lstm,
+    checked_persistent,
+    timed_layer,
+)
 from rows import Rows, Unit
 
 HERE = Path(__file__).parent
@@ -45,61 +53,10 @@ DIRECTIONS = {  # direction, images, side, channels, features, taps, stride; for
     "7x7 data stride 3": ("data", 8, 20, 64, 64, 7, 3),
     "weight stride 2": ("weight", 36, 29, 64, 192, 3, 2),
 }
-LSTMS = {"64x1024": (64, 1024, 50), "64x2048": (64, 2048, 25), "128x512": (128, 512, 100)}
-PERSISTENT = {"64x128": (64, 128, 100), "1024x128": (1024, 128, 100), "64x64": (64, 64, 100)}
-CELLS = ("lstm", "gru")
 TINY = {"1x1": (2, 6, 64, 64, 1), "3x3": (8, 3, 64, 64, 3)}
 TINY_DIRECTIONS = {"stride 2": ("forward", 8, 5, 64, 64, 3, 2)}
-TINY_LSTM = {"64x64": (64, 64, 2)}
 TOLERANCE = 8e-3  # for bfloat16: RMS error over the largest value
 RUNS = 20
-
-
-def milliseconds(run: Callable[..., Any], arguments: tuple[Any, ...], runs: int) -> dict[str, Any]:
-    """Returns the time of a run, by the device's own clock and as the mean of queued runs."""
-    import jax
-
-    jax.block_until_ready(run(*arguments))
-    start = time.perf_counter()
-    for _ in range(runs):
-        result = run(*arguments)
-    jax.block_until_ready(result)
-    times: dict[str, Any] = {"queued_ms": round(1e3 * (time.perf_counter() - start) / runs, 5)}
-    if jax.default_backend() == "gpu":
-        from jax.experimental.mosaic.gpu import profiler
-
-        try:
-            measured: Any = profiler.measure(run, iterations=runs)(*arguments)[1]
-        except RuntimeError as reason:  # CUPTI is not available, or the runs' launches differ
-            return times | {"no_device_ms": str(reason)[:100]}
-        if measured:
-            times["device_ms"] = round(statistics.median(measured), 5)
-    return times
-
-
-def target(options: argparse.Namespace) -> str | None:
-    """Returns the target whose kernels run on this device; a rehearsal interprets Hopper's."""
-    import jax
-
-    from jaxatr.kernels.device import describe
-    from jaxatr.kernels.pallas import runs_on
-
-    if options.rehearse:
-        return "hopper"
-    here = describe(jax.devices()[0])
-    return next((name for name in ("hopper", "tpu") if runs_on(name, here)), None)
-
-
-def interpreter(options: argparse.Namespace) -> dict[str, Any]:
-    if not options.rehearse:
-        return {}
-    from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks, params
-
-    # Before jax 0.12 the interpreter does not treat references without a memory space as global.
-    known = gpu_callbacks.is_gmem_memory_space
-    gpu_callbacks.is_gmem_memory_space = lambda space: space is None or known(space)
-    zeros: Any = {"out_of_bounds_reads": "uninitialized", "uninitialized_memory": "zero"}  # as TMA
-    return {"interpret": params.InterpretGPUParams(**zeros)}
 
 
 def operands(shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -172,11 +129,6 @@ def forms(taps: int, device: str | None, options: argparse.Namespace) -> dict[st
     return functions
 
 
-def error(result: Any, wanted: Any) -> float:
-    result, wanted = np.asarray(result, np.float64), np.asarray(wanted, np.float64)
-    return float(np.sqrt(np.mean((result - wanted) ** 2)) / np.abs(wanted).max())
-
-
 def checked(form: str, shape: tuple[int, ...], runs: int, options: argparse.Namespace) -> dict:
     """Compares a kernel's convolution with float32, and repeated runs with each other."""
     import jax
@@ -233,63 +185,6 @@ def checked_direction(
         worst = max(worst, error(first, wanted))
         same = same and all((np.asarray(run(a, b)) == first).all() for _ in range(runs - 1))
     return {"error": worst, "same_bits": same, "passed": worst < TOLERANCE and same}
-
-
-def checked_lstm(batch: int, hidden: int, steps: int, runs: int, options) -> dict:
-    """Compares the results and gradients of an LSTM, one kernel per step, with the plain loop's."""
-    from jaxatr.kernels.ops.recurrent import pallas
-
-    device: Any = target(options)
-    run = partial(pallas.run, device, **interpreter(options))
-    return checked_layer(run, "lstm", batch, hidden, steps, runs)
-
-
-def checked_persistent(
-    cell: str, batch: int, hidden: int, steps: int, runs: int, options
-) -> dict[str, Any]:
-    """Compares the results and gradients of all steps in one kernel with the plain loop's."""
-    from jaxatr.kernels.ops.recurrent import persistent
-
-    run = partial(persistent.run, **interpreter(options))
-    # Before jax 0.12 the interpreter does not transpose operands, as the backward pass does.
-    return checked_layer(run, cell, batch, hidden, steps, runs, gradients=not options.rehearse)
-
-
-def checked_layer(
-    ours: Callable[..., Any],
-    cell: Any,
-    batch: int,
-    hidden: int,
-    steps: int,
-    runs: int,
-    gradients: bool = True,
-) -> dict[str, Any]:
-    import jax
-    import jax.numpy as jnp
-
-    from jaxatr.kernels import recurrent
-    from jaxatr.kernels.ops.recurrent import Problem, scan
-
-    problem = Problem(cell, steps, batch, hidden, hidden, False, False, "bfloat16")
-    ((weights,),) = recurrent.init(jax.random.key(0), cell, hidden, hidden, dtype="bfloat16")
-    x = jax.random.normal(jax.random.key(1), (steps, batch, hidden), jnp.bfloat16)
-    zeros = (jnp.zeros((batch, hidden)),) * problem.states
-
-    def results(run, weights):
-        return run(problem, weights, x, zeros, None, False)
-
-    def gradient(run, weights):
-        return jax.grad(lambda w: results(run, w)[0].sum())(weights)
-
-    errors, same = [], True
-    for what in (results, gradient) if gradients else (results,):
-        run = jax.jit(partial(what, ours))
-        first, wanted = jax.tree.leaves(run(weights)), jax.jit(partial(what, scan.run))(weights)
-        errors += [error(a, b) for a, b in zip(first, jax.tree.leaves(wanted), strict=True)]
-        for _ in range(runs - 1):
-            again = zip(first, jax.tree.leaves(run(weights)), strict=True)
-            same = same and all(bool((a == b).all()) for a, b in again)
-    return {"error": max(errors), "same_bits": same, "passed": max(errors) < 5e-2 and same}
 
 
 def smoke(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
@@ -423,21 +318,3 @@ def timed_gradient(
     return rated(
         milliseconds(jax.jit(SOLVERS[solver].build(problem, config)), arguments, runs), gflop
     )
-
-
-def timed_layer(
-    form: Any, cell: Any, mode: str, batch: int, hidden: int, steps: int, runs: int
-) -> dict[str, Any]:
-    import jax
-    import jax.numpy as jnp
-
-    from jaxatr import kernels
-    from jaxatr.kernels import recurrent
-
-    params = recurrent.init(jax.random.key(0), cell, hidden, hidden, dtype="bfloat16")
-    x = jax.random.normal(jax.random.key(1), (batch, steps, hidden), jnp.bfloat16)
-    layer = kernels.lstm if cell == "lstm" else kernels.gru
-    forward = lambda params, x: layer(params, x, algorithm=form)[0]  # noqa: E731
-    gradient = jax.grad(lambda params, x: forward(params, x).astype(jnp.float32).sum())
-    run = jax.jit(forward if mode == "forward" else gradient)
-    return milliseconds(run, (params, x), max(2, runs // 4))

@@ -14,6 +14,7 @@ from typing import Any
 
 import kernel_stages
 import network_stages
+import recurrent_stages
 from rows import Rows, Unit
 
 MISSING = {"skipped": "PyTorch is not installed: pip install 'jaxatr[peers]'"}
@@ -74,12 +75,12 @@ def kernels(options: argparse.Namespace) -> Iterator[Unit]:
     for name, shape in (kernel_stages.TINY if options.rehearse else kernel_stages.LAYERS).items():
         for direction in ("plain", "data", "weight"):
             yield f"conv {name} {direction}", partial(convolution, direction, shape, runs)
-    lstms = kernel_stages.TINY_LSTM if options.rehearse else kernel_stages.LSTMS
+    lstms = recurrent_stages.TINY_LSTM if options.rehearse else recurrent_stages.LSTMS
     for name, sizes in lstms.items():
         yield f"lstm {name} forward", partial(recurrent, "lstm", "forward", *sizes, runs)
     if not options.rehearse:
         for cell, (name, sizes), mode in itertools.product(
-            kernel_stages.CELLS, kernel_stages.PERSISTENT.items(), ("forward", "gradient")
+            recurrent_stages.CELLS, recurrent_stages.PERSISTENT.items(), ("forward", "gradient")
         ):
             yield f"{cell} {name} {mode}", partial(recurrent, cell, mode, *sizes, runs)
 
