@@ -140,14 +140,13 @@ def _cifar10(config: Config) -> None:
 
 
 def _cifar10_strong(config: Config) -> None:
+    _from_scratch(config)
     _cifar10(config)
     config.data.validation = 0.1
     config.augment.shift = 4
     config.model.stem = "3x3"
     config.open_set.score = "mls"
     config.optimizer.learning_rate = 0.1
-    config.optimizer.schedule = "cosine"
-    config.optimizer.warmup_epochs = 1.0
     config.train.batch_size = 128
     config.train.epochs = 20
 
