@@ -1,7 +1,6 @@
 """Tests on the real archives in the folder given by JAXATR_DATA."""
 
 import tarfile
-import time
 from collections import Counter
 from pathlib import PurePosixPath
 
@@ -25,22 +24,28 @@ def mstar(real_data, tmp_path_factory):
     return opened(real_data, tmp_path_factory.mktemp("mstar"), "mstar10")
 
 
-@pytest.fixture(scope="module")
-def part_of_mstar(real_data, tmp_path_factory):
-    """Six chips of each class and split, enough to check what depends on their sizes."""
-    archive, root = real_data / "mstar10.tar.gz", tmp_path_factory.mktemp("part")
+def part_of(real_data, directory, name, each):
+    """Returns a data set of the first ``each`` images of each class and split of an archive."""
+    archive = real_data / f"{name}.tar.gz"
     if not archive.is_file():
         pytest.skip(f"no real images: there is no {archive}")
     taken = Counter()
     with tarfile.open(archive) as tar:
         for member in tar:
             folder = PurePosixPath(member.name).parent
-            if member.isfile() and taken[folder] < 6:
+            if member.isfile() and taken[folder] < each:
                 taken[folder] += 1
-                path = root / "source" / "/".join(PurePosixPath(member.name).parts[-3:])
+                path = directory / "source" / "/".join(PurePosixPath(member.name).parts[-3:])
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(tar.extractfile(member).read())
-    return data.open_dataset("image_folder", source=root / "source", data_dir=root / "data")
+    source = directory / "source"
+    return data.open_dataset("image_folder", source=source, data_dir=directory / "data")
+
+
+@pytest.fixture(scope="module")
+def part_of_mstar(real_data, tmp_path_factory):
+    """Six chips of each class and split, enough to check what depends on their sizes."""
+    return part_of(real_data, tmp_path_factory.mktemp("part"), "mstar10", 6)
 
 
 @pytest.mark.slow
@@ -73,7 +78,7 @@ def test_mstar_sizes_give_the_class_away_and_must_be_cropped(part_of_mstar):
 
 
 @pytest.mark.slow
-def test_mstar_feeds_faster_than_it_is_trained_on(mstar):
+def test_an_epoch_of_mstar_has_each_chip_of_the_known_vehicles_once(mstar):
     train = mstar.splits["train"]
     split = data.known_unknown("mstar/reference-0", mstar.classes)
     indices = data.select(train, classes=split.known)
@@ -81,32 +86,29 @@ def test_mstar_feeds_faster_than_it_is_trained_on(mstar):
     labels = np.searchsorted(known, train.columns["label"][indices])
     chip = data.Chip(center_crop=64)
     stream = data.train_batches(train, indices, labels, chip=chip, batch_size=32, seed=0)
-    for _ in range(60):
-        next(stream)
-    start = time.perf_counter()
-    for _ in range(60):
-        batch = next(stream)
-    rate = 60 * 32 / (time.perf_counter() - start)
-    assert set(batch["label"]) <= set(range(6))
-    assert rate > 2000  # a step takes about 300 images a second; measured alone, over 30,000
+    batches = [next(stream) for _ in range(len(indices) // 32)]
+    assert {batch["image"].shape for batch in batches} == {(32, 64, 64, 1)}
+    drawn = np.bincount(np.concatenate([batch["label"] for batch in batches]))
+    # An epoch leaves out at most the rest of a batch.
+    assert (np.abs(drawn - np.bincount(labels)) < 32).all() and len(drawn) == 6
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name, classes, counts",
-    [("cifar10", 10, (50000, 10000)), ("cifar100_subset", 100, (25000, 5000))],
+    "name, classes, each, colour",
+    [("cifar10", 10, 100, [125, 123, 114]), ("cifar100_subset", 100, 20, [129, 124, 112])],
 )
-def test_cifar_folders(real_data, tmp_path, name, classes, counts):
-    dataset = opened(real_data, tmp_path, name)
+def test_cifar_folders(real_data, tmp_path, name, classes, each, colour):
+    dataset = part_of(real_data, tmp_path, name, each)
     assert len(dataset.classes) == classes
-    train, test = dataset.splits["train"], dataset.splits["test"]
-    assert (len(train), len(test)) == counts
-    assert set(np.bincount(train.columns["label"])) == {counts[0] // classes}
+    train = dataset.splits["train"]
+    for split in (train, dataset.splits["test"]):
+        assert np.bincount(split.columns["label"]).tolist() == [each] * classes
     labels = train.columns["label"]
     everything = np.arange(len(train))
     stream = data.train_batches(train, everything, labels, chip=data.Chip(), batch_size=64, seed=0)
     batch = next(stream)
     assert batch["image"].shape == (64, 32, 32, 3) and batch["image"].dtype == np.uint8
     mean, std = data.image_statistics(train, everything, data.Chip())
-    np.testing.assert_allclose(mean, [125, 123, 114] if classes == 10 else [129, 124, 112], atol=3)
+    np.testing.assert_allclose(mean, colour, atol=4)
     assert (np.abs(std - 64) < 9).all()
