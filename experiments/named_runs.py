@@ -203,6 +203,8 @@ def main(description: str, runs: Sequence[Run], results: Path, workdir: str) -> 
     parser.add_argument("--workdir", default=workdir, help="folder that contains the run folders")
     flags = parser.parse_args()
     chosen = [run for run in runs if run.name.startswith(tuple(flags.only.split(",")))]
+    if flags.jobs < 1:
+        parser.error(f"--jobs: got {flags.jobs}, wanted at least 1")
     if not chosen:
         parser.error(f"--only: no run's name begins with {flags.only!r}")
     if flags.list:

@@ -337,6 +337,15 @@ def test_runs_of_other_settings_are_named(tmp_path):
     )
 
 
+def test_flags_of_named_runs_are_checked(tmp_path, monkeypatch, capsys):
+    named = load(EXPERIMENTS / "named_runs.py")
+    for flag, message in (("--jobs=0", "--jobs: got 0"), ("--only=b", "--only: no run's name")):
+        monkeypatch.setattr(sys, "argv", ["run", flag])
+        with pytest.raises(SystemExit):
+            named.main("Trains.", [named.Run("a", "cbc.py", {})], tmp_path, "runs")
+        assert message in capsys.readouterr().err
+
+
 def test_the_table_of_calibrations_states_what_changes(tmp_path, monkeypatch):
     deciding = load(EXPERIMENTS / "open_set_atr" / "deciding.py")
     monkeypatch.setattr(deciding, "RESULTS", tmp_path)
