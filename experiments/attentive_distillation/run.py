@@ -150,7 +150,10 @@ FURTHER: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "cifar100-pretrained": {
         "mostly-masks-gentle": _GENTLE,
         "mostly-masks-gentle-longer": {
-            **_GENTLE, "surrogate.width": 64, "explanation.epochs": 12.0
+            **_GENTLE,
+            # The rate of the student's new layers, with the backbone's as low as before.
+            "optimizer.learning_rate": 3e-2, "optimizer.backbone_factor": 0.01,
+            "surrogate.width": 64, "explanation.epochs": 12.0,
         },
     },
 }  # fmt: skip
