@@ -77,7 +77,8 @@ def deciding() -> str:
         if not results:
             rows.append([label, *[NOT_RUN] * 8])
             continue
-        tested = [result["evaluation"]["decision"]["test"] for result in results]
+        decisions: list[dict[str, Any]] = [result["evaluation"]["decision"] for result in results]
+        tested = [decision["test"] for decision in decisions]
         scores = [result["evaluation"]["groups"]["all"]["scores"] for result in results]
         chosen = [result["evaluation"]["decides"] for result in results]
         shared = set.intersection(*map(set, scores))
@@ -86,7 +87,7 @@ def deciding() -> str:
         }
         best = max(mean, key=lambda name: mean[name])
         auroc = metrics.summarize(one["auroc"] for one in tested)
-        by_name = all(result["evaluation"]["decision"]["by"] == "name" for result in results)
+        by_name = all(decision["by"] == "name" for decision in decisions)
         if not by_name:
             differences.append(auroc.mean - mean[best])
         rates = [

@@ -142,7 +142,7 @@ def against_softmax() -> str:
         own, other = (metrics.summarize(side) for side in zip(*pairs, strict=True))
         gain = metrics.summarize(cbc - softmax for cbc, softmax in pairs)
         better = f"{sum(cbc > softmax for cbc, softmax in pairs)} of {len(pairs)}"
-        rows.append([label, f"{own:.3f}", f"{other:.3f}", f"{gain.mean:+.3f}", better])
+        rows.append([label, f"{own:.3f}", f"{other:.3f}", f"{gain.mean:+z.3f}", better])
     header = [
         "data",
         "AUROC CBC",
