@@ -70,7 +70,8 @@ def deciding() -> str:
         "CIFAR-10 from random weights, half the width": ("cifar10-scratch-",),
         "CIFAR-10 from random weights": ("cifar10-long-",),
     }
-    rows, differences = [], []
+    rows: list[list[str]] = []
+    differences: list[float] = []
     for label, prefixes in groups.items():
         names = [name for name in RUNS if name.startswith(prefixes)]
         results = [found for name in names if (found := RUNS[name].result(RESULTS))]
@@ -110,8 +111,8 @@ def deciding() -> str:
     formatted = markdown([*header, "best measured score", "difference to it"], rows)
     if not differences:
         return formatted
-    mean = metrics.summarize(differences).mean
-    about = f"Mean difference of the {len(differences)} rows in which `auto` chose: {mean:+.3f}."
+    overall = metrics.summarize(differences).mean
+    about = f"Mean difference of the {len(differences)} rows in which `auto` chose: {overall:+.3f}."
     return f"{formatted}\n\n{about}"
 
 
