@@ -6,7 +6,7 @@ from charts import OTHER, OURS, PUBLISHED, Mark, Row, Section
 
 from experiments.open_set_atr import deciding
 from experiments.open_set_atr import tables as open_set
-from experiments.open_set_atr.recorded import RUNS, over_all, percentages, some
+from experiments.open_set_atr.recorded import RUNS, beginning, over_all, percentages, some
 from experiments.records import table
 from result_pages.marks import BOTH, OWN, Figures, Tables, beside, ours
 
@@ -63,7 +63,7 @@ def mstar_scores() -> list[Section]:
         for score, label in open_set.ALL_NAMES.items()
         if (values := percentages(open_set.mstar_runs(), score, "auroc"))
     ]
-    variant = [name for name in RUNS if name.startswith("mstar-auto-")]
+    variant = beginning("mstar-auto-")
     galleries = [
         (score, values)
         for score in ("cbc", "mahalanobis", "spatial_stage2", "template", "fusion_template")

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from alternating import alternately
+from recording import device_and_version
 from small_run import trained
 
 import jaxatr
@@ -82,10 +82,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--out", type=Path, default=OUTPUT)
     flags = parser.parse_args()
-    device = jax.devices()[0]
     record: dict[str, Any] = {
-        "device": f"{device.platform}, {device.device_kind}, {jax.device_count()} device",
-        "jax": jax.__version__,
+        **device_and_version(),
         "examples": flags.examples,
         "repeats": flags.repeats,
         "batches": {},

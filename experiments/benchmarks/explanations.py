@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from alternating import alternately
+from recording import device_and_version
 
 from jaxatr import config as configuration
 from jaxatr import models
@@ -178,10 +179,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--out", type=Path, default=OUTPUT)
     flags = parser.parse_args()
-    device = jax.devices()[0]
     record: dict[str, Any] = {
-        "device": f"{device.platform}, {device.device_kind}, {jax.device_count()} device",
-        "jax": jax.__version__,
+        **device_and_version(),
         "batch": flags.batch,
         "repeats": flags.repeats,
         "sizes": {},

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
+from recording import device_and_version
+from reranking import without_two
 
 import jaxatr
-from jaxatr import bundled, training
+from jaxatr import training
 from jaxatr.metrics import auroc
 from jaxatr.openset import gallery
 from jaxatr.openset.scores import spatial
@@ -27,14 +28,7 @@ from jaxatr.tasks.open_set.loading import open_task
 
 OUTPUT = Path(__file__).parent / "results" / "gallery_size_cpu.json"
 STAGES = (1, 2)
-FIELDS = {
-    "open_set.hold_out": 2,
-    "open_set.score": "cbc",
-    "open_set.trials": 0,
-    "data.test_split": "train",
-    "data.validation": 0.5,
-    "train.steps": 450,
-}
+TRAINING = {"open_set.score": "cbc", "open_set.trials": 0, "train.steps": 450}
 GALLERIES: Mapping[str, Mapping[str, Any]] = {
     "whole": {},
     "4 KB": {"most_bytes": 4096},
@@ -50,9 +44,8 @@ def trained(workdir: Path, source: Path, split: int) -> Path:
     """Trains on a split, unless its folder has been evaluated already; returns the folder."""
     folder = workdir / f"split-{split}"
     if not (folder / "evaluation.json").exists():
-        config = bundled.load("cbc:mstar")
-        config.update_from_flattened_dict(FIELDS | {"data.source": str(source)})
-        config.open_set.split = f"mstar/reference-{split}"
+        config = without_two(source, split)
+        config.update_from_flattened_dict(TRAINING)
         jaxatr.train(config, folder, progress=False)
     return folder
 
@@ -93,10 +86,8 @@ def main() -> None:
     parser.add_argument("--workdir", type=Path, default=Path("runs/gallery_size"))
     parser.add_argument("--out", type=Path, default=OUTPUT)
     flags = parser.parse_args()
-    device = jax.devices()[0]
     record: dict[str, Any] = {
-        "device": f"{device.platform}, {device.device_kind}, {jax.device_count()} device",
-        "jax": jax.__version__,
+        **device_and_version(),
         "rows": [],
     }
     for split in range(3):

@@ -8,10 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 HERE = Path(__file__).parent
 PEERS = ("auto", "torch", "flax")  # the other contenders are single forms
 FAR = 0.9  # of the best form's speed; slower choices are timed again
 NEAR = 0.97  # of the best form's speed; faster choices count as equal
+
+
+def device_and_version() -> dict[str, str]:
+    """Returns the device and the version of jax, as small records name them."""
+    device = jax.devices()[0]
+    return {
+        "device": f"{device.platform}, {device.device_kind}, {jax.device_count()} device",
+        "jax": jax.__version__,
+    }
 
 
 class Recording:

@@ -15,25 +15,31 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
+from recording import device_and_version
 
 from jaxatr import bundled
 from jaxatr.metrics import auroc
 from jaxatr.openset import gallery, reranking
 from jaxatr.openset.scores import template
 from jaxatr.tasks.examples import Examples
+from jaxatr.typing import Config
 
 OUTPUT = Path(__file__).parent / "results" / "reranking_cpu.json"
 HELD_OUT = {"open_set.hold_out": 2, "data.test_split": "train", "data.validation": 0.5}
 
 
-def chips(source: Path, split: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns gallery chips and labels, and query chips and labels, -1 for held-out vehicles."""
+def without_two(source: Path, split: int) -> Config:
+    """Returns ``cbc:mstar`` with the held-out vehicles of a reference split."""
     config = bundled.load("cbc:mstar")
     config.update_from_flattened_dict(HELD_OUT | {"data.source": str(source)})
     config.open_set.split = f"mstar/reference-{split}"
-    parts = Examples(config).parts
+    return config
+
+
+def chips(source: Path, split: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns gallery chips and labels, and query chips and labels, -1 for held-out vehicles."""
+    parts = Examples(without_two(source, split)).parts
     arrays = []
     for part in (parts["train"], parts["test"]):
         arrays += [part.chips(np.arange(len(part.labels))), part.labels]
@@ -80,10 +86,8 @@ def main() -> None:
     parser.add_argument("--source", type=Path, default=folder / "mstar10.tar.gz")
     parser.add_argument("--out", type=Path, default=OUTPUT)
     flags = parser.parse_args()
-    device = jax.devices()[0]
     record: dict[str, Any] = {
-        "device": f"{device.platform}, {device.device_kind}, {jax.device_count()} device",
-        "jax": jax.__version__,
+        **device_and_version(),
         "rows": [],
     }
     for split in range(3):

@@ -5,10 +5,30 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
-from experiments.open_set_atr.recorded import NAMES, RUNS, markdown, percentages, some
+from experiments.open_set_atr.recorded import (
+    NAMES,
+    RUNS,
+    beginning,
+    markdown,
+    percentages,
+    some,
+)
 from experiments.open_set_atr.run import RESULTS
 from experiments.records import NOT_RUN
 from jaxatr import metrics
+
+CLUTTER = "MSTAR, only clutter: the vehicles are blanked"
+GROUPS = {
+    "simulated, the default": "default-",
+    "MSTAR, reference splits": "mstar-auto-",
+    "MSTAR, reference splits, strong variant": "mstar-strong-",
+    "MSTAR, fresh splits": "mstar-fresh-",
+    CLUTTER: "mstar-blanked-",
+    "CIFAR-10 from ImageNet's weights": "cifar10-pretrained-",
+    "CIFAR-10 from random weights, half the width": "cifar10-scratch-",
+    "CIFAR-10 from random weights": "cifar10-long-",
+}
+"""The runs of this package's own recipes: labels in tables, and how the runs' names begin."""
 
 FIELD_MEASURES = {
     "known_accepted": "known accepted",
@@ -60,20 +80,10 @@ def deciding() -> str:
 
     The best is that of the scores that were measured on the test data, not of all candidates.
     """
-    groups = {
-        "simulated, the default": ("default-",),
-        "MSTAR, reference splits": ("mstar-auto-",),
-        "MSTAR, reference splits, strong variant": ("mstar-strong-",),
-        "MSTAR, fresh splits": ("mstar-fresh-",),
-        "MSTAR, only clutter: the vehicles are blanked": ("mstar-blanked-",),
-        "CIFAR-10 from ImageNet's weights": ("cifar10-pretrained-",),
-        "CIFAR-10 from random weights, half the width": ("cifar10-scratch-",),
-        "CIFAR-10 from random weights": ("cifar10-long-",),
-    }
     rows: list[list[str]] = []
     differences: list[float] = []
-    for label, prefixes in groups.items():
-        names = [name for name in RUNS if name.startswith(prefixes)]
+    for label, prefix in GROUPS.items():
+        names = beginning(prefix)
         results = [found for name in names if (found := RUNS[name].result(RESULTS))]
         if not results:
             rows.append([label, *[NOT_RUN] * 8])
@@ -118,7 +128,7 @@ def deciding() -> str:
 
 def clutter() -> str:
     """States how much of an MSTAR table the clutter alone explains: its control, in a sentence."""
-    names = [name for name in RUNS if name.startswith("mstar-blanked-")]
+    names = beginning(GROUPS[CLUTTER])
 
     def measured(score: str, measure: str) -> str:
         values = percentages(names, score, measure)
@@ -147,10 +157,7 @@ def controls() -> str:
         "blanked": "80 px with a blank centre of 48 px (only clutter)",
     }
     return _compared(
-        {
-            label: [name for name in RUNS if name.startswith(f"mstar-{kind}-")]
-            for kind, label in labels.items()
-        },
+        {label: beginning(f"mstar-{kind}-") for kind, label in labels.items()},
         shown,
     )
 
@@ -235,7 +242,7 @@ def _compared(
 
 def calibrated() -> str:
     """Formats MSTAR before and after calibration to a few chips of the test's depression angle."""
-    names = [name for name in RUNS if name.startswith("mstar-auto-")]
+    names = beginning("mstar-auto-")
     paths = [path for name in names if (path := RESULTS / f"field-{name}.json").exists()]
     every = [row for path in paths for row in json.loads(path.read_text())["rows"]]
     if not every:

@@ -10,6 +10,11 @@ RUNS = {run.name: run for run in all_runs()}
 NAMES = {"softmax": "SoftMax", "mls": "MLS", "cbc": "CBC"}
 
 
+def beginning(*prefixes: str) -> list[str]:
+    """Lists the names of the runs that begin with one of the prefixes."""
+    return [name for name in RUNS if name.startswith(prefixes)]
+
+
 def over_all(name: str, group: str = "all") -> dict | None:
     """Reads a run's evaluation on a group of its test data, by default all of them.
 

@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable
 
 from experiments.open_set_atr.deciding import (
+    CLUTTER,
+    GROUPS,
     calibrated,
     cifar10_recipes,
     controls,
@@ -31,7 +33,7 @@ from experiments.open_set_atr.published import (
 )
 from experiments.open_set_atr.recorded import (
     NAMES,
-    RUNS,
+    beginning,
     cell,
     difference,
     figure,
@@ -118,23 +120,15 @@ def against_cbc() -> str:
 def against_softmax() -> str:
     """The paper's claim on all data: CBC and SoftMax of the same networks, paired by run."""
     groups = {
-        "simulated, the default": ("default-",),
-        "simulated, table 1": ("table1-",),
-        "simulated, table 4, CBC without entropy": ("table4-cbc-",),
-        "MSTAR, the paper's recipe": tuple(f"mstar-{split}-cbc-" for split in range(3)),
-        "MSTAR, reference splits": ("mstar-auto-",),
-        "MSTAR, reference splits, strong variant": ("mstar-strong-",),
-        "MSTAR, fresh splits": ("mstar-fresh-",),
-        "CIFAR-10, the paper's code": ("cifar10-paper-code-",),
-        "CIFAR-10 from ImageNet's weights": ("cifar10-pretrained-",),
-        "CIFAR-10 from random weights, half the width": ("cifar10-scratch-",),
-        "CIFAR-10 from random weights": ("cifar10-long-",),
+        "simulated, table 1": beginning("table1-"),
+        "simulated, table 4, CBC without entropy": beginning("table4-cbc-"),
+        "MSTAR, the paper's recipe": mstar_runs(),
+        "CIFAR-10, the paper's code": beginning("cifar10-paper-code-"),
+        **{label: beginning(prefix) for label, prefix in GROUPS.items() if label != CLUTTER},
     }
     rows = []
-    for label, prefixes in groups.items():
-        measured = [
-            found for name in RUNS if name.startswith(prefixes) if (found := over_all(name))
-        ]
+    for label, names in groups.items():
+        measured = [found for name in names if (found := over_all(name))]
         pairs = [[figure(one, score, "auroc") for score in ("cbc", "softmax")] for one in measured]
         if not pairs:
             rows.append([label, *[NOT_RUN] * 4])
