@@ -91,6 +91,8 @@ def resumed(options: argparse.Namespace) -> dict[str, Any]:
     """Trains twice, once killed and resumed; the results must be identical to the bit."""
     fields: dict[str, Any] = {"train.steps": 12 if options.rehearse else 60}
     fields |= {"train.checkpoint_every": 3, "train.log_every": 2, "train.evaluate_every": 1000.0}
+    if options.rehearse:
+        fields["model.width"] = 8
     flags = [f"--config.{name}={value}" for name, value in fields.items()]
     folders = [options.out / "resume" / name for name in ("whole", "killed")]
     shutil.rmtree(options.out / "resume", ignore_errors=True)

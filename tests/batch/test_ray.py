@@ -85,11 +85,11 @@ def test_a_killed_driver_continues(start, given, rows, test_chips, tmp_path):
     out = tmp_path / "out"
     process = start(*given)
     wait_for_parts(process, out, 3)
-    below = descendants(process)
+    actors = workers_of(process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     deadline = time.monotonic() + 60
-    while any(Path(f"/proc/{pid}").exists() for pid in below) and time.monotonic() < deadline:
+    while any(Path(f"/proc/{pid}").exists() for pid in actors) and time.monotonic() < deadline:
         time.sleep(0.1)
     there = parts(out)
     assert 3 <= len(there) < 40

@@ -48,7 +48,7 @@ def by_vmap(module, variables, images):
     def one(params, image):
         return loss(module.apply({**variables, "params": params}, image[None]))[0]
 
-    gradients = jax.vmap(jax.grad(one), (None, 0))(variables["params"], images)
+    gradients = jax.jit(jax.vmap(jax.grad(one), (None, 0)))(variables["params"], images)
     flat = jax.tree_util.tree_flatten_with_path(gradients)[0]
     return {
         "/".join(key.key for key in path): np.sum(

@@ -63,7 +63,7 @@ def test_answers_are_as_described(described, mode):
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", schemathesis.GenerationMode)
 def test_every_answer_is_as_described(described, mode):
-    ask(described, mode, 150)
+    ask(described, mode, 60)
 
 
 def test_a_real_image_is_answered_as_described(described, chips):
