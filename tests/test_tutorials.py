@@ -84,7 +84,7 @@ def shorter(page):
     """Shortens the page's trainings: its commands must work, whatever they recognise."""
     return re.sub(
         r"^jaxatr train (.*?)(?=^```)",
-        lambda found: f"{found[0].rstrip()} --config.train.epochs=5\n",
+        lambda found: f"{found[0].rstrip()} --config.train.epochs=2\n",
         page,
         flags=re.DOTALL | re.MULTILINE,
     )

@@ -50,28 +50,40 @@ def folder_of_images(path: Path, classes: int, each: int, side: int) -> Path:
     return path
 
 
+def few_images(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns the fields of a rehearsal: a narrow network and a few images."""
+    return {
+        "data.source": folder_of_images(options.out / "images", 4, 12, 32),
+        "data.size": 32,
+        "open_set.split": "first-2",
+        "train.batch_size": 8,
+        "model.width": 8,
+    }
+
+
 def disk(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
     yield "cbc:folder", partial(from_disk, options)
 
 
 def from_disk(options: argparse.Namespace) -> dict[str, Any]:
     """Trains from image files; returns the median rate of all records but the first."""
-    classes, each, side = (4, 12, 32) if options.rehearse else (8, 1000, 64)
-    source = folder_of_images(options.out / "images", classes, each, side)
     workdir = options.out / "disk"
     shutil.rmtree(workdir, ignore_errors=True)
-    fields = {
-        "data.source": source,
-        "data.size": side,
-        "open_set.split": f"first-{classes // 2}",
-        "train.batch_size": 8 if options.rehearse else 256,
-        "train.steps": 6 if options.rehearse else 200,
-        "train.log_every": 2 if options.rehearse else 10,
-        "model.width": 8 if options.rehearse else 64,
-        "train.evaluate_every": 1000.0,
-    }
-    if not options.rehearse:
-        fields["model.dtype"] = "bfloat16"
+    fields: dict[str, Any]
+    if options.rehearse:
+        fields = {"train.steps": 6, "train.log_every": 2, **few_images(options)}
+    else:
+        fields = {
+            "data.source": folder_of_images(options.out / "images", 8, 1000, 64),
+            "data.size": 64,
+            "open_set.split": "first-4",
+            "train.batch_size": 256,
+            "train.steps": 200,
+            "train.log_every": 10,
+            "model.width": 64,
+            "model.dtype": "bfloat16",
+        }
+    fields["train.evaluate_every"] = 1000.0
     flags = [f"--config.{name}={value}" for name, value in fields.items()]
     status = jaxatr(
         "train", "--config=cbc:folder", f"--workdir={workdir}", *flags, log=options.out / "log.txt"
@@ -89,14 +101,14 @@ def resume(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
 
 def resumed(options: argparse.Namespace) -> dict[str, Any]:
     """Trains twice, once killed and resumed; the results must be identical to the bit."""
-    fields: dict[str, Any] = {"train.steps": 12 if options.rehearse else 60}
-    fields |= {"train.checkpoint_every": 3, "train.log_every": 2, "train.evaluate_every": 1000.0}
+    fields: dict[str, Any] = {"train.steps": 60, "train.evaluate_every": 1000.0}
+    fields |= {"train.checkpoint_every": 3, "train.log_every": 2}
     if options.rehearse:
-        fields["model.width"] = 8
+        fields |= few_images(options)
     flags = [f"--config.{name}={value}" for name, value in fields.items()]
     folders = [options.out / "resume" / name for name in ("whole", "killed")]
     shutil.rmtree(options.out / "resume", ignore_errors=True)
-    common = ["--config=cbc:smoke", *flags]
+    common = [f"--config=cbc:{'folder' if options.rehearse else 'smoke'}", *flags]
     log = options.out / "log.txt"
     status = jaxatr("train", *common, f"--workdir={folders[0]}", log=log)
     if status:
@@ -145,18 +157,15 @@ def long(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
 
 def trained_long(options: argparse.Namespace) -> dict[str, Any]:
     """Trains for the rest of the time; the next call continues. A finished run is evaluated."""
-    source, fields = options.cifar10, {}
     if options.rehearse:
-        source = folder_of_images(options.out / "images", 4, 12, 32)
-        fields = {"train.steps": 4, "open_set.split": "first-2", "model.width": 8}
-        fields |= {"train.batch_size": 8}
-    elif not source:
+        fields = {"train.steps": 4, **few_images(options)}
+    elif not options.cifar10:
         return {"skipped": "--cifar10 is not given"}
     else:
-        fields = {"model.dtype": "bfloat16"}
+        fields = {"model.dtype": "bfloat16", "data.source": options.cifar10}
     workdir, log = options.out / "cifar10", options.out / "log.txt"
     flags = [f"--config.{name}={value}" for name, value in fields.items()]
-    flags += [f"--config.data.source={source}", f"--workdir={workdir}"]
+    flags.append(f"--workdir={workdir}")
     seconds = max(5.0, options.seconds - 30)  # leaves time for starting and saving
     if jaxatr("train", "--config=cbc:cifar10", *flags, log=log, seconds=seconds):
         return {"unfinished": True}
