@@ -81,7 +81,10 @@ def test_notebooks_have_the_cells_of_their_pages(name):
 
 
 def shorter(page):
-    """Shortens the page's trainings: its commands must work, whatever they recognise."""
+    """Shortens the page's trainings: its commands must work, whatever they recognise.
+
+    Of a flag that is given twice, the last counts.
+    """
     return re.sub(
         r"^jaxatr train (.*?)(?=^```)",
         lambda found: f"{found[0].rstrip()} --config.train.epochs=2\n",

@@ -86,6 +86,7 @@ def test_a_killed_driver_continues(start, given, rows, test_chips, tmp_path):
     process = start(*given)
     wait_for_parts(process, out, 3)
     actors = workers_of(process)
+    assert actors
     process.send_signal(signal.SIGKILL)
     process.wait()
     deadline = time.monotonic() + 60
