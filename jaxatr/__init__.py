@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jaxatr.explain import Explainer
+    from jaxatr.recognition.recogniser import Recogniser
     from jaxatr.runs import evaluate_run as evaluate
     from jaxatr.runs import load_predictor as load
     from jaxatr.runs import train_run as train
     from jaxatr.tasks.embedding.predictor import Retriever
-    from jaxatr.tasks.open_set.predictor import Recogniser
 
 __version__ = "0.2.0"
 __all__ = ["Explainer", "Recogniser", "Retriever", "evaluate", "load", "train"]
 
 _PATHS = {
     "Explainer": "jaxatr.explain:Explainer",
-    "Recogniser": "jaxatr.tasks.open_set.predictor:Recogniser",
+    "Recogniser": "jaxatr.recognition.recogniser:Recogniser",
     "Retriever": "jaxatr.tasks.embedding.predictor:Retriever",
     "evaluate": "jaxatr.runs:evaluate_run",
     "load": "jaxatr.runs:load_predictor",

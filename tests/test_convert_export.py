@@ -14,8 +14,8 @@ from jaxatr import config as configuration
 from jaxatr import data, runs
 from jaxatr.cli import convert
 from jaxatr.explain import Explainer, load_target
+from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
 from jaxatr.tasks.embedding.predictor import Retriever
-from jaxatr.tasks.open_set.predictor import UNKNOWN, Recogniser
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

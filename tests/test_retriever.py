@@ -10,8 +10,8 @@ from PIL import Image
 
 from jaxatr import data, training
 from jaxatr.cli import predict
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks.embedding.predictor import UNKNOWN, Retriever
-from jaxatr.tasks.open_set.predictor import Recogniser
 
 
 @pytest.fixture(scope="module")

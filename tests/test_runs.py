@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from jaxatr import data, losses, metrics, openset, reporting, runs, training
+from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
 from jaxatr.tasks import OpenSet
-from jaxatr.tasks.open_set.predictor import UNKNOWN, Recogniser
 
 
 def test_run_learns_and_records(trained_run):

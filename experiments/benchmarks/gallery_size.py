@@ -24,7 +24,7 @@ from jaxatr import training
 from jaxatr.metrics import auroc
 from jaxatr.openset import gallery
 from jaxatr.openset.scores import spatial
-from jaxatr.tasks.open_set.loading import open_task
+from jaxatr.recognition.decision import open_task
 
 OUTPUT = Path(__file__).parent / "results" / "gallery_size_cpu.json"
 STAGES = (1, 2)

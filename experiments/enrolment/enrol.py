@@ -17,10 +17,10 @@ import numpy as np
 
 from experiments.enrolment.run import BASES, RESULTS, SHOTS, WORKDIR, Base, chips
 from jaxatr import data, files, openset, training
-from jaxatr.runs.enrolment import areas_of
-from jaxatr.tasks.open_set import enrolling, measured_enrolment
-from jaxatr.tasks.open_set.deciding import made_for
-from jaxatr.tasks.open_set.loading import open_task
+from jaxatr.recognition import enrolment_measures, extension
+from jaxatr.recognition.choice import made_for
+from jaxatr.recognition.decision import open_task
+from jaxatr.recognition.enrolment import areas_of
 from jaxatr.tasks.parts import Part
 
 
@@ -47,7 +47,7 @@ def opened(workdir: Path) -> Opened:
     """Opens a base run, and computes its outputs."""
     run = training.load_run(workdir)
     task: Any = open_task(run, {})
-    score = enrolling.best_taker(task.given, areas_of(run.record))
+    score = extension.best_taker(task.given, areas_of(run.record))
     made = made_for(task, run.variables, run.workdir, run.step, score=score)
     assert made.decision is not None
     needs = made.decision.score.all_needs
@@ -79,7 +79,7 @@ def measure(base: Opened, outputs: openset.Outputs, rows: np.ndarray, name: str)
     labels = np.where(own, len(base.run.classes), base.test.labels).astype(base.test.labels.dtype)
     test, classes = base.test._replace(labels=labels), [*base.run.classes, name]
     before, after = (
-        measured_enrolment.figures_of(one, test, classes, len(base.run.classes))
+        enrolment_measures.figures_of(one, test, classes, len(base.run.classes))
         for one in (base.decision, made)
     )
     before.pop("classes")

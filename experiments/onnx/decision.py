@@ -29,8 +29,8 @@ import numpy as np
 
 from experiments.records import table
 from jaxatr import data, openset, runs, training
+from jaxatr.recognition.recogniser import Prediction, Recogniser
 from jaxatr.runs.export import export_run, provenance
-from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results" / "decision"

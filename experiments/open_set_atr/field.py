@@ -17,9 +17,9 @@ import numpy as np
 
 from experiments.open_set_atr.run import RESULTS, mstar_auto
 from jaxatr import files, openset, training
-from jaxatr.tasks.open_set.deciding import made_for
-from jaxatr.tasks.open_set.judged import decision_metrics
-from jaxatr.tasks.open_set.loading import open_task
+from jaxatr.recognition.choice import made_for
+from jaxatr.recognition.decision import open_task
+from jaxatr.recognition.measures import decision_metrics
 
 FIELD = ("fusion_template", "template", "spatial_stage2", "cbc", "mls")
 """Scores to calibrate; the one that decides comes first."""

@@ -17,7 +17,7 @@ from jaxatr.batch import manifest, parts
 from jaxatr.batch.sources import Found, Source
 from jaxatr.data import Cell, reason_of
 from jaxatr.openset import pieces
-from jaxatr.tasks.open_set.predictor import OpenSetPredictor
+from jaxatr.recognition.recogniser import OpenSetPredictor
 from jaxatr.training import Predictor
 
 Ask = Callable[[str, np.ndarray, int, tuple[int, ...]], Iterable[np.ndarray]]

@@ -29,8 +29,8 @@ def main(arguments: Sequence[str]) -> None:
     """Groups the images, and prints the groups and the paths of the files."""
     # Late, to keep --help fast.
     from jaxatr import runs, training
+    from jaxatr.recognition.clusters import enrol_command
     from jaxatr.reporting import text_table
-    from jaxatr.runs.clustering import enrol_command
 
     if not arguments:
         raise ValueError("no image given: jaxatr cluster --workdir=DIR IMAGE|FOLDER|ARCHIVE...")

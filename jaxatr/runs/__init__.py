@@ -1,10 +1,10 @@
 """Training, evaluation and use of runs: the functions behind the commands."""
 
+from jaxatr.recognition.calibration import calibrate_run, undo_calibration
+from jaxatr.recognition.clusters import cluster_run
+from jaxatr.recognition.enrolment import enrol_run, remove_class
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
-from jaxatr.runs.calibration import calibrate_run, undo_calibration
-from jaxatr.runs.clustering import cluster_run
 from jaxatr.runs.continual import train_enrolled
-from jaxatr.runs.enrolment import enrol_run, remove_class
 from jaxatr.runs.evaluation import evaluate_ensemble, evaluate_run
 from jaxatr.runs.load import load_predictor
 from jaxatr.runs.training import make_task, train_run

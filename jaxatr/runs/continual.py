@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from jaxatr import training
-from jaxatr.runs.enrolment import check_kind
+from jaxatr.recognition import enrolment_measures, enrolments
+from jaxatr.recognition.choice import made_for
+from jaxatr.recognition.decision import open_task
+from jaxatr.recognition.enrolment import check_kind
+from jaxatr.recognition.enrolments import Enrolment
 from jaxatr.runs.evaluation import evaluate_run
 from jaxatr.runs.training import train_run
-from jaxatr.tasks.open_set import enrolled, measured_enrolment
-from jaxatr.tasks.open_set.deciding import made_for
-from jaxatr.tasks.open_set.enrolled import Enrolment
-from jaxatr.tasks.open_set.loading import open_task
 from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Checkpoint, TrainedRun
 from jaxatr.training.folder import write_file
@@ -62,7 +62,7 @@ def train_enrolled(
       measurements on the same test examples. The ``run`` of a row is ``before`` (the original run),
       ``enrolled`` (the original network with the enrolled chips in its gallery) or ``trained`` (the
       new run). A row has the figures of
-      :func:`jaxatr.tasks.open_set.measured_enrolment.figures_of`; its ``classes`` are, for each
+      :func:`jaxatr.recognition.enrolment_measures.figures_of`; its ``classes`` are, for each
       enrolled class, the share of examples that are named correctly and accepted.
 
     Raises:
@@ -74,7 +74,7 @@ def train_enrolled(
         raise ValueError("a run is continued from its latest checkpoint: omit --checkpoint")
     if Path(out).resolve() == Path(workdir).resolve():
         raise ValueError(f"{out} is the run's own folder: the new run needs another one")
-    enrolment = enrolled.read(workdir)
+    enrolment = enrolments.read(workdir)
     if enrolment is None:
         raise ValueError(
             f"{workdir}: no class is enrolled in it; enrol one first: jaxatr enrol "
@@ -93,7 +93,7 @@ def train_enrolled(
         config.train.epochs, config.train.steps = epochs, 0
     if learning_rate is not None:
         config.optimizer.learning_rate = learning_rate
-    chips = enrolled.chips(run.workdir, enrolment, run.classes)
+    chips = enrolments.chips(run.workdir, enrolment, run.classes)
     names = np.array([*run.classes, *enrolment.further(run.classes)])[chips.labels]
     training.check_config(out, config, free=(*run.task.free_fields, "data.source"))
     Path(out).mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ def _compared(
     made = made_for(task, run.variables, run.workdir, run.step, score=score)
     assert made.decision is not None
     needs = made.decision.score.all_needs
-    joined = measured_enrolment.join(
+    joined = enrolment_measures.join(
         task, run.variables, run.workdir, run.step, made, enrolment, needs
     )
     test = task.outputs(run.variables, "test", needs)
@@ -156,7 +156,7 @@ def _compared(
         ("trained", new_made.decision, new_test),
     ):
         assert decision is not None
-        figures = measured_enrolment.figures_of(decision, outputs, classes, original)
+        figures = enrolment_measures.figures_of(decision, outputs, classes, original)
         of = {n: row["accuracy"] for n, row in figures["classes"].items() if "accuracy" in row}
         rows.append({"run": name, **figures, "classes": of})
     return rows

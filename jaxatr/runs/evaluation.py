@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from jaxatr import kernels, training
+from jaxatr.recognition import ensemble
 from jaxatr.runs.merging import Evaluated, merged
 from jaxatr.runs.training import make_task
-from jaxatr.tasks.open_set import ensemble
 from jaxatr.training import EVALUATION, SCORES, THUMBNAILS, Checkpoint, write_file
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxatr import training
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs.evaluation import check_options
-from jaxatr.tasks.open_set.predictor import Recogniser
 from jaxatr.training import Predictor
 
 

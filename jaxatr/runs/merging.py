@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr.tasks.open_set import outside
+from jaxatr.recognition import other_data
 from jaxatr.training import EVALUATION, SCORES
 
 _SAME = ("task", "dataset", "split", "known", "unknown", "gamma", "tpr", "explanation.convention")
-_OF_EXAMPLES = ("test_", "validation_", "box_off_", "sheet_", outside.PART)
+_OF_EXAMPLES = ("test_", "validation_", "box_off_", "sheet_", other_data.PART)
 _OF_SCORES = ("_score_", "_predicted_")
 _OF_DECISION = "decided_"
 _ROUNDING = 1e-3  # programs compiled from the same function differ in the last digits
@@ -75,14 +75,14 @@ def merged(folder: Path, now: Evaluated, kept: Iterable[str]) -> Merged:
     if changed := _changed(arrays, now.arrays):
         groups = sorted(before.get("outside", {}), key=len, reverse=True)
         for name in changed:
-            owners = (each for each in groups if name.startswith(f"{outside.PART}{each}_"))
+            owners = (each for each in groups if name.startswith(f"{other_data.PART}{each}_"))
             if (group := next(owners, None)) is None:
                 reason = f"{name} has changed: other examples, or other preprocessing"
                 return Merged(now, [_note(missing, reason)])
             if gone := [path for path in missing if group in path]:
                 notes.append(_note(gone, f"{group} has other images now"))
                 missing = [path for path in missing if path not in gone]
-            prefix = f"{outside.PART}{group}_"
+            prefix = f"{other_data.PART}{group}_"
             arrays = {n: array for n, array in arrays.items() if not n.startswith(prefix)}
     for path in missing:
         place = measured

@@ -18,6 +18,8 @@ from starlette.exceptions import HTTPException
 
 import jaxatr
 from jaxatr import data
+from jaxatr.recognition.neighbours import NEAREST, as_png
+from jaxatr.recognition.recogniser import UNKNOWN
 from jaxatr.resolve import nearest
 from jaxatr.serving import metrics, schemas
 from jaxatr.serving.batcher import Busy
@@ -27,8 +29,6 @@ from jaxatr.serving.guard import Guard
 from jaxatr.serving.intake import Read
 from jaxatr.serving.openapi import BODY, UPLOADED, describe_token, problems
 from jaxatr.tasks.neighbour import listed
-from jaxatr.tasks.open_set.examples import NEAREST, as_png
-from jaxatr.tasks.open_set.predictor import UNKNOWN
 
 Result = TypeVar("Result")
 

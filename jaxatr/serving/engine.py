@@ -13,6 +13,11 @@ from jaxatr import openset, training
 from jaxatr.explain import Explainer
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
+from jaxatr.recognition import store
+from jaxatr.recognition.decision import load_decision
+from jaxatr.recognition.extension import takers
+from jaxatr.recognition.neighbours import FEATURES, NEAREST, Examples, build_examples
+from jaxatr.recognition.recogniser import Prediction, Recogniser
 from jaxatr.tasks.embedding.predictor import (
     Match,
     Retriever,
@@ -20,13 +25,8 @@ from jaxatr.tasks.embedding.predictor import (
     load_indexed,
 )
 from jaxatr.tasks.neighbour import Neighbour
-from jaxatr.tasks.open_set import fitted
-from jaxatr.tasks.open_set.deciding import RULE
-from jaxatr.tasks.open_set.enrolling import takers
-from jaxatr.tasks.open_set.examples import FEATURES, NEAREST, Examples, build_examples
-from jaxatr.tasks.open_set.loading import load_decision
+from jaxatr.tasks.open_set.deciders import RULE
 from jaxatr.tasks.open_set.needs import given_by, in_jax_alone
-from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.training import Checkpoint, TrainedRun
 from jaxatr.typing import Float, Shaped
@@ -362,7 +362,7 @@ def _kept_scores(run: TrainedRun) -> list[str]:
         name
         for name in openset.SCORES
         if name != RULE
-        and fitted.path_of(run.workdir, run.step, kept_as(name, run.config)).is_file()
+        and store.path_of(run.workdir, run.step, kept_as(name, run.config)).is_file()
     ]
 
 

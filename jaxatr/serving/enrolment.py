@@ -10,10 +10,10 @@ import numpy as np
 
 from jaxatr import runs
 from jaxatr.data.images import decode_image
+from jaxatr.recognition.recogniser import UNKNOWN
 from jaxatr.serving.engine import Engine, Wanted, load_engine
 from jaxatr.serving.intake import Upload
-from jaxatr.tasks.open_set.deciding import AUTO
-from jaxatr.tasks.open_set.predictor import UNKNOWN
+from jaxatr.tasks.open_set.deciders import AUTO
 
 _ERRORS = (ValueError, OSError, ImportError, RuntimeError)
 

@@ -13,6 +13,9 @@ from jaxatr.typing import Bool, Config, Int, Shaped
 BOX_OFF = "box_off"
 """Name of the part of test examples with perturbed boxes."""
 
+EVALUATED = ("validation", "test", BOX_OFF)
+"""Names of the parts on which a network is evaluated, where a run has them."""
+
 
 class Part:
     """Some examples of a data set's split, with labels among the known classes.
@@ -276,3 +279,22 @@ def with_outliers(
         np.concatenate([train.labels, labels]),
         train.chip,
     )
+
+
+def box_off(config: Config) -> str:
+    """Returns the name of the group of test examples with perturbed boxes."""
+    return f"boxes off by {100 * config.data.box_error:g} %"
+
+
+def ids(part: Part) -> np.ndarray:
+    """Returns the ids of a part's examples, ``[n]``."""
+    return part.split.columns["id"][part.indices]
+
+
+def part_arrays(
+    prefix: str, outputs: openset.Outputs, values: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Returns the outputs and scores of a part, by their names in ``scores.npz``."""
+    fields = {name: getattr(outputs, name) for name in ("logits", "open_logits", "labels")}
+    fields |= {f"score_{name}": score for name, score in values.items()}
+    return {f"{prefix}{name}": array for name, array in fields.items()}

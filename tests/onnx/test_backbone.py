@@ -16,8 +16,8 @@ from jaxatr.explain import load_target  # noqa: E402
 from jaxatr.onnx.backbone import OnnxBackbone, until  # noqa: E402
 from jaxatr.onnx.reader.model import load  # noqa: E402
 from jaxatr.onnx.writer.exporter import export  # noqa: E402
+from jaxatr.recognition.recogniser import Recogniser  # noqa: E402
 from jaxatr.runs.export import export_run  # noqa: E402
-from jaxatr.tasks.open_set.predictor import Recogniser  # noqa: E402
 
 CONFIGS = bundled.folder()
 

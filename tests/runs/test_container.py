@@ -13,8 +13,8 @@ from PIL import Image
 
 from jaxatr import data
 from jaxatr.cli import convert
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs import container
-from jaxatr.tasks.open_set.predictor import Recogniser
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

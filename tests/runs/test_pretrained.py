@@ -9,9 +9,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from jaxatr import models, runs, training
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs.baselines import conflabel, gopenmax
 from jaxatr.tasks import OpenSet
-from jaxatr.tasks.open_set.predictor import Recogniser
 
 STEPS = 6
 

@@ -12,9 +12,9 @@ from safetensors.numpy import save
 from jaxatr import models, runs, training
 from jaxatr.models import build
 from jaxatr.models.published import NETWORKS, PublishedNetwork, WeightFile
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs.export import export_run
 from jaxatr.tasks import OpenSet
-from jaxatr.tasks.open_set.predictor import Recogniser
 from jaxatr.tasks.pretrained import begun
 
 STEPS = 4

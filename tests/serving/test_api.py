@@ -13,11 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import jaxatr
 from jaxatr import data, training
+from jaxatr.recognition import store
+from jaxatr.recognition.neighbours import NEAREST
 from jaxatr.serving import metrics
 from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.options import Limits
-from jaxatr.tasks.open_set import fitted
-from jaxatr.tasks.open_set.examples import NEAREST
 
 
 def images_of(contents):
@@ -65,7 +65,7 @@ def test_an_image_on_which_the_network_overflows_is_unknown(
 
 def test_the_choice_of_auto_is_offered_once(engine, tmp_path):
     run = shutil.copytree(engine.run, tmp_path / "run")
-    fitted.save_choice(run, engine.step, {"decides": "softmax"})
+    store.save_choice(run, engine.step, {"decides": "softmax"})
     found = load_engine(Wanted(run, scores=("auto", "softmax"), examples=0, method=""))
     assert [scale.name for scale in found.scales] == ["softmax", "cbc"]
 
@@ -278,7 +278,7 @@ def test_without_training_data_there_are_no_neighbours(
 
 
 def test_features_are_kept_for_the_next_start(trained_run, engine, monkeypatch):
-    monkeypatch.setattr("jaxatr.tasks.open_set.examples._computed", lambda *_: pytest.fail("again"))
+    monkeypatch.setattr("jaxatr.recognition.neighbours._computed", lambda *_: pytest.fail("again"))
     again = load_engine(Wanted(trained_run, examples=40))
     np.testing.assert_array_equal(again.examples._bank, engine.examples._bank)
 

@@ -14,9 +14,9 @@ from jaxatr import config as configuration
 from jaxatr import losses, parallel, runs, training
 from jaxatr.explain import Explainer, load_target, masking, measures
 from jaxatr.explain.methods.occlusion import occlusion
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks import Distillation
 from jaxatr.tasks.distillation.saliency_sections import explanation_table
-from jaxatr.tasks.open_set.predictor import Recogniser
 
 
 def make_config(small_config, trained_run):

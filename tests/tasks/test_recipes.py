@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from jaxatr import losses, openset, parallel, runs, training
+from jaxatr.recognition.evaluation import head
 from jaxatr.tasks.open_set import OpenSet
-from jaxatr.tasks.open_set.evaluation import head
 from jaxatr.tasks.open_set.recipes import quarter_turned
 
 EVERYTHING = {

@@ -10,7 +10,7 @@ import jaxatr
 from jaxatr import data
 from jaxatr.cli import predict
 from jaxatr.kernels import onednn
-from jaxatr.tasks.open_set.predictor import Recogniser
+from jaxatr.recognition.recogniser import Recogniser
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

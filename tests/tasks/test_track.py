@@ -13,8 +13,8 @@ from PIL import Image
 from jaxatr import config as configuration
 from jaxatr import losses, openset, parallel, reporting, runs, training
 from jaxatr.explain import load_target
-from jaxatr.tasks.open_set.predictor import Recogniser
-from jaxatr.tasks.track.predictor import TrackRecogniser
+from jaxatr.recognition.recogniser import Recogniser
+from jaxatr.recognition.tracks import TrackRecogniser
 from jaxatr.tasks.track.task import TrackOpenSet
 
 

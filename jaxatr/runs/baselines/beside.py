@@ -9,9 +9,9 @@ import numpy as np
 
 from jaxatr import openset, training
 from jaxatr.parallel import wait_for_all
+from jaxatr.recognition.baselines import trained_scores
 from jaxatr.resolve import nearest, resolve
 from jaxatr.runs.training import make_task
-from jaxatr.tasks.open_set.compared import trained_scores
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.training.folder import load_config, variables_of, write_file
 from jaxatr.typing import Config, PyTree

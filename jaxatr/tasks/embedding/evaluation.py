@@ -14,8 +14,7 @@ from jaxatr.tasks.embedding.retrieval import (
     retrieval_pictures,
 )
 from jaxatr.tasks.examples import Examples
-from jaxatr.tasks.open_set.evaluation import PARTS, box_off, ids, part_arrays
-from jaxatr.tasks.parts import BOX_OFF, Part
+from jaxatr.tasks.parts import BOX_OFF, EVALUATED, Part, box_off, ids, part_arrays
 from jaxatr.typing import Config, Float, PyTree
 
 SCORE = openset.SCORES["nearest"].name
@@ -50,7 +49,7 @@ def evaluate(
         raise ValueError(f"scores: got {scores!r}, wanted {SCORE!r}, the only one of an embedding")
     train, test = task.parts["train"], task.parts["test"]
     index = task.embed(variables, "train")
-    parts = [part for part in PARTS if part in task.parts]
+    parts = [part for part in EVALUATED if part in task.parts]
     embeddings = {part: task.embed(variables, part) for part in parts}
     outputs = {
         part: nearest_outputs(index, train, embeddings[part], task.parts[part]) for part in parts
@@ -65,7 +64,7 @@ def evaluate(
             values.get("validation"),
             tpr=tpr,
         )
-        for title, part in (("all", "test"), (box_off(task), BOX_OFF))
+        for title, part in (("all", "test"), (box_off(task.config), BOX_OFF))
         if part in parts
     }
     first = first_of_equal(task.examples.fingerprints("test"))

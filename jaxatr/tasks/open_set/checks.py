@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import jax
 
-from jaxatr import losses
+from jaxatr import data, losses
 from jaxatr.data import augmentations
 from jaxatr.resolve import nearest, resolve
 from jaxatr.tasks.limits import check_limits
-from jaxatr.tasks.open_set import outside
-from jaxatr.tasks.open_set.deciding import AUTO, score_of
+from jaxatr.tasks.open_set.deciders import AUTO, score_of
 from jaxatr.typing import Config
 
 _OPEN_LOSSES = {"cbc": losses.cbc, "bce": losses.one_vs_rest_bce, "none": None}
+_TEST = "all"  # the group of the run's test examples
 
 
 def find_open_loss(name: str) -> Callable[..., jax.Array] | None:
@@ -45,7 +45,7 @@ def check_fields(config: Config) -> None:
     """
     find_open_loss(config.loss.open)
     augmentations.check(dict(config.augment))
-    outside.parse(config.open_set.get("outside", ""))
+    parse_sources(config.open_set.get("outside", ""))
     if config.open_set.negatives and config.loss.open != "none":
         raise ValueError(
             f"open_set.negatives: got images and loss.open={config.loss.open!r}, wanted 'none', "
@@ -68,3 +68,35 @@ def check_fields(config: Config) -> None:
         open_set__gamma=(0 <= fields.gamma <= 1, "a probability in [0, 1]"),
         open_set__tpr=(0 < fields.tpr <= 1, "a share in (0, 1]"),
     )
+
+
+def parse_sources(text: str) -> dict[str, str]:
+    """Parses ``"near=SOURCE,far=SOURCE"`` into sources by group.
+
+    Raises:
+      ValueError: the syntax is invalid, or a name is repeated or reserved.
+    """
+    sources: dict[str, str] = {}
+    for item in filter(None, text.split(",")):
+        name, _, source = item.partition("=")
+        if not name.isidentifier() or not source:
+            raise ValueError(
+                f"open_set.outside: got {item!r}, wanted NAME=SOURCE, such as near=FOLDER"
+            )
+        if name in sources or name == _TEST:
+            raise ValueError(f"open_set.outside: the name {name!r} is taken: choose another")
+        sources[name] = source
+    return sources
+
+
+def check_sources(config: Config) -> None:
+    """Checks that the configured sources exist.
+
+    Raises:
+      ValueError: the syntax is invalid, or a source does not exist.
+    """
+    for name, source in parse_sources(config.open_set.get("outside", "")).items():
+        try:
+            data.check_others(source, data_dir=config.data.data_dir or None)
+        except ValueError as error:
+            raise ValueError(f"open_set.outside: {name}: {error}") from error

@@ -14,14 +14,13 @@ import numpy as np
 from jaxatr import data, models, openset, parallel
 from jaxatr.config import Fields
 from jaxatr.data import augmentations
+from jaxatr.resolve import resolve
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
-from jaxatr.tasks.open_set import outside, trials
-from jaxatr.tasks.open_set.checks import check_fields
-from jaxatr.tasks.open_set.continued import Continued
-from jaxatr.tasks.open_set.deciding import RULE, decides, made_for
-from jaxatr.tasks.open_set.evaluation import evaluate
-from jaxatr.tasks.open_set.exported import NONE, exportable
+from jaxatr.tasks.open_set import trials
+from jaxatr.tasks.open_set.checks import check_fields, check_sources
+from jaxatr.tasks.open_set.continuation import Continued
+from jaxatr.tasks.open_set.deciders import NONE, RULE, decides
 from jaxatr.tasks.open_set.fields import FIELDS, RECIPES, TESTS
 from jaxatr.tasks.open_set.needs import COMPUTED, given_by
 from jaxatr.tasks.open_set.objective import Objective
@@ -52,7 +51,11 @@ class OpenSet(Task):
         *("open_set.outliers", "open_set.enrolled"),
         *TESTS,
     )
-    predictor = "jaxatr.tasks.open_set.predictor:Recogniser"
+    predictor = "jaxatr.recognition.recogniser:Recogniser"
+    # What a finished run does is above the training, so it is named like the predictor.
+    decider = "jaxatr.recognition.choice:made_for"
+    evaluator = "jaxatr.recognition.evaluation:evaluate"
+    exporter = "jaxatr.recognition.export:exportable"
     report = "jaxatr.tasks.open_set.report:REPORT"
     kept = ("groups.*", "groups.*.scores.*", "outside.*", "further_scores.*", "fitted_gamma")
     best = "closed_accuracy"
@@ -144,7 +147,8 @@ class OpenSet(Task):
             return out | {"image": chips}
 
         given = given_by(module) | cls._binary(run.config)
-        return exportable(run, network, score, given, source)._replace(classes=classes)
+        exportable = resolve(cls.exporter)(run, network, score, given, source)
+        return exportable._replace(classes=classes)
 
     @staticmethod
     def _binary(config: Config) -> frozenset[str]:
@@ -192,7 +196,7 @@ class OpenSet(Task):
     def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of training batches."""
         del phase
-        outside.check(self.config)  # raises errors before the training instead of after it
+        check_sources(self.config)  # raises errors before the training instead of after it
         return self.examples.train_batches()
 
     def loss(
@@ -294,7 +298,7 @@ class OpenSet(Task):
         """Fits the score that decides, and saves it in the run's folder."""
         if not decides(self.config):
             return {}
-        made = made_for(self, variables, workdir, step)
+        made = resolve(self.decider)(self, variables, workdir, step)
         return {"decision": {"step": step, **made.record}}
 
     def _infer_with(self, computed: frozenset[str]) -> Callable[..., dict[str, jax.Array]]:
@@ -346,6 +350,7 @@ class OpenSet(Task):
           ValueError: a named score cannot be computed, or cannot be fitted to the training
             examples.
         """
+        evaluate = resolve(self.evaluator)
         return evaluate(self, variables, scores, workdir, step, outside, progress)
 
     def thumbnails(

@@ -5,8 +5,8 @@ from typing import Any
 import jax
 
 from jaxatr import data, openset
-from jaxatr.tasks.track.evaluation import TRACKS, Group, PartOutputs, Seen
 from jaxatr.tasks.track.of_tracks import OfTracks, by_track
+from jaxatr.tasks.track.outputs import PartOutputs
 from jaxatr.training import Phase
 from jaxatr.typing import Batch, PyTree
 
@@ -30,10 +30,6 @@ class TrackChips(OfTracks):
         count, steps, *shape = tracks.shape
         chips: Any = self.module.apply(variables, tracks.reshape(-1, *shape))
         return by_track(chips, count, steps)
-
-    def groups(self, seen: Seen) -> dict[str, Group]:
-        """Returns the groups of tracks, scored by the mean over their chips, and of chips."""
-        return seen.chips("", mean=TRACKS, recorded="")
 
     def decided(self, found: PartOutputs) -> openset.Outputs:
         """Returns the outputs for chips, because the recogniser takes single images."""

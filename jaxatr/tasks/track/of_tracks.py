@@ -10,14 +10,15 @@ import numpy as np
 
 from jaxatr import models, openset, parallel
 from jaxatr.config import Fields
+from jaxatr.resolve import resolve
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.fields import FIELDS as OF_SINGLE_CHIPS
 from jaxatr.tasks.open_set.needs import COMPUTED
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.parts import Part
-from jaxatr.tasks.track.evaluation import Group, PartOutputs, Seen, evaluate
 from jaxatr.tasks.track.examples import TrackExamples
 from jaxatr.tasks.track.fields import FIELDS
+from jaxatr.tasks.track.outputs import PartOutputs
 from jaxatr.typing import Batch, Config, PyTree
 
 
@@ -29,6 +30,7 @@ class OfTracks(OpenSet):
         :attr:`examples` has all chips.
     """
 
+    evaluator = "jaxatr.recognition.track_evaluation:evaluate"
     examples: TrackExamples
 
     def __init__(self, config: Config):
@@ -75,10 +77,6 @@ class OfTracks(OpenSet):
           Outputs ``[b, …]`` for each track, if the network has them, and outputs ``[b, t, …]`` for
           each chip as ``chip_…``.
         """
-
-    @abc.abstractmethod
-    def groups(self, seen: Seen) -> dict[str, Group]:
-        """Returns the groups of an evaluation, by name."""
 
     @abc.abstractmethod
     def decided(self, found: PartOutputs) -> openset.Outputs:
@@ -182,7 +180,7 @@ class OfTracks(OpenSet):
         Raises:
           ValueError: a score needs a gradient, or cannot be fitted to the training examples.
         """
-        return evaluate(self, variables, scores, workdir, step)
+        return resolve(self.evaluator)(self, variables, scores, workdir, step)
 
 
 def by_track(chips: models.OpenSetOutput, count: int, steps: int) -> dict[str, jax.Array]:

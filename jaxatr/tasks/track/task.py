@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, models, openset
+from jaxatr.resolve import resolve
 from jaxatr.tasks.apply import apply_training
-from jaxatr.tasks.open_set.exported import exportable
 from jaxatr.tasks.track.chips import TrackChips
-from jaxatr.tasks.track.evaluation import MEAN, TRACKS, Group, PartOutputs, Seen
 from jaxatr.tasks.track.of_tracks import OfTracks, by_track
+from jaxatr.tasks.track.outputs import PartOutputs
 from jaxatr.training import Exportable, LossOutput, Phase, Target, TrainedRun
 from jaxatr.typing import Batch, Config, Float, Int, PyTree
 
@@ -30,7 +30,7 @@ class TrackOpenSet(OfTracks):
     convolutional network.
     """
 
-    predictor = "jaxatr.tasks.track.predictor:TrackRecogniser"
+    predictor = "jaxatr.recognition.tracks:TrackRecogniser"
     usage = "predict --workdir={workdir} FOLDER..."
 
     @classmethod
@@ -58,7 +58,7 @@ class TrackOpenSet(OfTracks):
             return module.apply(variables, run.normalize(tracks), lengths=lengths).track._asdict()
 
         given = cls._binary(run.config) | {"features"}
-        return exportable(run, network, score, given, source)._replace(
+        return resolve(cls.exporter)(run, network, score, given, source)._replace(
             frames=run.config.track.frames, further={"lengths": np.ones(1, np.int32)}
         )
 
@@ -117,13 +117,6 @@ class TrackOpenSet(OfTracks):
         count, steps = tracks.shape[:2]
         out: Any = self.module.apply(variables, tracks, lengths=batch["length"])
         return out.track._asdict() | by_track(out.chips, count, steps)
-
-    def groups(self, seen: Seen) -> dict[str, Group]:
-        """Returns the group of tracks and, if chips are trained, those of their means and chips."""
-        tracks = {TRACKS: seen.tracks()}
-        if not self.config.track.chip_weight:
-            return tracks
-        return tracks | seen.chips("chip_", mean=MEAN, recorded=None)
 
     def decided(self, found: PartOutputs) -> openset.Outputs:
         """Returns the outputs for tracks."""

@@ -11,15 +11,14 @@ from tqdm import tqdm
 
 from jaxatr import openset
 from jaxatr.parallel import wait_for_all
-from jaxatr.tasks.open_set import fitted, trials
+from jaxatr.recognition import store, trials
+from jaxatr.recognition.session import head
+from jaxatr.recognition.trials import MOST_COMPARED
+from jaxatr.tasks.open_set.deciders import AUTO, RULE, score_of
 from jaxatr.tasks.open_set.needs import NEEDS, refusal
-from jaxatr.tasks.open_set.scored import MOST_COMPARED, Deciding, head
+from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.typing import Config, PyTree
-
-AUTO = "auto"
-RULE = "cbc"
-"""Score of the paper's rule, which compares a probability with γ."""
 
 _FEWEST_CLASSES = 3
 
@@ -34,18 +33,6 @@ class Made(NamedTuple):
 
     decision: openset.Decision | None
     record: dict[str, Any]
-
-
-def score_of(name: str) -> openset.Score:
-    """Returns a score that can decide.
-
-    Raises:
-      ValueError: there is no such score, or it needs separate training.
-    """
-    (score,) = openset.choose_scores([name])
-    if score.training is not None:
-        raise ValueError(f"score: {name} needs separate training, so it cannot decide")
-    return score
 
 
 def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:
@@ -67,13 +54,8 @@ def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:
     return tuple(sorted(able, key=lambda score: score.name != RULE))
 
 
-def decides(config: Config) -> bool:
-    """Returns whether a run has a decision; baselines and trials do not."""
-    return not config.open_set.negatives and not config.open_set.hold_out
-
-
 def made_for(
-    task: Deciding,
+    task: OpenSet,
     variables: PyTree,
     workdir: Path | None = None,
     step: int | None = None,
@@ -98,9 +80,9 @@ def made_for(
     try:
         if made.decision is not None and name != RULE:
             kept = kept_as(made.decision.score.name, task.config)
-            fitted.save(workdir, step, kept, made.decision, made.record)
+            store.save(workdir, step, kept, made.decision, made.record)
         if name == AUTO:
-            fitted.save_choice(workdir, step, made.record, kept_as(fitted.CHOICE, task.config))
+            store.save_choice(workdir, step, made.record, kept_as(store.CHOICE, task.config))
     except OSError as error:
         warnings.warn(f"the fit of score={name} could not be saved: {error}", stacklevel=2)
     wait_for_all(f"decision {name}")  # from here on, other processes may read the files
@@ -122,7 +104,7 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
     name = score or config.open_set.score
     record: dict[str, Any] = {"by": "name"}
     if name == AUTO:
-        chosen = fitted.load_choice(workdir, step, kept_as(fitted.CHOICE, config))
+        chosen = store.load_choice(workdir, step, kept_as(store.CHOICE, config))
         if chosen is None:
             return None
         if chosen["decides"] is None:
@@ -132,14 +114,14 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
         return Made(openset.gamma_rule(config.open_set.gamma), _rule_record(config))
     one = score_of(name)
     kept = kept_as(one.name, config)
-    found = fitted.load(workdir, step, kept, one)
+    found = store.load(workdir, step, kept, one)
     if found is None:
         return None
-    record = {**fitted.provenance_of(workdir, step, kept), **record}
+    record = {**store.provenance_of(workdir, step, kept), **record}
     return Made(as_configured(found, config), record)
 
 
-def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = None) -> Made:
+def fit(task: OpenSet, variables: PyTree, name: str, workdir: Path | None = None) -> Made:
     """Chooses, fits and calibrates the score that decides.
 
     Args:
@@ -206,7 +188,7 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
 
 
 def _outputs(
-    task: Deciding, variables: PyTree, scores: Collection[openset.Score], *, most: int | None = None
+    task: OpenSet, variables: PyTree, scores: Collection[openset.Score], *, most: int | None = None
 ) -> tuple[openset.Outputs, openset.Outputs]:
     """Computes the outputs that scores need, for training examples and for validation examples.
 
@@ -245,7 +227,7 @@ def _choose(
 
 
 def _without_validation(
-    task: Deciding, variables: PyTree, name: str, listed: tuple[openset.Score, ...]
+    task: OpenSet, variables: PyTree, name: str, listed: tuple[openset.Score, ...]
 ) -> Made:
     """Makes a decision with the threshold of its score that corresponds to γ, if there is one."""
     gamma, reason = task.config.open_set.gamma, "no validation examples"

@@ -6,8 +6,8 @@ import numpy as np
 
 from jaxatr import metrics, openset
 from jaxatr.openset.logistic import softmax
-from jaxatr.tasks.open_set.deciding import Made
-from jaxatr.tasks.open_set.measured_enrolment import has_threshold
+from jaxatr.recognition.choice import Made
+from jaxatr.recognition.enrolment_measures import has_threshold
 
 
 def judge(

@@ -15,9 +15,9 @@ from PIL import Image
 import jaxatr
 from jaxatr import data, openset
 from jaxatr.cli import predict
+from jaxatr.recognition.decision import open_divided
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks.embedding.predictor import Retriever
-from jaxatr.tasks.open_set.loading import open_divided
-from jaxatr.tasks.open_set.predictor import Recogniser
 from jaxatr.training import load_run
 
 

@@ -10,8 +10,8 @@ import pytest
 import scipy.special
 
 from jaxatr import data, metrics, openset, reporting, runs, training
-from jaxatr.tasks.open_set import deciding, fitted
-from jaxatr.tasks.open_set.predictor import UNKNOWN, Recogniser
+from jaxatr.recognition import choice, store
+from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_auto_takes_the_best_by_known_classes(folder, evaluation):
             assert set(row["by_class"]) == set(evaluation["known"])
             assert row["auroc"] == pytest.approx(np.mean(list(row["by_class"].values())))
     step = training.load_snapshot(folder, "latest").step
-    assert record["step"] == step and fitted.path_of(folder, step, record["decides"]).is_file()
+    assert record["step"] == step and store.path_of(folder, step, record["decides"]).is_file()
 
 
 def test_the_evaluation_names_the_deciding_score_and_its_measures(folder, evaluation):
@@ -135,16 +135,16 @@ def test_a_missing_or_outdated_decision_is_made_again(folder, tmp_path):
     step = training.load_snapshot(run, "latest").step
     shutil.rmtree(run / "fitted")
     runs.evaluate_run(run)
-    assert fitted.load_choice(run, step) is not None
+    assert store.load_choice(run, step) is not None
     (run / "fitted" / str(step)).rename(run / "fitted" / str(step + 1))
     with pytest.warns(UserWarning, match="score=auto is not fitted yet"):
         Recogniser.load(run)
     name = training.read_record(run)["decision"]["decides"]
-    path = fitted.path_of(run, step, name)
+    path = store.path_of(run, step, name)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=f"{name}.npz: not a readable fit"):
         Recogniser.load(run)
-    shutil.copy(fitted.path_of(run, step + 1, name), path)
+    shutil.copy(store.path_of(run, step + 1, name), path)
     arrays = dict(np.load(path)) | {"step": np.array(step + 1)}
     np.savez(path, **arrays)
     with pytest.raises(ValueError, match=f"it does not belong to step {step}"):
@@ -238,7 +238,7 @@ def test_nothing_of_the_test_part_takes_part_in_the_choice(folder, small_config,
 
     monkeypatch.setattr(type(task), "outputs", outputs)
     variables = training.variables_of(training.load_snapshot(folder, "latest"))
-    made = deciding.made_for(task, variables)
+    made = choice.made_for(task, variables)
     assert set(asked) == {"train", "validation"}
     assert made.record["decides"] == training.read_record(folder)["decision"]["decides"]
 
@@ -254,12 +254,12 @@ def test_scores_are_compared_on_a_sample_of_many_chips_and_fitted_to_all(folder,
         return real(scores, trials)
 
     monkeypatch.setattr(openset, "compare", compare)
-    monkeypatch.setattr(deciding, "MOST_COMPARED", 9)
-    monkeypatch.setattr(deciding, "candidates", lambda _: openset.choose_scores(["nearest"]))
-    made = deciding.fit(task, variables, "auto")
+    monkeypatch.setattr(choice, "MOST_COMPARED", 9)
+    monkeypatch.setattr(choice, "candidates", lambda _: openset.choose_scores(["nearest"]))
+    made = choice.fit(task, variables, "auto")
     known = len(task.split.known)
     assert len(compared) == known and "sample" not in task.parts
     assert sum(len(one.training.labels) for one in compared) == 9 * (known - 1)
-    named = deciding.fit(task, variables, "nearest")
+    named = choice.fit(task, variables, "nearest")
     assert jax.tree.leaves(made.decision.models)
     jax.tree.map(np.testing.assert_array_equal, made.decision.models, named.decision.models)

@@ -12,9 +12,9 @@ from PIL import Image
 
 from jaxatr import data, openset, runs, training
 from jaxatr.cli import calibrate
-from jaxatr.tasks.open_set import fitted
-from jaxatr.tasks.open_set.field import _by_the_others, _digest, _Labelled
-from jaxatr.tasks.open_set.predictor import Recogniser
+from jaxatr.recognition import store
+from jaxatr.recognition.field_calibration import _by_the_others, _digest, _Labelled
+from jaxatr.recognition.recogniser import Recogniser
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_it_is_recorded_where_from_and_can_be_undone(run, field):
     (before,) = Recogniser.load(run)(images_of(field)[:1])
     result = runs.calibrate_run(run, field)
     step, name = training.load_snapshot(run, "latest").step, result["score"]
-    origin = fitted.provenance_of(run, step, name + fitted.FIELD)
+    origin = store.provenance_of(run, step, name + store.FIELD)
     assert origin["source"] == str(field) and set(origin["chips"].values()) == {10}
     assert len(origin["digest"]) == 64 and origin["made"].startswith("20")
     with warnings.catch_warnings():

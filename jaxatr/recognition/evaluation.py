@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.tasks.open_set import enrolled, measured_enrolment, outside
-from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
-from jaxatr.tasks.open_set.deciding import Made, decides, made_for
-from jaxatr.tasks.open_set.judged import accepted, judge
+from jaxatr.recognition import enrolment_measures, enrolments, other_data
+from jaxatr.recognition.baselines import add_recorded, trained_scores
+from jaxatr.recognition.choice import Made, made_for
+from jaxatr.recognition.measures import accepted, judge
+from jaxatr.recognition.session import head
+from jaxatr.tasks.open_set.deciders import decides
 from jaxatr.tasks.open_set.needs import refusal
-from jaxatr.tasks.open_set.scored import Divided, Enrollable, Scored, head
-from jaxatr.tasks.parts import BOX_OFF, Part
+from jaxatr.tasks.open_set.task import OpenSet
+from jaxatr.tasks.parts import BOX_OFF, EVALUATED, box_off, ids, part_arrays
 from jaxatr.typing import PyTree
-
-PARTS = ("validation", "test", BOX_OFF)
 
 
 class Chosen(NamedTuple):
@@ -49,7 +49,7 @@ class Chosen(NamedTuple):
 
 
 def choose(
-    task: Scored,
+    task: OpenSet,
     scores: str | Collection[str] | None,
     workdir: Path | None = None,
     default: Collection[str] = openset.DEFAULT,
@@ -103,7 +103,7 @@ def choose(
 
 
 def evaluate(
-    task: Enrollable,
+    task: OpenSet,
     variables: PyTree,
     scores: str | Collection[str] | None,
     workdir: Path | None,
@@ -117,9 +117,9 @@ def evaluate(
         default = [s.name for s in openset.SCORES.values() if "extra_logits" in s.needs]
     if scores not in (None, "all"):
         choose(task, scores, workdir, default)  # raises errors before anything is fitted
-    others = outside.read(task, other)
-    task.parts |= {outside.PART + name: one.part for name, one in others.items()}
-    enrolment = enrolled.read(workdir) if workdir is not None else None
+    others = other_data.read(task, other)
+    task.parts |= {other_data.PART + name: one.part for name, one in others.items()}
+    enrolment = enrolments.read(workdir) if workdir is not None else None
     deciding = None if enrolment is None else enrolment.score
 
     def say(text: str) -> None:
@@ -134,9 +134,9 @@ def evaluate(
     needs = chosen.needs | needs_of(made)
     joined = None
     if made is not None and made.decision is not None and enrolment is not None:
-        joined = measured_enrolment.join(task, variables, workdir, step, made, enrolment, needs)
+        joined = enrolment_measures.join(task, variables, workdir, step, made, enrolment, needs)
         made = joined.made
-    parts = (*PARTS, *(outside.PART + name for name in others))
+    parts = (*EVALUATED, *(other_data.PART + name for name in others))
     outputs = {}
     for part in filter(task.parts.__contains__, parts):
         say(f"computing outputs on {len(task.parts[part].indices)} examples ({part})")
@@ -171,11 +171,11 @@ def evaluate(
     if BOX_OFF in outputs:
         everything = np.ones(len(test.labels), bool)
         off = outputs[BOX_OFF]
-        groups[box_off(task)] = measure(
+        groups[box_off(task.config)] = measure(
             task, fitted, off, values, everything, named[BOX_OFF], part=BOX_OFF
         )
     for name in others:
-        groups[name] = _against_known(task, fitted, outputs, values, named, outside.PART + name)
+        groups[name] = _against_known(task, fitted, outputs, values, named, other_data.PART + name)
     measured = summary(task, groups, fitted.scores)
     if others:
         measured["outside"] = {name: one.record for name, one in others.items()}
@@ -195,16 +195,16 @@ def evaluate(
     if joined is not None:
         measured |= joined.figures(test)
     elif made is not None and made.decision is not None:
-        measured |= measured_enrolment.of_trained(task.record, made.decision, test)
+        measured |= enrolment_measures.of_trained(task.record, made.decision, test)
     if made is not None:
         judge(made, test, measured, arrays)
         for name in others:
-            measured["outside"][name] |= accepted(made, outputs[outside.PART + name])
+            measured["outside"][name] |= accepted(made, outputs[other_data.PART + name])
     return measured, arrays
 
 
 def test_groups(
-    task: Scored,
+    task: OpenSet,
     fitted: openset.Fitted,
     test: openset.Outputs,
     values: Mapping[str, Mapping[str, np.ndarray]],
@@ -230,7 +230,7 @@ def test_groups(
 
 
 def _against_known(
-    task: Scored,
+    task: OpenSet,
     fitted: openset.Fitted,
     outputs: Mapping[str, openset.Outputs],
     values: Mapping[str, Mapping[str, np.ndarray]],
@@ -248,7 +248,7 @@ def _against_known(
       part: name of the part of unknown examples.
     """
     known = outputs["test"].labels != openset.UNKNOWN
-    joined = outside.against(outputs["test"].select(known), outputs[part])
+    joined = other_data.against(outputs["test"].select(known), outputs[part])
 
     def both(by_part: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
         test = by_part["test"]
@@ -279,13 +279,8 @@ def _adapted(chosen: Chosen, validation: openset.Outputs | None) -> dict[str, An
     return models
 
 
-def box_off(task: Divided) -> str:
-    """Returns the name of the group of test examples with perturbed boxes."""
-    return f"boxes off by {100 * task.config.data.box_error:g} %"
-
-
 def measure(
-    task: Scored,
+    task: OpenSet,
     fitted: openset.Fitted,
     test: openset.Outputs,
     values: Mapping[str, Mapping[str, np.ndarray]],
@@ -318,7 +313,7 @@ def measure(
 
 
 def summary(
-    task: Scored, groups: dict[str, Any], scores: Iterable[openset.Score]
+    task: OpenSet, groups: dict[str, Any], scores: Iterable[openset.Score]
 ) -> dict[str, Any]:
     """Builds the content of ``evaluation.json`` from the metrics of each group of examples."""
     fields, split = task.config.open_set, task.record["split"]
@@ -335,17 +330,3 @@ def summary(
         **({"further_scores": further} if further else {}),
         "groups": groups,
     }
-
-
-def ids(part: Part) -> np.ndarray:
-    """Returns the ids of a part's examples, ``[n]``."""
-    return part.split.columns["id"][part.indices]
-
-
-def part_arrays(
-    prefix: str, outputs: openset.Outputs, values: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Returns the outputs and scores of a part, by their names in ``scores.npz``."""
-    fields = {name: getattr(outputs, name) for name in ("logits", "open_logits", "labels")}
-    fields |= {f"score_{name}": score for name, score in values.items()}
-    return {f"{prefix}{name}": array for name, array in fields.items()}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxatr import metrics, openset, reporting, runs
-from jaxatr.tasks.open_set.compared import trained_scores
+from jaxatr.recognition.baselines import trained_scores
 
 OUTSIDE = """
 from typing import NamedTuple

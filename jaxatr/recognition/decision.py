@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 from jaxatr import openset
-from jaxatr.tasks.open_set import enrolled, enrolling, fitted
-from jaxatr.tasks.open_set.deciding import AUTO, RULE, Made, made_for, read, score_of
+from jaxatr.recognition import enrolments, extension, store
+from jaxatr.recognition.choice import Made, made_for, read
+from jaxatr.recognition.session import Session
+from jaxatr.tasks.embedding.task import Embedding
+from jaxatr.tasks.open_set.deciders import AUTO, RULE, score_of
 from jaxatr.tasks.open_set.needs import refusal
-from jaxatr.tasks.open_set.scored import Divided, Enrollable
+from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Checkpoint, TrainedRun
@@ -40,7 +43,7 @@ def load_decision(
     checkpoint: Checkpoint,
     *,
     field: bool = True,
-    enrolment: enrolled.Enrolment | bool = True,
+    enrolment: enrolments.Enrolment | bool = True,
 ) -> Loaded:
     """Loads the decision of a run, fitting and saving it in the run's folder if necessary.
 
@@ -63,7 +66,7 @@ def load_decision(
             "a decision"
         )
     if isinstance(enrolment, bool):
-        joined = enrolled.read(run.workdir) if enrolment else None
+        joined = enrolments.read(run.workdir) if enrolment else None
     else:
         joined = enrolment
     name = score or (joined.score if joined else run.config.open_set.score)
@@ -105,7 +108,7 @@ def load_decision(
     return Loaded(decision, run.config.open_set.gamma if given else None, note, further)
 
 
-def open_task(run: TrainedRun, where: Mapping[str, str]) -> Enrollable:
+def open_task(run: TrainedRun, where: Mapping[str, str]) -> OpenSet:
     """Opens the task of a finished run of open-set recognition, with its data.
 
     Args:
@@ -115,10 +118,10 @@ def open_task(run: TrainedRun, where: Mapping[str, str]) -> Enrollable:
     Raises:
       ValueError: the data is missing, or differs from that of the training.
     """
-    return cast(Enrollable, open_divided(run, where))
+    return cast(OpenSet, open_divided(run, where))
 
 
-def open_divided(run: TrainedRun, where: Mapping[str, str]) -> Divided:
+def open_divided(run: TrainedRun, where: Mapping[str, str]) -> OpenSet | Embedding:
     """Opens a finished run's task with its data.
 
     Args:
@@ -132,7 +135,7 @@ def open_divided(run: TrainedRun, where: Mapping[str, str]) -> Divided:
     config.data.update(where)
     task = run.task(config)
     task.check_continues(run.workdir, run.record)
-    return cast(Divided, task)
+    return cast(OpenSet | Embedding, task)
 
 
 def as_number(gamma: float | str | None) -> float | None:
@@ -156,7 +159,7 @@ def _unfitted(run: TrainedRun, name: str) -> Made | None:
     """Returns the decision of a score that needs no data for a given threshold, else None."""
     if name == AUTO or (score := score_of(name)).fitted or score.calibrated:
         return None
-    saved = fitted.load(run.workdir, run.step, kept_as(score.name, run.config), score)
+    saved = store.load(run.workdir, run.step, kept_as(score.name, run.config), score)
     return Made(saved or openset.Decision(score, {}), {"decides": score.name, "by": "name"})
 
 
@@ -180,7 +183,7 @@ def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
 def _with_enrolled(
     run: TrainedRun,
     decision: openset.Decision,
-    enrolment: enrolled.Enrolment,
+    enrolment: enrolments.Enrolment,
     where: Mapping[str, str],
 ) -> tuple[openset.Decision, tuple[str, ...], str]:
     """Extends a decision by the enrolled classes, if its score supports enrolment.
@@ -205,20 +208,20 @@ def _with_enrolled(
             )
             return None
         needs = decision.score.all_needs
-        return enrolling.validation_of(task, run.variables, enrolment, needs)
+        return extension.validation_of(task, run.variables, enrolment, needs)
 
-    made = enrolling.extend(enrolling.Seeing.of_run(run), decision, enrolment, validation)
-    return made, further, enrolled.describe(enrolment)
+    made = extension.extend(Session.of_run(run), decision, enrolment, validation)
+    return made, further, enrolments.describe(enrolment)
 
 
 def _in_the_field(run: TrainedRun, decision: openset.Decision) -> tuple[openset.Decision, str]:
     """Applies the calibration to field chips, if there is one, and returns a notice about it."""
     name = decision.score.name
-    kept = kept_as(name, run.config) + fitted.FIELD
-    saved = fitted.load(run.workdir, run.step, kept, decision.score)
+    kept = kept_as(name, run.config) + store.FIELD
+    saved = store.load(run.workdir, run.step, kept, decision.score)
     if saved is None or saved.calibration is None:
         return decision, ""
-    origin = fitted.provenance_of(run.workdir, run.step, kept)
+    origin = store.provenance_of(run.workdir, run.step, kept)
     note = (
         f"{name} is calibrated to {len(saved.calibration.scores)} field chips, "
         f"{origin.get('source')}, {origin.get('made')} (jaxatr calibrate --undo removes this)"

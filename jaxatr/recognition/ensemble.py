@@ -15,12 +15,12 @@ import numpy as np
 
 from jaxatr import openset, training
 from jaxatr.kernels.onednn import Form
-from jaxatr.tasks.open_set import enrolled, evaluation, fitted
-from jaxatr.tasks.open_set.deciding import Made, as_configured, facts
-from jaxatr.tasks.open_set.judged import judge
-from jaxatr.tasks.open_set.loading import as_number, load_decision, open_task
-from jaxatr.tasks.open_set.predictor import Recogniser
-from jaxatr.tasks.open_set.scored import Enrollable
+from jaxatr.recognition import enrolments, evaluation, store
+from jaxatr.recognition.choice import Made, as_configured, facts
+from jaxatr.recognition.decision import as_number, load_decision, open_task
+from jaxatr.recognition.measures import judge
+from jaxatr.recognition.recogniser import Recogniser
+from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.shown import HeatMap
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.typing import Int
@@ -108,7 +108,7 @@ class Members:
             training.check_predictor(run, Recogniser)
             if self.members:
                 _check_alike(self.members[0].run, run)
-            if (enrolment := enrolled.read(run.workdir)) is not None:
+            if (enrolment := enrolments.read(run.workdir)) is not None:
                 listed = ", ".join(enrolment.counts())
                 raise ValueError(
                     f"{workdir}: has the enrolled classes {listed}, which ensembles do not "
@@ -124,7 +124,7 @@ class Members:
         return [member.recogniser.decision for member in self.members]
 
     @functools.cached_property
-    def tasks(self) -> list[Enrollable]:
+    def tasks(self) -> list[OpenSet]:
         """The tasks of the members, with their data.
 
         Raises:
@@ -182,7 +182,7 @@ class Members:
           ValueError: the data is missing, or the members share no validation examples.
         """
         first, name = self.members[0].run, f"{openset.ENSEMBLE.name}.{self._digest()}"
-        found = fitted.load(first.workdir, first.step, name, openset.ENSEMBLE)
+        found = store.load(first.workdir, first.step, name, openset.ENSEMBLE)
         if found is not None:
             pooled = openset.as_pooled(found, self.decisions)
             return as_configured(pooled, first.config)
@@ -194,7 +194,7 @@ class Members:
         runs = [{"workdir": str(run.workdir), "step": run.step} for run, _ in self.members]
         made = {"decides": openset.ENSEMBLE.name, "members": runs, **facts(decision, validation)}
         try:
-            fitted.save(first.workdir, first.step, name, decision, made)
+            store.save(first.workdir, first.step, name, decision, made)
         except OSError as error:
             warnings.warn(f"the fit of the ensemble could not be saved: {error}", stacklevel=2)
         return decision
@@ -317,4 +317,4 @@ def _check_alike(one: TrainedRun, other: TrainedRun) -> None:
 
 
 def _has_field(run: TrainedRun, recogniser: Recogniser) -> bool:
-    return fitted.path_of(run.workdir, run.step, recogniser.kept + fitted.FIELD).is_file()
+    return store.path_of(run.workdir, run.step, recogniser.kept + store.FIELD).is_file()

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from jaxatr import data, runs, training
-from jaxatr.tasks.open_set import OpenSet, fitted
+from jaxatr.recognition import store
+from jaxatr.recognition.recogniser import Recogniser
+from jaxatr.tasks.open_set import OpenSet
 from jaxatr.tasks.open_set.needs import pooled
-from jaxatr.tasks.open_set.predictor import Recogniser
 from jaxatr.tasks.open_set.views import View, averaged, kept_as, views_of
 
 NEEDS = {"features", "map_stage1", "map_stage2", "odin", "image"}
@@ -133,10 +134,10 @@ def test_a_threshold_fitted_to_single_chips_is_not_used_for_views(run, trained_r
     recogniser = Recogniser.load(run)
     name = recogniser.decision.score.name
     assert recogniser.kept == f"{name}.mean_h2" and single.kept == single.decision.score.name
-    assert fitted.path_of(run, step, recogniser.kept).is_file()
-    choice = fitted.load_choice(run, step, "choice.mean_h2")
+    assert store.path_of(run, step, recogniser.kept).is_file()
+    choice = store.load_choice(run, step, "choice.mean_h2")
     assert choice is not None and choice["decides"] == name
-    assert fitted.load_choice(run, step) == fitted.load_choice(trained_run, step)
+    assert store.load_choice(run, step) == store.load_choice(trained_run, step)
     runs.evaluate_run(run)
     assert training.read_record(run)["fitted_gamma_of"] == "cbc.mean_h2"
     assert Recogniser.load(run, score="cbc", gamma="fitted").gamma is not None
@@ -151,7 +152,7 @@ def test_a_calibration_to_chips_of_the_field_is_kept_apart(run, chips, tmp_path)
     for name in Recogniser.load(run).classes:
         shutil.copytree(chips / "test" / name, folder / name)
     path = runs.calibrate_run(run, folder)["path"]
-    assert path == str(fitted.path_of(run, step, Recogniser.load(run).kept + fitted.FIELD))
+    assert path == str(store.path_of(run, step, Recogniser.load(run).kept + store.FIELD))
     assert "is calibrated to" in Recogniser.load(run).note
     assert runs.undo_calibration(run) == path and not Recogniser.load(run).note
 

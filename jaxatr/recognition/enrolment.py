@@ -12,12 +12,13 @@ import numpy as np
 
 from jaxatr import data, openset, training
 from jaxatr.data import ImagePath
-from jaxatr.tasks.open_set import enrolled, enrolling
-from jaxatr.tasks.open_set.deciding import AUTO, made_for
-from jaxatr.tasks.open_set.enrolled import Enrolment
-from jaxatr.tasks.open_set.loading import load_decision, open_task
+from jaxatr.recognition import enrolments, extension
+from jaxatr.recognition.choice import made_for
+from jaxatr.recognition.decision import load_decision, open_task
+from jaxatr.recognition.enrolments import Enrolment
+from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
+from jaxatr.tasks.open_set.deciders import AUTO
 from jaxatr.tasks.open_set.needs import given_by
-from jaxatr.tasks.open_set.predictor import UNKNOWN, Recogniser
 from jaxatr.tasks.track.of_tracks import OfTracks
 from jaxatr.training import Checkpoint, TrainedRun
 
@@ -62,15 +63,15 @@ def enrol_run(
     """
     run = _run(workdir, checkpoint)
     title, paths, scratch = _images(source, name, group)
-    with scratch, enrolled.locked(workdir):
-        before = enrolled.read(workdir)
+    with scratch, enrolments.locked(workdir):
+        before = enrolments.read(workdir)
         chosen = _chosen(run, score, where or {}) or (before.score if before else None)
         loaded = load_decision(
             run, chosen, None, where or {}, checkpoint, field=False, enrolment=False
         )
         _check_takes(run, loaded.decision.score)
         images, left_out = _new_chips(run, before, title, paths)
-        entry = enrolled.keep(workdir, title, str(Path(source).absolute()), images)
+        entry = enrolments.keep(workdir, title, str(Path(source).absolute()), images)
         entries = (*(before.entries if before else ()), entry)
         # Record the score by name, not "auto": auto's comparison was made without these classes.
         enrolment = Enrolment(loaded.decision.score.name, entries)
@@ -85,16 +86,16 @@ def enrol_run(
                 enrolment=enrolment,
             ).decision
         except BaseException:
-            enrolled.discard(workdir, [entry])
+            enrolments.discard(workdir, [entry])
             raise
-        enrolled.write(workdir, enrolment)
+        enrolments.write(workdir, enrolment)
     facts = {
         "name": title,
         "chips": enrolment.counts()[title],
         "added": len(images),
         "left_out": left_out,
         "score": enrolment.score,
-        "path": str(Path(workdir) / enrolled.FILE),
+        "path": str(Path(workdir) / enrolments.FILE),
     }
     return facts | _promises(run, made, enrolment, title)
 
@@ -106,16 +107,16 @@ def remove_class(workdir: str | os.PathLike, name: str) -> int:
       ValueError: no chips of the class are enrolled.
     """
     check_kind(workdir)
-    with enrolled.locked(workdir):
-        enrolment = enrolled.read(workdir)
+    with enrolments.locked(workdir):
+        enrolment = enrolments.read(workdir)
         entries = () if enrolment is None else enrolment.entries
         gone = [entry for entry in entries if entry.name == name]
         if enrolment is None or not gone:
             listed = ", ".join(enrolment.counts()) if enrolment else "none"
             raise ValueError(f"{workdir}: cannot remove {name!r}; enrolled classes: {listed}")
         left = tuple(entry for entry in entries if entry.name != name)
-        enrolled.write(workdir, enrolment._replace(entries=left) if left else None)
-        enrolled.discard(workdir, gone)
+        enrolments.write(workdir, enrolment._replace(entries=left) if left else None)
+        enrolments.discard(workdir, gone)
     return sum(len(entry.sha256) for entry in gone)
 
 
@@ -153,7 +154,7 @@ def _chosen(run: TrainedRun, score: str | None, where: Mapping[str, str]) -> str
             ) from error
         made = made_for(task, run.variables, run.workdir, run.step, score=AUTO)
         areas = areas_of({"decision": made.record})
-    best = enrolling.best_taker(_given(run), areas)
+    best = extension.best_taker(_given(run), areas)
     if best is None:
         raise ValueError(
             f"score: {run.workdir} has too few validation examples or known classes to compare "
@@ -182,7 +183,7 @@ def areas_of(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _check_takes(run: TrainedRun, score: openset.Score) -> None:
-    enrolling.check_takes(run.workdir, score, _given(run), areas_of(run.record))
+    extension.check_takes(run.workdir, score, _given(run), areas_of(run.record))
 
 
 def _images(
@@ -266,7 +267,7 @@ def _new_chips(
             chip = run.intake(data.read_image(path.file))
         except (ValueError, OSError) as error:
             raise ValueError(data.line_of(error, path.name, path.file)) from error
-        checksum = enrolled.checksum(chip)
+        checksum = enrolments.checksum(chip)
         if (other := there.get(checksum, name)) != name:
             raise ValueError(f"{path.name}: already enrolled as {other}")
         images[checksum] = chip

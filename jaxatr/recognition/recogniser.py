@@ -14,13 +14,13 @@ from jaxatr import data, explain, openset, training
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.openset.logistic import sigmoid
+from jaxatr.recognition.decision import load_decision
+from jaxatr.recognition.neighbours import FEATURES, Examples, build_examples
+from jaxatr.recognition.prediction import UNKNOWN, Prediction
 from jaxatr.resolve import resolve
 from jaxatr.tasks.neighbour import Neighbour, blank, describe, listed
-from jaxatr.tasks.open_set.deciding import RULE
-from jaxatr.tasks.open_set.examples import FEATURES, Examples, build_examples
-from jaxatr.tasks.open_set.loading import load_decision
+from jaxatr.tasks.open_set.deciders import RULE
 from jaxatr.tasks.open_set.needs import in_jax_alone
-from jaxatr.tasks.open_set.prediction import UNKNOWN, Prediction
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.tasks.runtime import engine_note, forms_of, ready_network
 from jaxatr.tasks.shown import HeatMap, Showing
@@ -335,7 +335,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
 class Recogniser(OpenSetPredictor[np.ndarray]):
     """A recogniser of single images."""
 
-    ensemble = "jaxatr.tasks.open_set.ensemble:load"
+    ensemble = "jaxatr.recognition.ensemble:load"
 
     @staticmethod
     def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from jaxatr import data, training
+from jaxatr.recognition.recogniser import Prediction, Recogniser
 from jaxatr.tasks import OpenSet
 from jaxatr.tasks.embedding.predictor import Match, Neighbour
-from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
 
 
 class Balanced(html.parser.HTMLParser):

@@ -13,8 +13,8 @@ import numpy as np
 
 from jaxatr import metrics, openset
 from jaxatr.data import archive, line_of
-from jaxatr.tasks.open_set import fitted
-from jaxatr.tasks.open_set.predictor import OpenSetPredictor, Recogniser
+from jaxatr.recognition import store
+from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
 
 
 class Chips(NamedTuple):
@@ -77,7 +77,7 @@ def calibrate(
         "digest": chips.digest,
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    path = fitted.save(workdir, step, recogniser.kept + fitted.FIELD, after, provenance)
+    path = store.save(workdir, step, recogniser.kept + store.FIELD, after, provenance)
     figures = {
         "before": _figures(before, chips.outputs, before(chips.outputs).accepted),
         "after": _figures(after, chips.outputs, _by_the_others(after)),
@@ -186,7 +186,7 @@ def undo(workdir: str | os.PathLike, step: int, kept: str) -> Path | None:
     Returns:
       The path of the removed file, or None if there was none.
     """
-    path = fitted.path_of(workdir, step, kept + fitted.FIELD)
+    path = store.path_of(workdir, step, kept + store.FIELD)
     if not path.is_file():
         return None
     path.unlink()

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import metrics, openset
-from jaxatr.tasks.open_set import enrolling
-from jaxatr.tasks.open_set.deciding import Made
-from jaxatr.tasks.open_set.enrolled import Enrolment, chips
-from jaxatr.tasks.open_set.scored import Enrollable
+from jaxatr.recognition import extension
+from jaxatr.recognition.choice import Made
+from jaxatr.recognition.enrolments import Enrolment, chips
+from jaxatr.recognition.session import Session
+from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.parts import BOX_OFF
 from jaxatr.typing import PyTree
 
@@ -61,7 +62,7 @@ class Joined(NamedTuple):
 
 
 def join(
-    task: Enrollable,
+    task: OpenSet,
     variables: PyTree,
     workdir: Path | None,
     step: int | None,
@@ -89,21 +90,21 @@ def join(
     assert workdir is not None and step is not None and made.decision is not None
     known = tuple(task.record["split"]["known"])
     further = enrolment.further(known)
-    seeing = enrolling.of_task(task, variables, workdir, step, known)
+    session = Session.of_task(task, variables, workdir, step, known)
     decision = before = made.decision
     if before.score.takes_classes:
 
         def validation() -> openset.Outputs | None:
-            return enrolling.validation_of(task, variables, enrolment, before.score.all_needs)
+            return extension.validation_of(task, variables, enrolment, before.score.all_needs)
 
-        decision = enrolling.extend(seeing, before, enrolment, validation)
+        decision = extension.extend(session, before, enrolment, validation)
     numbers = {name: len(known) + place for place, name in enumerate(further)}
     enrolled = np.isin(task.examples.fingerprints("test"), list(enrolment.checksums))
     for name in ("test", BOX_OFF):  # both have the same examples
         if name in task.parts:
             classes = task.examples.dataset.classes
             task.parts[name] = task.parts[name].with_classes(classes, numbers, ~enrolled)
-    outputs = seeing.outputs(chips(workdir, enrolment, known), needs)
+    outputs = session.outputs(chips(workdir, enrolment, known), needs)
     record = {**made.record, "enrolled": enrolment.counts()}
     unknown = [name for name in task.record["split"]["unknown"] if name not in further]
     return Joined(Made(decision, record), before, enrolment, known, further, outputs, unknown)

@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import data, openset
-from jaxatr.tasks.open_set.scored import Scored
+from jaxatr.tasks.open_set.checks import parse_sources
+from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.parts import Part
-from jaxatr.typing import Config
 
 PART = "outside_"
 """Prefix of the parts' names."""
-
-_TAKEN = "all"  # name of the group of the run's test examples
 
 
 class Outside(NamedTuple):
@@ -32,39 +30,7 @@ class Outside(NamedTuple):
     record: dict[str, Any]
 
 
-def parse(text: str) -> dict[str, str]:
-    """Parses ``"near=SOURCE,far=SOURCE"`` into sources by group.
-
-    Raises:
-      ValueError: the syntax is invalid, or a name is repeated or reserved.
-    """
-    sources: dict[str, str] = {}
-    for item in filter(None, text.split(",")):
-        name, _, source = item.partition("=")
-        if not name.isidentifier() or not source:
-            raise ValueError(
-                f"open_set.outside: got {item!r}, wanted NAME=SOURCE, such as near=FOLDER"
-            )
-        if name in sources or name == _TAKEN:
-            raise ValueError(f"open_set.outside: the name {name!r} is taken: choose another")
-        sources[name] = source
-    return sources
-
-
-def check(config: Config) -> None:
-    """Checks that the configured sources exist.
-
-    Raises:
-      ValueError: the syntax is invalid, or a source does not exist.
-    """
-    for name, source in parse(config.open_set.get("outside", "")).items():
-        try:
-            data.check_others(source, data_dir=config.data.data_dir or None)
-        except ValueError as error:
-            raise ValueError(f"open_set.outside: {name}: {error}") from error
-
-
-def read(task: Scored, given: str | None = None) -> dict[str, Outside]:
+def read(task: OpenSet, given: str | None = None) -> dict[str, Outside]:
     """Reads the images of all groups, by name.
 
     Args:
@@ -77,7 +43,7 @@ def read(task: Scored, given: str | None = None) -> dict[str, Outside]:
     fields, groups = task.config.open_set, {}
     text = fields.get("outside", "") if given is None else given
     intake = data.Intake.of_run(task.config, task.record)
-    for name, source in parse(text).items():
+    for name, source in parse_sources(text).items():
         try:
             others = data.read_others(
                 source,

@@ -8,80 +8,24 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.tasks.open_set import fitted
-from jaxatr.tasks.open_set.enrolled import Chips, Enrolment, chips
-from jaxatr.tasks.open_set.scored import Enrollable
-from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
-from jaxatr.training import TrainedRun
-from jaxatr.typing import ArrayLike, Config, Network, PyTree
+from jaxatr.recognition import store
+from jaxatr.recognition.enrolments import Enrolment, chips
+from jaxatr.recognition.session import Session
+from jaxatr.tasks.open_set.task import OpenSet
+from jaxatr.tasks.open_set.views import kept_as
+from jaxatr.typing import PyTree
 
 KEPT = ".enrolled"
 """Suffix of the file name, after the name of the score."""
 
-_BATCH = 32
-
-
-class Seeing(NamedTuple):
-    """A run's network at a checkpoint.
-
-    Attributes:
-      workdir: the run's folder.
-      step: step of the checkpoint.
-      config: the run's configuration.
-      known: the classes on which the run was trained.
-      module: the network.
-      normalize: normalises raw chips.
-      variables: variables of the checkpoint, on one device.
-    """
-
-    workdir: Path
-    step: int
-    config: Config
-    known: tuple[str, ...]
-    module: Network
-    normalize: Callable[[ArrayLike], jax.Array]
-    variables: PyTree
-
-    @classmethod
-    def of_run(cls, run: TrainedRun) -> "Seeing":
-        """Returns the network of a loaded run."""
-        return cls(
-            run.workdir, run.step, run.config, run.classes, run.module, run.normalize, run.variables
-        )
-
-    def outputs(self, found: Chips, needs: Collection[str]) -> openset.Outputs:
-        """Computes the network's outputs for chips.
-
-        Args:
-          found: the chips.
-          needs: names of the inputs of scores to compute in addition to the logits.
-        """
-        views = views_of(self.config)
-
-        @jax.jit
-        def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
-            return outputs_of(self.module, variables, self.normalize(images), needs, views)
-
-        rows: dict[str, list[np.ndarray]] = {}
-        for start in range(0, len(found.images), _BATCH):
-            batch = found.images[start : start + _BATCH]
-            padding = [(0, _BATCH - len(batch)), *[(0, 0)] * (batch.ndim - 1)]
-            out = infer(self.variables, np.pad(batch, padding, mode="edge"))
-            for name, values in {**out, "image": batch}.items():
-                rows.setdefault(name, []).append(np.asarray(values)[: len(batch)])
-        columns = {name: np.concatenate(parts) for name, parts in rows.items()}
-        logits, open_logits = columns.pop("logits"), columns.pop("open_logits")
-        return openset.Outputs(logits, open_logits, found.labels, columns)
-
 
 def extend(
-    seeing: Seeing,
+    session: Session,
     decision: openset.Decision,
     enrolment: Enrolment,
     validation: Callable[[], openset.Outputs | None],
@@ -89,7 +33,7 @@ def extend(
     """Extends a decision by the enrolled classes, or reads the saved extended decision.
 
     Args:
-      seeing: the run's network.
+      session: the run's network.
       decision: the run's decision, by a score that supports enrolment.
       enrolment: the run's enrolments.
       validation: computes the outputs for the run's validation examples, without enrolled ones;
@@ -99,22 +43,22 @@ def extend(
     Raises:
       ValueError: the chips cannot be read, or do not fit the network.
     """
-    kept = kept_as(decision.score.name, seeing.config) + KEPT
-    found, origin = _read(seeing, kept, decision.score)
+    kept = kept_as(decision.score.name, session.config) + KEPT
+    found, origin = _read(session, kept, decision.score)
     if found is not None and origin["enrolment"] == enrolment.digest and origin["scored"]:
         return _set_like(found, decision)
     scored = validation() if decision.calibration is not None else None
-    outputs = seeing.outputs(
-        chips(seeing.workdir, enrolment, seeing.known), decision.score.all_needs
+    outputs = session.outputs(
+        chips(session.workdir, enrolment, session.known), decision.score.all_needs
     )
-    classes = len(enrolment.further(seeing.known))
+    classes = len(enrolment.further(session.known))
     made = openset.enrol(decision, outputs, classes, validation=scored)
     provenance = {
         "enrolment": enrolment.digest,
         "scored": scored is not None or decision.calibration is None,
     }
     try:
-        fitted.save(seeing.workdir, seeing.step, kept, made, provenance)
+        store.save(session.workdir, session.step, kept, made, provenance)
     except OSError as error:
         warnings.warn(
             f"the decision with enrolled classes could not be saved: {error}", stacklevel=2
@@ -132,16 +76,16 @@ def _set_like(found: openset.Decision, decision: openset.Decision) -> openset.De
 
 
 def _read(
-    seeing: Seeing, kept: str, score: openset.Score
+    session: Session, kept: str, score: openset.Score
 ) -> tuple[openset.Decision | None, dict[str, Any]]:
-    found = fitted.load(seeing.workdir, seeing.step, kept, score)
+    found = store.load(session.workdir, session.step, kept, score)
     if found is None:
         return None, {}
-    return found, fitted.provenance_of(seeing.workdir, seeing.step, kept)
+    return found, store.provenance_of(session.workdir, session.step, kept)
 
 
 def validation_of(
-    task: Enrollable, variables: PyTree, enrolment: Enrolment, needs: Collection[str]
+    task: OpenSet, variables: PyTree, enrolment: Enrolment, needs: Collection[str]
 ) -> openset.Outputs | None:
     """Computes the outputs for a run's validation examples, without enrolled ones.
 
@@ -159,15 +103,6 @@ def validation_of(
     outputs = task.decided_outputs(variables, "validation", needs)
     kept = ~np.isin(task.examples.fingerprints("validation"), list(enrolment.checksums))
     return outputs.select(kept) if kept.any() else None
-
-
-def of_task(
-    task: Enrollable, variables: PyTree, workdir: Path, step: int, known: tuple[str, ...]
-) -> Seeing:
-    """Returns the network of a task at a checkpoint."""
-    return Seeing(
-        workdir, step, task.config, known, task.module, task.examples.normalize, variables
-    )
 
 
 def takers(given: Collection[str] | None = None) -> tuple[openset.Score, ...]:

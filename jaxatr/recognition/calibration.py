@@ -4,8 +4,8 @@ import os
 from typing import Any
 
 from jaxatr import training
-from jaxatr.tasks.open_set import field
-from jaxatr.tasks.open_set.predictor import OpenSetPredictor
+from jaxatr.recognition import field_calibration
+from jaxatr.recognition.recogniser import OpenSetPredictor
 from jaxatr.training import Checkpoint
 
 
@@ -35,13 +35,13 @@ def calibrate_run(
 
     Returns:
       ``score``, ``chips``, ``path``, and figures ``before`` and ``after`` the calibration
-      (:func:`jaxatr.tasks.open_set.field.calibrate`).
+      (:func:`jaxatr.recognition.field_calibration.calibrate`).
 
     Raises:
       ValueError: ``workdir`` is not a run of open-set recognition, or ``source`` cannot be used.
     """
     recogniser, fields = _recogniser(workdir, score, checkpoint)
-    return field.calibrate(
+    return field_calibration.calibrate(
         recogniser,
         workdir,
         recogniser.step,
@@ -69,7 +69,7 @@ def undo_calibration(
     """
     recogniser, _ = _recogniser(workdir, score, checkpoint)
     name = recogniser.decision.score.name
-    path = field.undo(workdir, recogniser.step, recogniser.kept)
+    path = field_calibration.undo(workdir, recogniser.step, recogniser.kept)
     if path is None:
         raise ValueError(f"{workdir}: {name} is not calibrated to chips from the field")
     return str(path)

@@ -13,10 +13,10 @@ from tqdm import tqdm
 
 from jaxatr import data, openset
 from jaxatr.openset import gallery, nearest_neighbour, reduction
+from jaxatr.recognition import store
+from jaxatr.recognition.decision import open_divided
 from jaxatr.reporting.recorded import read_arrays
 from jaxatr.tasks.neighbour import Neighbour
-from jaxatr.tasks.open_set import fitted
-from jaxatr.tasks.open_set.loading import open_divided
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.tasks.parts import Part
 from jaxatr.training import TrainedRun
@@ -144,7 +144,7 @@ def build_examples(
     kept = _kept(run, name, rows)
     if kept is None:
         kept = nearest_neighbour.fit(_computed(part, rows, features)).features
-        path = fitted.path_of(run.workdir, run.step, name)
+        path = store.path_of(run.workdir, run.step, name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, lambda file: np.savez(file, rows=rows, features=kept))
@@ -160,7 +160,7 @@ def _kept(
 
     Features that cannot be read are computed and saved again.
     """
-    path = fitted.path_of(run.workdir, run.step, name)
+    path = store.path_of(run.workdir, run.step, name)
     if not os.path.isfile(path):
         return None
     try:

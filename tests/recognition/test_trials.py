@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jaxatr import metrics, openset, runs, training
-from jaxatr.tasks.open_set import OpenSet, deciding
+from jaxatr.recognition import choice
+from jaxatr.tasks.open_set import OpenSet
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +51,8 @@ def test_a_score_that_is_named_is_calibrated_by_them(folder):
     config = training.load_config(folder)
     task, snapshot = OpenSet(config), training.load_snapshot(folder, "latest")
     variables = training.variables_of(snapshot)
-    by_trials = deciding.fit(task, variables, "mls", folder)
-    alone = deciding.fit(task, variables, "mls")
+    by_trials = choice.fit(task, variables, "mls", folder)
+    alone = choice.fit(task, variables, "mls")
     by_class = [set(made.record["candidates"]["mls"]["by_class"]) for made in (by_trials, alone)]
     assert len(by_class[0]) == 2 and len(by_class[1]) == 3
 
@@ -61,7 +62,7 @@ def test_trials_that_are_gone_are_missed(folder, tmp_path):
     task = OpenSet(training.load_config(folder))
     variables = training.variables_of(training.load_snapshot(folder, "latest"))
     with pytest.warns(UserWarning, match="there is no trained run in .*trials/0"):
-        made = deciding.fit(task, variables, "auto", tmp_path / "run")
+        made = choice.fit(task, variables, "auto", tmp_path / "run")
     assert made.record["by"] == "known classes left out in turn, after the network"
 
 

@@ -10,9 +10,10 @@ import scipy.special
 from jaxatr import data, openset, reporting, runs, training
 from jaxatr.cli import evaluate as evaluate_command
 from jaxatr.cli import predict as predict_command
-from jaxatr.tasks.open_set import OpenSet, fitted
-from jaxatr.tasks.open_set.ensemble import Ensemble
-from jaxatr.tasks.open_set.predictor import Recogniser
+from jaxatr.recognition import store
+from jaxatr.recognition.ensemble import Ensemble
+from jaxatr.recognition.recogniser import Recogniser
+from jaxatr.tasks.open_set import OpenSet
 
 
 def calibration_of(ensemble) -> openset.Calibration:
@@ -119,8 +120,8 @@ def test_of_the_validation_examples_as_many_are_accepted_as_promised(pair):
 def test_it_is_fitted_once_and_needs_no_data_then(copies):
     first = Recogniser.load(copies)
     step = Recogniser.load(copies[0]).step
-    files = sorted(path.name for path in (copies[0] / fitted.FOLDER / str(step)).glob("ensemble.*"))
-    assert len(files) == 1 and not list((copies[1] / fitted.FOLDER).glob("*/ensemble.*"))
+    files = sorted(path.name for path in (copies[0] / store.FOLDER / str(step)).glob("ensemble.*"))
+    assert len(files) == 1 and not list((copies[1] / store.FOLDER).glob("*/ensemble.*"))
     for path in copies:
         edited(path, "config.json", lambda content: content["data"].update(source="/nowhere"))
     again = Recogniser.load(copies)
@@ -151,7 +152,7 @@ def test_only_examples_that_no_member_was_trained_on_count(copies, small_config)
     with pytest.warns(UserWarning, match=f"{len(shared)} validation examples are too few"):
         ensemble = Recogniser.load(copies)
     assert len(calibration_of(ensemble).scores) == len(shared)
-    for path in copies[0].glob(f"{fitted.FOLDER}/*/ensemble.*"):
+    for path in copies[0].glob(f"{store.FOLDER}/*/ensemble.*"):
         path.unlink()
     edited(copies[1], "config.json", lambda content: content["data"].update(validation=0.0))
     with pytest.raises(ValueError, match="two: there are no validation examples"):

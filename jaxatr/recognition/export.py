@@ -7,14 +7,11 @@ import jax
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.tasks.open_set.deciding import RULE
-from jaxatr.tasks.open_set.loading import load_decision
+from jaxatr.recognition.decision import load_decision
+from jaxatr.tasks.open_set.deciders import NONE, RULE
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.training import Exportable, TrainedRun
 from jaxatr.typing import PyTree
-
-NONE = "none"
-"""Replaces the name of a score, to export the network without a decision."""
 
 Network = Callable[[PyTree, tuple[jax.Array, ...], Collection[str]], Mapping[str, jax.Array]]
 """``(variables, inputs, needs) -> outputs by name``, for chips in raw units."""

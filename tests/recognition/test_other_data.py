@@ -13,8 +13,9 @@ from PIL import Image
 from jaxatr import config as configuration
 from jaxatr import data, metrics, openset, reporting, runs, training
 from jaxatr.cli import evaluate as command
-from jaxatr.tasks.open_set import OpenSet, outside
-from jaxatr.tasks.open_set.predictor import Recogniser
+from jaxatr.recognition.recogniser import Recogniser
+from jaxatr.tasks.open_set import OpenSet
+from jaxatr.tasks.open_set.checks import parse_sources
 
 GRAY, COLOUR = (24, 24, 1), (24, 24, 3)
 
@@ -199,7 +200,7 @@ def test_malformed_values_are_refused(small_config, text, message):
 
 
 def test_the_command_line_sets_them(flags_of, monkeypatch):
-    assert outside.parse("near=a=b/c,far=d") == {"near": "a=b/c", "far": "d"}
+    assert parse_sources("near=a=b/c,far=d") == {"near": "a=b/c", "far": "d"}
     given = {}
     monkeypatch.setattr(runs, "evaluate_run", lambda workdir, **options: given.update(options))
     flags_of(command, "--workdir=run", "--outside=near=a,far=b", "--json")

@@ -14,9 +14,9 @@ from tqdm import tqdm
 from jaxatr import data, files, openset
 from jaxatr.data import ImagePath
 from jaxatr.openset.grouping import FEWEST, group
+from jaxatr.recognition.enrolment import check_kind
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.reporting import clustered
-from jaxatr.runs.enrolment import check_kind
-from jaxatr.tasks.open_set.predictor import Recogniser
 from jaxatr.training import Checkpoint
 
 _SHOWN = 32  # largest number of pictures of a group on the page

@@ -2,34 +2,23 @@
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.tasks.open_set import evaluation
-from jaxatr.tasks.open_set.deciding import decides, made_for
-from jaxatr.tasks.open_set.evaluation import PARTS
-from jaxatr.tasks.open_set.judged import judge
-from jaxatr.tasks.open_set.scored import Deciding, head
-from jaxatr.tasks.parts import BOX_OFF
+from jaxatr.recognition import evaluation
+from jaxatr.recognition.choice import made_for
+from jaxatr.recognition.measures import judge
+from jaxatr.recognition.session import head
+from jaxatr.tasks.open_set.deciders import decides
+from jaxatr.tasks.parts import BOX_OFF, EVALUATED, box_off, ids, part_arrays
+from jaxatr.tasks.track.chips import TrackChips
+from jaxatr.tasks.track.of_tracks import OfTracks
+from jaxatr.tasks.track.outputs import PartOutputs
 from jaxatr.typing import Int, PyTree, Shaped
 
 TRACKS, MEAN, CHIPS = "all", "mean over chips", "single chips"
-
-
-class PartOutputs(NamedTuple):
-    """A network's outputs for the r tracks of a part and for their m chips.
-
-    Attributes:
-      tracks: outputs for each track; from a network of single chips, the mean over its chips.
-      chips: outputs for each chip, grouped by track.
-      lengths: ``[r]``, number of chips of each track.
-    """
-
-    tracks: openset.Outputs
-    chips: openset.Outputs
-    lengths: Int[np.ndarray, " r"]
 
 
 class Group(NamedTuple):
@@ -54,7 +43,7 @@ class Group(NamedTuple):
         arrays = {} if self.recorded else self.fitted.arrays()  # models of chips are not recorded
         for part, outputs in self.outputs.items():
             prefix = f"{part}_{self.recorded}"
-            arrays |= evaluation.part_arrays(prefix, outputs, self.values[part])
+            arrays |= part_arrays(prefix, outputs, self.values[part])
             named = self.named.get(part, {}).items()
             arrays |= {f"{prefix}predicted_{name}": label for name, label in named}
         return arrays
@@ -117,27 +106,18 @@ class Seen(NamedTuple):
         return Group(fitted, outputs, values, named, recorded)
 
 
-@runtime_checkable  # the tests check annotations at run time
-class ScoredTracks(Deciding, Protocol):
-    """The parts of a task on tracks that the evaluation needs."""
-
-    def part_outputs(
-        self, variables: PyTree, part: str, needs: Collection[str] = ()
-    ) -> PartOutputs:
-        """Computes the network's outputs for the tracks of a part and for their chips."""
-        ...
-
-    def groups(self, seen: Seen) -> dict[str, Group]:
-        """Returns the groups of an evaluation, by name."""
-        ...
-
-    def decided(self, found: PartOutputs) -> openset.Outputs:
-        """Returns the outputs for the recogniser's inputs: tracks or single chips."""
-        ...
+def groups(task: OfTracks, seen: Seen) -> dict[str, Group]:
+    """Returns the groups of a task: of tracks and, where chips are trained, means and chips."""
+    if isinstance(task, TrackChips):
+        return seen.chips("", mean=TRACKS, recorded="")
+    of_chips = {}
+    if task.config.track.chip_weight:
+        of_chips = seen.chips("chip_", mean=MEAN, recorded=None)
+    return {TRACKS: seen.tracks(), **of_chips}
 
 
 def evaluate(
-    task: ScoredTracks,
+    task: OfTracks,
     variables: PyTree,
     scores: str | Collection[str] | None,
     workdir: Path | None = None,
@@ -150,13 +130,13 @@ def evaluate(
     chosen = evaluation.choose(task, scores, made=made)
     needs = chosen.needs | evaluation.needs_of(made)
     found = {
-        part: task.part_outputs(variables, part, needs) for part in PARTS if part in task.parts
+        part: task.part_outputs(variables, part, needs) for part in EVALUATED if part in task.parts
     }
     training = None
     if chosen.needs_of_fit is not None:
         training = task.part_outputs(variables, "train", chosen.needs_of_fit)
     figures, arrays = {}, {}
-    for name, group in task.groups(Seen(chosen, variables, training, found)).items():
+    for name, group in groups(task, Seen(chosen, variables, training, found)).items():
         test = group.outputs["test"]
         everything = np.ones(len(test.labels), bool)
         named = group.named.get("test")
@@ -164,7 +144,7 @@ def evaluate(
             task, group.fitted, test, group.values, everything, named
         )
         if name == TRACKS and (off := group.outputs.get(BOX_OFF)):
-            figures[evaluation.box_off(task)] = evaluation.measure(
+            figures[box_off(task.config)] = evaluation.measure(
                 task,
                 group.fitted,
                 off,
@@ -176,7 +156,7 @@ def evaluate(
         if group.recorded is not None:
             arrays |= group.arrays()
     for part, one in found.items():
-        arrays[f"{part}_id"] = evaluation.ids(task.parts[part])
+        arrays[f"{part}_id"] = ids(task.parts[part])
         arrays[f"{part}_length"] = one.lengths
     measured = evaluation.summary(task, figures, chosen.scores)
     if made is not None:

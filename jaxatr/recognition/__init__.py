@@ -1,0 +1,1 @@
+"""A finished run of open-set recognition in use: decision, predictions, enrolment, evaluation."""
