@@ -15,7 +15,7 @@ from pathlib import Path
 from jaxatr import config as configuration
 from jaxatr.models.published import NETWORKS
 from jaxatr.openset import Score
-from jaxatr.openset.scores import BY_MODULE, DEFAULT
+from jaxatr.openset.registry import DEFAULT, declared, modules
 from jaxatr.tasks.open_set.needs import MAPS, NEEDS
 
 FOLDER = Path(__file__).parent
@@ -58,11 +58,10 @@ def scores() -> str:
         "| name | score | needs besides the logits | threshold at γ = 0.9 |",
         "|---|---|---|---|",
     ]
-    modules = sorted(BY_MODULE, key=lambda m: (_place(BY_MODULE[m]), m.__name__))
-    for module in modules:
+    for module in sorted(modules(), key=lambda m: (_place(declared(m)), m.__name__)):
         about = (inspect.getdoc(module) or "").partition("\n")[0].removesuffix(".")
         groups: dict[tuple[str, str], list[Score]] = {}
-        for score in BY_MODULE[module]:
+        for score in declared(module):
             groups.setdefault((_needs(score), _threshold(score)), []).append(score)
         for (needs, threshold), group in groups.items():
             names = ", ".join(f"`{score.name}`" for score in group)

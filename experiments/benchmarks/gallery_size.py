@@ -23,7 +23,7 @@ import jaxatr
 from jaxatr import training
 from jaxatr.metrics import auroc
 from jaxatr.openset import gallery
-from jaxatr.openset.scores import spatial
+from jaxatr.openset.detectors import spatial
 from jaxatr.recognition.decision import open_task
 
 OUTPUT = Path(__file__).parent / "results" / "gallery_size_cpu.json"
@@ -37,7 +37,7 @@ GALLERIES: Mapping[str, Mapping[str, Any]] = {
     "4 KB, half of the chips": {"most_bytes": 4096, "keep": 0.5},
     "4 KB, a quarter of the chips": {"most_bytes": 4096, "keep": 0.25},
 }
-"""Options of :func:`jaxatr.openset.scores.spatial.fit`."""
+"""Options of :func:`jaxatr.openset.detectors.spatial.fit`."""
 
 
 def trained(workdir: Path, source: Path, split: int) -> Path:

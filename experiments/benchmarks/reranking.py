@@ -21,7 +21,7 @@ from recording import device_and_version
 from jaxatr import bundled
 from jaxatr.metrics import auroc
 from jaxatr.openset import gallery, reranking
-from jaxatr.openset.scores import template
+from jaxatr.openset.detectors import template
 from jaxatr.tasks.examples import Examples
 from jaxatr.typing import Config
 

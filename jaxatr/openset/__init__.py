@@ -4,8 +4,7 @@ Mismatched shapes raise chex's ``AssertionError``.
 """
 
 from jaxatr.openset import nearest_neighbour
-from jaxatr.openset.averaging import mean_outputs, mean_over
-from jaxatr.openset.choice import choose_scores
+from jaxatr.openset.calibration import Sigmoid, fit_sigmoid, fit_temperature, standing_of
 from jaxatr.openset.conformal import (
     class_thresholds,
     conformal_p_values,
@@ -13,13 +12,26 @@ from jaxatr.openset.conformal import (
     examples_needed,
 )
 from jaxatr.openset.decision import Answers, Calibration, Decision, Further, calibrate, gamma_rule
+from jaxatr.openset.detector import Detector
+from jaxatr.openset.detectors import (
+    conflabel,
+    conflabel_detector,
+    mahalanobis,
+    openmax,
+    vim,
+)
+from jaxatr.openset.detectors.cbc import cbc_score
+from jaxatr.openset.detectors.energy import energy_score
+from jaxatr.openset.detectors.mls import max_logit_score
+from jaxatr.openset.detectors.odin import odin_score
+from jaxatr.openset.detectors.softmax import softmax_score
 from jaxatr.openset.enrolment import compared_rows, enrol, enrol_scores
 from jaxatr.openset.ensemble import ENSEMBLE, Pooled, as_pooled, fit_ensemble, pool
 from jaxatr.openset.evaluation import evaluate, fixed_thresholds
-from jaxatr.openset.fitted_scores import Fitted, fit_scores
-from jaxatr.openset.held_out import Compared, Trial, best_of, compare, leave_classes_out
-from jaxatr.openset.outputs import UNKNOWN, Outputs, concatenated
-from jaxatr.openset.probability import Sigmoid, fit_sigmoid, fit_temperature, standing_of
+from jaxatr.openset.fit import Fitted, fit_scores
+from jaxatr.openset.graph import TracedDecision, traced_decision, without_form
+from jaxatr.openset.head import Head
+from jaxatr.openset.outputs import UNKNOWN, Outputs, concatenated, mean_outputs, mean_over
 from jaxatr.openset.recorded import (
     Shown,
     confident_mistakes,
@@ -30,24 +42,12 @@ from jaxatr.openset.recorded import (
     shown,
     worst_mistakes,
 )
+from jaxatr.openset.registry import DEFAULT, SCORES, choose_scores, create
+from jaxatr.openset.registry import list_scores as list
 from jaxatr.openset.rule import calibrate_gamma, decide
-from jaxatr.openset.saved import from_arrays, to_arrays
-from jaxatr.openset.score import Answer, Comparing, Head, OwnTraining, Scale, Score
-from jaxatr.openset.scores import (
-    DEFAULT,
-    SCORES,
-    conflabel,
-    conflabel_detector,
-    mahalanobis,
-    openmax,
-    vim,
-)
-from jaxatr.openset.scores.cbc import cbc_score
-from jaxatr.openset.scores.energy import energy_score
-from jaxatr.openset.scores.mls import max_logit_score
-from jaxatr.openset.scores.odin import odin_score
-from jaxatr.openset.scores.softmax import softmax_score
-from jaxatr.openset.traced import TracedDecision, traced_decision, without_form
+from jaxatr.openset.score import Answer, Comparing, OwnTraining, Scale, Score
+from jaxatr.openset.storage import from_arrays, to_arrays
+from jaxatr.openset.trials import Compared, Trial, best_of, compare, leave_classes_out
 
 __all__ = [
     "Answer",
@@ -60,6 +60,7 @@ __all__ = [
     "Compared",
     "Comparing",
     "Decision",
+    "Detector",
     "Fitted",
     "Further",
     "Head",
@@ -87,6 +88,7 @@ __all__ = [
     "conflabel_detector",
     "conformal_p_values",
     "conformal_threshold",
+    "create",
     "decide",
     "energy_score",
     "enrol",
@@ -103,6 +105,7 @@ __all__ = [
     "gamma_rule",
     "label",
     "leave_classes_out",
+    "list",
     "mahalanobis",
     "max_logit_score",
     "mean_outputs",

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr.openset import gallery
+from jaxatr.openset.calibration import Sigmoid, fit_temperature, standing_of
 from jaxatr.openset.conformal import (
     class_thresholds,
     conformal_p_values,
@@ -13,12 +14,11 @@ from jaxatr.openset.conformal import (
     conformal_threshold,
     examples_needed,
 )
-from jaxatr.openset.fitted_scores import Fitted
+from jaxatr.openset.detectors.cbc import SCORE as CBC
+from jaxatr.openset.fit import Fitted
 from jaxatr.openset.logistic import logit, sigmoid, softmax
 from jaxatr.openset.outputs import Outputs
-from jaxatr.openset.probability import Sigmoid, fit_temperature, standing_of
 from jaxatr.openset.score import Score
-from jaxatr.openset.scores.cbc import SCORE as CBC
 from jaxatr.typing import Bool, Float, Int
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr.openset.decision import Decision, Further
-from jaxatr.openset.fitted_scores import Fitted
+from jaxatr.openset.fit import Fitted
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Float

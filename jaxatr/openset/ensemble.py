@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxatr.openset.calibration import standing_of, unit_of
 from jaxatr.openset.decision import Answers, Decision, calibrate
-from jaxatr.openset.fitted_scores import fit_scores
+from jaxatr.openset.fit import fit_scores
 from jaxatr.openset.logistic import log_softmax, logsumexp
 from jaxatr.openset.outputs import Outputs
-from jaxatr.openset.probability import standing_of, unit_of
 from jaxatr.openset.score import Answer, Score
 from jaxatr.typing import Float
 

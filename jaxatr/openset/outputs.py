@@ -1,4 +1,4 @@
-"""The network outputs that scores are computed from."""
+"""The network outputs that scores are computed from, and their means over tracks."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -26,6 +26,20 @@ class Outputs(NamedTuple):
     open_logits: Float[np.ndarray, "n k"]
     labels: Int[np.ndarray, " n"]
     more: Mapping[str, Shaped[np.ndarray, "n ..."]] = {}
+
+    def array(self, name: str) -> Shaped[np.ndarray, "n ..."]:
+        """Returns one of the arrays by its name.
+
+        Raises:
+          ValueError: there is no array of this name.
+        """
+        if name in self._fields[:3]:
+            return getattr(self, name)
+        if name not in self.more:
+            raise ValueError(
+                f"outputs: there is no {name!r}, only {', '.join(self.more) or 'logits'}"
+            )
+        return self.more[name]
 
     @property
     def predicted(self) -> Int[np.ndarray, " n"]:
@@ -72,4 +86,38 @@ def concatenated(parts: Sequence[Outputs]) -> Outputs:
         np.concatenate([part.open_logits for part in parts]),
         np.concatenate([part.labels for part in parts]),
         {name: np.concatenate([part.more[name] for part in parts]) for name in parts[0].more},
+    )
+
+
+def mean_over(
+    values: Shaped[np.ndarray, "m ..."], lengths: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, "n ..."]:
+    """Computes the mean of each group of consecutive rows, in float64.
+
+    Args:
+      values: ``[m, ...]``, group after group.
+      lengths: ``[n]``, number of rows in each group, at least 1; they add up to m.
+
+    >>> mean_over(np.array([1.0, 3.0, 5.0]), np.array([2, 1])).tolist()
+    [2.0, 5.0]
+    """
+    starts = np.cumsum(lengths) - lengths
+    sums = np.add.reduceat(np.asarray(values, np.float64), starts, axis=0)
+    return sums / lengths.reshape(-1, *[1] * (values.ndim - 1))
+
+
+def mean_outputs(chips: Outputs, lengths: Int[np.ndarray, " n"]) -> Outputs:
+    """Computes the mean logits and the first label of each group of consecutive rows.
+
+    The class with the largest mean logit also has the largest mean log-probability, because the two
+    differ by the same constant for all classes of a row.
+
+    Args:
+      chips: outputs on m single chips.
+      lengths: ``[n]``, number of rows in each group; they add up to m.
+    """
+    return Outputs(
+        mean_over(chips.logits, lengths),
+        mean_over(chips.open_logits, lengths),
+        chips.labels[np.cumsum(lengths) - lengths],
     )

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr.openset.outputs import UNKNOWN, Outputs
+from jaxatr.openset.registry import SCORES
 from jaxatr.openset.score import Scale, Score
-from jaxatr.openset.scores import SCORES
 from jaxatr.typing import Int, Shaped
 
 MISTAKES = ("misclassified", "accepted", "rejected")

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.metrics import threshold_at_tpr
+from jaxatr.openset.detectors.cbc import SCORE as CBC
+from jaxatr.openset.detectors.cbc import cbc_score
 from jaxatr.openset.logistic import logit, sigmoid
-from jaxatr.openset.scores.cbc import SCORE as CBC
-from jaxatr.openset.scores.cbc import cbc_score
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 SCORE = CBC.name

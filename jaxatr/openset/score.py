@@ -1,12 +1,16 @@
-"""The description of a score: its fit, computation, calibration and display."""
+"""The declaration of a score: its fit, computation, calibration and display."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from jaxatr.openset.head import Head
 from jaxatr.openset.outputs import Outputs
+from jaxatr.resolve import nearest
 from jaxatr.typing import Float, Int, Shaped
 
 Scale = Literal["plain", "logit", "log", "distance"]
@@ -14,29 +18,14 @@ Scale = Literal["plain", "logit", "log", "distance"]
 distance."""
 
 
-class Head(NamedTuple):
-    """The closed-set classifier's last layer: ``logits = features @ kernel + bias``.
-
-    Attributes:
-      kernel: ``[d, k]``.
-      bias: ``[k]``, or None.
-    """
-
-    kernel: Float[Any, "d k"]
-    bias: Float[Any, " k"] | None
-
-    def select(self, classes: Sequence[int] | slice) -> "Head":
-        """Returns the layer of some of the classes."""
-        bias = None if self.bias is None else np.asarray(self.bias)[classes]
-        return Head(np.asarray(self.kernel)[:, classes], bias)
-
-
 class Answer(NamedTuple):
     """A score's values and classes for n examples.
 
     Attributes:
       score: ``[n]``, higher is more known.
-      label: ``[n]``, the nearest known class of each, whether it is accepted or not.
+      label: ``[n]``, the nearest known class of each, whether it is accepted or not. A score that
+        does not name classes, but to which classes were added, has -1 for an example of none of
+        these.
       distances: ``[n, k]``, the distance to the nearest training example of each class, if the
         score searches for it; otherwise None.
     """
@@ -82,12 +71,62 @@ class OwnTraining(NamedTuple):
 
 
 @dataclass(frozen=True)
+class ByName:
+    """Calls a function of arrays with those of the outputs that its parameters name.
+
+    Attributes:
+      function: the function. Its parameters without a default are ``model``, ``head``, ``classes``
+        (the number of known classes) and names of arrays.
+      names: name of the array for each of these parameters.
+    """
+
+    function: Callable[..., Any]
+    names: Mapping[str, str]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], arrays: Mapping[str, str]) -> "ByName":
+        """Reads the names from a function's signature; ``arrays`` replaces some of them."""
+        parameters = inspect.signature(function).parameters.values()
+        names = [one.name for one in parameters if one.default is one.empty]
+        return cls(function, {name: arrays.get(name, name) for name in names})
+
+    @property
+    def options(self) -> frozenset[str]:
+        """Names of the parameters that have a default."""
+        return frozenset(inspect.signature(self.function).parameters) - frozenset(self.names)
+
+    def __call__(self, model: Any, outputs: Outputs) -> Any:
+        """Calls the function on some examples."""
+        return self._on(outputs, model=model)
+
+    def _on(self, outputs: Outputs, **others: Any) -> Any:
+        others["classes"] = outputs.logits.shape[1]
+        return self.function(
+            *(others[n] if n in others else outputs.array(array) for n, array in self.names.items())
+        )
+
+
+class FitByName(ByName):
+    """Calls a function of training examples' arrays, as :class:`ByName` does."""
+
+    def __call__(self, outputs: Outputs, head: Head | None) -> Any:
+        """Calls the function on training examples."""
+        return self._on(outputs, head=head)
+
+
+NOT_NEEDS = frozenset({"model", "head", "classes", "labels", "logits"})
+"""What a score can ask for besides its needs."""
+
+
+@dataclass(frozen=True)
 class Score:
     """A score of how known an example is; higher is more known.
 
+    :meth:`of_arrays` makes one from functions of arrays.
+
     Attributes:
       name: name in records and on the command line; an identifier.
-      title: name in tables and reports.
+      title: title in tables and reports.
       score: ``(model, outputs) -> [n]``, or an :class:`Answer` if the score names the class. The
         model is None without ``fit`` and ``calibrate``.
       fit: ``(outputs on training examples, head) -> model``, a named tuple of arrays. It raises
@@ -122,7 +161,7 @@ class Score:
     name: str
     title: str
     score: Callable[[Any, Outputs], Any]
-    fit: Callable[[Outputs, Head], Any] | None = None
+    fit: Callable[[Outputs, Any], Any] | None = None
     needs: tuple[str, ...] = ()
     scale: Scale = "plain"
     fixed_threshold: Callable[[float], float] | None = None
@@ -140,6 +179,102 @@ class Score:
         """Checks the name, which is used in array names."""
         if not self.name.isidentifier():
             raise ValueError(f"name of a score: got {self.name!r}, wanted an identifier")
+
+    @classmethod
+    def of_arrays(
+        cls,
+        name: str,
+        title: str,
+        score: Callable[..., Any],
+        fit: Callable[..., Any] | None = None,
+        *,
+        calibrate: Callable[..., Any] | None = None,
+        traced: Callable[..., Any] | None = None,
+        arrays: Mapping[str, str] | None = None,
+        members: tuple["Score", ...] = (),
+        comparing: Comparing | None = None,
+        **fields: Any,
+    ) -> "Score":
+        """Makes a score from functions whose parameters name the arrays that they take.
+
+        A parameter without a default is ``model`` (what ``fit`` or ``calibrate`` returned),
+        ``labels``, ``logits``, ``head`` (in ``fit``), ``classes``, the number of known classes, or
+        the name of a need, such as ``features``. Parameters with a default are options of
+        :func:`jaxatr.openset.create`.
+
+        Args:
+          name: name of the score.
+          title: title of the score.
+          score: computes ``[n]``, or an :class:`Answer`.
+          fit: computes the model of training examples.
+          calibrate: computes the model of validation examples.
+          traced: ``score`` in operations that ONNX can express; it may be the same function.
+          arrays: names of arrays by parameter, for parameters of another name.
+          members: scores that it combines; arrays such as ``"score_NAME"`` are their answers.
+          comparing: adds examples; its ``rows`` takes arrays by name.
+          **fields: further fields of :class:`Score`.
+        """
+        others = arrays or {}
+        functions = [
+            None if function is None else kind.of(function, others)
+            for kind, function in (
+                (ByName, score),
+                (FitByName, fit),
+                (ByName, calibrate),
+                (ByName, traced),
+            )
+        ]
+        if comparing is not None:
+            comparing = comparing._replace(rows=ByName.of(comparing.rows, others))
+        named = {array: None for one in functions[:3] if one for array in one.names.values()}
+        answers = {f"{field}_{one.name}" for one in members for field in Answer._fields}
+        needs = tuple(array for array in named if array not in NOT_NEEDS | answers)
+        made: Any = dict(zip(("score", "fit", "calibrate", "traced"), functions, strict=True))
+        return cls(name, title, needs=needs, members=members, comparing=comparing, **made, **fields)
+
+    def with_options(self, options: Mapping[str, Any]) -> "Score":
+        """Returns the score with other values of its functions' options.
+
+        Raises:
+          ValueError: none of its functions has such an option.
+        """
+        kinds = ("score", "fit", "calibrate", "traced")
+        functions = {k: f for k in kinds if isinstance(f := getattr(self, k), ByName)}
+        choice = sorted(frozenset().union(*(one.options for one in functions.values())))
+        for name in options:
+            if name not in choice:
+                raise ValueError(
+                    f"{self.name}: got the option {name!r}, wanted "
+                    f"{', '.join(choice) or 'none'}{nearest(name, choice)}"
+                )
+        changed: Any = {}
+        for kind, one in functions.items():
+            own = {name: options[name] for name in options if name in one.options}
+            changed[kind] = replace(one, function=partial(one.function, **own)) if own else one
+        if any(name in functions["score"].options for name in options):
+            if not isinstance(self.traced, ByName) or not {*options} <= self.traced.options:
+                changed["traced"] = None  # it would compute the score without the options
+        return replace(self, **changed)
+
+    def asks(self, kind: Literal["score", "fit", "calibrate"]) -> tuple[str, ...]:
+        """Returns the names of the arrays that one of its functions takes, members' included.
+
+        A function of whole :class:`Outputs` is taken to ask for everything that it can have.
+        """
+        names: dict[str, None] = {}
+        for member in self.members:
+            names |= dict.fromkeys(member.asks(kind))
+            if kind == "calibrate" and self.calibrate is not None:
+                names |= dict.fromkeys(member.asks("score"))
+        function = getattr(self, kind)
+        if isinstance(function, ByName):
+            answers = {f"{field}_{one.name}" for one in self.members for field in Answer._fields}
+            own = ["labels" if name == "classes" else name for name in function.names.values()]
+            names |= dict.fromkeys(name for name in own if name not in answers | {"model"})
+        elif function is not None and not self.members:
+            further = {"score": (), "fit": ("labels", "head"), "calibrate": ("labels",)}
+            names |= dict.fromkeys(("logits", *self.needs, *further[kind]))
+        return tuple(names)
 
     @property
     def all_needs(self) -> frozenset[str]:
@@ -188,6 +323,8 @@ class Score:
                 raise ValueError(f"{self.name}: got a {type(found).__name__}, wanted an Answer")
             return Answer(self._checked("values", found, outputs), outputs.predicted)
         label, classes = self._checked("classes", found.label, outputs), outputs.logits.shape[1]
+        if not self.names_class:
+            label = np.where(label < 0, outputs.predicted, label)
         if label.size and not 0 <= label.min() <= label.max() < classes:
             raise ValueError(
                 f"{self.name}: got classes from {label.min()} to {label.max()}, wanted known ones, "

@@ -128,7 +128,7 @@ def fit(task: OpenSet, variables: PyTree, name: str, workdir: Path | None = None
       task: the run's task.
       variables: variables of a checkpoint.
       name: name of a score; ``"auto"`` chooses the score that best separates known classes from
-        held-out ones (:mod:`jaxatr.openset.held_out`). For the comparison, scores are fitted to a
+        held-out ones (:mod:`jaxatr.openset.trials`). For the comparison, scores are fitted to a
         random sample of at most :data:`MOST_COMPARED` training examples; the chosen score is then
         fitted to all of them. With fewer than three known classes, or without validation examples,
         no scores are compared and ``"auto"`` stands for CBC. A network without CBC then uses

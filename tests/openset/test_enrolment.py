@@ -8,7 +8,7 @@ import pytest
 
 from jaxatr import openset
 from jaxatr.openset import SCORES, Decision, gallery, grouping
-from jaxatr.openset.scores import fusion, spatial
+from jaxatr.openset.detectors import fusion, spatial
 
 K = 3
 MEANS = np.random.default_rng(5).normal(size=(K + 2, 4, 4, 6))

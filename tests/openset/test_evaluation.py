@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxatr import metrics, openset
-from jaxatr.openset.scores.mls import THRESHOLD
+from jaxatr.openset.detectors.mls import THRESHOLD
 
 
 def outputs(seed=0, n=80, k=4, unknown=0.4):

@@ -6,8 +6,8 @@ import pytest
 from jaxatr import openset
 from jaxatr.files import load_arrays
 from jaxatr.openset import gallery, pieces, reranking
+from jaxatr.openset.detectors import template
 from jaxatr.openset.outputs import Outputs
-from jaxatr.openset.scores import template
 
 CLASSES = 5
 

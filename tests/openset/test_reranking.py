@@ -6,7 +6,7 @@ import pytest
 
 from jaxatr import openset
 from jaxatr.openset import SCORES, gallery, reranking
-from jaxatr.openset.scores import nndr, spatial, template
+from jaxatr.openset.detectors import nndr, spatial, template
 
 WIDTH = 2 * reranking.DIRECTIONS + 20
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxatr import openset
-from jaxatr.openset import scores
+from jaxatr.openset.registry import declared
 
 OUTPUTS = openset.Outputs(*np.zeros((2, 4, 3), np.float32), np.zeros(4, int))
 
@@ -78,7 +78,7 @@ def test_a_score_is_one_value_for_each_example():
 def test_a_module_may_give_several_scores():
     one, several = ModuleType("one"), ModuleType("several")
     vars(one)["SCORE"], vars(several)["SCORES"] = MARGIN, [MARGIN, IMPOSTOR]
-    assert scores._of(one) == (MARGIN,) and scores._of(several) == (MARGIN, IMPOSTOR)
+    assert declared(one) == (MARGIN,) and declared(several) == (MARGIN, IMPOSTOR)
 
 
 def test_select():

@@ -1,6 +1,6 @@
 """Trials: short trainings without some known classes, for choosing the score that decides.
 
-Classes can also be held out from a trained network's outputs (:mod:`jaxatr.openset.held_out`), at
+Classes can also be held out from a trained network's outputs (:mod:`jaxatr.openset.trials`), at
 no cost. But that network was trained to separate them from the others, which favours scores of its
 last layers. A class that was held out of the training is like an unknown one to the network.
 """

@@ -1,0 +1,270 @@
+"""A score that stands alone: it is fitted to arrays and computed from arrays."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxatr.openset import graph
+from jaxatr.openset.fit import Fitted, calibrate_one, fit_one, members_first
+from jaxatr.openset.head import Head
+from jaxatr.openset.outputs import UNKNOWN, Outputs
+from jaxatr.openset.score import Answer, Score
+from jaxatr.typing import Shaped
+
+Kind = Literal["fit", "calibrate", "score"]
+
+ARRAYS = frozenset(
+    {"open_logits", "image", "odin", "gradient_norms", "extra_logits", "map_stem"}
+    | {f"map_stage{stage}" for stage in (1, 2, 3, 4)}
+)
+"""Names of the arrays that the package's scores need, besides features."""
+
+
+class Needs(NamedTuple):
+    """Names of the arrays that each method of a detector takes.
+
+    Attributes:
+      fit: those of :meth:`Detector.fit`.
+      calibrate: those of :meth:`Detector.calibrate`.
+      score: those of :meth:`Detector.score`.
+    """
+
+    fit: tuple[str, ...]
+    calibrate: tuple[str, ...]
+    score: tuple[str, ...]
+
+
+class Detector:
+    """Computes how known examples are, from a network's outputs on them.
+
+    Arrays are NumPy's, JAX's, PyTorch's on the CPU, or any others that NumPy converts. Those that
+    the score does not need may be given, and are not used. Within ``jax.jit``, :meth:`score` and
+    :meth:`answer` compute the score in JAX, if it has such a form.
+
+    Attributes:
+      definition: the score's declaration.
+      models: the fitted models of the score and of its members, by name.
+    """
+
+    def __init__(self, definition: Score, models: Mapping[str, Any] | None = None):
+        """Creates a detector.
+
+        Args:
+          definition: the score's declaration.
+          models: models that are already fitted.
+        """
+        self.definition = definition
+        self.models = dict(models or {})
+
+    @property
+    def needs(self) -> Needs:
+        """Names of the arrays that its methods take."""
+        return Needs(*(self.definition.asks(kind) for kind in Needs._fields))
+
+    def __repr__(self) -> str:
+        """Names the score and what its methods take."""
+        takes = (f"{kind}({', '.join(names)})" for kind, names in self.needs._asdict().items())
+        return f"<Detector {self.definition.name}: {', '.join(takes)}>"
+
+    def fit(
+        self,
+        *,
+        features: Any = None,
+        logits: Any = None,
+        maps: Any = None,
+        labels: Any = None,
+        head: Any = None,
+        **more: Any,
+    ) -> "Detector":
+        """Fits the score to training examples of the known classes; some scores need no fit.
+
+        Args:
+          features: ``[n, d]``, the input of the network's last layer.
+          logits: ``[n, k]``, its output.
+          maps: ``[n, h, w, c]``, the map of the stage that the score needs; or maps by name, such
+            as ``{"map_stage2": maps}``.
+          labels: ``[n]``, classes from 0 to k - 1.
+          head: ``(kernel, bias)`` of the last layer, ``logits = features @ kernel + bias``. The
+            bias may be None. PyTorch's ``weight`` is the transpose of ``kernel``.
+          **more: further arrays that the score needs, by name, such as ``image`` or
+            ``open_logits``.
+
+        Returns:
+          The detector itself.
+
+        Raises:
+          ValueError: an array is missing, or unsuitable for the score.
+        """
+        given = self._given(features, logits, maps, labels, head, more)
+        outputs = self._outputs("fit", given)
+        layer, models = _head(given.get("head")), dict(self.models)
+
+        def act(score: Score) -> None:
+            if score.fit is not None:
+                models[score.name] = fit_one(score, outputs, layer)
+            elif score.calibrate is not None:
+                models.pop(score.name, None)  # of an earlier fit
+
+        members_first(self.definition, act, set())
+        self.models = models
+        return self
+
+    def calibrate(
+        self,
+        *,
+        features: Any = None,
+        logits: Any = None,
+        maps: Any = None,
+        labels: Any = None,
+        **more: Any,
+    ) -> "Detector":
+        """Fits what has to be fitted to known examples that took no part in any training.
+
+        Only some scores, such as ``tempscale``, have such a part. The arguments are those of
+        :meth:`fit`.
+
+        Returns:
+          The detector itself.
+
+        Raises:
+          ValueError: an array is missing, or unsuitable for the score; or the score is not fitted.
+        """
+        outputs = self._outputs(
+            "calibrate", self._given(features, logits, maps, labels, None, more)
+        )
+        self._check_fitted("fit")
+        models = dict(self.models)
+
+        def act(score: Score) -> None:
+            if score.calibrate is not None:
+                models[score.name] = calibrate_one(score, models, outputs)
+
+        members_first(self.definition, act, set())
+        self.models = models
+        return self
+
+    def score(
+        self, *, features: Any = None, logits: Any = None, maps: Any = None, **more: Any
+    ) -> Shaped[Any, " n"]:
+        """Computes the score of n examples, ``[n]``; higher is more known.
+
+        The arguments are those of :meth:`fit`.
+
+        Raises:
+          ValueError: an array is missing, or the score is not fitted.
+        """
+        given = self._given(features, logits, maps, None, None, more)
+        return self._answer(self._outputs("score", given)).score
+
+    def answer(
+        self, *, features: Any = None, logits: Any = None, maps: Any = None, **more: Any
+    ) -> Answer:
+        """Computes the score and the class of n examples.
+
+        A score that searches a gallery names the class itself, with the distance to each class.
+        Otherwise it is the class with the largest logit. The arguments are those of :meth:`fit`.
+
+        Raises:
+          ValueError: an array is missing, or the score is not fitted.
+        """
+        given = self._given(features, logits, maps, None, None, more)
+        if not self.definition.names_class and given.get("logits") is None:
+            raise ValueError(f"{self.definition.name}: its class is that of the logits; got none")
+        return self._answer(self._outputs("score", given))
+
+    def _answer(self, outputs: Outputs) -> Answer:
+        self._check_fitted("score")
+        score = self.definition
+        if any(isinstance(array, jax.core.Tracer) for array in jax.tree.leaves(outputs)):
+            if missing := graph.without_form(score):
+                raise ValueError(f"{missing}: this score cannot be part of a traced function")
+            return graph.answer(score, *graph.parts(score, self.models), outputs, {})
+        return Fitted((score,), self.models).answers(outputs)[score.name]
+
+    def _check_fitted(self, kind: Literal["fit", "score"]) -> None:
+        """Raises an error if a model is missing, also one of a member."""
+
+        def act(score: Score) -> None:
+            if score.name in self.models:
+                return
+            if score.fit is not None:
+                raise ValueError(f"not fitted, call fit() with {', '.join(self.needs.fit)}")
+            if score.training is not None:
+                raise ValueError("it has a training of its own, whose model is missing")
+            if score.calibrate is not None and kind == "score":
+                raise ValueError(
+                    f"not calibrated, call calibrate() with {', '.join(self.needs.calibrate)} of "
+                    "known examples that took no part in training"
+                )
+
+        members_first(self.definition, act, set())
+
+    def _given(
+        self, features: Any, logits: Any, maps: Any, labels: Any, head: Any, more: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Collects what a method was given, by name; maps get the names of their stages."""
+        named = {"features": features, "logits": logits, "labels": labels, "head": head}
+        asked = self.definition.all_needs | ARRAYS
+        if unknown := sorted({*more} - asked):
+            raise ValueError(
+                f"{self.definition.name}: got {', '.join(unknown)}, wanted some of "
+                f"{', '.join(sorted({*named, 'maps', *asked}))}"
+            )
+        if isinstance(maps, Mapping):
+            named |= maps
+        elif maps is not None:
+            stages = [name for name in self.definition.all_needs if name.startswith("map_")]
+            if len(stages) > 1:
+                raise ValueError(
+                    f"{self.definition.name}: maps: got one array, wanted arrays by name, of "
+                    f"{', '.join(sorted(stages))}"
+                )
+            named |= dict.fromkeys(stages, maps)
+        return {name: value for name, value in (named | dict(more)).items() if value is not None}
+
+    def _outputs(self, kind: Kind, given: Mapping[str, Any]) -> Outputs:
+        """Converts what a method needs of what it was given; the rest is not looked at.
+
+        Scores read outputs that have logits. Where a score does not ask for them, they are NaN, and
+        only their number of classes counts.
+        """
+        name, asked = self.definition.name, self.definition.asks(kind)
+        if missing := [one for one in asked if one not in given]:
+            raise ValueError(
+                f"{name}: {kind}() needs {', '.join(asked)}; {', '.join(missing)} missing"
+            )
+        used = [*asked, *({"logits"} & {*given} - {*asked})]
+        arrays = {one: _array(given[one]) for one in used if one != "head"}
+        counts = {one: array.shape[0] if array.ndim else 0 for one, array in arrays.items()}
+        if len({*counts.values()}) > 1:
+            raise ValueError(f"{name}: got different numbers of examples, {counts}")
+        count = next(iter(counts.values()), 0)
+        labels = arrays.pop("labels", np.full(count, UNKNOWN))
+        if "logits" not in arrays:
+            classes = int(labels.max(initial=0)) + 1
+            if kind != "fit":
+                classes = max([classes, *map(_classes, self.models.values())])
+            arrays["logits"] = np.full((count, classes), np.nan, np.float32)
+        logits = arrays.pop("logits")
+        open_logits = arrays.pop("open_logits", np.full(logits.shape, np.nan, np.float32))
+        return Outputs(logits, open_logits, labels, arrays)
+
+
+def _array(value: Any) -> Any:
+    return value if isinstance(value, jax.core.Tracer) else np.asarray(value)
+
+
+def _classes(model: Any) -> int:
+    """Returns the number of classes that a gallery is of."""
+    return int(getattr(model, "classes", 1))
+
+
+def _head(given: Any) -> Head | None:
+    if given is None:
+        return None
+    if isinstance(given, tuple | list) and len(given) == 2:
+        kernel, bias = given
+        return Head(_array(kernel), None if bias is None else _array(bias))
+    raise ValueError(f"head: got a {type(given).__name__}, wanted (kernel, bias)")

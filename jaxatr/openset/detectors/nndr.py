@@ -1,0 +1,174 @@
+r"""Ratio of the distances to the two nearest classes (Mendes Júnior et al. 2017, "OSNN").
+
+With t the training example nearest to s, and u the nearest one of another class, the score is
+
+.. math:: -\frac{d(s, t)}{d(s, u)}
+
+Examples between two classes have a ratio near 1, regardless of how near or far both are. The
+predicted class is that of t. The variants take distances between maps of the network's stages (one
+minus the cosine, as in ``spatial_stage1`` etc.), features of length 1, or the chips' pixels.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxatr.openset import gallery, reduction
+from jaxatr.openset.detectors import spatial
+from jaxatr.openset.elsewhere import Elsewhere
+from jaxatr.openset.gallery import Gallery
+from jaxatr.openset.inputs import finite, known_labels
+from jaxatr.openset.maps import mean_pool
+from jaxatr.openset.reranking import Index
+from jaxatr.openset.score import Answer, Comparing, Score
+from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
+
+SIDE = 64
+"""Largest side of the chips compared by pixels; larger chips are reduced by averaging."""
+
+
+class Examples(NamedTuple):
+    """A fitted model.
+
+    Attributes:
+      mean: ``[d]``, subtracted from every example.
+      scale: ``[]``, by which the difference is divided.
+      examples: ``[n, d]``, the examples of the :class:`~jaxatr.openset.gallery.Gallery`.
+      half_squares: ``[n]``, half their squared lengths.
+      labels: ``[n]``, their classes, ascending.
+      classes: ``[]``, k.
+      index: index of the gallery, or None.
+    """
+
+    mean: Float[ArrayLike, " d"]
+    scale: Float[ArrayLike, ""]
+    examples: Shaped[ArrayLike, "n d"]
+    half_squares: Float[ArrayLike, " n"]
+    labels: Int[ArrayLike, " n"]
+    classes: Int[ArrayLike, ""]
+    index: Index | Elsewhere | None = None
+
+
+def fit(
+    rows: Shaped[np.ndarray, "n d"],
+    labels: Int[ArrayLike, " n"],
+    classes: int,
+    *,
+    most: int = spatial.MOST,
+    seed: int = 0,
+) -> Examples:
+    """Builds a gallery of the training examples, centred and in float16.
+
+    Args:
+      rows: ``[n, d]``, vectors of training examples.
+      labels: ``[n]``, their classes.
+      classes: k, number of classes.
+      most: largest number of examples; if there are more, a random sample is drawn, balanced over
+        classes.
+      seed: seed of the sample.
+
+    Raises:
+      ValueError: a value is not finite, a label is not a known class, or all examples are equal or
+        of one class.
+    """
+    labels = known_labels(labels, len(rows), classes)
+    chosen = reduction.sample(labels, most, seed=seed)
+    rows, labels = finite("examples", rows[chosen]), labels[chosen]
+    if not np.ptp(rows, axis=0).any():  # their computed scale may be a rounding error instead of 0
+        raise ValueError("examples: all are equal, wanted different ones")
+    mean = rows.mean(axis=0)
+    # Scaled to fit the range of float16, which does not change ratios.
+    scale = np.sqrt(np.mean(np.square(rows - mean)))
+    built = gallery.build((rows - mean) / scale, labels, classes)
+    return Examples(mean, scale, classes=np.array(classes), **built._asdict())
+
+
+def answer(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Answer:
+    """Computes minus the ratio, and the nearest class.
+
+    Args:
+      model: from :func:`fit`.
+      rows: ``[b, d]``.
+    """
+    model = gallery.ready(model)
+    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
+    classes = int(np.asarray(model.classes))
+    return of_distances(gallery.class_distances(searched, centred(model, rows), classes))
+
+
+def centred(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Float[np.ndarray, "b d"]:
+    """Centres and scales rows like the training examples."""
+    return (np.asarray(rows, np.float64) - np.asarray(model.mean)) / float(model.scale)
+
+
+def _traced(model: Examples, rows: Array) -> Answer:
+    """Computes :func:`answer` in a traced graph."""
+    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
+    centred = (rows - model.mean) / model.scale
+    return of_distances(gallery.traced_distances(searched, centred, int(model.classes)))
+
+
+def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
+    """Computes the score and the class from the distances to the nearest example of each class.
+
+    If the two smallest distances are 0, the ratio is 1, because the classes are indistinguishable.
+
+    Args:
+      distances: ``[b, k]``, non-negative.
+
+    >>> of_distances(np.array([[3.0, 1.0, 4.0]])).score.tolist()
+    [-0.3333333333333333]
+    """
+    xp = gallery.numpy_of(distances)
+    distances = xp.asarray(distances)
+    nearest, other = gallery.two_nearest(distances)
+    both = other == 0
+    ratio = xp.where(both, 1, nearest / xp.where(both, 1, other))
+    return Answer(-ratio, distances.argmin(axis=1), distances)
+
+
+def pixels(chips: Shaped[ArrayLike, "n h w c"]) -> Any:
+    """Flattens chips to vectors, after reducing the larger side to at most :data:`SIDE`."""
+    pooled = mean_pool(chips, -(-max(chips.shape[1:3]) // SIDE))
+    return pooled.reshape(pooled.shape[0], math.prod(pooled.shape[1:]))
+
+
+def on_rows(name: str, title: str, need: str, rows_of: Callable[[Any], Any]) -> Score:
+    """Creates a score that compares the vectors which ``rows_of`` makes of an array."""
+    return Score.of_arrays(
+        name,
+        title,
+        lambda model, rows: answer(model, rows_of(rows)),
+        lambda rows, labels, classes: fit(rows_of(rows), labels, classes),
+        arrays={"rows": need},
+        traced=lambda model, rows: _traced(model, rows_of(rows)),
+        shapes=("labels", "classes"),
+        names_class=True,
+        recorded=False,
+        model=Examples,
+        comparing=Comparing(
+            lambda model, rows: centred(model, rows_of(rows)), gallery.with_examples
+        ),
+    )
+
+
+def on_maps(member: Score, stage: int) -> Score:
+    """Creates a score from the distances of another score."""
+    return Score.of_arrays(
+        f"nndr_stage{stage}",
+        f"ratio, map of stage {stage}",
+        of_distances,
+        traced=of_distances,
+        arrays={"distances": f"distances_{member.name}"},
+        names_class=True,
+        members=(member,),
+    )
+
+
+SCORES = (
+    *(on_maps(spatial.SCORES[stage - 1], stage) for stage in spatial.STAGES),
+    on_rows("nndr_features", "ratio, features", "features", gallery.unit),
+    on_rows("nndr_image", "ratio, pixels", "image", pixels),
+)

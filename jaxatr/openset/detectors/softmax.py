@@ -1,0 +1,47 @@
+"""Largest class probability (Hendrycks and Gimpel 2017)."""
+
+from functools import partial
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.openset.score import Score
+from jaxatr.typing import Array, ArrayLike, Float
+
+
+@partial(jax.jit, static_argnames="log")
+def softmax_score(logits: Float[ArrayLike, "b k"], *, log: bool = False) -> Float[Array, " b"]:
+    """Returns the largest class probability.
+
+    Args:
+      logits: ``[b, k]``, of the closed-set classifier.
+      log: return its logarithm, which ranks in the same order, but without ties. In float32, the
+        probability is 1.0 for every confident example, and such ties reduce the AUROC.
+
+    >>> float(softmax_score(jnp.array([[0.0, 0.0]]))[0])
+    0.5
+    """
+    chex.assert_rank(logits, 2)
+    best = jnp.max(jax.nn.log_softmax(jnp.asarray(logits)), axis=-1, keepdims=True)
+    if not log:
+        return jnp.exp(best[:, 0])
+    # log p = -log(1 + Σ_{i≠best} exp(z_i - z_best)), which is accurate where p is nearly 1.
+    z = jnp.asarray(logits) - jnp.max(logits, axis=-1, keepdims=True)
+    others = ~jax.nn.one_hot(jnp.argmax(z, axis=-1), z.shape[-1], dtype=bool)
+    return -jnp.log1p(jnp.sum(jnp.exp(z), axis=-1, where=others))
+
+
+def _score(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
+    return softmax_score(logits, log=True)
+
+
+SCORE = Score.of_arrays(
+    "softmax",
+    "SoftMax",
+    _score,
+    traced=_score,
+    scale="log",
+    fixed_threshold=lambda gamma: float(np.log(gamma)) if gamma > 0 else -np.inf,
+)
