@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+import numpy as np
+
 _GROWTH = 4
 T = TypeVar("T")
 
@@ -48,3 +50,9 @@ def filled_batches(examples: Iterable[T], size: int) -> Iterator[tuple[list[T], 
         target = size if full else filled_size(len(batch), size)
         yield batch + [batch[-1]] * (target - len(batch)), len(batch)
         full = True
+
+
+def stacked_batches(chips: Iterable[np.ndarray], size: int) -> Iterator[tuple[np.ndarray, int]]:
+    """Yields :func:`filled_batches` of arrays of one shape as arrays ``[b, ...]``."""
+    for batch, count in filled_batches(chips, size):
+        yield np.stack(batch), count

@@ -183,7 +183,7 @@ class Worker:
                         taken.append(number)
                         yield item
 
-            for prediction in predictor(items()):
+            for prediction in predictor.answers(items()):
                 rows[taken.popleft()] |= predictor.to_row(prediction)
         return rows
 
@@ -212,12 +212,11 @@ class Worker:
             yield future.result()
 
     def _read(self, found: Found, temporary: bool) -> tuple[str, Any, str | None]:
-        """Reads an input; returns its name, its content, and the reason if it cannot be used."""
+        """Reads and prepares an input; returns its name, the chip, and why it cannot be used."""
         try:
             if found.error is not None:
                 raise found.error
-            item = self._predictor.read(found.file)
-            self._predictor.check(item)
+            item = self._predictor.prepare(self._predictor.read(found.file))
         except (ValueError, OSError) as error:
             return found.name, None, reason_of(error, found.name, found.file)
         finally:

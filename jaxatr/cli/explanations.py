@@ -2,12 +2,10 @@
 
 import sys
 import tempfile
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from absl import flags
 
 from jaxatr import data, runs, training
@@ -32,13 +30,12 @@ def main(arguments: Sequence[str]) -> int:
         predictor = _predictor(first)
     pictures = Pictures(values.out)
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        found = Inputs(arguments, scratch, read=data.read_image, check=first.chip)
-        images: deque[np.ndarray] = deque()
-        for explanations in explain_all(explainers, _remembered(found, images)):
-            (_, path), image = found.used.popleft(), images.popleft()
+        found = Inputs(arguments, scratch, read=data.read_image, prepare=first.chip)
+        for explanations in explain_all(explainers, found):
+            _, path = found.used.popleft()
             verdict = ""
             if predictor:
-                prediction = predictor.predict(image)
+                (prediction,) = predictor.answers([next(iter(explanations.values())).chip])
                 word = predictor.verdict(prediction)
                 verdict = with_evidence(word, prediction.nearest, explanations)
             picture = pictures.write(path, explanations, verdict=verdict)
@@ -56,9 +53,3 @@ def _predictor(explainer: Explainer) -> training.Predictor[Any, Any] | None:
     except ValueError as error:
         print(f"the pictures show the class without a decision: {error}", file=sys.stderr)
         return None
-
-
-def _remembered(images: Iterable[np.ndarray], kept: deque[np.ndarray]) -> Iterator[np.ndarray]:
-    for image in images:
-        kept.append(image)
-        yield image

@@ -23,7 +23,7 @@ class Inputs:
         scratch: str,
         *,
         read: Callable[[str], Any],
-        check: Callable[[Any], object],
+        prepare: Callable[[Any], Any],
         folders: bool = False,
         named: str = "error",
     ):
@@ -33,23 +33,22 @@ class Inputs:
           arguments: positional arguments: images, folders, archives, and tables of paths.
           scratch: a folder for files unpacked from archives.
           read: reads an input from its path.
-          check: raises ``ValueError`` for an unusable input.
+          prepare: converts an input to the network's; raises ``ValueError`` for an unusable one.
           folders: treat each folder as one input (a track).
           named: prefix of the line on standard error about an unusable input.
         """
         self._arguments, self._scratch, self._folders = arguments, scratch, folders
-        self._read, self._check, self._named = read, check, named
+        self._read, self._prepare, self._named = read, prepare, named
         self.used: deque[tuple[int, data.ImagePath]] = deque()
         self.failed: dict[int, dict[str, data.Cell]] = {}
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields the usable inputs; reports each unusable one on standard error."""
+        """Yields the usable inputs, prepared; reports each unusable one on standard error."""
         for number, path in enumerate(self._paths()):
             try:
                 if path.error is not None:
                     raise path.error
-                item = self._read(path.file)
-                self._check(item)
+                item = self._prepare(self._read(path.file))
             except (ValueError, OSError) as error:
                 reason = data.reason_of(error, path.name, path.file)
                 line = data.line_of(error, path.name, path.file)

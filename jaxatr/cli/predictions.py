@@ -4,9 +4,10 @@ import json
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from absl import flags
 from tqdm import tqdm
 
@@ -51,14 +52,16 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             arguments,
             scratch,
             read=predictor.read,
-            check=predictor.check,
+            prepare=predictor.prepare,
             folders=predictor.takes == "FOLDER",
             named="warning" if values.out else "error",
         )
         verdicts: list[tuple[str, str]] = []  # with the class that is named
         quiet = None if values.out and not values.jsonl else True  # None: unless on a terminal
         bar = tqdm(desc="predicting", unit=" images", leave=False, disable=quiet)
-        for prediction in predictor(found):
+        explained: list[np.ndarray] = []
+        chips = _remembered(found, explained) if explainers else found
+        for prediction in predictor.answers(chips):
             number, path = found.used.popleft()
             done.append(path)
             if explainers:
@@ -78,12 +81,18 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
         if values.out:
             _write(values.out, rows, found.failed)
         if explainers:
-            _explain(explainers, done, verdicts)
+            _explain(explainers, done, explained, verdicts)
     if values.out:
         return 0 if done else command.EXIT_USER_ERROR
     if found.failed:
         print(f"{len(done)} predicted, {len(found.failed)} failed", file=sys.stderr)
     return 1 if found.failed else 0
+
+
+def _remembered(chips: Iterable[np.ndarray], kept: list[np.ndarray]) -> Iterator[np.ndarray]:
+    for chip in chips:
+        kept.append(chip)
+        yield chip
 
 
 def _row(path: str, predictor: training.Predictor, prediction: Any) -> dict[str, data.Cell]:
@@ -127,13 +136,13 @@ def _explainers() -> dict[str, Explainer]:
 def _explain(
     explainers: Mapping[str, Explainer],
     paths: list[data.ImagePath],
+    chips: list[np.ndarray],
     verdicts: list[tuple[str, str]],
 ) -> None:
     """Writes the pictures, and prints their paths; to standard error if stdout has JSON lines."""
     out = sys.stderr if flags.FLAGS.jsonl else sys.stdout
     pictures = Pictures(flags.FLAGS.explain)
-    images = (data.read_image(path.file) for path in paths)
-    explained = explain_all(explainers, images)
+    explained = explain_all(explainers, chips)
     for path, (said, named), explanations in zip(paths, verdicts, explained, strict=True):
         word = with_evidence(said, named, explanations)
         picture = pictures.write(path, explanations, verdict=word)

@@ -1,14 +1,13 @@
-"""Preparation of images for a trained network: chips, checks and batches."""
+"""Preparation of images for a trained network."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.data.chip import Chip
-from jaxatr.inference import filled_batches
 from jaxatr.typing import Array, ArrayLike, Config, Float, Shaped
 
 
@@ -81,13 +80,3 @@ class Intake(NamedTuple):
             return self(image)
         uncropped = dataclasses.replace(self.chip, center_crop=0, size=self.shape[0])
         return self._replace(chip=uncropped)(image)
-
-    def batches(
-        self, images: Iterable[np.ndarray], batch_size: int
-    ) -> Iterator[tuple[Shaped[np.ndarray, "b h w c"], int]]:
-        """Yields batches of chips, each with the number of its images.
-
-        A batch that is not full is padded (:func:`jaxatr.inference.filled_batches`).
-        """
-        for chips, count in filled_batches(map(self, images), batch_size):
-            yield np.stack(chips), count

@@ -13,6 +13,7 @@ from jaxatr.explain.inputs import check_at_least
 from jaxatr.explain.measures.judge import judge
 from jaxatr.explain.method import Maps, Method
 from jaxatr.explain.methods import METHODS, find_method
+from jaxatr.inference import stacked_batches
 from jaxatr.kernels.compiled import Compiled
 from jaxatr.training import Target, TrainedRun
 from jaxatr.typing import ArrayLike, Float, PyTree, Shaped
@@ -163,8 +164,16 @@ class Explainer:
             method does not support it or returns a map that is not finite, or ``batch_size`` is
             below 1.
         """
-        for chips, count in self.chip.batches(images, batch_size):
-            filled = chips.astype(np.float32)
+        return self.explanations(
+            map(self.chip, images), batch_size=batch_size, pixels_per_step=pixels_per_step
+        )
+
+    def explanations(
+        self, chips: Iterable[np.ndarray], *, batch_size: int = 16, pixels_per_step: int = 0
+    ) -> Iterator[Explanation]:
+        """Yields an explanation for each of the network's chips; see :meth:`__call__`."""
+        for stacked, count in stacked_batches(chips, batch_size):
+            filled = stacked.astype(np.float32)
             images, scores = filled[:count], np.asarray(self._probabilities(filled))
             raw = self._method.in_batches(self._explain, images, batch_size)
             maps = self._method.scaled(raw)
@@ -176,7 +185,7 @@ class Explainer:
                 yield Explanation(
                     self.classes[label],
                     float(scores[row, label]),
-                    chips[row],
+                    stacked[row],
                     maps[row],
                     raw[row],
                     float(values["insertion"][row]),
@@ -252,21 +261,21 @@ def explainers_of(
 
 
 def explain_all(
-    explainers: Mapping[str, Explainer], images: Iterable[np.ndarray], *, batch_size: int = 16
+    explainers: Mapping[str, Explainer], chips: Iterable[np.ndarray], *, batch_size: int = 16
 ) -> Iterator[dict[str, Explanation]]:
-    """Yields the explanations of each image by every method, in order.
+    """Yields the explanations of each chip by every method, in order.
 
     Args:
       explainers: explainers of one network, by method.
-      images: any number of images.
-      batch_size: number of images per batch.
+      chips: any number of the network's chips (:attr:`Explainer.chip` makes them of images).
+      batch_size: number of chips per batch.
 
     Raises:
       ValueError: as for :meth:`Explainer.__call__`.
     """
     check_at_least(1, batch_size=batch_size)
-    images = iter(images)
-    while batch := list(itertools.islice(images, batch_size)):
-        rows = [list(one(batch, batch_size=batch_size)) for one in explainers.values()]
+    chips = iter(chips)
+    while batch := list(itertools.islice(chips, batch_size)):
+        rows = [list(one.explanations(batch, batch_size=batch_size)) for one in explainers.values()]
         for row in zip(*rows, strict=True):
             yield dict(zip(explainers, row, strict=True))

@@ -174,13 +174,12 @@ def _rejected(
             try:
                 if path.error is not None:
                     raise path.error
-                image = recogniser.read(path.file)
-                recogniser.check(image)
+                chip = recogniser.prepare(recogniser.read(path.file))
             except (ValueError, OSError) as error:
                 left_out.append((path.name, data.reason_of(error, path.name, path.file)))
                 continue
             used.append(path)
-            yield image
+            yield chip
 
     rejected: list[_Rejected] = []
     done = 0

@@ -210,7 +210,7 @@ def _with_enrolled(
         needs = decision.score.all_needs
         return extension.validation_of(task, run.variables, enrolment, needs)
 
-    made = extension.extend(Session.of_run(run), decision, enrolment, validation)
+    made = extension.extend(Session(run, decision.score.all_needs), decision, enrolment, validation)
     return made, further, enrolments.describe(enrolment)
 
 

@@ -154,19 +154,13 @@ def _chosen(run: TrainedRun, score: str | None, where: Mapping[str, str]) -> str
             ) from error
         made = made_for(task, run.variables, run.workdir, run.step, score=AUTO)
         areas = areas_of({"decision": made.record})
-    best = extension.best_taker(_given(run), areas)
+    best = extension.best_taker(given_by(run.module, run.config), areas)
     if best is None:
         raise ValueError(
             f"score: {run.workdir} has too few validation examples or known classes to compare "
             "the scores that accept new classes: choose a score by name"
         )
     return best
-
-
-def _given(run: TrainedRun) -> frozenset[str]:
-    """Returns the names of the network's outputs that scores may need."""
-    open_head = {"open_logits"} if run.config.loss.open != "none" else set()
-    return given_by(run.module) | open_head
 
 
 def areas_of(record: Mapping[str, Any]) -> dict[str, float]:
@@ -183,7 +177,9 @@ def areas_of(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _check_takes(run: TrainedRun, score: openset.Score) -> None:
-    extension.check_takes(run.workdir, score, _given(run), areas_of(run.record))
+    extension.check_takes(
+        run.workdir, score, given_by(run.module, run.config), areas_of(run.record)
+    )
 
 
 def _images(

@@ -13,6 +13,7 @@ from jaxatr.recognition.enrolments import Enrolment, chips
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.parts import BOX_OFF
+from jaxatr.training import TrainedRun
 from jaxatr.typing import PyTree
 
 
@@ -90,7 +91,8 @@ def join(
     assert workdir is not None and step is not None and made.decision is not None
     known = tuple(task.record["split"]["known"])
     further = enrolment.further(known)
-    session = Session.of_task(task, variables, workdir, step, known)
+    run = TrainedRun(workdir, type(task), task.config, task.record, step, variables)
+    session = Session(run, {*needs, *made.decision.score.all_needs})
     decision = before = made.decision
     if before.score.takes_classes:
 
@@ -104,7 +106,8 @@ def join(
         if name in task.parts:
             classes = task.examples.dataset.classes
             task.parts[name] = task.parts[name].with_classes(classes, numbers, ~enrolled)
-    outputs = session.outputs(chips(workdir, enrolment, known), needs)
+    found = chips(workdir, enrolment, known)
+    outputs = session.outputs(found.images, found.labels)
     record = {**made.record, "enrolled": enrolment.counts()}
     unknown = [name for name in task.record["split"]["unknown"] if name not in further]
     return Joined(Made(decision, record), before, enrolment, known, further, outputs, unknown)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset, training
+from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
 from jaxatr.recognition import enrolments, evaluation, store
 from jaxatr.recognition.choice import Made, as_configured, facts
@@ -58,20 +59,20 @@ class Ensemble(Recogniser):
         """The forms of the first member's network; the others have the same shapes."""
         return self.members[0].forms
 
-    def _heat_maps(self, items: Sequence[np.ndarray], method: str) -> list[HeatMap]:
+    def _heat_maps(self, chips: Sequence[np.ndarray], method: str) -> list[HeatMap]:
         """Raises an error: heat maps are defined for single networks only."""
         raise ValueError("heat_map: not supported by an ensemble: load one of its runs")
 
-    def digest(self) -> str:
-        """Returns the SHA-256 of the members and the decision."""
-        return digest([super().digest(), *(member.digest() for member in self.members)])
+    def _parameters(self) -> list[str]:
+        """Returns the digests of the members."""
+        return [member.digest() for member in self.members]
 
     def outputs(
-        self, items: Iterable[np.ndarray], *, batch_size: int | None = None
+        self, chips: Iterable[np.ndarray], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
-        """Yields the pooled outputs for batches of images, by default of 32."""
-        for chips, count in self.chip.batches(items, batch_size or 32):
-            outputs = [member.of_chips(chips, count) for member in self.members]
+        """Yields the pooled outputs for batches of chips, by default of 32."""
+        for stacked, count in stacked_batches(chips, batch_size or 32):
+            outputs = [member.of_chips(stacked, count) for member in self.members]
             yield openset.pool([member.deciding for member in self.members], outputs)
 
 

@@ -17,7 +17,6 @@ from jaxatr.recognition import store
 from jaxatr.recognition.enrolments import Enrolment, chips
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.open_set.task import OpenSet
-from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.typing import PyTree
 
 KEPT = ".enrolled"
@@ -33,7 +32,7 @@ def extend(
     """Extends a decision by the enrolled classes, or reads the saved extended decision.
 
     Args:
-      session: the run's network.
+      session: the run's network, with the needs of the score.
       decision: the run's decision, by a score that supports enrolment.
       enrolment: the run's enrolments.
       validation: computes the outputs for the run's validation examples, without enrolled ones;
@@ -43,22 +42,22 @@ def extend(
     Raises:
       ValueError: the chips cannot be read, or do not fit the network.
     """
-    kept = kept_as(decision.score.name, session.config) + KEPT
-    found, origin = _read(session, kept, decision.score)
-    if found is not None and origin["enrolment"] == enrolment.digest and origin["scored"]:
-        return _set_like(found, decision)
+    run = session.run
+    kept = session.key(decision.score.name) + KEPT
+    saved, origin = _read(run, kept, decision.score)
+    if saved is not None and origin["enrolment"] == enrolment.digest and origin["scored"]:
+        return _set_like(saved, decision)
     scored = validation() if decision.calibration is not None else None
-    outputs = session.outputs(
-        chips(session.workdir, enrolment, session.known), decision.score.all_needs
-    )
-    classes = len(enrolment.further(session.known))
+    found = chips(run.workdir, enrolment, run.classes)
+    outputs = session.outputs(found.images, found.labels)
+    classes = len(enrolment.further(run.classes))
     made = openset.enrol(decision, outputs, classes, validation=scored)
     provenance = {
         "enrolment": enrolment.digest,
         "scored": scored is not None or decision.calibration is None,
     }
     try:
-        store.save(session.workdir, session.step, kept, made, provenance)
+        store.save(run.workdir, run.step, kept, made, provenance)
     except OSError as error:
         warnings.warn(
             f"the decision with enrolled classes could not be saved: {error}", stacklevel=2
@@ -76,12 +75,12 @@ def _set_like(found: openset.Decision, decision: openset.Decision) -> openset.De
 
 
 def _read(
-    session: Session, kept: str, score: openset.Score
+    run: TrainedRun, kept: str, score: openset.Score
 ) -> tuple[openset.Decision | None, dict[str, Any]]:
-    found = store.load(session.workdir, session.step, kept, score)
+    found = store.load(run.workdir, run.step, kept, score)
     if found is None:
         return None, {}
-    return found, store.provenance_of(session.workdir, session.step, kept)
+    return found, store.provenance_of(run.workdir, run.step, kept)
 
 
 def validation_of(

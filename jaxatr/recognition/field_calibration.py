@@ -160,13 +160,11 @@ def _listed(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[_
 
 
 def _read(recogniser: OpenSetPredictor, one: _Labelled) -> Any:
-    """Reads a chip or a track, and names it in errors."""
+    """Reads and prepares a chip or a track, and names it in errors."""
     try:
-        item = recogniser.read(str(one.path))
-        recogniser.check(item)
+        return recogniser.prepare(recogniser.read(str(one.path)))
     except (ValueError, OSError) as error:
         raise ValueError(line_of(error, str(one.path))) from error
-    return item
 
 
 def _visible(folder: Path) -> list[Path]:

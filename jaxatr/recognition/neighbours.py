@@ -23,9 +23,6 @@ from jaxatr.training import TrainedRun
 from jaxatr.training.folder import write_file
 from jaxatr.typing import Float, Int, Shaped
 
-FEATURES = "features"
-"""The output of a network by which the nearest training chips are found."""
-
 NEAREST = 8
 """Largest number of nearest training chips for a chip in the console."""
 

@@ -1,32 +1,30 @@
 """Open-set recognisers, which predict a known class or "unknown" for images."""
 
 import abc
-import functools
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 
 from jaxatr import data, explain, openset, training
+from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.openset.logistic import sigmoid
 from jaxatr.recognition.decision import load_decision
-from jaxatr.recognition.neighbours import FEATURES, Examples, build_examples
+from jaxatr.recognition.neighbours import Examples, build_examples
 from jaxatr.recognition.prediction import UNKNOWN, Prediction
+from jaxatr.recognition.session import FEATURES, Network, Session, of_single_images
 from jaxatr.resolve import resolve
 from jaxatr.tasks.neighbour import Neighbour, blank, describe, listed
 from jaxatr.tasks.open_set.deciders import RULE
 from jaxatr.tasks.open_set.needs import in_jax_alone
-from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
-from jaxatr.tasks.runtime import engine_note, forms_of, ready_network
 from jaxatr.tasks.shown import HeatMap, Showing
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.training.predictor import Item, flattened, types_of
-from jaxatr.typing import ArrayLike, Float, PyTree, Shaped
+from jaxatr.typing import Float, Shaped
 
 
 class OpenSetPredictor(Showing[Item, Prediction]):
@@ -47,6 +45,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
 
     #: Dotted path of the function that loads an ensemble; empty if not supported.
     ensemble: ClassVar[str] = ""
+    _network: ClassVar[Network]
     examples: Examples | None = None
     neighbours: int = 0
     _deciding: openset.Decision | None
@@ -75,49 +74,38 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         Raises:
           ValueError: there is no such engine, or it cannot compute the inputs of the score.
         """
-        check_runtime(runtime)
+        self.session = Session(
+            run,
+            decision.score.all_needs | set(needs),
+            runtime=runtime,
+            network=self._network,
+            examples=self._examples(run),
+        )
         if runtime not in OWN and (reason := in_jax_alone(decision.score)):
             raise ValueError(f"runtime={runtime}: {decision.score.name} {reason}")
         self.classes, self.further = (*run.classes, *further), further
         self.chip, self.step, self.workdir = run.intake, run.step, run.workdir
-        self.decision = decision
-        self.kept = kept_as(decision.score.name, run.config)
+        self.decision, self.runtime = decision, runtime
+        self.kept = self.session.key(decision.score.name)
         if gamma is None and decision.score.name == RULE:
             gamma = float(sigmoid(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
-        self._needs = decision.score.all_needs | set(needs)
         self._explainers: dict[str, explain.Explainer] = {}
-        self._explained_by = functools.partial(explain.Explainer.of_run, run)
-        self.runtime, own = runtime, runtime in OWN
-        self._variables = jax.device_put(run.variables) if own else run.variables
-        # Not jax's Partial: the arrays of a tree would be part of the digest.
-        self._ready = functools.partial(
-            ready_network,
-            run,
-            lambda run: self._network(run, self._needs),
-            self._variables,
-            runtime=runtime,
-            about={*self._needs, *map(repr, views_of(run.config))},
-        )
-
-    @functools.cached_property
-    def _infer(self) -> Callable[..., Mapping[str, ArrayLike]]:
-        """The network, which is compiled or opened in another engine on first use."""
-        return self._ready(self._examples())
 
     @property
     def engine(self) -> str:
         """A note that names the engine of the network and its version; empty for plain jax."""
-        return engine_note(self._infer)
+        return self.session.engine
 
     @property
     def forms(self) -> Mapping[str, Form]:
         """The form of the network, of XLA or oneDNN, by the shapes of the inputs so far."""
-        return forms_of(self._infer)
+        return self.session.forms
 
-    def _examples(self) -> list[np.ndarray]:
-        """Creates example inputs of the network, a batch of one."""
-        return [np.zeros((1, *self.chip.shape), self.chip.dtype)]
+    @staticmethod
+    def _examples(run: TrainedRun) -> list[np.ndarray] | None:
+        """Returns example inputs of the network, a batch of one; None for a chip."""
+        return None
 
     @property
     def decision(self) -> openset.Decision:
@@ -134,11 +122,6 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         if self._deciding is None:
             self._deciding = self._decision.ready()
         return self._deciding
-
-    @staticmethod
-    @abc.abstractmethod
-    def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
-        """Builds ``(variables, raw inputs) -> outputs`` by name, including inputs of scores."""
 
     @classmethod
     def load(
@@ -216,33 +199,23 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         """
         raise ValueError(f"neighbours: {type(self).__name__} cannot search for training chips")
 
-    def __call__(
-        self, items: Iterable[Item], *, batch_size: int | None = None
+    def answers(
+        self, chips: Iterable[np.ndarray], *, batch_size: int | None = None
     ) -> Iterator[Prediction]:
-        """Yields a prediction for each input, in order.
+        """Yields a prediction for each chip, or track of chips, in order.
 
         Args:
-          items: images ``[h, w, c]`` (uint8, uint16 or float32), or tracks of them.
-          batch_size: inputs per batch.
-
-        Raises:
-          ValueError: an image's chip has another shape or dtype than in training.
+          chips: from :meth:`prepare`.
+          batch_size: chips or tracks per batch.
         """
-        for outputs in self.outputs(items, batch_size=batch_size):
+        for outputs in self.outputs(chips, batch_size=batch_size):
             yield from self.decide(outputs)
 
     @abc.abstractmethod
     def outputs(
-        self, items: Iterable[Item], *, batch_size: int | None = None
+        self, chips: Iterable[np.ndarray], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
-        """Yields the network's outputs for batches of inputs, all labelled unknown."""
-
-    def _outputs(self, out: Mapping[str, Any], count: int) -> openset.Outputs:
-        kept = {name: np.asarray(value)[:count] for name, value in out.items()}
-        wanted = {*self._needs, FEATURES}
-        more = {name: value for name, value in kept.items() if name in wanted}
-        labels = np.full(count, openset.UNKNOWN)
-        return openset.Outputs(kept["logits"], kept["open_logits"], labels, more)
+        """Yields the network's outputs for batches of prepared inputs, all labelled unknown."""
 
     def decide(self, outputs: openset.Outputs) -> Iterator[Prediction]:
         """Yields the prediction for each example of the network's outputs.
@@ -329,37 +302,34 @@ class OpenSetPredictor(Showing[Item, Prediction]):
     def digest(self) -> str:
         """Returns the SHA-256 of the network, the preprocessing and the decision."""
         about = super().digest(), self.kept, repr(self.chip)
-        return digest([*about, openset.to_arrays(self.decision)])
+        return digest([*about, openset.to_arrays(self.decision), self._parameters()])
+
+    def _parameters(self) -> PyTree:
+        """Returns the arrays of the networks."""
+        run = self.session.run
+        return run.variables, run.mean, run.std
 
 
 class Recogniser(OpenSetPredictor[np.ndarray]):
     """A recogniser of single images."""
 
     ensemble = "jaxatr.recognition.ensemble:load"
-
-    @staticmethod
-    def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
-        module, views = run.module, views_of(run.config)
-
-        def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
-            return outputs_of(module, variables, run.normalize(images), needs, views)
-
-        return infer
+    _network = staticmethod(of_single_images)
 
     def read(self, path: str) -> np.ndarray:
         """Reads an image ``[h, w, c]``."""
         return data.read_image(path)
 
-    def check(self, item: np.ndarray) -> object:
-        """Checks that an image's chip has the shape and dtype of training."""
+    def prepare(self, item: np.ndarray) -> np.ndarray:
+        """Converts an image to a chip, which has the shape and dtype of training."""
         return self.chip(item)
 
     def outputs(
-        self, items: Iterable[np.ndarray], *, batch_size: int | None = None
+        self, chips: Iterable[np.ndarray], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
-        """Yields the network's outputs for batches of images, 32 by default."""
-        for chips, count in self.chip.batches(items, batch_size or 32):
-            yield self.of_chips(chips, count)
+        """Yields the network's outputs for batches of chips, 32 by default."""
+        for stacked, count in stacked_batches(chips, batch_size or 32):
+            yield self.of_chips(stacked, count)
 
     def _search(self, run: TrainedRun, where: Mapping[str, str], count: int) -> None:
         """Prepares the search for the training chips that are nearest to an image."""
@@ -372,16 +342,16 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
             )
         self.examples, self.neighbours = examples, count
 
-    def _heat_maps(self, items: Sequence[np.ndarray], method: str) -> list[HeatMap]:
-        """Explains the predicted class of each image."""
+    def _heat_maps(self, chips: Sequence[np.ndarray], method: str) -> list[HeatMap]:
+        """Explains the predicted class of each chip."""
         if method not in self._explainers:
             if method == "all":
                 raise ValueError("heat_map: got 'all', wanted one method")
-            self._explainers[method] = self._explained_by(method)
+            self._explainers[method] = explain.Explainer.of_run(self.session.run, method)
         explainer = self._explainers[method]
         title, found = explain.method_title(explainer.method), []
-        for chips, count in self.chip.batches(items, 16):
-            images = chips.astype(np.float32)
+        for stacked, count in stacked_batches(chips, 16):
+            images = stacked.astype(np.float32)
             names, maps = explainer.explained(images), explainer.saliency(images)
             words = [f"{title}: evidence for {name}" for name in names]
             found += map(HeatMap, words[:count], maps[:count])
@@ -389,7 +359,7 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
 
     def of_chips(self, chips: Shaped[np.ndarray, "b h w c"], count: int) -> openset.Outputs:
         """Computes the network's outputs for the first ``count`` of a batch of chips."""
-        return self._outputs({**self._infer(chips), "image": chips}, count)
+        return self.session.batch(chips, count=count)
 
     def features(self, chips: Shaped[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b d"]:
         """Computes the features by which the nearest training chips of a batch are found."""

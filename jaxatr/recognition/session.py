@@ -1,82 +1,134 @@
-"""The network of a finished run, and its outputs for chips."""
+"""The network of a finished run: the only place of this room that runs it."""
 
-from collections.abc import Callable, Collection
-from pathlib import Path
-from typing import NamedTuple
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import jax
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.recognition.enrolments import Chips
-from jaxatr.tasks.open_set.task import OpenSet
-from jaxatr.tasks.open_set.views import outputs_of, views_of
+from jaxatr.inference import stacked_batches
+from jaxatr.kernels.onednn import Form
+from jaxatr.onnx.sessions import OWN, check_runtime
+from jaxatr.tasks.open_set.needs import given_by
+from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
+from jaxatr.tasks.runtime import Infer, engine_note, forms_of, ready_network
 from jaxatr.training import TrainedRun
-from jaxatr.typing import ArrayLike, Config, Network, PyTree
+from jaxatr.typing import ArrayLike, PyTree, Shaped
+
+FEATURES = "features"
+"""The output of a network by which the nearest training chips are found."""
 
 _BATCH = 32
 
 
-class Session(NamedTuple):
-    """A run's network at a checkpoint.
+class Network(Protocol):
+    """Builds ``(variables, raw inputs) -> outputs`` by name, with the inputs of some scores."""
+
+    def __call__(self, run: TrainedRun, needs: Collection[str]) -> Infer:
+        """Builds the function of a run's network."""
+        ...
+
+
+def of_single_images(run: TrainedRun, needs: Collection[str]) -> Infer:
+    """Builds the function of a network of single images, averaged over the run's views."""
+    module, views = run.module, views_of(run.config)
+
+    def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
+        return outputs_of(module, variables, run.normalize(images), needs, views)
+
+    return infer
+
+
+class Session:
+    """A run's network at a checkpoint, which computes the inputs of scores from chips.
 
     Attributes:
-      workdir: the run's folder.
-      step: step of the checkpoint.
-      config: the run's configuration.
-      known: the classes on which the run was trained.
-      module: the network.
-      normalize: normalises raw chips.
-      variables: variables of the checkpoint, on one device.
+      run: the run.
+      needs: names of the outputs other than logits (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
+      runtime: the engine, one of :data:`jaxatr.onnx.sessions.RUNTIMES`.
     """
 
-    workdir: Path
-    step: int
-    config: Config
-    known: tuple[str, ...]
-    module: Network
-    normalize: Callable[[ArrayLike], jax.Array]
-    variables: PyTree
-
-    @classmethod
-    def of_run(cls, run: TrainedRun) -> "Session":
-        """Returns the network of a loaded run."""
-        return cls(
-            run.workdir, run.step, run.config, run.classes, run.module, run.normalize, run.variables
-        )
-
-    @classmethod
-    def of_task(
-        cls, task: OpenSet, variables: PyTree, workdir: Path, step: int, known: tuple[str, ...]
-    ) -> "Session":
-        """Returns the network of a task at a checkpoint."""
-        return cls(
-            workdir, step, task.config, known, task.module, task.examples.normalize, variables
-        )
-
-    def outputs(self, found: Chips, needs: Collection[str]) -> openset.Outputs:
-        """Computes the network's outputs for chips.
+    def __init__(
+        self,
+        run: TrainedRun,
+        needs: Collection[str] = (),
+        *,
+        runtime: str = "jax",
+        network: Network = of_single_images,
+        examples: Sequence[np.ndarray] | None = None,
+    ):
+        """Takes a run; its network is compiled, or opened in another engine, on first use.
 
         Args:
-          found: the chips.
-          needs: names of the inputs of scores to compute in addition to the logits.
+          run: the run.
+          needs: names of the outputs to compute in addition to the logits.
+          runtime: the engine.
+          network: builds the network's function.
+          examples: example inputs, a batch of one; by default a chip.
+
+        Raises:
+          ValueError: there is no such engine.
         """
-        views = views_of(self.config)
+        check_runtime(runtime)
+        if runtime in OWN:  # once on the device, for every call
+            run = run._replace(variables=jax.device_put(run.variables))
+        self.run, self.needs, self.runtime = run, frozenset(needs), runtime
+        self._network, self._inputs = network, examples
 
-        @jax.jit
-        def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
-            return outputs_of(self.module, variables, self.normalize(images), needs, views)
+    @functools.cached_property
+    def _infer(self) -> Callable[..., Mapping[str, ArrayLike]]:
+        intake = self.run.intake
+        examples = self._inputs or [np.zeros((1, *intake.shape), intake.dtype)]
+        return ready_network(
+            self.run,
+            lambda run: self._network(run, self.needs),
+            self.run.variables,
+            examples,
+            runtime=self.runtime,
+            about={*self.needs, *map(repr, views_of(self.run.config))},
+        )
 
-        rows: dict[str, list[np.ndarray]] = {}
-        for start in range(0, len(found.images), _BATCH):
-            batch = found.images[start : start + _BATCH]
-            padding = [(0, _BATCH - len(batch)), *[(0, 0)] * (batch.ndim - 1)]
-            out = infer(self.variables, np.pad(batch, padding, mode="edge"))
-            for name, values in {**out, "image": batch}.items():
-                rows.setdefault(name, []).append(np.asarray(values)[: len(batch)])
-        columns = {name: np.concatenate(parts) for name, parts in rows.items()}
-        logits, open_logits = columns.pop("logits"), columns.pop("open_logits")
-        return openset.Outputs(logits, open_logits, found.labels, columns)
+    @property
+    def engine(self) -> str:
+        """A note that names the engine of the network and its version; empty for plain jax."""
+        return engine_note(self._infer)
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """The form of the network, of XLA or oneDNN, by the shapes of the inputs so far."""
+        return forms_of(self._infer)
+
+    def key(self, name: str) -> str:
+        """Returns the name under which something fitted to the outputs is kept in the folder."""
+        return kept_as(name, self.run.config)
+
+    @property
+    def given(self) -> frozenset[str]:
+        """Names of the outputs, other than logits, that scores may need."""
+        return given_by(self.run.module, self.run.config)
+
+    def batch(self, *inputs: Shaped[np.ndarray, "b ..."], count: int) -> openset.Outputs:
+        """Computes the outputs for the first ``count`` inputs of a batch, labelled unknown.
+
+        Args:
+          *inputs: chips ``[b, h, w, c]``; for tracks, ``[b, t, h, w, c]`` and their lengths.
+          count: number of inputs; those after it are padding.
+        """
+        out = {**self._infer(*inputs), "image": inputs[0]}
+        rows = {name: np.asarray(value)[:count] for name, value in out.items()}
+        wanted = self.needs | {FEATURES}
+        more = {name: value for name, value in rows.items() if name in wanted}
+        labels = np.full(count, openset.UNKNOWN)
+        return openset.Outputs(rows["logits"], rows["open_logits"], labels, more)
+
+    def outputs(
+        self, chips: Iterable[np.ndarray], labels: Shaped[np.ndarray, " n"]
+    ) -> openset.Outputs:
+        """Computes the outputs for at least one chip, with their labels."""
+        parts = [self.batch(b, count=count) for b, count in stacked_batches(chips, _BATCH)]
+        return openset.concatenated(parts)._replace(labels=labels)
 
 
 def head(variables: PyTree, prefix: str = "") -> openset.Head:

@@ -1,7 +1,7 @@
 """A trained recogniser of tracks."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -49,7 +49,7 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         self.frames = run.config.track.frames
 
     @staticmethod
-    def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
+    def _network(run: TrainedRun, needs: Collection[str]) -> Infer:
         del needs  # a network of tracks has no further outputs
         module = run.module
 
@@ -60,10 +60,11 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
 
         return infer
 
-    def _examples(self) -> list[np.ndarray]:
-        """Creates example inputs of the network, a batch of one."""
-        (chips,) = super()._examples()
-        return [np.repeat(chips[None], self.frames, axis=1), np.ones(1, np.int32)]
+    @staticmethod
+    def _examples(run: TrainedRun) -> list[np.ndarray]:
+        """Returns example inputs of the network, a batch of one."""
+        shape = (1, run.config.track.frames, *run.intake.shape)
+        return [np.zeros(shape, run.intake.dtype), np.ones(1, np.int32)]
 
     def read(self, path: str) -> list[np.ndarray]:
         """Reads a folder's images, in the natural order of their names."""
@@ -84,7 +85,7 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
             raise ValueError(f"{name}: got no track, wanted a folder's path or several images")
         return [data.as_image(image, f"{name}[{place}]") for place, image in enumerate(value)]
 
-    def check(self, item: Sequence[np.ndarray]) -> Shaped[np.ndarray, "t h w c"]:
+    def prepare(self, item: Sequence[np.ndarray]) -> Shaped[np.ndarray, "t h w c"]:
         """Converts a track's images to the network's chips.
 
         Raises:
@@ -95,10 +96,10 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         return np.stack([self.chip(image) for image in item[-self.frames :]])
 
     def outputs(
-        self, items: Iterable[Sequence[np.ndarray]], *, batch_size: int | None = None
+        self, chips: Iterable[np.ndarray], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
         """Yields the network's outputs for batches of tracks, 8 by default."""
-        for tracks, count in filled_batches(map(self.check, items), batch_size or 8):
+        for tracks, count in filled_batches(chips, batch_size or 8):
             padded = np.stack([np.resize(one, (self.frames, *one.shape[1:])) for one in tracks])
             lengths = np.array([len(one) for one in tracks], np.int32)
-            yield self._outputs(self._infer(padded, lengths), count)
+            yield self.session.batch(padded, lengths, count=count)

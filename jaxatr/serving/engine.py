@@ -16,8 +16,9 @@ from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.recognition import store
 from jaxatr.recognition.decision import load_decision
 from jaxatr.recognition.extension import takers
-from jaxatr.recognition.neighbours import FEATURES, NEAREST, Examples, build_examples
+from jaxatr.recognition.neighbours import NEAREST, Examples, build_examples
 from jaxatr.recognition.recogniser import Prediction, Recogniser
+from jaxatr.recognition.session import FEATURES
 from jaxatr.tasks.embedding.predictor import (
     Match,
     Retriever,
@@ -165,8 +166,7 @@ class RecogniserEngine(Engine):
         scales = [_scale(one) for one in recognisers]
         super().__init__(run, scales, explainer, note)
         self.classes = recognisers[0].classes  # includes the enrolled ones
-        open_head = {"open_logits"} if run.config.loss.open != "none" else set()
-        self.takers = tuple(one.name for one in takers(given_by(run.module) | open_head))
+        self.takers = tuple(one.name for one in takers(given_by(run.module, run.config)))
         self._recognisers = recognisers
         self.runtime = recognisers[0].runtime
 

@@ -99,15 +99,14 @@ class Showing(Predictor[Item, Answer]):
           ValueError: an input is invalid, there is no such method, or the predictor does not
             support heat maps.
         """
-        items = list(self._items(inputs))
+        chips = list(self._prepared(inputs))
         method = "grad_cam" if heat_map is True else heat_map
-        maps: Sequence[HeatMap | None] = [None] * len(items)
+        maps: Sequence[HeatMap | None] = [None] * len(chips)
         if method:
-            maps = self._heat_maps(items, method)
-        chips = [np.asarray(self.check(item)) for item in items]
+            maps = self._heat_maps(chips, method)
         stacked = [chip[None] if chip.ndim == 3 else chip for chip in chips]
-        return Shown(map(Seen, self(items), stacked, maps))
+        return Shown(map(Seen, self.answers(chips), stacked, maps))
 
-    def _heat_maps(self, items: Sequence[Item], method: str) -> Sequence[HeatMap]:
-        """Computes a map for each input; supported only by classifiers of single images."""
+    def _heat_maps(self, chips: Sequence[np.ndarray], method: str) -> Sequence[HeatMap]:
+        """Computes a map for each chip; supported only by classifiers of single images."""
         raise ValueError("heat_map: supported only by recognisers of single images, of one run")

@@ -68,16 +68,28 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
         """
 
     @abc.abstractmethod
-    def check(self, item: Item) -> object:
-        """Checks an input before prediction.
+    def prepare(self, item: Item) -> np.ndarray:
+        """Converts an input to the network's: a chip ``[h, w, c]``, or a track's chips.
 
         Raises:
           ValueError: the input is not valid for this network.
         """
 
     @abc.abstractmethod
-    def __call__(self, items: Iterable[Item]) -> Iterator[Answer]:
-        """Yields a prediction for each input, in order."""
+    def answers(self, chips: Iterable[np.ndarray]) -> Iterator[Answer]:
+        """Yields a prediction for each prepared input, in order."""
+
+    def __call__(self, items: Iterable[Item], **options: Any) -> Iterator[Answer]:
+        """Yields a prediction for each input, in order.
+
+        Args:
+          items: inputs as :meth:`read` returns them.
+          **options: keyword arguments of :meth:`answers`.
+
+        Raises:
+          ValueError: an input is not valid for this network.
+        """
+        return self.answers(map(self.prepare, items), **options)
 
     def digest(self) -> str:
         """Returns the SHA-256 of everything that predictions depend on.
@@ -121,11 +133,11 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
         Raises:
           ValueError: an input is invalid; the message names it.
         """
-        answers = list(self(self._items(inputs)))
+        answers = list(self.answers(self._prepared(inputs)))
         return answers[0] if self._is_one(inputs) else answers
 
-    def _items(self, inputs: One | Iterable[Any]) -> Iterator[Item]:
-        """Converts one or more values to valid inputs."""
+    def _prepared(self, inputs: One | Iterable[Any]) -> Iterator[np.ndarray]:
+        """Converts one or more values to the network's inputs."""
         if self._is_one(inputs):
             yield self._usable(inputs, "input")
         elif isinstance(inputs, Iterable):
@@ -134,16 +146,14 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
         else:
             raise ValueError(f"got a {type(inputs).__name__}, wanted an input or many of them")
 
-    def _usable(self, value: object, name: str) -> Item:
-        """Converts a value to an input and checks it."""
+    def _usable(self, value: object, name: str) -> np.ndarray:
+        """Converts a value to the network's input."""
         try:
-            item = self._item(value, name)
-            self.check(item)
+            return self.prepare(self._item(value, name))
         except ValueError as error:
             message = str(error)
             named = message.startswith(name)
             raise ValueError(message if named else f"{name}: {message}") from error
-        return item
 
     def _is_one(self, value: object) -> bool:
         """Returns whether a value is a single input."""

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxatr import data, openset, training
+from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.reporting import notebook
@@ -141,8 +142,8 @@ class Retriever(Showing[np.ndarray, Match]):
         """Reads an image ``[h, w, c]``."""
         return data.read_image(path)
 
-    def check(self, item: np.ndarray) -> object:
-        """Checks that an image's chip has the shape and dtype of training."""
+    def prepare(self, item: np.ndarray) -> np.ndarray:
+        """Converts an image to a chip, which has the shape and dtype of training."""
         return self.chip(item)
 
     def embed(
@@ -153,24 +154,24 @@ class Retriever(Showing[np.ndarray, Match]):
         Raises:
           ValueError: an image's chip has another shape or dtype than in training.
         """
-        for chips, count in self.chip.batches(images, batch_size):
+        for chips, count in stacked_batches(map(self.prepare, images), batch_size):
             yield self.of_chips(chips)[:count]
 
-    def __call__(
-        self, items: Iterable[np.ndarray], *, neighbours: int | None = None, batch_size: int = 32
+    def answers(
+        self, chips: Iterable[np.ndarray], *, neighbours: int | None = None, batch_size: int = 32
     ) -> Iterator[Match]:
-        """Yields the nearest training chips of each image ``[h, w, c]``, in order.
+        """Yields the nearest training chips of each chip ``[h, w, c]``, in order.
 
         Args:
-          items: any number of images.
+          chips: any number of chips.
           neighbours: number of training chips for each; by default :attr:`neighbours`.
-          batch_size: images per batch.
+          batch_size: chips per batch.
 
         Raises:
-          ValueError: an image is invalid, or there are fewer than ``neighbours`` training chips.
+          ValueError: there are fewer than ``neighbours`` training chips.
         """
-        for embeddings in self.embed(items, batch_size=batch_size):
-            yield from self.search(embeddings, neighbours)
+        for stacked, count in stacked_batches(chips, batch_size):
+            yield from self.search(self.of_chips(stacked)[:count], neighbours)
 
     def of_chips(self, chips: Shaped[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b d"]:
         """Computes the embeddings of a batch of chips."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from jaxatr import models, openset
 from jaxatr.resolve import nearest
-from jaxatr.typing import Array, Float, Network, PyTree
+from jaxatr.typing import Array, Config, Float, Network, PyTree
 
 MAP_SIZE = 8
 """Maximum rows and columns of a map for scores; larger maps are averaged."""
@@ -140,10 +140,15 @@ COMPUTED = frozenset(name for name, need in NEEDS.items() if need.compute)
 """The needs that are computed from single images."""
 
 
-def given_by(module: Network) -> frozenset[str]:
-    """Returns the needs that a network of single images provides, independently of its heads."""
+def given_by(module: Network, config: Config) -> frozenset[str]:
+    """Returns the needs that a run's network of single images provides."""
     maps = frozenset(getattr(getattr(module, "backbone", None), "maps", ()))
-    return frozenset({"features", "image"}) | COMPUTED - (frozenset(MAPS) - maps)
+    return frozenset({"features", "image"}) | COMPUTED - (frozenset(MAPS) - maps) | binary(config)
+
+
+def binary(config: Config) -> frozenset[str]:
+    """Returns ``open_logits`` as a need, if a run trains the binary classifiers."""
+    return frozenset() if config.loss.open == "none" else frozenset({"open_logits"})
 
 
 def outputs_with(

@@ -146,14 +146,9 @@ class OpenSet(Task):
             out = outputs_of(module, variables, run.normalize(chips), needs, seen)
             return out | {"image": chips}
 
-        given = given_by(module) | cls._binary(run.config)
+        given = given_by(module, run.config)
         exportable = resolve(cls.exporter)(run, network, score, given, source)
         return exportable._replace(classes=classes)
-
-    @staticmethod
-    def _binary(config: Config) -> frozenset[str]:
-        """Returns ``open_logits`` as an input of scores, if the binary classifiers are trained."""
-        return frozenset() if config.loss.open == "none" else frozenset({"open_logits"})
 
     @classmethod
     def classifier(cls, run: TrainedRun) -> Target:
@@ -232,7 +227,7 @@ class OpenSet(Task):
     def given(self) -> frozenset[str]:
         """Names of the inputs of scores, other than logits, that this run can provide."""
         extra = {"extra_logits"} if self.config.open_set.negatives else set()
-        return given_by(self.module) | self._binary(self.config) | extra
+        return given_by(self.module, self.config) | extra
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
         """Computes the network's outputs for every example of a part, in order.

@@ -16,6 +16,7 @@ import numpy as np
 from jaxatr import data, models, openset
 from jaxatr.resolve import resolve
 from jaxatr.tasks.apply import apply_training
+from jaxatr.tasks.open_set.needs import binary
 from jaxatr.tasks.track.chips import TrackChips
 from jaxatr.tasks.track.of_tracks import OfTracks, by_track
 from jaxatr.tasks.track.outputs import PartOutputs
@@ -57,7 +58,7 @@ class TrackOpenSet(OfTracks):
             tracks, lengths = inputs
             return module.apply(variables, run.normalize(tracks), lengths=lengths).track._asdict()
 
-        given = cls._binary(run.config) | {"features"}
+        given = binary(run.config) | {"features"}
         return resolve(cls.exporter)(run, network, score, given, source)._replace(
             frames=run.config.track.frames, further={"lengths": np.ones(1, np.int32)}
         )
