@@ -17,6 +17,7 @@ from jaxatr.recognition import store
 from jaxatr.recognition.enrolments import Enrolment, chips
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.open_set.task import OpenSet
+from jaxatr.training import TrainedRun
 from jaxatr.typing import PyTree
 
 KEPT = ".enrolled"

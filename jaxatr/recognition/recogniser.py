@@ -24,7 +24,7 @@ from jaxatr.tasks.open_set.needs import in_jax_alone
 from jaxatr.tasks.shown import HeatMap, Showing
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.training.predictor import Item, flattened, types_of
-from jaxatr.typing import Float, Shaped
+from jaxatr.typing import Float, PyTree, Shaped
 
 
 class OpenSetPredictor(Showing[Item, Prediction]):
