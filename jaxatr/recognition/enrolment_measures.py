@@ -12,7 +12,7 @@ from jaxatr.recognition.choice import Made
 from jaxatr.recognition.enrolments import Enrolment, chips
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.open_set.task import OpenSet
-from jaxatr.tasks.parts import BOX_OFF
+from jaxatr.tasks.parts import BOX_OFF, Part
 from jaxatr.training import TrainedRun
 from jaxatr.typing import PyTree
 
@@ -37,6 +37,24 @@ class Joined(NamedTuple):
     further: tuple[str, ...]
     outputs: openset.Outputs
     unknown: list[str]
+
+    def parts_of(self, parts: Mapping[str, Part], task: OpenSet) -> dict[str, Part]:
+        """Returns an evaluation's parts, with the enrolled classes known in the test examples.
+
+        Enrolled chips are removed from the test.
+
+        Args:
+          parts: the parts by name.
+          task: the run's task.
+        """
+        numbers = {name: len(self.known) + place for place, name in enumerate(self.further)}
+        enrolled = np.isin(task.examples.fingerprints("test"), list(self.enrolment.checksums))
+        classes = task.examples.dataset.classes
+        both = ("test", BOX_OFF)  # which have the same examples
+        return {
+            name: part.with_classes(classes, numbers, ~enrolled) if name in both else part
+            for name, part in parts.items()
+        }
 
     def figures(self, test: openset.Outputs) -> dict[str, Any]:
         """Computes the metrics of the enrolled classes, for ``evaluation.json``.
@@ -71,13 +89,10 @@ def join(
     enrolment: Enrolment,
     needs: Collection[str],
 ) -> Joined:
-    """Adds enrolled classes to the decision and to the test parts of an evaluation.
-
-    Test examples of enrolled classes, by name, become known; enrolled chips are removed from the
-    test.
+    """Adds enrolled classes to the decision of an evaluation.
 
     Args:
-      task: the run's task, whose test parts are changed.
+      task: the run's task.
       variables: variables of the checkpoint.
       workdir: the run's folder.
       step: step of the checkpoint.
@@ -100,12 +115,6 @@ def join(
             return extension.validation_of(task, variables, enrolment, before.score.all_needs)
 
         decision = extension.extend(session, before, enrolment, validation)
-    numbers = {name: len(known) + place for place, name in enumerate(further)}
-    enrolled = np.isin(task.examples.fingerprints("test"), list(enrolment.checksums))
-    for name in ("test", BOX_OFF):  # both have the same examples
-        if name in task.parts:
-            classes = task.examples.dataset.classes
-            task.parts[name] = task.parts[name].with_classes(classes, numbers, ~enrolled)
     found = chips(workdir, enrolment, known)
     outputs = session.outputs(found.images, found.labels)
     record = {**made.record, "enrolled": enrolment.counts()}

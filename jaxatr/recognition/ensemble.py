@@ -22,6 +22,7 @@ from jaxatr.recognition.decision import as_number, load_decision, open_task
 from jaxatr.recognition.measures import judge
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks.open_set.task import OpenSet
+from jaxatr.tasks.parts import ids
 from jaxatr.tasks.shown import HeatMap
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.typing import Int
@@ -142,20 +143,20 @@ class Members:
                 ) from error
         return tasks
 
-    def pooled(self, part: str, ids: Int[np.ndarray, " n"]) -> openset.Outputs:
+    def pooled(self, part: str, shared: Int[np.ndarray, " n"]) -> openset.Outputs:
         """Pools the members' outputs for some examples of a part.
 
         Args:
           part: name of the part.
-          ids: ``[n]``, ids of examples that all members have in this part.
+          shared: ``[n]``, ids of examples that all members have in this part.
         """
         outputs = []
         for (run, recogniser), task in zip(self.members, self.tasks, strict=True):
             needs = recogniser.decision.score.all_needs
             every = task.decided_outputs(run.variables, part, needs)
-            own = evaluation.ids(task.parts[part])
+            own = ids(task.parts[part])
             order = np.argsort(own)
-            outputs.append(every.select(order[np.searchsorted(own, ids, sorter=order)]))
+            outputs.append(every.select(order[np.searchsorted(own, shared, sorter=order)]))
         return openset.pool(self.decisions, outputs)
 
     def shared(self, part: str) -> Int[np.ndarray, " n"]:
@@ -167,8 +168,8 @@ class Members:
         for (run, _), task in zip(self.members, self.tasks, strict=True):
             if part not in task.parts:
                 raise ValueError(f"{run.workdir}: there are no {part} examples")
-        ids = [evaluation.ids(task.parts[part]) for task in self.tasks]
-        both = functools.reduce(np.intersect1d, ids)
+        every = [ids(task.parts[part]) for task in self.tasks]
+        both = functools.reduce(np.intersect1d, every)
         if not len(both):
             names = ", ".join(str(run.workdir) for run, _ in self.members)
             raise ValueError(
@@ -272,20 +273,20 @@ def evaluate(
     """
     members = Members(workdirs, checkpoint=checkpoint, score=score, where=where)
     decision, task = members.decision(), members.tasks[0]
-    ids = evaluation.ids(task.parts["test"])
+    own = ids(task.parts["test"])
     for (run, _), other in zip(members.members, members.tasks, strict=True):
-        if not np.array_equal(evaluation.ids(other.parts["test"]), ids):
+        if not np.array_equal(ids(other.parts["test"]), own):
             raise ValueError(
                 f"{run.workdir} and {members.members[0].run.workdir} have different test examples"
             )
-    test = members.pooled("test", ids)
-    scored = openset.Fitted((openset.ENSEMBLE,), decision.models)
+    test = members.pooled("test", own)
     scores, nearest = decision.score_of(test)
     values = {"test": {openset.ENSEMBLE.name: scores}}
     if decision.calibration is not None:
         values["validation"] = {openset.ENSEMBLE.name: decision.calibration.scores}
-    named = {openset.ENSEMBLE.name: nearest} if decision.gallery else {}
-    groups = evaluation.test_groups(task, scored, test, values, named)
+    named = {"test": {openset.ENSEMBLE.name: nearest}} if decision.gallery else {}
+    scored = evaluation.Scored((openset.ENSEMBLE,), values, named)
+    groups = evaluation.groups_of(task, task.parts, scored, {"test": test})
     measured = evaluation.summary(task, groups, [openset.ENSEMBLE])
     measured["members"] = [str(run.workdir) for run, _ in members.members]
     made = Made(decision, {"decides": openset.ENSEMBLE.name, "by": f"{len(workdirs)} runs"})

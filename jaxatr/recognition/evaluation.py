@@ -2,7 +2,8 @@
 
 import sys
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +18,8 @@ from jaxatr.recognition.session import head
 from jaxatr.tasks.open_set.deciders import decides
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.task import OpenSet
-from jaxatr.tasks.parts import BOX_OFF, EVALUATED, box_off, ids, part_arrays
-from jaxatr.typing import PyTree
+from jaxatr.tasks.parts import BOX_OFF, EVALUATED, Part, box_off, ids, part_arrays
+from jaxatr.typing import Bool, PyTree
 
 
 class Chosen(NamedTuple):
@@ -102,6 +103,56 @@ def choose(
     return Chosen(tuple(chosen), trained, networks, leave_out=scores == "all")
 
 
+class Scored(NamedTuple):
+    """Scores of several parts of the data.
+
+    Attributes:
+      scores: the scores.
+      values: values ``[n]`` of each score, by part and score.
+      named: classes ``[n]`` that scores name, by part and score, for those that name one.
+      models: arrays of the fitted scores, for ``scores.npz``.
+    """
+
+    scores: tuple[openset.Score, ...]
+    values: Mapping[str, Mapping[str, np.ndarray]]
+    named: Mapping[str, Mapping[str, np.ndarray]]
+    models: Mapping[str, np.ndarray] = {}
+
+    @classmethod
+    def of(
+        cls,
+        fitted: openset.Fitted,
+        outputs: Mapping[str, openset.Outputs],
+        widened: openset.Fitted | None = None,
+        classes: int = 0,
+    ) -> "Scored":
+        """Computes fitted scores of the outputs of each part.
+
+        Args:
+          fitted: the scores.
+          outputs: outputs by part.
+          widened: those of the scores that take enrolled classes, fitted with them.
+          classes: number of enrolled classes.
+        """
+        every = [(fitted, 0), *([(widened, classes)] if widened else [])]
+        answers: dict[str, dict[str, openset.Answer]] = {part: {} for part in outputs}
+        naming: set[str] = set()
+        for scores, more in every:
+            for part, out in outputs.items():
+                answers[part] |= scores.answers(out.widened(more))
+            naming |= {score.name for score in scores.scores if score.names_class or more}
+        values = {
+            part: {name: one.score for name, one in found.items()}
+            for part, found in answers.items()
+        }
+        named = {
+            part: {name: one.label for name, one in found.items() if name in naming}
+            for part, found in answers.items()
+        }
+        models = {name: array for one, _ in every for name, array in one.arrays().items()}
+        return cls(fitted.scores, values, named, models)
+
+
 def evaluate(
     task: OpenSet,
     variables: PyTree,
@@ -111,36 +162,74 @@ def evaluate(
     other: str | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Evaluates a network of single images (:meth:`jaxatr.tasks.open_set.OpenSet.test`)."""
+    """Evaluates a network of single images (:meth:`jaxatr.tasks.open_set.OpenSet.test`).
+
+    The network's outputs are computed once for each part; scores, measures, the decision's measures
+    and the recorded arrays follow from them.
+    """
+    say = partial(print, file=sys.stderr, flush=True) if progress else _silent
     default = openset.DEFAULT
     if task.config.open_set.negatives:  # scores for networks with a class of negatives
         default = [s.name for s in openset.SCORES.values() if "extra_logits" in s.needs]
     if scores not in (None, "all"):
         choose(task, scores, workdir, default)  # raises errors before anything is fitted
     others = other_data.read(task, other)
-    task.parts |= {other_data.PART + name: one.part for name, one in others.items()}
+    parts = {name: task.parts[name] for name in EVALUATED if name in task.parts}
+    parts |= {other_data.PART + name: one.part for name, one in others.items()}
+    made, joined = None, None
     enrolment = enrolments.read(workdir) if workdir is not None else None
-    deciding = None if enrolment is None else enrolment.score
-
-    def say(text: str) -> None:
-        if progress:
-            print(text, file=sys.stderr, flush=True)
-
-    made = None
     if decides(task.config):
         say("loading the score that decides, or fitting it if necessary")
+        deciding = None if enrolment is None else enrolment.score
         made = made_for(task, variables, workdir, step, score=deciding)
     chosen = choose(task, scores, workdir, default, made)
     needs = chosen.needs | needs_of(made)
-    joined = None
     if made is not None and made.decision is not None and enrolment is not None:
         joined = enrolment_measures.join(task, variables, workdir, step, made, enrolment, needs)
-        made = joined.made
-    parts = (*EVALUATED, *(other_data.PART + name for name in others))
+        made, parts = joined.made, joined.parts_of(parts, task)
+
     outputs = {}
-    for part in filter(task.parts.__contains__, parts):
-        say(f"computing outputs on {len(task.parts[part].indices)} examples ({part})")
-        outputs[part] = task.outputs(variables, part, needs)
+    for name, part in parts.items():
+        say(f"computing outputs on {len(part.indices)} examples ({name})")
+        outputs[name] = task.outputs_of(variables, part, needs)
+    scored = _scored(task, variables, chosen, outputs, joined, say)
+    say("scoring and measuring")
+    measured = summary(task, groups_of(task, parts, scored, outputs), scored.scores)
+    if others:
+        measured["outside"] = {name: one.record for name, one in others.items()}
+    arrays = arrays_of(parts, outputs, scored)
+    for name, folder in chosen.networks.items():
+        if joined is None:
+            add_recorded(name, folder, measured, arrays)
+        else:
+            warnings.warn(
+                f"{name} is left out: its network does not know enrolled classes", stacklevel=2
+            )
+    test = outputs["test"]
+    if joined is not None:
+        measured |= joined.figures(test)
+    elif made is not None and made.decision is not None:
+        measured |= enrolment_measures.of_trained(task.record, made.decision, test)
+    if made is not None:
+        judge(made, test, measured, arrays)
+        for name in others:
+            measured["outside"][name] |= accepted(made, outputs[other_data.PART + name])
+    return measured, arrays
+
+
+def _silent(text: str) -> None:
+    del text
+
+
+def _scored(
+    task: OpenSet,
+    variables: PyTree,
+    chosen: Chosen,
+    outputs: Mapping[str, openset.Outputs],
+    joined: enrolment_measures.Joined | None,
+    say: Callable[[str], None],
+) -> Scored:
+    """Fits the chosen scores, and computes them on all parts."""
     training = None
     if chosen.needs_of_fit is not None:
         say(f"computing outputs on {len(task.parts['train'].indices)} examples (train)")
@@ -154,118 +243,79 @@ def evaluate(
         leave_out=chosen.leave_out,
         begins=lambda score: say(f"fitting {score.name}"),
     )
-    say("scoring and measuring")
-    answers = {part: fitted.answers(out) for part, out in outputs.items()}
-    arrays = fitted.arrays()
-    naming = [score.name for score in fitted.scores if score.names_class]
-    if joined is not None:  # the scores that cannot take the enrolled classes stay as they are
-        further = openset.enrol_scores(fitted, joined.outputs, len(joined.further))
-        for part, out in outputs.items():
-            answers[part] |= further.answers(out.widened(len(joined.further)))
-        arrays |= further.arrays()
-        naming += [score.name for score in further.scores if not score.names_class]
-    values = {part: _values(one) for part, one in answers.items()}
-    named = {part: {name: one[name].label for name in naming} for part, one in answers.items()}
-    test = outputs["test"]
-    groups = test_groups(task, fitted, test, values, named["test"])
-    if BOX_OFF in outputs:
-        everything = np.ones(len(test.labels), bool)
-        off = outputs[BOX_OFF]
-        groups[box_off(task.config)] = measure(
-            task, fitted, off, values, everything, named[BOX_OFF], part=BOX_OFF
-        )
-    for name in others:
-        groups[name] = _against_known(task, fitted, outputs, values, named, other_data.PART + name)
-    measured = summary(task, groups, fitted.scores)
-    if others:
-        measured["outside"] = {name: one.record for name, one in others.items()}
-    for part, out in outputs.items():
-        arrays |= part_arrays(f"{part}_", out, values[part])
-        arrays |= {f"{part}_predicted_{name}": label for name, label in named[part].items()}
-        arrays[f"{part}_id"] = ids(task.parts[part])
-        if (seen := task.parts[part].column("range_m")) is not None:
-            arrays[f"{part}_range_m"] = seen
-    for name, folder in chosen.networks.items():
-        if joined is None:
-            add_recorded(name, folder, measured, arrays)
-        else:
-            warnings.warn(
-                f"{name} is left out: its network does not know enrolled classes", stacklevel=2
-            )
-    if joined is not None:
-        measured |= joined.figures(test)
-    elif made is not None and made.decision is not None:
-        measured |= enrolment_measures.of_trained(task.record, made.decision, test)
-    if made is not None:
-        judge(made, test, measured, arrays)
-        for name in others:
-            measured["outside"][name] |= accepted(made, outputs[other_data.PART + name])
-    return measured, arrays
+    if joined is None:
+        return Scored.of(fitted, outputs)
+    # Those that cannot take the enrolled classes stay as they are.
+    classes = len(joined.further)
+    return Scored.of(
+        fitted, outputs, openset.enrol_scores(fitted, joined.outputs, classes), classes
+    )
 
 
-def test_groups(
+def groups_of(
     task: OpenSet,
-    fitted: openset.Fitted,
-    test: openset.Outputs,
-    values: Mapping[str, Mapping[str, np.ndarray]],
-    named: Mapping[str, np.ndarray],
+    parts: Mapping[str, Part],
+    scored: Scored,
+    outputs: Mapping[str, openset.Outputs],
 ) -> dict[str, Any]:
-    """Computes the metrics of all test examples and, if there are several, of each range.
+    """Computes the metrics of each group of test examples.
+
+    They are all of them, each range if there are several, those with boxes that are off, and the
+    known ones together with images of other data.
 
     Args:
       task: the run's task.
-      fitted: the scores.
-      test: outputs for all test examples.
-      values: values ``[n]`` of each score, by part and score.
-      named: classes ``[n]`` that scores name for the test examples, by score.
+      parts: the evaluated parts, by name.
+      scored: their scores.
+      outputs: their outputs.
     """
-    ranges = task.parts["test"].column("range_m")
-    everything = np.ones(len(test.labels), bool)
-    groups = {"all": measure(task, fitted, test, values, everything, named)}
+    test, ranges = outputs["test"], parts["test"].column("range_m")
+    groups = {"all": measure(task, test, scored)}
     if ranges is not None and len(np.unique(ranges)) > 1:
         for value in np.unique(ranges):
-            rows = ranges == value
-            groups[f"{value} m"] = measure(task, fitted, test, values, rows, named)
+            groups[f"{value} m"] = measure(task, test, scored, rows=ranges == value)
+    if BOX_OFF in outputs:
+        groups[box_off(task.config)] = measure(task, outputs[BOX_OFF], scored, part=BOX_OFF)
+    for part in outputs:
+        if part.startswith(other_data.PART):
+            name = part.removeprefix(other_data.PART)
+            groups[name] = _against_known(task, scored, outputs, part)
     return groups
 
 
 def _against_known(
-    task: OpenSet,
-    fitted: openset.Fitted,
-    outputs: Mapping[str, openset.Outputs],
-    values: Mapping[str, Mapping[str, np.ndarray]],
-    named: Mapping[str, Mapping[str, np.ndarray]],
-    part: str,
+    task: OpenSet, scored: Scored, outputs: Mapping[str, openset.Outputs], part: str
 ) -> dict[str, Any]:
-    """Computes the metrics of the known test examples together with a part of unknown examples.
-
-    Args:
-      task: the run's task.
-      fitted: the scores.
-      outputs: outputs by part.
-      values: values ``[n]`` of each score, by part and score.
-      named: classes ``[n]`` that scores name, by part and score.
-      part: name of the part of unknown examples.
-    """
+    """Computes the metrics of the known test examples together with a part of unknown examples."""
     known = outputs["test"].labels != openset.UNKNOWN
-    joined = other_data.against(outputs["test"].select(known), outputs[part])
 
-    def both(by_part: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    def both(by_part: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
         test = by_part["test"]
-        return {n: np.concatenate([test[n][known], more]) for n, more in by_part[part].items()}
+        joined = {n: np.concatenate([test[n][known], more]) for n, more in by_part[part].items()}
+        return {**by_part, part: joined}
 
-    everything = np.ones(len(joined.labels), bool)
-    scored = {**values, part: both(values)}
-    return measure(task, fitted, joined, scored, everything, both(named), part=part)
+    together = scored._replace(values=both(scored.values), named=both(scored.named))
+    joined = other_data.against(outputs["test"].select(known), outputs[part])
+    return measure(task, joined, together, part=part)
+
+
+def arrays_of(
+    parts: Mapping[str, Part], outputs: Mapping[str, openset.Outputs], scored: Scored
+) -> dict[str, np.ndarray]:
+    """Returns the arrays of ``scores.npz``, by name."""
+    arrays = dict(scored.models)
+    for part, out in outputs.items():
+        arrays |= part_arrays(f"{part}_", out, scored.values[part])
+        arrays |= {f"{part}_predicted_{name}": one for name, one in scored.named[part].items()}
+        arrays[f"{part}_id"] = ids(parts[part])
+        if (seen := parts[part].column("range_m")) is not None:
+            arrays[f"{part}_range_m"] = seen
+    return arrays
 
 
 def needs_of(made: Made | None) -> frozenset[str]:
     """Returns the inputs of the score that decides, other than logits; empty if there is none."""
     return frozenset(made.decision.score.all_needs if made and made.decision else ())
-
-
-def _values(answers: Mapping[str, openset.Answer]) -> dict[str, np.ndarray]:
-    return {name: answer.score for name, answer in answers.items()}
 
 
 def _adapted(chosen: Chosen, validation: openset.Outputs | None) -> dict[str, Any]:
@@ -281,33 +331,30 @@ def _adapted(chosen: Chosen, validation: openset.Outputs | None) -> dict[str, An
 
 def measure(
     task: OpenSet,
-    fitted: openset.Fitted,
     test: openset.Outputs,
-    values: Mapping[str, Mapping[str, np.ndarray]],
-    rows: np.ndarray,
-    named: Mapping[str, np.ndarray] | None = None,
+    scored: Scored,
     *,
     part: str = "test",
+    rows: Bool[np.ndarray, " n"] | None = None,
 ) -> dict[str, Any]:
     """Computes the metrics of a group of test examples.
 
     Args:
       task: the run's task.
-      fitted: the scores.
-      test: outputs for all test examples.
-      values: values ``[n]`` of each score, by part and score.
-      rows: ``[n]`` bool, the group's examples.
-      named: classes ``[n]`` that scores name for all test examples, by score.
-      part: name of the part of the test examples.
+      test: outputs for all examples of the part.
+      scored: the scores of this part and of the validation examples.
+      part: name of the part.
+      rows: the group's examples; by default all.
     """
     fields = task.config.open_set
+    chosen = np.ones(len(test.labels), bool) if rows is None else rows
     return openset.evaluate(
-        test.labels[rows],
-        test.predicted[rows],
-        {name: score[rows] for name, score in values[part].items()},
-        values.get("validation"),
-        fixed=openset.fixed_thresholds(fitted.scores, fields.gamma),
-        named={name: labels[rows] for name, labels in (named or {}).items()},
+        test.labels[chosen],
+        test.predicted[chosen],
+        {name: score[chosen] for name, score in scored.values[part].items()},
+        scored.values.get("validation"),
+        fixed=openset.fixed_thresholds(scored.scores, fields.gamma),
+        named={name: labels[chosen] for name, labels in scored.named.get(part, {}).items()},
         tpr=fields.tpr,
     )
 

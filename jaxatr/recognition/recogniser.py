@@ -78,7 +78,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
             run,
             decision.score.all_needs | set(needs),
             runtime=runtime,
-            network=self._network,
+            network=type(self)._network,
             examples=self._examples(run),
         )
         if runtime not in OWN and (reason := in_jax_alone(decision.score)):

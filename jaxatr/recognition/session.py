@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 import jax
 import numpy as np
@@ -23,12 +22,8 @@ FEATURES = "features"
 _BATCH = 32
 
 
-class Network(Protocol):
-    """Builds ``(variables, raw inputs) -> outputs`` by name, with the inputs of some scores."""
-
-    def __call__(self, run: TrainedRun, needs: Collection[str]) -> Infer:
-        """Builds the function of a run's network."""
-        ...
+Network = Callable[[TrainedRun, Collection[str]], Infer]
+"""Builds ``(variables, raw inputs) -> outputs`` of a run, with the inputs of some scores."""
 
 
 def of_single_images(run: TrainedRun, needs: Collection[str]) -> Infer:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxatr import openset
 from jaxatr.recognition import evaluation
 from jaxatr.recognition.choice import made_for
+from jaxatr.recognition.evaluation import Scored
 from jaxatr.recognition.measures import judge
 from jaxatr.recognition.session import head
 from jaxatr.tasks.open_set.deciders import decides
@@ -16,7 +17,7 @@ from jaxatr.tasks.parts import BOX_OFF, EVALUATED, box_off, ids, part_arrays
 from jaxatr.tasks.track.chips import TrackChips
 from jaxatr.tasks.track.of_tracks import OfTracks
 from jaxatr.tasks.track.outputs import PartOutputs
-from jaxatr.typing import Int, PyTree, Shaped
+from jaxatr.typing import PyTree
 
 TRACKS, MEAN, CHIPS = "all", "mean over chips", "single chips"
 
@@ -25,26 +26,22 @@ class Group(NamedTuple):
     """A group of an evaluation: tracks, means over chips, or single chips.
 
     Attributes:
-      fitted: the fitted scores.
+      scored: the scores.
       outputs: network outputs by part.
-      values: values ``[n]`` of each score, by part and score.
-      named: classes ``[n]`` that scores name, by part and score.
       recorded: prefix of the arrays in ``scores.npz``; None if other arrays there imply them.
     """
 
-    fitted: openset.Fitted
+    scored: Scored
     outputs: dict[str, openset.Outputs]
-    values: dict[str, dict[str, np.ndarray]]
-    named: dict[str, dict[str, np.ndarray]]
     recorded: str | None
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns the arrays for ``scores.npz``, by name."""
-        arrays = {} if self.recorded else self.fitted.arrays()  # models of chips are not recorded
+        arrays = {} if self.recorded else dict(self.scored.models)  # not those of chips
         for part, outputs in self.outputs.items():
             prefix = f"{part}_{self.recorded}"
-            arrays |= part_arrays(prefix, outputs, self.values[part])
-            named = self.named.get(part, {}).items()
+            arrays |= part_arrays(prefix, outputs, self.scored.values[part])
+            named = self.scored.named.get(part, {}).items()
             arrays |= {f"{prefix}predicted_{name}": label for name, label in named}
         return arrays
 
@@ -80,8 +77,12 @@ class Seen(NamedTuple):
         outputs, values = {}, {}
         for part, found in self.parts.items():
             outputs[part] = openset.mean_outputs(found.chips, found.lengths)
-            values[part] = _means(chips.values[part], found.lengths)
-        return {mean: Group(chips.fitted, outputs, values, {}, recorded), CHIPS: chips}
+            values[part] = {
+                name: openset.mean_over(score, found.lengths)
+                for name, score in chips.scored.values[part].items()
+            }
+        means = chips.scored._replace(values=values, named={})
+        return {mean: Group(means, outputs, recorded), CHIPS: chips}
 
     def _scored(
         self, take: Callable[[PartOutputs], openset.Outputs], prefix: str, recorded: str
@@ -94,16 +95,7 @@ class Seen(NamedTuple):
             validation=outputs.get("validation"),
             leave_out=self.chosen.leave_out,
         )
-        answers = {part: fitted.answers(one) for part, one in outputs.items()}
-        naming = [score.name for score in fitted.scores if score.names_class]
-        values = {
-            part: {name: one.score for name, one in found.items()}
-            for part, found in answers.items()
-        }
-        named = {
-            part: {name: found[name].label for name in naming} for part, found in answers.items()
-        }
-        return Group(fitted, outputs, values, named, recorded)
+        return Group(Scored.of(fitted, outputs), outputs, recorded)
 
 
 def groups(task: OfTracks, seen: Seen) -> dict[str, Group]:
@@ -137,21 +129,10 @@ def evaluate(
         training = task.part_outputs(variables, "train", chosen.needs_of_fit)
     figures, arrays = {}, {}
     for name, group in groups(task, Seen(chosen, variables, training, found)).items():
-        test = group.outputs["test"]
-        everything = np.ones(len(test.labels), bool)
-        named = group.named.get("test")
-        figures[name] = evaluation.measure(
-            task, group.fitted, test, group.values, everything, named
-        )
+        figures[name] = evaluation.measure(task, group.outputs["test"], group.scored)
         if name == TRACKS and (off := group.outputs.get(BOX_OFF)):
             figures[box_off(task.config)] = evaluation.measure(
-                task,
-                group.fitted,
-                off,
-                group.values,
-                everything,
-                group.named.get(BOX_OFF),
-                part=BOX_OFF,
+                task, off, group.scored, part=BOX_OFF
             )
         if group.recorded is not None:
             arrays |= group.arrays()
@@ -162,10 +143,3 @@ def evaluate(
     if made is not None:
         judge(made, task.decided(found["test"]), measured, arrays)
     return measured, arrays
-
-
-def _means(
-    values: dict[str, Shaped[np.ndarray, " m"]], lengths: Int[np.ndarray, " r"]
-) -> dict[str, Shaped[np.ndarray, " r"]]:
-    """Averages the scores of each track's chips."""
-    return {name: openset.mean_over(score, lengths) for name, score in values.items()}

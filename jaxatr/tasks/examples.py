@@ -318,9 +318,9 @@ class Examples:
             **options,
         )
 
-    def eval_batches(self, part: str) -> data.EvalBatches:
+    def eval_batches(self, part: str | Part) -> data.EvalBatches:
         """Returns batches of a part's examples in order; each iteration is one pass."""
-        chosen = self.parts[part]
+        chosen = self.parts[part] if isinstance(part, str) else part
         return data.eval_batches(
             chosen.split,
             chosen.indices,

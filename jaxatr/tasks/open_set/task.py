@@ -27,12 +27,10 @@ from jaxatr.tasks.open_set.objective import Objective
 from jaxatr.tasks.open_set.recipes import check_recipe, rotation_head
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.tasks.optimizer import build_optimizer
-from jaxatr.tasks.parts import Part
+from jaxatr.tasks.parts import Part, ids
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Target, Task, TrainedRun, digest
 from jaxatr.typing import ArrayLike, Batch, Config, Float, PyTree, Shaped
-
-_SAMPLE = "sample"  # the part of a random sample of the training examples
 
 
 class OpenSet(Task):
@@ -230,11 +228,17 @@ class OpenSet(Task):
         return given_by(self.module, self.config) | extra
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
+        """Computes the outputs for a part of the run, by its name (:meth:`outputs_of`)."""
+        return self.outputs_of(variables, self.parts[part], needs)
+
+    def outputs_of(
+        self, variables: PyTree, part: Part, needs: Collection[str] = ()
+    ) -> openset.Outputs:
         """Computes the network's outputs for every example of a part, in order.
 
         Args:
           variables: parameters and batch statistics, on one device.
-          part: ``"train"``, ``"validation"`` or ``"test"``.
+          part: the examples.
           needs: names of further outputs (:data:`jaxatr.tasks.open_set.needs.NEEDS`); those that
             need a gradient take several times as long.
         """
@@ -252,7 +256,7 @@ class OpenSet(Task):
             known = len(self.split.known)
             columns["extra_logits"] = logits[:, known:]
             logits, open_logits = logits[:, :known], open_logits[:, :known]
-        return openset.Outputs(logits, open_logits, self.parts[part].labels, columns)
+        return openset.Outputs(logits, open_logits, part.labels, columns)
 
     def decided_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()
@@ -279,11 +283,7 @@ class OpenSet(Task):
         train = self.parts["train"]
         if len(train.labels) <= most:
             return self.outputs(variables, "train", needs)
-        self.parts[_SAMPLE] = train.sample(most, self.config.seed)
-        try:
-            return self.outputs(variables, _SAMPLE, needs)
-        finally:
-            del self.parts[_SAMPLE]
+        return self.outputs_of(variables, train.sample(most, self.config.seed), needs)
 
     def beside(self, config: Config) -> Mapping[str, Config]:
         """Returns the configurations of trials, trainings from which ``auto`` chooses a score."""
@@ -363,7 +363,9 @@ class OpenSet(Task):
           for each score and kind of :data:`jaxatr.openset.recorded.MISTAKES`.
         """
         rows = openset.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
-        return self.examples.thumbnails("test", rows)
+        places = {number: row for row, number in enumerate(ids(self.parts["test"]).tolist())}
+        chosen = [places[number] for number in arrays["test_id"][rows].tolist()]
+        return self.examples.thumbnails("test", np.array(chosen, int))
 
     def evaluated(self, measured: Mapping[str, Any], step: int) -> dict[str, Any]:
         """Returns the fitted γ, the decision, and the step of their checkpoint, for the record."""
