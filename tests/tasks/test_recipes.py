@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from jaxatr import losses, openset, parallel, runs, training
-from jaxatr.recognition.evaluation import head
-from jaxatr.tasks.open_set import OpenSet
-from jaxatr.tasks.open_set.recipes import quarter_turned
+from jaxatr.recognition.session import head
+from jaxatr.tasks.open_set import OpenSet, mixing, objective
+from jaxatr.tasks.open_set.terms import rotation
+from jaxatr.tasks.open_set.terms.rotation import quarter_turned
 
 EVERYTHING = {
     "augment.rand_operations": 1,
@@ -102,8 +103,8 @@ def test_a_mixture_has_the_mixture_of_two_losses(config, kind, monkeypatch):
         jax.debug.callback(lambda i, s: kept.update(images=i, share=s), images, found[0].weights)
         return images, found
 
-    original = task._objective.recipe.targets
-    monkeypatch.setattr(task._objective.recipe, "targets", targets)
+    original = mixing.mixed
+    monkeypatch.setattr(objective, "mixed", targets)
     _, found = gradient(task, params, state, batch, 1)
     jax.effects_barrier()
     images, share = np.asarray(kept["images"]), np.asarray(kept["share"])
@@ -172,13 +173,12 @@ def test_quarter_turns_are_predicted_of_a_turned_copy(config):
     config.loss.rotation_weight = 2.0
     task, params, state, batch = made(config)
     assert params["rotation_head"]["kernel"].shape == (8, 4)
-    turned = task._objective.recipe.turned(
-        jax.random.key(1), task.examples.normalize(batch["image"]), batch
-    )
-    assert set(np.asarray(turned.turns)) <= {0, 1, 2, 3} and len(set(np.asarray(turned.turns))) > 1
+    turned = rotation.turned(jax.random.key(1), task.examples.normalize(batch["image"]), batch)
+    turns = set(np.asarray(turned.targets))
+    assert turns <= {0, 1, 2, 3} and len(turns) > 1
     features = outputs(task, params, turned.images).features
     layer = params["rotation_head"]
-    term = losses.cross_entropy(features @ layer["kernel"] + layer["bias"], turned.turns)
+    term = losses.cross_entropy(features @ layer["kernel"] + layer["bias"], turned.targets)
     _, found = gradient(task, params, state, batch, 1)
     out = outputs(task, params, task.examples.normalize(batch["image"]))
     plain = losses.open_set(out.logits, out.open_logits, batch["label"])

@@ -57,7 +57,15 @@ def check_fields(config: Config) -> None:
             score_of(fields.score)
         except ValueError as error:
             raise ValueError(f"open_set.score: {error}") from error
-    if "outside_most" in fields:  # only tasks on single images have this field
+    if "mix" in config:  # only tasks on single images have these fields
+        mix = config.mix
+        check_limits(
+            config,
+            mix__mixup=(mix.mixup >= 0, "0 (off) or more"),
+            mix__cutmix=(mix.cutmix >= 0, "0 (off) or more"),
+            mix__probability=(0 <= mix.probability <= 1, "a probability in [0, 1]"),
+        )
+    if "outside_most" in fields:
         check_limits(
             config,
             open_set__outside_most=(fields.outside_most >= 0, "0 (all) or more"),
@@ -65,6 +73,8 @@ def check_fields(config: Config) -> None:
         )
     check_limits(
         config,
+        loss__label_smoothing=(0 <= config.loss.label_smoothing < 1, "a share in [0, 1)"),
+        loss__logit_norm=(config.loss.logit_norm >= 0, "0 (off) or more"),
         open_set__gamma=(0 <= fields.gamma <= 1, "a probability in [0, 1]"),
         open_set__tpr=(0 < fields.tpr <= 1, "a share in (0, 1]"),
     )

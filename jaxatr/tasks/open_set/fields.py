@@ -1,6 +1,7 @@
 """The configuration fields of open-set recognition."""
 
 from jaxatr.config import Field, Fields
+from jaxatr.tasks.open_set import terms
 
 FIELDS: Fields = {
     "loss.open": Field(
@@ -56,28 +57,7 @@ RECIPES: Fields = {
         "With both mixup and CutMix, each applies to half of the images",
     ),
     "mix.probability": Field(1.0, "probability that an image is mixed by mixup or CutMix"),
-    "loss.contrastive_weight": Field(
-        0.0,
-        "weight of the supervised contrastive loss (Khosla et al. 2020) of the features; 0: off",
-    ),
-    "loss.contrastive_temperature": Field(0.1, "temperature of the supervised contrastive loss"),
-    "loss.rotation_weight": Field(
-        0.0,
-        "weight of rotation prediction (Hendrycks et al. 2019): an additional head predicts the "
-        "quarter turns of a second, rotated copy of each chip; 0: off",
-    ),
-    "loss.reciprocal_weight": Field(
-        0.0,
-        "weight of the open space risk of ARPL (Chen et al. 2021: 0.1), which makes the closed-set "
-        "head one of reciprocal points; 0: off",
-    ),
-    "open_set.outliers": Field(
-        "",
-        "training images of no known class, which every class learns to reject (outlier exposure, "
-        "Hendrycks et al. 2019): a folder, an archive, or a split of the data set; must not show "
-        "the unknown classes of the test",
-    ),
-    "loss.outlier_weight": Field(0.5, "weight of the loss of the outliers"),
+    **terms.FIELDS,
     "open_set.trials": Field(
         0,
         "number of short additional trainings, each without a third of the known classes, on which "

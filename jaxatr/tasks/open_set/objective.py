@@ -1,16 +1,16 @@
-"""The training loss of open-set recognition: equation 4 and the terms that recipes add."""
-
-from typing import Any
+"""The training loss of open-set recognition: equation 4, and the terms that are added to it."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxatr import losses, models
+from jaxatr import losses, parallel
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples
+from jaxatr.tasks.open_set import terms
 from jaxatr.tasks.open_set.checks import find_open_loss
-from jaxatr.tasks.open_set.recipes import Recipe, Target, added_up
+from jaxatr.tasks.open_set.mixing import mixed
+from jaxatr.tasks.open_set.terms import Seen, Share
 from jaxatr.training import LossOutput
 from jaxatr.typing import Batch, Config, PyTree
 
@@ -19,13 +19,13 @@ class Objective:
     """Computes the loss of one device's part of a batch.
 
     Attributes:
-      recipe: the optional terms, and the changes that they make to images and labels.
+      terms: the terms that the run adds to equation 4.
     """
 
     def __init__(self, config: Config, examples: Examples, module: nn.Module):
         """Creates the objective from a run's configuration, data and network."""
-        self._fields, self._examples, self._module = config.loss, examples, module
-        self.recipe = Recipe(config)
+        self._config, self._examples, self._module = config, examples, module
+        self.terms = terms.of(config)
 
     def __call__(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
@@ -37,36 +37,39 @@ class Objective:
             batch["id"],
             batch["epoch"],
         )
-        images, targets = self.recipe.targets(key, images, batch)
-        views, turned = images, None
-        if self.recipe.rotation:
-            turned = self.recipe.turned(key, images, batch)
-            views = jnp.concatenate([images, turned.images])
+        images, targets = mixed(self._config, key, images, batch)
+        copies = {t.name: t.copies(key, images, batch) for t in self.terms if t.copies}
+        views = jnp.concatenate([images, *(one.images for one in copies.values())])
         every, model_state = apply_training(self._module, params, model_state, views, key, step)
         out = jax.tree.map(lambda rows: rows[: len(images)], every)
-        sums = added_up([self._sums(params, out, target) for target in targets])
-        total, count = sums.pop("loss")
-        added, more = self.recipe.added(
-            params,
-            out,
-            None if turned is None else (every.features[len(images) :], turned.turns),
-            targets[0].labels,
-            sums,
-            count,
-        )
-        return LossOutput(total + added, count, sums | more, model_state)
+        seen, start = Seen(self._config.loss, params, out, targets), len(images)
 
-    def _sums(
-        self, params: PyTree, out: models.OpenSetOutput, target: Target
-    ) -> dict[str, tuple[Any, Any]]:
-        """Returns the weighted sums of each loss for some labels, and the sums of the weights."""
-        known = target.labels >= 0
-        labels, weights = jnp.where(known, target.labels, 0), jnp.where(known, target.weights, 0)
-        values = self.example_losses(out.logits, out.open_logits, labels)
-        values["closed_accuracy"] = jnp.argmax(out.logits, axis=-1) == labels
-        count = jnp.sum(weights)
-        sums = {name: (jnp.sum(weights * value), count) for name, value in values.items()}
-        return sums | self.recipe.sums(params, out, target)
+        sums = self._equation_4(seen)
+        total, count = sums.pop("loss")
+        known = parallel.psum(jnp.float32(count))  # the loop divides the loss by it
+        for term in self.terms:
+            own = seen
+            if term.name in copies:
+                _, of_copies = copies[term.name]
+                features = every.features[start : start + len(of_copies)]
+                own, start = seen._replace(copies=(features, of_copies)), start + len(of_copies)
+            value, number = sums[term.name] = term.value(own)
+            mean_of = known / jnp.maximum(parallel.psum(number), 1)
+            total += term.weight(self._config) * value * mean_of
+        return LossOutput(total, count, sums, model_state)
+
+    def _equation_4(self, seen: Seen) -> dict[str, Share]:
+        """Adds up equation 4, its terms and the accuracy over the examples of known classes."""
+        out, sums = seen.out, {}
+        for labels, weights in seen.targets:
+            own = jnp.where(labels >= 0, weights, 0)
+            labels = jnp.where(labels >= 0, labels, 0)
+            values = self.example_losses(out.logits, out.open_logits, labels)
+            values["closed_accuracy"] = jnp.argmax(out.logits, axis=-1) == labels
+            for name, value in values.items():
+                total, count = sums.get(name, (0, 0))
+                sums[name] = total + jnp.sum(own * value), count + jnp.sum(own)
+        return sums
 
     def example_losses(self, logits, open_logits, labels) -> dict[str, jax.Array]:
         """Computes equation 4, as ``loss``, and its terms, ``[b]`` each.
@@ -76,7 +79,7 @@ class Objective:
           open_logits: ``[b, k]``, of the binary classifiers.
           labels: ``[b]``, known classes.
         """
-        fields = self._fields
+        fields = self._config.loss
         if fields.logit_norm:
             logits = losses.normalised_logits(logits, temperature=fields.logit_norm)
         entropy = losses.entropy(logits)

@@ -17,14 +17,13 @@ from jaxatr.data import augmentations
 from jaxatr.resolve import resolve
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
-from jaxatr.tasks.open_set import trials
+from jaxatr.tasks.open_set import terms, trials
 from jaxatr.tasks.open_set.checks import check_fields, check_sources
 from jaxatr.tasks.open_set.continuation import Continued
 from jaxatr.tasks.open_set.deciders import NONE, RULE, decides
 from jaxatr.tasks.open_set.fields import FIELDS, RECIPES, TESTS
 from jaxatr.tasks.open_set.needs import COMPUTED, given_by
 from jaxatr.tasks.open_set.objective import Objective
-from jaxatr.tasks.open_set.recipes import check_recipe, rotation_head
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.parts import Part, ids
@@ -81,7 +80,7 @@ class OpenSet(Task):
             self.examples.add_negatives(config.open_set.negatives)
         if config.open_set.get("outliers"):
             self.examples.add_outliers(config.open_set.outliers)
-        check_recipe(config, self.examples.image_shape)
+        terms.check(config, self.examples.image_shape)
         self.module = self.network(config, {"split": self.split.as_dict()})
         self._objective = Objective(config, self.examples, self.module)
         self._pretrained = Pretrained(
@@ -179,8 +178,9 @@ class OpenSet(Task):
         variables = dict(variables)
         params = variables.pop("params")
         models.check_freeze(self.config.model.freeze, params)
-        if self._objective.recipe.rotation:
-            params |= rotation_head(jax.random.fold_in(key, 1), out.features.shape[-1])
+        further = [term.init for term in self._objective.terms if term.init]
+        for number, init in enumerate(further, 1):
+            params |= init(jax.random.fold_in(key, number), out.features.shape[-1])
         params, model_state = self._pretrained.put_into(params, variables)
         if self._continued is not None:
             return self._continued.put_into(params, model_state)
@@ -195,7 +195,7 @@ class OpenSet(Task):
     def loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
-        """Computes equation 4 and the recipe's terms, summed over one device's part of a batch."""
+        """Computes equation 4 and the further terms, summed over one device's part of a batch."""
         return self._objective(params, model_state, batch, key, step)
 
     def example_losses(
