@@ -11,17 +11,22 @@ from typing import Any
 import numpy as np
 
 from jaxatr import kernels, training
+from jaxatr.data import Intake
+from jaxatr.data.sources import arrays
 from jaxatr.recognition import ensemble
 from jaxatr.runs.merging import Evaluated, merged
-from jaxatr.runs.training import make_task
-from jaxatr.training import EVALUATION, SCORES, THUMBNAILS, Checkpoint, write_file
+from jaxatr.runs.training import Labelled, make_task
+from jaxatr.tasks.open_set.task import OpenSet
+from jaxatr.tasks.parts import part_of_chips
+from jaxatr.tasks.track.of_tracks import OfTracks
+from jaxatr.training import EVALUATION, SCORES, THUMBNAILS, Checkpoint, Task, write_file
 
 
 def evaluate_run(
     workdir: str | os.PathLike,
     *,
     checkpoint: Checkpoint = "latest",
-    data: dict[str, Any] | None = None,
+    data: Mapping[str, Any] | Labelled | None = None,
     fresh: bool = False,
     progress: bool = False,
     **options: Any,
@@ -40,7 +45,9 @@ def evaluate_run(
     Args:
       workdir: the run's folder.
       checkpoint: ``"latest"``, ``"best"`` (on the validation part) or a step.
-      data: fields of ``config.data`` to change if the data has moved.
+      data: fields of ``config.data`` to change if the data has moved; or images and the names of
+        their classes, on which the run is measured instead of its test data. Classes that the run
+        does not know are unknown, and nothing is recorded.
       fresh: discard the results of earlier evaluations.
       progress: show progress bars for the slow parts.
       **options: options of the kind of run, such as ``scores`` (names of open-set scores, or
@@ -54,8 +61,12 @@ def evaluate_run(
         the explained network has changed, or the kind of run does not have an option.
     """
     config = training.load_config(workdir)
-    config.data.update(data or {})
+    images = data if isinstance(data, tuple) else None
+    if images is None:
+        config.data.update(data or {})
     task = make_task(config, workdir)
+    if images is not None:
+        task = _of_arrays(task, images)
     task.check_continues(workdir, training.read_record(workdir))
     check_options(workdir, type(task).__name__, task.test, options)
     takes = inspect.signature(task.test).parameters
@@ -63,23 +74,47 @@ def evaluate_run(
     given = {"workdir": Path(workdir), "step": snapshot.step, "progress": progress}
     options |= {name: value for name, value in given.items() if name in takes}
     with kernels.choices(training.recorded_choices(workdir, task.phases[-1].name)):
-        measured, arrays = task.test(training.variables_of(snapshot), **options)
+        measured, recorded = task.test(training.variables_of(snapshot), **options)
     result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
+    if images is not None:
+        return result
     folder = Path(workdir)
-    further = task.files(arrays, snapshot.step)
+    further = task.files(recorded, snapshot.step)
     if not fresh:
-        (result, arrays), notes = merged(folder, Evaluated(result, arrays), task.kept)
+        (result, recorded), notes = merged(folder, Evaluated(result, recorded), task.kept)
         for note in notes:
             warnings.warn(f"{workdir}: {note}", stacklevel=2)
-    thumbnails = task.thumbnails(result, arrays)
+    thumbnails = task.thumbnails(result, recorded)
     for name, content in further.items():
         _write(folder / name, content, np.savez)
-    _write(folder / SCORES, arrays, np.savez_compressed)
+    _write(folder / SCORES, recorded, np.savez_compressed)
     _write(folder / THUMBNAILS, thumbnails, np.savez_compressed)
     text = json.dumps(result, indent=2) + "\n"
     write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
     training.update_record(workdir, **task.evaluated(result, snapshot.step))
     return result
+
+
+def _of_arrays(task: Task, labelled: Labelled) -> Task:
+    """Replaces the test part of a task by images in memory.
+
+    Raises:
+      ValueError: the kind of run has no test of labelled images, or the images do not fit it.
+    """
+    if not isinstance(task, OpenSet) or isinstance(task, OfTracks):
+        raise ValueError(
+            f"data: a run of {type(task).__name__} is measured on its own data, wanted one of "
+            "open-set recognition of single images"
+        )
+    images, names = arrays.checked(*labelled)
+    intake = Intake.of_run(task.config, task.record)
+    chips = np.stack([intake(image) for image in images])
+    for name in task.parts.keys() - {"train", "validation"}:
+        del task.parts[name]
+    task.parts["test"] = part_of_chips(
+        chips, names, task.split.known, task.examples.dataset.classes
+    )
+    return task
 
 
 def evaluate_ensemble(

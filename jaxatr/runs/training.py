@@ -1,11 +1,19 @@
 """Trains runs from their configurations."""
 
 import copy
+import datetime
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from jaxatr import bundled, data, training
+import numpy.typing as npt
+from ml_collections import ConfigDict
+
+from jaxatr import bundled, training
+from jaxatr.data import splits
+from jaxatr.data.sources import arrays
+from jaxatr.resolve import nearest
 from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Task, task_class
 from jaxatr.typing import Config
@@ -13,22 +21,39 @@ from jaxatr.typing import Config
 _FREE = ("data.source",)  # the fingerprint identifies the data, not its location
 
 
+Labelled = tuple[npt.ArrayLike, npt.ArrayLike]
+"""Images ``[n, h, w]`` or ``[n, h, w, c]``, and the names or numbers of their classes ``[n]``."""
+
+ARRAYS = "data.npz"
+"""File of a run's folder with the arrays that it was trained on, if it was given arrays."""
+
+
 def train_run(
     config: Config | str,
-    workdir: str | os.PathLike,
+    workdir: str | os.PathLike | None = None,
     *,
+    data: Labelled | None = None,
+    test: Labelled | None = None,
     progress: bool = True,
     begun_in: Callable[[Path], None] | None = None,
     trained: Callable[[], None] | None = None,
-) -> None:
+    **fields: Any,
+) -> Path:
     """Trains a run from a configuration, or continues the one in ``workdir``, without evaluation.
 
     Args:
       config: a full configuration, or the name of a bundled one: ``"cbc:smoke"``.
-      workdir: the run's folder; it is created if missing.
+      workdir: the run's folder; it is created if missing. None for ``runs/DATE-TIME``.
+      data: images in memory, instead of the configured data; they are kept in the run's folder.
+      test: images of the test, for ``data``; None to draw ``data.options.test_fraction`` of it.
       progress: show a progress bar.
       begun_in: called with the run's folder once it is created, before the first step.
       trained: called after the last step, before the score that decides is chosen and fitted.
+      **fields: fields of the configuration to change, by dotted name:
+        ``**{"train.epochs": 10, "open_set.split": "known:a,b"}``.
+
+    Returns:
+      The run's folder.
 
     Raises:
       ValueError: the configuration is invalid or differs from that of the run in ``workdir``, or
@@ -37,7 +62,17 @@ def train_run(
       training.Preempted: the process was asked to stop; a checkpoint is saved.
     """
     full: Config = bundled.load(config) if isinstance(config, str) else config
-    if (split := data.listed(full.open_set.split)) != full.open_set.split:
+    workdir = new_folder() if workdir is None else Path(workdir)
+    if data is not None:
+        path = workdir.absolute() / ARRAYS
+        if not path.exists():
+            arrays.write(path, data, test)
+        fields = {"data.name": "arrays", "data.source": str(path), **fields}
+    elif test is not None:
+        raise ValueError("test: got images without data, to which they belong")
+    if fields:
+        full = with_fields(full, fields)
+    if (split := splits.listed(full.open_set.split)) != full.open_set.split:
         full = copy.deepcopy(full)
         full.open_set.split = split  # the split's content: its file may change or disappear
     if full.data.source and Path(full.data.source).expanduser().exists():
@@ -73,6 +108,42 @@ def train_run(
         trained()
     decided = task.finished(result.variables, Path(workdir), result.step)
     training.update_record(workdir, **decided)
+    return workdir
+
+
+def new_folder() -> Path:
+    """Returns the folder of a new run, ``runs/DATE-TIME``."""
+    return Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+
+
+def with_fields(config: Config, fields: Mapping[str, Any]) -> Config:
+    """Returns a copy of a configuration with some fields changed.
+
+    Args:
+      config: a full configuration.
+      fields: values by dotted name.
+
+    Raises:
+      ValueError: there is no such field, or its type is another.
+    """
+    config = copy.deepcopy(config)
+    names = _names(config)
+    for name, value in fields.items():
+        try:
+            config.update_from_flattened_dict({name: value})
+        except (AttributeError, KeyError) as error:
+            raise ValueError(f"{name}: there is no such field{nearest(name, names)}") from error
+        except TypeError as error:
+            raise ValueError(f"{name}: got {value!r}: {error}") from error
+    return config
+
+
+def _names(config: Config, prefix: str = "") -> list[str]:
+    names = []
+    for name, value in config.items():
+        own = f"{prefix}{name}"
+        names += _names(value, f"{own}.") if isinstance(value, ConfigDict) else [own]
+    return names
 
 
 def _ends_with_best(config: Config) -> bool:

@@ -1,7 +1,7 @@
 """The parts of a data set for training, validation and test."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,31 @@ class Part:
             if name in numbers:
                 labels[self.classes == place] = numbers[name]
         return Part(self.split, self.indices[kept], labels[kept], self.chip)
+
+
+def part_of_chips(
+    chips: Shaped[np.ndarray, "n h w c"],
+    names: Iterable[str],
+    known: Sequence[str],
+    classes: Sequence[str],
+) -> Part:
+    """Returns a part of chips in memory.
+
+    Args:
+      chips: ``[n, h, w, c]``.
+      names: names of their classes; those that are not in ``known`` are unknown.
+      known: the known classes.
+      classes: all classes of the data set.
+    """
+
+    def numbers(listed: Sequence[str]) -> np.ndarray:
+        place = {name: number for number, name in enumerate(listed)}
+        return np.array([place.get(name, openset.UNKNOWN) for name in names], np.int32)
+
+    rows = np.arange(len(chips))
+    columns = {**data.Others(chips, rows, []).split("").columns, "label": numbers(classes)}
+    split = data.Split("arrays", [{"image": chip} for chip in chips], columns, (), chips.dtype)
+    return Part(split, rows, numbers(known), data.Chip())
 
 
 def parts_of(
