@@ -28,7 +28,14 @@ from jaxatr.data.image_paths import (
     line_of,
     reason_of,
 )
-from jaxatr.data.images import ImageError, as_image, is_array_image, read_folder, read_image
+from jaxatr.data.images import (
+    ImageError,
+    MissingImageError,
+    as_image,
+    is_array_image,
+    read_folder,
+    read_image,
+)
 from jaxatr.data.intake import Intake, normalize
 from jaxatr.data.mixing import mix
 from jaxatr.data.other_boxes import other_boxes
@@ -59,6 +66,7 @@ __all__ = [
     "EvalBatches",
     "Hierarchy",
     "ImageError",
+    "MissingImageError",
     "ImagePath",
     "ImagePaths",
     "Intake",

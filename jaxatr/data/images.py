@@ -42,6 +42,10 @@ class ImageError(ValueError):
     """An image file cannot be used; the message names the file and the reason."""
 
 
+class MissingImageError(FileNotFoundError, ImageError):
+    """There is no such file."""
+
+
 def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
     """Reads an image file as ``[h, w, c]`` with ``c`` 1 (gray) or 3 (RGB).
 
@@ -54,7 +58,8 @@ def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
         (``.npy``); a raw chip of MSTAR; or, with the extra ``radar``, NITF, SICD and SIO (sarpy).
 
     Raises:
-      ImageError: the file is missing, not an image, damaged, has several pages or NaN, or would
+      MissingImageError: there is no such file.
+      ImageError: the file is not an image, damaged, has several pages or NaN, or would
         lose range (16-bit colour, or 16-bit gray with alpha); the message names the file.
     """
     try:
@@ -62,7 +67,8 @@ def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
     except IsADirectoryError as error:
         raise ImageError(f"{path}: a folder, wanted an image file: {path}/*") from error
     except OSError as error:
-        raise ImageError(f"{path}: {error.strerror or error}") from error
+        kind = MissingImageError if isinstance(error, FileNotFoundError) else ImageError
+        raise kind(f"{path}: {error.strerror or error}") from error
     return decode_image(content, str(path))
 
 

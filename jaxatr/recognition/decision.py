@@ -60,52 +60,72 @@ def load_decision(
     Raises:
       ValueError: there is no such score or threshold, or no data to fit it to.
     """
-    if run.config.open_set.negatives:
-        raise ValueError(
-            f"{run.workdir} was trained with open_set.negatives: it is a plain classifier, without "
-            "a decision"
-        )
     if isinstance(enrolment, bool):
         joined = enrolments.read(run.workdir) if enrolment else None
     else:
         joined = enrolment
     name = score or (joined.score if joined else run.config.open_set.score)
     threshold = as_number(gamma)
-    if name == RULE and run.config.loss.open == "none":
-        raise ValueError(f"{run.workdir} is a plain classifier (loss.open=none): it has no γ")
-    made = _unfitted(run, name) if threshold is not None else None
-    made = made or read(run.workdir, run.step, run.config, score=name)
-    made = made or _fit_now(run, name, where)
-    if (decision := made.decision) is None:
-        raise ValueError(f"{run.workdir} has no score that decides: {made.record['by']}")
-    further, notes = (), []
+    decision = _decision_of(run, name, where, needs_threshold=threshold is None)
+    further, notes = (), ["", ""]
     if joined is not None:
-        decision, further, enrolment_note = _with_enrolled(run, decision, joined, where)
-        notes.append(enrolment_note)
+        decision, further, notes[0] = _with_enrolled(run, decision, joined, where)
     if field:
-        decision, field_note = _in_the_field(run, decision)
-        notes.append(field_note)
-    note = "; ".join(filter(None, notes))
+        decision, notes[1] = _in_the_field(run, decision)
     if threshold is not None:
-        rules = decision.score.name == RULE
-        if decision.score.scale == "log" and threshold > 0:
-            example = min(threshold, 1.0)
-            raise ValueError(
-                f"gamma: got {threshold:g}, but {decision.score.name} is the logarithm of a "
-                f"probability: for {example:g} it is {math.log(example):.4g}"
-            )
-        at = openset.gamma_rule(threshold).threshold if rules else threshold
-        return Loaded(decision.at(at), threshold if rules else None, note, further)
-    if gamma == "fitted" and decision.calibration is None:
-        fixed = _recorded_gamma(run, decision, checkpoint)
-        return Loaded(openset.gamma_rule(fixed), fixed, note)
-    if decision.threshold is None and decision.calibration is None:
+        decision, given = _at(decision, threshold)
+    elif gamma == "fitted" and decision.calibration is None:
+        given = _recorded_gamma(run, decision, checkpoint)
+        decision, further = openset.gamma_rule(given), ()
+    elif decision.threshold is None and decision.calibration is None:
         raise ValueError(
             f"{run.workdir}: there are no validation examples to fit the threshold of "
             f"{decision.score.name}: set it with --gamma=NUMBER"
         )
-    given = name == RULE and decision.calibration is None
-    return Loaded(decision, run.config.open_set.gamma if given else None, note, further)
+    else:
+        fixed = name == RULE and decision.calibration is None
+        given = run.config.open_set.gamma if fixed else None
+    return Loaded(decision, given, "; ".join(filter(None, notes)), further)
+
+
+def _decision_of(
+    run: TrainedRun, name: str, where: Mapping[str, str], *, needs_threshold: bool
+) -> openset.Decision:
+    """Returns the decision of a score as it was fitted, fitting it now if necessary.
+
+    Raises:
+      ValueError: the run has no such decision, or no data to fit it to.
+    """
+    if run.config.open_set.negatives:
+        raise ValueError(
+            f"{run.workdir} was trained with open_set.negatives: it is a plain classifier, without "
+            "a decision"
+        )
+    if name == RULE and run.config.loss.open == "none":
+        raise ValueError(f"{run.workdir} is a plain classifier (loss.open=none): it has no γ")
+    made = None if needs_threshold else _unfitted(run, name)
+    made = made or read(run.workdir, run.step, run.config, score=name)
+    made = made or _fit_now(run, name, where)
+    if made.decision is None:
+        raise ValueError(f"{run.workdir} has no score that decides: {made.record['by']}")
+    return made.decision
+
+
+def _at(decision: openset.Decision, threshold: float) -> tuple[openset.Decision, float | None]:
+    """Applies a given threshold; returns it as γ too, if it is a probability.
+
+    Raises:
+      ValueError: a probability was given for a score that is a logarithm.
+    """
+    if decision.score.name == RULE:
+        return decision.at(openset.gamma_rule(threshold).threshold), threshold
+    if decision.score.scale == "log" and threshold > 0:
+        example = min(threshold, 1.0)
+        raise ValueError(
+            f"gamma: got {threshold:g}, but {decision.score.name} is the logarithm of a "
+            f"probability: for {example:g} it is {math.log(example):.4g}"
+        )
+    return decision.at(threshold), None
 
 
 def open_task(run: TrainedRun, where: Mapping[str, str]) -> OpenSet:

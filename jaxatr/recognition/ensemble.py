@@ -50,7 +50,7 @@ class Ensemble(Recogniser):
         first = members[0]
         self.members, self.gamma = tuple(members), None
         self.classes, self.further = first.classes, ()
-        self.chip, self.step = first.chip, first.step
+        self.chip, self.step, self.workdir = first.chip, first.step, first.workdir
         self.decision = decision
         self.kept, self.runtime = decision.score.name, first.runtime
         self.note = first.engine

@@ -92,6 +92,14 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         self.gamma = gamma
         self._explainers: dict[str, explain.Explainer] = {}
 
+    def __repr__(self) -> str:
+        """Names the run, the classes, the score that decides and the chips."""
+        shape, classes = " × ".join(map(str, self.chip.shape)), ", ".join(self.classes)
+        return (
+            f"<{type(self).__name__} {self.workdir}, step {self.step}: {classes} or unknown, by "
+            f"{self.decision.score.name}; chips {shape} of {self.chip.dtype}; {self.runtime}>"
+        )
+
     @property
     def engine(self) -> str:
         """A note that names the engine of the network and its version; empty for plain jax."""

@@ -2,18 +2,29 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from jaxatr import training
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs.evaluation import check_options
 from jaxatr.training import Predictor
 
+if TYPE_CHECKING:
+    from jaxatr.recognition.tracks import TrackRecogniser
+    from jaxatr.tasks.embedding.predictor import Retriever
+
+    Loaded: TypeAlias = Recogniser | TrackRecogniser | Retriever
+else:
+    Loaded = Predictor
+
 
 def load_predictor(
     workdir: str | os.PathLike | Sequence[str | os.PathLike], **options: Any
-) -> Predictor:
+) -> Loaded:
     """Loads the predictor of a run: a recogniser, a retriever, or one of another kind.
+
+    The type says which of the package's predictors it may be, for editors; a kind of your own has
+    its own class, whose ``load`` returns it.
 
     Args:
       workdir: the run's folder; several for an ensemble of recognisers of single images.
@@ -29,10 +40,10 @@ def load_predictor(
     task = training.task_of(workdir)
     kind = training.predictor_class(task)
     check_options(workdir, task.__name__, kind.load, options)
-    return kind.load(workdir, **options)
+    return cast(Loaded, kind.load(workdir, **options))
 
 
-def _ensemble(workdirs: Sequence[str | os.PathLike], options: dict[str, Any]) -> Predictor:
+def _ensemble(workdirs: Sequence[str | os.PathLike], options: dict[str, Any]) -> Loaded:
     for workdir in workdirs:
         task = training.task_of(workdir)
         kind = training.predictor_class(task)
@@ -42,4 +53,4 @@ def _ensemble(workdirs: Sequence[str | os.PathLike], options: dict[str, Any]) ->
                 "an ensemble"
             )
         check_options(workdir, task.__name__, kind.load, options)
-    return Recogniser.load(workdirs, **options)
+    return cast(Loaded, Recogniser.load(workdirs, **options))

@@ -1,9 +1,10 @@
 """The base class of predictors, which load a finished run and predict from files."""
 
 import abc
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast, overload
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast, overload
 
 import jax
 import numpy as np
@@ -119,22 +120,49 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     @overload
     def predict(self, inputs: Iterable[Any]) -> list[Answer]: ...
 
-    def predict(self, inputs: One | Iterable[Any]) -> Answer | list[Answer]:
+    @overload
+    def predict(
+        self, inputs: Iterable[Any], *, errors: Literal["return"]
+    ) -> list[Answer | ValueError]: ...
+
+    def predict(
+        self, inputs: One | Iterable[Any], *, errors: Literal["raise", "return"] = "raise"
+    ) -> Answer | list[Answer] | list[Answer | ValueError]:
         """Predicts one or more inputs.
 
         Args:
           inputs: a path, a Pillow image, or an array ``[h, w]`` or ``[h, w, c]``, with ``c`` 1 or
             3; or an iterable of these, such as an array ``[n, h, w, c]``. For tracks, a folder's
             path or a sequence of images, or an iterable of these.
+          errors: ``"return"`` puts the error of an invalid input among many in the place of its
+            prediction, so that the others are predicted.
 
         Returns:
           A prediction for a single input, otherwise a list of predictions.
 
         Raises:
+          FileNotFoundError: there is no file at a path.
           ValueError: an input is invalid; the message names it.
         """
+        if errors == "return" and not self._is_one(inputs):
+            return self._predict_usable(cast(Iterable[Any], inputs))
         answers = list(self.answers(self._prepared(inputs)))
         return answers[0] if self._is_one(inputs) else answers
+
+    def _predict_usable(self, inputs: Iterable[Any]) -> list[Answer | ValueError]:
+        failed: dict[int, ValueError] = {}
+        numbers = itertools.count()
+
+        def usable() -> Iterator[np.ndarray]:
+            for one in inputs:
+                number = next(numbers)
+                try:
+                    yield self._usable(one, f"inputs[{number}]")
+                except ValueError as error:
+                    failed[number] = error
+
+        answers = iter(list(self.answers(usable())))
+        return [failed[n] if n in failed else next(answers) for n in range(next(numbers))]
 
     def _prepared(self, inputs: One | Iterable[Any]) -> Iterator[np.ndarray]:
         """Converts one or more values to the network's inputs."""
@@ -153,7 +181,8 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
         except ValueError as error:
             message = str(error)
             named = message.startswith(name)
-            raise ValueError(message if named else f"{name}: {message}") from error
+            kind = data.MissingImageError if isinstance(error, FileNotFoundError) else ValueError
+            raise kind(message if named else f"{name}: {message}") from error
 
     def _is_one(self, value: object) -> bool:
         """Returns whether a value is a single input."""

@@ -93,6 +93,7 @@ class Retriever(Showing[np.ndarray, Match]):
         runtime: str = "jax",
     ):
         """Creates a retriever from a run and its index; :meth:`load` reads both from a folder."""
+        self.workdir = run.workdir
         self.classes, self.chip, self.index = run.classes, run.intake, index
         self.neighbours, self.max_distance = neighbours, max_distance
         self.runtime, own = runtime, runtime in OWN
@@ -132,6 +133,14 @@ class Retriever(Showing[np.ndarray, Match]):
             max_distance = fitted_distance(workdir)
         limits = {"neighbours": neighbours, "max_distance": max_distance}
         return cls(run, index, **limits, runtime=runtime)
+
+    def __repr__(self) -> str:
+        """Names the run, the classes and the chips."""
+        shape = " × ".join(map(str, self.chip.shape))
+        return (
+            f"<Retriever {self.workdir}: nearest of {len(self.index.ids)} chips of "
+            f"{', '.join(self.classes)}; chips {shape} of {self.chip.dtype}; {self.runtime}>"
+        )
 
     @property
     def forms(self) -> Mapping[str, Form]:
