@@ -15,13 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr.openset import gallery, reduction
+from jaxatr.openset import gallery
 from jaxatr.openset.detectors import spatial
-from jaxatr.openset.elsewhere import Elsewhere
-from jaxatr.openset.gallery import Gallery
+from jaxatr.openset.gallery import Index, Remote, reduction
+from jaxatr.openset.gallery.maps import mean_pool
 from jaxatr.openset.inputs import finite, known_labels
-from jaxatr.openset.maps import mean_pool
-from jaxatr.openset.reranking import Index
 from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
@@ -48,7 +46,7 @@ class Examples(NamedTuple):
     half_squares: Float[ArrayLike, " n"]
     labels: Int[ArrayLike, " n"]
     classes: Int[ArrayLike, ""]
-    index: Index | Elsewhere | None = None
+    index: Index | Remote | None = None
 
 
 def fit(
@@ -63,7 +61,6 @@ def fit(
 
     Args:
       rows: ``[n, d]``, vectors of training examples.
-      labels: ``[n]``, their classes.
       classes: k, number of classes.
       most: largest number of examples; if there are more, a random sample is drawn, balanced over
         classes.
@@ -86,16 +83,10 @@ def fit(
 
 
 def answer(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Answer:
-    """Computes minus the ratio, and the nearest class.
-
-    Args:
-      model: from :func:`fit`.
-      rows: ``[b, d]``.
-    """
+    """Computes minus the ratio, and the nearest class."""
     model = gallery.ready(model)
-    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
     classes = int(np.asarray(model.classes))
-    return of_distances(gallery.class_distances(searched, centred(model, rows), classes))
+    return of_distances(gallery.class_distances(gallery.of(model), centred(model, rows), classes))
 
 
 def centred(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Float[np.ndarray, "b d"]:
@@ -105,9 +96,8 @@ def centred(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Float[np.ndarra
 
 def _traced(model: Examples, rows: Array) -> Answer:
     """Computes :func:`answer` in a traced graph."""
-    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
     centred = (rows - model.mean) / model.scale
-    return of_distances(gallery.traced_distances(searched, centred, int(model.classes)))
+    return of_distances(gallery.traced_distances(gallery.of(model), centred, int(model.classes)))
 
 
 def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:

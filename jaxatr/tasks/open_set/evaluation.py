@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset
+from jaxatr.reporting import score_record
 from jaxatr.tasks.open_set import enrolled, measured_enrolment, outside
 from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
 from jaxatr.tasks.open_set.deciding import Made, decides, made_for
@@ -322,7 +323,7 @@ def summary(
 ) -> dict[str, Any]:
     """Builds the content of ``evaluation.json`` from the metrics of each group of examples."""
     fields, split = task.config.open_set, task.record["split"]
-    further = openset.further_scores(scores)
+    further = score_record.further_scores(scores)
     return {
         "task": "open_set",
         "dataset": task.record["dataset"],

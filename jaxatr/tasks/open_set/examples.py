@@ -12,7 +12,8 @@ from PIL import Image
 from tqdm import tqdm
 
 from jaxatr import data, openset
-from jaxatr.openset import gallery, nearest_neighbour, reduction
+from jaxatr.openset import gallery, nearest_neighbour
+from jaxatr.openset.gallery import reduction
 from jaxatr.reporting.recorded import read_arrays
 from jaxatr.tasks.neighbour import Neighbour
 from jaxatr.tasks.open_set import fitted
