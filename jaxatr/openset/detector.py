@@ -99,7 +99,7 @@ class Detector:
         """
         given = self._given(features, logits, maps, labels, head, more)
         outputs = self._outputs("fit", given)
-        layer, models = _head(given.get("head")), dict(self.models)
+        layer, models = self._head(given, outputs), dict(self.models)
 
         def act(score: Score) -> None:
             if score.fit is not None:
@@ -180,7 +180,7 @@ class Detector:
         if any(isinstance(array, jax.core.Tracer) for array in jax.tree.leaves(outputs)):
             if missing := graph.without_form(score):
                 raise ValueError(f"{missing}: this score cannot be part of a traced function")
-            return graph.answer(score, *graph.parts(score, self.models), outputs, {})
+            return graph.answer(score, *graph.parts(score, self.models), outputs)
         return Fitted((score,), self.models).answers(outputs)[score.name]
 
     def _check_fitted(self, kind: Literal["fit", "score"]) -> None:
@@ -251,6 +251,22 @@ class Detector:
         open_logits = arrays.pop("open_logits", np.full(logits.shape, np.nan, np.float32))
         return Outputs(logits, open_logits, labels, arrays)
 
+    def _head(self, given: Mapping[str, Any], outputs: Outputs) -> Head | None:
+        """Converts the last layer, if the score asks for it."""
+        name, layer = self.definition.name, given.get("head")
+        if layer is None or "head" not in self.needs.fit:
+            return None
+        if not isinstance(layer, tuple | list) or len(layer) != 2:
+            raise ValueError(f"{name}: head: got a {type(layer).__name__}, wanted (kernel, bias)")
+        kernel, bias = _array(layer[0]), None if layer[1] is None else _array(layer[1])
+        width = outputs.array("features").shape[1]
+        if kernel.ndim != 2 or kernel.shape[0] != width:
+            raise ValueError(
+                f"{name}: head: got a kernel of shape {kernel.shape}, wanted {width} features by "
+                "classes; the weight of PyTorch is its transpose"
+            )
+        return Head(kernel, bias)
+
 
 def _array(value: Any) -> Any:
     return value if isinstance(value, jax.core.Tracer) else np.asarray(value)
@@ -259,12 +275,3 @@ def _array(value: Any) -> Any:
 def _classes(model: Any) -> int:
     """Returns the number of classes that a gallery is of."""
     return int(getattr(model, "classes", 1))
-
-
-def _head(given: Any) -> Head | None:
-    if given is None:
-        return None
-    if isinstance(given, tuple | list) and len(given) == 2:
-        kernel, bias = given
-        return Head(_array(kernel), None if bias is None else _array(bias))
-    raise ValueError(f"head: got a {type(given).__name__}, wanted (kernel, bias)")

@@ -21,7 +21,7 @@ from jaxatr.openset.gallery import Index, Remote, reduction
 from jaxatr.openset.gallery.maps import mean_pool
 from jaxatr.openset.inputs import finite, known_labels
 from jaxatr.openset.score import Answer, Comparing, Score
-from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
+from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
 SIDE = 64
 """Largest side of the chips compared by pixels; larger chips are reduced by averaging."""
@@ -82,22 +82,16 @@ def fit(
     return Examples(mean, scale, classes=np.array(classes), **built._asdict())
 
 
-def answer(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Answer:
+def answer(model: Examples, rows: Shaped[ArrayLike, "b d"]) -> Answer:
     """Computes minus the ratio, and the nearest class."""
     model = gallery.ready(model)
-    classes = int(np.asarray(model.classes))
-    return of_distances(gallery.class_distances(gallery.of(model), centred(model, rows), classes))
+    searched, classes = gallery.of(model), int(model.classes)
+    return of_distances(gallery.class_distances(searched, centred(model, rows), classes))
 
 
-def centred(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Float[np.ndarray, "b d"]:
+def centred(model: Examples, rows: Shaped[ArrayLike, "b d"]) -> Any:
     """Centres and scales rows like the training examples."""
-    return (np.asarray(rows, np.float64) - np.asarray(model.mean)) / float(model.scale)
-
-
-def _traced(model: Examples, rows: Array) -> Answer:
-    """Computes :func:`answer` in a traced graph."""
-    centred = (rows - model.mean) / model.scale
-    return of_distances(gallery.traced_distances(gallery.of(model), centred, int(model.classes)))
+    return (gallery.in_double(rows) - model.mean) / model.scale
 
 
 def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
@@ -127,13 +121,17 @@ def pixels(chips: Shaped[ArrayLike, "n h w c"]) -> Any:
 
 def on_rows(name: str, title: str, need: str, rows_of: Callable[[Any], Any]) -> Score:
     """Creates a score that compares the vectors which ``rows_of`` makes of an array."""
+
+    def score(model: Examples, rows: Any) -> Answer:
+        return answer(model, rows_of(rows))
+
     return Score.of_arrays(
         name,
         title,
-        lambda model, rows: answer(model, rows_of(rows)),
+        score,
         lambda rows, labels, classes: fit(rows_of(rows), labels, classes),
         arrays={"rows": need},
-        traced=lambda model, rows: _traced(model, rows_of(rows)),
+        traced=score,
         shapes=("labels", "classes"),
         names_class=True,
         recorded=False,

@@ -9,7 +9,6 @@ predicted class is that of the nearest training example.
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset import gallery
@@ -140,7 +139,7 @@ def directions(model: Spatial, maps: Shaped[np.ndarray, "n h w f"]) -> Float[np.
 
 
 def answer(
-    model: Spatial, maps: Shaped[np.ndarray, "b h w f"], *, block_size: int = gallery.BLOCK
+    model: Spatial, maps: Shaped[ArrayLike, "b h w f"], *, block_size: int = gallery.BLOCK
 ) -> Answer:
     """Computes the largest cosine to a training example, and the example's class.
 
@@ -150,18 +149,13 @@ def answer(
       block_size: number of maps per block.
     """
     model = gallery.ready(model)
-    classes, (mean, axes, window) = int(np.asarray(model.classes)), map(np.asarray, model[:3])
-    found = [np.zeros((0, classes))]
-    for start in range(0, len(maps), block_size):
-        rows = _rows(mean, axes, float(window), maps[start : start + block_size])
-        found.append(gallery.cosines(gallery.of(model), rows, classes, block_size=block_size))
-    return _of_cosines(np.concatenate(found))
+    searched, classes = gallery.of(model), int(model.classes)
 
+    def cosines(block: Any) -> Any:
+        rows = _rows(model.mean, model.axes, float(model.window), block)
+        return gallery.cosines(searched, rows, classes, block_size=block_size)
 
-def _traced(model: Spatial, maps: Shaped[ArrayLike, "b h w f"]) -> Answer:
-    """Computes :func:`answer` in a traced graph."""
-    rows = _rows(model.mean, model.axes, float(model.window), jnp.asarray(maps, jnp.float32))
-    return _of_cosines(gallery.traced_cosines(gallery.of(model), rows, int(model.classes)))
+    return _of_cosines(gallery.in_blocks(cosines, maps, block_size))
 
 
 def _of_cosines(cosines: Any) -> Answer:
@@ -194,7 +188,7 @@ def spatial(name: str, title: str, need: str, **options: Any) -> Score:
         answer,
         fit_to,
         arrays={"maps": need},
-        traced=_traced,
+        traced=answer,
         shapes=("window", "labels", "classes"),
         names_class=True,
         recorded=False,

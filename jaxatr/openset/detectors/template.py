@@ -169,7 +169,7 @@ def _rows(
 
 
 def answer(
-    model: Template, chips: Shaped[np.ndarray, "b h w c"], *, block_size: int = BLOCK
+    model: Template, chips: Shaped[ArrayLike, "b h w c"], *, block_size: int = BLOCK
 ) -> Answer:
     """Compares chips with the training chips at all shifts.
 
@@ -180,19 +180,15 @@ def answer(
       block_size: number of chips per block.
     """
     model = gallery.ready(model)
-    searched = gallery.of(model)
-    classes, shift = int(np.asarray(model.classes)), int(np.asarray(model.shift))
+    searched, classes, shift = gallery.of(model), int(model.classes), int(model.shift)
     windows = tuple(np.asarray(model.windows).tolist())
     moves, coarse = _moves(shift)
-    found = [np.zeros((0, classes))]
-    for start in range(0, len(chips), block_size):
-        block = amplitudes(chips[start : start + block_size])
-        filled = np.pad(
-            block, [(0, (1 << (len(block) - 1).bit_length()) - len(block)), *[(0, 0)] * 3]
-        )
-        rows = _rows(filled, moves, shift, windows)
-        found.append(gallery.cosines(searched, rows, classes, estimated=coarse)[: len(block)])
-    return _of_cosines(np.concatenate(found))
+
+    def cosines(block: Any) -> Any:
+        rows = _rows(amplitudes(block), moves, shift, windows)
+        return gallery.cosines(searched, rows, classes, estimated=coarse)
+
+    return _of_cosines(gallery.in_blocks(cosines, chips, block_size))
 
 
 def _moves(shift: int) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
@@ -201,14 +197,6 @@ def _moves(shift: int) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
     moves = tuple((top, left) for top in sides for left in sides)
     coarse = tuple(i for i, (top, left) in enumerate(moves) if top % 2 == left % 2 == 0)
     return moves, coarse
-
-
-def _traced(model: Template, chips: Shaped[ArrayLike, "b h w c"]) -> Answer:
-    """Computes :func:`answer` in a traced graph, with all shifts of a chip at once."""
-    classes, shift, windows = int(model.classes), int(model.shift), tuple(model.windows.tolist())
-    moves, coarse = _moves(shift)
-    rows = _rows(amplitudes(jnp.asarray(chips)), moves, shift, windows)
-    return _of_cosines(gallery.traced_cosines(gallery.of(model), rows, classes, coarse))
 
 
 def _of_cosines(cosines: Any) -> Answer:
@@ -231,7 +219,7 @@ SCORE = Score.of_arrays(
     answer,
     fit,
     arrays={"chips": "image"},
-    traced=_traced,
+    traced=answer,
     shapes=("labels", "classes", "shift", "windows"),
     names_class=True,
     recorded=False,

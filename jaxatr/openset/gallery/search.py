@@ -16,7 +16,7 @@ import numpy as np
 from jaxatr.openset.gallery import reranking
 from jaxatr.openset.gallery.build import Gallery, in_double, is_gallery, numpy_of, unit
 from jaxatr.openset.gallery.reranking import Index
-from jaxatr.typing import Array, ArrayLike, Float, Int
+from jaxatr.typing import Array, ArrayLike, Float, Shaped
 
 BLOCK = 256
 
@@ -66,14 +66,14 @@ def class_distances(
     classes: int,
     *,
     block_size: int = BLOCK,
-) -> Float[np.ndarray, "b k"]:
-    """Computes the distance of each query to the nearest example of each class.
+) -> Any:
+    """Computes the distance of each query to the nearest example of each class, ``[b, k]``.
 
     Distances are computed from products. Their error is about 5e-4 of the vectors' lengths, the
     resolution of float16.
 
     Args:
-      gallery: from :func:`build`.
+      gallery: from :func:`~jaxatr.openset.gallery.build`.
       queries: ``[b, d]``.
       classes: k; the distance to a class without an example is infinite.
       block_size: number of queries per block.
@@ -81,40 +81,11 @@ def class_distances(
     Raises:
       ValueError: ``block_size`` is below 1.
     """
-    rows = np.asarray(queries, np.float32)
-    squares = np.square(rows).sum(axis=1, keepdims=True)
+    xp = numpy_of(queries)
+    rows = xp.asarray(queries, np.float32)
+    squares = xp.square(rows).sum(axis=1, keepdims=True)
     beyond = proximities(gallery, rows[:, None], classes, (0,), block_size)
-    return np.sqrt(np.maximum(squares - 2 * beyond, 0))
-
-
-def traced_distances(gallery: Gallery, queries: Array, classes: int) -> Float[Array, "b k"]:
-    """Computes :func:`class_distances` in one block, for a traced graph.
-
-    Args:
-      gallery: from :func:`build`; its labels are a NumPy array.
-      queries: ``[b, d]``; b may be symbolic.
-      classes: k; the distance to a class without an example is infinite.
-    """
-    beyond = _traced(gallery, queries[:, None], classes, (0,))
-    squares = jnp.sum(jnp.square(queries), axis=1, keepdims=True)
-    return jnp.sqrt(jnp.maximum(squares - 2 * beyond, 0))
-
-
-def _traced(
-    gallery: Gallery, queries: Array, classes: int, estimated: tuple[int, ...]
-) -> Float[Array, "b k"]:
-    examples = jnp.asarray(gallery.examples).astype(jnp.float32)
-    if isinstance(gallery.index, Index):
-        return reranking.nearest(examples, gallery.index, queries, estimated)
-    if gallery.index is not None:
-        raise ValueError("a gallery held by other processes cannot be part of a graph")
-    half_squares = jnp.asarray(gallery.half_squares)
-    return _exhaustive(examples, half_squares, queries, ends=_ends(gallery.labels, classes))
-
-
-def _ends(labels: Int[ArrayLike, " n"], classes: int) -> tuple[int, ...]:
-    """Returns offsets: the examples of class c are those from ``[c]`` up to ``[c + 1]``."""
-    return tuple(np.searchsorted(np.asarray(labels), np.arange(classes + 1)).tolist())
+    return xp.sqrt(xp.maximum(squares - 2 * beyond, 0))
 
 
 def cosines(
@@ -124,11 +95,11 @@ def cosines(
     *,
     estimated: tuple[int, ...] = (0,),
     block_size: int = BLOCK,
-) -> Float[np.ndarray, "b k"]:
-    """Computes the largest cosine of each query to an example of each class, in float64.
+) -> Any:
+    """Computes the largest cosine of each query to an example of each class, ``[b, k]`` in float64.
 
     Args:
-      gallery: from :func:`directions`.
+      gallery: from :func:`~jaxatr.openset.gallery.directions`.
       queries: ``[b, d]``, vectors of any length; the cosine of a query that is all 0 is 0 to the
         precision of float16. With shape ``[b, s, d]``, each query has s forms, and the one with the
         largest cosine counts.
@@ -139,9 +110,9 @@ def cosines(
     Raises:
       ValueError: ``block_size`` is below 1.
     """
-    rows = np.asarray(_unit(queries))
+    rows = _unit(queries)
     rows = rows[:, None] if rows.ndim == 2 else rows
-    return 0.5 + proximities(gallery, rows, classes, estimated, block_size).astype(np.float64)
+    return 0.5 + in_double(proximities(gallery, rows, classes, estimated, block_size))
 
 
 def proximities(
@@ -150,42 +121,58 @@ def proximities(
     classes: int,
     estimated: tuple[int, ...],
     block_size: int,
-) -> Float[np.ndarray, "b k"]:
+) -> Any:
     """Computes the largest q·x − x²/2 over a query's forms q and each class's examples x.
 
     Args:
-      gallery: from :func:`build` or :func:`directions`.
+      gallery: from :func:`~jaxatr.openset.gallery.build` or ``directions``.
       queries: ``[b, s, d]``, each in s forms.
       classes: k; the proximity to a class without an example is minus infinity.
       estimated: indices of the forms that the first stage of a search in two stages compares.
       block_size: number of queries per block.
 
     Raises:
+      ValueError: ``block_size`` is below 1, or a traced graph would contain a gallery that other
+        processes hold.
+    """
+    index = gallery.index
+    if index is not None and not isinstance(index, Index):
+        if isinstance(queries, jax.core.Tracer):
+            raise ValueError("a gallery held by other processes cannot be part of a graph")
+        return in_blocks(lambda block: index(block, classes, estimated), queries, block_size)
+    examples = _on_device(gallery.examples)
+    if index is not None:
+        search = partial(_reranked, examples, index, estimated=estimated)
+    else:
+        # The examples of class c are those from ends[c] up to ends[c + 1].
+        ends = np.searchsorted(np.asarray(gallery.labels), np.arange(classes + 1))
+        half_squares = _on_device(gallery.half_squares)
+        search = partial(_exhaustive, examples, half_squares, ends=tuple(ends.tolist()))
+    return in_blocks(search, queries, block_size)
+
+
+def in_blocks(
+    function: Callable[[Any], Any], queries: Shaped[ArrayLike, "b ..."], block_size: int
+) -> Any:
+    """Calls a function of queries with blocks of them, and concatenates the results.
+
+    In a traced graph, where their number may be symbolic, they are one block.
+
+    Raises:
       ValueError: ``block_size`` is below 1.
     """
+    if isinstance(queries, jax.core.Tracer):
+        return function(queries)
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
-    search: Callable[[Any], Any]
-    queries = np.asarray(queries, np.float32)
-    examples = _on_device(gallery.examples)
-    if isinstance(gallery.index, Index):
-        search = partial(_reranked, examples, gallery.index, estimated=estimated)
-    elif gallery.index is not None:
-        remote = gallery.index
-
-        def search(block: np.ndarray) -> np.ndarray:
-            return remote(block, classes, estimated)
-    else:
-        half_squares = _on_device(gallery.half_squares)
-        search = partial(_exhaustive, examples, half_squares, ends=_ends(gallery.labels, classes))
-    found = [np.zeros((0, classes), np.float32)]
-    for start in range(0, len(queries), block_size):
-        block = queries[start : start + block_size]
+    rows, found = np.asarray(queries), []
+    for start in range(0, max(1, len(rows)), block_size):
+        block = rows[start : start + block_size]
         # Each size is compiled separately: padding to powers of two keeps their number small.
         size = min(block_size, 1 << (len(block) - 1).bit_length())
         if len(block) < size:
-            block = np.pad(block, [(0, size - len(block)), (0, 0), (0, 0)])
-        found.append(np.asarray(search(block))[: len(queries) - start])
+            block = np.pad(block, [(0, size - len(block)), *[(0, 0)] * (block.ndim - 1)])
+        found.append(np.asarray(function(block))[: len(rows) - start])
     return np.concatenate(found)
 
 
@@ -213,15 +200,6 @@ def _exhaustive(
 
 
 _reranked = jax.jit(reranking.nearest, static_argnames="estimated")
-
-
-def traced_cosines(
-    gallery: Gallery, queries: Array, classes: int, estimated: tuple[int, ...] = (0,)
-) -> Float[Array, "b k"]:
-    """Computes :func:`cosines` in one block, for a traced graph, in float32."""
-    rows = unit(queries)
-    rows = rows[:, None] if rows.ndim == 2 else rows
-    return 0.5 + _traced(gallery, rows, classes, estimated)
 
 
 def two_nearest(distances: Float[ArrayLike, "b k"]) -> tuple[Any, Any]:
