@@ -207,6 +207,8 @@ class Detector:
         """Collects what a method was given, by name; maps get the names of their stages."""
         named = {"features": features, "logits": logits, "labels": labels, "head": head}
         asked = self.definition.all_needs | ARRAYS
+        named |= {name: more[name] for name in ("labels", "head") if name in more}
+        more = {name: array for name, array in more.items() if name not in named}
         if unknown := sorted({*more} - asked):
             raise ValueError(
                 f"{self.definition.name}: got {', '.join(unknown)}, wanted some of "
