@@ -5,6 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from jaxatr.openset import graph
 from jaxatr.openset.fit import Fitted, calibrate_one, fit_one, members_first
@@ -61,7 +62,8 @@ class Detector:
     @property
     def needs(self) -> Needs:
         """Names of the arrays that its methods take."""
-        return Needs(*(self.definition.asks(kind) for kind in Needs._fields))
+        asks = self.definition.asks
+        return Needs(asks("fit"), asks("calibrate"), asks("score"))
 
     def __repr__(self) -> str:
         """Names the score and what its methods take."""
@@ -177,7 +179,7 @@ class Detector:
     def _answer(self, outputs: Outputs) -> Answer:
         self._check_fitted("score")
         score = self.definition
-        if any(isinstance(array, jax.core.Tracer) for array in jax.tree.leaves(outputs)):
+        if any(isinstance(array, Tracer) for array in jax.tree.leaves(outputs)):
             if missing := graph.without_form(score):
                 raise ValueError(f"{missing}: this score cannot be part of a traced function")
             return graph.answer(score, *graph.parts(score, self.models), outputs)
@@ -271,7 +273,7 @@ class Detector:
 
 
 def _array(value: Any) -> Any:
-    return value if isinstance(value, jax.core.Tracer) else np.asarray(value)
+    return value if isinstance(value, Tracer) else np.asarray(value)
 
 
 def _classes(model: Any) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxatr.openset.head import Head
 from jaxatr.openset.outputs import Outputs
 from jaxatr.resolve import nearest
-from jaxatr.typing import Float, Int, Shaped
+from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
 Scale = Literal["plain", "logit", "log", "distance"]
 """The unit of a score: a plain number, the logit or the logarithm of a probability, or minus a
@@ -39,12 +39,13 @@ class Comparing(NamedTuple):
     """The functions that add examples to a score which compares with stored examples.
 
     Attributes:
-      rows: ``(model, outputs) -> [n, d]``, the vectors by which examples are compared.
+      rows: ``(model, outputs) -> [n, d]``, the vectors by which examples are compared; in
+        :meth:`Score.of_arrays`, a function of arrays.
       add: ``(model, rows, labels, classes) -> model``, adds examples to the model. Labels may be of
         new classes; ``classes`` is the number of all classes.
     """
 
-    rows: Callable[[Any, Outputs], Shaped[np.ndarray, "n d"]]
+    rows: Callable[..., ArrayLike]
     add: Callable[[Any, Shaped[np.ndarray, "n d"], Int[np.ndarray, " n"], int], Any]
 
 

@@ -29,7 +29,7 @@ class ReAct(NamedTuple):
 
     limit: Float[ArrayLike, ""]
     kernel: Float[ArrayLike, "d k"]
-    bias: Float[ArrayLike, " k"]
+    bias: Float[ArrayLike, " k"] | None
 
 
 def fit(features: Float[ArrayLike, "n d"], head: Head, *, percentile: float = 90.0) -> ReAct:

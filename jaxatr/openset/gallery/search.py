@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxatr.openset.gallery import reranking
 from jaxatr.openset.gallery.build import Gallery, in_double, is_gallery, numpy_of, unit
@@ -137,7 +138,7 @@ def proximities(
     """
     index = gallery.index
     if index is not None and not isinstance(index, Index):
-        if isinstance(queries, jax.core.Tracer):
+        if isinstance(queries, Tracer):
             raise ValueError("a gallery held by other processes cannot be part of a graph")
         return in_blocks(lambda block: index(block, classes, estimated), queries, block_size)
     examples = _on_device(gallery.examples)
@@ -161,7 +162,7 @@ def in_blocks(
     Raises:
       ValueError: ``block_size`` is below 1.
     """
-    if isinstance(queries, jax.core.Tracer):
+    if isinstance(queries, Tracer):
         return function(queries)
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
