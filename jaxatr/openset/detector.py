@@ -58,6 +58,7 @@ class Detector:
         """
         self.definition = definition
         self.models = dict(models or {})
+        self._calibrated = set(self.models)
 
     @property
     def needs(self) -> Needs:
@@ -106,11 +107,9 @@ class Detector:
         def act(score: Score) -> None:
             if score.fit is not None:
                 models[score.name] = fit_one(score, outputs, layer)
-            elif score.calibrate is not None:
-                models.pop(score.name, None)  # of an earlier fit
 
         members_first(self.definition, act, set())
-        self.models = models
+        self.models, self._calibrated = models, set()
         return self
 
     def calibrate(
@@ -137,14 +136,14 @@ class Detector:
             "calibrate", self._given(features, logits, maps, labels, None, more)
         )
         self._check_fitted("fit")
-        models = dict(self.models)
+        models, done = dict(self.models), set()
 
         def act(score: Score) -> None:
             if score.calibrate is not None:
                 models[score.name] = calibrate_one(score, models, outputs)
 
-        members_first(self.definition, act, set())
-        self.models = models
+        members_first(self.definition, act, done)
+        self.models, self._calibrated = models, done
         return self
 
     def score(
@@ -189,13 +188,13 @@ class Detector:
         """Raises an error if a model is missing, also one of a member."""
 
         def act(score: Score) -> None:
-            if score.name in self.models:
-                return
-            if score.fit is not None:
+            missing = score.name not in self.models
+            if missing and score.fit is not None:
                 raise ValueError(f"not fitted, call fit() with {', '.join(self.needs.fit)}")
-            if score.training is not None:
+            if missing and score.training is not None:
                 raise ValueError("it has a training of its own, whose model is missing")
-            if score.calibrate is not None and kind == "score":
+            uncalibrated = score.calibrate is not None and score.name not in self._calibrated
+            if uncalibrated and kind == "score":
                 raise ValueError(
                     f"not calibrated, call calibrate() with {', '.join(self.needs.calibrate)} of "
                     "known examples that took no part in training"
@@ -246,6 +245,8 @@ class Detector:
             raise ValueError(f"{name}: got different numbers of examples, {counts}")
         count = next(iter(counts.values()), 0)
         labels = arrays.pop("labels", np.full(count, UNKNOWN))
+        if labels.dtype.kind not in "iu":
+            raise ValueError(f"{name}: labels: got {labels.dtype} values, wanted integers")
         if "logits" not in arrays:
             classes = int(labels.max(initial=0)) + 1
             if kind != "fit":
@@ -263,7 +264,7 @@ class Detector:
         if not isinstance(layer, tuple | list) or len(layer) != 2:
             raise ValueError(f"{name}: head: got a {type(layer).__name__}, wanted (kernel, bias)")
         kernel, bias = _array(layer[0]), None if layer[1] is None else _array(layer[1])
-        width = outputs.array("features").shape[1]
+        width = np.shape(outputs.more.get("features", kernel.T))[-1]
         if kernel.ndim != 2 or kernel.shape[0] != width:
             raise ValueError(
                 f"{name}: head: got a kernel of shape {kernel.shape}, wanted {width} features by "

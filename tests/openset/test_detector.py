@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,10 @@ SECTION = PAGE[PAGE.index("## Scores of your own arrays") :]
 VIM, ANY = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)[:2]
 HEAD = np.float32(0.3 * np.random.default_rng(1).normal(size=(10, 3))), np.float32([0.5, 0, -0.5])
 NAMES = [name for name in SCORES if name != "conflabel_detector"]  # has a training of its own
+
+
+class Level(NamedTuple):
+    level: float
 
 
 def drawn(seed, count):
@@ -146,39 +151,56 @@ def test_names_by_what_they_need():
         SCORES["spatial"]
 
 
+def fitting(**changed):
+    return lambda detector: detector.fit(**TRAIN | changed)
+
+
 @pytest.mark.parametrize(
     ("name", "act", "message"),
     [
-        (
-            "vim",
-            lambda d: d.score(**NEW),
-            "vim: not fitted, call fit.. with features,",
-        ),
+        ("vim", lambda d: d.score(**NEW), "vim: not fitted, call fit.. with features, logits, he"),
         ("klm", lambda d: d.score(**NEW), "klm: not calibrated, call calibrate.. with logits of"),
         ("fusion", lambda d: d.calibrate(**HELD), "fusion: spatial_stage2: not fitted"),
-        ("conflabel_detector", lambda d: d.score(**NEW), "it has a training of its own, whose mod"),
-        ("vim", lambda d: d.fit(feature=NEW["features"]), "vim: got feature, wanted some of extra"),
-        ("vim", lambda d: d.fit(**TRAIN | {"logits": NEW["logits"]}), "different numbers of examp"),
-        (
-            "vim",
-            lambda d: d.fit(**TRAIN | {"head": HEAD[0]}),
-            "head: got a ndarray, wanted",
-        ),
+        ("conflabel_detector", lambda d: d.score(**NEW), "it has a training of its own, whose"),
+        ("vim", fitting(feature=1), "vim: got feature, wanted some of extra_logits"),
+        ("vim", fitting(logits=NEW["logits"]), "vim: got different numbers of examples, .'feat"),
+        ("vim", fitting(head=HEAD[0]), "vim: head: got a ndarray, wanted .kernel, bias."),
         (
             "dice",
-            lambda d: d.fit(**TRAIN | {"head": (HEAD[0].T, None)}),
-            "got a kernel of shape",
+            fitting(head=(HEAD[0].T, None)),
+            "dice: head: got a kernel of shape .3, 10., want",
         ),
+        ("knn", fitting(labels=np.ones(60)), "knn: labels: got float64 values, wanted integers"),
         (
             "scale",
-            lambda d: d.fit(features=-TRAIN["features"], head=HEAD),
-            "scale: features: got",
+            fitting(features=-TRAIN["features"]),
+            "scale: features: got -.* wanted none below",
         ),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(name, act, message):
     with pytest.raises(ValueError, match=message):
         act(openset.create(name))
+
+
+def test_a_score_of_whole_outputs_and_with_both_fits():
+    score = openset.Score(
+        "both",
+        "Both",
+        lambda model, out: out.more["features"].sum(axis=1) - model.level,
+        lambda out, head: Level(out.labels.mean()),
+        calibrate=lambda model, out: Level(model.level + len(out.labels)),
+        needs=("features",),
+    )
+    detector = openset.Detector(score)
+    assert detector.needs.fit == ("logits", "features", "labels", "head")
+    detector.fit(**TRAIN)
+    with pytest.raises(ValueError, match="both: not calibrated, call calibrate.. with logits, fea"):
+        detector.score(**NEW)
+    found = detector.calibrate(**HELD).score(**NEW)
+    np.testing.assert_allclose(found, NEW["features"].sum(axis=1) - (1 + 45), rtol=1e-5)
+    with pytest.raises(ValueError, match="both: not calibrated"):  # of the earlier fit
+        detector.fit(**TRAIN).score(**NEW)
 
 
 def test_a_refused_fit_leaves_the_detector_as_it_was():
