@@ -22,8 +22,9 @@ from small_run import trained
 
 import jaxatr
 from jaxatr import openset, training
-from jaxatr.openset import gallery, reduction
+from jaxatr.openset import gallery
 from jaxatr.openset.detectors import spatial, template
+from jaxatr.openset.gallery import reduction
 
 OUTPUT = Path(__file__).parent / "results" / "decision_cpu.json"
 SCORES = ("cbc", "spatial_stage2", "template", "fusion_template")

@@ -20,8 +20,9 @@ from recording import device_and_version
 
 from jaxatr import bundled
 from jaxatr.metrics import auroc
-from jaxatr.openset import gallery, reranking
+from jaxatr.openset import gallery
 from jaxatr.openset.detectors import template
+from jaxatr.openset.gallery import reranking
 from jaxatr.tasks.examples import Examples
 from jaxatr.typing import Config
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.enrolment.run import BASES, RESULTS, SHOTS, Base
 from experiments.records import cell, commits, recorded, table
-from jaxatr import openset
+from jaxatr.reporting import score_record
 
 TITLES = {
     "mstar": "MSTAR",
@@ -74,7 +74,7 @@ def main() -> None:
         if base.name not in TITLES:
             continue
         result = recorded(RESULTS, f"enrolled-{base.name}")
-        score = f", by {openset.label(result['score'])}" if result else ""
+        score = f", by {score_record.label(result['score'])}" if result else ""
         lines += [f"**{TITLES[base.name]}**{score}", "", *of_base(base), ""]
     text = "\n".join([*lines, commits(RESULTS)]) + "\n"
     (RESULTS / "tables.md").write_text(text)

@@ -11,6 +11,7 @@ from typing import Any
 from experiments.records import NOT_RUN, cell, commits, other_settings, recorded, table
 from experiments.track.run import RESULTS, SPLITS, all_runs
 from jaxatr import openset
+from jaxatr.reporting import score_record
 
 ROWS = {  # kind of run and group of the evaluation, by title
     "tracks: LSTM": ("lstm", "all"),
@@ -51,7 +52,9 @@ def means() -> list[str]:
         for title in ROWS
     ]
     names = [
-        f"{m.upper()} {openset.shown(score).title}" for m in MEASURES for score in openset.DEFAULT
+        f"{m.upper()} {score_record.shown(score).title}"
+        for m in MEASURES
+        for score in openset.DEFAULT
     ]
     return table(["", "closed acc.", *names], rows)
 
@@ -68,7 +71,7 @@ def gains() -> list[str]:
                 values = [found["scores"][score]["auroc"] for found in pair if found]
                 lacks = len(values) < 2
                 cells.append(NOT_RUN if lacks else f"{100 * (values[0] - values[1]):+.1f}")
-            rows.append([other.removeprefix("tracks: "), openset.shown(score).title, *cells])
+            rows.append([other.removeprefix("tracks: "), score_record.shown(score).title, *cells])
     return table(["compared with", "score", *(f"split {split}" for split in SPLITS)], rows)
 
 

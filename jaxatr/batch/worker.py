@@ -16,7 +16,7 @@ from jaxatr import runs, training
 from jaxatr.batch import manifest, parts
 from jaxatr.batch.sources import Found, Source
 from jaxatr.data import Cell, reason_of
-from jaxatr.openset import pieces
+from jaxatr.openset.gallery import pieces
 from jaxatr.recognition.recogniser import OpenSetPredictor
 from jaxatr.training import Predictor
 
@@ -240,7 +240,7 @@ class GalleryWorker:
     def search(
         self, name: str, queries: np.ndarray, classes: int, estimated: tuple[int, ...]
     ) -> np.ndarray:
-        """Searches the piece; see :func:`jaxatr.openset.pieces.search`.
+        """Searches the piece; see :func:`jaxatr.openset.gallery.pieces.search`.
 
         Args:
           name: name of the gallery.

@@ -4,14 +4,21 @@ Mismatched shapes raise chex's ``AssertionError``.
 """
 
 from jaxatr.openset import nearest_neighbour
-from jaxatr.openset.calibration import Sigmoid, fit_sigmoid, fit_temperature, standing_of
+from jaxatr.openset.calibration import (
+    Calibration,
+    Sigmoid,
+    fit_calibration,
+    fit_sigmoid,
+    fit_temperature,
+    standing_of,
+)
 from jaxatr.openset.conformal import (
     class_thresholds,
     conformal_p_values,
     conformal_threshold,
     examples_needed,
 )
-from jaxatr.openset.decision import Answers, Calibration, Decision, Further, calibrate, gamma_rule
+from jaxatr.openset.decision import Answers, Decision, Further, calibrate
 from jaxatr.openset.detector import Detector
 from jaxatr.openset.detectors import (
     conflabel,
@@ -32,19 +39,9 @@ from jaxatr.openset.fit import Fitted, fit_scores
 from jaxatr.openset.graph import TracedDecision, traced_decision, without_form
 from jaxatr.openset.head import Head
 from jaxatr.openset.outputs import UNKNOWN, Outputs, concatenated, mean_outputs, mean_over
-from jaxatr.openset.recorded import (
-    Shown,
-    confident_mistakes,
-    further_scores,
-    label,
-    recorded_predictions,
-    recorded_scores,
-    shown,
-    worst_mistakes,
-)
 from jaxatr.openset.registry import DEFAULT, SCORES, choose_scores, create
 from jaxatr.openset.registry import list_scores as list
-from jaxatr.openset.rule import calibrate_gamma, decide
+from jaxatr.openset.rule import calibrate_gamma, decide, gamma_rule
 from jaxatr.openset.score import Answer, Comparing, OwnTraining, Scale, Score
 from jaxatr.openset.storage import from_arrays, to_arrays
 from jaxatr.openset.trials import Compared, Trial, best_of, compare, leave_classes_out
@@ -69,7 +66,6 @@ __all__ = [
     "Pooled",
     "Scale",
     "Score",
-    "Shown",
     "Sigmoid",
     "TracedDecision",
     "Trial",
@@ -83,7 +79,6 @@ __all__ = [
     "compare",
     "compared_rows",
     "concatenated",
-    "confident_mistakes",
     "conflabel",
     "conflabel_detector",
     "conformal_p_values",
@@ -95,15 +90,14 @@ __all__ = [
     "enrol_scores",
     "evaluate",
     "examples_needed",
+    "fit_calibration",
     "fit_ensemble",
     "fit_scores",
     "fit_sigmoid",
     "fit_temperature",
     "fixed_thresholds",
     "from_arrays",
-    "further_scores",
     "gamma_rule",
-    "label",
     "leave_classes_out",
     "list",
     "mahalanobis",
@@ -114,14 +108,10 @@ __all__ = [
     "odin_score",
     "openmax",
     "pool",
-    "recorded_predictions",
-    "recorded_scores",
-    "shown",
     "softmax_score",
     "standing_of",
     "to_arrays",
     "traced_decision",
     "vim",
     "without_form",
-    "worst_mistakes",
 ]

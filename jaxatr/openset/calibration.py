@@ -1,4 +1,8 @@
-"""Calibrated probabilities: those of the classes by a temperature, that of "known" by a sigmoid."""
+"""Thresholds and probabilities that are fitted to scores of known examples.
+
+The thresholds are those of a conformal test (:mod:`~jaxatr.openset.conformal`), the probabilities
+of the classes have a temperature, and that of "known" is a sigmoid of the score.
+"""
 
 from typing import NamedTuple
 
@@ -6,9 +10,15 @@ import chex
 import numpy as np
 from numpy.typing import ArrayLike
 
+from jaxatr.openset.conformal import (
+    class_thresholds,
+    conformal_p_values,
+    conformal_threshold,
+    examples_needed,
+)
 from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.logistic import sigmoid, softmax
-from jaxatr.typing import Float
+from jaxatr.typing import Bool, Float, Int
 
 _HALVINGS = 80
 _LARGEST = np.log(1e4)  # log of the largest temperature; the smallest is its reciprocal
@@ -149,3 +159,131 @@ def standing_of(scores: ArrayLike, known_scores: ArrayLike) -> Float[np.ndarray,
     """
     middle, spread = unit_of(known_scores)
     return (np.asarray(scores, np.float64) - middle) / spread
+
+
+class Calibration(NamedTuple):
+    """A score's calibration on known examples that took no part in training.
+
+    Attributes:
+      scores: ``[n]``, scores of the examples.
+      nearest: ``[n]``, the class that each is assigned to.
+      temperature: temperature of the class probabilities.
+      tpr: share of known examples to accept.
+      per_class: whether ``tpr`` holds for each assigned class separately.
+      sigmoid: maps a standardised score to the probability of being known; None if none could be
+        fitted.
+    """
+
+    scores: Float[np.ndarray, " n"]
+    nearest: Int[np.ndarray, " n"]
+    temperature: float = 1.0
+    tpr: float = 0.95
+    per_class: bool = False
+    sigmoid: Sigmoid | None = None
+
+    @property
+    def threshold(self) -> float:
+        """The threshold of all examples together; a score equal to it is accepted."""
+        return conformal_threshold(self.scores, tpr=self.tpr)
+
+    def thresholds(self, num_classes: int) -> Float[np.ndarray, " k"]:
+        """Computes the threshold of each class, which may be minus infinity."""
+        if self.per_class:
+            return class_thresholds(self.scores, self.nearest, num_classes, tpr=self.tpr)
+        return np.full(num_classes, self.threshold)
+
+    def accepts_all(self, num_classes: int) -> Bool[np.ndarray, " k"]:
+        """Returns the classes with too few examples to guarantee the rate and reject anything.
+
+        At a rate of 1, which asks for no rejections, there are none.
+        """
+        return ~np.isfinite(self.thresholds(num_classes)) & (self.tpr < 1)
+
+    @property
+    def needed(self) -> str:
+        """The number of examples needed to reject anything, for messages."""
+        return f"{examples_needed(self.tpr)}{' per class' if self.per_class else ''}"
+
+    def p_values(self, scores: ArrayLike, nearest: ArrayLike | None = None) -> np.ndarray:
+        """Computes the conformal p-values ``[m]`` of new scores.
+
+        Args:
+          scores: ``[m]``.
+          nearest: ``[m]``, the class that each example is assigned to; needed with ``per_class``.
+        """
+        values = np.asarray(scores, np.float64)
+        p_values, classes = conformal_p_values(self.scores, values), _assigned(self, nearest)
+        for label in np.unique(classes) if self.per_class else ():
+            own, chosen = self.scores[self.nearest == label], classes == label
+            p_values[chosen] = conformal_p_values(own, values[chosen])
+        return p_values
+
+    def accepts(self, scores: ArrayLike, nearest: ArrayLike | None = None) -> np.ndarray:
+        """Returns which examples are accepted as known, ``[m]``.
+
+        The arguments are those of :meth:`p_values`. A score that is NaN is rejected.
+        """
+        values, classes = np.asarray(scores, np.float64), _assigned(self, nearest)
+        if not self.per_class:
+            return values >= self.threshold
+        count = 1 + max(classes.max(initial=-1), self.nearest.max(initial=-1))
+        return values >= self.thresholds(int(count))[classes]
+
+    def known_probabilities(
+        self, scores: ArrayLike, p_values: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """Computes the probabilities of being known, ``[m]``; ``p_values`` without a sigmoid."""
+        if self.sigmoid is None:
+            return p_values
+        return self.sigmoid(standing_of(scores, self.scores))
+
+
+def _assigned(calibration: Calibration, nearest: ArrayLike | None) -> Int[np.ndarray, " m"]:
+    if nearest is None and calibration.per_class:
+        raise ValueError("nearest: got none, wanted the class that each example is assigned to")
+    return np.zeros(0, int) if nearest is None else np.asarray(nearest)
+
+
+def fit_calibration(
+    scores: ArrayLike,
+    nearest: ArrayLike | None = None,
+    *,
+    tpr: float = 0.95,
+    per_class: bool = False,
+    sigmoid: Sigmoid | None = None,
+    logits: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+) -> Calibration:
+    """Fits thresholds to the scores of known examples, and a temperature to their logits.
+
+    >>> calibration = fit_calibration([0.3, 0.1, 0.4, 0.2], tpr=0.6)
+    >>> calibration.threshold, calibration.accepts([0.1, 0.2]).tolist()
+    (0.2, [False, True])
+
+    Args:
+      scores: ``[n]``, of examples that took no part in training.
+      nearest: ``[n]``, the class that each is assigned to; needed for ``per_class``.
+      tpr: share of known examples to accept, in (0, 1].
+      per_class: fit a threshold for each assigned class instead of a common one.
+      sigmoid: from :func:`fit_sigmoid`.
+      logits: ``[m, k]``, for the temperature of the class probabilities; None for 1.
+      labels: ``[m]``, the classes of the examples of the logits.
+
+    Raises:
+      ValueError: there is no score, one is not finite, or ``tpr`` is out of range.
+    """
+    values = np.asarray(scores, np.float64)
+    if not values.size or not np.isfinite(values).all():
+        raise ValueError(
+            f"{np.sum(~np.isfinite(values))} scores are not finite" if values.size else "no scores"
+        )
+    conformal_threshold(values, tpr=tpr)  # checks tpr
+    if per_class and nearest is None:
+        raise ValueError("nearest: got none, wanted the class that each example is assigned to")
+    classes = np.zeros(values.shape, int) if nearest is None else np.asarray(nearest)
+    temperature = 1.0
+    if logits is not None:
+        if labels is None:
+            raise ValueError("labels: got none, wanted those of the examples of the logits")
+        temperature = fit_temperature(logits, labels)
+    return Calibration(values, classes, temperature, tpr, per_class, sigmoid)

@@ -6,59 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr.openset import gallery
-from jaxatr.openset.calibration import Sigmoid, fit_temperature, standing_of
-from jaxatr.openset.conformal import (
-    class_thresholds,
-    conformal_p_values,
-    conformal_rank,
-    conformal_threshold,
-    examples_needed,
-)
-from jaxatr.openset.detectors.cbc import SCORE as CBC
+from jaxatr.openset.calibration import Calibration, Sigmoid, fit_calibration
+from jaxatr.openset.conformal import conformal_p_values, conformal_rank, conformal_threshold
 from jaxatr.openset.fit import Fitted
-from jaxatr.openset.logistic import logit, sigmoid, softmax
+from jaxatr.openset.logistic import sigmoid, softmax
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Bool, Float, Int
-
-
-class Calibration(NamedTuple):
-    """A score's calibration on known examples that took no part in training.
-
-    Attributes:
-      scores: ``[n]``, scores of the examples.
-      nearest: ``[n]``, the class that each is assigned to.
-      temperature: temperature of the class probabilities.
-      tpr: share of known examples to accept.
-      per_class: whether ``tpr`` holds for each assigned class separately.
-      sigmoid: maps a standardised score to the probability of being known; None if none could be
-        fitted.
-    """
-
-    scores: Float[np.ndarray, " n"]
-    nearest: Int[np.ndarray, " n"]
-    temperature: float
-    tpr: float
-    per_class: bool
-    sigmoid: Sigmoid | None
-
-    def thresholds(self, num_classes: int) -> Float[np.ndarray, " k"]:
-        """Computes the threshold of each class, which may be minus infinity."""
-        if self.per_class:
-            return class_thresholds(self.scores, self.nearest, num_classes, tpr=self.tpr)
-        return np.full(num_classes, conformal_threshold(self.scores, tpr=self.tpr))
-
-    def accepts_all(self, num_classes: int) -> Bool[np.ndarray, " k"]:
-        """Returns the classes with too few examples to guarantee the rate and reject anything.
-
-        At a rate of 1, which asks for no rejections, there are none.
-        """
-        return ~np.isfinite(self.thresholds(num_classes)) & (self.tpr < 1)
-
-    @property
-    def needed(self) -> str:
-        """The number of examples needed to reject anything, for messages."""
-        return f"{examples_needed(self.tpr)}{' per class' if self.per_class else ''}"
 
 
 class Further(NamedTuple):
@@ -99,6 +53,24 @@ class Further(NamedTuple):
                 rank = max(1, conformal_rank(own.size, tpr=calibration.tpr))
                 thresholds[number] = min(overall, own[rank - 1])
         return thresholds
+
+    def p_values(
+        self,
+        calibration: Calibration,
+        scores: Float[np.ndarray, " n"],
+        nearest: Int[np.ndarray, " n"],
+        p_values: Float[np.ndarray, " n"],
+    ) -> Float[np.ndarray, " n"]:
+        """Returns p-values with those of examples that are assigned to an enrolled class replaced.
+
+        They are among the class's own examples, or among all known ones if it has none.
+        """
+        for label in np.unique(nearest[nearest >= self.first]).tolist():
+            own, chosen = self.own(label), nearest == label
+            p_values[chosen] = conformal_p_values(
+                own if own.size else calibration.scores, scores[chosen]
+            )
+        return p_values
 
     def promise(self, label: int, tpr: float) -> float | None:
         """Computes a lower bound on the probability that an example of a class is accepted.
@@ -229,10 +201,12 @@ class Decision:
         temperature = 1.0 if calibration is None else calibration.temperature
         logits = np.asarray(outputs.logits, np.float64) / temperature
         ranked = np.where(np.isnan(scores), -np.inf, scores)
-        p_values = None if calibration is None else self._p_values(calibration, ranked, nearest)
-        known = p_values
-        if calibration is not None and calibration.sigmoid is not None:
-            known = calibration.sigmoid(standing_of(ranked, calibration.scores))
+        p_values = known = None
+        if calibration is not None:
+            p_values = calibration.p_values(ranked, nearest)
+            if self.further is not None:
+                p_values = self.further.p_values(calibration, ranked, nearest, p_values)
+            known = calibration.known_probabilities(ranked, p_values)
         elif self.probability_is == "score":
             known = np.exp(ranked) if self.score.scale == "log" else sigmoid(ranked)
         return Answers(
@@ -244,30 +218,6 @@ class Decision:
             known,
             p_values,
         )
-
-    def _p_values(
-        self, calibration: Calibration, scores: np.ndarray, nearest: np.ndarray
-    ) -> np.ndarray:
-        p_values = conformal_p_values(calibration.scores, scores)
-        for c in np.unique(nearest).tolist():
-            own = calibration.scores[calibration.nearest == c] if calibration.per_class else None
-            if self.further is not None and c >= self.further.first:
-                enrolled = self.further.own(c)
-                own = enrolled if enrolled.size else None
-            if own is not None:
-                p_values[nearest == c] = conformal_p_values(own, scores[nearest == c])
-        return p_values
-
-
-def gamma_rule(gamma: float) -> Decision:
-    """Returns the rule of Safaei et al. (2023), section 2.3: accept if CBC's probability is ≥ γ.
-
-    Raises:
-      ValueError: ``gamma`` is not in [0, 1].
-    """
-    if not 0 <= gamma <= 1:
-        raise ValueError(f"gamma: got {gamma}, wanted a probability in [0, 1]")
-    return Decision(CBC, {}, threshold=logit(gamma))
 
 
 def calibrate(
@@ -295,13 +245,20 @@ def calibrate(
     if not len(outputs.labels) or outputs.labels.min() < 0:
         raise ValueError("calibration: wanted known examples only, and at least one")
     scores, nearest = decision.score_of(outputs)
-    if not np.isfinite(scores).all():
-        raise ValueError(
-            f"{decision.score.name}: {np.sum(~np.isfinite(scores))} scores are not finite"
-        )
     temperature = 1.0 if decision.calibration is None else decision.calibration.temperature
-    if (own := outputs.labels < outputs.logits.shape[1]).any():
-        temperature = fit_temperature(outputs.logits[own], outputs.labels[own])
-    conformal_threshold(scores, tpr=tpr)  # checks tpr
-    fitted = Calibration(scores, np.asarray(nearest), temperature, tpr, per_class, sigmoid)
+    own = outputs.labels < outputs.logits.shape[1]
+    try:
+        fitted = fit_calibration(
+            scores,
+            nearest,
+            tpr=tpr,
+            per_class=per_class,
+            sigmoid=sigmoid,
+            logits=outputs.logits[own] if own.any() else None,
+            labels=outputs.labels[own],
+        )
+    except ValueError as error:
+        raise ValueError(f"{decision.score.name}: {error}") from error
+    if not own.any():
+        fitted = fitted._replace(temperature=temperature)
     return replace(decision, calibration=fitted, threshold=None)

@@ -5,6 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from jaxatr.openset import graph
 from jaxatr.openset.fit import Fitted, calibrate_one, fit_one, members_first
@@ -57,11 +58,13 @@ class Detector:
         """
         self.definition = definition
         self.models = dict(models or {})
+        self._calibrated = set(self.models)
 
     @property
     def needs(self) -> Needs:
         """Names of the arrays that its methods take."""
-        return Needs(*(self.definition.asks(kind) for kind in Needs._fields))
+        asks = self.definition.asks
+        return Needs(asks("fit"), asks("calibrate"), asks("score"))
 
     def __repr__(self) -> str:
         """Names the score and what its methods take."""
@@ -99,16 +102,14 @@ class Detector:
         """
         given = self._given(features, logits, maps, labels, head, more)
         outputs = self._outputs("fit", given)
-        layer, models = _head(given.get("head")), dict(self.models)
+        layer, models = self._head(given, outputs), dict(self.models)
 
         def act(score: Score) -> None:
             if score.fit is not None:
                 models[score.name] = fit_one(score, outputs, layer)
-            elif score.calibrate is not None:
-                models.pop(score.name, None)  # of an earlier fit
 
         members_first(self.definition, act, set())
-        self.models = models
+        self.models, self._calibrated = models, set()
         return self
 
     def calibrate(
@@ -135,14 +136,14 @@ class Detector:
             "calibrate", self._given(features, logits, maps, labels, None, more)
         )
         self._check_fitted("fit")
-        models = dict(self.models)
+        models, done = dict(self.models), set()
 
         def act(score: Score) -> None:
             if score.calibrate is not None:
                 models[score.name] = calibrate_one(score, models, outputs)
 
-        members_first(self.definition, act, set())
-        self.models = models
+        members_first(self.definition, act, done)
+        self.models, self._calibrated = models, done
         return self
 
     def score(
@@ -177,23 +178,23 @@ class Detector:
     def _answer(self, outputs: Outputs) -> Answer:
         self._check_fitted("score")
         score = self.definition
-        if any(isinstance(array, jax.core.Tracer) for array in jax.tree.leaves(outputs)):
+        if any(isinstance(array, Tracer) for array in jax.tree.leaves(outputs)):
             if missing := graph.without_form(score):
                 raise ValueError(f"{missing}: this score cannot be part of a traced function")
-            return graph.answer(score, *graph.parts(score, self.models), outputs, {})
+            return graph.answer(score, *graph.parts(score, self.models), outputs)
         return Fitted((score,), self.models).answers(outputs)[score.name]
 
     def _check_fitted(self, kind: Literal["fit", "score"]) -> None:
         """Raises an error if a model is missing, also one of a member."""
 
         def act(score: Score) -> None:
-            if score.name in self.models:
-                return
-            if score.fit is not None:
+            missing = score.name not in self.models
+            if missing and score.fit is not None:
                 raise ValueError(f"not fitted, call fit() with {', '.join(self.needs.fit)}")
-            if score.training is not None:
+            if missing and score.training is not None:
                 raise ValueError("it has a training of its own, whose model is missing")
-            if score.calibrate is not None and kind == "score":
+            uncalibrated = score.calibrate is not None and score.name not in self._calibrated
+            if uncalibrated and kind == "score":
                 raise ValueError(
                     f"not calibrated, call calibrate() with {', '.join(self.needs.calibrate)} of "
                     "known examples that took no part in training"
@@ -207,6 +208,8 @@ class Detector:
         """Collects what a method was given, by name; maps get the names of their stages."""
         named = {"features": features, "logits": logits, "labels": labels, "head": head}
         asked = self.definition.all_needs | ARRAYS
+        named |= {name: more[name] for name in ("labels", "head") if name in more}
+        more = {name: array for name, array in more.items() if name not in named}
         if unknown := sorted({*more} - asked):
             raise ValueError(
                 f"{self.definition.name}: got {', '.join(unknown)}, wanted some of "
@@ -242,6 +245,8 @@ class Detector:
             raise ValueError(f"{name}: got different numbers of examples, {counts}")
         count = next(iter(counts.values()), 0)
         labels = arrays.pop("labels", np.full(count, UNKNOWN))
+        if labels.dtype.kind not in "iu":
+            raise ValueError(f"{name}: labels: got {labels.dtype} values, wanted integers")
         if "logits" not in arrays:
             classes = int(labels.max(initial=0)) + 1
             if kind != "fit":
@@ -251,20 +256,27 @@ class Detector:
         open_logits = arrays.pop("open_logits", np.full(logits.shape, np.nan, np.float32))
         return Outputs(logits, open_logits, labels, arrays)
 
+    def _head(self, given: Mapping[str, Any], outputs: Outputs) -> Head | None:
+        """Converts the last layer, if the score asks for it."""
+        name, layer = self.definition.name, given.get("head")
+        if layer is None or "head" not in self.needs.fit:
+            return None
+        if not isinstance(layer, tuple | list) or len(layer) != 2:
+            raise ValueError(f"{name}: head: got a {type(layer).__name__}, wanted (kernel, bias)")
+        kernel, bias = _array(layer[0]), None if layer[1] is None else _array(layer[1])
+        width = np.shape(outputs.more.get("features", kernel.T))[-1]
+        if kernel.ndim != 2 or kernel.shape[0] != width:
+            raise ValueError(
+                f"{name}: head: got a kernel of shape {kernel.shape}, wanted {width} features by "
+                "classes; the weight of PyTorch is its transpose"
+            )
+        return Head(kernel, bias)
+
 
 def _array(value: Any) -> Any:
-    return value if isinstance(value, jax.core.Tracer) else np.asarray(value)
+    return value if isinstance(value, Tracer) else np.asarray(value)
 
 
 def _classes(model: Any) -> int:
     """Returns the number of classes that a gallery is of."""
     return int(getattr(model, "classes", 1))
-
-
-def _head(given: Any) -> Head | None:
-    if given is None:
-        return None
-    if isinstance(given, tuple | list) and len(given) == 2:
-        kernel, bias = given
-        return Head(_array(kernel), None if bias is None else _array(bias))
-    raise ValueError(f"head: got a {type(given).__name__}, wanted (kernel, bias)")

@@ -29,7 +29,7 @@ class Fitted(NamedTuple):
         """Computes every score and its class on n examples, by name; shared members only once."""
         answers: dict[str, Answer] = {}
         for score in self.scores:
-            _answer(score, self.models, outputs, answers)
+            answer_members_first(score, outputs, _by(self.models), answers)
         return {score.name: answers[score.name] for score in self.scores}
 
     def on(self, outputs: Outputs) -> dict[str, Shaped[np.ndarray, " n"]]:
@@ -141,27 +141,37 @@ def calibrate_one(score: Score, models: Mapping[str, Any], validation: Outputs |
     assert score.calibrate is not None
     if validation is None:
         raise ValueError("wanted the outputs on validation examples to calibrate it on")
-    full = _with_members(score, models, validation, {})
+    full = with_members(score, validation, _by(models), {})
     return score.calibrate(models.get(score.name), full)
 
 
-def _answer(
-    score: Score, models: Mapping[str, Any], outputs: Outputs, answers: dict[str, Answer]
+def answer_members_first(
+    score: Score,
+    outputs: Outputs,
+    compute: Callable[[Score, Outputs], Answer],
+    answers: dict[str, Answer],
 ) -> Answer:
-    """Computes a score after its members; ``answers`` caches the results."""
+    """Computes a score after its members; ``answers`` has the results so far."""
     if score.name not in answers:
-        full = _with_members(score, models, outputs, answers)
-        answers[score.name] = score.answer(models.get(score.name), full)
+        full = with_members(score, outputs, compute, answers)
+        answers[score.name] = compute(score, full)
     return answers[score.name]
 
 
-def _with_members(
-    score: Score, models: Mapping[str, Any], outputs: Outputs, answers: dict[str, Answer]
+def with_members(
+    score: Score,
+    outputs: Outputs,
+    compute: Callable[[Score, Outputs], Answer],
+    answers: dict[str, Answer],
 ) -> Outputs:
     """Adds the answers of a score's members to the outputs."""
     more = dict(outputs.more)
     for member in score.members:
-        answer = _answer(member, models, outputs, answers)
+        answer = answer_members_first(member, outputs, compute, answers)
         fields = {name: values for name, values in answer._asdict().items() if values is not None}
         more |= {f"{name}_{member.name}": values for name, values in fields.items()}
     return outputs._replace(more=more) if score.members else outputs
+
+
+def _by(models: Mapping[str, Any]) -> Callable[[Score, Outputs], Answer]:
+    return lambda score, outputs: score.answer(models.get(score.name), outputs)

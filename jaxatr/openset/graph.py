@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxatr.openset.calibration import unit_of
 from jaxatr.openset.decision import Decision
+from jaxatr.openset.fit import answer_members_first
 from jaxatr.openset.gallery import ready
 from jaxatr.openset.outputs import UNKNOWN, Outputs
 from jaxatr.openset.score import Answer, Score
@@ -65,7 +66,7 @@ def traced_decision(decision: Decision, classes: int) -> TracedDecision:
             arrays["known_classes"] = np.eye(classes, dtype=np.float32)[own.nearest[order]].T
 
     def apply(arrays: PyTree, outputs: Outputs) -> dict[str, Array]:
-        found = answer(decision.score, fixed, arrays, outputs, {})
+        found = answer(decision.score, fixed, arrays, outputs)
         # In float32 like the threshold, so that a score equal to it is accepted.
         score = found.score.astype(jnp.float32)
         nearest = found.label if decision.gallery else jnp.argmax(outputs.logits, axis=-1)
@@ -134,29 +135,18 @@ def _single(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
-def answer(
-    score: Score,
-    fixed: Mapping[str, Any],
-    arrays: PyTree,
-    outputs: Outputs,
-    answers: dict[str, Answer],
-) -> Answer:
-    """Computes a score after its members, as :class:`~jaxatr.openset.Fitted` does."""
-    if score.name not in answers:
-        more = dict(outputs.more)
-        for member in score.members:
-            one = answer(member, fixed, arrays, outputs, answers)
-            fields = {name: value for name, value in one._asdict().items() if value is not None}
-            more |= {f"{name}_{member.name}": value for name, value in fields.items()}
-        model = fixed.get(score.name)
+def answer(score: Score, fixed: Mapping[str, Any], arrays: PyTree, outputs: Outputs) -> Answer:
+    """Computes a score, of the two parts of its models, in a traced graph."""
+
+    def compute(one: Score, full: Outputs) -> Answer:
+        model = fixed.get(one.name)
         if model is not None:
-            model = model._replace(**arrays.get(score.name, {}))
-        assert score.traced is not None
-        value = score.traced(model, outputs._replace(more=more))
-        if not isinstance(value, Answer):
-            value = Answer(value, jnp.argmax(outputs.logits, axis=-1))
-        answers[score.name] = value
-    return answers[score.name]
+            model = model._replace(**arrays.get(one.name, {}))
+        assert one.traced is not None
+        value = one.traced(model, full)
+        return value if isinstance(value, Answer) else Answer(value, full.logits.argmax(axis=-1))
+
+    return answer_members_first(score, outputs, compute, {})
 
 
 def _p_values(arrays: PyTree, score: Array, nearest: Array) -> Array:

@@ -44,10 +44,10 @@ def last_layer(head: Head, width: int) -> Head:
 def logits_of(
     features: Float[ArrayLike, "b d"],
     kernel: Float[ArrayLike, "d k"],
-    bias: Float[ArrayLike, " k"],
+    bias: Float[ArrayLike, " k"] | None,
 ) -> Float[Array, "b k"]:
     """Computes ``features @ kernel + bias`` in full float32 precision."""
     product = jnp.dot(
         jnp.asarray(features), jnp.asarray(kernel), precision=jax.lax.Precision.HIGHEST
     )
-    return product + jnp.asarray(bias)
+    return product if bias is None else product + jnp.asarray(bias)

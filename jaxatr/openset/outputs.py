@@ -1,7 +1,7 @@
 """The network outputs that scores are computed from, and their means over tracks."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Outputs(NamedTuple):
     labels: Int[np.ndarray, " n"]
     more: Mapping[str, Shaped[np.ndarray, "n ..."]] = {}
 
-    def array(self, name: str) -> Shaped[np.ndarray, "n ..."]:
+    def array(self, name: str) -> Shaped[Any, "n ..."]:
         """Returns one of the arrays by its name.
 
         Raises:

@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -56,6 +57,7 @@ def declared(module: ModuleType) -> tuple[Score, ...]:
     return tuple(module.SCORES) if hasattr(module, "SCORES") else (module.SCORE,)
 
 
+@cache
 def _files() -> tuple[str, ...]:
     return tuple(found.name for found in pkgutil.iter_modules(detectors.__path__))
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.metrics import threshold_at_tpr
+from jaxatr.openset.decision import Decision
 from jaxatr.openset.detectors.cbc import SCORE as CBC
 from jaxatr.openset.detectors.cbc import cbc_score
 from jaxatr.openset.logistic import logit, sigmoid
@@ -39,10 +40,23 @@ def decide(
     >>> decide(jnp.array([[2.0, 1.0], [0.0, 1.0]]), jnp.array([[3.0, 0.0], [3.0, 0.0]])).tolist()
     [0, -1]
     """
+    known = cbc_score(logits, open_logits) >= _threshold(gamma)
+    return jnp.where(known, jnp.argmax(jnp.asarray(logits), axis=-1), unknown)
+
+
+def gamma_rule(gamma: float) -> Decision:
+    """Returns the rule of :func:`decide` as a decision.
+
+    Raises:
+      ValueError: ``gamma`` is not in [0, 1].
+    """
+    return Decision(CBC, {}, threshold=_threshold(gamma))
+
+
+def _threshold(gamma: float) -> float:
     if not 0 <= gamma <= 1:
         raise ValueError(f"gamma: got {gamma}, wanted a probability in [0, 1]")
-    known = cbc_score(logits, open_logits) >= logit(gamma)
-    return jnp.where(known, jnp.argmax(jnp.asarray(logits), axis=-1), unknown)
+    return logit(gamma)
 
 
 def calibrate_gamma(known_scores: Float[np.ndarray, " n"], *, tpr: float = 0.95) -> float:

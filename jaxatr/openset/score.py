@@ -11,7 +11,7 @@ import numpy as np
 from jaxatr.openset.head import Head
 from jaxatr.openset.outputs import Outputs
 from jaxatr.resolve import nearest
-from jaxatr.typing import Float, Int, Shaped
+from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
 Scale = Literal["plain", "logit", "log", "distance"]
 """The unit of a score: a plain number, the logit or the logarithm of a probability, or minus a
@@ -39,12 +39,13 @@ class Comparing(NamedTuple):
     """The functions that add examples to a score which compares with stored examples.
 
     Attributes:
-      rows: ``(model, outputs) -> [n, d]``, the vectors by which examples are compared.
+      rows: ``(model, outputs) -> [n, d]``, the vectors by which examples are compared; in
+        :meth:`Score.of_arrays`, a function of arrays.
       add: ``(model, rows, labels, classes) -> model``, adds examples to the model. Labels may be of
         new classes; ``classes`` is the number of all classes.
     """
 
-    rows: Callable[[Any, Outputs], Shaped[np.ndarray, "n d"]]
+    rows: Callable[..., ArrayLike]
     add: Callable[[Any, Shaped[np.ndarray, "n d"], Int[np.ndarray, " n"], int], Any]
 
 
@@ -227,8 +228,7 @@ class Score:
         if comparing is not None:
             comparing = comparing._replace(rows=ByName.of(comparing.rows, others))
         named = {array: None for one in functions[:3] if one for array in one.names.values()}
-        answers = {f"{field}_{one.name}" for one in members for field in Answer._fields}
-        needs = tuple(array for array in named if array not in NOT_NEEDS | answers)
+        needs = tuple(array for array in named if array not in NOT_NEEDS | _answers_of(members))
         made: Any = dict(zip(("score", "fit", "calibrate", "traced"), functions, strict=True))
         return cls(name, title, needs=needs, members=members, comparing=comparing, **made, **fields)
 
@@ -238,6 +238,8 @@ class Score:
         Raises:
           ValueError: none of its functions has such an option.
         """
+        if not options:
+            return self
         kinds = ("score", "fit", "calibrate", "traced")
         functions = {k: f for k in kinds if isinstance(f := getattr(self, k), ByName)}
         choice = sorted(frozenset().union(*(one.options for one in functions.values())))
@@ -251,9 +253,9 @@ class Score:
         for kind, one in functions.items():
             own = {name: options[name] for name in options if name in one.options}
             changed[kind] = replace(one, function=partial(one.function, **own)) if own else one
-        if any(name in functions["score"].options for name in options):
-            if not isinstance(self.traced, ByName) or not {*options} <= self.traced.options:
-                changed["traced"] = None  # it would compute the score without the options
+        own = functions["score"].options & {*options} if "score" in functions else frozenset()
+        if own and not (isinstance(self.traced, ByName) and own <= self.traced.options):
+            changed["traced"] = None  # it would compute the score without the options
         return replace(self, **changed)
 
     def asks(self, kind: Literal["score", "fit", "calibrate"]) -> tuple[str, ...]:
@@ -268,9 +270,9 @@ class Score:
                 names |= dict.fromkeys(member.asks("score"))
         function = getattr(self, kind)
         if isinstance(function, ByName):
-            answers = {f"{field}_{one.name}" for one in self.members for field in Answer._fields}
             own = ["labels" if name == "classes" else name for name in function.names.values()]
-            names |= dict.fromkeys(name for name in own if name not in answers | {"model"})
+            others = _answers_of(self.members) | {"model"}
+            names |= dict.fromkeys(name for name in own if name not in others)
         elif function is not None and not self.members:
             further = {"score": (), "fit": ("labels", "head"), "calibrate": ("labels",)}
             names |= dict.fromkeys(("logits", *self.needs, *further[kind]))
@@ -341,3 +343,8 @@ class Score:
                 f"{outputs.labels.shape}"
             )
         return values
+
+
+def _answers_of(members: tuple[Score, ...]) -> set[str]:
+    """Returns the names of the arrays that are members' answers."""
+    return {f"{field}_{one.name}" for one in members for field in Answer._fields}

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr.openset.calibration import Sigmoid
-from jaxatr.openset.decision import Calibration, Decision, Further
+from jaxatr.openset.calibration import Calibration, Sigmoid
+from jaxatr.openset.decision import Decision, Further
 from jaxatr.openset.score import Score
 
 

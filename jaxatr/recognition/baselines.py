@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import openset
+from jaxatr.reporting import score_record
 from jaxatr.reporting.recorded import read_arrays, read_evaluation
 from jaxatr.training.folder import EVALUATION, SCORES
 
@@ -70,7 +71,7 @@ def add_recorded(
             raise ValueError(f"{folder} was evaluated on different {part} examples: train it again")
         if f"{part}_score_{score}" in own:
             arrays[f"{part}_score_{score}"] = own[f"{part}_score_{score}"]
-    arrays[f"test_predicted_{score}"] = openset.recorded_predictions(own, score)
+    arrays[f"test_predicted_{score}"] = score_record.recorded_predictions(own, score)
     for name, group in measured["groups"].items():
         if name not in evaluation["groups"]:  # images of other data, only in this evaluation
             continue

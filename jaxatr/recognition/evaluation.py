@@ -15,6 +15,7 @@ from jaxatr.recognition.baselines import add_recorded, trained_scores
 from jaxatr.recognition.choice import Made, made_for
 from jaxatr.recognition.measures import accepted, judge
 from jaxatr.recognition.session import head
+from jaxatr.reporting import score_record
 from jaxatr.tasks.open_set.deciders import decides
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.task import OpenSet
@@ -364,7 +365,7 @@ def summary(
 ) -> dict[str, Any]:
     """Builds the content of ``evaluation.json`` from the metrics of each group of examples."""
     fields, split = task.config.open_set, task.record["split"]
-    further = openset.further_scores(scores)
+    further = score_record.further_scores(scores)
     return {
         "task": "open_set",
         "dataset": task.record["dataset"],

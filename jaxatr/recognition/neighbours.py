@@ -12,7 +12,8 @@ from PIL import Image
 from tqdm import tqdm
 
 from jaxatr import data, openset
-from jaxatr.openset import gallery, nearest_neighbour, reduction
+from jaxatr.openset import gallery, nearest_neighbour
+from jaxatr.openset.gallery import reduction
 from jaxatr.recognition import store
 from jaxatr.recognition.decision import open_divided
 from jaxatr.reporting.recorded import read_arrays

@@ -3,8 +3,7 @@
 import math
 from typing import NamedTuple
 
-from jaxatr import openset
-from jaxatr.reporting import notebook
+from jaxatr.reporting import notebook, score_record
 from jaxatr.tasks.neighbour import Neighbour, describe
 
 UNKNOWN = "unknown"
@@ -53,7 +52,7 @@ class Prediction(NamedTuple):
         return notebook.Card(verdict, accepted, self._facts(), bars, rest)
 
     def _facts(self) -> list[str]:
-        shown = openset.shown(self.decides)
+        shown = score_record.shown(self.decides)
         far, sign = shown.scale == "distance", -1 if shown.scale == "distance" else 1
         score = f"{'distance' if far else 'score'} {sign * self.score:.4g}"
         limit = f"{'unknown beyond' if far else 'known from'} {sign * self.threshold:.4g}"

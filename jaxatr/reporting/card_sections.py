@@ -5,8 +5,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jaxatr import metrics, openset
+from jaxatr import metrics
 from jaxatr.data.splits import MSTAR_CLASSES
+from jaxatr.reporting import score_record
 from jaxatr.reporting.recorded import SIMULATED
 from jaxatr.reporting.tables import COLUMNS, FURTHER
 
@@ -229,7 +230,7 @@ def figures(
         rows.append((line(name), counts + [_percent(column) for column in values.values()]))
     if not rows:
         return [], [], [*about, f"The evaluation has no figures of the score {score or MISSING}."]
-    about.append(f"Of the score {openset.label(score, evaluation)}:")
+    about.append(f"Of the score {score_record.label(score, evaluation)}:")
     return list(titles.values()), rows, about
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.openset.recorded import MISTAKES
-from jaxatr.reporting import axes, charts
+from jaxatr.reporting import axes, charts, score_record
 from jaxatr.reporting.kind import Numbered, Section
 from jaxatr.reporting.recorded import RecordedRun
 from jaxatr.reporting.sprite import Sprite
@@ -31,7 +30,7 @@ _SHEETS = {
 def explorer(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
     """Makes the section: for each run, the scores' histograms, γ and the figures at that γ."""
     panels = [_panel(number, run) for number, run in runs]
-    sheets = [(kind, _SHEETS[kind]) for kind in MISTAKES]
+    sheets = [(kind, _SHEETS[kind]) for kind in score_record.MISTAKES]
     title = "Choose the distance" if all(run.by_distance for _, run in runs) else "Choose γ"
     return Section("explorer", title, {"panels": panels, "sheets": sheets})
 
@@ -141,7 +140,7 @@ def script_data(run: RecordedRun, sprite: Sprite) -> dict[str, Any]:
     mistakes = {
         name: {
             kind: [int(row) for row in rows if int(row) in run.thumbnails]
-            for kind, rows in openset.confident_mistakes(
+            for kind, rows in score_record.confident_mistakes(
                 run.labels, run.predictions[name], score
             ).items()
         }

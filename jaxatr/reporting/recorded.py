@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr import openset, training
+from jaxatr import training
+from jaxatr.reporting import score_record
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.typing import Int, Shaped
 
@@ -67,13 +68,13 @@ class RecordedRun:
         """Name of a score to its measures over all test examples."""
         return self.evaluation["groups"]["all"]["scores"]
 
-    def shown(self, score: str) -> openset.Shown:
+    def shown(self, score: str) -> score_record.Shown:
         """Returns the title and scale of a score."""
-        return openset.shown(score, self.evaluation)
+        return score_record.shown(score, self.evaluation)
 
     def label(self, score: str) -> str:
         """Returns the title of a score, with its name if they differ."""
-        return openset.label(score, self.evaluation)
+        return score_record.label(score, self.evaluation)
 
     @property
     def by_distance(self) -> bool:
@@ -125,7 +126,7 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
     labels, measured = arrays["test_labels"], evaluation["groups"]["all"]
     if len(labels) != measured["num_known"] + measured["num_unknown"]:
         raise different(folder, training.EVALUATION, training.SCORES)
-    scores = openset.recorded_scores(arrays, measured["scores"])
+    scores = score_record.recorded_scores(arrays, measured["scores"])
     for score, values in scores.items():
         if not np.isfinite(values).all():
             raise ValueError(
@@ -137,7 +138,7 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
         for name, array in arrays.items()
         if name.startswith("decided_")
     }
-    predictions = {name: openset.recorded_predictions(arrays, name) for name in scores}
+    predictions = {name: score_record.recorded_predictions(arrays, name) for name in scores}
     if "nearest" in decided:  # from the head or the gallery, whichever the run chose
         predictions[evaluation["decides"]] = decided["nearest"]
     return RecordedRun(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jaxatr import openset
+from jaxatr.reporting import score_record
 
 COLUMNS = {
     "auroc": "AUROC",
@@ -156,7 +156,8 @@ def _own_thresholds(rows: Mapping[str, Any], evaluation: Mapping[str, Any]) -> s
     own = [
         f"{name}: {row['threshold']:.6g}"
         for name, row in rows.items()
-        if row.get("threshold") is not None and openset.shown(name, evaluation).scale == "plain"
+        if row.get("threshold") is not None
+        and score_record.shown(name, evaluation).scale == "plain"
     ]
     return f" ({', '.join(own)})" if own else ""
 

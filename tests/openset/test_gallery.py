@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxatr.openset import gallery, maps, nearest_neighbour
+from jaxatr.openset import gallery, nearest_neighbour
+from jaxatr.openset.gallery import maps, search
 
 
 def draw(seed=0, n=60, d=6, classes=4):
@@ -65,7 +66,7 @@ def test_vectors_may_have_any_length(scale):
 def test_memory_is_that_of_a_class_and_a_block():
     n, d, block = 4000, 64, 16
     structs = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((n, d), (n,), (block, 1, d))]
-    compiled = gallery._exhaustive.lower(*structs, ends=tuple(range(0, n + 1, 500))).compile()
+    compiled = search._exhaustive.lower(*structs, ends=tuple(range(0, n + 1, 500))).compile()
     most = 8 * 4 * 500 * (d + 2 * block)  # of all eight classes at once, at the most
     assert compiled.memory_analysis().temp_size_in_bytes < most
 
@@ -73,10 +74,10 @@ def test_memory_is_that_of_a_class_and_a_block():
 def test_a_block_of_any_size_is_one_of_few():
     rows, labels = draw()
     built = gallery.build(rows, labels, 4)
-    before = gallery._exhaustive._cache_size()
+    before = search._exhaustive._cache_size()
     for count in (0, 1, 5, 6, 7, 8):
         assert gallery.class_distances(built, rows[:count], 4, block_size=8).shape == (count, 4)
-    assert gallery._exhaustive._cache_size() <= before + 2
+    assert search._exhaustive._cache_size() <= before + 2
 
 
 def test_a_gallery_on_the_device_gives_the_same():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from jaxatr import openset
-from jaxatr.openset import reranking, without_form
+from jaxatr.openset import without_form
+from jaxatr.openset.gallery import reranking
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")

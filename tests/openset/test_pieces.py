@@ -5,8 +5,9 @@ import pytest
 
 from jaxatr import openset
 from jaxatr.files import load_arrays
-from jaxatr.openset import gallery, pieces, reranking
+from jaxatr.openset import gallery
 from jaxatr.openset.detectors import template
+from jaxatr.openset.gallery import pieces, reranking
 from jaxatr.openset.outputs import Outputs
 
 CLASSES = 5

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxatr.openset import reduction
+from jaxatr.openset.gallery import reduction
 
 
 def draw(n=60, d=6, classes=4):

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from jaxatr import openset
-from jaxatr.openset import SCORES, gallery, reranking
+from jaxatr.openset import SCORES, gallery
 from jaxatr.openset.detectors import nndr, spatial, template
+from jaxatr.openset.gallery import reranking
 
 WIDTH = 2 * reranking.DIRECTIONS + 20
 

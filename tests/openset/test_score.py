@@ -52,14 +52,6 @@ def test_a_wrong_name_is_reported(wanted, message):
         openset.choose_scores(wanted)
 
 
-def test_title_and_scale_of_a_score_from_outside_are_recorded():
-    recorded = openset.further_scores([MARGIN, openset.SCORES["cbc"]])
-    assert recorded == {"margin": {"title": "Margin", "scale": "plain"}}
-    assert openset.shown("margin", {"further_scores": recorded}).title == "Margin"
-    assert openset.shown("cbc") == ("CBC", "logit")
-    assert openset.shown("gone", {}) == ("gone", "plain")
-
-
 def test_every_score_has_a_title_of_its_own_and_reads_as_its_file():
     assert len({score.title for score in openset.SCORES.values()}) == len(openset.SCORES)
     for name, score in openset.SCORES.items():

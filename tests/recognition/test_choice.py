@@ -12,6 +12,7 @@ import scipy.special
 from jaxatr import data, metrics, openset, reporting, runs, training
 from jaxatr.recognition import choice, store
 from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
+from jaxatr.reporting import score_record
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +220,7 @@ def test_without_validation_examples_the_paper_s_rule_decides(small_config, tmp_
 
 def test_the_report_shows_the_decision(folder, evaluation):
     page = reporting.render_report([folder])
-    title = openset.label(evaluation["decides"])
+    title = score_record.label(evaluation["decides"])
     assert "The decision" in page and "Risk and coverage" in page
     assert f'<option value="{evaluation["decides"]}" selected>{title}' in page
     for name in ("Class probability of known examples", "Probability of being known"):

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from jaxatr import openset, reporting
+from jaxatr.reporting import score_record
 from jaxatr.tasks.distillation.sheet import arrays_to_record
 from jaxatr.tasks.embedding import retrieval
 from jaxatr.tasks.embedding.recorded import read_embedding
@@ -201,8 +202,8 @@ def _write(folder, evaluation, record, config, metrics, arrays, thumbnails):
 
 def _thumbnails(arrays, evaluation, rng):
     labels, predicted = arrays["test_labels"], arrays["test_logits"].argmax(1)
-    scores = openset.recorded_scores(arrays, evaluation["groups"]["all"]["scores"])
-    kinds = [openset.confident_mistakes(labels, predicted, score) for score in scores.values()]
+    scores = score_record.recorded_scores(arrays, evaluation["groups"]["all"]["scores"])
+    kinds = [score_record.confident_mistakes(labels, predicted, score) for score in scores.values()]
     rows = np.unique(np.concatenate([rows for one in kinds for rows in one.values()]))
     names = np.array([*evaluation["known"], *(evaluation["unknown"][-1:] or ["-"])])
     images = rng.integers(0, 255, (len(rows), 8, 8, 1), np.uint8)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxatr import metrics, openset, reporting
+from jaxatr.reporting import score_record
 from jaxatr.reporting.recorded import read_run
 
 
@@ -139,7 +140,7 @@ def test_mistakes_follow_gamma(opened, seen, written, folders):
     with opened(written) as page:
         panel = page.locator(".explorer").first
         panel.locator(".score").select_option("cbc")
-        found = openset.confident_mistakes(run.labels, run.predicted, run.scores["cbc"])
+        found = score_record.confident_mistakes(run.labels, run.predicted, run.scores["cbc"])
         for gamma in (0.2, 0.9, 0.999):
             panel.locator(".gamma").fill(str(gamma))
             threshold = THRESHOLDS["cbc"](gamma)

@@ -7,7 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
-from jaxatr import openset, reporting, runs, training
+from jaxatr import reporting, runs, training
+from jaxatr.reporting import score_record
 from jaxatr.runs.merging import Evaluated, merged
 from jaxatr.tasks import Distillation, OpenSet
 
@@ -34,7 +35,7 @@ def test_a_further_score_joins_the_ones_before(run):
     assert recorded["fitted_gamma"] == before["fitted_gamma"] is not None
     assert training.read_record(run)["fitted_gamma"] == before["fitted_gamma"]
     table, page = reporting.open_set_table(recorded), reporting.render_report([run])
-    assert all(name in table and openset.label(name) in page for name in rows)
+    assert all(name in table and score_record.label(name) in page for name in rows)
     assert list(runs.evaluate_run(run, scores="mls", fresh=True)["groups"]["all"]["scores"]) == [
         "mls"
     ]

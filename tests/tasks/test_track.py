@@ -15,6 +15,7 @@ from jaxatr import losses, openset, parallel, reporting, runs, training
 from jaxatr.explain import load_target
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.recognition.tracks import TrackRecogniser
+from jaxatr.reporting import score_record
 from jaxatr.tasks.track.task import TrackOpenSet
 
 
@@ -283,7 +284,7 @@ def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_
     score = openset.cbc_score(arrays["test_chip_logits"], arrays["test_chip_open_logits"])
     expected = by_track(score, arrays["test_length"])
     np.testing.assert_allclose(arrays["test_score_cbc"], expected, rtol=1e-5, atol=1e-6)
-    recorded = openset.recorded_scores(arrays, ["cbc"])["cbc"]
+    recorded = score_record.recorded_scores(arrays, ["cbc"])["cbc"]
     np.testing.assert_array_equal(recorded, arrays["test_score_cbc"])
     assert Recogniser.load(tmp_path).classes == tuple(result["known"])
     with pytest.raises(ValueError, match="a run of TrackChips, which Recogniser loads"):

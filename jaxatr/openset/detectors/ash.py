@@ -33,7 +33,6 @@ def shaped(
     """Prunes and rescales features; all features equal to the smallest kept one are kept.
 
     Args:
-      features: ``[b, d]``, non-negative.
       percentile: percentage of the features that is set to 0.
       variant: ``"s"``, ``"p"`` or ``"b"``, for the paper's ASH-S, ASH-P and ASH-B.
 
@@ -64,8 +63,6 @@ def score(
     """Computes minus the energy of the shaped features.
 
     Args:
-      model: from :func:`jaxatr.openset.detectors.scale.fit`.
-      features: ``[b, d]``, non-negative.
       percentile: percentage of the features that is set to 0.
       variant: ``"s"``, ``"p"`` or ``"b"``, for the paper's ASH-S, ASH-P and ASH-B.
     """

@@ -14,11 +14,7 @@ from jaxatr.typing import Array, ArrayLike, Float
 
 
 def confounding_loss(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
-    """Computes the binary cross-entropy of every class with label 1, averaged over the classes.
-
-    Args:
-      logits: ``[b, k]``, of the closed-set classifier.
-    """
+    """Computes the binary cross-entropy of every class with label 1, averaged over the classes."""
     chex.assert_rank(logits, 2)
     return jnp.mean(jax.nn.softplus(-jnp.asarray(logits, jnp.float32)), axis=-1)
 

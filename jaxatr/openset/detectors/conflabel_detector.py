@@ -108,12 +108,7 @@ def adapted(detector: Detector, known: Float[ArrayLike, "n l"]) -> Detector:
 
 
 def score(model: Detector, norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
-    """Computes the detector's logit; higher is more known.
-
-    Args:
-      model: from :func:`fit`.
-      norms: ``[b, l]``, squared gradient norms.
-    """
+    """Computes the detector's logit; higher is more known."""
     chex.assert_shape(norms, (None, *np.shape(model.mean)))
     return _logit(model, _logarithms(norms))
 

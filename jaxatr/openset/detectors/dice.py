@@ -19,8 +19,6 @@ def fit(features: Float[ArrayLike, "n d"], head: Head, *, percentile: float = 90
     """Prunes the last layer.
 
     Args:
-      features: ``[n, d]``, of training examples.
-      head: the last layer.
       percentile: percentage of the weights that is set to 0; OpenOOD uses 90.
 
     Raises:
@@ -36,12 +34,7 @@ def fit(features: Float[ArrayLike, "n d"], head: Head, *, percentile: float = 90
 
 
 def score(model: Head, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
-    """Computes minus the energy with the pruned layer.
-
-    Args:
-      model: from :func:`fit`.
-      features: ``[b, d]``.
-    """
+    """Computes minus the energy with the pruned layer."""
     return energy_score(logits_of(features, model.kernel, model.bias))
 
 

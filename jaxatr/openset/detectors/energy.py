@@ -17,7 +17,6 @@ def energy_score(
     r"""Computes minus the energy, :math:`T \log \sum_i e^{z_i / T}` (equation 4).
 
     Args:
-      logits: ``[b, k]``, of the closed-set classifier.
       temperature: T.
 
     Raises:

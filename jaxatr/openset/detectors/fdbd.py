@@ -38,10 +38,6 @@ class Boundaries(NamedTuple):
 def fit(features: Float[ArrayLike, "n d"], head: Head) -> Boundaries:
     """Computes the mean of the features and the lengths of the weights' differences.
 
-    Args:
-      features: ``[n, d]``, of training examples.
-      head: the last layer.
-
     Raises:
       ValueError: a feature is not finite, there is one class only, or two have the same weights.
     """
@@ -60,13 +56,7 @@ def fit(features: Float[ArrayLike, "n d"], head: Head) -> Boundaries:
 def score(
     model: Boundaries, features: Float[ArrayLike, "b d"], logits: Float[ArrayLike, "b k"]
 ) -> Float[Array, " b"]:
-    """Computes the mean distance to the boundaries, divided by the distance to the mean.
-
-    Args:
-      model: from :func:`fit`.
-      features: ``[b, d]``.
-      logits: ``[b, k]``, of the same examples.
-    """
+    """Computes the mean distance to the boundaries, divided by the distance to the mean."""
     z, between = jnp.asarray(logits), jnp.asarray(model.between)
     chex.assert_shape(features, (z.shape[0], *np.shape(model.mean)))
     ahead = jnp.max(z, axis=-1, keepdims=True) - z

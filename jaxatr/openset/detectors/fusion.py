@@ -57,7 +57,6 @@ def score(model: Spread, values: Float[ArrayLike, "b m"]) -> Any:
     """Sums the standardised scores of the members.
 
     Args:
-      model: from :func:`fit`.
       values: ``[b, m]``, the members' scores.
     """
     return ((values - model.mean) / model.deviation).sum(axis=1)
@@ -77,8 +76,6 @@ def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
     """Creates a score that sums others; it names a class if one of them does.
 
     Args:
-      name: name of the score.
-      title: title of the score.
       members: two or more scores; one that names a class must provide distances.
 
     Raises:

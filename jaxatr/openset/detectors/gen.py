@@ -24,7 +24,6 @@ def gen_score(
     """Computes minus the generalised entropy.
 
     Args:
-      logits: ``[b, k]``, of the closed-set classifier.
       gamma: γ; the smaller, the more weight small probabilities have.
       largest: M, number of largest probabilities to include, at most all of them.
 

@@ -20,8 +20,6 @@ def fit(
     """Fits OpenMax to the known classes and the generated one.
 
     Args:
-      logits: ``[n, k]``, of the known classes.
-      extra_logits: ``[n, e]``, of the generated images' class, which has the label k.
       labels: ``[n]``, 0 to k + e - 1.
     """
     return openmax.fit(np.concatenate([logits, extra_logits], axis=1), labels)
@@ -30,13 +28,7 @@ def fit(
 def score(
     model: openmax.OpenMax, logits: Float[ArrayLike, "b k"], extra_logits: Float[ArrayLike, "b e"]
 ) -> Float[np.ndarray, " b"]:
-    """Computes the log odds of the known classes.
-
-    Args:
-      model: from :func:`fit`.
-      logits: ``[b, k]``, of the known classes.
-      extra_logits: ``[b, e]``, of the generated images' class.
-    """
+    """Computes the log odds of the known classes."""
     every = np.concatenate([logits, extra_logits], axis=1)
     return openmax.score(model, every, extra=np.shape(extra_logits)[1])
 

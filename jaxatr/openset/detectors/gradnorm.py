@@ -28,7 +28,6 @@ def gradnorm_score(
     large.
 
     Args:
-      features: ``[b, d]``, input of the last layer.
       logits: ``[b, k]``, output of the last layer.
       temperature: T of the probabilities.
 

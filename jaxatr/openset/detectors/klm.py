@@ -49,12 +49,7 @@ def fit(logits: Float[ArrayLike, "n k"]) -> KLMatching:
 
 @jax.jit
 def score(model: KLMatching, logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
-    """Computes minus the divergence of each example's probabilities from the nearest template.
-
-    Args:
-      model: from :func:`fit`.
-      logits: ``[b, k]``.
-    """
+    """Computes minus the divergence of each example's probabilities from the nearest template."""
     log_p = jax.nn.log_softmax(jnp.asarray(logits), axis=-1)[:, None]
     beyond = log_p - jnp.asarray(model.log_templates)  # subtracted first, to avoid cancellation
     return -jnp.min(jnp.sum(jnp.exp(log_p) * beyond, axis=-1), axis=-1)

@@ -37,8 +37,6 @@ def fit(
     """Stores features, and bounds k by the number of examples of the smallest class.
 
     Args:
-      features: ``[n, d]``, of training examples of the known classes.
-      labels: ``[n]``, their classes.
       k: rank of the neighbour.
 
     Raises:
@@ -55,12 +53,7 @@ def _rank(model: Neighbours) -> int:
 
 
 def score(model: Neighbours, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
-    """Computes minus the distance to the k-th nearest training example.
-
-    Args:
-      model: from :func:`fit`.
-      features: ``[b, d]``.
-    """
+    """Computes minus the distance to the k-th nearest training example."""
     return nearest_neighbour.score(NearestNeighbour(model.features), features, k=_rank(model))
 
 

@@ -44,7 +44,6 @@ def fit(features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"]) -> Maha
     singular covariance is replaced by its pseudo-inverse where equation 2 needs the inverse.
 
     Args:
-      features: ``[n, d]``, of training examples.
       labels: ``[n]``, integers; every class from 0 to the largest must occur.
 
     Raises:
@@ -71,12 +70,7 @@ def fit(features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"]) -> Maha
 
 @jax.jit
 def score(model: Mahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
-    """Computes minus the squared distance to the nearest class, in standard deviations.
-
-    Args:
-      model: from :func:`fit`.
-      features: ``[b, d]``.
-    """
+    """Computes minus the squared distance to the nearest class, in standard deviations."""
     return -jnp.min(_squares(model, features), axis=-1)
 
 

@@ -14,11 +14,7 @@ THRESHOLD = 3.0
 
 
 def max_logit_score(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
-    """Returns the largest logit.
-
-    Args:
-      logits: ``[b, k]``, of the closed-set classifier.
-    """
+    """Returns the largest logit."""
     chex.assert_rank(logits, 2)
     return jnp.max(jnp.asarray(logits), axis=-1)
 

@@ -41,10 +41,6 @@ class Collapse(NamedTuple):
 def fit(features: Float[ArrayLike, "n d"], head: Head) -> Collapse:
     """Computes the mean of the features, and stores the last layer's weights.
 
-    Args:
-      features: ``[n, d]``, of training examples.
-      head: the last layer.
-
     Raises:
       ValueError: a feature is not finite.
     """
@@ -63,9 +59,7 @@ def score(
     """Computes the proximity to the weights plus the weighted norm of the features.
 
     Args:
-      model: from :func:`fit`.
       features: ``[b, d]``; the proximity is 0 for features equal to the mean.
-      logits: ``[b, k]``, of the same examples.
       alpha: α, weight of the norm.
     """
     x, z = jnp.asarray(features), jnp.asarray(logits)

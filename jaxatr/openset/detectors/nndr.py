@@ -15,15 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr.openset import gallery, reduction
+from jaxatr.openset import gallery
 from jaxatr.openset.detectors import spatial
-from jaxatr.openset.elsewhere import Elsewhere
-from jaxatr.openset.gallery import Gallery
+from jaxatr.openset.gallery import Index, Remote, reduction
+from jaxatr.openset.gallery.maps import mean_pool
 from jaxatr.openset.inputs import finite, known_labels
-from jaxatr.openset.maps import mean_pool
-from jaxatr.openset.reranking import Index
 from jaxatr.openset.score import Answer, Comparing, Score
-from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
+from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
 SIDE = 64
 """Largest side of the chips compared by pixels; larger chips are reduced by averaging."""
@@ -48,7 +46,7 @@ class Examples(NamedTuple):
     half_squares: Float[ArrayLike, " n"]
     labels: Int[ArrayLike, " n"]
     classes: Int[ArrayLike, ""]
-    index: Index | Elsewhere | None = None
+    index: Index | Remote | None = None
 
 
 def fit(
@@ -63,7 +61,6 @@ def fit(
 
     Args:
       rows: ``[n, d]``, vectors of training examples.
-      labels: ``[n]``, their classes.
       classes: k, number of classes.
       most: largest number of examples; if there are more, a random sample is drawn, balanced over
         classes.
@@ -85,29 +82,16 @@ def fit(
     return Examples(mean, scale, classes=np.array(classes), **built._asdict())
 
 
-def answer(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Answer:
-    """Computes minus the ratio, and the nearest class.
-
-    Args:
-      model: from :func:`fit`.
-      rows: ``[b, d]``.
-    """
+def answer(model: Examples, rows: Shaped[ArrayLike, "b d"]) -> Answer:
+    """Computes minus the ratio, and the nearest class."""
     model = gallery.ready(model)
-    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
-    classes = int(np.asarray(model.classes))
+    searched, classes = gallery.of(model), int(model.classes)
     return of_distances(gallery.class_distances(searched, centred(model, rows), classes))
 
 
-def centred(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Float[np.ndarray, "b d"]:
+def centred(model: Examples, rows: Shaped[ArrayLike, "b d"]) -> Any:
     """Centres and scales rows like the training examples."""
-    return (np.asarray(rows, np.float64) - np.asarray(model.mean)) / float(model.scale)
-
-
-def _traced(model: Examples, rows: Array) -> Answer:
-    """Computes :func:`answer` in a traced graph."""
-    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
-    centred = (rows - model.mean) / model.scale
-    return of_distances(gallery.traced_distances(searched, centred, int(model.classes)))
+    return (gallery.in_double(rows) - model.mean) / model.scale
 
 
 def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
@@ -137,13 +121,17 @@ def pixels(chips: Shaped[ArrayLike, "n h w c"]) -> Any:
 
 def on_rows(name: str, title: str, need: str, rows_of: Callable[[Any], Any]) -> Score:
     """Creates a score that compares the vectors which ``rows_of`` makes of an array."""
+
+    def score(model: Examples, rows: Any) -> Answer:
+        return answer(model, rows_of(rows))
+
     return Score.of_arrays(
         name,
         title,
-        lambda model, rows: answer(model, rows_of(rows)),
+        score,
         lambda rows, labels, classes: fit(rows_of(rows), labels, classes),
         arrays={"rows": need},
-        traced=lambda model, rows: _traced(model, rows_of(rows)),
+        traced=score,
         shapes=("labels", "classes"),
         names_class=True,
         recorded=False,

@@ -41,10 +41,6 @@ class Guide(NamedTuple):
 def fit(features: Float[ArrayLike, "n d"], logits: Float[ArrayLike, "n k"]) -> Guide:
     """Stores the features of all training examples; the paper samples large sets.
 
-    Args:
-      features: ``[n, d]``, of training examples.
-      logits: ``[n, k]``, of the same.
-
     Raises:
       ValueError: a value is not finite.
     """
@@ -64,9 +60,6 @@ def score(
     """Computes the product of minus the energy and the guidance.
 
     Args:
-      model: from :func:`fit`.
-      features: ``[b, d]``.
-      logits: ``[b, k]``, of the same examples.
       k: number of neighbours, limited to the number of training examples.
       block_size: number of queries per block; memory is proportional to ``block_size * n``.
 

@@ -133,10 +133,6 @@ def probabilities(model: OpenMax, logits: Float[ArrayLike, "b k"]) -> Float[np.n
     """Computes the probabilities of the known classes and, last, of "unknown" (algorithm 2).
 
     As published, the revision of a negative logit raises it and lowers the logit of "unknown".
-
-    Args:
-      model: from :func:`fit`.
-      logits: ``[b, k]``.
     """
     return softmax(_revised(model, np.asarray(logits, np.float64)))
 
@@ -151,8 +147,6 @@ def score(
     r"""Computes how known each example is.
 
     Args:
-      model: from :func:`fit`.
-      logits: ``[b, k]``.
       kind: ``log_odds``: :math:`\log(1 - P) - \log P` with P the probability of "unknown". It ranks
         like −P, but without ties where P rounds to 1. The score is at least logit(γ) if the total
         probability of the known classes is at least γ.

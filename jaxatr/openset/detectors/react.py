@@ -29,15 +29,13 @@ class ReAct(NamedTuple):
 
     limit: Float[ArrayLike, ""]
     kernel: Float[ArrayLike, "d k"]
-    bias: Float[ArrayLike, " k"]
+    bias: Float[ArrayLike, " k"] | None
 
 
 def fit(features: Float[ArrayLike, "n d"], head: Head, *, percentile: float = 90.0) -> ReAct:
     """Computes the limit as a percentile of all features.
 
     Args:
-      features: ``[n, d]``, of training examples.
-      head: the last layer.
       percentile: the percentile, in (0, 100]; the paper uses 90.
 
     Raises:
@@ -50,12 +48,7 @@ def fit(features: Float[ArrayLike, "n d"], head: Head, *, percentile: float = 90
 
 
 def score(model: ReAct, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
-    """Computes minus the energy of the clipped features.
-
-    Args:
-      model: from :func:`fit`.
-      features: ``[b, d]``.
-    """
+    """Computes minus the energy of the clipped features."""
     clipped = jnp.minimum(jnp.asarray(features), jnp.float32(model.limit))
     return energy_score(logits_of(clipped, model.kernel, model.bias))
 

@@ -38,7 +38,6 @@ def fit(features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"]) -> Rela
     """Fits the Gaussians of the classes and that of all features, in float64.
 
     Args:
-      features: ``[n, d]``, of training examples.
       labels: ``[n]``, integers; every class from 0 to the largest must occur.
 
     Raises:
@@ -50,12 +49,7 @@ def fit(features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"]) -> Rela
 
 
 def score(model: RelativeMahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
-    """Computes the squared distance to all classes together minus that to the nearest class.
-
-    Args:
-      model: from :func:`fit`.
-      features: ``[b, d]``.
-    """
+    """Computes the squared distance to all classes together minus that to the nearest class."""
     classes = Mahalanobis(model.center, model.whitening, model.means)
     origin = np.zeros((1, *np.shape(model.center)))
     everything = Mahalanobis(model.center, model.background, origin)

@@ -24,10 +24,6 @@ PERCENTILE = 85.0
 def fit(features: Float[ArrayLike, "n d"], head: Head) -> Head:
     """Stores the last layer, after checking that the features are non-negative.
 
-    Args:
-      features: ``[n, d]``, of training examples.
-      head: the last layer.
-
     Raises:
       ValueError: a feature is negative or not finite, which makes the sums meaningless.
     """
@@ -38,7 +34,6 @@ def largest(features: Float[Array, "b d"], percentile: float) -> Float[Array, "b
     """Selects the features of each example above a percentile, the largest first.
 
     Args:
-      features: ``[b, d]``.
       percentile: percentage of the features to leave out, rounded to whole features.
 
     Raises:
@@ -64,8 +59,6 @@ def score(
     """Computes minus the energy of the scaled features.
 
     Args:
-      model: from :func:`fit`.
-      features: ``[b, d]``, non-negative.
       percentile: percentage of the features that is not among the largest.
     """
     x = jnp.asarray(features, jnp.float32)

@@ -32,11 +32,6 @@ def fit(
 ) -> Patterns:
     """Averages the features of the correctly classified examples of each class.
 
-    Args:
-      features: ``[n, d]``, of training examples.
-      logits: ``[n, k]``, of the same.
-      labels: ``[n]``, their classes.
-
     Raises:
       ValueError: a value is not finite, a label is not a known class, or no example of a class is
         classified correctly.
@@ -55,13 +50,7 @@ def fit(
 def score(
     model: Patterns, features: Float[ArrayLike, "b d"], logits: Float[ArrayLike, "b k"]
 ) -> Float[Array, " b"]:
-    """Computes the inner product with the predicted class's pattern.
-
-    Args:
-      model: from :func:`fit`.
-      features: ``[b, d]``.
-      logits: ``[b, k]``, of the same examples.
-    """
+    """Computes the inner product with the predicted class's pattern."""
     patterns = jnp.asarray(model.patterns)
     chex.assert_shape(features, (None, patterns.shape[1]))
     own = patterns[jnp.argmax(jnp.asarray(logits), axis=-1)]

@@ -16,7 +16,6 @@ def softmax_score(logits: Float[ArrayLike, "b k"], *, log: bool = False) -> Floa
     """Returns the largest class probability.
 
     Args:
-      logits: ``[b, k]``, of the closed-set classifier.
       log: return its logarithm, which ranks in the same order, but without ties. In float32, the
         probability is 1.0 for every confident example, and such ties reduce the AUROC.
 

@@ -9,15 +9,12 @@ predicted class is that of the nearest training example.
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.openset import gallery, reduction
-from jaxatr.openset.elsewhere import Elsewhere
-from jaxatr.openset.gallery import Gallery
+from jaxatr.openset import gallery
+from jaxatr.openset.gallery import Index, Remote, reduction
+from jaxatr.openset.gallery.maps import central
 from jaxatr.openset.inputs import known_labels
-from jaxatr.openset.maps import central
-from jaxatr.openset.reranking import Index
 from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
@@ -56,7 +53,7 @@ class Spatial(NamedTuple):
     half_squares: Float[ArrayLike, " n"]
     labels: Int[ArrayLike, " n"]
     classes: Int[ArrayLike, ""]
-    index: Index | Elsewhere | None = None
+    index: Index | Remote | None = None
 
 
 def fit(
@@ -78,14 +75,13 @@ def fit(
 
     Args:
       maps: ``[n, h, w, f]``, of training examples.
-      labels: ``[n]``, their classes.
       classes: k, number of classes.
       window: share of each side of the map that is compared, around its centre.
       channels: number of principal directions to which the f channels of each pixel are projected.
       most_bytes: largest size of an example in bytes. The channels are projected to as many
         directions as fit, at least one.
       keep: share of the examples to keep, as a coreset
-        (:func:`jaxatr.openset.reduction.coreset`).
+        (:func:`jaxatr.openset.gallery.reduction.coreset`).
       most: largest number of examples; if there are more, a random sample is drawn, balanced over
         classes.
       seed: seed of the sample and of the coreset's projection.
@@ -137,43 +133,29 @@ def _rows(
 
 
 def directions(model: Spatial, maps: Shaped[np.ndarray, "n h w f"]) -> Float[np.ndarray, "n d"]:
-    """Computes the unit vectors by which maps are compared.
-
-    Args:
-      model: from :func:`fit`.
-      maps: ``[n, h, w, f]``.
-    """
+    """Computes the unit vectors by which maps are compared."""
     mean, axes, window = (np.asarray(array) for array in model[:3])
     return gallery.unit(_rows(mean, axes, float(window), maps))
 
 
 def answer(
-    model: Spatial, maps: Shaped[np.ndarray, "b h w f"], *, block_size: int = gallery.BLOCK
+    model: Spatial, maps: Shaped[ArrayLike, "b h w f"], *, block_size: int = gallery.BLOCK
 ) -> Answer:
     """Computes the largest cosine to a training example, and the example's class.
 
     The distances are one minus the cosine.
 
     Args:
-      model: from :func:`fit`.
-      maps: ``[b, h, w, f]``.
       block_size: number of maps per block.
     """
     model = gallery.ready(model)
-    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
-    classes, (mean, axes, window) = int(np.asarray(model.classes)), map(np.asarray, model[:3])
-    found = [np.zeros((0, classes))]
-    for start in range(0, len(maps), block_size):
-        rows = _rows(mean, axes, float(window), maps[start : start + block_size])
-        found.append(gallery.cosines(searched, rows, classes, block_size=block_size))
-    return _of_cosines(np.concatenate(found))
+    searched, classes = gallery.of(model), int(model.classes)
 
+    def cosines(block: Any) -> Any:
+        rows = _rows(model.mean, model.axes, float(model.window), block)
+        return gallery.cosines(searched, rows, classes, block_size=block_size)
 
-def _traced(model: Spatial, maps: Shaped[ArrayLike, "b h w f"]) -> Answer:
-    """Computes :func:`answer` in a traced graph."""
-    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
-    rows = _rows(model.mean, model.axes, float(model.window), jnp.asarray(maps, jnp.float32))
-    return _of_cosines(gallery.traced_cosines(searched, rows, int(model.classes)))
+    return _of_cosines(gallery.in_blocks(cosines, maps, block_size))
 
 
 def _of_cosines(cosines: Any) -> Answer:
@@ -188,8 +170,6 @@ def spatial(name: str, title: str, need: str, **options: Any) -> Score:
     and to :data:`MOST_OF_ALL` in total.
 
     Args:
-      name: name of the score.
-      title: title of the score.
       need: name of the map, such as ``"map_stage2"``.
       **options: options of :func:`fit`.
     """
@@ -208,7 +188,7 @@ def spatial(name: str, title: str, need: str, **options: Any) -> Score:
         answer,
         fit_to,
         arrays={"maps": need},
-        traced=_traced,
+        traced=answer,
         shapes=("window", "labels", "classes"),
         names_class=True,
         recorded=False,

@@ -22,11 +22,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.openset import gallery, reduction
-from jaxatr.openset.elsewhere import Elsewhere
-from jaxatr.openset.gallery import Gallery
+from jaxatr.openset import gallery
+from jaxatr.openset.gallery import Index, Remote, reduction
 from jaxatr.openset.inputs import known_labels
-from jaxatr.openset.reranking import Index
 from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
@@ -70,7 +68,7 @@ class Template(NamedTuple):
     classes: Int[ArrayLike, ""]
     shift: Int[ArrayLike, ""]
     windows: Float[ArrayLike, " w"] = np.ones(1)
-    index: Index | Elsewhere | None = None
+    index: Index | Remote | None = None
 
     @property
     def forms(self) -> int:
@@ -92,7 +90,6 @@ def fit(
 
     Args:
       chips: ``[n, h, w, c]``, training chips in their raw units; negative values count as 0.
-      labels: ``[n]``, their classes.
       classes: k, number of classes.
       shift: largest shift in pixels.
       windows: sides of the windows, relative to the chip's, in (0, 1].
@@ -172,7 +169,7 @@ def _rows(
 
 
 def answer(
-    model: Template, chips: Shaped[np.ndarray, "b h w c"], *, block_size: int = BLOCK
+    model: Template, chips: Shaped[ArrayLike, "b h w c"], *, block_size: int = BLOCK
 ) -> Answer:
     """Compares chips with the training chips at all shifts.
 
@@ -180,24 +177,18 @@ def answer(
     chips that are then compared at all shifts.
 
     Args:
-      model: from :func:`fit`.
-      chips: ``[b, h, w, c]``, in the units of the training chips.
       block_size: number of chips per block.
     """
     model = gallery.ready(model)
-    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
-    classes, shift = int(np.asarray(model.classes)), int(np.asarray(model.shift))
+    searched, classes, shift = gallery.of(model), int(model.classes), int(model.shift)
     windows = tuple(np.asarray(model.windows).tolist())
     moves, coarse = _moves(shift)
-    found = [np.zeros((0, classes))]
-    for start in range(0, len(chips), block_size):
-        block = amplitudes(chips[start : start + block_size])
-        filled = np.pad(
-            block, [(0, (1 << (len(block) - 1).bit_length()) - len(block)), *[(0, 0)] * 3]
-        )
-        rows = _rows(filled, moves, shift, windows)
-        found.append(gallery.cosines(searched, rows, classes, estimated=coarse)[: len(block)])
-    return _of_cosines(np.concatenate(found))
+
+    def cosines(block: Any) -> Any:
+        rows = _rows(amplitudes(block), moves, shift, windows)
+        return gallery.cosines(searched, rows, classes, estimated=coarse)
+
+    return _of_cosines(gallery.in_blocks(cosines, chips, block_size))
 
 
 def _moves(shift: int) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
@@ -206,15 +197,6 @@ def _moves(shift: int) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
     moves = tuple((top, left) for top in sides for left in sides)
     coarse = tuple(i for i, (top, left) in enumerate(moves) if top % 2 == left % 2 == 0)
     return moves, coarse
-
-
-def _traced(model: Template, chips: Shaped[ArrayLike, "b h w c"]) -> Answer:
-    """Computes :func:`answer` in a traced graph, with all shifts of a chip at once."""
-    classes, shift, windows = int(model.classes), int(model.shift), tuple(model.windows.tolist())
-    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
-    moves, coarse = _moves(shift)
-    rows = _rows(amplitudes(jnp.asarray(chips)), moves, shift, windows)
-    return _of_cosines(gallery.traced_cosines(searched, rows, classes, coarse))
 
 
 def _of_cosines(cosines: Any) -> Answer:
@@ -237,7 +219,7 @@ SCORE = Score.of_arrays(
     answer,
     fit,
     arrays={"chips": "image"},
-    traced=_traced,
+    traced=answer,
     shapes=("labels", "classes", "shift", "windows"),
     names_class=True,
     recorded=False,

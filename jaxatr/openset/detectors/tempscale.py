@@ -40,7 +40,6 @@ def fit(logits: Float[ArrayLike, "n k"], labels: Int[ArrayLike, " n"]) -> Temper
 
     Args:
       logits: ``[n, k]``, of examples that took no part in training.
-      labels: ``[n]``, their classes.
 
     Raises:
       ValueError: there are no examples, a logit is not finite, or a label is not a known class.
@@ -64,10 +63,6 @@ def score(model: Temperature, logits: Float[ArrayLike, "b k"]) -> Float[np.ndarr
     """Computes the logarithm of the largest probability.
 
     It is computed in float64, because a low T makes it nearly 0.
-
-    Args:
-      model: from :func:`fit`.
-      logits: ``[b, k]``.
     """
     z = np.sort(np.asarray(logits, np.float64) / float(model.temperature), axis=1)
     return -np.log1p(np.exp(z[:, :-1] - z[:, -1:]).sum(axis=1))

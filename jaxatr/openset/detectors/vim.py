@@ -44,8 +44,6 @@ def fit(
     """Computes the origin, the residual directions and α, in float64.
 
     Args:
-      features: ``[n, d]``, of training examples of the known classes.
-      logits: ``[n, k]``, of the same.
       head: the last layer; the origin of one without a bias is 0.
       dimensions: D, dimension of the principal subspace. The default is the authors' choice for
         their networks, 1000 for at least 2048 features and 512 for at least 768, and half the
@@ -85,11 +83,6 @@ def score(
 
     It ranks in the opposite order of the paper's score, the softmax probability of the virtual
     logit, and has no ties at 0 and 1.
-
-    Args:
-      model: from :func:`fit`.
-      features: ``[b, d]``.
-      logits: ``[b, k]``, of the same examples.
     """
     chex.assert_shape(features, (None, *np.shape(model.origin)))
     chex.assert_equal_shape_prefix([features, logits], 1)

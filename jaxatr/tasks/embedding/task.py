@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from jaxatr import data, metrics, models, openset, parallel, training
+from jaxatr import data, metrics, models, parallel, training
 from jaxatr.config import Fields
 from jaxatr.data import augmentations
 from jaxatr.losses import quadruplet
+from jaxatr.reporting import score_record
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.embedding.evaluation import evaluate
 from jaxatr.tasks.embedding.fields import FIELDS
@@ -352,7 +353,7 @@ class Embedding(Task):
           arrays: from :meth:`test`.
         """
         shown = [arrays[name].ravel() for name in ("map_row", "sheet_row", "sheet_neighbour")]
-        worst = openset.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
+        worst = score_record.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
         return self.examples.thumbnails("test", np.unique(np.concatenate([worst, *shown])))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from jaxatr import data, models, openset, parallel
 from jaxatr.config import Fields
 from jaxatr.data import augmentations
+from jaxatr.reporting import score_record
 from jaxatr.resolve import resolve
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
@@ -360,9 +361,9 @@ class OpenSet(Task):
         Returns:
           ``id`` int32 ``[n]``; ``class`` ``[n]``, names of the true classes, also of unknown ones;
           ``image`` uint8 ``[n, h, w, c]``, from :func:`jaxatr.data.thumbnail`. At most 24 examples
-          for each score and kind of :data:`jaxatr.openset.recorded.MISTAKES`.
+          for each score and kind of :data:`jaxatr.reporting.score_record.MISTAKES`.
         """
-        rows = openset.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
+        rows = score_record.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
         places = {number: row for row, number in enumerate(ids(self.parts["test"]).tolist())}
         chosen = [places[number] for number in arrays["test_id"][rows].tolist()]
         return self.examples.thumbnails("test", np.array(chosen, int))

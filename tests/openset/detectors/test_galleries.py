@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from jaxatr import openset
-from jaxatr.openset import SCORES, reduction
+from jaxatr.openset import SCORES
 from jaxatr.openset.detectors import fusion, nndr, spatial, template
+from jaxatr.openset.gallery import reduction
 
 K = 3
 HEAD = openset.Head(np.eye(6, K), None)

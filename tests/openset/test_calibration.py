@@ -6,7 +6,7 @@ import scipy.optimize
 import scipy.special
 
 from jaxatr import openset
-from jaxatr.openset import probability
+from jaxatr.openset import calibration
 
 
 def smoothed(logits, labels, temperature):
@@ -105,8 +105,8 @@ def test_standing():
 
 
 def test_equal_scores_have_the_unit_1():
-    assert probability.unit_of([0.1] * 3) == (pytest.approx(0.1), 1.0)
-    assert probability.standing_of([0.2], [0.1] * 3)[0] == pytest.approx(0.1)
+    assert calibration.unit_of([0.1] * 3) == (pytest.approx(0.1), 1.0)
+    assert calibration.standing_of([0.2], [0.1] * 3)[0] == pytest.approx(0.1)
 
 
 def test_labels_that_are_no_class_are_refused():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxatr import openset
+from jaxatr.reporting import score_record
 
 
 def arrays(n=50, k=3):
@@ -20,13 +21,22 @@ def arrays(n=50, k=3):
     }
 
 
+def test_title_and_scale_of_a_score_from_outside_are_recorded():
+    margin = openset.Score("margin", "Margin", lambda _, out: np.ptp(out.logits, axis=1))
+    recorded = score_record.further_scores([margin, openset.SCORES["cbc"]])
+    assert recorded == {"margin": {"title": "Margin", "scale": "plain"}}
+    assert score_record.shown("margin", {"further_scores": recorded}).title == "Margin"
+    assert score_record.shown("cbc") == ("CBC", "logit")
+    assert score_record.shown("gone", {}) == ("gone", "plain")
+
+
 def test_a_score_is_its_array_or_follows_from_the_outputs():
     recorded = arrays() | {"test_score_energy": np.arange(50.0)}
-    found = openset.recorded_scores(recorded, ["energy", "mls"])
+    found = score_record.recorded_scores(recorded, ["energy", "mls"])
     np.testing.assert_array_equal(found["energy"], np.arange(50.0))
     np.testing.assert_array_equal(found["mls"], recorded["test_logits"].max(axis=1))
     with pytest.raises(ValueError, match="'vim' has no array test_score_vim"):
-        openset.recorded_scores(recorded, ["vim"])
+        score_record.recorded_scores(recorded, ["vim"])
 
 
 @pytest.mark.parametrize("most", [4, 1000])
@@ -39,7 +49,7 @@ def test_mistakes_by_a_plain_search(most):
         "accepted": [i for i in range(60) if labels[i] < 0],
         "rejected": [i for i in range(60) if labels[i] >= 0],
     }
-    found = openset.confident_mistakes(labels, predicted, score, most=most)
+    found = score_record.confident_mistakes(labels, predicted, score, most=most)
     for kind, rows in expected.items():
         worst_first = sorted(rows, key=lambda i: score[i] if kind == "rejected" else -score[i])
         assert found[kind].tolist() == worst_first[:most]
@@ -47,7 +57,7 @@ def test_mistakes_by_a_plain_search(most):
 
 def test_without_mistakes_there_are_no_rows():
     labels = np.array([0, 1])
-    found = openset.confident_mistakes(labels, labels, np.array([1.0, 2.0]))
+    found = score_record.confident_mistakes(labels, labels, np.array([1.0, 2.0]))
     assert not len(found["misclassified"]) and not len(found["accepted"])
 
 
@@ -74,7 +84,7 @@ def test_the_figures_of_earlier_folders_follow_from_their_arrays(earlier, name):
     evaluation, arrays = (earlier[name, file] for file in ("evaluation.json", "scores.npz"))
     recorded = evaluation["groups"]["all"]
     wanted = {n: row for n, row in recorded["scores"].items() if "closed_accuracy" not in row}
-    test = openset.recorded_scores(arrays, wanted)
+    test = score_record.recorded_scores(arrays, wanted)
     validation = {f"test_{k[11:]}": v for k, v in arrays.items() if k.startswith("validation_")}
     fixed = {}
     if evaluation["gamma"] is not None:
@@ -82,9 +92,9 @@ def test_the_figures_of_earlier_folders_follow_from_their_arrays(earlier, name):
         fixed = openset.fixed_thresholds(scores, evaluation["gamma"])
     again = openset.evaluate(
         arrays["test_labels"],
-        openset.recorded_predictions(arrays, next(iter(wanted))),
+        score_record.recorded_predictions(arrays, next(iter(wanted))),
         test,
-        openset.recorded_scores(validation, wanted),
+        score_record.recorded_scores(validation, wanted),
         fixed=fixed,
         tpr=evaluation["tpr"],
     )

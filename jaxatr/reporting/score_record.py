@@ -5,9 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr.openset.outputs import UNKNOWN, Outputs
-from jaxatr.openset.registry import SCORES
-from jaxatr.openset.score import Scale, Score
+from jaxatr.openset import SCORES, UNKNOWN, Outputs, Scale, Score
 from jaxatr.typing import Int, Shaped
 
 MISTAKES = ("misclassified", "accepted", "rejected")

@@ -14,8 +14,6 @@ import numpy as np
 
 from jaxatr.openset import gallery
 from jaxatr.openset.decision import Decision
-from jaxatr.openset.elsewhere import Elsewhere
-from jaxatr.openset.gallery import Gallery
 from jaxatr.typing import Float, Shaped
 
 _EXAMPLES = ("examples", "half_squares", "labels")
@@ -54,7 +52,7 @@ def _cut(name: str, model: Any, number: int, of: int) -> Any:
 def search(
     piece: Any, queries: Shaped[np.ndarray, "b s d"], classes: int, estimated: tuple[int, ...]
 ) -> Float[np.ndarray, "b k"]:
-    """Computes the proximities ``[b, k]`` of a piece to queries, for :class:`Elsewhere`.
+    """Computes the proximities ``[b, k]`` of a piece to queries.
 
     Args:
       piece: from :func:`piece_of`.
@@ -62,8 +60,7 @@ def search(
       classes: k.
       estimated: indices of the forms that the first stage of a search in two stages compares.
     """
-    searched = Gallery(piece.examples, piece.half_squares, piece.labels, piece.index)
-    return gallery.proximities(searched, queries, classes, estimated, max(1, len(queries)))
+    return gallery.proximities(gallery.of(piece), queries, classes, estimated, max(1, len(queries)))
 
 
 def without(
@@ -87,5 +84,15 @@ def without(
     for name, model in galleries.items():
         # Copied, because a view would keep the file mapped.
         kept = {field: np.array(getattr(model, field)[:0]) for field in _EXAMPLES}
-        models[name] = model._replace(**kept, index=Elsewhere(partial(ask, name)))
+        models[name] = model._replace(**kept, index=partial(_over_all, partial(ask, name)))
     return replace(decision, models=models)
+
+
+def _over_all(
+    ask: Callable[[np.ndarray, int, tuple[int, ...]], Iterable[np.ndarray]],
+    queries: Float[np.ndarray, "b s d"],
+    classes: int,
+    estimated: tuple[int, ...],
+) -> Float[np.ndarray, "b k"]:
+    """Computes the proximity to the nearest example of each class, over all pieces."""
+    return np.maximum.reduce(list(ask(queries, classes, estimated)))

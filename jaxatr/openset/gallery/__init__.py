@@ -1,0 +1,53 @@
+"""A gallery of training examples: its construction, search, and reduction.
+
+Examples are stored in float16. :mod:`~jaxatr.openset.gallery.reranking` searches a large gallery in
+two stages, :mod:`~jaxatr.openset.gallery.pieces` one that is split over processes.
+"""
+
+from jaxatr.openset.gallery.build import (
+    LEAST,
+    Gallery,
+    Remote,
+    build,
+    directions,
+    extended,
+    in_double,
+    is_gallery,
+    numpy_of,
+    of,
+    unit,
+    with_examples,
+)
+from jaxatr.openset.gallery.reranking import Index
+from jaxatr.openset.gallery.search import (
+    BLOCK,
+    class_distances,
+    cosines,
+    in_blocks,
+    proximities,
+    ready,
+    two_nearest,
+)
+
+__all__ = [
+    "BLOCK",
+    "Gallery",
+    "Index",
+    "LEAST",
+    "Remote",
+    "build",
+    "class_distances",
+    "cosines",
+    "directions",
+    "extended",
+    "in_blocks",
+    "in_double",
+    "is_gallery",
+    "numpy_of",
+    "of",
+    "proximities",
+    "ready",
+    "two_nearest",
+    "unit",
+    "with_examples",
+]

@@ -1,0 +1,157 @@
+"""A gallery of training examples by class, in float16."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.openset.gallery.reranking import Index
+from jaxatr.openset.inputs import known_labels
+from jaxatr.typing import ArrayLike, Float, Int, Shaped
+
+LEAST = 1e-6
+"""Lower bound of distances whose logarithm is taken."""
+
+Remote = Callable[[np.ndarray, int, tuple[int, ...]], np.ndarray]
+"""``(queries [b, s, d], classes k, estimated forms) -> proximities [b, k]``: a search of examples
+that other processes hold."""
+
+
+class Gallery(NamedTuple):
+    """Examples to search.
+
+    Attributes:
+      examples: ``[n, d]``, float16.
+      half_squares: ``[n]``, half their squared lengths.
+      labels: ``[n]``, their classes, ascending.
+      index: an index for a search in two stages, or a search in the processes that hold the
+        examples; None to compare every example.
+    """
+
+    examples: Shaped[ArrayLike, "n d"]
+    half_squares: Float[ArrayLike, " n"]
+    labels: Int[ArrayLike, " n"]
+    index: Index | Remote | None = None
+
+
+def build(rows: Shaped[np.ndarray, "n d"], labels: Int[ArrayLike, " n"], classes: int) -> Gallery:
+    """Builds a gallery for :func:`class_distances`.
+
+    Args:
+      rows: ``[n, d]``, within float16's range of ±65504.
+      labels: ``[n]``, their classes.
+      classes: k; examples of at least two classes are needed.
+
+    Raises:
+      ValueError: there are no examples, a value is not finite in float16, a label is not a known
+        class, or all examples are of one class.
+    """
+    labels = known_labels(labels, len(rows), classes)
+    with np.errstate(over="ignore"):  # checked below
+        examples = rows.astype(np.float16)
+    if not rows.size or not np.isfinite(examples).all():
+        raise ValueError("examples: got none, or one beyond the range of float16")
+    if labels.min() == labels.max():
+        raise ValueError(f"labels: got class {labels[0]} only, wanted two or more")
+    order = np.argsort(labels, kind="stable")
+    examples, labels = examples[order], labels[order].astype(np.int32)
+    half_squares = np.einsum("nd,nd->n", examples, examples, dtype=np.float32) / 2
+    return Gallery(examples, half_squares, labels)
+
+
+def directions(
+    rows: Shaped[np.ndarray, "n d"], labels: Int[ArrayLike, " n"], classes: int
+) -> Gallery:
+    """Builds a gallery of unit vectors for :func:`cosines`; rows that are all 0 are left out.
+
+    Args:
+      rows: ``[n, d]``, finite vectors of any length.
+      labels: ``[n]``, their classes.
+      classes: k; examples of at least two classes are needed.
+
+    Raises:
+      ValueError: there are no examples other than 0, a value is not finite, a label is not a known
+        class, or all examples are of one class.
+    """
+    kept = np.any(rows != 0, axis=1)
+    return build(unit(rows[kept]), np.asarray(labels)[kept], classes)
+
+
+def extended(
+    gallery: Gallery, rows: Shaped[np.ndarray, "m d"], labels: Int[ArrayLike, " m"]
+) -> Gallery:
+    """Returns a gallery with examples added.
+
+    Args:
+      gallery: from :func:`build` or :func:`directions`.
+      rows: ``[m, d]``, in the form of the gallery's examples.
+      labels: ``[m]``, their classes.
+
+    Raises:
+      ValueError: a value is not finite in float16.
+    """
+    with np.errstate(over="ignore"):  # checked below
+        added = np.asarray(rows).astype(np.float16)
+    if not np.isfinite(added).all():
+        raise ValueError("examples: got one beyond the range of float16")
+    half_squares = np.einsum("nd,nd->n", added, added, dtype=np.float32) / 2
+    every = np.concatenate([np.asarray(gallery.labels), np.asarray(labels, np.int32)])
+    order = np.argsort(every, kind="stable")
+    return Gallery(
+        np.concatenate([np.asarray(gallery.examples), added])[order],
+        np.concatenate([np.asarray(gallery.half_squares), half_squares])[order],
+        every[order],
+    )
+
+
+def with_examples(
+    model: Any, rows: Shaped[np.ndarray, "m d"], labels: Int[ArrayLike, " m"], classes: int
+) -> Any:
+    """Returns a score's model with examples added to its gallery.
+
+    Rows that are all 0 are left out, because they have no direction.
+
+    Args:
+      model: a named tuple with the fields of a :class:`Gallery`, and ``classes``.
+      rows: ``[m, d]``, in the form of the gallery's examples.
+      labels: ``[m]``, their classes.
+      classes: k, including the classes that the examples add.
+
+    Raises:
+      ValueError: a value is not finite in float16.
+    """
+    kept = np.any(rows != 0, axis=1)
+    after = extended(of(model), rows[kept], np.asarray(labels)[kept])
+    return model._replace(**after._asdict(), classes=np.array(classes))
+
+
+def unit(rows: Shaped[ArrayLike, "... d"]) -> Any:
+    """Scales rows to length 1, in float32; a row that is all 0 stays 0."""
+    xp = numpy_of(rows)
+    rows = xp.asarray(rows, np.float32)
+    largest = xp.max(xp.abs(rows), axis=-1, keepdims=True)
+    rows = rows / xp.where(largest > 0, largest, 1)  # so squares neither overflow nor vanish
+    lengths = xp.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows / xp.where(lengths > 0, lengths, 1)
+
+
+def numpy_of(array: Any) -> Any:
+    """Returns the array's module, jax.numpy or NumPy, for code that is traced or runs eagerly."""
+    return jnp if isinstance(array, jax.Array) else np
+
+
+def in_double(array: Any) -> Any:
+    """Converts a NumPy array to float64; a JAX array, which has no float64, is left unchanged."""
+    return array if isinstance(array, jax.Array) else np.asarray(array, np.float64)
+
+
+def is_gallery(model: Any) -> bool:
+    """Checks whether a fitted model has the fields of a :class:`Gallery`, and ``classes``."""
+    return {*Gallery._fields, "classes"} <= set(getattr(model, "_fields", ()))
+
+
+def of(model: Any) -> Gallery:
+    """Returns the gallery of a fitted model that has its fields."""
+    return Gallery(*(getattr(model, name) for name in Gallery._fields))
