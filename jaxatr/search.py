@@ -1,10 +1,10 @@
 r"""Exhaustive search by Euclidean distance, as fast as products and as exact as differences.
 
-:math:`\lVert x - q \rVert^2 = \lVert x \rVert^2 - 2 x \cdot q + \lVert q \rVert^2` takes one product
-of matrices, but cancels: of two examples that are close to each other and far from the rest, it
-cannot tell which is nearer. Here it only gives a lower bound of each distance. The examples whose
-bounds do not exclude them are compared by differences, and so is every example for the few queries
-where that is not enough.
+:math:`\lVert x - q \rVert^2 = \lVert x \rVert^2 - 2 x \cdot q + \lVert q \rVert^2` takes a single
+product of matrices, but cancels: of two examples that are close to each other and far from the
+rest, it cannot tell which is nearer. Here it only gives a lower bound of each distance. The
+examples whose bounds do not exclude them are compared by differences, and so is every example for
+the few queries where that is not enough.
 """
 
 from collections.abc import Callable
@@ -70,8 +70,8 @@ def tolerance(
     It is :math:`c u (\lVert x \rVert + \lVert q \rVert)^2` with u the unit roundoff. For the sum
     of d products, c is d in the worst case, and :math:`\lambda \sqrt d` with probability
     :math:`1 - 2 e^{-\lambda^2 / 2}` (Higham and Mary 2019, "A new approach to probabilistic
-    rounding error analysis"), here with :math:`\lambda = 8`. A few more are for the squared lengths,
-    for centring, and for the sum of the three terms.
+    rounding error analysis"), here with :math:`\lambda = 8`. A few more units are for the squared
+    lengths, for centring, and for the sum of the three terms.
 
     Args:
       dimensions: d.
@@ -148,9 +148,7 @@ def nearest(
             return apart, found
         sure = (apart[-1] < slack * rest) | ~jnp.isfinite(apart[-1])
         every = jnp.arange(count, dtype=rows.dtype)
-        return jax.lax.cond(
-            sure, lambda: (apart, found), lambda: ranked(query, without, every)
-        )
+        return jax.lax.cond(sure, lambda: (apart, found), lambda: ranked(query, without, every))
 
     # A loop over queries, because a condition on many at once computes both of its branches.
     apart, found = jax.lax.map(search, (points, excluded, candidates, -highest[:, -1]))
@@ -165,10 +163,10 @@ class Best(NamedTuple):
       index: ``[b]``; of equal values, the lowest.
     """
 
-    value: Float[Array, " b"]
-    index: Int[Array, " b"]
+    value: Float[Array, "*b"]
+    index: Int[Array, "*b"]
 
-    def updated(self, value: Float[Array, " b"], index: Int[Array, " b"]) -> "Best":
+    def updated(self, value: Float[Array, "*b"], index: Int[Array, "*b"]) -> "Best":
         """Returns the lower of both, and of equal values the one with the lower index."""
         better = (value < self.value) | (
             (value == self.value) & (index < self.index) & jnp.isfinite(value)
@@ -214,19 +212,15 @@ def lowest(
     start = best, bounds, jnp.min(bounds, axis=1), 0
     best, rest, least, _ = jax.lax.while_loop(undecided, try_one, start)
 
-    def finish(given) -> Best:
-        number, left, one = given
-
-        def compare() -> Best:
-            found = jnp.where(jnp.isinf(rest[number]), jnp.inf, values(number))
-            lower = jnp.min(found)
-            first = jnp.min(jnp.where(found == lower, index, jnp.iinfo(index.dtype).max))
-            return one.updated(lower, first)
-
-        return jax.lax.cond(left, compare, lambda: one)
+    def compare_all(state):
+        best, left = state
+        row = jnp.argmax(left)
+        found = jnp.where(jnp.isinf(rest[row]), jnp.inf, values(row))
+        lower = jnp.min(found)
+        first = jnp.min(jnp.where(found == lower, index, jnp.iinfo(index.dtype).max))
+        one = Best(best.value[row], best.index[row]).updated(lower, first)
+        best = Best(best.value.at[row].set(one.value), best.index.at[row].set(one.index))
+        return best, left.at[row].set(False)
 
     left = open_(best, least)
-    numbers = jnp.arange(len(left))
-    return jax.lax.cond(
-        left.any(), lambda: jax.lax.map(finish, (numbers, left, best)), lambda: best
-    )
+    return jax.lax.while_loop(lambda state: state[1].any(), compare_all, (best, left))[0]
