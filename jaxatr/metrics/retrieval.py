@@ -109,7 +109,9 @@ def nmi(
     if not 1 <= clusters <= len(labels):
         raise ValueError(f"clusters: got {clusters}, wanted 1 to {len(labels)}, the examples")
     once: Any = 1  # the stubs infer str from the default
-    found = KMeans(clusters, n_init=once, random_state=seed).fit_predict(embeddings)
+    # In double precision, because scikit-learn expands distances into products.
+    points = embeddings.astype(np.float64)
+    found = KMeans(clusters, n_init=once, random_state=seed).fit_predict(points)
     return float(normalized_mutual_info_score(labels, found))
 
 

@@ -76,9 +76,11 @@ def group(rows: Float[np.ndarray, "n d"], *, fewest: int = FEWEST) -> list[Group
 
 def _group(rows: Float[np.ndarray, "n d"], members: Int[np.ndarray, " m"]) -> Group:
     own = np.asarray(rows[members], np.float64)
+    own = own - own.mean(axis=0)  # so that products lose no digits to a common offset
     squares = np.square(own).sum(axis=1)
-    apart = np.sqrt(np.maximum(squares[:, None] + squares - 2 * own @ own.T, 0))
-    middle = apart.sum(axis=1).argmin()
-    order = np.argsort(apart[middle], kind="stable")
-    others = np.delete(apart[middle], middle)
+    sums = np.sqrt(np.maximum(squares[:, None] + squares - 2 * own @ own.T, 0)).sum(axis=1)
+    middle = sums.argmin()
+    apart = np.linalg.norm(own - own[middle], axis=1)
+    order = np.argsort(apart, kind="stable")
+    others = np.delete(apart, middle)
     return Group(members[order], float(others.mean()))
