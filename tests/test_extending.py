@@ -162,7 +162,7 @@ def test_a_published_network_of_ones_own_is_found_and_its_file_is_checked(
     sys.modules.pop(f"{published.__name__}.my_mobilenet")
     assert set(found) == {*published.NETWORKS, "my_mobilenet"}
     network = found["my_mobilenet"]
-    assert network.backbone in models.BACKBONES
+    assert network.backbone in models.list()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(ValueError, match="pip install my-mobilenet-weights"):
         tensors_of(network, tmp_path)
