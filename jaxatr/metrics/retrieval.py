@@ -7,7 +7,6 @@ scale of the embeddings does not matter.
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import chex
 import jax
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxatr import search
+from jaxatr.extras import extra
 from jaxatr.typing import Bool
 
 
@@ -100,19 +100,21 @@ def nmi(
     Raises:
       ValueError: there are fewer than two examples, an embedding is not finite, or ``clusters`` is
         below 1 or above the number of examples.
+      ImportError: scikit-learn, of the extra ``report``, is not installed.
     """
-    from sklearn.cluster import KMeans  # slow to import, and not needed for training
-    from sklearn.metrics import normalized_mutual_info_score
-
+    # Slow to import, and not needed for training.
+    cluster, scores = (
+        extra(f"sklearn.{name}", "report", "the mutual information of clusters")
+        for name in ("cluster", "metrics")
+    )
     embeddings, labels = _checked(embeddings, labels)
     clusters = len(np.unique(labels)) if clusters is None else clusters
     if not 1 <= clusters <= len(labels):
         raise ValueError(f"clusters: got {clusters}, wanted 1 to {len(labels)}, the examples")
-    once: Any = 1  # the stubs infer str from the default
     # In double precision, because scikit-learn expands distances into products.
     points = embeddings.astype(np.float64)
-    found = KMeans(clusters, n_init=once, random_state=seed).fit_predict(points)
-    return float(normalized_mutual_info_score(labels, found))
+    found = cluster.KMeans(clusters, n_init=1, random_state=seed).fit_predict(points)
+    return float(scores.normalized_mutual_info_score(labels, found))
 
 
 def _checked(embeddings: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

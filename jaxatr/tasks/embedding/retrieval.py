@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import metrics, openset
+from jaxatr.extras import extra
 from jaxatr.tasks.parts import Part
 from jaxatr.typing import Bool, Float, Int, Shaped
 
@@ -106,14 +107,15 @@ def retrieval_pictures(
       half have a nearest neighbour of the wrong class; and ``sheet_neighbour`` ``[q, 6]`` and
       ``sheet_distance`` ``[q, 6]``, the nearest others of the same kind.
     """
-    from sklearn.decomposition import PCA  # slow to import, and not needed for training
+    # Slow to import, and not needed for training.
+    decomposition = extra("sklearn.decomposition", "report", "the evaluation of an embedding")
 
     shown = np.linspace(0, len(labels) - 1, min(len(labels), _ON_MAP)).astype(np.int32)
     sheets = [_sheet(embeddings, labels, np.flatnonzero(rows)) for rows in kinds.values()]
     rows, neighbours, distances = (np.concatenate(column) for column in zip(*sheets, strict=True))
     if embeddings.shape[1] == 1:  # a line in the plane
         embeddings = np.pad(embeddings, ((0, 0), (0, 1)))
-    plane = PCA(n_components=2, svd_solver="full").fit(embeddings)
+    plane = decomposition.PCA(n_components=2, svd_solver="full").fit(embeddings)
     return {
         "map_row": shown,
         "map_xy": plane.transform(embeddings[shown]).astype(np.float32),
