@@ -188,6 +188,13 @@ def test_a_backbone_and_a_configuration_of_ones_own(outside):
     assert out.features.shape == (2, 32) and out.logits.shape == out.open_logits.shape == (2, 4)
 
 
+def test_the_packages_backbones_in_a_program():
+    (example,) = examples("backbone.md", "## The package's backbones in a program of yours")
+    names = {}
+    exec(example, names)
+    assert names["rows"].shape == (4, 64) and set(names["variables"]) == {"params", "batch_stats"}
+
+
 def test_an_optimiser_of_ones_own(outside):
     outside("own_optimiser", examples("training.md", "## The optimiser")[0])
     config = configuration.of_task().optimizer
