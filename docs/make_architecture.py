@@ -15,7 +15,19 @@ import grimp
 PICTURE = Path(__file__).parent / "images" / "rooms.svg"
 COMMANDS = "commands"
 GROUND = "ground"
-_GROUND = ("bundled", "config", "files", "inference", "memory", "parallel", "resolve", "typing")
+_GROUND = (
+    "bundled",
+    "config",
+    "extras",
+    "files",
+    "inference",
+    "jax_internals",
+    "memory",
+    "parallel",
+    "resolve",
+    "search",
+    "typing",
+)
 _NOTES = {
     COMMANDS: "train, evaluate, predict …",
     GROUND: ", ".join(_GROUND),

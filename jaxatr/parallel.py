@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxatr.jax_internals import multihost_utils
 from jaxatr.typing import Batch, PyTree
 
 AXIS = "data"

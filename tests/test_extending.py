@@ -162,7 +162,7 @@ def test_a_published_network_of_ones_own_is_found_and_its_file_is_checked(
     sys.modules.pop(f"{published.__name__}.my_mobilenet")
     assert set(found) == {*published.NETWORKS, "my_mobilenet"}
     network = found["my_mobilenet"]
-    assert network.backbone in models.BACKBONES
+    assert network.backbone in models.list()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(ValueError, match="pip install my-mobilenet-weights"):
         tensors_of(network, tmp_path)
@@ -186,6 +186,13 @@ def test_a_backbone_and_a_configuration_of_ones_own(outside):
     variables = classifier.init(jax.random.key(0), images, train=False)
     out = classifier.apply(variables, images, train=False)
     assert out.features.shape == (2, 32) and out.logits.shape == out.open_logits.shape == (2, 4)
+
+
+def test_the_packages_backbones_in_a_program():
+    (example,) = examples("backbone.md", "## The package's backbones in a program of yours")
+    names = {}
+    exec(example, names)
+    assert names["rows"].shape == (4, 64) and set(names["variables"]) == {"params", "batch_stats"}
 
 
 def test_an_optimiser_of_ones_own(outside):

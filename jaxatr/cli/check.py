@@ -21,6 +21,7 @@ from jaxatr.data import doctor, sources
 from jaxatr.data.catalogue import NoSuchDatasetError
 from jaxatr.data.source import all_options
 from jaxatr.data.sources import image_folder
+from jaxatr.extras import require
 
 
 def define_flags() -> None:
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
     given = inputs.only(arguments, "one folder, archive, table or data set")
     values = flags.FLAGS
+    require("jinja2", "sklearn", extra="report", what="jaxatr check")
     chip = data.Chip(center_crop=values.center_crop) if values.center_crop else None
     if values.page:
         files.check_replaceable(values.page)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from jaxatr.cli import inputs
+from jaxatr.extras import require
 
 
 def define_flags() -> None:
@@ -27,6 +28,7 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Groups the images, and prints the groups and the paths of the files."""
+    require("jinja2", "sklearn", extra="report", what="jaxatr cluster")
     # Late, to keep --help fast.
     from jaxatr import runs, training
     from jaxatr.recognition.clusters import enrol_command

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from jaxatr.cli import inputs
+from jaxatr.extras import require
 
 
 def define_flags() -> None:
@@ -21,6 +22,7 @@ def main(arguments: Sequence[str]) -> None:
     from jaxatr import reporting  # late, to keep --help fast
 
     inputs.refuse(arguments)
+    require("jinja2", "sklearn", extra="report", what="jaxatr report")
     inputs.say(f"reading {', '.join(flags.FLAGS.workdir)}")
     reporting.write_report(flags.FLAGS.workdir, flags.FLAGS.out)
     print(f"report: {flags.FLAGS.out}")

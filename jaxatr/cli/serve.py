@@ -20,7 +20,7 @@ from jaxatr.cli import inputs
 from jaxatr.serving import Options
 from jaxatr.serving.options import Limits
 
-_PACKAGES = ("fastapi", "uvicorn", "httptools", "prometheus_client")
+_PACKAGES = ("jinja2", "fastapi", "uvicorn", "httptools", "prometheus_client")
 
 
 def define_flags() -> None:
@@ -78,11 +78,10 @@ def define_flags() -> None:
 def main(arguments: Sequence[str]) -> None:
     """Serves until the process is stopped."""
     from jaxatr import training  # late, to keep --help fast
-    from jaxatr.data.extras import extra
+    from jaxatr.extras import require
 
     inputs.refuse(arguments)
-    for package in _PACKAGES:
-        extra(package, "serve", "jaxatr serve")
+    require(*_PACKAGES, extra="serve", what="jaxatr serve")
     from jaxatr.serving import engine, server
 
     values = flags.FLAGS

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias
 
-from jaxatr.data.extras import extra
 from jaxatr.data.files_below import as_utf8
+from jaxatr.extras import extra
 from jaxatr.files import check_replaceable, replacing
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")

@@ -6,9 +6,9 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jax.tree_util import Partial
 
+from jaxatr.jax_internals import Tracer
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 Function: TypeAlias = Callable[[Array], Array]

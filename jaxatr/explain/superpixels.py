@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from jaxatr.extras import extra
 from jaxatr.typing import Float, Int
 
 
@@ -32,8 +33,10 @@ def quickshift(
     Raises:
       ValueError: the image has neither one channel nor three.
     """
-    from skimage import segmentation, transform  # slow to import, and not needed for training
-
+    # Slow to import, and not needed for training.
+    segmentation, transform = (
+        extra(f"skimage.{name}", "lime", "LIME") for name in ("segmentation", "transform")
+    )
     if image.ndim != 3 or image.shape[-1] not in (1, 3):
         raise ValueError(
             f"image: got shape {image.shape}, wanted [h, w, 1] or [h, w, 3]; for other channels, "

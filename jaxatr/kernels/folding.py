@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import JaxprEqn, Literal, Var
 
+from jaxatr.jax_internals import JaxprEqn, Literal, Var
 from jaxatr.kernels.ops.channels import spread_p
 from jaxatr.kernels.ops.convolution.dead_taps import live_weights, without_dead_taps
 from jaxatr.kernels.ops.convolution.primitive import bind, convolution_p

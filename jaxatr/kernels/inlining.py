@@ -5,7 +5,8 @@ from functools import wraps
 from typing import Any
 
 import jax
-from jax.experimental.xla_metadata import set_xla_metadata
+
+from jaxatr.jax_internals import set_xla_metadata
 
 
 def not_inlined(fn: Callable[..., Any]) -> Callable[..., Any]:

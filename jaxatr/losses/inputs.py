@@ -3,8 +3,8 @@
 import chex
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
+from jaxatr.jax_internals import Tracer
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 

@@ -5,15 +5,17 @@ exhaustive, in single precision, one block of queries at a time. Ties go to the 
 scale of the embeddings does not matter.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import chex
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+
+from jaxatr import search
+from jaxatr.extras import extra
+from jaxatr.typing import Bool
 
 
 def recall_at_k(
@@ -45,8 +47,8 @@ def recall_at_k(
     for k in ks:
         if k < 1:
             raise ValueError(f"ks: got {k}, wanted at least 1")
-    rank = _over_blocks(_rank_of_own_class, embeddings, labels, block_size)
-    return {k: float(np.mean(rank < k)) for k in ks}
+    hits = _hits(embeddings, labels, max(ks, default=1), block_size)
+    return {k: float(np.mean(hits[:, :k].any(axis=1))) for k in ks}
 
 
 def map_at_r(embeddings: ArrayLike, labels: ArrayLike, *, block_size: int = 1024) -> float:
@@ -74,8 +76,11 @@ def map_at_r(embeddings: ArrayLike, labels: ArrayLike, *, block_size: int = 1024
     if not relevant.any():
         raise ValueError("labels: no class has two members")
     most = int(relevant.max())
-    precisions = _over_blocks(_average_precision, embeddings, labels, block_size, most)
-    return float(np.mean(precisions[relevant > 0]))
+    ranks = np.arange(1, most + 1)
+    hits = _hits(embeddings, labels, most, block_size) & (ranks <= relevant[:, None])
+    precisions = np.cumsum(hits, axis=1) / ranks
+    averages = np.sum(precisions * hits, axis=1)[relevant > 0] / relevant[relevant > 0]
+    return float(np.mean(averages))
 
 
 def nmi(
@@ -95,17 +100,21 @@ def nmi(
     Raises:
       ValueError: there are fewer than two examples, an embedding is not finite, or ``clusters`` is
         below 1 or above the number of examples.
+      ImportError: scikit-learn, of the extra ``report``, is not installed.
     """
-    from sklearn.cluster import KMeans  # slow to import, and not needed for training
-    from sklearn.metrics import normalized_mutual_info_score
-
+    # Slow to import, and not needed for training.
+    cluster, scores = (
+        extra(f"sklearn.{name}", "report", "the mutual information of clusters")
+        for name in ("cluster", "metrics")
+    )
     embeddings, labels = _checked(embeddings, labels)
     clusters = len(np.unique(labels)) if clusters is None else clusters
     if not 1 <= clusters <= len(labels):
         raise ValueError(f"clusters: got {clusters}, wanted 1 to {len(labels)}, the examples")
-    once: Any = 1  # the stubs infer str from the default
-    found = KMeans(clusters, n_init=once, random_state=seed).fit_predict(embeddings)
-    return float(normalized_mutual_info_score(labels, found))
+    # In double precision, because scikit-learn expands distances into products.
+    points = embeddings.astype(np.float64)
+    found = cluster.KMeans(clusters, n_init=1, random_state=seed).fit_predict(points)
+    return float(scores.normalized_mutual_info_score(labels, found))
 
 
 def _checked(embeddings: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -124,72 +133,26 @@ def _checked(embeddings: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.n
     return np.ldexp(vectors, -np.frexp(largest)[1]), classes
 
 
-def _over_blocks(
-    measure: Callable, embeddings: ArrayLike, labels: ArrayLike, block_size: int, *first: int
-) -> np.ndarray:
-    """Evaluates ``measure(*first, distances, own)`` for every query; ``own`` marks its class."""
+def _hits(
+    embeddings: ArrayLike, labels: ArrayLike, most: int, block_size: int
+) -> Bool[np.ndarray, "n k"]:
+    """Tells which of each example's nearest others, at most ``most`` of them, are of its class."""
     vectors, classes = _checked(embeddings, labels)
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
-    vectors = _centred(vectors)
-    classes = np.unique(classes, return_inverse=True)[1].astype(np.int32)
-    half_squares = np.sum(np.square(vectors), axis=1) / 2
-
-    arrays = [jnp.asarray(array) for array in (vectors, half_squares, classes)]
-    size = min(block_size, len(vectors))
-    results = []
-    for start in range(0, len(vectors), size):
-        queries = np.minimum(np.arange(start, start + size), len(vectors) - 1)
-        results.append(_block(measure, first, *arrays, queries))
-    return np.concatenate([np.asarray(result) for result in results])[: len(vectors)]
+    count = len(vectors)
+    most, size = min(most, count - 1), min(block_size, count)
+    prepared = _prepare(vectors)
+    found = []
+    for start in range(0, count, size):
+        rows = np.minimum(np.arange(start, start + size), count - 1)
+        found.append(np.asarray(_block(prepared, vectors[rows], rows, most)))
+    return classes[np.concatenate(found)[:count]] == classes[:, None]
 
 
-@partial(jax.jit, static_argnums=(0, 1))  # not a closure, which would be compiled at every call
-def _block(
-    measure: Callable,
-    first: tuple[int, ...],
-    vectors: jax.Array,
-    half_squares: jax.Array,
-    classes: jax.Array,
-    queries: jax.Array,
-) -> jax.Array:
-    products = jnp.dot(vectors[queries], vectors.T, precision=jax.lax.Precision.HIGHEST)
-    itself = jnp.arange(len(vectors)) == queries[:, None]
-    own = (classes == classes[queries][:, None]) & ~itself
-    return measure(*first, jnp.where(itself, jnp.inf, half_squares - products), own)
+_prepare = jax.jit(search.prepare)
 
 
-def _centred(vectors: np.ndarray) -> np.ndarray:
-    """Returns the vectors relative to the one nearest to their mean.
-
-    A common shift does not change distances, and keeps the rounding errors of products small.
-    Shifting by an example instead of the mean keeps integers integers, and ties ties.
-    """
-    mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
-    away = np.einsum("nd,nd->n", vectors - mean, vectors - mean)
-    return vectors - vectors[np.argmin(away)]
-
-
-def _rank_of_own_class(distances: jax.Array, own: jax.Array) -> jax.Array:
-    """Counts the examples before the first of the query's class; 2^31 - 1 if there is none.
-
-    Counting is much faster than sorting.
-    """
-    nearest = jnp.min(jnp.where(own, distances, jnp.inf), axis=1, keepdims=True)
-    numbers = jnp.arange(distances.shape[1])
-    first = jnp.min(
-        jnp.where(own & (distances == nearest), numbers, len(numbers)), axis=1, keepdims=True
-    )
-    before = (distances < nearest) | ((distances == nearest) & (numbers < first))
-    count = jnp.sum(before, axis=1)
-    return jnp.where(jnp.isinf(nearest[:, 0]), jnp.iinfo(jnp.int32).max, count)
-
-
-def _average_precision(most: int, distances: jax.Array, own: jax.Array) -> jax.Array:
-    """Computes each query's average precision at its R, which is at most ``most``."""
-    relevant = jnp.sum(own, axis=1, keepdims=True)
-    nearest = jax.lax.top_k(-distances, most)[1]
-    ranks = jnp.arange(1, most + 1)
-    hits = jnp.take_along_axis(own, nearest, axis=1) & (ranks <= relevant)
-    precision = jnp.cumsum(hits, axis=1) / ranks
-    return jnp.sum(precision * hits, axis=1) / jnp.maximum(relevant[:, 0], 1)
+@partial(jax.jit, static_argnums=3)  # not a closure, which would be compiled at every call
+def _block(prepared: search.Examples, queries: jax.Array, rows: jax.Array, most: int) -> jax.Array:
+    return search.nearest(prepared, queries, most, rows)[1]

@@ -4,6 +4,7 @@ The examples are laid out by coarse class, then by index. The negative is search
 them, the positive and the sibling only in the reference's coarse class. References are processed in
 the same order, so the coarse classes of a block form a short range. The distances therefore cost
 little more than one product of all references with all examples, in pieces that fit into the cache.
+Where products cannot tell which of two examples is nearer, differences do (:mod:`jaxatr.search`).
 """
 
 from functools import partial
@@ -13,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr import search
 from jaxatr.mining.classes import Classes
-from jaxatr.typing import Array, Bool, Float, Int, Shaped
+from jaxatr.search import Best
+from jaxatr.typing import Array, Float, Int
 
 _CHUNK = 1024  # examples at a time
-_FORBIDDEN = np.uint32(0xFFFFFFFF)
 _NONE = np.int32(0x7FFFFFFF)
 
 
@@ -26,21 +28,25 @@ class _Layout(NamedTuple):
 
     Attributes:
       points: ``[m, d]``, embeddings.
-      half_squares: ``[m]``, half the squared norms; infinite for padding.
+      centred: ``[m, d]``, embeddings relative to one of them.
+      squares: ``[m]``, the squared lengths of the centred ones; infinite for padding.
       index: ``[m]``, index of the example at each position.
       fine: ``[m]``, number of its fine class; -2 for padding.
     """
 
     points: Float[Array, "m d"]
-    half_squares: Float[Array, " m"]
+    centred: Float[Array, "m d"]
+    squares: Float[Array, " m"]
     index: Int[Array, " m"]
     fine: Int[Array, " m"]
 
 
 class _Queries(NamedTuple):
-    """A block of references; every field is ``[b]``, except the points ``[b, d]``."""
+    """A block of references; every field is ``[b]``, except points and centred ``[b, d]``."""
 
     points: Float[Array, "b d"]
+    centred: Float[Array, "b d"]
+    squares: Float[Array, " b"]
     index: Int[Array, " b"]
     fine: Int[Array, " b"]
     start: Int[Array, " b"]  # of the coarse class in the layout
@@ -71,13 +77,15 @@ def nearest_members(
     count = len(references)
     if not count:
         return references, references, references
-    embeddings, finite = _centred(embeddings)
-    layout, place = _lay_out(embeddings, finite, classes)
+    examples = search.prepare(embeddings)
+    layout, place = _lay_out(examples, classes)
     order = jnp.argsort(place[references])  # neighbours in the layout share their range
     chosen = references[order]
     start = classes.coarse_start[chosen]
     queries = _Queries(
-        embeddings[chosen],
+        examples.points[chosen],
+        examples.centred[chosen],
+        jnp.sum(jnp.square(examples.centred[chosen]), axis=1),
         chosen,
         classes.fine[chosen],
         start,
@@ -91,37 +99,16 @@ def nearest_members(
         filled = [(0, blocks * size - count)] + [(0, 0)] * (column.ndim - 1)
         return jnp.pad(column, filled, mode="edge").reshape(blocks, size, *column.shape[1:])
 
-    search = partial(_search, layout, place, from_negative)
-    found = jax.lax.map(search, jax.tree.map(blocked, queries))
+    find = partial(_search, layout, place, from_negative)
+    found = jax.lax.map(find, jax.tree.map(blocked, queries))
     back = jnp.zeros(count, jnp.int32).at[order].set(jnp.arange(count, dtype=jnp.int32))
     positive, sibling, negative = (column.reshape(-1)[:count][back] for column in found)
-    return positive, sibling, jnp.where(finite[references], negative, -1)
+    return positive, sibling, jnp.where(jnp.isfinite(examples.squares)[references], negative, -1)
 
 
-def _centred(
-    embeddings: Float[Array, "n d"],
-) -> tuple[Float[Array, "n d"], Bool[Array, " n"]]:
-    """Centres the embeddings on the one nearest to their mean and scales them; marks finite ones.
-
-    A common shift does not change distances, but makes the rounding errors of products depend on
-    the spread of the embeddings instead of their distance from the origin. Shifting by an example
-    instead of the mean keeps integers integers, and ties ties. A common scale does not change the
-    order of distances, and keeps squares from overflowing; a power of two changes no digit.
-    """
-    embeddings = embeddings.astype(jnp.promote_types(embeddings.dtype, jnp.float32))
-    finite = jnp.isfinite(embeddings).all(axis=1)
-    points = jnp.where(finite[:, None], embeddings, 0)
-    points = jnp.ldexp(points, -jnp.frexp(jnp.max(jnp.abs(points)))[1])
-    mean = jnp.sum(points, axis=0) / jnp.maximum(jnp.sum(finite), 1)
-    away = jnp.where(finite, jnp.sum(jnp.square(points - mean), axis=1), jnp.inf)
-    return jnp.where(finite[:, None], points - points[jnp.argmin(away)], 0), finite
-
-
-def _lay_out(
-    embeddings: Array, finite: Array, classes: Classes
-) -> tuple[_Layout, Int[Array, " n"]]:
+def _lay_out(examples: search.Examples, classes: Classes) -> tuple[_Layout, Int[Array, " n"]]:
     """Returns the layout and each example's position in it; non-finite examples become padding."""
-    count = len(embeddings)
+    count = len(examples.points)
     order = jnp.argsort(classes.coarse_start, stable=True).astype(jnp.int32)
     place = jnp.zeros(count, jnp.int32).at[order].set(jnp.arange(count, dtype=jnp.int32))
     missing = -count % min(_CHUNK, count)
@@ -130,12 +117,12 @@ def _lay_out(
         widths = [(0, missing)] + [(0, 0)] * (column.ndim - 1)
         return jnp.pad(column[order], widths, constant_values=value)
 
-    half_squares = jnp.where(finite, jnp.sum(jnp.square(embeddings), axis=-1) / 2, jnp.inf)
     layout = _Layout(
-        filled(embeddings, 0),
-        filled(half_squares, jnp.inf),
+        filled(examples.points, 0),
+        filled(examples.centred, 0),
+        filled(examples.squares, jnp.inf),
         jnp.pad(order, (0, missing), constant_values=_NONE),
-        filled(jnp.where(finite, classes.fine, -2), -2),
+        filled(jnp.where(jnp.isfinite(examples.squares), classes.fine, -2), -2),
     )
     return layout, place
 
@@ -144,12 +131,14 @@ def _search(
     layout: _Layout, place: Int[Array, " n"], from_negative: bool, queries: _Queries
 ) -> tuple[Array, Array, Array]:
     chunk = min(_CHUNK, len(place))
-    nothing = jnp.full(len(queries.index), _NONE)
+    count, dimensions = len(queries.index), layout.points.shape[1]
+    dtype = layout.points.dtype
+    nothing = Best(jnp.full(count, jnp.inf, dtype), jnp.full(count, _NONE))
 
-    def closeness(part: _Layout, points: Array) -> Float[Array, "b m"]:
-        # Half the squared distance, up to a constant per query.
-        products = jnp.dot(points, part.points.T, precision=jax.lax.Precision.HIGHEST)
-        return part.half_squares - products
+    def distances(part: _Layout, centred: Array, squares: Array) -> tuple[Array, Array]:
+        """Returns squared distances, ``[b, m]``, and bounds of their errors."""
+        found = search.by_products(part.centred, part.squares, centred, squares)
+        return found, search.tolerance(dimensions, part.squares, squares)
 
     def own_class(number: Array) -> tuple[_Layout, Array]:
         """Returns a chunk, and a mask of its examples in each query's coarse class."""
@@ -159,71 +148,67 @@ def _search(
         inside = (places >= queries.start[:, None]) & (places < queries.end[:, None])
         return part, inside
 
-    def find_negative(number, best):
+    def find_negative(number: Array, best: Best) -> Best:
         part, inside = own_class(number)
-        values = jnp.where(inside, jnp.inf, closeness(part, queries.points))
-        return _lower(best, values, part.index)
+        near, error = distances(part, queries.centred, queries.squares)
+        return search.lowest(
+            best,
+            jnp.where(inside, jnp.inf, near - error),
+            part.index,
+            lambda at: search.squared(part.points[at], queries.points),
+            lambda row: search.squared(part.points, queries.points[row]),
+        )
 
-    infinite = jnp.full(nothing.shape, jnp.inf, layout.points.dtype)
-    radius, negative = jax.lax.fori_loop(
-        0, len(layout.points) // chunk, find_negative, (infinite, nothing)
-    )
-    radius = radius[:, None]
+    chunks = len(layout.points) // chunk
+    radius, negative = jax.lax.fori_loop(0, chunks, find_negative, nothing)
     there = place[jnp.where(negative == _NONE, 0, negative)]
-    centres, own = layout.points[there], layout.half_squares[there][:, None]
 
-    def find_others(number, best):
+    # A row for each member and rule: the nearest beyond the negative, or else the farthest.
+    def four(column: Array) -> Array:
+        return jnp.concatenate([column] * 4)
+
+    points, limit = four(queries.points), four(radius)
+    to = layout.points[there] if from_negative else queries.points
+    to = jnp.concatenate([to, to, queries.points, queries.points])
+    of_nearest = jnp.arange(4 * count) < 2 * count
+
+    def find_others(number: Array, best: Best) -> Best:
         part, inside = own_class(number)
-        beyond = closeness(part, queries.points) - radius
-        distance = beyond
+        away, error = distances(part, queries.centred, queries.squares)
+        least = away - error
         if from_negative:
-            # Clipped at 0, because only non-negative floats are ordered like their bits.
-            distance = jnp.maximum(closeness(part, centres) + own, 0)
-        rank = _rank(beyond, distance)
+            near, close = distances(part, layout.centred[there], layout.squares[there])
+            least = near - close
         same = part.fine == queries.fine[:, None]
         positive = inside & same & (part.index != queries.index[:, None])
         sibling = inside & ~same & (part.fine >= 0)
         if queries.drawn is not None:
             sibling = part.fine == queries.drawn[:, None]
-        return tuple(
-            _lower(one, jnp.where(allowed, rank, _FORBIDDEN), part.index)
-            for one, allowed in zip(best, (positive, sibling), strict=True)
+        possible = away + error > radius[:, None]
+        bounds = [
+            *(jnp.where(allowed & possible, least, jnp.inf) for allowed in (positive, sibling)),
+            *(jnp.where(allowed, -(away + error), jnp.inf) for allowed in (positive, sibling)),
+        ]
+
+        def value(rows: Array, at: Array) -> Array:
+            found = search.squared(at, to[rows])
+            away = search.squared(at, points[rows])
+            return jnp.where(
+                of_nearest[rows], jnp.where(away > limit[rows], found, jnp.inf), -found
+            )
+
+        return search.lowest(
+            best,
+            jnp.concatenate(bounds),
+            part.index,
+            lambda at: value(jnp.arange(4 * count), part.points[at]),
+            lambda row: value(row, part.points),
         )
 
-    forbidden = jnp.full(nothing.shape, _FORBIDDEN)
     first, last = jnp.min(queries.start) // chunk, (jnp.max(queries.end) - 1) // chunk
-    (_, positive), (_, sibling) = jax.lax.fori_loop(
-        first, last + 1, find_others, ((forbidden, nothing), (forbidden, nothing))
-    )
-    members = jnp.stack([positive, sibling, negative])
+    nothing = Best(four(nothing.value), four(nothing.index))
+    found = jax.lax.fori_loop(first, last + 1, find_others, nothing).index.reshape(2, 2, count)
+    others = jnp.where(found[0] == _NONE, found[1], found[0])
+    members = jnp.stack([*others, negative])
     positive, sibling, negative = jnp.where(members == _NONE, -1, members)
     return positive, sibling, negative
-
-
-def _lower(
-    best: tuple[Array, Int[Array, " b"]], values: Shaped[Array, "b m"], index: Int[Array, " m"]
-) -> tuple[Array, Int[Array, " b"]]:
-    """Updates the lowest values found so far; ties go to the lower index.
-
-    The highest possible value stands for "none".
-    """
-    # Two plain reductions: XLA:CPU does not vectorise an argmin.
-    lowest = jnp.min(values, axis=1)
-    here = jnp.min(jnp.where(values == lowest[:, None], index, _NONE), axis=1)
-    highest = jnp.inf if jnp.issubdtype(values.dtype, jnp.floating) else _FORBIDDEN
-    here = jnp.where(lowest == highest, _NONE, here)
-    value, found = best
-    better = (lowest < value) | ((lowest == value) & (here < found))
-    return jnp.where(better, lowest, value), jnp.where(better, here, found)
-
-
-def _rank(beyond: Float[Array, "b m"], distance: Float[Array, "b m"]) -> Shaped[Array, "b m"]:
-    """Encodes the order of preference in unsigned integers.
-
-    The bits of non-negative floats are ordered like the floats. An example beyond the negative is
-    encoded by the bits of its distance. Any other has the sign bit set, and its value falls with
-    its distance from the reference.
-    """
-    bits = partial(jax.lax.bitcast_convert_type, new_dtype=jnp.uint32)
-    distance, beyond = distance.astype(jnp.float32), beyond.astype(jnp.float32)
-    return bits(jnp.where(beyond > 0, distance, -jnp.abs(beyond)))

@@ -1,8 +1,7 @@
 """Networks as flax linen modules, and functions that build them from a configuration."""
 
-from jaxatr.models import pretrained, published
+from jaxatr.models import backbones, pretrained, published
 from jaxatr.models.build import (
-    BACKBONES,
     backbone_name,
     build_embedding,
     build_open_set,
@@ -10,12 +9,14 @@ from jaxatr.models.build import (
     build_track,
 )
 from jaxatr.models.cbam import CBAM
+from jaxatr.models.convolution import Conv
 from jaxatr.models.embedding import EmbeddingNetwork, EmbeddingOutput
 from jaxatr.models.freezing import check_freeze, trainable
 from jaxatr.models.gan import Discriminator, Generator
 from jaxatr.models.gradient_norms import squared_gradient_norms
 from jaxatr.models.mobile import EfficientNetLite0, EfficientNetLite2, MobileNet, MobileNetV2
 from jaxatr.models.open_set import OpenSetClassifier, OpenSetOutput
+from jaxatr.models.registry import Created, create, list
 from jaxatr.models.resnet import (
     AttendedFeatures,
     ResNet,
@@ -31,8 +32,9 @@ from jaxatr.models.track import TrackClassifier, TrackOutput
 
 __all__ = [
     "AttendedFeatures",
-    "BACKBONES",
     "CBAM",
+    "Conv",
+    "Created",
     "Discriminator",
     "EfficientNetLite0",
     "EfficientNetLite2",
@@ -57,11 +59,14 @@ __all__ = [
     "Surrogate",
     "SurrogateOutput",
     "backbone_name",
+    "backbones",
     "build_embedding",
     "build_open_set",
     "build_surrogate",
     "build_track",
     "check_freeze",
+    "create",
+    "list",
     "pretrained",
     "published",
     "squared_gradient_norms",

@@ -6,33 +6,19 @@ from typing import Any
 import flax.linen as nn
 import jax.numpy as jnp
 
+from jaxatr import parallel
 from jaxatr.config.common import COMMON
+from jaxatr.models import backbones
 from jaxatr.models.cbam import CBAM
 from jaxatr.models.embedding import EmbeddingNetwork
 from jaxatr.models.freezing import frozen, frozen_parts
-from jaxatr.models.mobile import EfficientNetLite0, EfficientNetLite2, MobileNetV2
 from jaxatr.models.open_set import OpenSetClassifier
 from jaxatr.models.published import named
-from jaxatr.models.resnet import ResNet18, ResNet34, ResNet50, ResNet50V1, ResNet101
 from jaxatr.models.student import Student
 from jaxatr.models.surrogate import ExplanationNetwork, Surrogate
 from jaxatr.models.track import TrackClassifier
 from jaxatr.resolve import nearest, resolve
 from jaxatr.typing import Config
-
-RESIDUAL = {
-    "resnet18": ResNet18,
-    "resnet34": ResNet34,
-    "resnet50": ResNet50,
-    "resnet50_v1": ResNet50V1,
-    "resnet101": ResNet101,
-}
-BACKBONES = {
-    **RESIDUAL,
-    "mobilenet_v2": MobileNetV2,
-    "efficientnet_lite0": EfficientNetLite0,
-    "efficientnet_lite2": EfficientNetLite2,
-}
 
 _DEFAULT = COMMON["model.backbone"].default
 
@@ -46,7 +32,8 @@ def build_open_set(
     """Builds the open-set classifier that ``config.model`` describes.
 
     Args:
-      config: the ``model`` group. The backbone is ``backbone`` (a name in :data:`BACKBONES`, or
+      config: the ``model`` group. The backbone is ``backbone`` (a name from
+        :func:`jaxatr.models.list`, or
         ``"my.module:Class"``), ``onnx`` and ``output``
         (:class:`~jaxatr.onnx.backbone.OnnxBackbone`), or ``pretrained``, the name of a published
         network (:mod:`jaxatr.models.published`). Also used: ``stem`` and ``width`` (of residual
@@ -127,14 +114,13 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
         raise ValueError(f"model.freeze: got {model.freeze!r}; a student cannot be frozen")
     if model.onnx:
         raise ValueError("model.onnx: a student needs attention, which ONNX networks do not have")
-    if (name := backbone_name(model)) not in BACKBONES:
+    names = backbones.names()
+    if (name := backbone_name(model)) not in names:
         raise ValueError(
             f"model.backbone: got {name!r}, wanted a student among "
-            f"{', '.join(BACKBONES)}{nearest(name, BACKBONES)}"
+            f"{', '.join(names)}{nearest(name, names)}"
         )
-    # Nothing bypasses the attention of a linear bottleneck without a shortcut. Gates that at first
-    # pass only a quarter would therefore suppress most of what pretrained weights compute.
-    attention = CBAM if name in RESIDUAL else partial(CBAM, openness=4.0)
+    attention = partial(CBAM, openness=backbones.find(name).openness)
     backbone = _backbone(model, attention=attention)
     student = Student(backbone, num_classes, head_bias=model.head_bias, deltas=fields.deltas)
     return Surrogate(student, ExplanationNetwork(fields.width, backbone.dtype, backbone.axis_name))
@@ -167,7 +153,7 @@ def _is_still(config: Config) -> bool:
     This includes partly frozen backbones that are not built in, because it is not known which batch
     statistics belong to which part.
     """
-    built_in = backbone_name(config) in BACKBONES and not config.onnx
+    built_in = backbone_name(config) in backbones.names() and not config.onnx
     return bool(frozen(config.freeze)) and not (built_in and frozen_parts(config.freeze))
 
 
@@ -178,18 +164,19 @@ def _backbone(config: Config, **options: Any) -> Any:
         return resolve(_ONNX)(file=config.onnx, output=config.output, **options, **args)
     if config.output:
         raise ValueError(f"model.output: got {config.output!r} without a model.onnx")
-    if name in BACKBONES:
+    if name in (names := backbones.names()):
+        built_in = backbones.find(name)
         dtype = config.dtype
         if dtype not in _DTYPES:
             raise ValueError(f"model.dtype: got {dtype!r}, wanted one of {', '.join(_DTYPES)}")
         options |= {"dtype": _DTYPES[dtype], "frozen": frozen_parts(config.freeze)}
-        if name in RESIDUAL:
-            options |= {"stem": config.stem, "width": config.width}
-        return BACKBONES[name](**options | args)
+        options |= {"axis_name": parallel.AXIS}
+        options |= {field: config[field] for field in built_in.fields}
+        return built_in.build(**options | args)
     if ":" not in name and "." not in name:
         raise ValueError(
-            f"model.backbone: got {name!r}, wanted one of {', '.join(BACKBONES)} or "
-            f"'my.module:Class'{nearest(name, BACKBONES)}"
+            f"model.backbone: got {name!r}, wanted one of {', '.join(names)} or "
+            f"'my.module:Class'{nearest(name, names)}"
         )
     module = resolve(name)(**args)
     if not isinstance(module, nn.Module):

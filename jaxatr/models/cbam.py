@@ -11,7 +11,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxatr.models.resnet import Conv, Norm
+from jaxatr.models.convolution import square
+from jaxatr.models.resnet import Norm
 from jaxatr.typing import Array, Float
 
 
@@ -54,7 +55,7 @@ class CBAM(nn.Module):
 
     def _spatial_gate(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h w 1"]:
         pooled = jnp.concatenate([_maximum(x, -1), jnp.mean(x, axis=-1, keepdims=True)], axis=-1)
-        y = Conv(1, 7, dtype=self.dtype, name="spatial_conv")(pooled)
+        y = square(1, 7, dtype=self.dtype, name="spatial_conv")(pooled)
         norm = self.norm(
             name="spatial_norm",
             scale_init=nn.initializers.zeros,

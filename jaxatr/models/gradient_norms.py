@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers.matmul import shifted
-from jaxatr.models.resnet import Conv
+from jaxatr.models.convolution import Conv
 from jaxatr.typing import Array, Float, Network, PyTree
 
 
@@ -80,8 +80,8 @@ def squared_gradient_norms(
 
 def _norms(layer, variables, inputs, named, gradient) -> dict[str, Array]:
     """Returns the squared norms of one layer's parameters."""
-    if isinstance(layer, Conv):
-        pad, stride = (layer.kernel_size - 1) // 2, (layer.stride, layer.stride)
+    if isinstance(layer, Conv) and _is_plain(layer):
+        pad, stride = layer.padding, (layer.strides, layer.strides)
         (x,) = inputs
         problem = Problem(
             "weight",
@@ -95,6 +95,14 @@ def _norms(layer, variables, inputs, named, gradient) -> dict[str, Array]:
         )
         return {"kernel": _of_kernel(problem, x.astype(gradient.dtype), gradient)}
     return _replayed(layer, variables, inputs, named, gradient)
+
+
+def _is_plain(layer: Conv) -> bool:
+    """Returns whether a layer is a convolution as of a residual network, without groups or bias."""
+    numbers = isinstance(layer.strides, int) and isinstance(layer.padding, int)
+    images = isinstance(layer.kernel_size, tuple) and len(layer.kernel_size) == 2
+    alone = layer.feature_group_count == layer.kernel_dilation == layer.input_dilation == 1
+    return numbers and images and alone and not layer.use_bias and layer.mask is None
 
 
 def _of_kernel(

@@ -8,50 +8,23 @@ EfficientNet-Lite, without squeeze-and-excitation and with ReLU6.
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
 
-from jaxatr import kernels, parallel
+from jaxatr.models.convolution import Padding, square
 from jaxatr.models.freezing import is_of
 from jaxatr.models.resnet import AttendedFeatures, Attention, BlockOutput, Norm, batch_norm
 from jaxatr.typing import Array, ArrayLike, Float
 
-Padding = Literal["same", "even"]
-"""Distribution of the zero padding: ``"same"`` puts an odd zero at the bottom and right, like
-TensorFlow; ``"even"`` pads both sides equally, like PyTorch. They differ for stride 2 and even
-sizes."""
-
 _STEM, _HEAD = 32, 1280  # features of the stem and of the head
+OPENNESS = 4.0
+"""Initial logit of the gates of attention. Nothing bypasses the attention of a linear bottleneck
+without a shortcut: gates that at first pass only a quarter would suppress most of what pretrained
+weights compute."""
+
 _ATTENDED = 3  # map sizes with attention; a residual network has three stages with attention
-
-
-class Conv(nn.Module):
-    """Bias-free square convolution with groups, through :func:`jaxatr.kernels.convolution`."""
-
-    features: int
-    kernel_size: int = 1
-    stride: int = 1
-    groups: int = 1
-    padding: Padding = "even"
-    dtype: Any = jnp.float32
-
-    @nn.compact
-    def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
-        """Returns the convolved map of side ``ceil(size / stride)``."""
-        size = self.kernel_size
-        shape = (size, size, x.shape[-1] // self.groups, self.features)
-        # He initialisation, where the fan counts the connections within a group only.
-        init = nn.initializers.variance_scaling(2.0 * self.groups, "fan_out", "normal")
-        kernel = self.param("kernel", init, shape, jnp.float32)
-        return kernels.convolution(
-            x.astype(self.dtype),
-            kernel.astype(self.dtype),
-            stride=self.stride,
-            padding="SAME" if self.padding == "same" else (size - 1) // 2,
-            groups=self.groups,
-        )
 
 
 class InvertedResidual(nn.Module):
@@ -69,7 +42,7 @@ class InvertedResidual(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "b h w c"]) -> BlockOutput:
         """Returns the block's output without activation: the bottleneck is linear."""
-        conv = partial(Conv, padding=self.padding, dtype=self.dtype)
+        conv = partial(square, padding=self.padding, dtype=self.dtype)
         inner = x.shape[-1] * self.expansion
         y = x
         if self.expansion != 1:
@@ -106,7 +79,7 @@ class MobileNet(nn.Module):
     padding: Padding = "even"
     epsilon: float = 1e-5
     dtype: Any = jnp.float32
-    axis_name: str | None = parallel.AXIS
+    axis_name: str | None = None
     attention: Attention | None = None
     frozen: Sequence[str] = ()
 
@@ -141,7 +114,7 @@ class MobileNet(nn.Module):
         """
         norm = self._norm("stem", train)
         x = jnp.asarray(images, self.dtype)
-        conv = partial(Conv, padding=self.padding, dtype=self.dtype)
+        conv = partial(square, padding=self.padding, dtype=self.dtype)
         x = nn.relu6(norm(name="stem_norm")(conv(_STEM, 3, 2, name="stem_conv")(x)))
         self.sow("intermediates", "map_stem", x)
         deltas: list[tuple[Array, ...]] = [()]  # one for each map size, like the outputs

@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import flax.linen as nn
 import jax.numpy as jnp
 
-from jaxatr import kernels, parallel
+from jaxatr import kernels
+from jaxatr.models.convolution import square
 from jaxatr.models.freezing import is_of
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -36,33 +37,6 @@ class AttendedFeatures(NamedTuple):
     stages: tuple[Array, ...]
 
 
-_HE = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
-
-
-class Conv(nn.Module):
-    """Bias-free square 2-D convolution through :func:`jaxatr.kernels.convolution`.
-
-    Parameters are kept in float32; the product is computed in ``dtype``.
-    """
-
-    features: int
-    kernel_size: int
-    stride: int = 1
-    dtype: Any = jnp.float32
-
-    @nn.compact
-    def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
-        """Returns the convolved feature map, padded to a side of ``ceil(size / stride)``."""
-        size = self.kernel_size
-        kernel = self.param("kernel", _HE, (size, size, x.shape[-1], self.features), jnp.float32)
-        return kernels.convolution(
-            x.astype(self.dtype),
-            kernel.astype(self.dtype),
-            stride=self.stride,
-            padding=(size - 1) // 2,
-        )
-
-
 class BasicBlock(nn.Module):
     """Two 3×3 convolutions and a shortcut (ResNet-18 and -34)."""
 
@@ -76,7 +50,7 @@ class BasicBlock(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "b h w c"]) -> BlockOutput:
         """Returns the block's output after the last activation."""
-        conv = partial(Conv, dtype=self.dtype)
+        conv = partial(square, dtype=self.dtype)
         y = conv(self.features, 3, self.stride, name="conv1")(x)
         y = nn.relu(self.norm(name="norm1")(y))
         y = conv(self.features, 3, name="conv2")(y)
@@ -101,7 +75,7 @@ class Bottleneck(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "b h w c"]) -> BlockOutput:
         """Returns the block's output after the last activation."""
-        conv = partial(Conv, dtype=self.dtype)
+        conv = partial(square, dtype=self.dtype)
         first, second = (self.stride, 1) if self.stride_first else (1, self.stride)
         y = nn.relu(self.norm(name="norm1")(conv(self.features, 1, first, name="conv1")(x)))
         y = conv(self.features, 3, second, name="conv2")(y)
@@ -156,7 +130,7 @@ class ResNet(nn.Module):
     width: int = 64
     stem: Literal["7x7", "3x3"] = "7x7"
     dtype: Any = jnp.float32
-    axis_name: str | None = parallel.AXIS
+    axis_name: str | None = None
     attention: Attention | None = None
     frozen: Sequence[str] = ()
 
@@ -189,11 +163,11 @@ class ResNet(nn.Module):
         norm = self._norm("stem", train)
         x = jnp.asarray(images, self.dtype)
         if self.stem == "7x7":
-            x = Conv(self.width, 7, 2, dtype=self.dtype, name="stem_conv")(x)
+            x = square(self.width, 7, 2, dtype=self.dtype, name="stem_conv")(x)
             x = nn.relu(norm(name="stem_norm")(x))
             x = kernels.max_pool(x, 3, 2, 1)
         elif self.stem == "3x3":
-            x = Conv(self.width, 3, dtype=self.dtype, name="stem_conv")(x)
+            x = square(self.width, 3, dtype=self.dtype, name="stem_conv")(x)
             x = nn.relu(norm(name="stem_norm")(x))
         else:
             raise ValueError(f"stem: got {self.stem!r}, wanted '7x7' or '3x3'")

@@ -11,8 +11,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxatr import parallel
-from jaxatr.models.resnet import Conv, Norm, batch_norm
+from jaxatr.models.convolution import square
+from jaxatr.models.resnet import Norm, batch_norm
 from jaxatr.models.student import Student, StudentOutput
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -52,9 +52,9 @@ class Upsample(nn.Module):
         self, x: Float[Array, "b h w c"], size: tuple[int, int]
     ) -> Float[Array, "b h2 w2 f"]:
         """Returns a map of ``size`` (rows, columns)."""
-        x = Conv(self.features, 3, dtype=self.dtype, name="conv1")(x)
+        x = square(self.features, 3, dtype=self.dtype, name="conv1")(x)
         x = _interpolated(nn.relu(self.norm(name="norm1")(x)), size)
-        x = Conv(self.features, 3, dtype=self.dtype, name="conv2")(x)
+        x = square(self.features, 3, dtype=self.dtype, name="conv2")(x)
         return nn.relu(self.norm(name="norm2")(x))
 
 
@@ -74,7 +74,7 @@ class ExplanationNetwork(nn.Module):
 
     width: int = 64
     dtype: Any = jnp.float32
-    axis_name: str | None = parallel.AXIS
+    axis_name: str | None = None
 
     @nn.compact
     def __call__(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxatr.extras import extra
 from jaxatr.typing import Float, Int
 
 DIMENSIONS = 50
@@ -51,22 +52,24 @@ def group(rows: Float[np.ndarray, "n d"], *, fewest: int = FEWEST) -> list[Group
 
     Raises:
       ValueError: ``fewest`` is below 2.
+      ImportError: scikit-learn, of the extra ``report``, is not installed.
     """
     if fewest < 2:
         raise ValueError(f"fewest: got {fewest}, wanted 2 or more")
     if len(rows) < fewest:
         return []
-    # Both take a second to import and are used only here.
-    from sklearn.cluster import HDBSCAN
-    from sklearn.decomposition import PCA
-
+    cluster, decomposition = (  # both take a second to import and are used only here
+        extra(f"sklearn.{name}", "report", "grouping") for name in ("cluster", "decomposition")
+    )
     points = np.asarray(rows, np.float64)
     if (most := min(DIMENSIONS, len(points))) < points.shape[1]:
-        points = PCA(most, svd_solver="randomized", random_state=0).fit_transform(points)
+        points = decomposition.PCA(most, svd_solver="randomized", random_state=0).fit_transform(
+            points
+        )
     labels = np.full(len(points), -1)
     options: dict[str, Any] = {"min_samples": min(_DENSE, fewest), "copy": True}
     for alone in (False, True):
-        search = HDBSCAN(min_cluster_size=fewest, allow_single_cluster=alone, **options)
+        search = cluster.HDBSCAN(min_cluster_size=fewest, allow_single_cluster=alone, **options)
         labels = search.fit_predict(points)
         if labels.max() >= 0:
             break
@@ -76,9 +79,11 @@ def group(rows: Float[np.ndarray, "n d"], *, fewest: int = FEWEST) -> list[Group
 
 def _group(rows: Float[np.ndarray, "n d"], members: Int[np.ndarray, " m"]) -> Group:
     own = np.asarray(rows[members], np.float64)
+    own = own - own.mean(axis=0)  # so that products lose no digits to a common offset
     squares = np.square(own).sum(axis=1)
-    apart = np.sqrt(np.maximum(squares[:, None] + squares - 2 * own @ own.T, 0))
-    middle = apart.sum(axis=1).argmin()
-    order = np.argsort(apart[middle], kind="stable")
-    others = np.delete(apart[middle], middle)
+    sums = np.sqrt(np.maximum(squares[:, None] + squares - 2 * own @ own.T, 0)).sum(axis=1)
+    middle = sums.argmin()
+    apart = np.linalg.norm(own - own[middle], axis=1)
+    order = np.argsort(apart, kind="stable")
+    others = np.delete(apart, middle)
     return Group(members[order], float(others.mean()))

@@ -4,13 +4,15 @@ The score is :math:`-\lVert z - z_{(k)} \rVert_2` for features z scaled to lengt
 exhaustive.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr import search
 from jaxatr.openset import gallery
 from jaxatr.openset.inputs import finite
 from jaxatr.typing import Array, ArrayLike, Float, Int
@@ -84,12 +86,10 @@ def nearest(
       ``(distances, labels)``, ``[b]`` each: the distance to the nearest example, and its class; -1
       for an example of the fit, whose class is not stored.
     """
-    count = len(np.asarray(model.further))
-    fitted = -np.asarray(score(NearestNeighbour(model.features[:-count]), features, k=1))
-    distances, indices = neighbours(model.features[-count:], unit(model, features), 1)
-    added = np.asarray(distances)[:, 0]
-    labels = np.asarray(model.further)[np.asarray(indices)[:, 0]]
-    return np.minimum(fitted, added), np.where(added < fitted, labels, -1)
+    distances, indices = neighbours(model.features, unit(model, features), 1)
+    place = np.asarray(indices)[:, 0] - (len(model.features) - len(np.asarray(model.further)))
+    labels = np.append(np.asarray(model.further), -1)[np.maximum(place, -1)]
+    return np.asarray(distances)[:, 0], labels
 
 
 def score(
@@ -112,9 +112,8 @@ def score(
     """
     if not 1 <= k <= len(model.features):
         raise ValueError(f"k: got {k}, wanted 1 to {len(model.features)}, the training examples")
-    if block_size < 1:
-        raise ValueError(f"block_size: got {block_size}, wanted at least 1")
-    return -_distances(jnp.asarray(model.features), jnp.asarray(features), k, block_size)
+    queries = gallery.unit(jnp.asarray(features))
+    return -neighbours(model.features, queries, k, block_size=block_size)[0][:, -1]
 
 
 def traced_score(
@@ -124,22 +123,10 @@ def traced_score(
     bank, unit = jnp.asarray(model.features), gallery.unit(features)
     half_squares = jnp.sum(jnp.square(bank), axis=1) / 2
     products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
-    _, found = jax.lax.top_k(products - half_squares, k)
-    return -jnp.linalg.norm(bank[found[:, k - 1]] - unit, axis=1)
-
-
-@partial(jax.jit, static_argnums=(2, 3))
-def _distances(bank: Array, queries: Array, k: int, block_size: int) -> Array:
-    half_squares = jnp.sum(jnp.square(bank), axis=1) / 2  # 1/2, or 0 for a row that is all 0
-
-    def distance(query: Array) -> Array:
-        query = gallery.unit(query)
-        products = jnp.dot(bank, query, precision=jax.lax.Precision.HIGHEST)
-        neighbour = bank[kth_largest(products - half_squares, k)]
-        # A distance of 0 would be 3e-4 if it were computed from the product.
-        return jnp.linalg.norm(neighbour - query)
-
-    return jax.lax.map(distance, queries.astype(bank.dtype), batch_size=block_size)
+    candidates = min(k + search.MARGIN, len(bank))
+    _, found = jax.lax.top_k(products - half_squares, candidates)
+    apart = search.squared(bank[found], unit[:, None])
+    return -jnp.sqrt(-jax.lax.top_k(-apart, k)[0][:, -1])
 
 
 def neighbours(
@@ -175,28 +162,18 @@ def neighbours(
 
 @partial(jax.jit, static_argnums=(2, 3))
 def _neighbours(examples: Array, queries: Array, k: int, block_size: int) -> tuple[Array, Array]:
-    origin, examples, half_squares = _centred(examples)
-
-    def search(query: Array) -> tuple[Array, Array]:
-        query = query - origin
-        products = jnp.dot(examples, query, precision=jax.lax.Precision.HIGHEST)
-        _, found = jax.lax.top_k(products - half_squares, k)
-        return jnp.linalg.norm(examples[found] - query, axis=1), found
-
-    return jax.lax.map(search, queries.astype(examples.dtype), batch_size=block_size)
+    prepared = search.prepare(examples)
+    return _over_blocks(lambda block: search.nearest(prepared, block, k), queries, block_size)
 
 
-def _centred(examples: Array) -> tuple[Array, Array, Array]:
-    """Returns the example nearest to the mean, all relative to it, and half their squared lengths.
-
-    Distances do not depend on the origin, but the rounding errors of inner products do. An example
-    as the origin, instead of the mean, keeps integers integers, and ties ties.
-    """
-    examples = examples.astype(jnp.promote_types(examples.dtype, jnp.float32))
-    away = jnp.sum(jnp.square(examples - jnp.mean(examples, axis=0)), axis=1)
-    origin = examples[jnp.argmin(away)]
-    examples = examples - origin
-    return origin, examples, jnp.sum(jnp.square(examples), axis=1) / 2
+def _over_blocks(find: Callable[[Array], Any], queries: Array, block_size: int) -> Any:
+    """Applies a function of ``[b, d]`` to queries in blocks of equal size."""
+    count, width = queries.shape
+    blocks = max(1, -(-count // block_size))
+    size = -(-count // blocks)
+    padded = jnp.pad(queries, [(0, blocks * size - count), (0, 0)])
+    found = jax.lax.map(find, padded.reshape(blocks, size, width))
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], found)
 
 
 def class_distances(
@@ -233,20 +210,46 @@ def class_distances(
 
 @partial(jax.jit, static_argnums=(3, 4))
 def _class_distances(examples, labels, queries, num_classes: int, block_size: int) -> Array:
-    origin, examples, half_squares = _centred(examples)
-    numbers = jnp.arange(len(examples))
+    prepared = search.prepare(examples)
+    numbers = jnp.arange(len(examples), dtype=jnp.int32)
+    least_of = jax.vmap(partial(jax.ops.segment_min, segment_ids=labels, num_segments=num_classes))
 
-    def distances(query: Array) -> Array:
-        query = query - origin
-        products = jnp.dot(examples, query, precision=jax.lax.Precision.HIGHEST)
-        beyond = half_squares - products  # half the squared distance, up to the query's own term
-        least = jax.ops.segment_min(beyond, labels, num_classes)
-        candidates = jnp.where(beyond == least[labels], numbers, len(examples))
-        first = jax.ops.segment_min(candidates, labels, num_classes)
-        found = jnp.linalg.norm(examples[first % len(examples)] - query, axis=1)
-        return jnp.where(first < len(examples), found, jnp.inf)
+    def unknown(found: Array, least: Array) -> Array:
+        return (least <= found) & jnp.isfinite(least)
 
-    return jax.lax.map(distances, queries.astype(examples.dtype), batch_size=block_size)
+    def distances(block: Array) -> Array:
+        points, bounds = search.bounds(prepared, block)
+
+        def undecided(state) -> Array:
+            found, _, least, trial = state
+            return (trial < search.TRIALS) & unknown(found, least).any()
+
+        def try_one(state):
+            found, rest, least, trial = state
+            here = jnp.where(rest == least[:, labels], numbers, len(numbers))
+            chosen = least_of(here)
+            apart = search.squared(prepared.points[chosen % len(numbers)], points[:, None])
+            found = jnp.where(unknown(found, least), jnp.minimum(found, apart), found)
+            rest = jnp.where(numbers == chosen[:, labels], jnp.inf, rest)
+            return found, rest, least_of(rest), trial + 1
+
+        def finish(given) -> Array:
+            point, found, rest, left = given
+
+            def compare() -> Array:
+                apart = jnp.where(jnp.isinf(rest), jnp.inf, search.squared(prepared.points, point))
+                return jnp.minimum(found, jax.ops.segment_min(apart, labels, num_classes))
+
+            return jax.lax.cond(left, compare, lambda: found)
+
+        nothing = jnp.full((len(block), num_classes), jnp.inf, points.dtype)
+        start = nothing, bounds, least_of(bounds), 0
+        found, rest, least, _ = jax.lax.while_loop(undecided, try_one, start)
+        found = jax.lax.map(finish, (points, found, rest, unknown(found, least).any(axis=1)))
+        finite = jnp.isfinite(points).all(axis=1, keepdims=True)
+        return jnp.where(finite, jnp.ldexp(jnp.sqrt(found), prepared.exponent), jnp.nan)
+
+    return _over_blocks(distances, queries, block_size)
 
 
 def kth_largest(values: Float[Array, " n"], k: int | Int[Array, ""]) -> Int[Array, ""]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from jaxatr.extras import extra
 from jaxatr.reporting.tables import percent, worst_confusions
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ def environment(packages: Iterable[str] = ("jaxatr.reporting",)) -> "jinja2.Envi
     Args:
       packages: packages whose ``templates`` folders are searched, in this order.
     """
-    import jinja2  # slow to import
+    jinja2 = extra("jinja2", "report", "an HTML page or a model card")  # slow to import
 
     made = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package) for package in packages]),

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import openset
+from jaxatr.extras import extra
 from jaxatr.reporting import axes, charts, score_record
 from jaxatr.reporting.kind import Numbered, Section
 from jaxatr.reporting.recorded import RecordedRun
@@ -43,11 +44,11 @@ def decisions(
     Returns:
       The decision on each test example, and the confusion matrix with "unknown" last.
     """
-    from sklearn.metrics import confusion_matrix  # imported here: it takes a second
+    metrics = extra("sklearn.metrics", "report", "a report")  # takes a second to import
 
     decided = np.where(run.scores[score] >= threshold, run.predictions[score], openset.UNKNOWN)
     labels = [*range(len(run.classes)), openset.UNKNOWN]
-    return decided, confusion_matrix(run.labels, decided, labels=labels)
+    return decided, metrics.confusion_matrix(run.labels, decided, labels=labels)
 
 
 def _panel(number: int, run: RecordedRun) -> dict[str, Any]:

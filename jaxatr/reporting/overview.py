@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxatr import openset
+from jaxatr.extras import extra
 from jaxatr.reporting.kind import Numbered, Recorded, Section
 from jaxatr.reporting.recorded import RecordedRun
 from jaxatr.reporting.tables import COLUMNS, FURTHER, percent
@@ -57,13 +58,13 @@ def enrolled(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
 
 def confusion(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
     """Shows the confusion matrix of the known classes, before any rejection."""
-    from sklearn.metrics import confusion_matrix  # imported here: it takes a second
+    metrics = extra("sklearn.metrics", "report", "a report")  # takes a second to import
 
     matrices = []
     for _, run in runs:
         known = run.labels != openset.UNKNOWN
         if known.any():
-            counts = confusion_matrix(
+            counts = metrics.confusion_matrix(
                 run.labels[known], run.predicted[known], labels=range(len(run.classes))
             )
             matrices.append({"run": run, "names": run.classes, "counts": counts.tolist()})

@@ -5,9 +5,9 @@ import warnings
 from pathlib import Path
 
 import jax
-from jax.experimental.compilation_cache import compilation_cache
 
 from jaxatr import files
+from jaxatr.jax_internals import compilation_cache
 
 VARIABLE = "JAXATR_COMPILATION_CACHE"
 

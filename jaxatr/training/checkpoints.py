@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import jax
 import orbax.checkpoint as ocp
-from jax.experimental import multihost_utils
 from orbax.checkpoint import checkpoint_managers
 
+from jaxatr.jax_internals import multihost_utils
 from jaxatr.training.record import read_record
 from jaxatr.training.snapshot import Snapshot, rank, read_score, read_snapshot, save_arguments
 

@@ -113,3 +113,21 @@ def test_bad_arguments_are_named():
         metrics.map_at_r([[0.0], [1.0]], [0, 1])
     with pytest.raises(ValueError, match="clusters: got 3, wanted 1 to 2"):
         metrics.nmi([[0.0], [1.0]], [0, 1], clusters=3)
+
+
+def test_close_examples_are_ranked_by_their_differences():
+    rng = np.random.default_rng(0)
+    cloud, tight = rng.normal(size=(60, 8)), rng.normal(size=(60, 8)) * 1e-2
+    tight[:, 0] += 100
+    once = np.concatenate([cloud, tight])
+    points = np.concatenate([once, once + rng.normal(size=once.shape) * 1e-3]).astype(np.float32)
+    labels = np.tile(np.arange(120) // 2, 2)
+    exact = points.astype(np.float64)
+    apart = np.linalg.norm(exact[:, None] - exact, axis=-1)
+    np.fill_diagonal(apart, np.inf)
+    hits = labels[np.argsort(apart, axis=1)] == labels[:, None]
+    wanted = {k: hits[:, :k].any(axis=1).mean() for k in (1, 2, 4)}
+    assert metrics.recall_at_k(points, labels, wanted) == pytest.approx(wanted)
+    three = hits[:, :3]
+    precision = np.cumsum(three, axis=1) / np.arange(1, 4) * three
+    assert metrics.map_at_r(points, labels) == pytest.approx(precision.sum(axis=1).mean() / 3)

@@ -113,6 +113,23 @@ def test_a_drawn_sibling_class_is_searched_alone(method):
         assert (int(found.positive[i]), int(found.sibling[i])) == expected[:2]
 
 
+@pytest.mark.parametrize("method", METHODS[:2])
+@pytest.mark.parametrize("copies", [1, 40])
+def test_a_tight_cluster_far_from_the_others_is_searched_by_differences(method, copies):
+    """With 40 copies of each point, more are equally near than are compared one by one."""
+    draw = np.random.default_rng(0)
+    embeddings = np.concatenate([draw.normal(size=(30, 3)), draw.normal(size=(30, 3)) * 1e-2])
+    embeddings[30:, 0] += 100
+    embeddings[30:] = embeddings[30 + np.arange(30) // copies * copies % 30]
+    embeddings = embeddings.astype(np.float32)
+    fine = np.arange(60) % 6
+    found = select(embeddings, fine, fine // 3, np.arange(60), method, "any")
+    for i in range(60):
+        got = found.positive[i], found.sibling[i], found.negative[i]
+        expected = by_loops(embeddings, fine, fine // 3, i, method)
+        assert bool(found.valid[i]) and tuple(map(int, got)) == expected
+
+
 def test_hand_made_points_on_a_line():
     # Reference at 0, the negative at 2: of the positives at 1, 3 and 7, the one at 3 is beyond the
     # negative and nearest to both. Of the siblings at -1 and 1.5 none is beyond: the farther, 1.5.

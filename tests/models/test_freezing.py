@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from jaxatr import config, models
-from jaxatr.models import build
 from jaxatr.models.freezing import is_of
 
 IMAGES = jnp.asarray(np.random.default_rng(0).normal(1.0, 2.0, (2, 16, 16, 1)), jnp.float32)
@@ -17,11 +16,13 @@ IMAGES = jnp.asarray(np.random.default_rng(0).normal(1.0, 2.0, (2, 16, 16, 1)), 
 
 def network(monkeypatch, freeze, backbone="tiny"):
     tiny = functools.partial(
-        models.ResNet, stage_sizes=(1, 1), block=models.resnet.BasicBlock, axis_name=None
+        models.ResNet, stage_sizes=(1, 1), block=models.resnet.BasicBlock, width=4, stem="3x3"
     )
-    monkeypatch.setitem(build.BACKBONES, "tiny", tiny)
+    monkeypatch.setattr(models.backbones, "names", lambda: ["tiny"])
+    monkeypatch.setattr(models.backbones, "find", lambda _: models.backbones.Backbone(tiny))
+    args = {"axis_name": None} if backbone == "tiny" else {}
     fields = config.common().model
-    fields.update({"freeze": freeze, "backbone": backbone, "width": 4, "stem": "3x3"})
+    fields.update({"freeze": freeze, "backbone": backbone, "args": args})
     return models.build_open_set(fields, 3)
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from jaxatr import models, openset
-from jaxatr.models.resnet import BasicBlock, Bottleneck, Conv
+from jaxatr.models.convolution import square
+from jaxatr.models.resnet import BasicBlock, Bottleneck
 
 
 class Mixed(nn.Module):
@@ -26,8 +27,8 @@ class Plain(nn.Module):
 
     @nn.compact
     def __call__(self, images, train=False):
-        x = nn.relu(Conv(3, 3)(images))
-        x = nn.BatchNorm(use_running_average=True)(Conv(12, 3, 4)(x))
+        x = nn.relu(square(3, 3)(images))
+        x = nn.BatchNorm(use_running_average=True)(square(12, 3, 4)(x))
         return nn.relu(x).mean((1, 2))
 
 

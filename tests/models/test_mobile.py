@@ -28,7 +28,7 @@ SAME = functools.partial(models.MobileNet, stages=STAGES, padding="same", epsilo
     ],
 )
 def test_parameter_counts_are_the_published_ones(name, count):
-    model = models.BACKBONES[name]()
+    model = models.backbones.find(name).build()
     shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 64, 64, 3)))
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes["params"])) == count
     features = jax.eval_shape(model.apply, shapes, jnp.zeros((2, 65, 96, 3)))
@@ -183,10 +183,11 @@ def test_the_two_paddings_differ_where_the_stride_halves_an_even_side():
 
 
 def network(monkeypatch, freeze, **fields):
-    tiny = functools.partial(EVEN, axis_name=None)
-    monkeypatch.setitem(models.build.BACKBONES, "tiny", tiny)
+    monkeypatch.setattr(models.backbones, "names", lambda: ["tiny"])
+    monkeypatch.setattr(models.backbones, "find", lambda _: models.backbones.Backbone(EVEN))
     made = config.common().model
-    made.update({"freeze": freeze, "backbone": "tiny", **fields})
+    args = {"axis_name": None}
+    made.update({"freeze": freeze, "backbone": "tiny", "args": args, **fields})
     return models.build_open_set(made, 3)
 
 

@@ -64,7 +64,7 @@ def test_features_that_are_all_0():
 def test_memory_is_that_of_a_block():
     n, b, block = 2000, 4096, 16
     shapes = [jax.ShapeDtypeStruct(s, np.float32) for s in ((n, 8), (b, 8))]
-    compiled = nearest_neighbour._distances.lower(*shapes, 5, block).compile()
+    compiled = nearest_neighbour._neighbours.lower(*shapes, 5, block).compile()
     # Products and sorted copies of them, and the input once more; never b * n.
     assert compiled.memory_analysis().temp_size_in_bytes < 4 * (8 * block * n + 4 * b * 8)
 
@@ -158,3 +158,74 @@ def test_searches_refuse_invalid_arguments():
         nearest_neighbour.class_distances(
             draw(n=4), np.zeros(4, np.int32), draw(n=1), 1, block_size=0
         )
+
+
+def clusters(kind):
+    """Returns points whose distances cancel in float32 when they are expanded into products."""
+    rng = np.random.default_rng(7)
+    if kind == "twins":  # two clouds of pairs, one of them small and far away
+        cloud, tight = rng.normal(size=(60, 8)), rng.normal(size=(60, 8)) * 1e-2
+        tight[:, 0] += 100
+        once = np.concatenate([cloud, tight])
+        points = np.concatenate([once, once + rng.normal(size=once.shape) * 1e-3])
+    elif kind == "offset":
+        points = 1e3 + rng.normal(size=(150, 8)) * np.repeat([1, 1e-2, 1e-3], 50)[:, None]
+    elif kind == "duplicates":  # more than are compared one by one, and not finite ones
+        points = np.concatenate([rng.normal(size=(40, 8)), np.full((80, 8), 3e2)])[
+            rng.permutation(120)
+        ]
+        points[[5, 50]], points[17, 3] = np.nan, np.inf
+    else:  # frames of targets, of unit length
+        base = rng.normal(size=(12, 1, 64))
+        base /= np.linalg.norm(base, axis=-1, keepdims=True)
+        points = base + rng.normal(size=(12, 10, 64)) * 1e-3 / 8
+        points = (points / np.linalg.norm(points, axis=-1, keepdims=True)).reshape(-1, 64)
+    return points.astype(np.float32)
+
+
+def by_differences(points, queries):
+    apart = np.linalg.norm(queries.astype(np.float64)[:, None] - points.astype(np.float64), axis=-1)
+    return np.where(np.isfinite(points).all(axis=1), apart, np.inf)
+
+
+@pytest.mark.parametrize("kind", ["twins", "offset", "duplicates", "frames"])
+def test_close_examples_are_ranked_by_their_differences(kind):
+    points = clusters(kind)
+    queries = points[np.isfinite(points).all(axis=1)]
+    exact = by_differences(points, queries)
+    distances, indices = map(np.asarray, nearest_neighbour.neighbours(points, queries, 5))
+    order = np.argsort(exact, axis=1, kind="stable")[:, :5]
+    found, wanted = (np.take_along_axis(exact, rows, axis=1) for rows in (indices, order))
+    np.testing.assert_allclose(found, wanted, rtol=2e-6)  # single precision of the differences
+    np.testing.assert_allclose(distances, wanted, rtol=2e-6)
+    assert (np.diff(distances, axis=1) >= 0).all()
+    np.testing.assert_array_equal(indices[wanted[:, 4] == 0], order[wanted[:, 4] == 0])
+
+    labels = np.arange(len(points)) % 3
+    per_class = nearest_neighbour.class_distances(points, labels, queries, 4, block_size=50)
+    wanted = [exact[:, labels == label].min(axis=1, initial=np.inf) for label in range(4)]
+    np.testing.assert_allclose(per_class, np.stack(wanted, axis=1), rtol=2e-6)
+
+
+@pytest.mark.parametrize("k", [1, 3, 12])
+def test_the_kth_distance_of_close_examples(k):
+    points = clusters("frames")
+    model = nearest_neighbour.fit(points)
+    unit = np.asarray(model.features)
+    wanted = -np.sort(by_differences(unit, unit), axis=1)[:, k - 1]
+    for found in (
+        nearest_neighbour.score(model, points, k=k),
+        nearest_neighbour.traced_score(model, jnp.asarray(points), k=k),
+    ):
+        np.testing.assert_allclose(found, wanted, atol=2e-7)
+
+
+def test_examples_and_queries_that_are_not_finite():
+    examples = np.float32([[np.nan], [0], [np.inf], [2]])
+    distances, indices = nearest_neighbour.neighbours(examples, np.float32([[3], [np.nan]]), 4)
+    assert indices[0].tolist() == [3, 1, 0, 2]
+    np.testing.assert_array_equal(distances[0], [1, 3, np.inf, np.inf])
+    assert not np.isfinite(distances[1]).any()
+    classes = np.int32([0, 0, 1, 1])
+    found = nearest_neighbour.class_distances(examples, classes, np.float32([[3], [np.nan]]), 2)
+    np.testing.assert_array_equal(found, [[3, 1], [np.nan, np.nan]])

@@ -10,7 +10,8 @@ import pytest
 from safetensors.numpy import save
 
 from jaxatr import models, runs, training
-from jaxatr.models import build
+from jaxatr.models import backbones
+from jaxatr.models.backbones import Backbone
 from jaxatr.models.published import NETWORKS, PublishedNetwork, WeightFile
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs.export import export_run
@@ -52,7 +53,14 @@ def folder(patch, tmp_path_factory):
         source="nobody",
     )
     patch.setitem(NETWORKS, "tiny", network)
-    patch.setitem(build.BACKBONES, "tiny", TINY)
+    names = backbones.names()
+    patch.setattr(backbones, "names", lambda: [*names, "tiny"])
+    find = backbones.find
+    patch.setattr(
+        backbones,
+        "find",
+        lambda name: Backbone(TINY) if name == "tiny" else find(name),
+    )
     patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     return folder
 

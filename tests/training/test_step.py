@@ -63,7 +63,7 @@ def network_loss(params, model_state, batch, key, step):
     return LossOutput(jnp.sum(jnp.square(features)), jnp.float32(len(batch["x"])), {}, new)
 
 
-NETWORK = ResNet((1, 1), BasicBlock, width=8, stem="3x3")
+NETWORK = ResNet((1, 1), BasicBlock, width=8, stem="3x3", axis_name=parallel.AXIS)
 IMAGES = np.random.default_rng(0).normal(size=(8, 32, 32, 1)).astype(np.float32)
 
 

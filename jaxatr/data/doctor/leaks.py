@@ -1,11 +1,13 @@
 """Leaks: how well the class can be predicted from size, mean, spread or border alone."""
 
 import math
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxatr.data.doctor.facts import Facts
+from jaxatr.extras import extra
 from jaxatr.typing import Float, Int
 
 _FOLDS = 5
@@ -85,25 +87,26 @@ def leaks(facts: Facts, train: int, test: int | None) -> list[Leak]:
     return measured
 
 
-def _forest():
-    from sklearn.ensemble import RandomForestClassifier  # takes a second to import
+def _sklearn(name: str) -> ModuleType:
+    return extra(f"sklearn.{name}", "report", "looking for facts that give classes away")
 
-    return RandomForestClassifier(
+
+def _forest():
+    return _sklearn("ensemble").RandomForestClassifier(
         _TREES, min_samples_leaf=3, class_weight="balanced", random_state=0
     )
 
 
 def _within(values: Float[np.ndarray, "n f"], labels: Int[np.ndarray, " n"]) -> float:
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
-
-    folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
-    return _accuracy(labels, np.asarray(cross_val_predict(_forest(), values, labels, cv=folds)))
+    selection = _sklearn("model_selection")
+    folds = selection.StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
+    return _accuracy(
+        labels, np.asarray(selection.cross_val_predict(_forest(), values, labels, cv=folds))
+    )
 
 
 def _accuracy(labels: Int[np.ndarray, " n"], predicted: Int[np.ndarray, " n"]) -> float:
-    from sklearn.metrics import balanced_accuracy_score
-
-    return float(balanced_accuracy_score(labels, predicted))
+    return float(_sklearn("metrics").balanced_accuracy_score(labels, predicted))
 
 
 def _balanced(labels: Int[np.ndarray, " n"], rows: Int[np.ndarray, " m"]) -> Int[np.ndarray, " d"]:

@@ -19,6 +19,7 @@ from jaxatr.explain.masking import bar, batches, probabilities
 from jaxatr.explain.method import Method
 from jaxatr.explain.scaling import finished
 from jaxatr.explain.superpixels import quickshift
+from jaxatr.extras import extra
 from jaxatr.typing import Array, ArrayLike, Float, Int, Key
 
 
@@ -146,11 +147,10 @@ def _coefficients(
     penalty: float,
 ) -> Float[np.ndarray, " s"]:
     """Fits the superpixels' coefficients; those below the rounding of the probabilities are 0."""
-    from sklearn.linear_model import Ridge  # slow to import, and not needed for training
-
+    linear = extra("sklearn.linear_model", "lime", "LIME")  # slow to import
     distance = 1 - np.sqrt(shows.mean(axis=1, dtype=np.float64))  # cosine, from all ones
     weights = np.exp(-(distance**2) / (2 * kernel_width**2))
-    model = Ridge(alpha=penalty).fit(
+    model = linear.Ridge(alpha=penalty).fit(
         shows.astype(np.float64), scores.astype(np.float64), sample_weight=weights
     )
     rounding = np.finfo(np.float32).eps * scores.max()

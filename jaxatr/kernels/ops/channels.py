@@ -10,11 +10,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import jax
-import jax.core
 import jax.numpy as jnp
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
 
+from jaxatr.jax_internals import Primitive, ShapedArray, ad, batching, mlir
 from jaxatr.kernels.ops.checks import refuse_varying
 from jaxatr.kernels.ops.sums import sums
 from jaxatr.kernels.ops.windows import Shape
@@ -59,13 +57,13 @@ def _totals_in_blocks(*arrays: Array) -> list[Array]:
 @spread_p.def_abstract_eval
 def _spread_shapes(*vectors, shape):
     refuse_varying("batch norm", *vectors)
-    return [jax.core.ShapedArray((*shape, *v.shape), v.dtype) for v in vectors]
+    return [ShapedArray((*shape, *v.shape), v.dtype) for v in vectors]
 
 
 @totals_p.def_abstract_eval
 def _totals_shapes(*arrays):
     refuse_varying("batch norm", *arrays)
-    return [jax.core.ShapedArray(a.shape[-1:], a.dtype) for a in arrays]
+    return [ShapedArray(a.shape[-1:], a.dtype) for a in arrays]
 
 
 def _instantiated(cotangents: Sequence[object]) -> list[Array]:

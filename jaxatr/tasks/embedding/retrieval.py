@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import metrics, openset
+from jaxatr.extras import extra
 from jaxatr.tasks.parts import Part
 from jaxatr.typing import Bool, Float, Int, Shaped
 
@@ -106,14 +107,15 @@ def retrieval_pictures(
       half have a nearest neighbour of the wrong class; and ``sheet_neighbour`` ``[q, 6]`` and
       ``sheet_distance`` ``[q, 6]``, the nearest others of the same kind.
     """
-    from sklearn.decomposition import PCA  # slow to import, and not needed for training
+    # Slow to import, and not needed for training.
+    decomposition = extra("sklearn.decomposition", "report", "the evaluation of an embedding")
 
     shown = np.linspace(0, len(labels) - 1, min(len(labels), _ON_MAP)).astype(np.int32)
     sheets = [_sheet(embeddings, labels, np.flatnonzero(rows)) for rows in kinds.values()]
     rows, neighbours, distances = (np.concatenate(column) for column in zip(*sheets, strict=True))
     if embeddings.shape[1] == 1:  # a line in the plane
         embeddings = np.pad(embeddings, ((0, 0), (0, 1)))
-    plane = PCA(n_components=2, svd_solver="full").fit(embeddings)
+    plane = decomposition.PCA(n_components=2, svd_solver="full").fit(embeddings)
     return {
         "map_row": shown,
         "map_xy": plane.transform(embeddings[shown]).astype(np.float32),
@@ -130,21 +132,22 @@ def _sheet(embeddings: np.ndarray, labels: np.ndarray, rows: np.ndarray) -> Any:
         return np.zeros(0, np.int32), nothing.astype(np.int32), nothing.astype(np.float32)
     vectors = embeddings[rows]
     queries = np.linspace(0, len(rows) - 1, min(len(rows), 256)).astype(int)
-    exact = vectors.astype(np.float64)
-    squares = np.sum(np.square(exact), axis=1)
-    squared = squares[queries][:, None] + squares - 2 * exact[queries] @ exact.T
-    distances = np.sqrt(np.maximum(squared, 0))
-    distances[np.arange(len(queries)), queries] = np.inf
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :_NEIGHBOURS]
+    # The nearest one is the query itself, or an equal one before it.
+    near, nearest = map(
+        np.asarray,
+        openset.nearest_neighbour.neighbours(vectors, vectors[queries], _NEIGHBOURS + 1),
+    )
+    itself = nearest == queries[:, None]
+    itself[:, -1] |= ~itself.any(axis=1)  # among more equal ones than are wanted
+    shape = len(queries), _NEIGHBOURS
+    nearest, distances = nearest[~itself].reshape(shape), near[~itself].reshape(shape)
     wrong = labels[rows[nearest[:, 0]]] != labels[rows[queries]]
     taken = [_spread(np.flatnonzero(kind), _QUERIES // 2) for kind in (wrong, ~wrong)]
     chosen = np.sort(np.concatenate(taken))
-    nearest = nearest[chosen]
-    found = np.take_along_axis(distances[chosen], nearest, axis=1)
     return (
         rows[queries[chosen]].astype(np.int32),
-        rows[nearest].astype(np.int32),
-        found.astype(np.float32),
+        rows[nearest[chosen]].astype(np.int32),
+        distances[chosen].astype(np.float32),
     )
 
 

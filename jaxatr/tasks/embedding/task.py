@@ -16,6 +16,7 @@ from tqdm import tqdm
 from jaxatr import data, metrics, models, parallel, training
 from jaxatr.config import Fields
 from jaxatr.data import augmentations
+from jaxatr.extras import require
 from jaxatr.losses import quadruplet
 from jaxatr.reporting import score_record
 from jaxatr.tasks.apply import apply_training
@@ -62,7 +63,9 @@ class Embedding(Task):
         Raises:
           ValueError: the data is missing or does not match the configuration, or a field is
             invalid.
+          ImportError: scikit-learn, of the extra ``report``, is not installed.
         """
+        require("sklearn", extra="report", what="the evaluation of an embedding")
         _check_fields(config)
         self.config = config
         self.examples = Examples(config)

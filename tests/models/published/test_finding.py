@@ -180,7 +180,7 @@ def test_the_constants_of_images_with_other_channels():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_catalogue_is_of_built_in_backbones(name):
     network = NETWORKS[name]
-    assert network.name == name and network.backbone in models.BACKBONES
+    assert network.name == name and network.backbone in models.list()
     assert all(len(file.sha256) == 64 for file in network.files)
     assert Path(network.files[0].name).suffix == (".pth" if network.package else ".tgz")
 
@@ -210,7 +210,7 @@ def test_the_published_weights_give_the_published_features(name):
     images = np.random.default_rng(0).normal(size=(2, 65, 96, 3)).astype(np.float32)
     session = runtime.InferenceSession(proto.SerializeToString())
     (wanted,) = session.run(["features"], {"image": images.transpose(0, 3, 1, 2)})
-    model = models.BACKBONES[NETWORKS[name].backbone]()
+    model = models.backbones.find(NETWORKS[name].backbone).build()
     weights = read_weights(name, model, folder=str(root))
     assert weights.source["name"] == name
     found = jax.jit(model.apply)(weights.variables, images)

@@ -12,11 +12,9 @@ import math
 from functools import partial
 
 import jax
-import jax.core
 import jax.numpy as jnp
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
 
+from jaxatr.jax_internals import Primitive, ShapedArray, ad, batching, mlir
 from jaxatr.kernels import choosing
 from jaxatr.kernels.device import PLATFORMS, of_platform
 from jaxatr.kernels.ops.checks import refuse_varying
@@ -60,7 +58,7 @@ _jitted = jax.jit(bind, static_argnums=(2, 3))
 @convolution_p.def_abstract_eval
 def _abstract(a, b, *, problem, algorithm):
     refuse_varying("convolution", a, b)
-    return jax.core.ShapedArray(problem.result_shape, jnp.dtype(problem.result_dtype))
+    return ShapedArray(problem.result_shape, jnp.dtype(problem.result_dtype))
 
 
 # Differentiation: the transpose of (x, w) -> y in x is (y, w) -> x, and so on in a circle.

@@ -10,10 +10,8 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.core
-from jax.extend.core import Primitive
-from jax.interpreters import batching, mlir
 
+from jaxatr.jax_internals import Primitive, ShapedArray, batching, mlir
 from jaxatr.kernels import choosing
 from jaxatr.kernels.device import PLATFORMS, of_platform
 from jaxatr.kernels.ops.checks import refuse_varying
@@ -84,7 +82,7 @@ def _abstract(*avals, problem, reverse, tree, chooser):
         tree, [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     )
     hs, final = jax.eval_shape(lambda *given: run(*given, reverse), *given)
-    return [jax.core.ShapedArray(one.shape, one.dtype) for one in (hs, *final)]
+    return [ShapedArray(one.shape, one.dtype) for one in (hs, *final)]
 
 
 @partial(jax.jit, static_argnames=("problem", "reverse", "tree", "chooser"))

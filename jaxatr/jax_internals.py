@@ -1,0 +1,29 @@
+"""What the package takes from parts of jax that have no promise of stability.
+
+These are ``jax.core``, ``jax.extend``, ``jax.interpreters`` and ``jax.experimental``, other than
+Pallas, which the kernels in :mod:`jaxatr.kernels.pallas` are written in. Everything else imports
+these names from here, so that a new version of jax is adapted to in one place.
+``tests/test_jax_internals.py`` names what is missing.
+"""
+
+from jax.core import ShapedArray, Tracer
+from jax.experimental import multihost_utils
+from jax.experimental.compilation_cache import compilation_cache
+from jax.experimental.xla_metadata import set_xla_metadata
+from jax.extend.core import JaxprEqn, Literal, Primitive, Var
+from jax.interpreters import ad, batching, mlir
+
+__all__ = [
+    "JaxprEqn",
+    "Literal",
+    "Primitive",
+    "ShapedArray",
+    "Tracer",
+    "Var",
+    "ad",
+    "batching",
+    "compilation_cache",
+    "mlir",
+    "multihost_utils",
+    "set_xla_metadata",
+]

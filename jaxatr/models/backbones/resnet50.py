@@ -1,0 +1,6 @@
+"""ResNet-50 with the stride on the 3×3 convolution, as in torchvision: 2048 features."""
+
+from jaxatr.models.backbones.backbone import Backbone
+from jaxatr.models.resnet import ResNet50
+
+BACKBONE = Backbone(ResNet50, fields=("stem", "width"))

@@ -1,0 +1,107 @@
+"""Convolution as a layer, computed by the algorithm that :mod:`jaxatr.kernels` chooses."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxatr import kernels
+from jaxatr.typing import Array
+
+Padding = Literal["same", "even"]
+"""Distribution of the zero padding: ``"same"`` puts an odd zero at the bottom and right, like
+TensorFlow; ``"even"`` pads both sides equally, like PyTorch. They differ for stride 2 and even
+sizes."""
+
+
+def _convolved(
+    x: Array,
+    kernel: Array,
+    strides: Sequence[int],
+    padding: Any,
+    *,
+    lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int],
+    dimension_numbers: Any,
+    feature_group_count: int,
+    precision: Any,
+) -> Array:
+    """Computes a convolution of flax by a kernel of this package if there is one for it.
+
+    XLA computes the others: over three or more axes, with dilated inputs, of numbers that are not
+    floating-point, with padding that crops, or with a stated precision.
+    """
+    axes, named = x.ndim - 2, isinstance(padding, str)
+    ours = (
+        axes in (1, 2)
+        and precision is None
+        and jnp.issubdtype(x.dtype, jnp.floating)
+        and set(lhs_dilation) == {1}
+        and (padding in ("SAME", "VALID") if named else min(map(min, padding)) >= 0)
+    )
+    if not ours:
+        return jax.lax.conv_general_dilated(
+            x,
+            kernel,
+            strides,
+            padding,
+            lhs_dilation=lhs_dilation,
+            rhs_dilation=rhs_dilation,
+            dimension_numbers=dimension_numbers,
+            feature_group_count=feature_group_count,
+            precision=precision,
+        )
+    edges = padding if named else tuple(tuple(pair) for pair in padding)
+    stride, dilation = tuple(strides), tuple(rhs_dilation)
+    if axes == 1:  # a sequence's options are numbers
+        edges = edges if named else edges[0]
+        stride, dilation = stride[0], dilation[0]
+    return kernels.convolution(
+        x, kernel, stride=stride, padding=edges, dilation=dilation, groups=feature_group_count
+    )
+
+
+def _chosen() -> Callable[..., Array]:
+    return _convolved
+
+
+class Conv(nn.Conv):
+    """``flax.linen.Conv`` with the same arguments and parameters, on this package's kernels.
+
+    The algorithm of the forward pass and of each gradient is chosen as in
+    :func:`jaxatr.kernels.convolution`. XLA computes convolutions over three or more axes, with
+    dilated inputs or padding that crops, of integers, and with a stated ``precision``.
+    """
+
+    conv_general_dilated_cls: Any = _chosen
+    promote_dtype: Any = nn.Conv.promote_dtype  # flax's annotation cannot be checked as it runs
+
+
+def square(
+    features: int,
+    size: int = 1,
+    stride: int = 1,
+    groups: int = 1,
+    *,
+    padding: Padding = "even",
+    dtype: Any = jnp.float32,
+    name: str | None = None,
+) -> Conv:
+    """Returns a bias-free square convolution to a side of ``ceil(side / stride)``.
+
+    Parameters are kept in float32; the product is computed in ``dtype``. The initialisation is that
+    of He et al. (2015), where the fan counts the connections within a group only.
+    """
+    return Conv(
+        features,
+        (size, size),
+        stride,
+        "SAME" if padding == "same" else (size - 1) // 2,
+        feature_group_count=groups,
+        use_bias=False,
+        dtype=dtype,
+        kernel_init=nn.initializers.variance_scaling(2.0 * groups, "fan_out", "normal"),
+        name=name,
+    )
