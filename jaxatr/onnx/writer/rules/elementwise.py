@@ -34,7 +34,6 @@ _SAME = {
     "floor": "Floor",
     "log": "Log",
     "logistic": "Sigmoid",
-    "mul": "Mul",
     "neg": "Neg",
     "pow": "Pow",
     "sign": "Sign",
@@ -64,6 +63,12 @@ def _direct(op: str) -> Callable[[Translator, Equation], Tensor]:
 
 for _primitive, _op in _SAME.items():
     rule(_primitive)(_direct(_op))
+
+
+@rule("mul")
+def _mul(t: Translator, equation: Equation) -> Tensor:
+    dtype = equation.out_avals[0].dtype  # may differ from the operands'
+    return t.pointwise("Mul", *(t.cast(value, dtype) for value in equation.inputs))
 
 
 @rule(*_COMPARED)

@@ -68,7 +68,7 @@ def _top_k(t: Translator, equation: Equation) -> list[Tensor]:
     return [t.tensor(largest), t.cast(t.tensor(places), indices.dtype)]
 
 
-@rule("sort")
+@rule("sort", unread="is_stable")  # TopK always is
 def _sort(t: Translator, equation: Equation) -> list[Tensor]:
     axis, shape = int(equation.params["dimension"]), equation.in_avals[0].shape
     if equation.params["num_keys"] != 1:
