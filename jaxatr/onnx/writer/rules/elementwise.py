@@ -135,11 +135,15 @@ def _one_minus_square(t: Translator, equation: Equation) -> Tensor:
 @rule("integer_pow")
 def _integer_pow(t: Translator, equation: Equation) -> Tensor:
     (x,), power = equation.inputs, equation.params["y"]
-    if power == 2:
-        return t.pointwise("Mul", x, x)
-    if power == -1:
-        return t.pointwise("Reciprocal", x)
-    return t.pointwise("Pow", x, _number(x, power))
+    result, rest = None, abs(power)
+    while rest:  # by squaring: ONNX's Pow of integers saturates
+        if rest % 2:
+            result = x if result is None else t.pointwise("Mul", result, x)
+        rest //= 2
+        x = t.pointwise("Mul", x, x) if rest else x
+    if result is None:
+        return _number(x, 1)
+    return t.pointwise("Reciprocal", result) if power < 0 else result
 
 
 @rule("exp2")
