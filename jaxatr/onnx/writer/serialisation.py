@@ -25,7 +25,7 @@ _AS_INPUTS = {
     "Slice": ("starts", "ends", "axes", "steps"),
     "Squeeze": ("axes",),
     "Unsqueeze": ("axes",),
-} | {f"Reduce{kind}": ("axes",) for kind in ("Max", "Mean", "Min", "Prod", "Sum")}
+} | {f"Reduce{kind}": ("axes",) for kind in ("L1", "Max", "Mean", "Min", "Prod", "Sum")}
 
 
 def model_proto(

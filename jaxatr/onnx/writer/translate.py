@@ -322,6 +322,11 @@ def constant(array: Any) -> Tensor:
     return Tensor(array.shape, array.dtype, array=array)
 
 
+def number_like(value: Tensor, number: float | int) -> Tensor:
+    """Returns a number in the type of a value, as a constant."""
+    return constant(np.asarray(number, value.dtype))
+
+
 def is_plain(array: Any) -> bool:
     """Returns whether an array's elements are numbers, not random keys."""
     return not (hasattr(array, "dtype") and jnp.issubdtype(array.dtype, jax.dtypes.extended))

@@ -22,8 +22,10 @@ _SHORT = frozenset(map(np.dtype, ("int16", "uint16")))
 
 _TAKEN = {
     "Equal": _NUMBERS | _UNSIGNED | _BYTES | _SHORT | {_BOOL},
+    "Erfc": _FLOATS | {_BFLOAT16},  # not in ONNX: replaced in the module ``tails``
     "IsInf": _FLOATS - {np.dtype(np.float16)},
     "Pad": _NUMBERS | _UNSIGNED | _BYTES | {_BOOL},
+    "ReduceSum": _NUMBERS - {np.dtype(np.int32)},  # it saturates, where int64 wraps back
     "Sign": _NUMBERS - {np.dtype(np.float16)},  # its sign of a float16 NaN is 0
     "Where": _NUMBERS | {np.dtype(np.uint8)},
 }
@@ -35,21 +37,20 @@ for _types, _operators in (
     ),
     (
         _NUMBERS,
-        "ArgMax ArgMin CumSum Einsum MatMul Neg Pow ReduceMax ReduceMean ReduceMin ReduceProd "
-        "ReduceSum TopK",
+        "ArgMax ArgMin CumSum Einsum MatMul Neg Pow ReduceMax ReduceMean ReduceMin ReduceProd TopK",
     ),
     (
         _FLOATS,
         "Acos Acosh Asin Asinh Atan Atanh AveragePool Ceil Conv ConvTranspose Cos Cosh Erf Exp "
-        "Floor IsNaN Log MaxPool Reciprocal Relu Round Sigmoid Sin Sinh Softplus Sqrt Tan Tanh",
+        "Floor IsNaN Log MaxPool Reciprocal ReduceL1 Relu Round Sigmoid Sin Sinh Sqrt Tan Tanh",
     ),
 ):
     _TAKEN |= dict.fromkeys(_operators.split(), _types)
 
 _WIDER = {
-    **dict.fromkeys((_BOOL, *_BYTES, *_SHORT), np.dtype(np.int32)),
-    np.dtype(np.uint32): np.dtype(np.int64),
-    **dict.fromkeys((np.dtype(np.float16), _BFLOAT16), np.dtype(np.float32)),
+    **dict.fromkeys((_BOOL, *_BYTES, *_SHORT), ("int32", "int64")),
+    **dict.fromkeys(map(np.dtype, ("int32", "uint32")), ("int64",)),
+    **dict.fromkeys((np.dtype(np.float16), _BFLOAT16), ("float32",)),
 }
 
 
@@ -65,7 +66,7 @@ def computed_in(op: str, dtype: np.dtype) -> np.dtype:
     taken = _TAKEN.get(op)
     if taken is None or dtype in taken:
         return dtype
-    wider = _WIDER.get(dtype)
-    if wider not in taken:
-        raise Unsupported(f"needs ONNX's {op} of {dtype}, which runtimes do not have")
-    return wider
+    for wider in map(np.dtype, _WIDER.get(dtype, ())):
+        if wider in taken:
+            return wider
+    raise Unsupported(f"needs ONNX's {op} of {dtype}, which runtimes do not have")
