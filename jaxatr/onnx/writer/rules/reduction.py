@@ -25,13 +25,15 @@ def _reduce(t: Translator, equation: Equation) -> Tensor:
     if equation.primitive == "reduce_prod" and out.dtype.kind in "iu":
         return _product(t, equation, axes)
     given = t.read(equation, 0)
-    result = t.add(op, [given], out.shape, axes=axes, keepdims=0)
-    if op in ("ReduceMax", "ReduceMin") and jnp.issubdtype(out.dtype, jnp.floating):
-        # They skip NaN, unlike a sum of absolute values, which is NaN for no other reason.
-        total = t.add("ReduceL1", [given], out.shape, axes=axes, keepdims=0)
-        nan = t.pointwise("IsNaN", total, dtype=np.bool_)
-        return t.pointwise("Where", nan, total, result, dtype=out.dtype)
-    return result
+    if op not in ("ReduceMax", "ReduceMin") or not jnp.issubdtype(out.dtype, jnp.floating):
+        return t.add(op, [given], out.shape, axes=axes, keepdims=0)
+    # They skip NaN, unlike a sum of absolute values, which is NaN for no other reason.
+    shape = equation.in_avals[0].shape
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    result, total = (t.add(one, [given], kept, axes=axes, keepdims=1) for one in (op, "ReduceL1"))
+    nan = t.pointwise("IsNaN", total, dtype=np.bool_)
+    value = t.pointwise("Where", nan, total, result, dtype=out.dtype)
+    return t.tensor(t.reshape(t.name(value), out.shape))
 
 
 def _product(t: Translator, equation: Equation, axes: list[int]) -> Tensor:
