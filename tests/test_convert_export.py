@@ -172,6 +172,17 @@ def test_images_of_any_size_and_colour(trained_run, images, tmp_path):
         check_equal(recogniser, colours, answers(path, np.stack(colours)))
 
 
+def test_images_that_are_padded_to_a_square(trained_run, tmp_path):
+    run = changed(trained_run, tmp_path / "run", data__square=True)
+    recogniser, path = Recogniser.load(run, score="cbc"), tmp_path / "model.onnx"
+    side = recogniser.chip.shape[0]
+    export_run(run, path, score="cbc")
+    rng = np.random.default_rng(0)
+    for shape in ((side, side), (side - 7, side), (side, 5)):
+        images = [rng.integers(0, 256, (*shape, 1), np.uint8) for _ in range(6)]
+        check_equal(recogniser, images, answers(path, np.stack(images)))
+
+
 def test_one_size_when_asked_and_flags_that_exclude_the_geometry(trained_run, unchecked, tmp_path):
     run, path = changed(trained_run, tmp_path / "run", data__size=24), tmp_path / "model.onnx"
     model = export_run(run, path, score="cbc", size=(40, 30), batch=2)

@@ -27,22 +27,33 @@ def traced_chips(
     """Computes the chips of equally sized images, as :class:`Chip` does for one image, in float32.
 
     An image's side may be up to about 2,900 times the square root of the chip's side. If no step
-    changes the size, it has to be the chip's.
+    changes the size, it has to be the chip's. An exported graph refuses images that :class:`Chip`
+    would refuse, or whose chips have another shape, by an index that is out of bounds.
 
     Args:
       chip: the geometry.
       images: uint8, uint16 or float32.
       shape: ``(y, x, d)`` of the chips.
+
+    Raises:
+      ValueError: the images' sizes are numbers and their chips have another shape.
     """
     dtype = images.dtype
+    if all(isinstance(size, int) for size in images.shape[1:]):
+        made = chip.output_shape(images.shape[1:])
+        if made != tuple(shape):
+            raise ValueError(f"images of {images.shape[1:]} give chips of {made}, wanted {shape}")
     if chip.blank_center:
         images = _blanked(images, chip.blank_center)
     if chip.center_crop:
         for axis in (1, 2):
-            start = (images.shape[axis] - chip.center_crop) // 2
-            images = lax.dynamic_slice_in_dim(images, start, chip.center_crop, axis)
+            size, side = images.shape[axis], chip.center_crop
+            places = jnp.arange(side) + (size - side) // 2
+            images = _picked(images, places, axis, allowed=jnp.int32(size) >= side)
     if chip.size:
         images = _resized(images, shape[:2], dtype, square=chip.square)
+    elif chip.square:
+        images = _padded(images, shape[0])
     if images.shape[3] != shape[2]:
         images = _gray(images, dtype) if shape[2] == 1 else jnp.repeat(images, 3, axis=3)
     return images.astype(jnp.float32)
@@ -57,6 +68,26 @@ def _blanked(images: Array, side: int) -> Array:
         inside.append((places >= top) & (places < top + side))
     rows, columns = inside
     return jnp.where((rows[:, None] & columns)[:, :, None], 0, images)
+
+
+def _picked(images: Array, places: Array, axis: int, *, allowed: Array) -> Array:
+    """Returns the pixels at some places; if that is not allowed, the places are out of bounds."""
+    places = jnp.where(allowed, places, images.shape[axis])
+    pixels = jnp.moveaxis(images, axis, 0).at[places]
+    found = pixels.get(mode="promise_in_bounds", wrap_negative_indices=False)
+    return jnp.moveaxis(found, 0, axis)
+
+
+def _padded(images: Array, side: int) -> Array:
+    """Pads to a square with zeros, each of which is one pixel beyond the image's edges."""
+    sizes = [jnp.int32(size) for size in images.shape[1:3]]
+    longest = jnp.maximum(*sizes)
+    images = jnp.pad(images, ((0, 0), (0, 1), (0, 1), (0, 0)))
+    for axis, size in enumerate(sizes, start=1):
+        places = jnp.arange(side) - lax.div(longest - size, jnp.int32(2))
+        places = jnp.where((places >= 0) & (places < size), places, size)
+        images = _picked(images, places, axis, allowed=longest == side)
+    return images
 
 
 def _resized(images: Array, shape: tuple[int, ...], dtype: Any, *, square: bool) -> Array:

@@ -167,7 +167,7 @@ def _input(
             f"size: images of {size} give chips of {made}, but the network takes {intake.shape}"
         )
     example = np.zeros((*(size or np.maximum(intake.shape[:2], least)), channels), intake.dtype)
-    if size is not None or not (chip.size or chip.center_crop):
+    if size is not None or not (chip.size or chip.center_crop or chip.square):
         return example, {}  # the size is fixed: given, or the chip's, as nothing changes it
     return example, {0: FreeAxis("height", least), 1: FreeAxis("width", least)}
 

@@ -64,3 +64,60 @@ def test_a_gray_midway_is_the_even_one():
     assert chip(colours).ravel().tolist() == [150, 294]
     found = traced_chips(chip, jnp.asarray(colours)[None], (1, 2, 1))
     assert np.ravel(found).tolist() == [150, 294]
+
+
+def random_chip(rng):
+    """A geometry of random fields without a resize, which may refuse an image."""
+    return Chip(
+        blank_center=int(rng.choice([0, 3, 9])),
+        center_crop=int(rng.choice([0, 0, 7])),
+        square=bool(rng.integers(2)),
+        channels=[None, 1, 3][rng.integers(3)],
+    )
+
+
+def test_random_fields_give_the_chips_of_the_host():
+    rng, refused = np.random.default_rng(0), 0
+    for _ in range(12):
+        chip, channels = random_chip(rng), int(rng.choice([1, 3]))
+        image = image_of((*rng.integers(5, 13, 2), channels), np.uint8)
+        try:
+            wanted = chip(image)
+        except ValueError:
+            refused += 1
+            with pytest.raises(ValueError, match="smaller than data.center_crop"):
+                traced_chips(chip, jnp.asarray(image)[None], (7, 7, channels))
+            continue
+        found = traced_chips(chip, jnp.asarray(image)[None], wanted.shape)
+        np.testing.assert_array_equal(found[0], wanted, err_msg=f"{chip} of {image.shape}")
+    assert 0 < refused < 6
+
+
+EXPORTED = [
+    (Chip(square=True), (9, 9, 1), [(9, 9), (6, 9), (9, 4)], [(10, 9), (8, 7), (1, 1), (18, 18)]),
+    (Chip(square=True, blank_center=3), (9, 9, 1), [(8, 9), (9, 1)], [(12, 3)]),
+    (Chip(center_crop=6), (6, 6, 1), [(6, 6), (9, 8), (13, 7)], [(5, 6), (4, 9), (1, 36)]),
+]
+
+
+@pytest.mark.parametrize(("chip", "shape", "taken", "refused"), EXPORTED)
+def test_an_exported_graph_takes_what_the_host_takes(tmp_path, chip, shape, taken, refused):
+    pytest.importorskip("onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from jaxatr.onnx import export
+    from jaxatr.onnx.writer.trace import FreeAxis
+
+    path, example = tmp_path / "chips.onnx", np.zeros((1, *shape), np.uint8)
+    least = chip.center_crop or 1
+    axes = {1: FreeAxis("height", least), 2: FreeAxis("width", least)}
+    export(lambda _, x: traced_chips(chip, x, shape), {}, example, path, free_axes=[axes])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(path, options)
+    for sides in taken:
+        images = np.stack([image_of((*sides, 1), np.uint8)] * 2)
+        (found,) = session.run(None, {"x": images})
+        np.testing.assert_array_equal(found, np.stack([chip(image) for image in images]))
+    for sides in refused:
+        with pytest.raises(Exception, match="out of data bounds"):
+            session.run(None, {"x": image_of((1, *sides, 1), np.uint8)})

@@ -15,7 +15,9 @@ def on_device(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [on_device(item) for item in value]
     if isinstance(value, np.ndarray) and value.dtype.kind not in "OUST":
-        return jax.device_put(value)  # unlike jnp.asarray, compiles nothing
+        # Unlike jnp.asarray, it compiles nothing. The view is new, since jax recognises a constant
+        # by its identity and keeps the precision of its first trace.
+        return jax.device_put(value[...])
     return value
 
 

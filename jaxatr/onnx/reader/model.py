@@ -149,7 +149,9 @@ class OnnxModel:
             arrays = {
                 k: v for group in {**self.variables, **variables}.values() for k, v in group.items()
             }
-            values = {name: on_device(value) for name, value in arrays.items()} | self.known
+            # jax recognises a constant by its identity and keeps the precision of its first trace.
+            known = {name: np.asarray(array)[...] for name, array in self.known.items()}
+            values = {name: on_device(value) for name, value in arrays.items()} | known
             given = [as_declared(v, wanted) for v, wanted in zip(inputs, self.inputs, strict=True)]
             results = [on_device(r) for r in execute(self.program, given, values, run, each)]
         outputs = results[0] if len(results) == 1 else tuple(results)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxatr.onnx.writer.graph import Dim, Graph, Shape, Unsupported
 
 _OPERATORS = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul"}
-_FUNCTIONS = {"floordiv": "Div", "max": "Max", "min": "Min", "mod": "Mod"}
+_FUNCTIONS = {"max": "Max", "min": "Min", "mod": "Mod"}
 
 
 class Dimensions:
@@ -74,6 +74,10 @@ class Dimensions:
                 for factor in factors[1:]:
                     product = self._vector("Mul", product, factor)
                 return product
+            case ast.Call(func=ast.Name(id="floordiv"), args=[left, right]):
+                total, step = self._of_tree(left, text), self._of_tree(right, text)
+                whole = self._vector("Sub", total, self._vector("Mod", total, step))
+                return self._vector("Div", whole, step)  # ONNX's alone rounds towards zero
             case ast.Call(func=ast.Name(id=function), args=[*arguments]) if function in _FUNCTIONS:
                 operands = [self._of_tree(argument, text) for argument in arguments]
                 return self._vector(_FUNCTIONS[function], *operands)

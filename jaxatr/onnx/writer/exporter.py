@@ -20,6 +20,7 @@ from jaxatr.onnx.writer.graph import Graph
 from jaxatr.onnx.writer.layout import settle_layouts
 from jaxatr.onnx.writer.replacement import replace_weights
 from jaxatr.onnx.writer.serialisation import model_proto, write_model
+from jaxatr.onnx.writer.tails import settle_tails
 from jaxatr.onnx.writer.trace import FreeAxis, Traced, trace
 from jaxatr.onnx.writer.translate import Translator
 from jaxatr.typing import PyTree
@@ -152,6 +153,7 @@ def simplify(graph: Graph) -> None:
         prune,
         merge_equal,
         rewrite_patterns,
+        settle_tails,
         drop_identities,
         settle_layouts,
         fold_weights,

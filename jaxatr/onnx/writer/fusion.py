@@ -14,7 +14,7 @@ from jaxatr.onnx.writer.cleanup import prune
 from jaxatr.onnx.writer.dimensions import groups, is_static, reshaping
 from jaxatr.onnx.writer.graph import Graph, Node
 
-_REDUCTIONS = {f"Reduce{kind}" for kind in ("Max", "Mean", "Min", "Prod", "Sum")}
+_REDUCTIONS = {f"Reduce{kind}" for kind in ("L1", "Max", "Mean", "Min", "Prod", "Sum")}
 _RESHAPES = {"Reshape", "Squeeze", "Unsqueeze"}
 
 
@@ -25,16 +25,16 @@ class Finder:
       graph: the graph; new nodes are added at the position of the current one.
       makers: the node that computes each value.
       uses: number of times that each value is read.
-      readers: the operators that read each value.
+      readers: the nodes that read each value.
     """
 
     def __init__(self, graph: Graph):
         """Indexes the nodes of a graph."""
         self.graph, self.makers, self.uses = graph, graph.producers(), graph.uses()
-        self.readers: dict[str, list[str]] = {}
+        self.readers: dict[str, list[Node]] = {}
         for node in graph.nodes:
             for name in node.reads():
-                self.readers.setdefault(name, []).append(node.op)
+                self.readers.setdefault(name, []).append(node)
 
     def maker(self, name: str, *ops: str) -> Node | None:
         """Returns the node that computes a value if it has one of the operators, else None."""
@@ -80,8 +80,13 @@ def rewrite_patterns(graph: Graph) -> None:
         batch_norm_without_bias,
         gemm,
     ):
-        graph.bodies_first(lambda part, pattern=pattern: _rewrite(part, pattern))
+        rewrite(graph, pattern)
         prune(graph)
+
+
+def rewrite(graph: Graph, pattern: Pattern) -> None:
+    """Applies a pattern to the nodes of a graph and its bodies."""
+    graph.bodies_first(lambda part: _rewrite(part, pattern))
 
 
 def _rewrite(graph: Graph, pattern: Pattern) -> None:
@@ -95,7 +100,8 @@ def _rewrite(graph: Graph, pattern: Pattern) -> None:
         finder.makers |= {name: new for new in graph.nodes[before:] for name in new.outputs}
 
 
-def _either_way(node: Node) -> Iterator[tuple[str, str]]:
+def either_way(node: Node) -> Iterator[tuple[str, str]]:
+    """Yields the two inputs of a node, and then the reverse."""
     first, second = node.inputs
     yield first, second
     yield second, first
@@ -163,17 +169,23 @@ def mean(find: Finder, node: Node) -> bool:
         return False
     shape, axes = find.shape(total.inputs[0]), total.attributes["axes"]
     sizes = tuple(shape[axis] for axis in axes)
-    count = number if node.op == "Div" else 1 / number
-    if not is_static(sizes) or not math.isclose(count, math.prod(sizes), rel_tol=1e-6):
+    if not is_static(sizes):
+        return False
+    count = math.prod(sizes)
+    share = np.asarray(1 / count if count else 0, find.graph.types[total.inputs[0]].dtype)
+    if number != (count if node.op == "Div" else share):
         return False
     find.graph.put("ReduceMean", total.inputs, node.outputs[0], **total.attributes)
     return True
 
 
 def no_scaling(find: Finder, node: Node) -> bool:
-    """Removes a multiplication followed by a division by the same number, as in average pooling."""
+    """Removes the scaling of ``AveragePool`` by the size of its window and the division by it."""
     inner = find.maker(node.inputs[0], "Mul") if node.op == "Div" else None
-    if inner is None:
+    pool = inner and find.maker(inner.inputs[0], "AveragePool", "Transpose")
+    if pool and pool.op == "Transpose":
+        pool = find.maker(pool.inputs[0], "AveragePool")
+    if not inner or not pool:
         return False
     number = find.number(inner.inputs[1])
     if not number or number != find.number(node.inputs[1]):
@@ -186,9 +198,9 @@ def clip(find: Finder, node: Node) -> bool:
     """Fuses ``maximum(x, least)``, ``minimum(x, most)``, or both into ``Clip``."""
     if node.op not in ("Max", "Min") or not find.is_float(node.outputs[0]):
         return False
-    for x, bound in _either_way(node):
+    for x, bound in either_way(node):
         number = find.number(bound)
-        if number is None or find.shape(x) != find.shape(node.outputs[0]):
+        if number is None or math.isnan(number) or find.shape(x) != find.shape(node.outputs[0]):
             continue
         dtype, inner = find.graph.types[x].dtype, find.maker(x, "Clip")
         # Without one of the bounds, ONNX makes infinite numbers finite.
@@ -205,7 +217,7 @@ def conv_bias(find: Finder, node: Node) -> bool:
     """Fuses the addition of a vector to the channels of a convolution into its bias."""
     if node.op != "Add":
         return False
-    for product, bias in _either_way(node):
+    for product, bias in either_way(node):
         moved = find.maker(product, "Transpose")
         conv = find.maker(moved.inputs[0], "Conv", "ConvTranspose") if moved is not None else None
         if conv is None or moved is None or len(conv.inputs) != 2 or find.uses[product] > 1:
@@ -228,7 +240,7 @@ def batch_norm(find: Finder, node: Node) -> bool:
     """Fuses ``(x - mean) * (1 / sqrt(var + eps) * scale) + bias`` along the last axis."""
     if node.op != "Add":
         return False
-    for scaled, bias in _either_way(node):
+    for scaled, bias in either_way(node):
         inner = find.maker(scaled, "Mul")
         if inner is not None and find.vector(bias) is not None:
             if _normalized(find, inner, bias, node.outputs[0]):
@@ -242,11 +254,11 @@ def batch_norm_without_bias(find: Finder, node: Node) -> bool:
 
 
 def _normalized(find: Finder, node: Node, bias: str, output: str) -> bool:
-    for centred, factor in _either_way(node):
+    for centred, factor in either_way(node):
         minus = find.maker(centred, "Sub")
         scale, root = "", find.maker(factor, "Reciprocal")
         if outer := find.maker(factor, "Mul"):
-            for inverse, other in _either_way(outer):
+            for inverse, other in either_way(outer):
                 if find.maker(inverse, "Reciprocal") and find.vector(other) is not None:
                     scale, root = other, find.maker(inverse, "Reciprocal")
         square = find.maker(root.inputs[0], "Sqrt") if root is not None else None
@@ -288,7 +300,7 @@ def gemm(find: Finder, node: Node) -> bool:
     """Fuses a matrix product and the addition of a vector to each row into ``Gemm``."""
     if node.op != "Add" or not find.is_float(node.outputs[0]):
         return False
-    for product, bias in _either_way(node):
+    for product, bias in either_way(node):
         inner, vector = find.maker(product, "MatMul"), find.vector(bias)
         if inner is None or vector is None or find.uses[product] > 1:
             continue
@@ -302,7 +314,7 @@ def max_pool(find: Finder, node: Node) -> bool:
     """Fuses the maximum over strided slices, one for each tap of a window, into ``MaxPool``."""
     if node.op != "Max" or not find.is_float(node.outputs[0]):
         return False
-    if find.readers.get(node.outputs[0]) == ["Max"]:
+    if [reader.op for reader in find.readers.get(node.outputs[0], ())] == ["Max"]:
         return False  # part of a larger window
     taps = _taps(find, node)
     window = _window(find, taps) if len(taps) > 1 else None

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from jaxatr.onnx.writer.types import Unsupported, computed_in
+
+__all__ = ["Dim", "Graph", "Node", "Shape", "TensorType", "Unsupported"]
+
 Dim: TypeAlias = Any  # an int, or a symbolic dimension of jax.export
 Shape: TypeAlias = tuple[Dim, ...]
-
-
-class Unsupported(Exception):
-    """An operation has no equivalent in ONNX; the message gives the reason."""
 
 
 class TensorType(NamedTuple):
@@ -140,16 +140,41 @@ class Graph:
     ) -> list[str]:
         """Adds a node with several outputs, and returns their names.
 
+        Values of a type that the operator does not take are converted to a wider one and back.
+
         Args:
           op: name of the operator.
           inputs: names of values.
           outputs: shapes and types of the outputs.
           **attributes: attributes of the node.
+
+        Raises:
+          Unsupported: the operator does not take a wider type either.
         """
         place = f"{self.name_scope}/{op}".lstrip("/")
-        names = [self.declare(place, *output) for output in outputs]
+        given = 1 if op == "Where" else 0  # the first operand of the type in question
+        dtype = self.types[inputs[given]].dtype if inputs and inputs[given] else None
+        wide = dtype if dtype is None else computed_in(op, dtype)
+        if wide != dtype:
+            operands = [self._cast(name, dtype, wide) for name in inputs[given:]]
+            inputs = [*inputs[:given], *operands]
+        types = [out._replace(dtype=wide) if out.dtype == dtype else out for out in outputs]
+        names = [self.declare(place, *output) for output in types]
         self.nodes.append(Node(op, list(inputs), names, attributes, place))
+        if wide != dtype:
+            names = [
+                self._cast(name, wide, out.dtype) if out.dtype == dtype else name
+                for name, out in zip(names, outputs, strict=True)
+            ]
         return names
+
+    def _cast(self, name: str, before: np.dtype, after: np.dtype) -> str:
+        """Returns the name of a value in another type; one of a third type stays as it is."""
+        if not name or self.types[name].dtype != before:
+            return name
+        if name in self.initializers and name not in self.weights:
+            return self.constant(self.initializers[name].astype(after))
+        return self.add("Cast", [name], self.types[name].shape, after, to=after)
 
     def put(self, op: str, inputs: list[str], output: str, /, **attributes: Any) -> None:
         """Adds a node whose output is already declared."""

@@ -244,6 +244,7 @@ _HANDLERS: dict[str, Callable[[_Pass, Node], bool]] = {
     "Gather": _gather,
     "MatMul": _matmul,
     "Pad": _pad,
+    "ReduceL1": _reduce,
     "ReduceMax": _reduce,
     "ReduceMean": _reduce,
     "ReduceMin": _reduce,

@@ -45,16 +45,12 @@ def replace_weights(
       The ``ModelProto`` that was written.
 
     Raises:
-      ValueError: the source or its external data are malformed, the model has no value with an
+      ValueError: the source or its external data are malformed, the new arrays make the file
+        invalid where the source was valid, the model has no value with an
         array's name, shape and dtype, or different arrays would replace one that the file stores
         once (a constant of a function that is called twice). The message lists all such arrays.
     """
-    changed = onnx.ModelProto()
-    changed.CopyFrom(model)
-    parts = [*_parts(changed.graph), *(p for f in changed.functions for p in _parts(f))]
-    for part in parts:
-        if isinstance(part, onnx.TensorProto):
-            embed(part, folder)
+    changed, parts = _whole(model, folder)
     program, holders = _holders(changed, parts)
     known = {name: array for group in (before or {}).values() for name, array in group.items()}
     arrays, titles = {}, {}
@@ -73,8 +69,19 @@ def replace_weights(
         raise ValueError("\n".join(["variables do not fit the model:", *problems]))
     for name, array in new.items():
         _put(parts[holders[name]], array)
-    write_model(changed, path)
+    write_model(changed, path, source=lambda: _whole(model, folder)[0])
     return changed
+
+
+def _whole(model: onnx.ModelProto, folder: Path | None) -> tuple[onnx.ModelProto, list[Any]]:
+    """Returns a copy of a model with its external data, and its nodes and tensors."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    parts = [*_parts(copy.graph), *(p for f in copy.functions for p in _parts(f))]
+    for part in parts:
+        if isinstance(part, onnx.TensorProto):
+            embed(part, folder)
+    return copy, parts
 
 
 def _parts(owner: Any) -> Iterator[Any]:
@@ -119,7 +126,7 @@ def _changed(
     new = {
         name: array
         for name, array in arrays.items()
-        if name not in known or not np.array_equal(array, np.asarray(known[name]))
+        if name not in known or not _equal(array, np.asarray(known[name]))
     }
     for call in program.calls:
         copied = call.operator.function is ops.identity and call.outputs
@@ -127,6 +134,13 @@ def _changed(
             name = call.outputs[0]
             new.setdefault(name, arrays.get(name, np.asarray(known[name])))
     return new
+
+
+def _equal(one: np.ndarray, other: np.ndarray) -> bool:
+    """Compares arrays bit by bit, so that NaN is equal to itself and 0 differs from -0."""
+    if one.dtype != other.dtype or one.dtype.hasobject:
+        return np.array_equal(one, other)
+    return one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 def _conflicts(new: Mapping[str, np.ndarray], holders: Mapping[str, int]) -> Iterator[str]:
@@ -137,7 +151,8 @@ def _conflicts(new: Mapping[str, np.ndarray], holders: Mapping[str, int]) -> Ite
     for place in {holders[name] for name in new if name in holders}:
         first, *others = names = sharing[place]
         if any(
-            name not in new or not np.array_equal(new[name], new.get(first, ())) for name in others
+            name not in new or not _equal(new[name], new.get(first, np.array(())))
+            for name in others
         ):
             yield f"  {', '.join(sorted(names))}: the file stores them once, but they differ"
 

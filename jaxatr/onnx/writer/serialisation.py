@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ _AS_INPUTS = {
     "Slice": ("starts", "ends", "axes", "steps"),
     "Squeeze": ("axes",),
     "Unsqueeze": ("axes",),
-} | {f"Reduce{kind}": ("axes",) for kind in ("Max", "Mean", "Min", "Prod", "Sum")}
+} | {f"Reduce{kind}": ("axes",) for kind in ("L1", "Max", "Mean", "Min", "Prod", "Sum")}
 
 
 def model_proto(
@@ -58,7 +58,12 @@ def model_proto(
     return model
 
 
-def write_model(model: onnx.ModelProto, path: str | os.PathLike) -> None:
+def write_model(
+    model: onnx.ModelProto,
+    path: str | os.PathLike,
+    *,
+    source: Callable[[], onnx.ModelProto] | None = None,
+) -> None:
     """Checks a model and writes it atomically.
 
     Weights that are too large for one file go into a second file, ``PATH.data``.
@@ -66,6 +71,8 @@ def write_model(model: onnx.ModelProto, path: str | os.PathLike) -> None:
     Args:
       model: the model proto.
       path: path of the file.
+      source: returns the model that this one was made from. A fault that it has too is accepted:
+        runtimes read many files that onnx's checker refuses.
 
     Raises:
       ValueError: the folder does not exist, or the model is not valid.
@@ -74,20 +81,29 @@ def write_model(model: onnx.ModelProto, path: str | os.PathLike) -> None:
     if not path.parent.is_dir():
         raise ValueError(f"{path}: there is no folder {path.parent}")
     files.check_replaceable(path)
-    large = sum(len(tensor.raw_data) for tensor in model.graph.initializer) > LARGEST
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         partial = Path(folder) / path.name
-        options: dict[str, Any] = {}
-        if large:
-            options = {"save_as_external_data": True, "location": f"{path.name}.data"}
-        onnx.save_model(model, partial, **options)
-        try:
-            onnx.checker.check_model(partial, full_check=True)
-        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-            raise ValueError(f"{path}: the model would not be valid: {error}") from error
-        if large:
+        fault = _written(model, partial)
+        if fault:
+            (Path(folder) / "source").mkdir()
+            if not source or fault != _written(source(), Path(folder) / "source" / path.name):
+                raise ValueError(f"{path}: the model would not be valid: {fault}")
+        if os.path.exists(f"{partial}.data"):
             os.replace(f"{partial}.data", f"{path}.data")
         os.replace(partial, path)
+
+
+def _written(model: onnx.ModelProto, path: Path) -> str:
+    """Writes a model, and returns what is wrong with it, or an empty string."""
+    options: dict[str, Any] = {}
+    if sum(len(tensor.raw_data) for tensor in model.graph.initializer) > LARGEST:
+        options = {"save_as_external_data": True, "location": f"{path.name}.data"}
+    onnx.save_model(model, path, **options)
+    try:
+        onnx.checker.check_model(path, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        return str(error)
+    return ""
 
 
 def _graph_proto(graph: Graph, name: str) -> onnx.GraphProto:

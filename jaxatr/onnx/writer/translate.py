@@ -5,7 +5,7 @@ broadcasts to its shape in jax: a bias ``[c]`` stays ``[c]`` where jax broadcast
 ``[b, h, w, c]``. Equations that depend only on constants are computed during translation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -43,6 +43,31 @@ class Tensor(NamedTuple):
     array: Any = None
 
 
+class Params(Mapping[str, Any]):
+    """The parameters of a primitive, which remember those that were read."""
+
+    def __init__(self, params: Mapping[str, Any]):
+        """Wraps parameters of which none has been read."""
+        self._params, self._read = params, set()
+
+    def __getitem__(self, name: str) -> Any:
+        """Returns a parameter."""
+        self._read.add(name)
+        return self._params[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yields the names."""
+        return iter(self._params)
+
+    def __len__(self) -> int:
+        """Returns the number of parameters."""
+        return len(self._params)
+
+    def unread(self) -> set[str]:
+        """Returns the names of the parameters that were not read."""
+        return set(self) - self._read
+
+
 class Equation(NamedTuple):
     """The equation that a rule translates.
 
@@ -64,6 +89,7 @@ class Equation(NamedTuple):
 Rule = Callable[["Translator", Equation], Tensor | list[Tensor]]
 
 RULES: dict[str, Rule] = {}
+_UNREAD: dict[str, frozenset[str]] = {}  # for each of them, the parameters that it may ignore
 COMPUTED: dict[str, Callable[[Mapping[str, Any]], Callable[..., Any] | None]] = {
     "jaxatr_convolution": lambda params: partial(xla.run, params["problem"]),
     "jaxatr_spread": lambda params: partial(channels.PLAIN["spread"], **params),
@@ -73,6 +99,16 @@ COMPUTED: dict[str, Callable[[Mapping[str, Any]], Callable[..., Any] | None]] = 
 
 The latter is None for parameters that a rule translates.
 """
+
+_IRRELEVANT = frozenset(
+    # Shapes and types of the results are those of ``Equation.out_avals``.
+    "dtype index_dtype new_dtype new_sizes out_dtype preferred_element_type shape weak_type "
+    # Where arrays lie, and how exactly or fast they are computed.
+    "accuracy out_sharding precision sharding unroll "
+    # What the caller promises about the operands.
+    "indices_are_sorted unique_indices".split()
+)
+"""Parameters that do not affect the results of any primitive with a rule."""
 
 _LATER = {"platform_index", "dim_as_value"}  # not constants, although they have no operands
 _INLINED = {
@@ -85,11 +121,20 @@ _INLINED = {
 }
 
 
-def rule(*primitives: str) -> Callable[[Rule], Rule]:
-    """Returns a decorator that registers a function as the rule for some primitives."""
+def rule(*primitives: str, unread: str = "") -> Callable[[Rule], Rule]:
+    """Returns a decorator that registers a function as the rule for some primitives.
+
+    An equation is refused if its rule reads neither a parameter that it has nor names it here, so
+    that a parameter which a new version of jax adds is not ignored.
+
+    Args:
+      *primitives: names of the primitives.
+      unread: names of the parameters that the rule has no need to read.
+    """
 
     def add(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(primitives, function))
+        _UNREAD.update(dict.fromkeys(primitives, _IRRELEVANT | set(unread.split())))
         return function
 
     return add
@@ -176,7 +221,10 @@ class Translator:
         in_avals = [var.aval for var in equation.invars]
         if name not in RULES:
             raise Unsupported("has no rule")
-        results = RULES[name](self, Equation(name, equation.params, inputs, in_avals, out_avals))
+        params = Params(equation.params)
+        results = RULES[name](self, Equation(name, params, inputs, in_avals, out_avals))
+        if unread := params.unread() - _UNREAD[name]:
+            raise Unsupported(f"has parameters that its rule does not read: {sorted(unread)}")
         return [results] if isinstance(results, Tensor) else results
 
     def _placeholder(self, aval: Any) -> Tensor:
@@ -272,6 +320,11 @@ def constant(array: Any) -> Tensor:
     if array.dtype in (np.float64, np.int64):  # from a Python number, since x64 is off
         array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
     return Tensor(array.shape, array.dtype, array=array)
+
+
+def number_like(value: Tensor, number: float | int) -> Tensor:
+    """Returns a number in the type of a value, as a constant."""
+    return constant(np.asarray(number, value.dtype))
 
 
 def is_plain(array: Any) -> bool:

@@ -117,19 +117,18 @@ def test_everything_without_a_rule_is_listed_with_its_place(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "padding", "reason"),
+    ("dtype", "combine", "padding", "reason"),
     [
-        ("float32", (2, 0), "with padding .* not smaller than the window"),
-        ("int32", (0, 0), "of int32"),
+        ("float32", lax.add, (2, 0), "with padding .* not smaller than the window"),
+        ("int32", lax.add, (0, 0), "of int32"),
     ],
 )
-def test_windows_that_onnx_cannot_pool(tmp_path, dtype, padding, reason):
+def test_windows_that_onnx_cannot_pool(tmp_path, dtype, combine, padding, reason):
     def function(variables, x):
-        start = np.array(np.iinfo(dtype).min if dtype == "int32" else -np.inf, dtype)
         pads = ((0, 0), (0, 0), padding)
-        return lax.reduce_window(x, start, lax.max, (1, 1, 2), (1, 1, 1), pads)
+        return lax.reduce_window(x, np.array(0, dtype), combine, (1, 1, 2), (1, 1, 1), pads)
 
-    with pytest.raises(ValueError, match=f"reduce_window_max: {reason}.*test_export.py:"):
+    with pytest.raises(ValueError, match=f"reduce_window_sum: {reason}.*test_export.py:"):
         export(function, {}, np.ones((2, 3, 4), dtype), tmp_path / "model.onnx")
 
 
@@ -186,15 +185,23 @@ def test_inputs_of_other_types(exported):
     exported(function, {}, image, np.arange(3, dtype=np.int32)[:, None])
 
 
-def test_a_type_that_the_operators_do_not_have_yet(tmp_path):
+def test_bfloat16_is_computed_in_float32_and_rounded(exported):
     def function(variables, x):
         x = x.astype(jnp.bfloat16)
-        return lax.conv(x, jnp.ones((1, 1, 2, 2), jnp.bfloat16), (1, 1), "SAME")
+        y = lax.conv(x, jnp.full((1, 1, 2, 2), 1 / 3, jnp.bfloat16), (1, 1), "SAME")
+        return (jnp.tanh(y) + x).astype(jnp.float32)
 
-    x = np.ones((2, 1, 4, 4), np.float32)
-    with pytest.raises(ValueError, match="would not be valid: .*bfloat16"):
-        export(function, {}, x, tmp_path / "model.onnx")
-    export(function, {}, x, tmp_path / "model.onnx", opset=22)
+    # Compiled by jax for a CPU, a sum is not rounded before it is added to.
+    x = np.linspace(-2, 2, 48, dtype=np.float32).reshape(3, 1, 4, 4)
+    exported(function, {}, x, atol=2**-6)
+
+
+def test_a_type_that_no_operator_has(tmp_path):
+    def function(variables, x):
+        return lax.conv(x, jnp.ones((1, 1, 2, 2), np.int32), (1, 1), "SAME")
+
+    with pytest.raises(ValueError, match="needs ONNX's Conv of int32, .*test_export.py:"):
+        export(function, {}, np.ones((2, 1, 4, 4), np.int32), tmp_path / "model.onnx")
 
 
 def test_an_invalid_model_leaves_no_file(tmp_path):

@@ -83,7 +83,7 @@ def test_operators_that_depend_on_the_layout_are_given_theirs(operators):
     found = operators(lambda x: conv(x).mean((1, 2)) @ jnp.ones((4, 2)), IMAGES)
     assert found == ["Transpose", "Conv", "ReduceMean", "MatMul"]
     found = operators(lambda x: conv(x).argmax(-1), IMAGES)
-    assert found == ["Transpose", "Conv", "ArgMax", "Cast"]
+    assert found.count("Transpose") == 1 and found.count("ArgMax") == 2  # one for the first NaN
 
 
 def test_layouts_inside_of_a_loop(operators):
@@ -107,6 +107,15 @@ def test_a_maximum_and_a_minimum_of_numbers_are_one_clip(operators):
     assert operators(lambda x: jnp.maximum(x, x[:1]), IMAGES)[-1] == "Max"
 
 
+def test_activations_are_short_and_their_parts_are_accurate(operators):
+    assert operators(jax.nn.silu, IMAGES) == ["Sigmoid", "Mul"]
+    assert "Sigmoid" not in operators(jax.nn.sigmoid, IMAGES)
+    assert "Sigmoid" not in operators(lambda x: jax.nn.sigmoid(x) * x.sum(1), IMAGES)
+    gelu = operators(lambda x: jax.nn.gelu(x, approximate=False), IMAGES)
+    assert "Erf" in gelu and len(gelu) <= 6
+    assert "Erf" not in operators(lambda x: 0.5 * lax.erfc(x), IMAGES)
+
+
 def test_max_pool_of_taps(operators):
     found = operators(lambda x: kernels.max_pool(x, 3, 2, 1), IMAGES)
     assert found == ["Transpose", "MaxPool", "Transpose"]
@@ -122,7 +131,7 @@ def test_whole_numbers_are_not_for_these_operators(operators):
     whole = np.arange(3 * 4 * 4 * 2, dtype=np.int32).reshape(3, 4, 4, 2)
     assert "MaxPool" not in operators(largest, whole)
     assert "MaxPool" in operators(largest, np.float32(whole))
-    assert operators(lambda x: x.sum((1, 2)) // 16, whole)[0] == "ReduceSum"
+    assert "ReduceSum" in operators(lambda x: x.sum((1, 2)) // 16, whole)
 
 
 def test_taps_that_are_not_a_window(operators):

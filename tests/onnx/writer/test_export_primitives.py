@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.extend.core import Primitive
 
 pytest.importorskip("onnx")
 
@@ -69,6 +70,94 @@ def test_elementwise(exported):
     check_all(exported, ELEMENTWISE, draw(3, 4, 5), apart=True)
 
 
+EDGES = {
+    "rounding": lambda x: (lax.round(x), jnp.round(x), jnp.floor(x), jnp.ceil(x)),
+    "errors": lambda x: (lax.erfc(x), jax.scipy.stats.norm.sf(x), jax.scipy.stats.norm.logcdf(x)),
+    "exponentials": lambda x: (jnp.exp(x), jnp.expm1(x), jnp.log1p(x), jax.nn.softplus(x)),
+    "sigmoid": lambda x: (jax.nn.sigmoid(x), jnp.log(jax.nn.sigmoid(x)), jax.nn.log_sigmoid(x)),
+    "powers": lambda x: (x**3, x**5, x**-2, lax.rsqrt(x), jnp.cbrt(x), 1 / x, jnp.sqrt(x)),
+    "integers": lambda x: [x.astype(t) for t in ("int8", "uint8", "int16", "int32", "uint32")],
+    "precision": lambda x: (lax.reduce_precision(x, 5, 10), lax.reduce_precision(x, 8, 7)),
+    "tests": lambda x: (jnp.isnan(x), jnp.isinf(x), jnp.isfinite(x), jnp.sign(x), x > 0, x != x),
+    "bounds": lambda x: (jnp.maximum(x, 0), jnp.minimum(x, 1), jnp.clip(x, -1, 2), jax.nn.relu6(x)),
+    "bounds of NaN": lambda x: (jnp.maximum(x, jnp.nan), lax.clamp(-1.0, x, jnp.float32(jnp.nan))),
+    "scaled by infinity": lambda x: x * jnp.float32(jnp.inf) / jnp.float32(jnp.inf),
+    "reductions": lambda x: (
+        x.max(1),
+        x.min(1),
+        x.sum(1),
+        x.argmax(1),
+        x.argmin(1),
+        (x > 0).all(1),
+    ),
+    "parts": lambda x: [(p.max(1), p.min(1), p.argmin(1)) for p in (x[:, :9], x[:, -3:])],
+    "softmax": lambda x: (jax.nn.softmax(x[:, :-3]), jax.nn.logsumexp(x[:, :-3], 1)),
+}
+
+
+def test_edges_of_float32(exported):
+    """Midway, tiny, huge and infinite numbers, and NaN, which a formula on paper may forget."""
+    numbers = [0, 0.49999997, 0.5, 1.5, 2.5, 8388607.5, 8388609, 16777217, 2147483648, 4294967296]
+    numbers += [2e-38, 1e-30, 1e-8, 1e-5, 6e-5, 0.3, 4.5, 9.2, 15, 17, 20, 80, 88, 100, 300, 1e30]
+    edges = np.float32([*numbers, *(-number for number in numbers), np.inf, np.nan, -np.inf])
+    check_all(exported, EDGES, np.stack([edges, edges[::-1], np.roll(edges, 7)]), atol=1e-37)
+
+
+TYPES = {
+    "choice": lambda x: (jnp.where(x > x[:, ::-1], x, x[:, ::-1]), jnp.where(x == x[:, :1], x, 1)),
+    "several": lambda x: lax.select_n(_thirds(x), x, x[:, ::-1], x),
+    "comparisons": lambda x: (x > 1, x <= x[:, ::-1], x == x[:, ::-1], x != x[:, :1]),
+    "bounds": lambda x: (
+        jnp.maximum(x, x[:, ::-1]),
+        lax.clamp(x[:, ::-1], x, x),
+        x.max(1),
+        x.min(),
+    ),
+    "places": lambda x: (x.argmax(1), x.argmin(1), jnp.sort(x, 1), jnp.argsort(x, 1)),
+    "moved": lambda x: (
+        jnp.pad(x, ((0, 0), (1, 2))),
+        jnp.tile(x, 2),
+        jnp.roll(x, 1, 1),
+        x[:, ::-1],
+    ),
+    "gathered": lambda x: jnp.take(x, jnp.array([0, 9, 2]), axis=1, mode="fill"),
+    "logic": lambda x: (x & x[:, ::-1], x | x[:, ::-1], ~x, x ^ x[:, ::-1]),
+    "sums": lambda x: (x.sum(1), jnp.cumsum(x, 1), jnp.prod(x, 1), x @ x[:1].T),
+    "largest of a window": lambda x: nn.max_pool(x[:, :, None], (2,), (2,)),
+    "loop": lambda x: lax.scan(lambda c, a: (jnp.maximum(c, a), c), x[:, 0], x.T),
+    "condition": lambda x: lax.cond(x[0, 0] > x[0, 1], lambda: x, lambda: x[:, ::-1]),
+}
+
+
+def _thirds(x):
+    return jnp.broadcast_to(jnp.arange(6) % 3, x.shape)
+
+
+NUMBERS = {
+    "arithmetic": lambda x: (x + x[:, ::-1], x - x[:, ::-1], x * x, -x, x**3, jnp.abs(x)),
+    "division": lambda x: (x // 3, x % 3, lax.div(x, x | 1), lax.rem(x, x | 1), jnp.sign(x)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "uint32"])
+def test_types_that_operators_lack(exported, dtype):
+    """Operators of onnxruntime take few types; integers wrap as in jax."""
+    bits = np.random.default_rng(0).integers(-(2**31), 2**31, (3, 6))
+    given = bits % 2 == 0 if dtype == "bool" else bits.astype(dtype)
+    check_all(exported, TYPES if dtype == "bool" else TYPES | NUMBERS, given)
+
+
+def test_a_parameter_that_no_rule_reads_is_refused(tmp_path):
+    from jaxatr.onnx import export
+
+    newer = Primitive("neg")  # jax's own has no parameters
+    newer.def_abstract_eval(lambda x, **params: x)
+    x = np.ones((2, 3), np.float32)
+    export(lambda variables, x: newer.bind(x, sharding=None), {}, x, tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match=r"neg: .* parameters .* not read: \['times'\], at "):
+        export(lambda variables, x: newer.bind(x, times=3), {}, x, tmp_path / "model.onnx")
+
+
 SHAPING = {
     "reshape": lambda x: (x.reshape(len_(x), -1), x.reshape(len_(x) * 2, -1), x.reshape(-1, 5)),
     "batch in two places": lambda x: x.transpose(1, 0, 2).reshape(2, 2, len_(x), 5),
@@ -79,9 +168,18 @@ SHAPING = {
         jnp.broadcast_to(x[:, :1], x.shape) + 0,
     ),
     "size as a number": lambda x: (x / x.shape[0], jnp.arange(x.shape[0]), x.size * x),
-    "sizes computed": lambda x: jnp.zeros((x.shape[0] // 2 + 1, 3 * x.shape[0] - 1)),
+    "sizes computed": lambda x: (
+        jnp.zeros((x.shape[0] // 2 + 1, 3 * x.shape[0] - 1)),
+        jnp.zeros((-(-x.shape[0] // 2), 1)),
+    ),
+    "reshape in another order": lambda x: (
+        lax.reshape(x, (20 * len_(x),), (2, 0, 1)),
+        lax.reshape(x[:, :1], (5 * len_(x),), (2, 1, 0)),
+        x.reshape(len_(x) * 4, 5, order="F"),
+    ),
+    "repeated": lambda x: (jnp.tile(x, (2, 1, 3)), jnp.tile(x, 2), jnp.repeat(x, 2, 1)),
     "concatenate": lambda x: (jnp.concatenate([x, 2 * x], 1), jnp.stack([x, x], 1)),
-    "split": lambda x: (*jnp.split(x, 2, 1), *jnp.split(x, [1, 4], 2)),
+    "split": lambda x: (*jnp.unstack(x, axis=1), *jnp.split(x, 2, 1), *jnp.split(x, [1, 4], 2)),
     "slices": lambda x: (x[:, 1], x[..., ::2], x[:, ::-1], x[:, -1:], x[:, 1:3, 0], x[0], x[-1]),
     "pad": lambda x: (
         jnp.pad(x, ((0, 0), (1, 2), (0, 0)), constant_values=7),
@@ -163,9 +261,9 @@ def test_products(exported):
     check_all(exported, PRODUCTS, draw(3, 4, 5))
 
 
-def convolved(x, **options):
+def convolved(x, rhs=KERNEL, **options):
     options = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": NHWC} | options
-    return lax.conv_general_dilated(x, jnp.asarray(KERNEL), **options)
+    return lax.conv_general_dilated(x, jnp.asarray(rhs), **options)
 
 
 CONVOLUTIONS = {
@@ -185,6 +283,9 @@ CONVOLUTIONS = {
     "channels second": lambda x: lax.conv(
         x.transpose(0, 3, 1, 2), KERNEL.transpose(3, 2, 0, 1), (1, 1), "VALID"
     ),
+    "of the gradient in groups": lambda x: jax.grad(
+        lambda x: jnp.sum(convolved(x, rhs=KERNEL[:, :, :2], feature_group_count=2) ** 2)
+    )(x),
     "of the gradient": lambda x: jax.grad(lambda x: jnp.sum(convolved(x) ** 2))(x),
     "rows alone": lambda x: lax.conv_general_dilated(
         x[:, 0], jnp.asarray(KERNEL[:, 0]), (2,), "SAME", dimension_numbers=("NWC", "WIO", "NWC")

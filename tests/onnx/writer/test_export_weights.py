@@ -87,6 +87,66 @@ def test_a_model_that_was_read_is_written_as_it_was(source, tmp_path):
     np.testing.assert_array_equal(numpy_helper.to_array(written.graph.initializer[0]), w)
 
 
+def _unnamed(model):
+    model.graph.ClearField("name")
+
+
+def _output_of_no_shape(model):
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+
+
+def _wrong_shape(model):
+    model.graph.output[0].type.tensor_type.shape.dim.pop()
+
+
+def _initializers_are_no_inputs(model):
+    model.ir_version = 3
+
+
+def _operator_of_a_later_opset(model):
+    model.opset_import[0].version, model.graph.node[1].op_type = 14, "LayerNormalization"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(_unnamed, _output_of_no_shape, _wrong_shape),
+        *(_initializers_are_no_inputs, _operator_of_a_later_opset),
+    ],
+)
+def test_a_source_that_runtimes_accept_may_have_faults(source, tmp_path, change):
+    change(source)
+    path, x = tmp_path / "new.onnx", np.eye(3, dtype=np.float32)
+    with pytest.raises((onnx.checker.ValidationError, onnx.shape_inference.InferenceError)):
+        onnx.checker.check_model(source, full_check=True)
+    model = load(source.SerializeToString())
+    params = {**model.variables["params"], "conv.weight": np.float32([[1, 2], [3, 5], [4, 7]])}
+    export(model, {**model.variables, "params": params}, (), path)
+    (found,) = run(path, x)
+    np.testing.assert_allclose(found, np.asarray(model.apply({"params": params}, x)), atol=1e-4)
+    assert [file.name for file in tmp_path.iterdir()] == ["new.onnx"]
+
+
+def test_a_fault_of_the_new_arrays_is_refused(source, tmp_path):
+    shape = numpy_helper.from_array(np.int64([-1, 2]), "shape")
+    source.graph.initializer.append(shape)
+    source.graph.node[1].output[0] = "sum"
+    source.graph.node.append(helper.make_node("Reshape", ["sum", "shape"], ["y"]))
+    with pytest.raises(ValueError, match="would not be valid: .*ShapeInferenceError"):
+        replace_weights(source, {"constants": {"shape": np.int64([-1, 7])}}, tmp_path / "new.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_that_are_no_number_are_equal_to_themselves(source, tmp_path):
+    values = np.float32([np.nan, 0])
+    source.graph.initializer[1].CopyFrom(numpy_helper.from_array(values, "bias"))
+    source.graph.node.insert(1, helper.make_node("Identity", ["bias"], ["copy"]))
+    source.graph.node[2].input[1] = "copy"
+    model = load(source.SerializeToString())
+    made = export(model, model.variables, (), tmp_path / "new.onnx")
+    assert made.graph.node == source.graph.node
+
+
 def run(path, *inputs):
     session = onnxruntime.InferenceSession(path)
     return session.run(None, {i.name: x for i, x in zip(session.get_inputs(), inputs, strict=True)})

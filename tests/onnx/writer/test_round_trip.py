@@ -79,3 +79,40 @@ def test_a_traced_sum_keeps_the_free_batch(tmp_path):
     importer.export(lambda v, x: model.apply(v, x), model.variables, x, path)
     given = np.concatenate([x, -x])
     np.testing.assert_allclose(outputs(path, {"x": given})[0], given + np.maximum(given, 0))
+
+
+def test_a_model_is_exported_after_it_was_called(tmp_path):
+    """jax keeps the precision in which a constant was first traced."""
+    names = {"x": (onnx.TensorProto.FLOAT, [2, 2]), "y": (onnx.TensorProto.FLOAT, None)}
+    values = [onnx.helper.make_tensor_value_info(name, *given) for name, given in names.items()]
+    places = onnx.numpy_helper.from_array(np.int64([1, -1]), "i")
+    node = onnx.helper.make_node("GatherND", ["x", "i"], ["y"])
+    graph = onnx.helper.make_graph([node], "g", values[:1], values[1:], [places])
+    source = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8
+    )
+    model, x = importer.load(source), np.float32([[1, 2], [3, 4]])
+    assert model(x) == 4
+
+    def function(variables, x):
+        return model.apply(variables, x, keep_64_bit=False)
+
+    path = tmp_path / "model.onnx"
+    importer.export(function, model.variables, (x,), path, dynamic_batch=False)
+    assert onnxruntime.InferenceSession(path).run(None, {"x": x})[0] == 4
+    assert jax.jit(function)(model.variables, x) == 4 and model(x) == 4
+
+
+def test_a_model_keeps_64_bits_after_it_was_traced_in_32():
+    values = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, [1]) for name in "xy"
+    ]
+    large = onnx.numpy_helper.from_array(np.int64([2**40]), "c")
+    node = onnx.helper.make_node("Add", ["x", "c"], ["y"])
+    graph = onnx.helper.make_graph([node], "g", values[:1], values[1:], [large])
+    model = importer.load(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)])
+    )
+    x = np.int64([1])
+    jax.jit(lambda x: model.apply(model.variables, x, keep_64_bit=False))(np.int32([1]))
+    assert np.asarray(model(x)) == 2**40 + 1

@@ -4,8 +4,10 @@ Convolutions are transposed to ONNX's layout and back; :mod:`~jaxatr.onnx.writer
 the transpositions that cancel.
 """
 
+import functools
 import string
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.writer.graph import Unsupported
@@ -16,9 +18,12 @@ from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, rule
 @rule("dot_general")
 def _dot_general(t: Translator, equation: Equation) -> Tensor:
     out = equation.out_avals[0]
-    names = [_read_as(t, equation, index, out.dtype) for index in (0, 1)]
+    return t.cast(_contraction(t, equation, _operands(t, equation)), out.dtype)
+
+
+def _contraction(t: Translator, equation: Equation, names: list[str]) -> Tensor:
     (left_sum, right_sum), batch = equation.params["dimension_numbers"]
-    ranks = [len(aval.shape) for aval in equation.in_avals]
+    out, ranks = equation.out_avals[0], [len(aval.shape) for aval in equation.in_avals]
     if not any(map(len, batch)) and len(left_sum) == 1:
         if ranks[1] == 2:
             return _product(t, names, left_sum[0], right_sum[0], out.shape)
@@ -31,8 +36,11 @@ def _dot_general(t: Translator, equation: Equation) -> Tensor:
     return _einsum(t, names, ranks, equation.params["dimension_numbers"], out)
 
 
-def _read_as(t: Translator, equation: Equation, index: int, dtype) -> str:
-    return t.name(t.cast(t.operand(equation, index), dtype))
+def _operands(t: Translator, equation: Equation) -> list[str]:
+    """Returns the operands in the type of the sums: the widest of theirs and the result's."""
+    types = (aval.dtype for aval in (*equation.in_avals, *equation.out_avals))
+    dtype = functools.reduce(jnp.promote_types, types)
+    return [t.name(t.cast(t.operand(equation, index), dtype)) for index in (0, 1)]
 
 
 def _product(t: Translator, names: list[str], left: int, right: int, shape: tuple) -> Tensor:
@@ -69,7 +77,7 @@ def _convolution(t: Translator, equation: Equation) -> Tensor:
     if params["batch_group_count"] != 1:
         raise Unsupported("with batch_group_count, which occurs only in gradients")
     numbers = params["dimension_numbers"]
-    x, w = (_read_as(t, equation, index, equation.out_avals[0].dtype) for index in (0, 1))
+    x, w = _operands(t, equation)
     x = t.transpose(x, numbers.lhs_spec)
     w = t.transpose(w, numbers.rhs_spec)
     out_shape = tuple(equation.out_avals[0].shape[axis] for axis in numbers.out_spec)
@@ -90,7 +98,8 @@ def _convolution(t: Translator, equation: Equation) -> Tensor:
             pads=[max(pair[side], 0) for side in (0, 1) for pair in padding],
             **options,
         )
-    return t.tensor(t.transpose(y, np.argsort(numbers.out_spec).tolist()))
+    y = t.transpose(y, np.argsort(numbers.out_spec).tolist())
+    return t.cast(t.tensor(y), equation.out_avals[0].dtype)
 
 
 def _without_negative(t: Translator, x: str, padding: list[tuple[int, int]]) -> str:

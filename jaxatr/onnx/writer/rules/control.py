@@ -13,7 +13,7 @@ from jaxatr.onnx.writer.graph import Graph, TensorType
 from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, rule
 
 
-@rule("scan")
+@rule("scan", unread="length num_carry num_consts")  # shapes imply them
 def _scan(t: Translator, equation: Equation) -> list[Tensor]:
     params, jaxpr = equation.params, equation.params["jaxpr"]
     consts, carried = _counts(equation, jaxpr)
@@ -74,7 +74,7 @@ def _while(t: Translator, equation: Equation) -> list[Tensor]:
     return [t.tensor(name) for name in given]
 
 
-@rule("cond")
+@rule("cond", unread="branches_platforms")  # the index chooses the branch
 def _cond(t: Translator, equation: Equation) -> list[Tensor]:
     branches = equation.params["branches"]
     which, arguments = equation.inputs[0], equation.inputs[1:]

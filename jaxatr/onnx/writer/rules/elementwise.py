@@ -11,7 +11,7 @@ from jaxatr.onnx.writer.translate import (
     Equation,
     Tensor,
     Translator,
-    constant,
+    number_like,
     rule,
 )
 
@@ -34,7 +34,6 @@ _SAME = {
     "floor": "Floor",
     "log": "Log",
     "logistic": "Sigmoid",
-    "mul": "Mul",
     "neg": "Neg",
     "pow": "Pow",
     "sign": "Sign",
@@ -64,6 +63,12 @@ def _direct(op: str) -> Callable[[Translator, Equation], Tensor]:
 
 for _primitive, _op in _SAME.items():
     rule(_primitive)(_direct(_op))
+
+
+@rule("mul")
+def _mul(t: Translator, equation: Equation) -> Tensor:
+    dtype = equation.out_avals[0].dtype  # may differ from the operands'
+    return t.pointwise("Mul", *(t.cast(value, dtype) for value in equation.inputs))
 
 
 @rule(*_COMPARED)
@@ -124,42 +129,46 @@ def _square(t: Translator, equation: Equation) -> Tensor:
 @rule("one_minus_square")
 def _one_minus_square(t: Translator, equation: Equation) -> Tensor:
     (x,) = equation.inputs
-    return t.pointwise("Sub", _number(x, 1), t.pointwise("Mul", x, x))
+    return t.pointwise("Sub", number_like(x, 1), t.pointwise("Mul", x, x))
 
 
 @rule("integer_pow")
 def _integer_pow(t: Translator, equation: Equation) -> Tensor:
     (x,), power = equation.inputs, equation.params["y"]
-    if power == 2:
-        return t.pointwise("Mul", x, x)
-    if power == -1:
-        return t.pointwise("Reciprocal", x)
-    return t.pointwise("Pow", x, _number(x, power))
+    result, rest = None, abs(power)
+    while rest:  # by squaring: ONNX's Pow of integers saturates
+        if rest % 2:
+            result = x if result is None else t.pointwise("Mul", result, x)
+        rest //= 2
+        x = t.pointwise("Mul", x, x) if rest else x
+    if result is None:
+        return number_like(x, 1)
+    return t.pointwise("Reciprocal", result) if power < 0 else result
 
 
 @rule("exp2")
 def _exp2(t: Translator, equation: Equation) -> Tensor:
     (x,) = equation.inputs
-    return t.pointwise("Pow", _number(x, 2), x)
+    return t.pointwise("Pow", number_like(x, 2), x)
 
 
 @rule("expm1")
 def _expm1(t: Translator, equation: Equation) -> Tensor:
     # tanh(x/2) (exp(x) + 1), since exp(x) - 1 loses all digits for small x.
     (x,) = equation.inputs
-    half = t.pointwise("Tanh", t.pointwise("Mul", x, _number(x, 0.5)))
-    return t.pointwise("Mul", half, t.pointwise("Add", t.pointwise("Exp", x), _number(x, 1)))
+    half = t.pointwise("Tanh", t.pointwise("Mul", x, number_like(x, 0.5)))
+    return t.pointwise("Mul", half, t.pointwise("Add", t.pointwise("Exp", x), number_like(x, 1)))
 
 
 @rule("log1p")
 def _log1p(t: Translator, equation: Equation) -> Tensor:
     # log(u) x / (u - 1) with u = 1 + x, where the rounding errors cancel; x itself if u is 1.
     (x,) = equation.inputs
-    one = _number(x, 1)
+    one = number_like(x, 1)
     u = t.pointwise("Add", one, x)
     ratio = t.pointwise("Div", x, t.pointwise("Sub", u, one))
     product = t.pointwise("Mul", t.pointwise("Log", u), ratio)
-    infinite = t.pointwise("IsInf", u, dtype=np.bool_)
+    infinite = t.pointwise("Equal", u, number_like(x, np.inf), dtype=np.bool_)
     same = t.pointwise("Or", t.pointwise("Equal", u, one, dtype=np.bool_), infinite)
     return t.pointwise("Where", same, x, product, dtype=x.dtype)
 
@@ -167,13 +176,15 @@ def _log1p(t: Translator, equation: Equation) -> Tensor:
 @rule("erfc")
 def _erfc(t: Translator, equation: Equation) -> Tensor:
     (x,) = equation.inputs
-    return t.pointwise("Sub", _number(x, 1), t.pointwise("Erf", x))
+    if x.dtype == np.float64:
+        raise Unsupported("of float64")
+    return t.pointwise("Erfc", x)  # replaced in the module ``tails``
 
 
 @rule("cbrt")
 def _cbrt(t: Translator, equation: Equation) -> Tensor:
     (x,) = equation.inputs
-    root = t.pointwise("Pow", t.pointwise("Abs", x), _number(x, 1 / 3))
+    root = t.pointwise("Pow", t.pointwise("Abs", x), number_like(x, 1 / 3))
     return t.pointwise("Mul", t.pointwise("Sign", x), root)
 
 
@@ -187,17 +198,22 @@ def _is_finite(t: Translator, equation: Equation) -> Tensor:
 @rule("round")
 def _round(t: Translator, equation: Equation) -> Tensor:
     (x,) = equation.inputs
+    even = t.pointwise("Round", x)
     if equation.params["rounding_method"] == lax.RoundingMethod.TO_NEAREST_EVEN:
-        return t.pointwise("Round", x)
-    up = t.pointwise("Add", t.pointwise("Abs", x), _number(x, 0.5))
-    return t.pointwise("Mul", t.pointwise("Sign", x), t.pointwise("Floor", up))
+        return even
+    # One more where x is midway and was rounded towards zero; all differences here are exact.
+    sign = t.pointwise("Sign", x)
+    missing = t.pointwise("Mul", t.pointwise("Sub", x, even), sign)
+    midway = t.pointwise("Equal", missing, number_like(x, 0.5), dtype=np.bool_)
+    away = t.pointwise("Add", even, sign)
+    return t.pointwise("Where", midway, away, even, dtype=x.dtype)
 
 
 @rule("clamp")
 def _clamp(t: Translator, equation: Equation) -> Tensor:
     least, x, most = equation.inputs
-    if least.shape == most.shape == ():
-        return t.pointwise("Clip", x, least, most)
+    if x.dtype == np.bool_:
+        return t.pointwise("And", t.pointwise("Or", x, least), most)
     return t.pointwise("Min", t.pointwise("Max", x, least), most)
 
 
@@ -208,14 +224,30 @@ def _select_n(t: Translator, equation: Equation) -> Tensor:
     for index in reversed(range(len(cases) - 1)):
         if which.dtype == np.bool_:
             return t.pointwise("Where", which, chosen, cases[index], dtype=chosen.dtype)
-        here = t.pointwise("Equal", which, _number(which, index), dtype=np.bool_)
+        here = t.pointwise("Equal", which, number_like(which, index), dtype=np.bool_)
         chosen = t.pointwise("Where", here, cases[index], chosen, dtype=chosen.dtype)
     return chosen
 
 
 @rule("convert_element_type")
 def _convert(t: Translator, equation: Equation) -> Tensor:
-    return t.cast(equation.inputs[0], equation.out_avals[0].dtype)
+    value, dtype = equation.inputs[0], equation.out_avals[0].dtype
+    if not (jnp.issubdtype(value.dtype, jnp.floating) and dtype.kind in "iu"):
+        return t.cast(value, dtype)
+    # jax takes the nearest integer that exists, and 0 for NaN; ONNX leaves both undefined.
+    x = value if value.dtype == np.float64 else t.cast(value, np.float32)
+    limits, zero = np.iinfo(dtype), number_like(x, 0)
+    most = x.dtype.type(limits.max)
+    if float(most) > limits.max:  # as Python compares them, exactly
+        most = np.nextafter(most, x.dtype.type(0))
+    number = t.pointwise("IsNaN", x, dtype=np.bool_)
+    number = t.pointwise("Where", number, zero, x, dtype=x.dtype)
+    inside = t.pointwise("Clip", number, number_like(x, limits.min), number_like(x, float(most)))
+    result = t.cast(inside, dtype)
+    if float(most) == limits.max:
+        return result
+    above = t.pointwise("Greater", number, number_like(x, float(most)), dtype=np.bool_)
+    return t.pointwise("Where", above, number_like(result, limits.max), result, dtype=dtype)
 
 
 @rule("reduce_precision")
@@ -225,14 +257,17 @@ def _reduce_precision(t: Translator, equation: Equation) -> Tensor:
     through = {(8, 23): np.float32, (5, 10): np.float16, (8, 7): jnp.bfloat16}.get(bits)
     if through is None:
         raise Unsupported(f"to {bits[0]} bits of exponent and {bits[1]} of mantissa")
-    return t.cast(t.cast(x, through), x.dtype)
+    rounded = t.cast(t.cast(x, through), x.dtype)
+    if through != np.float16 or x.dtype == np.float16:
+        return rounded
+    # jax has no subnormal numbers of fewer bits; what is rounded to the least normal one stays.
+    small = number_like(x, 2**-14 * (1 - 2**-12))
+    below = t.pointwise("Less", t.pointwise("Abs", x), small, dtype=np.bool_)
+    zero = t.pointwise("Mul", x, number_like(x, 0))
+    return t.pointwise("Where", below, zero, rounded, dtype=x.dtype)
 
 
 @rule("copy", "copy_p", "optimization_barrier", "pvary", "stop_gradient")
 def _same(t: Translator, equation: Equation) -> list[Tensor]:
     del t
     return equation.inputs
-
-
-def _number(like: Tensor, number: float | int) -> Tensor:
-    return constant(np.asarray(number, like.dtype))

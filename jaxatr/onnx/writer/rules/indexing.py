@@ -1,9 +1,11 @@
 """Rules for primitives that read elements at indices: ``gather`` and ``dynamic_slice``."""
 
+from collections import ChainMap
 from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -94,7 +96,7 @@ def _sliced_first(t: Translator, equation: Equation) -> Equation:
     return equation._replace(
         inputs=[part, left],
         in_avals=[jax.ShapeDtypeStruct(value.shape, value.dtype) for value in (part, left)],
-        params={**equation.params, **changed},
+        params=ChainMap(changed, equation.params),
     )
 
 
@@ -121,7 +123,7 @@ def _along_one(t: Translator, equation: Equation, axis: int) -> Tensor:
     if numbers.array is not None:
         indices = t.graph.constant(numbers.array[..., 0])
         if part := _evenly(t, equation, numbers.array[..., 0], axis):
-            return part
+            return _filled(t, equation, part, valid)
     else:
         indices = t.reshape(t.name(numbers), equation.in_avals[1].shape[:-1])
     rank = len(equation.in_avals[1].shape) - 1
@@ -193,6 +195,7 @@ def _clipped(t: Translator, numbers: Tensor, most: list[Dim]) -> Tensor:
 
 def _filled(t: Translator, equation: Equation, result: Tensor, valid: Tensor | None) -> Tensor:
     """Writes the fill value where an index was out of bounds."""
+    fill = equation.params["fill_value"]
     if valid is None:
         return result
     out, dims = equation.out_avals[0], equation.params["dimension_numbers"].offset_dims
@@ -200,11 +203,19 @@ def _filled(t: Translator, equation: Equation, result: Tensor, valid: Tensor | N
     inside = t.add("ReduceMin", [t.name(flags)], flags.shape[:-1], axes=[-1], keepdims=0)
     sizes = tuple(1 if axis in dims else size for axis, size in enumerate(out.shape))
     mask = t.cast(t.tensor(t.reshape(t.name(inside), sizes)), np.bool_)
-    fill = equation.params["fill_value"]
     if fill is None:
-        fill = np.nan if out.dtype.kind == "f" else np.iinfo(out.dtype).min
+        fill = _default_fill(out.dtype)
     other = constant(np.asarray(fill, out.dtype))
     return t.pointwise("Where", mask, result, other, dtype=out.dtype)
+
+
+def _default_fill(dtype: np.dtype) -> float | bool:
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return np.nan
+    if dtype == np.bool_:
+        return True
+    limits = np.iinfo(dtype)
+    return limits.min or limits.max
 
 
 def _others(shape: Shape, axes: list[int]) -> list[int]:

@@ -20,7 +20,8 @@ def _reduce_window(t: Translator, equation: Equation) -> Tensor:
     if any(step != 1 for step in params["base_dilation"]):
         raise Unsupported("with base_dilation")
     maximum, dtype = equation.primitive == "reduce_window_max", equation.in_avals[0].dtype
-    if dtype.kind in "iu" and not (maximum and dtype.itemsize == 1):
+    exact = dtype.kind in "biu" and dtype.itemsize <= 4  # in float64
+    if dtype.kind in "biu" and (not exact or equation.primitive == "reduce_window_sum"):
         raise Unsupported(f"of {dtype}")
     window = [int(size) for size in params["window_dimensions"]]
     steps, dilations = params["window_strides"], params["window_dilation"]
@@ -45,12 +46,11 @@ def _reduce_window(t: Translator, equation: Equation) -> Tensor:
     }
     shape = tuple(equation.out_avals[0].shape[axis] for axis in order)
     x, back = t.transpose(t.read(equation, 0), order), np.argsort(order).tolist()
-    if maximum:
-        return t.tensor(t.transpose(t.graph.add("MaxPool", [x], shape, **attributes), back))
-    if equation.primitive == "reduce_window_min":
-        x = t.name(t.pointwise("Neg", t.tensor(x)))
-        y = t.transpose(t.graph.add("MaxPool", [x], shape, **attributes), back)
-        return t.pointwise("Neg", t.tensor(y))
+    if equation.primitive != "reduce_window_sum":
+        wide = t.cast(t.tensor(x), np.float64) if exact else t.tensor(x)
+        x = t.name(wide if maximum else t.pointwise("Neg", wide))
+        y = t.tensor(t.transpose(t.graph.add("MaxPool", [x], shape, **attributes), back))
+        return t.cast(y if maximum else t.pointwise("Neg", y), dtype)
     if any(step != 1 for step in attributes.pop("dilations")):
         raise Unsupported("with window_dilation")  # supported only from opset 19 on
     y = t.graph.add("AveragePool", [x], shape, count_include_pad=1, **attributes)

@@ -37,7 +37,7 @@ def _computed(params: Mapping[str, Any]) -> Callable[..., Any] | None:
 COMPUTED["jaxatr_recurrent"] = _computed
 
 
-@rule("jaxatr_recurrent")
+@rule("jaxatr_recurrent", unread="chooser")  # it chooses among equivalent kernels
 def _recurrent(t: Translator, equation: Equation) -> list[Tensor]:
     problem: Problem = equation.params["problem"]
     positions = jax.tree.unflatten(equation.params["tree"], range(len(equation.inputs)))

@@ -1,9 +1,12 @@
 """Rules for reductions, cumulative sums and sorting."""
 
+import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.onnx.writer.dimensions import is_static
 from jaxatr.onnx.writer.graph import TensorType, Unsupported
-from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, rule
+from jaxatr.onnx.writer.rules.shaping import sliced
+from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, number_like, rule
 
 _REDUCED = {
     "reduce_max": "ReduceMax",
@@ -19,7 +22,44 @@ def _reduce(t: Translator, equation: Equation) -> Tensor:
     if not axes:  # to ONNX this would mean all axes
         return equation.inputs[0]
     out, op = equation.out_avals[0], _REDUCED[equation.primitive]
-    return t.add(op, [t.read(equation, 0)], out.shape, axes=axes, keepdims=0)
+    if equation.primitive == "reduce_prod" and out.dtype.kind in "iu":
+        return _product(t, equation, axes)
+    given = t.read(equation, 0)
+    if op not in ("ReduceMax", "ReduceMin") or not jnp.issubdtype(out.dtype, jnp.floating):
+        return t.add(op, [given], out.shape, axes=axes, keepdims=0)
+    # They skip NaN, unlike a sum of absolute values, which is NaN for no other reason.
+    shape = equation.in_avals[0].shape
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    result, total = (t.add(one, [given], kept, axes=axes, keepdims=1) for one in (op, "ReduceL1"))
+    nan = t.pointwise("IsNaN", total, dtype=np.bool_)
+    value = t.pointwise("Where", nan, total, result, dtype=out.dtype)
+    return t.tensor(t.reshape(t.name(value), out.shape))
+
+
+def _product(t: Translator, equation: Equation, axes: list[int]) -> Tensor:
+    """Multiplies integers two at a time, which wraps as in jax; ``ReduceProd`` saturates."""
+    value = t.operand(equation, 0)
+    for axis in axes:
+        if not is_static((size := value.shape[axis],)):
+            raise Unsupported("of integers along an axis of free size")
+        single = (*value.shape[:axis], 1, *value.shape[axis + 1 :])
+        if not size:
+            value = t.add(
+                "Expand", [t.name(number_like(value, 1)), t.dimensions.shape(single)], single
+            )
+        while size > 1:
+            half = (*value.shape[:axis], size // 2, *value.shape[axis + 1 :])
+            first, second = (
+                sliced(t, t.name(value), half, axis, start, start + size // 2)
+                for start in (0, size // 2)
+            )
+            product = t.pointwise("Mul", first, second)
+            if size % 2:
+                rest = sliced(t, t.name(value), single, axis, size - 1, size)
+                both = (*value.shape[:axis], size // 2 + 1, *value.shape[axis + 1 :])
+                product = t.add("Concat", [t.name(product), t.name(rest)], both, axis=axis)
+            value, size = product, size // 2 + size % 2
+    return t.tensor(t.reshape(t.name(value), equation.out_avals[0].shape))
 
 
 @rule("reduce_and", "reduce_or")
@@ -40,7 +80,16 @@ def _arg(t: Translator, equation: Equation) -> Tensor:
     value = t.operand(equation, 0)
     if value.dtype == np.bool_:
         value = t.cast(value, np.int32)
-    indices = t.add(op, [t.name(value)], out.shape, np.int64, axis=int(axis), keepdims=0)
+
+    def place(op: str, value: Tensor) -> Tensor:
+        return t.add(op, [t.name(value)], out.shape, np.int64, axis=int(axis), keepdims=0)
+
+    indices = place(op, value)
+    if jnp.issubdtype(value.dtype, jnp.floating):  # the first NaN, if there is one
+        nan = t.cast(t.pointwise("IsNaN", value, dtype=np.bool_), np.int32)
+        any_nan = t.add("ReduceMax", [t.name(nan)], out.shape, axes=[int(axis)], keepdims=0)
+        first = place("ArgMax", nan)
+        indices = t.pointwise("Where", t.cast(any_nan, np.bool_), first, indices, dtype=np.int64)
     return t.cast(indices, out.dtype)
 
 
@@ -68,7 +117,7 @@ def _top_k(t: Translator, equation: Equation) -> list[Tensor]:
     return [t.tensor(largest), t.cast(t.tensor(places), indices.dtype)]
 
 
-@rule("sort")
+@rule("sort", unread="is_stable")  # TopK always is
 def _sort(t: Translator, equation: Equation) -> list[Tensor]:
     axis, shape = int(equation.params["dimension"]), equation.in_avals[0].shape
     if equation.params["num_keys"] != 1:

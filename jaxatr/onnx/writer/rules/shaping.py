@@ -31,6 +31,10 @@ def _reshape(t: Translator, equation: Equation) -> Tensor:
         equation.in_avals[0].shape,
         equation.out_avals[0].shape,
     )
+    order = equation.params.get("dimensions")
+    if order is not None and list(order) != sorted(order):
+        moved = t.transpose(t.read(equation, 0), order)
+        return t.tensor(t.reshape(moved, after))
     if stripped(before) == stripped(after):
         return _shaped(t, value, stripped(value.shape), len(after))
     if value.array is not None and is_static(after):
@@ -58,7 +62,7 @@ def _shaped(t: Translator, value: Tensor, shape: tuple, rank: int) -> Tensor:
     return t.tensor(t.reshape(t.name(value), shape))
 
 
-@rule("squeeze")
+@rule("squeeze", unread="dimensions")  # the result's shape implies them
 def _squeeze(t: Translator, equation: Equation) -> Tensor:
     return t.tensor(t.reshape(t.read(equation, 0), equation.out_avals[0].shape))
 
@@ -82,6 +86,21 @@ def _stack(t: Translator, equation: Equation) -> Tensor:
     single = (*out_shape[:axis], 1, *out_shape[axis + 1 :])
     names = [t.reshape(t.read(equation, index), single) for index in range(len(equation.inputs))]
     return t.add("Concat", names, out_shape, axis=axis)
+
+
+@rule("unstack")
+def _unstack(t: Translator, equation: Equation) -> list[Tensor]:
+    axis, name = int(equation.params["axis"]), t.read(equation, 0)
+    shape = equation.in_avals[0].shape
+    single = (*shape[:axis], 1, *shape[axis + 1 :])
+    parts = [sliced(t, name, single, axis, n, n + 1) for n in range(len(equation.out_avals))]
+    return [t.tensor(t.reshape(t.name(part), equation.out_avals[0].shape)) for part in parts]
+
+
+@rule("tile")
+def _tile(t: Translator, equation: Equation) -> Tensor:
+    repeats = t.dimensions.shape(equation.params["reps"])
+    return t.add("Tile", [t.read(equation, 0), repeats], equation.out_avals[0].shape)
 
 
 @rule("split")
