@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from jaxatr.data.dataset import SHAPE_COLUMNS, Dataset, Split
-from jaxatr.data.images import decode_image, open_image
+from jaxatr.data.decoder.pillow import opened
+from jaxatr.data.images import decode_image
 from jaxatr.data.records import tfds
 from jaxatr.files import replacing
 from jaxatr.typing import Shaped
@@ -131,7 +132,7 @@ def _column(values: list) -> np.ndarray:
 
 
 def _header(content: bytes, channels: int | None) -> tuple[int, int, int]:
-    with open_image(content) as image:
+    with opened(content) as image:
         found = 1 if image.mode in ("1", "L", "LA", "I;16", "I;16B", "I") else 3
         return image.height, image.width, max(found, min(channels or 1, 3))
 
