@@ -83,10 +83,12 @@ def header(content: bytes) -> Header:
         passes = max(map(jpeg.scans, segments))
     elif facts.compression == _OLD_JPEG:
         passes = max(1, content.count(b"\xff\xda"))
-    inverted = facts.photometric == _WHITE_IS_ZERO and facts.bits > 8
+    inverted = facts.photometric == _WHITE_IS_ZERO and bool(facts.bits > 8 or facts.extra)
     changed = {tags.PHOTOMETRIC: _BLACK_IS_ZERO} if inverted else {}
     if facts.kind in _CODES and facts.samples == 1 and facts.bits <= 32 and not facts.by_float:
         changed[tags.FORMAT] = _UNSIGNED
+    if facts.extra:
+        changed[tags.EXTRA] = _UNASSOCIATED  # or Pillow would divide the colours by alpha
     plain = page.alone(changed)
 
     def read() -> np.ndarray:
@@ -96,7 +98,7 @@ def header(content: bytes) -> Header:
         if values.shape[:2] != (facts.height, facts.width):
             raise ImageError(f"got pixels of shape {list(values.shape)}")
         if inverted and facts.bits <= 16:
-            values = np.uint16((1 << facts.bits) - 1) - values
+            values = values.dtype.type((1 << facts.bits) - 1) - values
         elif inverted:  # float32 has too few digits for the difference to the largest number
             values = -values.astype(np.float64)
         return _turned(values, turned)
@@ -203,18 +205,28 @@ def _segments(content: bytes, page: Directory, facts: _Facts) -> list[bytes]:
 
 def _values(content: bytes, facts: _Facts, segments: list[bytes]) -> np.ndarray:
     """Decodes the pixels as they are recorded, ``[h, w]`` or ``[h, w, c]``."""
+    gray = facts.photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO)
     try:
+        if gray and facts.planar and facts.extra:  # of which Pillow does not know all
+            raise UnidentifiedImageError
         image = pillow.opened(content, ("TIFF",))
     except UnidentifiedImageError:
-        return _by_tifffile(content, facts, segments)
-    if facts.extra == (_ASSOCIATED,) and np.array(image.getchannel(-1)).min() < 255:
+        values = _by_tifffile(content, facts, segments)
+        if not facts.extra:
+            return values
+        alpha, values = values[:, :, -1], values[:, :, :-1]
+    else:
+        values = pillow.to_array(image)
+        if facts.by_float and content[:1] == b"M":
+            return values.byteswap()  # which libtiff has swapped already, as Pillow does not know
+        if not facts.extra:
+            return values.view(np.uint32) if values.dtype == np.int32 else values
+        alpha = np.array(image.getchannel("A"))
+    if facts.extra == (_ASSOCIATED,) and np.any(alpha < np.iinfo(alpha.dtype).max):
         raise ImageError(
             "a TIFF whose colours are multiplied by alpha: save it with plain colours or none"
         )
-    values = pillow.to_array(image)
-    if facts.by_float and content[:1] == b"M":
-        return values.byteswap()  # which libtiff has swapped already, as Pillow does not know
-    return values.view(np.uint32) if values.dtype == np.int32 else values
+    return values
 
 
 def _by_tifffile(content: bytes, facts: _Facts, segments: list[bytes]) -> np.ndarray:
