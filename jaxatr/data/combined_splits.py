@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.data.archive import check_unpacked
 from jaxatr.data.chip import Chip
 from jaxatr.data.dataset import Split
 from jaxatr.typing import Int, Shaped
@@ -53,6 +54,7 @@ def read_images(path: str | os.PathLike) -> tuple[Shaped[np.ndarray, "m h w c"],
     if not Path(path).is_file():
         raise ValueError(f"{path}: there is no such file")
     try:
+        check_unpacked(path)
         arrays = np.load(path)
         if isinstance(arrays, np.ndarray):
             raise ValueError("a single array, wanted an .npz file")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.data.class_names import class_name
 from jaxatr.data.dataset import SHAPE_COLUMNS, Dataset, Split
 from jaxatr.data.decoder.pillow import opened
 from jaxatr.data.images import decode_image
@@ -182,7 +183,8 @@ def load(directory: Path, name: str) -> Dataset:
     """Loads the data set in ``directory`` with its index."""
     found = _described(directory)
     builder = tfds().builder_from_directory(directory)
-    classes, coarse = tuple(found["classes"]), found["coarse_classes"]
+    classes = tuple(map(class_name, found["classes"]))
+    coarse = found["coarse_classes"] and tuple(map(class_name, found["coarse_classes"]))
     splits = {}
     for split in found["splits"]:
         with np.load(directory / f"jaxatr-{split}.npz", allow_pickle=False) as file:
@@ -193,7 +195,7 @@ def load(directory: Path, name: str) -> Dataset:
         name=name,
         version=found["version"],
         classes=classes,
-        coarse_classes=None if coarse is None else tuple(coarse),
+        coarse_classes=coarse,
         fine_to_coarse=None if coarse is None else tuple(found["fine_to_coarse"]),
         fingerprint=found["fingerprint"],
         splits=splits,

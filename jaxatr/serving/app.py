@@ -285,6 +285,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
         """Adds the images to the run as a class, without training; GET reports the progress."""
         if console.enroller is None:
             raise HTTPException(404, "classes cannot be enrolled in this run")
+        name = data.class_name(name)
         try:
             console.enroller.check(name, score, console.engine)
         except ValueError as error:
@@ -293,7 +294,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
         if broken := next((one for one in read if one.chip is None), None):
             raise HTTPException(422, f"{broken.name} cannot be used: {broken.error}")
         try:
-            console.enroller.start(name.strip(), score, uploads)
+            console.enroller.start(name, score, uploads)
         except InProgress as error:
             raise HTTPException(409, str(error)) from None
         return JSONResponse(console.enroller.state, 202)
