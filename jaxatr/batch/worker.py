@@ -218,7 +218,7 @@ class Worker:
                 raise found.error
             item = self._predictor.read(found.file)
             self._predictor.check(item)
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, ImportError) as error:
             return found.name, None, reason_of(error, found.name, found.file)
         finally:
             if temporary:

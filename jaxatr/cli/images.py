@@ -50,7 +50,7 @@ class Inputs:
                     raise path.error
                 item = self._read(path.file)
                 self._check(item)
-            except (ValueError, OSError) as error:
+            except (ValueError, OSError, ImportError) as error:
                 reason = data.reason_of(error, path.name, path.file)
                 line = data.line_of(error, path.name, path.file)
                 print(f"{self._named}: {line}", file=sys.stderr)

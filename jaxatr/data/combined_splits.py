@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxatr.data.archive import check_unpacked
 from jaxatr.data.chip import Chip
+from jaxatr.data.class_names import class_name
 from jaxatr.data.dataset import Split
 from jaxatr.typing import Int, Shaped
 
@@ -82,7 +83,7 @@ def read_names(path: str | os.PathLike, count: int) -> list[str]:
         names = arrays["names"].tolist() if "names" in arrays else []
     if len(names) != count or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{path}: wanted an array 'names' with a name for each of {count} images")
-    return names
+    return [class_name(name) for name in names]
 
 
 def chips_and_images(

@@ -316,7 +316,10 @@ def build_routes(console: Console) -> fastapi.FastAPI:
     async def mark(given: schemas.MarksIn) -> Response:
         """Saves marks, and returns their total number."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        kept = [{**one.model_dump(), "time": now} for one in given.marks]
+        kept = [
+            {**one.model_dump(), "group": data.class_name(one.group), "time": now}
+            for one in given.marks
+        ]
         return JSONResponse({"count": await console.with_marks(console.marks.put, kept)})
 
     @app.delete(

@@ -4,8 +4,10 @@ import sys
 import tarfile
 import zipfile
 
+import numpy as np
 import pytest
 
+from jaxatr import data
 from jaxatr.data import archive
 
 
@@ -266,3 +268,11 @@ def test_a_long_name_in_a_tar_is_not_read(tmp_path):
         file.addfile(tarfile.TarInfo("x" * 2_000_000))
     with pytest.raises(ValueError, match="not a readable archive .a header of 2000001 bytes"):
         archive.extract(tmp_path / "a.tar.gz", tmp_path / "out")
+
+
+def test_arrays_that_unpack_to_many_times_their_file_are_not_read(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "a.npz", images=np.zeros((1, 1000, 1000, 1), np.uint8))
+    assert data.read_images(tmp_path / "a.npz")[0].shape == (1, 1000, 1000, 1)
+    monkeypatch.setattr(archive, "ROOM", 1000)
+    with pytest.raises(ValueError, match="unpacks to 1000128 bytes, 100 times its size"):
+        data.read_images(tmp_path / "a.npz")

@@ -179,8 +179,10 @@ def test_copies_and_masks_in_a_tiff_are_no_pages(code, kind, first):
     file, image = io.BytesIO(), VALUES.astype(code)
     with tifffile.TiffWriter(file) as tif:
         for part in (image[::2, ::2], image) if first else (image, image[::2, ::2]):
-            tif.write(part.copy(), tile=(16, 16), subfiletype=0 if part is image else kind)
-    np.testing.assert_array_equal(decode_image(file.getvalue(), "x")[:, :, 0], image)
+            tif.write(part.copy(), tile=(16, 16), subfiletype=0 if part is image else 1)
+    tag = struct.pack("<HHL", 254, LONG, 1)
+    content = file.getvalue().replace(tag + b"\1\0\0\0", tag + struct.pack("<L", kind))
+    np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], image)
 
 
 @pytest.mark.parametrize("tag, bits, form", [("strip", 8, 1), ("strip", 64, 3), ("strip", 128, 6)])

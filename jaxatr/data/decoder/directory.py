@@ -126,10 +126,10 @@ class Directory:
         Raises:
           ImageError: it has several values, or one of another type.
         """
-        values = self.numbers(tag, (default,))
-        if len(values) > 1:
-            raise ImageError(f"a damaged TIFF: tag {tag} has {len(values)} values, wanted one")
-        return values[0]
+        first, *more = self.numbers(tag, (default,))
+        if more:
+            raise ImageError(f"a damaged TIFF: tag {tag} has {1 + len(more)} values, wanted one")
+        return first
 
     def common(self, tag: int, default: int) -> int:
         """Returns the number that a tag states for every sample.

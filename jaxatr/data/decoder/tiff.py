@@ -12,7 +12,6 @@ import io
 import lzma
 import math
 import zlib
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -39,8 +38,9 @@ _KINDS = {
 _CODES = {_SIGNED: "i", _FLOAT: "f"}
 _FLOAT_PREDICTOR = 3
 _ASSOCIATED, _UNASSOCIATED = 1, 2
-_UNCOMPRESSED, _OLD_JPEG, _JPEG, _DEFLATE, _PACK_BITS = 1, 6, 7, (8, 32946), 32773
-_LZMA = 34925
+_UNCOMPRESSED, _OLD_JPEG, _JPEG, _PACK_BITS = 1, 6, 7, 32773
+_UNPACKERS = {**{8: zlib.decompressobj, 32946: zlib.decompressobj, 34925: lzma.LZMADecompressor}}
+"""Decompressors by the number of the compression."""
 _ROOM = 1 << 24
 """Bytes that a strip or tile may have in any case."""
 
@@ -232,17 +232,16 @@ def _values(content: bytes, facts: _Facts, segments: list[bytes]) -> np.ndarray:
 def _by_tifffile(content: bytes, facts: _Facts, segments: list[bytes]) -> np.ndarray:
     import tifffile  # slow to import
 
-    if facts.compression not in (_UNCOMPRESSED, *_DEFLATE, _LZMA, _PACK_BITS):
+    if facts.compression not in (_UNCOMPRESSED, _PACK_BITS, *_UNPACKERS):
         raise ImageError(
             f"a TIFF of {facts.samples} samples of {facts.bits} bits per pixel with compression "
             f"{facts.compression}, wanted Deflate or none"
         )
     most = max(_ROOM, 4 * math.ceil(facts.height * facts.width * facts.samples * facts.bits / 8))
-    start: Callable | None = zlib.decompressobj if facts.compression in _DEFLATE else None
-    start = lzma.LZMADecompressor if facts.compression == _LZMA else start
-    for segment in segments if start else ():
-        if len(start().decompress(segment, most + 1)) > most:
-            raise ImageError("a TIFF with a strip or tile that unpacks to more than the page")
+    if (unpacker := _UNPACKERS.get(facts.compression)) is not None:
+        for segment in segments:
+            if len(unpacker().decompress(segment, most + 1)) > most:
+                raise ImageError("a TIFF with a strip or tile that unpacks to more than the page")
     with tifffile.TiffFile(io.BytesIO(content)) as file:
         values = file.pages[0].asarray()
     return np.moveaxis(values, 0, -1) if facts.planar and values.ndim == 3 else values

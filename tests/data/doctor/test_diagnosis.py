@@ -206,6 +206,7 @@ def test_what_files_and_folders_say_beside_the_pixels(tmp_path):
     made(8, 8, 3).save(root / "x/x1/turned.jpg", exif=exif)
     made(8, 8, 3).save(root / "x/xUnknown/turned.png", exif=exif)
     made(8, 8, 4).save(root / "y/y1/alpha.png")
+    made(8, 8, 3).save(root / "y/y1/plain.png")
     tifffile.imwrite(
         root / "y/yUnknown/band.tif", np.array(made(8, 8, 4)), photometric="rgb", extrasamples=[0]
     )

@@ -481,7 +481,7 @@ def test_a_name_has_one_form(tmp_path, save, data_dir, name):
     found = scan(tmp_path / "a")
     assert found.coarse_classes == ("b", COMPOSED)
     (tmp_path / "a/coarse.json").unlink()
-    assert scan(tmp_path / "a", table="list.csv").coarse_classes == ("b", COMPOSED)
+    assert scan(tmp_path / "a", table_name="list.csv").coarse_classes == ("b", COMPOSED)
 
 
 def test_folders_in_two_forms_are_splits_of_one_class(tmp_path, save):
