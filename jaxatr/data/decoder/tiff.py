@@ -25,9 +25,14 @@ from jaxatr.data.decoder.header import Header, ImageError
 __all__ = ["START", "header"]
 
 _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _INKS, _YCBCR, _LAB = 0, 1, 2, 3, 5, 6, 8
-_COLOURS = {
-    **{_WHITE_IS_ZERO: 1, _BLACK_IS_ZERO: 1, _RGB: 3, _PALETTE: 1, _INKS: 4, _YCBCR: 3, _LAB: 3}
-}
+_COLOURS = dict(
+    zip(
+        (_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _INKS, _YCBCR, _LAB),
+        (1, 1, 3, 1, 4, 3, 3),
+        strict=True,
+    )
+)
+"""Numbers of colours by PhotometricInterpretation."""
 _UNSIGNED, _SIGNED, _FLOAT, _COMPLEX_FLOAT = 1, 2, 3, 6
 _KINDS = {
     _UNSIGNED: (1, 2, 4, 8, 12, 16, 32, 64),
@@ -39,7 +44,7 @@ _CODES = {_SIGNED: "i", _FLOAT: "f"}
 _FLOAT_PREDICTOR = 3
 _ASSOCIATED, _UNASSOCIATED = 1, 2
 _UNCOMPRESSED, _OLD_JPEG, _JPEG, _PACK_BITS = 1, 6, 7, 32773
-_UNPACKERS = {**{8: zlib.decompressobj, 32946: zlib.decompressobj, 34925: lzma.LZMADecompressor}}
+_UNPACKERS = {8: zlib.decompressobj, 32946: zlib.decompressobj, 34925: lzma.LZMADecompressor}
 """Decompressors by the number of the compression."""
 _ROOM = 1 << 24
 """Bytes that a strip or tile may have in any case."""
