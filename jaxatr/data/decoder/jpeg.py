@@ -35,7 +35,7 @@ def header(content: bytes) -> Header:
     return read._replace(passes=scans(content))
 
 
-def scans(content: bytes) -> int:
+def scans(content: bytes | memoryview) -> int:
     """Returns the number of scans in a JPEG, at least 1."""
     found, at = 0, 2
     while (marker := _MARKER.search(content, at)) is not None:
@@ -48,5 +48,5 @@ def scans(content: bytes) -> int:
     return max(found, 1)
 
 
-def _length(content: bytes, at: int) -> int:
+def _length(content: bytes | memoryview, at: int) -> int:
     return int.from_bytes(content[at : at + 2], "big")

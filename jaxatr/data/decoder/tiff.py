@@ -48,6 +48,7 @@ _UNPACKERS = {8: zlib.decompressobj, 32946: zlib.decompressobj, 34925: lzma.LZMA
 """Decompressors by the number of the compression."""
 _ROOM = 1 << 24
 """Bytes that a strip or tile may have in any case."""
+_SLACK = 4096  # bytes beyond its size to which a strip or tile may unpack
 
 
 class _Facts(NamedTuple):
@@ -85,7 +86,7 @@ def header(content: bytes) -> Header:
     turned = page.number(tags.ORIENTATION, 1)
     passes = 1
     if facts.compression == _JPEG:
-        passes = max(map(jpeg.scans, segments))
+        passes = max(map(jpeg.scans, segments.stored))
     elif facts.compression == _OLD_JPEG:
         passes = max(1, content.count(b"\xff\xda"))
     inverted = facts.photometric == _WHITE_IS_ZERO and bool(facts.bits > 8 or facts.extra)
@@ -179,8 +180,22 @@ def _check_extra(facts: _Facts) -> None:
         )
 
 
-def _segments(content: bytes, page: Directory, facts: _Facts) -> list[bytes]:
-    """Returns the strips or tiles as stored, after checking their stated size.
+class _Segments(NamedTuple):
+    """The strips or tiles of a page.
+
+    Attributes:
+      stored: each as it is stored.
+      whole: number of bytes of a whole one, unpacked.
+      unpacked: number of bytes of all, unpacked.
+    """
+
+    stored: list[memoryview]
+    whole: int
+    unpacked: int
+
+
+def _segments(content: bytes, page: Directory, facts: _Facts) -> _Segments:
+    """Returns the strips or tiles, after checking their stated size.
 
     Raises:
       ImageError: they would be unpacked to more than the page needs.
@@ -203,12 +218,19 @@ def _segments(content: bytes, page: Directory, facts: _Facts) -> list[bytes]:
         raise ImageError(f"a damaged TIFF: {len(starts)} strips or tiles, wanted {wanted}")
     if not counts and len(starts) == 1:  # of some old files
         counts = (len(content) - starts[0],)
-    if facts.compression == _UNCOMPRESSED:
-        return []
-    return [content[start : start + count] for start, count in zip(starts, counts, strict=False)]
+    view, across = memoryview(content), columns * (1 if facts.planar else facts.samples)
+    row = math.ceil(across * facts.bits / 8)
+    places = list(zip(starts, counts, strict=False))
+    if sum(count for _, count in set(places)) > 2 * len(content) + _ROOM:
+        raise ImageError("a damaged TIFF: its strips or tiles share their bytes")
+    return _Segments(
+        [view[start : start + count] for start, count in places],
+        row * rows,
+        row * (rows * wanted if tiled else height * (facts.samples if facts.planar else 1)),
+    )
 
 
-def _values(content: bytes, facts: _Facts, segments: list[bytes]) -> np.ndarray:
+def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
     """Decodes the pixels as they are recorded, ``[h, w]`` or ``[h, w, c]``."""
     gray = facts.photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO)
     try:
@@ -234,7 +256,7 @@ def _values(content: bytes, facts: _Facts, segments: list[bytes]) -> np.ndarray:
     return values
 
 
-def _by_tifffile(content: bytes, facts: _Facts, segments: list[bytes]) -> np.ndarray:
+def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
     import tifffile  # slow to import
 
     if facts.compression not in (_UNCOMPRESSED, _PACK_BITS, *_UNPACKERS):
@@ -242,11 +264,17 @@ def _by_tifffile(content: bytes, facts: _Facts, segments: list[bytes]) -> np.nda
             f"a TIFF of {facts.samples} samples of {facts.bits} bits per pixel with compression "
             f"{facts.compression}, wanted Deflate or none"
         )
-    most = max(_ROOM, 4 * math.ceil(facts.height * facts.width * facts.samples * facts.bits / 8))
-    if (unpacker := _UNPACKERS.get(facts.compression)) is not None:
-        for segment in segments:
-            if len(unpacker().decompress(segment, most + 1)) > most:
-                raise ImageError("a TIFF with a strip or tile that unpacks to more than the page")
+    most, unpacked = 2 * segments.whole + _SLACK, 0
+    for stored in segments.stored:
+        length = len(stored)
+        if (unpacker := _UNPACKERS.get(facts.compression)) is not None:
+            length = len(unpacker().decompress(stored, most + 1))
+        if length > most:
+            raise ImageError("a TIFF with a strip or tile that unpacks to more than its size")
+        unpacked += length
+    # tifffile fills what is missing with zeros.
+    if unpacked < segments.unpacked and facts.compression != _PACK_BITS:
+        raise ImageError(f"a truncated TIFF: {unpacked} bytes, wanted {segments.unpacked}")
     with tifffile.TiffFile(io.BytesIO(content)) as file:
         values = file.pages[0].asarray()
     return np.moveaxis(values, 0, -1) if facts.planar and values.ndim == 3 else values
