@@ -7,7 +7,6 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageFile
@@ -78,7 +77,7 @@ def _read(path: str, *, is_nitf: bool) -> np.ndarray:
         for one in NITFDetails(path).img_headers or ():
             _check(one.NROWS, one.NCOLS, blocks=one.NBPR * one.NBPC * one.NPPBV * one.NPPBH)
     try:
-        reader: Any = io.open(path)
+        reader = io.open(path)
     except Exception:
         # The readers of special products come first, and raise errors about files of other kinds.
         if not is_nitf:
@@ -94,16 +93,17 @@ def _read(path: str, *, is_nitf: bool) -> np.ndarray:
         reader.close()
 
 
-def _general_reader() -> Any:
+def _general_reader() -> type:
     """Returns sarpy's reader of any NITF, without its errors about the order of bands."""
+    from sarpy.io.general.data_segment import DataSegment
     from sarpy.io.general.nitf import NITFReader
 
     class Reader(NITFReader):
-        def _create_data_segment_from_imode_r(self, index: int, apply_format: bool) -> Any:
+        def _create_data_segment_from_imode_r(self, index: int, apply_format: bool) -> DataSegment:
             # sarpy takes the order for a kind of compression here, and refuses it.
             return self._handle_no_compression(index, apply_format)
 
-        def _create_data_segment_from_imode_s(self, index: int, apply_format: bool) -> Any:
+        def _create_data_segment_from_imode_s(self, index: int, apply_format: bool) -> DataSegment:
             header = self.get_image_header(index)
             if len(header.Bands) > 1 and header.NBPC * header.NBPR > 1:
                 return super()._create_data_segment_from_imode_s(index, apply_format)

@@ -63,13 +63,6 @@ class Examples:
             warnings.warn(_listing(self.dataset.skipped), stacklevel=3)
         self.parts = parts_of(self.dataset, self.split, config, chip, tracks=tracks)
         self.image_shape = shared_shape(self.parts)
-        if fields.source and not (fields.size or fields.center_crop):
-            height, width, _ = self.image_shape
-            warnings.warn(
-                f"data.size: not set, nor data.center_crop, so the run will accept images of "
-                f"{height}x{width} pixels only; --config.data.size={height} resizes all others",
-                stacklevel=3,
-            )
         train = self.parts["train"]
         self._network = normalizing_network(config)
         if self._network is None:
