@@ -1,8 +1,10 @@
 """Files on disk: the user's cache folder, reading, atomic writes, locks and mapped arrays."""
 
 import contextlib
+import errno
 import json
 import os
+import stat
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,28 @@ import platformdirs
 def cache_folder() -> Path:
     """Returns the package's folder in the user's cache; ``XDG_CACHE_HOME`` moves it on Linux."""
     return platformdirs.user_cache_path("jaxatr", appauthor=False)
+
+
+MOST_BYTES = 1 << 32
+"""Largest file that :func:`read_regular` reads into memory."""
+
+
+def read_regular(path: str | os.PathLike) -> bytes:
+    """Reads a file, but no device or pipe, which might never end.
+
+    Raises:
+      OSError: the file cannot be read, is not a regular file, or has more than :data:`MOST_BYTES`.
+    """
+    # A pipe without a writer would otherwise wait for one. Windows needs to be told of bytes.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "a device or a pipe, wanted a regular file", str(path))
+        if status.st_size > MOST_BYTES:
+            what = f"a file of {status.st_size} bytes, wanted at most {MOST_BYTES}"
+            raise OSError(errno.EFBIG, what, str(path))
+        return file.read()
 
 
 def check_replaceable(path: str | os.PathLike) -> None:

@@ -217,7 +217,7 @@ class Worker:
             if found.error is not None:
                 raise found.error
             item = self._predictor.prepare(self._predictor.read(found.file))
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, ImportError) as error:
             return found.name, None, reason_of(error, found.name, found.file)
         finally:
             if temporary:

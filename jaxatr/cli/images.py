@@ -49,7 +49,7 @@ class Inputs:
                 if path.error is not None:
                     raise path.error
                 item = self._prepare(self._read(path.file))
-            except (ValueError, OSError) as error:
+            except (ValueError, OSError, ImportError) as error:
                 reason = data.reason_of(error, path.name, path.file)
                 line = data.line_of(error, path.name, path.file)
                 print(f"{self._named}: {line}", file=sys.stderr)

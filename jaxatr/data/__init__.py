@@ -12,6 +12,7 @@ from jaxatr.data.augment import augment
 from jaxatr.data.bounded import decode_bounded, pixels_of
 from jaxatr.data.catalogue import find_dataset, open_dataset, prepare
 from jaxatr.data.chip import Chip
+from jaxatr.data.class_names import class_name
 from jaxatr.data.combined_splits import (
     chips_and_images,
     concatenated,
@@ -82,6 +83,7 @@ __all__ = [
     "check_table",
     "check_tracks",
     "chips_and_images",
+    "class_name",
     "class_batches",
     "concatenated",
     "coarse_of",

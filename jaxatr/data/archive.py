@@ -4,6 +4,7 @@ import contextlib
 import errno
 import io
 import lzma
+import os
 import shutil
 import tarfile
 import zipfile
@@ -20,6 +21,9 @@ _ZSTANDARD = (".tar.zst", ".tzst")
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 SUFFIXES = (*_TAR, *_ZSTANDARD, ".zip")
 _OTHERS = (".7z", ".rar", ".gz", ".bz2", ".xz", ".zst", ".lz4", ".cab", ".iso")
+MOST_TIMES, ROOM = 100, 1 << 28
+"""An archive may unpack to this many times its size, and to 256 MiB in any case."""
+_LONGEST_NAME = 1 << 20  # bytes of a header that holds a long name or other facts about a file
 # Names that the file system refuses, or that another file's name rules out.
 _UNFIT = (errno.ENAMETOOLONG, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.EILSEQ)
 
@@ -46,12 +50,14 @@ class Member(NamedTuple):
     Attributes:
       name: the name as written in the archive.
       path: the name as a relative path.
+      size: number of bytes, unpacked; reading gives no more.
       open: opens the content; call it before advancing to the next member.
       place: offset and length of the content in the archive file; None if compressed or sparse.
     """
 
     name: str
     path: PurePosixPath
+    size: int
     open: Callable[[], IO[bytes]]
     place: tuple[int, int] | None = None
 
@@ -162,15 +168,36 @@ def members(archive: Path) -> Iterator[Member]:
     """Yields an archive's files in stored order; use it within :func:`reading`.
 
     Raises:
-      ValueError: the archive holds a link, a device, or a path that leaves the folder.
+      ValueError: the archive holds a link, a device, or a path that leaves the folder, or unpacks
+        to many times its size.
     """
     found = _zip_members if archive.name.lower().endswith(".zip") else _tar_members
+    most, unpacked = MOST_TIMES * archive.stat().st_size + ROOM, 0
     for member in found(archive):
+        unpacked += member.size
+        if unpacked > most:
+            raise ValueError(
+                f"{archive}: unpacks to more than {MOST_TIMES} times its size (up to "
+                f"{member.name!r}, {unpacked} bytes): unpack it yourself if you trust it"
+            )
         parts = member.path.parts
         drive = PureWindowsPath(parts[0]).drive if parts else ""  # as in C:/x, but not in 10:00.png
         if not parts or member.path.is_absolute() or ".." in parts or drive:
             raise ValueError(f"{archive}: the path {member.name!r} in it leaves its folder")
         yield member
+
+
+def check_unpacked(path: str | os.PathLike) -> None:
+    """Checks the stated sizes in a file of NumPy arrays, ``.npz``; other files pass.
+
+    Raises:
+      ValueError: it would unpack to many times its size.
+    """
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as file:
+            unpacked = sum(one.file_size for one in file.infolist())
+        if unpacked > MOST_TIMES * Path(path).stat().st_size + ROOM:
+            raise ValueError(f"unpacks to {unpacked} bytes, {MOST_TIMES} times its size and more")
 
 
 def opened(path: Path, scratch: Path, damaged: Damaged | None = None) -> Path:
@@ -203,11 +230,25 @@ def _tar_members(archive: Path) -> Iterator[Member]:
                 raise ValueError(f"{archive}: {member.name!r} in it is a link or a device")
             place = (member.offset_data, member.size) if plain and not member.issparse() else None
             reader = partial(tar.extractfile, member)
-            yield Member(member.name, _inside(member.name), reader, place)  # type: ignore
+            yield Member(member.name, _inside(member.name), member.size, reader, place)  # type: ignore
+
+
+_MORE_HEADER = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
 
 
 class _Header(tarfile.TarInfo):
     """A header of a tar file; ``tarfile`` takes a damaged one for the end of the archive."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> tarfile.TarInfo:
+        """Parses a header; ``tarfile`` reads what belongs to it into memory."""
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in _MORE_HEADER and header.size > _LONGEST_NAME:
+            raise tarfile.ReadError(f"a header of {header.size} bytes")
+        return header
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> tarfile.TarInfo:
@@ -245,7 +286,8 @@ def _zip_members(archive: Path) -> Iterator[Member]:
             # The upper half of the attributes is the Unix mode; 0o12 is a symbolic link.
             if member.external_attr >> 28 == 0o12:
                 raise ValueError(f"{archive}: {member.filename!r} in it is a link")
-            yield Member(member.filename, _inside(member.filename), partial(file.open, member))
+            path, size = _inside(member.filename), member.file_size
+            yield Member(member.filename, path, size, partial(file.open, member))
 
 
 def _inside(name: str) -> PurePosixPath:

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.data.archive import check_unpacked
 from jaxatr.data.chip import Chip
+from jaxatr.data.class_names import class_name
 from jaxatr.data.dataset import Split
 from jaxatr.typing import Int, Shaped
 
@@ -53,6 +55,7 @@ def read_images(path: str | os.PathLike) -> tuple[Shaped[np.ndarray, "m h w c"],
     if not Path(path).is_file():
         raise ValueError(f"{path}: there is no such file")
     try:
+        check_unpacked(path)
         arrays = np.load(path)
         if isinstance(arrays, np.ndarray):
             raise ValueError("a single array, wanted an .npz file")
@@ -80,7 +83,7 @@ def read_names(path: str | os.PathLike, count: int) -> list[str]:
         names = arrays["names"].tolist() if "names" in arrays else []
     if len(names) != count or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{path}: wanted an array 'names' with a name for each of {count} images")
-    return names
+    return [class_name(name) for name in names]
 
 
 def chips_and_images(

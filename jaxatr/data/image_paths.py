@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from jaxatr.data import archive, measurements
+from jaxatr.data import archive, decoder
 from jaxatr.data.files_below import is_hidden, iterate_visible
 from jaxatr.data.images import SUFFIXES
 
@@ -191,7 +191,7 @@ def other_kind(path: PurePath, beginning: Callable[[int], bytes] | None = None) 
         return ""
     try:
         content = (beginning or partial(_beginning, path))(_BEGINNING)
-        known = measurements.reader_of(content) is not None
+        known = decoder.is_measurement(content) or content.startswith(decoder.RADAR)
     except (OSError, ValueError):  # unreadable, and without an image suffix
         known = False
     return "" if known else suffix or _NO_SUFFIX

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.data.class_names import class_name
 from jaxatr.data.dataset import SHAPE_COLUMNS, Dataset, Split
-from jaxatr.data.images import decode_image, open_image
+from jaxatr.data.decoder.pillow import opened
+from jaxatr.data.images import decode_image
 from jaxatr.data.records import tfds
 from jaxatr.files import replacing
 from jaxatr.typing import Shaped
@@ -131,7 +133,7 @@ def _column(values: list) -> np.ndarray:
 
 
 def _header(content: bytes, channels: int | None) -> tuple[int, int, int]:
-    with open_image(content) as image:
+    with opened(content) as image:
         found = 1 if image.mode in ("1", "L", "LA", "I;16", "I;16B", "I") else 3
         return image.height, image.width, max(found, min(channels or 1, 3))
 
@@ -181,7 +183,8 @@ def load(directory: Path, name: str) -> Dataset:
     """Loads the data set in ``directory`` with its index."""
     found = _described(directory)
     builder = tfds().builder_from_directory(directory)
-    classes, coarse = tuple(found["classes"]), found["coarse_classes"]
+    classes = tuple(map(class_name, found["classes"]))
+    coarse = found["coarse_classes"] and tuple(map(class_name, found["coarse_classes"]))
     splits = {}
     for split in found["splits"]:
         with np.load(directory / f"jaxatr-{split}.npz", allow_pickle=False) as file:
@@ -192,7 +195,7 @@ def load(directory: Path, name: str) -> Dataset:
         name=name,
         version=found["version"],
         classes=classes,
-        coarse_classes=None if coarse is None else tuple(coarse),
+        coarse_classes=coarse,
         fine_to_coarse=None if coarse is None else tuple(found["fine_to_coarse"]),
         fingerprint=found["fingerprint"],
         splits=splits,

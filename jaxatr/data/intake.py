@@ -58,9 +58,20 @@ class Intake(NamedTuple):
         if chip.shape != self.shape:
             raise ValueError(
                 f"got an image that makes a chip of shape {list(chip.shape)}, "
-                f"wanted {list(self.shape)} like the training chips"
+                f"wanted {list(self.shape)} like the training chips: {self._remedy(chip.shape)}"
             )
         return chip
+
+    def _remedy(self, shape: tuple[int, ...]) -> str:
+        """Says how an image that makes a chip of another shape can be used."""
+        height, width, channels = self.shape
+        if shape[:2] != (height, width):
+            side = max(height, width)
+            return (
+                f"resize the image to {height}x{width} pixels, or train with "
+                f"--config.data.size={side}, which resizes every image"
+            )
+        return f"convert the image, or train with --config.data.channels={channels}"
 
     def resized(self, image: np.ndarray) -> np.ndarray:
         """Returns the network's chip of an image of any size, such as one of other data.

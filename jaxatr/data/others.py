@@ -114,8 +114,24 @@ def _opened(
         split = concatenated([dataset.splits[name] for name in sorted(dataset.splits)])
         yield [f"{split.name} {number}" for number in range(len(split))], split.image
         return
+    with image_files(source) as opened:
+        yield opened
+
+
+@contextlib.contextmanager
+def image_files(
+    source: str | os.PathLike,
+) -> Iterator[tuple[list[str], Callable[[int], np.ndarray]]]:
+    """Yields the names of a folder's or archive's files, and a function that reads one by number.
+
+    Hidden files and files in hidden folders are left out.
+
+    Raises:
+      ValueError: there is no such folder or archive, or, from the function, the file is no image;
+        the message does not repeat its name.
+    """
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        root = archive.opened(path, Path(scratch))
+        root = archive.opened(Path(source).expanduser(), Path(scratch))
         paths = visible_below(root)
         names = [str(PurePath(source, one)) for one in paths]
         yield names, lambda number: _read(root / paths[number], names[number])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.data.class_names import class_name
 from jaxatr.data.dataset import Split
 from jaxatr.resolve import nearest
 from jaxatr.typing import Int
@@ -29,6 +30,7 @@ def select(
     """
     keep = np.ones(len(split), bool)
     if classes is not None:
+        classes = [class_name(name) for name in classes]
         for name in classes:
             if name not in split.classes:
                 raise ValueError(

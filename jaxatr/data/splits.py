@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxatr.data.class_names import class_name
 from jaxatr.resolve import nearest
 
 # Known classes by number in the data set's order.
@@ -75,7 +76,7 @@ class KnownUnknown:
         fields = {field.name for field in dataclasses.fields(cls)}
         if set(record) != fields:
             raise ValueError(f"a split has the fields {sorted(fields)}, got {sorted(record)}")
-        lists = {"known": tuple(record["known"]), "unknown": tuple(record["unknown"])}
+        lists = {name: tuple(map(class_name, record[name])) for name in ("known", "unknown")}
         return cls(**{**record, **lists})
 
 
@@ -122,11 +123,12 @@ def known_unknown(
     >>> known_unknown("closed", ("bus", "car", "van"), trainable=("bus", "car")).unknown
     ('van',)
     """
-    classes = tuple(classes)
+    classes = tuple(map(class_name, classes))
     if len(set(classes)) != len(classes):
         raise ValueError(f"classes: got {classes}, wanted distinct names")
     name = listed(name)
-    rest = {c for c in classes if trainable is None or c in trainable}
+    trained = None if trainable is None else {*map(class_name, trainable)}
+    rest = {c for c in classes if trained is None or c in trained}
     known, unknown = _members(name, classes, seed, rest)
     if "unknown" in known:
         raise ValueError(
@@ -222,7 +224,7 @@ def _lists(name: str) -> dict[str, list[str]]:
         k: text for k, text in (found.groupdict() if found else {}).items() if text is not None
     }
     return {
-        k: [one.strip() for one in next(csv.reader([text]), []) if one.strip()]
+        k: [name for one in next(csv.reader([text]), []) if (name := class_name(one))]
         for k, text in given.items()
     }
 

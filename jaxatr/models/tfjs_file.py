@@ -7,6 +7,7 @@ import tarfile
 
 import numpy as np
 
+_MOST_TIMES = 100  # the archive's size, to which one of its files may unpack
 _DTYPES = {"float32": np.dtype("<f4"), "int32": np.dtype("<i4")}
 
 
@@ -24,6 +25,10 @@ def read_tensors(content: bytes, title: str) -> dict[str, np.ndarray]:
     """
     try:
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            most = _MOST_TIMES * len(content)
+            for member in archive:  # stops before a file that is larger is unpacked
+                if member.size > most:
+                    raise ValueError(f"{title}: {member.name} unpacks to {member.size} bytes")
             names = [name for name in archive.getnames() if name.split("/")[-1] == "model.json"]
             if len(names) != 1:
                 raise ValueError(f"{title}: got {len(names)} files model.json, wanted one")

@@ -10,6 +10,7 @@ before version 1.6, which is five consecutive pickles followed by the storages.
 import collections
 import io
 import pickle
+import pickletools
 import zipfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -31,6 +32,9 @@ _STORAGES = {
     "ByteStorage": np.dtype(np.uint8),
     "BoolStorage": np.dtype(np.bool_),
 }
+_MEMO = ("PUT", "BINPUT", "LONG_BINPUT")
+_MOST_COPIES = 16
+"""Tensors may be views of the same numbers; together they take this many times the file's size."""
 _ENTRIES = ("state_dict", "model_state_dict", "model")
 
 
@@ -82,7 +86,14 @@ def read_tensors(content: bytes, title: str) -> dict[str, np.ndarray]:
     try:
         read = _of_archive if content.startswith(_ZIP) else _of_pickles
         found, storages = read(content)
-        return {name: _array(one, storages) for name, one in _named(found).items()}
+        arrays: dict[str, np.ndarray] = {}
+        left = _MOST_COPIES * len(content)
+        for name, one in _named(found).items():
+            arrays[name] = _array(one, storages)
+            left -= arrays[name].nbytes
+            if left < 0:
+                raise _Refused(f"has tensors of more than {_MOST_COPIES} times the file's size")
+        return arrays
     except _Refused as error:
         raise ValueError(f"{title}: {error}") from error
     except Exception as error:  # a broken pickle may raise anything
@@ -111,6 +122,22 @@ class _Unpickler(pickle.Unpickler):
         if kind != "storage" or not isinstance(of, _Type) or any(view):
             raise _Refused("has an external reference that is not a storage of numbers")
         return _Storage(str(key), of.dtype, int(count))
+
+
+def _unpickled(file: io.BytesIO) -> Any:
+    """Builds the next pickle's object, after checking that this takes memory in proportion.
+
+    Python's reader of pickles allocates what a number in the file asks for: a list as long as the
+    place at which an object is to be remembered, an array of bytes of the stated length.
+    """
+    start, most = file.tell(), file.getbuffer().nbytes
+    for operation, argument, _ in pickletools.genops(file):
+        if operation.name in _MEMO and int(argument or 0) > most:
+            raise _Refused(f"remembers an object at place {argument}, and has {most} bytes")
+        if operation.name == "BYTEARRAY8":
+            raise _Refused("contains an array of bytes, which PyTorch does not write")
+    file.seek(start)
+    return _Unpickler(file).load()
 
 
 def _rebuilt(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Tensor:
@@ -144,8 +171,7 @@ def _of_archive(content: bytes) -> tuple[Any, dict[str, np.ndarray]]:
             raise _Refused(f"is an archive with {len(pickles)} files data.pkl, wanted one")
         folder = pickles[0].removesuffix("data.pkl")
         order = archive.read(folder + "byteorder") if folder + "byteorder" in entries else b"little"
-        unpickler = _Unpickler(io.BytesIO(archive.read(pickles[0])))
-        found = unpickler.load()
+        found = _unpickled(io.BytesIO(archive.read(pickles[0])))
         storages = {
             storage.key: _numbers(archive.read(f"{folder}data/{storage.key}"), storage, order)
             for storage in _storages(_named(found))
@@ -156,13 +182,13 @@ def _of_archive(content: bytes) -> tuple[Any, dict[str, np.ndarray]]:
 def _of_pickles(content: bytes) -> tuple[Any, dict[str, np.ndarray]]:
     """Reads the older format: magic number, version, system, object, keys, then the storages."""
     file = io.BytesIO(content)
-    if (magic := _Unpickler(file).load()) != _MAGIC:
+    if (magic := _unpickled(file)) != _MAGIC:
         raise _Refused(f"is a pickle of {type(magic).__name__}, not a PyTorch file")
-    if (version := _Unpickler(file).load()) != _PROTOCOL:
+    if (version := _unpickled(file)) != _PROTOCOL:
         raise _Refused(f"has version {version!r} of PyTorch's format, wanted {_PROTOCOL}")
-    system = _Unpickler(file).load()
+    system = _unpickled(file)
     order = b"little" if system.get("little_endian", True) else b"big"
-    found, keys = _Unpickler(file).load(), _Unpickler(file).load()
+    found, keys = _unpickled(file), _unpickled(file)
     wanted = {storage.key: storage for storage in _storages(_named(found))}
     sizes = {storage.key: storage.dtype.itemsize for storage in _every_storage(found)}
     storages = {}
@@ -177,15 +203,18 @@ def _of_pickles(content: bytes) -> tuple[Any, dict[str, np.ndarray]]:
 
 
 def _every_storage(found: Any) -> list[_Storage]:
-    """Lists the storages of all tensors in nested dictionaries and lists."""
-    if isinstance(found, _Tensor):
-        return [found.storage]
-    inner = found.values() if isinstance(found, Mapping) else found
-    return (
-        [storage for one in inner for storage in _every_storage(one)]
-        if isinstance(found, Mapping | list | tuple)
-        else []
-    )
+    """Lists the storages of all tensors in nested dictionaries and lists, each object once."""
+    storages, waiting, seen = [], [found], set()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, _Tensor):
+            storages.append(one.storage)
+        elif isinstance(one, Mapping | list | tuple):
+            waiting += one.values() if isinstance(one, Mapping) else one
+    return storages
 
 
 def _storages(tensors: Mapping[str, _Tensor]) -> list[_Storage]:

@@ -110,6 +110,7 @@ def remove_class(workdir: str | os.PathLike, name: str) -> int:
     with enrolments.locked(workdir):
         enrolment = enrolments.read(workdir)
         entries = () if enrolment is None else enrolment.entries
+        name = data.class_name(name)
         gone = [entry for entry in entries if entry.name == name]
         if enrolment is None or not gone:
             listed = ", ".join(enrolment.counts()) if enrolment else "none"
@@ -204,7 +205,8 @@ def _images(
             if name is None:
                 _check_folder(path, images)
                 name = path.resolve().name
-        if not name or not name.strip() or name == UNKNOWN:
+        name = data.class_name(name or "")
+        if not name or name == UNKNOWN:
             raise ValueError(f"name: got {name!r}, wanted a name for the class, --name=NAME")
     except BaseException:
         scratch.cleanup()

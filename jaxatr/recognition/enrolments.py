@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import files
+from jaxatr.data import class_name
 from jaxatr.training.folder import write_file
 from jaxatr.typing import Int, Shaped
 
@@ -109,7 +110,7 @@ def read(workdir: str | os.PathLike) -> Enrolment | None:
             Entry(
                 **{name: one[name] for name in Entry._fields if name != "sha256"},
                 sha256=tuple(one["sha256"]),
-            )
+            )._replace(name=class_name(one["name"]))
             for one in content["enrolments"]
         )
         return Enrolment(content["score"], entries)

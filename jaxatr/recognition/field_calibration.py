@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import metrics, openset
-from jaxatr.data import archive, line_of
+from jaxatr.data import archive, class_name, line_of
 from jaxatr.recognition import store
 from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
 
@@ -143,7 +143,7 @@ def _listed(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[_
         listed = [_Labelled(one.path, found.root / one.path, one.label) for one in found.listed]
     else:
         listed = [
-            _Labelled(str(path.relative_to(source)), path, folder.name)
+            _Labelled(str(path.relative_to(source)), path, class_name(folder.name))
             for folder in _visible(source)
             if folder.is_dir()
             for path in _visible(folder)

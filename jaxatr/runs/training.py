@@ -3,6 +3,7 @@
 import copy
 import datetime
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ def train_run(
     free = (*_FREE, *task_class(full.task).free_fields)
     training.check_config(workdir, full, free=free)  # before any data is prepared
     task = make_task(full, workdir)
+    _warn_of_one_size(full, task.record)
     task.check_continues(workdir, training.read_record(workdir))
     training.record_config(workdir, full, free=free)
     training.update_record(workdir, task=full.task, **task.record)
@@ -144,6 +146,17 @@ def _names(config: Config, prefix: str = "") -> list[str]:
         own = f"{prefix}{name}"
         names += _names(value, f"{own}.") if isinstance(value, ConfigDict) else [own]
     return names
+
+
+def _warn_of_one_size(config: Config, record: Mapping[str, Any]) -> None:
+    """Warns if a run on images of the user's own will accept images of one size only."""
+    fields, shape = config.data, record.get("image_shape")
+    if shape and fields.source and not (fields.size or fields.center_crop):
+        warnings.warn(
+            f"data.size: not set, nor data.center_crop, so the run will accept images of "
+            f"{shape[0]}x{shape[1]} pixels only; --config.data.size={shape[0]} resizes all others",
+            stacklevel=3,
+        )
 
 
 def _ends_with_best(config: Config) -> bool:

@@ -285,6 +285,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
         """Adds the images to the run as a class, without training; GET reports the progress."""
         if console.enroller is None:
             raise HTTPException(404, "classes cannot be enrolled in this run")
+        name = data.class_name(name)
         try:
             console.enroller.check(name, score, console.engine)
         except ValueError as error:
@@ -293,7 +294,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
         if broken := next((one for one in read if one.chip is None), None):
             raise HTTPException(422, f"{broken.name} cannot be used: {broken.error}")
         try:
-            console.enroller.start(name.strip(), score, uploads)
+            console.enroller.start(name, score, uploads)
         except InProgress as error:
             raise HTTPException(409, str(error)) from None
         return JSONResponse(console.enroller.state, 202)
@@ -315,7 +316,10 @@ def build_routes(console: Console) -> fastapi.FastAPI:
     async def mark(given: schemas.MarksIn) -> Response:
         """Saves marks, and returns their total number."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        kept = [{**one.model_dump(), "time": now} for one in given.marks]
+        kept = [
+            {**one.model_dump(), "group": data.class_name(one.group), "time": now}
+            for one in given.marks
+        ]
         return JSONResponse({"count": await console.with_marks(console.marks.put, kept)})
 
     @app.delete(

@@ -71,7 +71,7 @@ class Enroller:
         takers = (AUTO, *engine.takers)
         if score is not None and score not in takers:
             raise ValueError(f"score: got {score!r}, wanted one of {', '.join(takers)}")
-        if name.strip() == UNKNOWN or not name.isprintable():
+        if name in ("", UNKNOWN) or not name.isprintable():
             raise ValueError(f"name: got {name!r}, wanted the name of a class")
         decides = engine.scales[0].name
         if score is None and self._wanted.score != AUTO and decides not in takers:

@@ -16,6 +16,7 @@ import jax
 import jaxatr
 from jaxatr import config as configuration
 from jaxatr import files
+from jaxatr.data.class_names import class_name
 from jaxatr.typing import Config
 
 CONFIG = "config.json"
@@ -156,7 +157,12 @@ def read_record(workdir: str | os.PathLike) -> dict[str, Any]:
       ValueError: the file is damaged.
     """
     path = Path(workdir) / RECORD
-    return files.read_json(path) if path.exists() else {}
+    found = files.read_json(path) if path.exists() else {}
+    split = found.get("split")
+    if isinstance(split, dict):  # of runs from before names had one form
+        for name in {"known", "unknown"} & {*split}:
+            split[name] = [class_name(one) for one in split[name]]
+    return found
 
 
 def _fixed_fields(tree: dict[str, Any], free: Collection[str], prefix: str = "") -> dict[str, Any]:

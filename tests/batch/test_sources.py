@@ -146,3 +146,15 @@ def test_the_second_file_of_a_name_is_an_error_and_the_first_is_read(tmp_path, r
         assert file.read() == b"first"
     assert (first.name, second.name) == (f"{path}/x.png",) * 2
     assert str(second.error) == "the archive has 'x.png' twice"
+
+
+def test_a_table_that_unpacks_to_many_times_its_size_is_not_read(read, tmp_path, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    images = pyarrow.table({"image": [bytes(1_000_000)]})
+    parquet.write_table(images, tmp_path / "a.parquet", compression="zstd")
+    (source,) = sources_of([str(tmp_path / "a.parquet")])
+    assert read(source, [0], 1)[0].error is None
+    monkeypatch.setattr("jaxatr.data.parquet.ROOM", 1000)
+    (found,) = read(source, [0], 2)
+    assert "row group 0 unpacks to" in str(found.error)

@@ -4,8 +4,10 @@ import sys
 import tarfile
 import zipfile
 
+import numpy as np
 import pytest
 
+from jaxatr import data
 from jaxatr.data import archive
 
 
@@ -232,3 +234,45 @@ def test_a_name_that_is_not_utf8_is_a_damage(tmp_path):
     path.write_bytes(path.read_bytes().replace("é".encode(), b"\xff\xfe"))
     with pytest.raises(ValueError, match="a.zip: not a readable archive .'utf-8' codec"):
         archive.extract(path, tmp_path / "out")
+
+
+def zeros(path, size):
+    """Writes an archive of one file of zeros, after a small one."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr("a.png", b"1")
+            file.writestr("b.png", bytes(size))
+    else:
+        with tarfile.open(path, "w:gz") as file:
+            for name, content in (("a.png", b"1"), ("b.png", bytes(size))):
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                file.addfile(info, io.BytesIO(content))
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(archive, "ROOM", 1000)
+    path, damage = zeros(tmp_path / name, 1_000_000), []
+    with pytest.raises(ValueError, match="unpacks to more than 100 times its size .*'b.png'"):
+        archive.extract(path, tmp_path / "raised")
+    archive.extract(path, tmp_path / "out", lambda member, error: damage.append(member))
+    assert [one.name for one in (tmp_path / "out").iterdir()] == ["a.png"] and damage == [None]
+    archive.extract(zeros(tmp_path / f"small.{name}", 1000), tmp_path / "small")
+
+
+def test_a_long_name_in_a_tar_is_not_read(tmp_path):
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz", format=tarfile.GNU_FORMAT) as file:
+        file.addfile(tarfile.TarInfo("a.png"))
+        file.addfile(tarfile.TarInfo("x" * 2_000_000))
+    with pytest.raises(ValueError, match="not a readable archive .a header of 2000001 bytes"):
+        archive.extract(tmp_path / "a.tar.gz", tmp_path / "out")
+
+
+def test_arrays_that_unpack_to_many_times_their_file_are_not_read(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "a.npz", images=np.zeros((1, 1000, 1000, 1), np.uint8))
+    assert data.read_images(tmp_path / "a.npz")[0].shape == (1, 1000, 1000, 1)
+    monkeypatch.setattr(archive, "ROOM", 1000)
+    with pytest.raises(ValueError, match="unpacks to 1000128 bytes, 100 times its size"):
+        data.read_images(tmp_path / "a.npz")

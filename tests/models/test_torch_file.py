@@ -205,3 +205,23 @@ def test_the_length_of_a_safetensors_header_is_not_taken_for_a_pickle(length):
     assert int.from_bytes(content[:8], "little") == length
     assert not is_torch(content)
     np.testing.assert_array_equal(arrays_of(content, "x.safetensors")[name], array)
+
+
+@pytest.mark.parametrize("place", [2**30, 2**20])
+def test_a_place_to_remember_is_not_allocated(place):
+    pickled = b"\x80\x02]r" + place.to_bytes(4, "little") + b"."
+    with pytest.raises(ValueError, match=f"remembers an object at place {place}"):
+        read_tensors(pickled, "w.pth")
+
+
+def test_an_array_of_bytes_is_not_allocated():
+    pickled = b"\x80\x05\x96" + (2**40).to_bytes(8, "little") + b"."
+    with pytest.raises(ValueError, match=r"w.pth is not a valid PyTorch file|array of bytes"):
+        read_tensors(pickled, "w.pth")
+
+
+def test_tensors_of_the_same_numbers_do_not_multiply_the_file(torch):
+    numbers = torch.zeros(2000)
+    content = written(torch, {str(one): numbers[:] for one in range(500)}, "archive")
+    with pytest.raises(ValueError, match="has tensors of more than 16 times the file"):
+        read_tensors(content, "w.pth")

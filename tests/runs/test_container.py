@@ -1,14 +1,16 @@
 """The files of a container; its server gives the same predictions as predict."""
 
 import http.client
+import importlib
 import io
 import json
-import shutil
+import subprocess
 import sys
 import threading
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 from jaxatr import data
@@ -66,9 +68,10 @@ def test_the_dockerfile_copies_existing_files(folder):
     assert "ORT_DISABLE_TELEMETRY=1" in text
     kept = (folder / ".dockerignore").read_text().splitlines()
     assert kept[1] == "*" and {line[1:] for line in kept[2:]} == {
-        *("requirements.txt", "server.py", "model.onnx")
+        *("requirements.txt", "server.py", "decoder", "model.onnx")
     }
-    for name in ("Dockerfile", "requirements.txt", "server.py", ".dockerignore"):
+    modules = [f"decoder/{path.name}" for path in (folder / "decoder").iterdir()]
+    for name in ("Dockerfile", "requirements.txt", "server.py", ".dockerignore", *modules):
         assert (folder / name).read_text().startswith(container.MARK)
 
 
@@ -106,7 +109,7 @@ def test_the_server_refuses_unsuitable_requests(chips, asked, server, monkeypatc
     image = next((chips / "test").glob("*/000.png")).read_bytes()
     assert asked("POST", "/api/predict", image, token="")[0] == 401
     status, said = asked("POST", "/api/predict", b"no image")
-    assert (status, said["error"]) == (400, "not a readable image: its format is unknown")
+    assert status == 400 and said["error"].startswith("the image: wanted one of PNG, JPEG, ")
     file = io.BytesIO()
     Image.fromarray(np.zeros((20, 20), np.uint8)).save(file, "png")
     assert "wanted 24 by 24" in asked("POST", "/api/predict", file.getvalue())[1]["error"]
@@ -136,19 +139,62 @@ def test_json_has_no_infinity(server):
     ]
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16", "F"])
-def test_it_reads_images_as_the_package_does(mode, server, tmp_path):
+def files_of_every_kind():
+    """Yields names and contents of files, readable and not."""
     noise = np.random.default_rng(0).integers(0, 255, (9, 7), np.uint8)
-    image = Image.fromarray(noise)
-    image = Image.fromarray(np.uint16(noise) * 200) if mode == "I;16" else image.convert(mode)
-    path = tmp_path / ("image.tif" if mode == "F" else "image.png")
-    image.save(path)
-    found, wanted = server.read(path.read_bytes()), data.read_image(path)
-    assert found.dtype == wanted.dtype
-    np.testing.assert_array_equal(found, wanted)
+    for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"):
+        for kind in ("PNG", "TIFF", "GIF", "BMP", "JPEG", "WEBP", "JPEG2000"):
+            file = io.BytesIO()
+            try:
+                Image.fromarray(noise).convert(mode).save(file, kind)
+            except (OSError, ValueError):
+                continue  # a mode that the format does not have
+            yield f"{mode} as {kind}", file.getvalue()
+            yield f"half of {mode} as {kind}", file.getvalue()[:-40]
+    for photometric in ("minisblack", "miniswhite"):
+        for dtype in ("u1", "i1", "u2", "i2", "u4", "f4", "f8", "c8"):
+            file = io.BytesIO()
+            values = (noise // 2).astype(dtype)
+            tifffile.imwrite(file, values, photometric=photometric, compression="zlib")
+            yield f"{photometric} {dtype}", file.getvalue()
+            file = io.BytesIO()
+            np.save(file, values)
+            yield f"array of {dtype}", file.getvalue()
+    file = io.BytesIO()
+    Image.fromarray(np.uint16(noise) * 200).save(file, "PNG")
+    yield "16 bits", file.getvalue()
+    yield "radar", b"NITF02.10"
+    yield "nothing", b""
+    yield "text", b"no image"
 
 
-def test_the_server_needs_nothing_of_the_package(folder, tmp_path):
-    shutil.copy(folder / "server.py", tmp_path)
-    text = (tmp_path / "server.py").read_text()
-    assert "import jax" not in text and "from jax" not in text
+def test_it_reads_images_as_the_package_does(folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder))
+    decoder = importlib.import_module("decoder")
+    read = 0
+    for name, content in files_of_every_kind():
+        verdicts = []
+        for decode in (decoder.decode, data.decode_bounded):
+            try:
+                verdicts.append(decode(content, name, most=100))
+            except ValueError as error:
+                verdicts.append(str(error))
+        found, wanted = verdicts
+        if isinstance(wanted, str):
+            assert found == wanted
+            continue
+        read += 1
+        assert found.dtype == wanted.dtype, name
+        np.testing.assert_array_equal(found, wanted, err_msg=name)
+    assert read > 40
+    for name in [name for name in sys.modules if name.partition(".")[0] == "decoder"]:
+        sys.modules.pop(name)
+
+
+def test_the_server_needs_nothing_of_the_package(folder):
+    for path in (folder / "server.py", *(folder / "decoder").iterdir()):
+        text = path.read_text()
+        assert "import jax" not in text and "from jax" not in text
+    command = [sys.executable, "-c", "import server, sys; print('jaxatr' in sys.modules)"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr

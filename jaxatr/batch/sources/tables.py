@@ -6,10 +6,9 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from jaxatr.batch.sources.source import Found, Source, Unread, written
+from jaxatr.data import parquet
 from jaxatr.data.sources.image_folder import table
 from jaxatr.extras import extra
-
-_ROWS = 64  # rows decoded at a time
 
 
 class _Listing(Source):
@@ -67,7 +66,7 @@ class Table(_Listing):
 
     def read(self, keys: Sequence[int], scratch: Path) -> Iterator[Found]:
         """Yields the images as files; reads only the row groups that contain them."""
-        wanted = iter(keys)
+        wanted, size = iter(keys), self._path.stat().st_size
         key = next(wanted, None)
         with self._opened() as file:
             column = self._column(file.schema_arrow)
@@ -76,7 +75,7 @@ class Table(_Listing):
                 end = start + file.metadata.row_group(group).num_rows
                 if key is not None and key < end:
                     try:
-                        for number, cell in _cells(file, column, group, start):
+                        for number, cell in _cells(file, size, column, group, start):
                             if number == key:
                                 yield self._image(number, cell, column, scratch)
                                 if (key := next(wanted, None)) is None or key >= end:
@@ -104,9 +103,9 @@ class Table(_Listing):
         return Found(name, "", below) if isinstance(below, ValueError) else self._beside(below)
 
     def _opened(self) -> Any:
-        parquet = extra("pyarrow.parquet", "parquet", f"{self.name}: a Parquet table")
+        arrow = extra("pyarrow.parquet", "parquet", f"{self.name}: a Parquet table")
         try:
-            return parquet.ParquetFile(self._path)
+            return arrow.ParquetFile(self._path)
         except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
             raise ValueError(f"{self.name}: not a readable Parquet table ({error})") from error
 
@@ -148,9 +147,9 @@ def is_table(name: str) -> bool:
     return os.path.isfile(name) and name.lower().endswith(".parquet")
 
 
-def _cells(file: Any, column: str, group: int, start: int) -> Iterator[tuple[int, Any]]:
+def _cells(file: Any, size: int, column: str, group: int, start: int) -> Iterator[tuple[int, Any]]:
     """Yields the number and cell of each row of a row group that begins at row ``start``."""
-    for batch in file.iter_batches(_ROWS, [group], [column]):
+    for batch in parquet.batches(file, size, group, [column]):
         for cell in batch.column(0):
             yield start, cell.as_py()
             start += 1

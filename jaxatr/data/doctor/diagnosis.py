@@ -11,6 +11,7 @@ from jaxatr.data.doctor.alike import Pairs, equal, nearly_equal
 from jaxatr.data.doctor.facts import Facts, gather
 from jaxatr.data.doctor.leaks import Leak, leaks
 from jaxatr.data.doctor.subject import Subject
+from jaxatr.data.sources.image_folder.layouts import LAYOUTS
 from jaxatr.typing import Int
 
 ALIKE = 0.98
@@ -102,6 +103,8 @@ def examine(
     leaking = leaks(facts, train, test)
     findings = [
         *_damage(facts),
+        *_names(subject),
+        *_marks(facts),
         *_pairs(subject, facts, same, "equal"),
         *_pairs(subject, facts, near, "nearly equal"),
         *_balance(subject, counts, train),
@@ -143,6 +146,43 @@ def _damage(facts: Facts) -> list[Finding]:
     text = f"{count} file{'s' if count > 1 else ''} cannot be read"
     flags = "left out by prepare --skip_corrupt, in a training by --config.data.skip_corrupt=true"
     return [Finding("error", text, flags)]
+
+
+def _names(subject: Subject) -> list[Finding]:
+    """Returns findings about the folders and the names of classes."""
+    found = []
+    if subject.empty:
+        found.append(
+            Finding("warning", f"folders of classes without images: {_listed([*subject.empty])}")
+        )
+    if named := [name for name in subject.classes if name.casefold() == "unknown"]:
+        text = f"a class is called {named[0]!r}, which is the answer for images of no known class"
+        remedy = f"rename it, or --config.open_set.split=unknown:{named[0]} makes it unknown"
+        found.append(Finding("warning", text, remedy))
+    if "coarse" in subject.layout.split("/"):
+        text = f"the folders were read as {subject.layout}: coarse classes of fine ones"
+        wanted = ", ".join(name for name in LAYOUTS if name != subject.layout)
+        remedy = f"--option=layout sets another meaning: {wanted}"
+        found.append(Finding("note", text, remedy))
+    return found
+
+
+def _marks(facts: Facts) -> list[Finding]:
+    """Returns findings about what reading the files leaves out."""
+    found = []
+    if turned := int(facts.turned.sum()):
+        text = f"{_images(turned)} an EXIF orientation, which is not applied"
+        found.append(Finding("warning", text, "save the images as they are to be seen"))
+    if alpha := int(np.sum(facts.dropped == "alpha")):
+        found.append(Finding("note", f"{_images(alpha)} an alpha plane, which is dropped"))
+    if band := int(np.sum(facts.dropped == "band")):
+        text = f"{_images(band)} a fourth band, which is dropped"
+        found.append(Finding("warning", text, "save the bands to be used as gray or as RGB"))
+    return found
+
+
+def _images(count: int) -> str:
+    return "1 image has" if count == 1 else f"{count} images have"
 
 
 def _pairs(subject: Subject, facts: Facts, pairs: Pairs, kind: str) -> list[Finding]:
@@ -233,6 +273,10 @@ def _formats(subject: Subject, facts: Facts) -> list[Finding]:
         (low, left), (high, right) = sizes.min(axis=0), sizes.max(axis=0)
         text = f"{len(sizes)} sizes, {low} to {high} high and {left} to {right} wide"
         found.append(Finding("note", text, "data.center_crop or data.size gives all the same size"))
+    else:
+        height, width = sizes[0]
+        text = f"all images have {height}x{width} pixels, the only size that a run then accepts"
+        found.append(Finding("note", text, "data.size or data.center_crop accepts others, too"))
     if flat := int(np.sum(~facts.small.any(axis=1))):
         found.append(Finding("warning", f"{flat} image{'s are' if flat > 1 else ' is'} constant"))
     return found

@@ -12,8 +12,9 @@ from PIL import Image
 from tqdm import tqdm
 
 from jaxatr.data.chip import Chip
+from jaxatr.data.doctor.marks import Marks
 from jaxatr.data.doctor.subject import Subject
-from jaxatr.typing import Float, Int, Shaped
+from jaxatr.typing import Bool, Float, Int, Shaped
 
 SIDE = 24
 """Side in pixels of the downscaled images that are compared with each other."""
@@ -38,6 +39,8 @@ class Facts(NamedTuple):
       digest: ``[n]``, hash of shape, dtype and pixels.
       small: ``[n, 24 * 24]``, the image downscaled and gray, centred and of unit length; 0 for a
         constant image.
+      turned: ``[n]``, whether the file has an EXIF orientation, which is not applied.
+      dropped: ``[n]``, ``"alpha"`` or ``"band"`` for a sample that is not read, or empty.
       unreadable: (file, reason) of images that could not be read.
       total: number of images in the subject, of which a sample may have been read.
     """
@@ -52,6 +55,8 @@ class Facts(NamedTuple):
     border: Float[np.ndarray, "n f"]
     digest: Shaped[np.ndarray, " n"]
     small: Float[np.ndarray, "n p"]
+    turned: Bool[np.ndarray, " n"]
+    dropped: Shaped[np.ndarray, " n"]
     unreadable: tuple[tuple[str, str], ...]
     total: int
 
@@ -65,6 +70,7 @@ class _Image:
     border: list[float]
     digest: str
     small: np.ndarray
+    marks: Marks
 
 
 def gather(subject: Subject, *, chip: Chip | None = None, limit: int = 0, seed: int = 0) -> Facts:
@@ -116,6 +122,8 @@ def gather(subject: Subject, *, chip: Chip | None = None, limit: int = 0, seed: 
         border=np.array([one.border for one in found]),
         digest=np.array([one.digest for one in found]),
         small=np.stack([one.small for one in found]),
+        turned=np.array([one.marks.turned for one in found]),
+        dropped=np.array([one.marks.dropped for one in found]),
         unreadable=tuple(unreadable),
         total=len(subject),
     )
@@ -127,7 +135,8 @@ def _facts(subject: Subject, numbers: np.ndarray, chip: Chip | None) -> Iterator
     def look(number: int) -> _Image | str:
         try:
             image = subject.read(number)
-            return _image(image if chip is None else chip(image))
+            found = subject.marks(number) if subject.marks else Marks()
+            return _image(image if chip is None else chip(image), found)
         except (ValueError, OSError) as error:
             return str(error)
 
@@ -136,7 +145,7 @@ def _facts(subject: Subject, numbers: np.ndarray, chip: Chip | None) -> Iterator
             yield from pool.map(look, numbers[start : start + _AHEAD].tolist())
 
 
-def _image(image: Shaped[np.ndarray, "h w c"]) -> _Image:
+def _image(image: Shaped[np.ndarray, "h w c"], marks: Marks) -> _Image:
     gray = image.astype(np.float64).mean(axis=2)
     digest = hashlib.sha256(f"{image.shape} {image.dtype.str}".encode())
     digest.update(image.tobytes())
@@ -149,6 +158,7 @@ def _image(image: Shaped[np.ndarray, "h w c"]) -> _Image:
         border=border(gray),
         digest=digest.hexdigest(),
         small=small(gray),
+        marks=marks,
     )
 
 
@@ -174,9 +184,10 @@ def small(gray: Float[np.ndarray, "h w"]) -> Float[np.ndarray, " p"]:
     >>> float(round(a @ small(3 * np.arange(100.0).reshape(10, 10) + 5), 6))
     1.0
     """
-    picture = Image.fromarray(gray.astype(np.float32))
+    largest = float(np.abs(gray).max()) or 1.0  # images in any units are treated alike
+    picture = Image.fromarray((gray / largest).astype(np.float32))
     values = np.asarray(picture.resize((SIDE, SIDE), Image.Resampling.BOX), np.float32).ravel()
     values = values - values.mean()
     length = float(np.linalg.norm(values))
-    flat = length <= 1e-6 * max(1.0, float(np.abs(gray).max())) * SIDE
+    flat = length <= 1e-6 * SIDE
     return np.zeros_like(values) if flat else values / np.float32(length)

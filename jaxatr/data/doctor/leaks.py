@@ -60,11 +60,13 @@ def leaks(facts: Facts, train: int, test: int | None) -> list[Leak]:
       train: number of the split to learn on.
       test: number of the split to measure on as well, or None.
     """
+    # Trees take differences below 1e-7 for none, whatever the units.
+    unit = float(np.median(facts.spread)) or float(np.abs(facts.border).max()) or 1.0
     values = {
         "size": facts.size.astype(np.float64),
-        "mean": facts.mean[:, None],
-        "spread": facts.spread[:, None],
-        "border": facts.border,
+        "mean": facts.mean[:, None] / unit,
+        "spread": facts.spread[:, None] / unit,
+        "border": facts.border / unit,
     }
     rows = _balanced(facts.label, np.flatnonzero(facts.part == train))
     classes, counts = np.unique(facts.label[rows], return_counts=True)

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from jaxatr.data.dataset import Dataset
+from jaxatr.data.doctor.marks import Marks, marks
 from jaxatr.data.sources import image_folder
 from jaxatr.data.sources.image_folder.folder import ImageFolder
+from jaxatr.files import read_regular
 from jaxatr.typing import Int, Shaped
 
 
@@ -25,6 +27,9 @@ class Subject:
       read: returns the image ``[h, w, c]`` of a number; raises ``ValueError`` if it cannot be read.
       unreadable: (file, reason) of files known to be damaged, which are not among the images.
       passed: lines about skipped files.
+      marks: returns what the file of a number says beside its pixels; None without files.
+      empty: paths of folders without images where those of classes are.
+      layout: how folders were read, if that was inferred; empty if it was given.
     """
 
     name: str
@@ -36,6 +41,9 @@ class Subject:
     read: Callable[[int], Shaped[np.ndarray, "h w c"]]
     unreadable: tuple[tuple[str, str], ...] = ()
     passed: tuple[str, ...] = ()
+    marks: Callable[[int], Marks] | None = None
+    empty: tuple[str, ...] = ()
+    layout: str = ""
 
     def __len__(self) -> int:
         """Returns the number of images."""
@@ -64,6 +72,9 @@ def of_folder(folder: ImageFolder, name: str) -> Subject:
         names=[path for path, *_ in listed],
         read=lambda number: image_folder.read(folder, listed[number][0]),
         passed=tuple(image_folder.passed_over(folder).lines()),
+        marks=lambda number: marks(read_regular(folder.root / listed[number][0])),
+        empty=folder.empty,
+        layout=folder.layout,
     )
 
 

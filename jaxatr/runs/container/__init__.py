@@ -1,6 +1,7 @@
 """Writes the files of a container that serves an exported run: Dockerfile and server.
 
-``server.py`` is copied unchanged, and imports nothing from this package.
+The container has no jaxatr: ``server.py`` imports only :mod:`jaxatr.data.decoder`, whose modules
+are written beside it, so that the container reads the same images as the package does.
 """
 
 import json
@@ -15,6 +16,7 @@ MARK = "# Written by `jaxatr convert export`."
 
 _COPIED = ("Dockerfile", "requirements.txt", "server.py")
 _IGNORE = ".dockerignore"
+_DECODER = "jaxatr.data.decoder"
 
 
 def check_container(folder: str | os.PathLike) -> None:
@@ -26,7 +28,7 @@ def check_container(folder: str | os.PathLike) -> None:
     Raises:
       ValueError: a file of the same name exists that does not begin with :data:`MARK`.
     """
-    for name in (*_COPIED, _IGNORE):
+    for name in (*_COPIED, _IGNORE, *_decoder()):
         path = Path(folder) / name
         if path.is_file() and not path.read_text(encoding="utf-8").startswith(MARK):
             raise ValueError(f"{path} exists and was not written by an export: use another folder")
@@ -56,8 +58,21 @@ def write_container(model: str | os.PathLike) -> list[Path]:
             listed = json.dumps(["server.py", *names, "./"], ensure_ascii=False)
             text = text.replace("{files} ./", listed).replace("{model}", json.dumps(path.name))
         written.append(path.with_name(name))
+        files.write_text(written[-1], text.replace(_DECODER, "decoder"))
+    path.with_name("decoder").mkdir(exist_ok=True)
+    for name, text in _decoder().items():
+        written.append(path.with_name("decoder") / Path(name).name)
         files.write_text(written[-1], text)
-    kept = "\n".join(f"!{name}" for name in ("requirements.txt", "server.py", *names))
+    kept = "\n".join(f"!{name}" for name in ("requirements.txt", "server.py", "decoder", *names))
     written.append(path.with_name(_IGNORE))
     files.write_text(written[-1], f"{MARK}\n*\n{kept}\n")
     return written
+
+
+def _decoder() -> dict[str, str]:
+    """Returns the decoder's modules: path below the container's folder to text."""
+    return {
+        f"decoder/{one.name}": f"{MARK}\n{text.replace(_DECODER, 'decoder')}"
+        for one in sorted(resources.files(_DECODER).iterdir(), key=lambda one: one.name)
+        if one.name.endswith(".py") and (text := one.read_text(encoding="utf-8"))
+    }

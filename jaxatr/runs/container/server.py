@@ -9,7 +9,6 @@ header "Authorization: Bearer TOKEN", except for GET /api/health. The token is $
 is not set, a random one is generated and printed. SIGTERM stops the server.
 """
 
-import io
 import json
 import os
 import secrets
@@ -17,7 +16,6 @@ import signal
 import sys
 import threading
 import urllib.request
-import warnings
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,8 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else sent from onnxruntim
 
 import numpy as np
 import onnxruntime
-from PIL import Image, UnidentifiedImageError
+
+from jaxatr.data.decoder import decode
 
 MOST_BYTES = 32 * 2**20
 """Largest size of an image file."""
@@ -38,9 +37,6 @@ BEYOND = 1e38
 """Thresholds beyond this stand for infinity: exported files hold a large finite value instead."""
 
 _SECONDS = 30  # timeout of a connection
-_EIGHT_BIT = {"1": "L", "L": "L", "LA": "L", "La": "L"}
-_COLOUR = ("P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")
-_SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N")
 _TYPES = {"tensor(uint8)": "uint8", "tensor(uint16)": "uint16", "tensor(float)": "float32"}
 
 
@@ -85,7 +81,7 @@ class Model:
         Raises:
           ValueError: ``content`` is not an image that the model accepts.
         """
-        image = self._fitting(read(content))
+        image = self._fitting(decode(content, "the image", most=MOST_PIXELS))
         values: Any = self._session.run(None, {self._input: image[None]})
         outputs = dict(zip(self._outputs, (value[0] for value in values), strict=True))
         if "decision" not in outputs:
@@ -130,48 +126,6 @@ class Model:
 def _finite(value: Any) -> float | None:
     """Converts a number for JSON, which has no infinity."""
     return float(value) if np.isfinite(value) else None
-
-
-def read(content: bytes) -> np.ndarray:
-    """Decodes an image file the same way as jaxatr does.
-
-    Args:
-      content: content of the file.
-
-    Returns:
-      The image ``[h, w, c]``.
-
-    Raises:
-      ValueError: ``content`` is not a readable image, or cannot be read without losing range.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(content)) as image:
-                if image.format == "PNG" and content[24] == 16 and content[25] in (2, 4, 6):
-                    raise ValueError("several channels of 16 bits, which Pillow reduces to 8")
-                if image.format == "TIFF" and getattr(image, "n_frames", 1) > 1:
-                    raise ValueError("several pages")
-                array = _array(image)
-    except UnidentifiedImageError as error:  # its message is an object's address
-        raise ValueError("not a readable image: its format is unknown") from error
-    except Exception as error:  # Pillow raises many types of exceptions on damaged files
-        raise ValueError(f"not a readable image: {error}") from error
-    if not np.isfinite(array).all():
-        raise ValueError("not a readable image: it has non-finite pixels")
-    return array[:, :, None] if array.ndim == 2 else array
-
-
-def _array(image: Image.Image) -> np.ndarray:
-    if image.mode in _EIGHT_BIT:
-        return np.asarray(image.convert(_EIGHT_BIT[image.mode]))
-    if image.mode in _COLOUR:
-        return np.asarray(image.convert("RGB"))
-    if image.mode in _SIXTEEN_BIT:
-        return np.asarray(image).astype(np.uint16)
-    if image.mode in ("I", "F"):
-        return np.asarray(image).astype(np.float32)
-    raise ValueError(f"Pillow's mode {image.mode} is not supported")
 
 
 def _parsed(text: str) -> Any:
@@ -264,7 +218,6 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or not Path(arguments[0]).is_file():
         print("error: wanted an ONNX file: python server.py model.onnx", file=sys.stderr)
         return 2
-    Image.MAX_IMAGE_PIXELS = MOST_PIXELS
     token = os.environ.get("JAXATR_TOKEN", "")
     if not token:
         token = secrets.token_urlsafe(24)

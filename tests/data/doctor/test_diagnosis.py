@@ -2,11 +2,15 @@ import dataclasses
 
 import numpy as np
 import pytest
+import tifffile
+from PIL import Image
 
 from jaxatr.data import doctor
 from jaxatr.data.doctor.alike import equal, nearly_equal
 from jaxatr.data.doctor.facts import gather
 from jaxatr.data.doctor.leaks import leaks
+from jaxatr.data.source import all_options
+from jaxatr.data.sources import image_folder
 
 RNG = np.random.default_rng(1)
 
@@ -178,3 +182,62 @@ def test_classes_are_counted_beyond_the_draw(subject):
     found = doctor.examine(subject(images, labels=[0] * 20 + [1] * 20), limit=12)
     assert found.counts[0].tolist() == [20, 20]
     assert not [one for one in found.findings if "fewer than" in one.text]
+
+
+def folder_findings(root, tmp_path, **options):
+    settings = all_options(image_folder.SOURCE, options)
+    folder = image_folder.image_folder(root, settings, tmp_path / "scratch")
+    return [one.text for one in doctor.examine(doctor.of_folder(folder, "mine")).findings]
+
+
+def test_what_files_and_folders_say_beside_the_pixels(tmp_path):
+    root, exif = tmp_path / "set", Image.Exif()
+    exif[274] = 6
+    rng = np.random.default_rng(0)
+    for outer in ("x", "y"):
+        for inner in ("1", "Unknown"):
+            (root / outer / f"{outer}{inner}").mkdir(parents=True)
+    (root / "x/none").mkdir()
+    (root / "z").mkdir()
+
+    def made(*shape):
+        return Image.fromarray(rng.integers(0, 255, shape, np.uint8))
+
+    made(8, 8, 3).save(root / "x/x1/turned.jpg", exif=exif)
+    made(8, 8, 3).save(root / "x/xUnknown/turned.png", exif=exif)
+    made(8, 8, 4).save(root / "y/y1/alpha.png")
+    made(8, 8, 3).save(root / "y/y1/plain.png")
+    tifffile.imwrite(
+        root / "y/yUnknown/band.tif", np.array(made(8, 8, 4)), photometric="rgb", extrasamples=[0]
+    )
+    (root / "x/xUnknown").rename(root / "x/unknown")
+    found = folder_findings(root, tmp_path)
+    assert "folders of classes without images: z, x/none" in found
+    assert "2 images have an EXIF orientation, which is not applied" in found
+    assert "1 image has an alpha plane, which is dropped" in found
+    assert "1 image has a fourth band, which is dropped" in found
+    assert any(one.startswith("a class is called 'unknown', which is") for one in found)
+    assert "the folders were read as coarse/class: coarse classes of fine ones" in found
+    assert "all images have 8x8 pixels, the only size that a run then accepts" in found
+    given = folder_findings(root, tmp_path, layout="coarse/class")
+    assert [text for text in found if text not in given] == [
+        "the folders were read as coarse/class: coarse classes of fine ones"
+    ]
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-30, 1e9])
+def test_the_units_of_the_images_do_not_matter(subject, scale):
+    rng = np.random.default_rng(0)
+    labels, parts = np.tile([0, 1], 24), np.repeat([0, 1], 24)
+    images = [(rng.normal(10 + label, 1, (12, 12, 1))).astype(np.float32) for label in labels]
+    images[5], images[7] = images[3] * np.float32(1.5), np.full((12, 12, 1), 3, np.float32)
+
+    def findings(factor):
+        scaled = [(one.astype(np.float64) * factor).astype(np.float32) for one in images]
+        return [one.text for one in doctor.examine(subject(scaled, labels, parts)).findings]
+
+    wanted = findings(1)
+    assert any("gives the class away" in text for text in wanted)
+    assert any("nearly equal" in text for text in wanted)
+    assert "1 image is constant" in wanted
+    assert findings(scale) == wanted

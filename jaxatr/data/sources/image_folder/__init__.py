@@ -29,6 +29,7 @@ from jaxatr.data.sources.image_folder.folder import (
     find,
 )
 from jaxatr.data.sources.image_folder.layouts import LAYOUTS
+from jaxatr.files import read_regular
 
 _LISTED = 10  # damaged files listed in an error
 _READING = 2  # raised when the folders in an archive are read differently
@@ -226,7 +227,7 @@ def read(folder: ImageFolder, path: str) -> np.ndarray:
       ImageError: the image cannot be read.
     """
     try:
-        content = (folder.root / path).read_bytes()
+        content = read_regular(folder.root / path)
     except OSError as error:
         raise ImageError(f"{folder.shown / path}: {error.strerror}") from error
     return decode_image(content, str(folder.shown / path))

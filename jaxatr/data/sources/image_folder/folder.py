@@ -9,7 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from jaxatr.data import archive
-from jaxatr.data.files_below import is_hidden, iterate_visible
+from jaxatr.data.class_names import class_name
+from jaxatr.data.files_below import as_utf8, is_hidden, iterate_visible
 from jaxatr.data.image_paths import describe_kind
 from jaxatr.data.images import SUFFIXES
 from jaxatr.data.sources.image_folder import table
@@ -55,6 +56,8 @@ class ImageFolder:
       coarse_classes: names, sorted, or None without a hierarchy.
       fine_to_coarse: the coarse class of each class, or None.
       passed: skipped files, by kind.
+      empty: paths of folders without images where those of classes are.
+      layout: how the folders were read, one of :data:`LAYOUTS`, if that was inferred; else empty.
     """
 
     root: Path
@@ -64,6 +67,8 @@ class ImageFolder:
     coarse_classes: tuple[str, ...] | None
     fine_to_coarse: tuple[int, ...] | None
     passed: tuple[Passed, ...] = ()
+    empty: tuple[str, ...] = ()
+    layout: str = ""
 
     def signature(self) -> str:
         """Returns a digest of names, sizes and dates, which is cheap and changes with any file."""
@@ -92,6 +97,8 @@ class Found(NamedTuple):
       listed: the files, at least one, sorted by path.
       passed: skipped files, by kind; their paths are relative to the folder that was searched.
       assumed: how unusual folders were read, such as ``"chips/<class>/<split>/*"``; else empty.
+      empty: see :class:`ImageFolder`.
+      layout: see :class:`ImageFolder`.
     """
 
     root: Path
@@ -99,6 +106,8 @@ class Found(NamedTuple):
     listed: Sequence[Listed]
     passed: tuple[Passed, ...]
     assumed: str = ""
+    empty: tuple[str, ...] = ()
+    layout: str = ""
 
 
 def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = False) -> Found:
@@ -157,7 +166,9 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
     # An archive commonly holds one folder, which is not worth a line.
     if len(outer.parts) > inside or found.endswith("/split") and not layout:
         assumed = "/".join([*outer.parts, *(f"<{level}>" for level in LAYOUTS[found]), "*"])
-    return Found(root / outer, root / outer, listed, passed, assumed)
+    empty = tuple(_empty(root / outer, paths, len(LAYOUTS[found])))
+    inferred = "" if layout else found
+    return Found(root / outer, root / outer, listed, passed, assumed, empty, inferred)
 
 
 def divided(found: Found, test_fraction: float) -> ImageFolder:
@@ -192,7 +203,23 @@ def divided(found: Found, test_fraction: float) -> ImageFolder:
             "more images, or a folder for each split"
         )
     hierarchy = _given_hierarchy(root, listed, classes)
-    return ImageFolder(root, found.shown, files, classes, *hierarchy, found.passed)
+    further = found.passed, found.empty, found.layout
+    return ImageFolder(root, found.shown, files, classes, *hierarchy, *further)
+
+
+def _empty(root: Path, paths: Sequence[PurePosixPath], depth: int) -> Iterator[str]:
+    """Yields the outermost folders without images that are at most ``depth`` levels below."""
+    full = {parent for path in paths for parent in path.parents}
+    waiting = [PurePosixPath()]
+    while waiting:
+        folder = waiting.pop()
+        with os.scandir(root / folder) as entries:
+            names = sorted(one.name for one in entries if one.is_dir() and not is_hidden(one.name))
+        for below in (folder / name for name in names):
+            if below not in full:
+                yield as_utf8(str(below))
+            elif len(below.parts) < depth:
+                waiting.append(below)
 
 
 def _entries(root: Path) -> Iterator[tuple[PurePosixPath, str]]:
@@ -268,6 +295,7 @@ def _hierarchy(
         raise ValueError(f"{path}: not valid JSON ({error})") from error
     if not isinstance(coarse, dict) or not all(isinstance(v, str) for v in coarse.values()):
         raise ValueError(f'{path}: expected {{"fine class": "coarse class", …}}')
+    coarse = {class_name(name): class_name(group) for name, group in coarse.items()}
     if missing := [name for name in classes if name not in coarse]:
         raise ValueError(f"{path}: no coarse class for {', '.join(missing)}")
     if unknown := [name for name in coarse if name not in classes]:

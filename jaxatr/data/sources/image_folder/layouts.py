@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from jaxatr.data.class_names import class_name
 from jaxatr.data.files_below import as_utf8
 from jaxatr.resolve import nearest
 
@@ -78,13 +79,16 @@ def arranged(root: Path, paths: Sequence[PurePosixPath], layout: str, wanted: st
         else:
             why = f"is {deep}" if depth else "is in no class folder"
         raise ValueError(f"{root / (odd or paths[0])} {why}; looked for {wanted}")
-    layout = layout or _layout(root, paths, depth)
+    folders = [tuple(class_name(as_utf8(one)) for one in path.parts[:-1]) for path in paths]
+    layout = layout or _layout(root, folders, depth)
     levels = LAYOUTS[layout]
     at = levels.index("split") if "split" in levels else None
-    splits = {} if at is None else _split_names({as_utf8(path.parts[at]) for path in paths}, root)
+    splits = {} if at is None else _split_names({one[at] for one in folders}, root)
     listed = []
-    for path in paths:
-        parts = dict(zip(levels, map(as_utf8, path.parts), strict=False))
+    for path, names in zip(paths, folders, strict=True):
+        parts = dict(zip(levels, names, strict=True))
+        if not all(names):
+            raise ValueError(f"{root / path} is in a folder whose name is empty but for spaces")
         split = splits[parts["split"]] if "split" in parts else None
         listed.append(Listed(str(path), parts["class"], split, parts.get("coarse")))
     return Arranged(listed, layout)
@@ -134,10 +138,10 @@ def is_usual(name: str) -> bool:
     return name.lower() in SPLIT_NAMES
 
 
-def _layout(root: Path, paths: Sequence[PurePosixPath], depth: int) -> str:
+def _layout(root: Path, folders: Sequence[tuple[str, ...]], depth: int) -> str:
     """Infers the layout of images that are in one to three folders each."""
     choices = [name for name, levels in LAYOUTS.items() if len(levels) == depth]
-    levels = [{path.parts[level] for path in paths} for level in range(depth)]
+    levels = [{names[level] for names in folders} for level in range(depth)]
     usual = [[*filter(is_usual, names)] for names in levels]
     outer, inner = bool(usual[0]), len(usual[-1]) == len(levels[-1])
     if depth == 1:
@@ -148,7 +152,7 @@ def _layout(root: Path, paths: Sequence[PurePosixPath], depth: int) -> str:
         return "split/class" if depth == 2 else "split/coarse/class"
     if inner and not outer:
         return "class/split" if depth == 2 else "coarse/class/split"
-    homes = {path.parts[:depth] for path in paths}
+    homes = set(folders)
     once = len(homes) == len({home[-1] for home in homes})
     several = any(len(names) > 1 for names in usual[1:])
     if outer or (several and not (depth == 2 and once)):
@@ -188,4 +192,4 @@ def split_name(text: str) -> str:
     >>> split_name("My Train-2")
     'my_train_2'
     """
-    return re.sub(r"\W+", "_", text.strip()).strip("_").lower()
+    return re.sub(r"\W+", "_", class_name(text)).strip("_").lower()

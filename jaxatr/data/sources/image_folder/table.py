@@ -6,14 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from jaxatr.data import parquet
+from jaxatr.data.class_names import class_name
 from jaxatr.data.image_paths import TABLES as SUFFIXES
 from jaxatr.data.sources.image_folder.layouts import Listed, split_name
 from jaxatr.extras import extra
+from jaxatr.files import read_regular
 
 PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
 """Accepted names of the column of paths."""
 
-_ROWS = 64  # rows of a Parquet table in memory at a time: they may contain the images themselves
 _NAMES = {
     "path": PATHS,
     "label": ("label", "class", "class_name", "fine", "fine_label"),
@@ -47,6 +49,7 @@ def read_table(path: Path, *, inside: bool) -> list[Listed]:
         columns = columns or _columns(path, row)
         _check_path(path, place, row[columns["path"]])
         values = {name: _text(row.get(column)) for name, column in columns.items()}
+        values |= {name: class_name(values[name]) for name in ("label", "coarse") if name in values}
         for name, value in values.items():
             if not value:
                 raise ValueError(f"{path}: {place} has no {columns[name]}")
@@ -110,19 +113,20 @@ def _check_path(table: Path, place: str, cell: Any) -> None:
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields (description of the row, column to cell)."""
     if path.name.lower().endswith(".parquet"):
-        parquet = extra("pyarrow.parquet", "parquet", f"{path}: a Parquet table")
+        arrow = extra("pyarrow.parquet", "parquet", f"{path}: a Parquet table")
         number = 0
         try:
-            with parquet.ParquetFile(path) as file:
-                for batch in file.iter_batches(_ROWS):
-                    for row in batch.to_pylist():
-                        number += 1
-                        yield f"row {number}", row
+            with arrow.ParquetFile(path) as file:
+                for group in range(file.num_row_groups):
+                    for batch in parquet.batches(file, path.stat().st_size, group):
+                        for row in batch.to_pylist():
+                            number += 1
+                            yield f"row {number}", row
         except (OSError, ValueError) as error:  # pyarrow's errors derive from these
             raise ValueError(f"{path}: not a readable Parquet table ({error})") from error
         return
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = io.StringIO(read_regular(path).decode("utf-8-sig"), newline=None).getvalue()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from jaxatr.data.decoder.phoenix import RawChip, SceneError, is_raw, read_chip
 from jaxatr.data.files_below import add_dead_links, file_states, files_below
 from jaxatr.data.reasons import Reasons
 from jaxatr.data.source import (
@@ -20,7 +21,6 @@ from jaxatr.data.source import (
     all_options,
 )
 from jaxatr.data.sources import image_folder
-from jaxatr.data.sources.mstar.phoenix import RawChip, SceneError, is_raw, read_chip
 
 __all__ = ["SOURCE", "Mstar", "RawChip", "SceneError", "is_raw", "read_chip"]
 

@@ -11,8 +11,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from jaxatr.data.decoder import phoenix
 from jaxatr.data.sources import dsiac
-from jaxatr.data.sources.mstar import phoenix
 
 # Without shape checks, as for a user: they would take most of the time and find nothing here.
 pytestmark = pytest.mark.usefixtures("unchecked")

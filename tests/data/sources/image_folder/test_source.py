@@ -3,11 +3,13 @@ import os
 import shutil
 import sys
 import tracemalloc
+import unicodedata
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from jaxatr import data
 from jaxatr.data import ImageError, open_dataset
 from jaxatr.data.source import Request
 from jaxatr.data.sources.image_folder import SOURCE, table
@@ -458,3 +460,32 @@ def test_gray_and_colour_jpeg(tmp_path, data_dir):
             Image.new(mode, (8, 8), 100).save(tmp_path / "s" / name / f"{number}.jpeg")
     split = opened(tmp_path / "s", data_dir).splits["train"]
     assert sorted(split.columns["channels"].tolist()) == [1, 3]
+
+
+COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "Škoda") for form in ("NFC", "NFD"))
+
+
+@pytest.mark.parametrize("name", [DECOMPOSED, f"{COMPOSED} ", f" {DECOMPOSED}"])
+def test_a_name_has_one_form(tmp_path, save, data_dir, name):
+    paths = [f"train/{COMPOSED}/0", f"test/{name}/0", "train/Tatra/0", "test/Tatra/0"]
+    images(tmp_path / "a", save, *paths)
+    found = opened(tmp_path / "a", data_dir)
+    assert found.classes == ("Tatra", COMPOSED) and len(found.splits["test"]) == 2
+    assert data.known_unknown(f"known:{name}", found.classes).known == (COMPOSED,)
+    assert len(data.select(found.splits["test"], classes=[name])) == 1
+    (tmp_path / "a/coarse.json").write_text(json.dumps({name: name, "Tatra": "b"}))
+    table = (
+        f"path,label,coarse\n{paths[0]}.png,{name},{name}\n{paths[1]}.png,{COMPOSED},{COMPOSED}\n"
+    )
+    (tmp_path / "a/list.csv").write_text(f"{table}{paths[2]}.png,Tatra,b\n")
+    found = scan(tmp_path / "a")
+    assert found.coarse_classes == ("b", COMPOSED)
+    (tmp_path / "a/coarse.json").unlink()
+    assert scan(tmp_path / "a", table_name="list.csv").coarse_classes == ("b", COMPOSED)
+
+
+def test_folders_in_two_forms_are_splits_of_one_class(tmp_path, save):
+    images(tmp_path, save, f"a/{COMPOSED}/0", f"b/{DECOMPOSED}/0", "a/x/0", "b/x/0")
+    found = scan(tmp_path)
+    assert found.classes == ("x", COMPOSED) and sorted(found.files) == ["a", "b"]
+    assert found.coarse_classes is None

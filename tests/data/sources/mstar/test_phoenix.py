@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from jaxatr.data.decoder import phoenix
 from jaxatr.data.images import ImageError, decode_image
-from jaxatr.data.sources.mstar import phoenix
 
 
 def chip(magnitude, phase, *, native=0, extra="", changes=()):

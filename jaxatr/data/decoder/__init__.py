@@ -1,0 +1,119 @@
+"""Decoding of image files from anywhere, with limits on what it takes.
+
+A file of a few kilobytes may state gigabytes, and the parts of a file may state different sizes.
+Each format therefore has a module whose function ``header`` reads and checks what the file states
+about its image (:class:`Header`) before anything is unpacked, and gives Pillow only those parts of
+the file that hold pixels.
+
+This package imports only NumPy, Pillow, and, for a few types of TIFF, tifffile. Its modules are
+copied into the container of an exported run, which therefore reads the same images.
+"""
+
+import re
+from types import ModuleType
+
+import numpy as np
+from PIL import Image
+
+from jaxatr.data.decoder import gif, jpeg, jpeg2000, npy, phoenix, pillow, png, tiff
+from jaxatr.data.decoder.header import MOST_PIXELS, Header, ImageError
+from jaxatr.data.decoder.measured import measured
+
+__all__ = [
+    "FORMATS",
+    "MOST_PIXELS",
+    "RADAR",
+    "Header",
+    "ImageError",
+    "decode",
+    "header",
+    "is_measurement",
+    "measured",
+    "pillow",
+    "reason",
+]
+
+FORMATS = ("PNG", "JPEG", "TIFF", "GIF", "BMP", "WEBP", "JPEG2000")
+"""Pillow's names of the accepted formats; ``.npy`` files and MSTAR's raw chips are accepted too."""
+
+_NITF = (b"NITF", b"NSIF")
+_SIO = (b"\xff\x01\x7f\xfe", b"\xfe\x7f\x01\xff", b"\xff\x02\x7f\xfd", b"\xfd\x7f\x02\xff")
+RADAR = (*_NITF, *_SIO)
+"""First bytes of radar files, which this package does not read."""
+
+_MODULES: tuple[ModuleType, ...] = (npy, phoenix, png, jpeg, tiff, gif, jpeg2000)
+_LONGEST = 300
+
+
+def is_measurement(content: bytes) -> bool:
+    """Whether a file's first bytes are those of a NumPy array or a raw chip of MSTAR."""
+    return content.startswith((npy.START, phoenix.START))
+
+
+def header(content: bytes, name: str, *, most: int = MOST_PIXELS, others: bool = False) -> Header:
+    """Reads and checks what a file states about its image.
+
+    Args:
+      content: the file's content.
+      name: the file's name, for error messages.
+      most: largest number of pixels.
+      others: accept other formats of Pillow, too, whose work is not bounded.
+
+    Raises:
+      ImageError: the image exceeds a limit, the format is not supported, or the file is damaged.
+    """
+    try:
+        found = _header(content, others)
+        found.check(most)
+        return found
+    except Exception as error:  # of a forged header, any kind
+        raise _named(name, content, error) from error
+
+
+def decode(
+    content: bytes, name: str, *, most: int = MOST_PIXELS, others: bool = False
+) -> np.ndarray:
+    """Decodes an image as ``[h, w, c]`` with ``c`` 1 or 3, of uint8, uint16 or float32.
+
+    Args:
+      content: the file's content.
+      name: the file's name, for error messages.
+      most: largest number of pixels.
+      others: accept other formats of Pillow, too, whose work is not bounded.
+
+    Raises:
+      ImageError: see :func:`header`; or the pixels are damaged, or not finite.
+    """
+    found = header(content, name, most=most, others=others)
+    try:
+        return measured(found.read())
+    except Exception as error:  # of a damaged file, any kind
+        raise _named(name, content, error) from error
+
+
+def _header(content: bytes, others: bool) -> Header:
+    for module in _MODULES:
+        if content.startswith(module.START):
+            return module.header(content)
+    if content.startswith(RADAR):
+        raise ImageError("a radar file (NITF, SICD or SIO): save its image as TIFF or .npy")
+    try:
+        return pillow.header(content, None if others else FORMATS)
+    except Image.UnidentifiedImageError as error:
+        if others or not content:
+            raise
+        raise ImageError(f"wanted one of {', '.join(FORMATS)} or .npy") from error
+
+
+def _named(name: str, content: bytes, error: Exception) -> ImageError:
+    if isinstance(error, ImageError):
+        return ImageError(f"{name}: {error}")
+    why = reason(error) if content else "empty file"
+    return ImageError(f"{name}: not a readable image ({why})")
+
+
+def reason(error: Exception) -> str:
+    """Returns an error's message as a line of text, or its type if it has none."""
+    text = re.sub(r" <_io\.BytesIO[^>]*>", "", str(error))
+    text = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
+    return text[:_LONGEST] or type(error).__name__

@@ -1,0 +1,55 @@
+"""What a file states about its image before the pixels are decoded, and the limits on it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+MOST_PIXELS = 178_956_970
+"""Largest number of pixels of an image, as in Pillow: 0.5 GB as 8-bit colour."""
+
+MOST_PASSES = 32
+"""Largest number of passes over an image: encoders write a progressive JPEG in about ten scans."""
+
+
+class ImageError(ValueError):
+    """An image file cannot be used; the message names the file and the reason."""
+
+
+class Header(NamedTuple):
+    """The header of an image file.
+
+    Attributes:
+      height: number of rows.
+      width: number of columns.
+      read: decodes the pixels, ``[h, w]`` or ``[h, w, c]``; takes memory and time only in
+        proportion to ``height * width * passes``.
+      passes: how often decoding visits each pixel.
+    """
+
+    height: int
+    width: int
+    read: Callable[[], np.ndarray]
+    passes: int = 1
+
+    @property
+    def work(self) -> int:
+        """Number of pixels that decoding visits."""
+        return self.height * self.width * self.passes
+
+    def check(self, most: int) -> None:
+        """Checks the limits.
+
+        Args:
+          most: largest number of pixels.
+
+        Raises:
+          ImageError: the image has more pixels or passes.
+        """
+        if self.height * self.width > most:
+            raise ImageError(f"{self.height}x{self.width} pixels, wanted at most {most} pixels")
+        if self.passes > MOST_PASSES:
+            raise ImageError(
+                f"{self.passes} passes over the image (scans of a progressive JPEG), wanted at "
+                f"most {MOST_PASSES}: save it with fewer"
+            )

@@ -1,0 +1,75 @@
+"""Files that Pillow decodes."""
+
+import io
+
+import numpy as np
+from PIL import Image, ImageFile
+
+from jaxatr.data.decoder.header import Header, ImageError
+
+# The mode that a Pillow image is converted to before it becomes an array. Palettes and alpha planes
+# are not measurements: colours are looked up, alpha is dropped.
+EIGHT_BIT = {
+    "1": "L",
+    "L": "L",
+    "LA": "L",
+    "La": "L",
+    "P": "RGB",
+    "PA": "RGB",
+    "RGB": "RGB",
+    "RGBA": "RGB",
+    "RGBa": "RGB",
+    "RGBX": "RGB",
+    "CMYK": "RGB",
+    "YCbCr": "RGB",
+    "LAB": "RGB",
+    "HSV": "RGB",
+}
+"""Pillow's modes of 8 bits, with the mode to convert each to."""
+
+_SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N")
+
+
+def opened(content: bytes, formats: tuple[str, ...] | None = None) -> Image.Image:
+    """Opens a file's content with Pillow, such that truncated files raise an error.
+
+    Args:
+      content: the file's content.
+      formats: Pillow's names of the formats to try; None for all.
+    """
+    # sarpy and TFDS set this for the whole process, so that Pillow would fill in missing data.
+    ImageFile.LOAD_TRUNCATED_IMAGES = False
+    return Image.open(io.BytesIO(content), formats=formats)
+
+
+def header(content: bytes, formats: tuple[str, ...] | None = None) -> Header:
+    """Reads the header of a file that holds one image, or of whose images the first counts.
+
+    Args:
+      content: the file's content.
+      formats: Pillow's names of the formats to try; None for all.
+    """
+    image = opened(content, formats)
+    return Header(image.height, image.width, lambda: to_array(image))
+
+
+def to_array(image: Image.Image) -> np.ndarray:
+    """Decodes a Pillow image to an array of uint8, uint16, int32 or float32.
+
+    Raises:
+      ImageError: the mode is not supported.
+    """
+    if image.mode in EIGHT_BIT:
+        mode = "L" if image.format == "GIF" and _is_gray(image) else EIGHT_BIT[image.mode]
+        return np.array(image.convert(mode))
+    if image.mode in _SIXTEEN_BIT:
+        return np.array(image).astype(np.uint16)
+    if image.mode in ("I", "F"):
+        return np.array(image)
+    raise ImageError(f"Pillow's mode {image.mode!r} is not supported")
+
+
+def _is_gray(image: Image.Image) -> bool:
+    """Whether a palette has grays only: a GIF has no other way to store a gray image."""
+    colours = np.array(image.getpalette() or [], np.uint8).reshape(-1, 3)
+    return bool(np.all(colours == colours[:, :1]))

@@ -1,0 +1,49 @@
+"""PNG files, of which only the chunks that hold pixels are given to Pillow.
+
+Text, profiles and the frames of an animation have no effect on the pixels. Pillow reads them all
+the same, and refuses the file for a long text or a wrong checksum in one of them.
+"""
+
+from jaxatr.data.decoder import pillow
+from jaxatr.data.decoder.header import Header, ImageError
+
+START = b"\x89PNG\r\n\x1a\n"
+_ANCILLARY = 0x20  # of a chunk's first letter
+
+
+def header(content: bytes) -> Header:
+    """Reads the header.
+
+    Raises:
+      ImageError: the file is damaged, or has several channels of 16 bits.
+    """
+    if content[12:16] != b"IHDR":
+        raise ImageError("a PNG that does not begin with its header")
+    # Bytes 24 and 25 are bit depth and colour type (2 RGB, 4 gray and alpha, 6 RGBA).
+    if content[24] == 16 and content[25] in (2, 4, 6):
+        raise too_wide("PNG")
+    return pillow.header(_pixels_only(content), ("PNG",))
+
+
+def too_wide(kind: str) -> ImageError:
+    """Creates the error for a format's colours of more than 8 bits."""
+    return ImageError(
+        f"a {kind} with several channels of more than 8 bits, of which Pillow keeps only the "
+        "upper 8; save it as one channel of 16-bit gray or of floats, or as 8-bit colour"
+    )
+
+
+def _pixels_only(content: bytes) -> bytes:
+    """Returns the file without ancillary chunks."""
+    kept, at = [START], len(START)
+    while at < len(content):
+        kind = content[at + 4 : at + 8]
+        end = at + 12 + int.from_bytes(content[at : at + 4], "big")
+        if not kind.isalpha():
+            raise ImageError(f"a damaged PNG: byte {at} does not begin a chunk")
+        if not kind[0] & _ANCILLARY:
+            kept.append(content[at:end])
+        if kind == b"IEND":
+            break
+        at = end
+    return b"".join(kept)

@@ -1,0 +1,291 @@
+"""TIFF files, decoded by Pillow or, for types that it lacks, by tifffile.
+
+Both apply some tags to some types only: Pillow inverts white-is-zero in images of up to 8 bits,
+reads signed bytes as unsigned ones and 32 unsigned bits as signed ones, and swaps the bytes of
+compressed big-endian numbers once too often unless they are unsigned. The tags are therefore
+checked and applied here, and the decoders get a file with one directory, of the tags that they
+need, in which gray numbers are called unsigned and black-is-zero. What an image ``[h, w, c]`` of
+recorded values cannot represent is refused.
+"""
+
+import io
+import lzma
+import math
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+from PIL import UnidentifiedImageError
+
+from jaxatr.data.decoder import directory as tags
+from jaxatr.data.decoder import jpeg, pillow, png
+from jaxatr.data.decoder.directory import START, Directory, directories
+from jaxatr.data.decoder.header import Header, ImageError
+
+__all__ = ["START", "header"]
+
+_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _INKS, _YCBCR, _LAB = 0, 1, 2, 3, 5, 6, 8
+_COLOURS = dict(
+    zip(
+        (_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _INKS, _YCBCR, _LAB),
+        (1, 1, 3, 1, 4, 3, 3),
+        strict=True,
+    )
+)
+"""Numbers of colours by PhotometricInterpretation."""
+_UNSIGNED, _SIGNED, _FLOAT, _COMPLEX_FLOAT = 1, 2, 3, 6
+_KINDS = {
+    _UNSIGNED: (1, 2, 4, 8, 12, 16, 32, 64),
+    _SIGNED: (8, 16, 32, 64),
+    _FLOAT: (16, 32, 64),
+    _COMPLEX_FLOAT: (64, 128),
+}
+_CODES = {_SIGNED: "i", _FLOAT: "f"}
+_FLOAT_PREDICTOR = 3
+_ASSOCIATED, _UNASSOCIATED = 1, 2
+_UNCOMPRESSED, _OLD_JPEG, _JPEG, _PACK_BITS = 1, 6, 7, 32773
+_UNPACKERS = {8: zlib.decompressobj, 32946: zlib.decompressobj, 34925: lzma.LZMADecompressor}
+"""Decompressors by the number of the compression."""
+_ROOM = 1 << 24
+"""Bytes that a strip or tile may have in any case."""
+_SLACK = 4096  # bytes beyond its size to which a strip or tile may unpack
+
+
+class _Facts(NamedTuple):
+    """The checked tags of a directory."""
+
+    height: int
+    width: int
+    bits: int
+    kind: int
+    photometric: int
+    compression: int
+    samples: int
+    planar: bool
+    extra: tuple[int, ...]
+    by_float: bool
+    """Whether the compressor was given the differences of floats, and has to know of them."""
+
+
+def header(content: bytes) -> Header:
+    """Reads the header.
+
+    Raises:
+      ImageError: the file is damaged, has several pages, or holds what an image cannot represent.
+    """
+    pages = []
+    for one in directories(content):
+        pages += [one] if one.is_page else []
+        if len(pages) > 1:
+            raise ImageError("holds several pages; one image per file is expected")
+    if not pages:
+        raise ImageError("holds only reduced copies or masks of an image")
+    (page,) = pages
+    facts = _checked(page)
+    segments = _segments(content, page, facts)
+    turned = page.number(tags.ORIENTATION, 1)
+    passes = 1
+    if facts.compression == _JPEG:
+        passes = max(map(jpeg.scans, segments.stored))
+    elif facts.compression == _OLD_JPEG:
+        passes = max(1, content.count(b"\xff\xda"))
+    inverted = facts.photometric == _WHITE_IS_ZERO and bool(facts.bits > 8 or facts.extra)
+    changed = {tags.PHOTOMETRIC: _BLACK_IS_ZERO} if inverted else {}
+    if facts.kind in _CODES and facts.samples == 1 and facts.bits <= 32 and not facts.by_float:
+        changed[tags.FORMAT] = _UNSIGNED
+    if facts.extra:
+        changed[tags.EXTRA] = _UNASSOCIATED  # or Pillow would divide the colours by alpha
+    plain = page.alone(changed)
+
+    def read() -> np.ndarray:
+        values = _values(plain, facts, segments)
+        if tags.FORMAT in changed:
+            values = values.view(f"{_CODES[facts.kind]}{facts.bits // 8}")
+        if values.shape[:2] != (facts.height, facts.width):
+            raise ImageError(f"got pixels of shape {list(values.shape)}")
+        if inverted and facts.bits <= 16:
+            values = values.dtype.type((1 << facts.bits) - 1) - values
+        elif inverted:  # float32 has too few digits for the difference to the largest number
+            values = -values.astype(np.float64)
+        return _turned(values, turned)
+
+    height, width = facts.height, facts.width
+    return Header(*((width, height) if turned in (5, 6, 7, 8) else (height, width)), read, passes)
+
+
+def _checked(page: Directory) -> _Facts:
+    photometric = page.number(tags.PHOTOMETRIC, -1)
+    if photometric not in _COLOURS:
+        got = photometric if photometric >= 0 else "missing"
+        raise ImageError(
+            f"a TIFF whose PhotometricInterpretation is {got}, "
+            "wanted gray, RGB, a palette, CMYK, YCbCr or CIELab"
+        )
+    facts = _Facts(
+        height=page.number(tags.HEIGHT, 0),
+        width=page.number(tags.WIDTH, 0),
+        bits=page.common(tags.BITS, 1),
+        kind=page.common(tags.FORMAT, _UNSIGNED),
+        photometric=photometric,
+        compression=page.number(tags.COMPRESSION, _UNCOMPRESSED),
+        samples=page.number(tags.SAMPLES, 1),
+        planar=page.number(tags.PLANAR, 1) == 2,
+        extra=page.numbers(tags.EXTRA),
+        by_float=page.number(tags.PREDICTOR, 1) == _FLOAT_PREDICTOR,
+    )
+    if not (facts.height and facts.width):
+        raise ImageError("a damaged TIFF: it states no size")
+    if facts.bits not in _KINDS.get(facts.kind, ()):
+        raise ImageError(
+            f"a TIFF of samples of {facts.bits} bits with SampleFormat {facts.kind}, wanted whole "
+            "numbers, floats or complex floats of a usual width"
+        )
+    if photometric == _WHITE_IS_ZERO and facts.kind != _UNSIGNED:
+        raise ImageError(
+            "a TIFF in which 0 is white and the samples are signed, which does not say what is "
+            "black: save it with 0 as black"
+        )
+    if photometric in (_PALETTE, _INKS, _YCBCR, _LAB) and (facts.kind, facts.bits > 8) != (
+        _UNSIGNED,
+        False,
+    ):
+        raise ImageError(
+            f"a TIFF of {facts.bits} bits per sample with PhotometricInterpretation {photometric}, "
+            "wanted 8 bits at most"
+        )
+    if photometric == _RGB and facts.kind == _UNSIGNED and facts.bits in (12, 16):
+        raise png.too_wide("TIFF")
+    _check_extra(facts)
+    if photometric == _INKS and page.number(tags.INKS, 1) != 1:
+        raise ImageError("a TIFF of inks other than CMYK")
+    if photometric == _YCBCR and facts.compression not in (_JPEG, _OLD_JPEG):
+        usual = page.fractions(tags.COEFFICIENTS) in ([], [0.299, 0.587, 0.114])
+        full = page.fractions(tags.REFERENCE) in ([], [0, 255, 128, 255, 128, 255])
+        if page.numbers(tags.SUBSAMPLING, (2, 2)) != (1, 1) or not (usual and full):
+            raise ImageError(
+                "a TIFF of YCbCr that is subsampled or of an unusual range: save it as RGB"
+            )
+    return facts
+
+
+def _check_extra(facts: _Facts) -> None:
+    """Checks the samples beyond the colours: alpha, or one band of unknown meaning beside RGB."""
+    further = facts.samples - _COLOURS[facts.photometric]
+    extra = facts.extra or (0,) * max(further, 0)
+    alpha = all(one in (_ASSOCIATED, _UNASSOCIATED) for one in extra)
+    if further != len(extra) or further > 1 or not (alpha or facts.photometric == _RGB):
+        raise ImageError(
+            f"a TIFF of {facts.samples} samples per pixel (ExtraSamples: "
+            f"{list(facts.extra) or 'none'}), wanted gray or colour and at most an alpha plane"
+        )
+
+
+class _Segments(NamedTuple):
+    """The strips or tiles of a page.
+
+    Attributes:
+      stored: each as it is stored.
+      whole: number of bytes of a whole one, unpacked.
+      unpacked: number of bytes of all, unpacked.
+    """
+
+    stored: list[memoryview]
+    whole: int
+    unpacked: int
+
+
+def _segments(content: bytes, page: Directory, facts: _Facts) -> _Segments:
+    """Returns the strips or tiles, after checking their stated size.
+
+    Raises:
+      ImageError: they would be unpacked to more than the page needs.
+    """
+    height, width = facts.height, facts.width
+    if tiled := bool(page.numbers(tags.TILE_WIDTH)):
+        rows, columns = page.number(tags.TILE_HEIGHT, 0), page.number(tags.TILE_WIDTH, 0)
+    else:
+        rows, columns = min(height, page.number(tags.STRIP_ROWS, height)), width
+    if not (rows and columns):
+        raise ImageError("a damaged TIFF: its strips or tiles are empty")
+    pixel = facts.bits * facts.samples / 8
+    if rows * columns * pixel > max(_ROOM, 4 * height * width * pixel):
+        raise ImageError(f"a TIFF of {height}x{width} pixels in tiles of {rows}x{columns}")
+    wanted = math.ceil(height / rows) * math.ceil(width / columns)
+    wanted *= facts.samples if facts.planar else 1
+    starts = page.numbers(tags.TILES if tiled else tags.STRIPS)
+    counts = page.numbers(tags.TILE_BYTES if tiled else tags.STRIP_BYTES)
+    if not starts or len(starts) > wanted:
+        raise ImageError(f"a damaged TIFF: {len(starts)} strips or tiles, wanted {wanted}")
+    if not counts and len(starts) == 1:  # of some old files
+        counts = (len(content) - starts[0],)
+    view, across = memoryview(content), columns * (1 if facts.planar else facts.samples)
+    row = math.ceil(across * facts.bits / 8)
+    places = list(zip(starts, counts, strict=False))
+    if sum(count for _, count in set(places)) > 2 * len(content) + _ROOM:
+        raise ImageError("a damaged TIFF: its strips or tiles share their bytes")
+    return _Segments(
+        [view[start : start + count] for start, count in places],
+        row * rows,
+        row * (rows * wanted if tiled else height * (facts.samples if facts.planar else 1)),
+    )
+
+
+def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
+    """Decodes the pixels as they are recorded, ``[h, w]`` or ``[h, w, c]``."""
+    gray = facts.photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO)
+    try:
+        if gray and facts.planar and facts.extra:  # of which Pillow does not know all
+            raise UnidentifiedImageError
+        image = pillow.opened(content, ("TIFF",))
+    except UnidentifiedImageError:
+        values = _by_tifffile(content, facts, segments)
+        if not facts.extra:
+            return values
+        alpha, values = values[:, :, -1], values[:, :, :-1]
+    else:
+        values = pillow.to_array(image)
+        if facts.by_float and content[:1] == b"M":
+            return values.byteswap()  # which libtiff has swapped already, as Pillow does not know
+        if not facts.extra:
+            return values.view(np.uint32) if values.dtype == np.int32 else values
+        alpha = np.array(image.getchannel("A"))
+    if facts.extra == (_ASSOCIATED,) and np.any(alpha < np.iinfo(alpha.dtype).max):
+        raise ImageError(
+            "a TIFF whose colours are multiplied by alpha: save it with plain colours or none"
+        )
+    return values
+
+
+def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
+    import tifffile  # slow to import
+
+    if facts.compression not in (_UNCOMPRESSED, _PACK_BITS, *_UNPACKERS):
+        raise ImageError(
+            f"a TIFF of {facts.samples} samples of {facts.bits} bits per pixel with compression "
+            f"{facts.compression}, wanted Deflate or none"
+        )
+    most, unpacked = 2 * segments.whole + _SLACK, 0
+    for stored in segments.stored:
+        length = len(stored)
+        if (unpacker := _UNPACKERS.get(facts.compression)) is not None:
+            length = len(unpacker().decompress(stored, most + 1))
+        if length > most:
+            raise ImageError("a TIFF with a strip or tile that unpacks to more than its size")
+        unpacked += length
+    # tifffile fills what is missing with zeros.
+    if unpacked < segments.unpacked and facts.compression != _PACK_BITS:
+        raise ImageError(f"a truncated TIFF: {unpacked} bytes, wanted {segments.unpacked}")
+    with tifffile.TiffFile(io.BytesIO(content)) as file:
+        values = file.pages[0].asarray()
+    return np.moveaxis(values, 0, -1) if facts.planar and values.ndim == 3 else values
+
+
+def _turned(values: np.ndarray, orientation: int) -> np.ndarray:
+    """Turns an image such that its first row is the top and its first column the left."""
+    if orientation in (5, 6, 7, 8):
+        values = values.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):  # the first row, or then column, is at the bottom
+        values = values[::-1]
+    if orientation in (2, 3, 6, 7):
+        values = values[:, ::-1]
+    return values

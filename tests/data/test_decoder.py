@@ -1,0 +1,419 @@
+"""What a file states is applied to every type or refused, and is bounded before it is unpacked."""
+
+import io
+import itertools
+import os
+import struct
+import tracemalloc
+import zlib
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image, ImageFile, ImageOps, PngImagePlugin
+
+from jaxatr import data
+from jaxatr.data import decoder
+from jaxatr.data.images import ImageError, decode_image, read_image
+
+RNG = np.random.default_rng(0)
+VALUES = RNG.integers(0, 100, (20, 36))
+COLOURS = RNG.integers(0, 200, (20, 36, 3)).astype(np.uint8)
+SHORT, LONG = 3, 4
+
+
+def written(array, **options):
+    file = io.BytesIO()
+    tifffile.imwrite(file, array, metadata=None, **options)
+    return file.getvalue()
+
+
+def tiff(pixels, *, order="<", **tags):
+    """Returns a TIFF of one strip, 8 x 6 pixels of 8-bit gray unless ``tags`` say otherwise."""
+    usual = {"t256": 8, "t257": 6, "t258": 8, "t259": 1, "t262": 1, "t277": 1, "t278": 6}
+    found = {int(name[1:]): value for name, value in (usual | tags).items() if value is not None}
+    found |= {273: 8, 279: len(pixels)}
+    body = bytearray(pixels + b"\0" * (len(pixels) % 2))
+    entries = []
+    for tag, value in sorted(found.items()):
+        values = value if isinstance(value, tuple) else (value,)
+        raw = struct.pack(f"{order}{len(values)}L", *values)
+        if len(values) > 1:
+            body += raw
+            raw = struct.pack(f"{order}L", 8 + len(body) - len(raw))
+        entries.append(struct.pack(f"{order}HHL", tag, LONG, len(values)) + raw)
+    head = struct.pack(f"{order}2sHL", b"II" if order == "<" else b"MM", 42, 8 + len(body))
+    count = struct.pack(f"{order}H", len(entries))
+    return head + bytes(body) + count + b"".join(entries) + bytes(4)
+
+
+LAYOUTS = list(itertools.product((None, "zlib"), (None, (16, 16)), "<>"))
+
+
+@pytest.mark.parametrize("code", "u1 i1 u2 i2 u4 i4 u8 i8 f2 f4 f8 c8".split())
+def test_recorded_numbers_come_back_from_every_kind_of_tiff(code):
+    values = VALUES - 50 * (code[0] == "i")
+    if code in ("u2", "u4"):
+        values = values + np.iinfo(code).max - 200
+    wanted = values.astype(code)
+    for compression, tile, order in LAYOUTS:
+        content = written(wanted, compression=compression, tile=tile, byteorder=order)
+        image = decode_image(content, "x")
+        assert image.dtype == (code if code in ("u1", "u2") else np.float32)
+        np.testing.assert_array_equal(image[:, :, 0], np.float32(wanted.real))
+
+
+@pytest.mark.parametrize("code, white", [("u1", 255), ("u2", 65535), ("u4", 0), ("u8", 0)])
+def test_white_is_zero_for_every_number_of_bits(code, white):
+    for compression, tile, order in LAYOUTS:
+        content = written(
+            VALUES.astype(code),
+            photometric="miniswhite",
+            compression=compression,
+            tile=tile,
+            byteorder=order,
+        )
+        np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], white - VALUES)
+
+
+@pytest.mark.parametrize("code", ["i1", "i2", "f4", "f8", "c8"])
+def test_white_is_zero_without_a_black_is_refused(code):
+    with pytest.raises(ImageError, match="0 is white and the samples are signed"):
+        decode_image(written(VALUES.astype(code), photometric="miniswhite"), "x")
+
+
+@pytest.mark.parametrize("bits, scale", [(1, 255), (2, 85), (4, 17), (12, 1)])
+@pytest.mark.parametrize("white", [False, True])
+def test_samples_that_share_bytes(bits, scale, white):
+    values = RNG.integers(0, 1 << bits, (6, 8))
+    rows = (values[..., None] >> np.arange(bits)[::-1]) & 1
+    content = tiff(np.packbits(rows.astype(bool)).tobytes(), t258=bits, t262=int(not white))
+    wanted = (((1 << bits) - 1 - values) if white else values) * scale
+    np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], wanted)
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_floats_that_were_compressed_by_differences(order):
+    values = RNG.normal(size=(6, 8)).astype("f4")
+    planes = [row.astype(">f4").view(np.uint8).reshape(-1, 4).T.ravel() for row in values]
+    rows = b"".join(np.diff(row, prepend=np.uint8(0)).tobytes() for row in planes)
+    content = tiff(zlib.compress(rows), order=order, t258=32, t259=8, t317=3, t339=3)
+    np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], values)
+
+
+@pytest.mark.parametrize("code", ["u1", "f8"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_tiff_is_turned_whatever_its_type(code, orientation):
+    content = written(VALUES.astype(code), extratags=[(274, "H", 1, orientation, True)])
+    picture = Image.fromarray(VALUES.astype(np.uint8))
+    picture.getexif()[274] = orientation
+    wanted = np.array(ImageOps.exif_transpose(picture))
+    np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], wanted)
+    assert data.pixels_of(content, "x", most=720) == 720
+
+
+@pytest.mark.parametrize("planar", ["contig", "separate"])
+@pytest.mark.parametrize("colours", [COLOURS, COLOURS[..., :1]], ids=["rgb", "gray"])
+def test_alpha_is_dropped_and_never_divides_the_colours(planar, colours):
+    gray = colours.shape[2] == 1
+    options = {"photometric": "minisblack" if gray else "rgb", "planarconfig": planar}
+
+    def read(extra, alpha, compression):
+        planes = np.concatenate([colours, np.full_like(colours[..., :1], alpha)], axis=2)
+        planes = np.moveaxis(planes, 2, 0) if planar == "separate" else planes
+        options["extrasamples"] = [extra]
+        return decode_image(written(planes, compression=compression, **options), "x")
+
+    for compression in (None, "zlib"):
+        for extra, alpha in (("unassalpha", 7), ("assocalpha", 255)):
+            np.testing.assert_array_equal(read(extra, alpha, compression), colours)
+        with pytest.raises(ImageError, match="multiplied by alpha"):
+            read("assocalpha", 250, compression)
+        if gray:
+            with pytest.raises(ImageError, match="2 samples per pixel"):
+                read("unspecified", 7, compression)
+
+
+@pytest.mark.parametrize("planar", ["contig", "separate"])
+@pytest.mark.parametrize("code", ["i1", "f4"])
+def test_colours_of_measured_numbers(planar, code):
+    planes = COLOURS.astype(code)
+    stored = np.moveaxis(planes, 2, 0) if planar == "separate" else planes
+    content = written(stored, photometric="rgb", planarconfig=planar, compression="zlib")
+    np.testing.assert_array_equal(decode_image(content, "x"), planes.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "tags, why",
+    [
+        ({"t262": None}, "PhotometricInterpretation is missing"),
+        ({"t262": 9}, "PhotometricInterpretation is 9"),
+        ({"t262": 32803}, "PhotometricInterpretation is 32803"),
+        ({"t262": 4}, "only reduced copies or masks"),
+        ({"t254": 1}, "only reduced copies or masks"),
+        ({"t262": 3, "t258": 16}, "wanted 8 bits at most"),
+        ({"t339": 4}, "SampleFormat 4"),
+        ({"t339": 5, "t258": 32}, "SampleFormat 5"),
+        ({"t258": 24}, "24 bits"),
+        ({"t258": (8, 4), "t277": 2}, "samples differ"),
+        ({"t256": (8, 8)}, "tag 256 has 2 values, wanted one"),
+        ({"t256": 0}, "states no size"),
+        ({"t262": 5, "t277": 4, "t332": 2}, "inks other than CMYK"),
+        ({"t262": 6, "t277": 3}, "YCbCr that is subsampled"),
+        ({"t262": 2, "t277": 5, "t338": (0, 0)}, "5 samples per pixel"),
+        ({"t278": 0}, "strips or tiles are empty"),
+        ({"t322": 60_000, "t323": 60_000}, "in tiles of 60000x60000"),
+    ],
+)
+def test_a_tiff_that_no_image_represents_is_refused(tags, why):
+    content = tiff(bytes(range(240)), **tags)
+    for read in (decode_image, lambda *args: data.decode_bounded(*args, most=100)):
+        with pytest.raises(ImageError, match=f"^x: .*{why}"):
+            read(content, "x")
+
+
+@pytest.mark.parametrize("code", ["u1", "u2", "f4", "f8"])
+@pytest.mark.parametrize("kind", [1, 4, 8])
+@pytest.mark.parametrize("first", [False, True])
+def test_copies_and_masks_in_a_tiff_are_no_pages(code, kind, first):
+    file, image = io.BytesIO(), VALUES.astype(code)
+    with tifffile.TiffWriter(file) as tif:
+        for part in (image[::2, ::2], image) if first else (image, image[::2, ::2]):
+            tif.write(part.copy(), tile=(16, 16), subfiletype=0 if part is image else 1)
+    tag = struct.pack("<HHL", 254, LONG, 1)
+    content = file.getvalue().replace(tag + b"\1\0\0\0", tag + struct.pack("<L", kind))
+    np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], image)
+
+
+@pytest.mark.parametrize("tag, bits, form", [("strip", 8, 1), ("strip", 64, 3), ("strip", 128, 6)])
+def test_a_strip_larger_than_its_page_is_not_unpacked(tag, bits, form):
+    packer = zlib.compressobj()
+    packed = b"".join(packer.compress(bytes(1 << 20)) for _ in range(100)) + packer.flush()
+    content = tiff(packed, t258=bits, t259=8, t339=form)
+    tracemalloc.start()
+    try:
+        decode_image(content, "x")
+    except ImageError as error:
+        assert "unpacks to more than its size" in str(error)
+    else:
+        assert bits == 8  # libtiff stops at the end of the page
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 50 << 20
+
+
+@pytest.mark.parametrize("code", ["i1", "f2", "f8", "c8", "u8"])
+@pytest.mark.parametrize("compression, tile", [(None, None), ("zlib", None), ("zlib", (16, 16))])
+def test_missing_pixels_of_any_type_are_not_made_up(code, compression, tile):
+    values = VALUES.astype(code)
+    content = written(values, compression=compression, tile=tile, rowsperstrip=5)
+    with tifffile.TiffFile(io.BytesIO(content)) as file:
+        tag = file.pages[0].tags["TileByteCounts" if tile else "StripByteCounts"]
+        form, at = f"<{tag.count}{'H' if tag.dtype == SHORT else 'L'}", tag.valueoffset
+    counts = struct.unpack_from(form, content, at)
+    for place in range(len(counts)):
+        damaged = bytearray(content)
+        less = [count // 2 if n == place else count for n, count in enumerate(counts)]
+        struct.pack_into(form, damaged, at, *less)
+        try:  # Pillow does without the lengths of strips that are not compressed
+            found = decode_image(bytes(damaged), "x")
+        except ImageError as error:
+            assert str(error).startswith("x: ")
+        else:
+            assert compression is None
+            np.testing.assert_array_equal(found[:, :, 0], values.real)
+
+
+def test_tags_that_share_their_bytes_are_refused():
+    content = tiff(bytes(48), t320=tuple(range(2000)), t512=5)
+    shared = content.replace(
+        struct.pack("<HHL", 512, LONG, 1), struct.pack("<HHL", 512, LONG, 2000)
+    )
+    at = struct.unpack_from("<L", content, content.index(struct.pack("<HHL", 320, LONG, 2000)) + 8)
+    shared = shared.replace(
+        struct.pack("<HHLL", 512, LONG, 2000, 5), struct.pack("<HHLL", 512, LONG, 2000, at[0])
+    )
+    with pytest.raises(ImageError, match="refer to the same bytes"):
+        decode_image(shared, "x")
+
+
+def progressive(scans, side=64):
+    file = io.BytesIO()
+    Image.fromarray(np.zeros((side, side), np.uint8)).save(file, "JPEG", progressive=True)
+    content = file.getvalue()
+    last = content.rindex(b"\xff\xda")
+    own = content.count(b"\xff\xda")
+    return content[:last] + content[last:-2] * (scans - own + 1) + b"\xff\xd9"
+
+
+def test_scans_of_a_jpeg_are_counted_and_bounded():
+    assert data.pixels_of(progressive(20), "x", most=4096) == 20 * 4096
+    assert data.decode_bounded(progressive(32), "x", most=4096).shape == (64, 64, 1)
+    for read in (data.decode_bounded, data.pixels_of):
+        with pytest.raises(ImageError, match="x: 33 passes over the image"):
+            read(progressive(33), "x", most=4096)
+    content = progressive(33)
+    strip = tiff(content, t256=64, t257=64, t278=64, t259=7)
+    with pytest.raises(ImageError, match="x: 33 passes"):
+        decode_image(strip, "x")
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+def test_profiles_and_orientation_of_a_jpeg_do_not_reach_the_pixels(mode):
+    picture = Image.fromarray(COLOURS).convert(mode)
+    exif = Image.Exif()
+    exif[274] = 6
+    plain, full = io.BytesIO(), io.BytesIO()
+    picture.save(plain, "JPEG")
+    picture.save(full, "JPEG", exif=exif, icc_profile=bytes(200_000), comment=b"a" * 60_000)
+    with Image.open(plain) as image:
+        wanted = np.array(image.convert("L" if mode == "L" else "RGB")).reshape(20, 36, -1)
+    for file in (plain, full):
+        np.testing.assert_array_equal(decode_image(file.getvalue(), "x"), wanted)
+
+
+def test_text_and_profiles_of_a_png_of_any_length_or_checksum():
+    info = PngImagePlugin.PngInfo()
+    info.add_text("a", "b" * (2 << 20))
+    info.add_text("z", "<x/>" * 600_000, zip=True)
+    info.add_itxt("XML:com.adobe.xmp", "<x/>" * 600_000, zip=True)
+    file = io.BytesIO()
+    Image.fromarray(COLOURS).save(file, "PNG", pnginfo=info, icc_profile=bytes(2 << 20))
+    content = file.getvalue()
+    np.testing.assert_array_equal(decode_image(content, "x.png"), COLOURS)
+    end = content.index(b"tEXt") + 4 + 2 + (2 << 20)
+    wrong = content[:end] + b"????" + content[end + 4 :]
+    np.testing.assert_array_equal(decode_image(wrong, "x.png"), COLOURS)
+    pixels = content.index(b"IDAT") + 20
+    with pytest.raises(ImageError, match="not a readable image"):
+        decode_image(content[:pixels] + b"\xff" + content[pixels + 1 :], "x.png")
+
+
+def test_comments_of_a_gif_are_not_joined():
+    file = io.BytesIO()
+    Image.fromarray(COLOURS[..., 0]).save(file, "GIF")
+    content = file.getvalue()
+    start = 13 + 3 * 256
+    comments = b"\x21\xfe" + (b"\xff" + bytes(255)) * 4000 + b"\0"
+    content = content[:start] + comments * 4 + content[start:]
+    np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], COLOURS[..., 0])
+
+
+def jpeg2000(values):
+    file = io.BytesIO()
+    Image.fromarray(values).save(file, "JPEG2000", irreversible=False)
+    return bytearray(file.getvalue())
+
+
+def test_bits_of_a_jpeg_2000_are_not_shifted():
+    content = jpeg2000(np.uint16(32768 - 2048 + 40 * VALUES))  # 0 to 4095 as 12 bits
+    start = content.find(b"\xff\x4f\xff\x51")
+    content[start + 42] = 11
+    np.testing.assert_array_equal(decode_image(bytes(content), "x")[:, :, 0], 40 * VALUES)
+    content[start + 42] |= 0x80
+    with pytest.raises(ImageError, match="signed samples"):
+        decode_image(bytes(content), "x")
+
+
+@pytest.mark.parametrize(
+    "at, code, value, why",
+    [
+        (8, ">L", 60_000, "states 20x36 pixels, and 20x60000 in its codestream"),
+        (40, ">H", 16_000, "16000 channels"),
+    ],
+)
+def test_sizes_of_a_jpeg_2000_agree(at, code, value, why):
+    content = jpeg2000(VALUES.astype(np.uint8))
+    struct.pack_into(code, content, content.find(b"\xff\x4f\xff\x51") + at, value)
+    with pytest.raises(ImageError, match=why):
+        decode_image(bytes(content), "x")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="the system has no such device")
+def test_no_device_or_pipe_is_read(tmp_path):
+    os.mkfifo(tmp_path / "a.png")
+    for path in ("/dev/zero", tmp_path / "a.png"):
+        with pytest.raises(ImageError, match="a device or a pipe, wanted a regular file"):
+            read_image(path)
+    (tmp_path / "list.csv").write_text("path\n/dev/zero\na.png\n")
+    for one in data.image_paths(str(tmp_path / "list.csv"), tmp_path / "scratch").images:
+        with pytest.raises(ImageError, match="a device or a pipe"):
+            read_image(one.file)
+
+
+def test_a_file_larger_than_memory_is_not_read(tmp_path):
+    with open(tmp_path / "a.npy", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ImageError, match="a file of 1099511627776 bytes, wanted at most"):
+        read_image(tmp_path / "a.npy")
+
+
+def field(value, width):
+    return (str(value).zfill(width) if isinstance(value, int) else value.ljust(width)).encode()
+
+
+def nitf(values, mode, blocks, *, kind="INT", subs=None, version="NITF02.10"):
+    """Returns a NITF 2.1 file of ``values``, ``[h, w, c]``, without compression."""
+    (height, width, bands), (rows, columns) = values.shape, blocks
+    bits = 8 * values.itemsize
+    head = b"IM" + field("A", 10) + field("20200101000000", 14) + field("", 17 + 80) + b"U"
+    head += field("", 166) + b"0" + field("", 42) + field(height, 8) + field(width, 8)
+    head += field(kind, 3) + field("RGB" if bands == 3 else "NODISPLY" if subs else "MONO", 8)
+    head += field("SAR" if subs else "VIS", 8) + field(bits, 2) + b"R 0NC" + field(bands, 1)
+    for band in range(bands):
+        head += field("RGB"[band] if bands == 3 else "" if subs else "M", 2)
+        head += field(subs[band] if subs else "", 6) + b"N" + field("", 3) + b"0"
+    down, across = -(-height // rows), -(-width // columns)
+    head += b"0" + mode.encode() + field(across, 4) + field(down, 4) + field(columns, 4)
+    head += field(rows, 4) + field(bits, 2) + field(1, 3) + field(0, 3) + field(0, 10)
+    head += field("1.0", 4) + field(0, 10)
+    padded = np.zeros((down * rows, across * columns, bands), values.dtype.newbyteorder(">"))
+    padded[:height, :width] = values
+    cut = padded.reshape(down, rows, across, columns, bands)
+    axes = {"B": (0, 2, 4, 1, 3), "P": (0, 2, 1, 3, 4), "R": (0, 2, 1, 4, 3), "S": (4, 0, 2, 1, 3)}
+    body = head + cut.transpose(axes[mode]).tobytes()
+    length = 404 - 0 + 0
+    start = version.encode() + field(3, 2) + b"BF01" + field("A", 10) + field("20200101000000", 14)
+    start += field("", 80) + b"U" + field("", 166) + field(0, 10) + b"0" + bytes(3)
+    start += field("", 42)
+    rest = field(1, 3) + field(len(head), 6) + field(len(body) - len(head), 10) + b"000" * 5
+    rest += field(0, 10)
+    length = len(start) + 12 + 6 + len(rest)
+    return start + field(length + len(body), 12) + field(length, 6) + rest + body
+
+
+@pytest.mark.parametrize("version", ["NITF02.10", "NSIF01.00"])
+@pytest.mark.parametrize("mode", "BPRS")
+def test_every_order_of_a_nitfs_bands(mode, version):
+    pytest.importorskip("sarpy")
+    for blocks in ((20, 36), (8, 12)):
+        for array in (COLOURS, VALUES[..., None].astype(np.uint16)):
+            found = decode_image(nitf(array, mode, blocks, version=version), "x.nsf")
+            np.testing.assert_array_equal(found, array)
+        parts = RNG.normal(size=(20, 36, 2)).astype("f4")
+        found = decode_image(nitf(parts, mode, blocks, kind="R", subs="IQ", version=version), "x")
+        np.testing.assert_allclose(found[..., 0], np.hypot(parts[..., 0], parts[..., 1]), rtol=1e-6)
+
+
+def test_a_nitf_changes_nothing_for_others_and_is_bounded(monkeypatch):
+    pytest.importorskip("sarpy")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 12345)
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", False)
+    content = nitf(COLOURS, "B", (20, 36))
+    decode_image(content, "x")
+    assert (Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES) == (12345, False)
+    for old, new in ((b"0000002000000036", b"9999999999999999"), (b"00010001", b"99999999")):
+        with pytest.raises(ImageError, match="x: .*pixels"):
+            decode_image(content.replace(old, new, 1), "x")
+
+
+@pytest.mark.parametrize("error", [TypeError(b"\xff"), RecursionError(), KeyError("\udcff")])
+def test_any_error_is_a_line_that_can_be_sent(monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(decoder.png, "header", fail)
+    with pytest.raises(ImageError, match="^x: not a readable image") as raised:
+        data.pixels_of(b"\x89PNG\r\n\x1a\n", "x", most=1)
+    str(raised.value).encode()
