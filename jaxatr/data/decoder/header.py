@@ -11,6 +11,9 @@ MOST_PIXELS = 178_956_970
 MOST_PASSES = 32
 """Largest number of passes over an image: encoders write a progressive JPEG in about ten scans."""
 
+MOST_WORK = 12
+"""Largest number of pixels that decoding visits, as a multiple of the largest number of pixels."""
+
 
 class ImageError(ValueError):
     """An image file cannot be used; the message names the file and the reason."""
@@ -44,7 +47,7 @@ class Header(NamedTuple):
           most: largest number of pixels.
 
         Raises:
-          ImageError: the image has more pixels or passes.
+          ImageError: the image has more pixels or passes, or too many for both together.
         """
         if self.height * self.width > most:
             raise ImageError(f"{self.height}x{self.width} pixels, wanted at most {most} pixels")
@@ -52,4 +55,9 @@ class Header(NamedTuple):
             raise ImageError(
                 f"{self.passes} passes over the image (scans of a progressive JPEG), wanted at "
                 f"most {MOST_PASSES}: save it with fewer"
+            )
+        if self.work > MOST_WORK * most:
+            raise ImageError(
+                f"{self.height}x{self.width} pixels in {self.passes} passes (scans of a "
+                f"progressive JPEG), wanted at most {MOST_WORK * most // self.passes} pixels"
             )

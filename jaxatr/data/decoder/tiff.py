@@ -25,13 +25,15 @@ from jaxatr.data.decoder.header import Header, ImageError
 __all__ = ["START", "header"]
 
 _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _INKS, _YCBCR, _LAB = 0, 1, 2, 3, 5, 6, 8
-_COLOURS = dict(
-    zip(
-        (_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _INKS, _YCBCR, _LAB),
-        (1, 1, 3, 1, 4, 3, 3),
-        strict=True,
-    )
-)
+_COLOURS: dict[int, int] = {
+    _WHITE_IS_ZERO: 1,
+    _BLACK_IS_ZERO: 1,
+    _RGB: 3,
+    _PALETTE: 1,
+    _INKS: 4,
+    _YCBCR: 3,
+    _LAB: 3,
+}
 """Numbers of colours by PhotometricInterpretation."""
 _UNSIGNED, _SIGNED, _FLOAT, _COMPLEX_FLOAT = 1, 2, 3, 6
 _KINDS = {
