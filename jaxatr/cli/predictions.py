@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from absl import flags
@@ -42,7 +42,8 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
     workdirs = values.workdir
     with training.loading_once():
         explainers = _explainers()
-        predictor = runs.load_predictor(workdirs if len(workdirs) > 1 else workdirs[0], **options)
+        loaded = runs.load_predictor(workdirs if len(workdirs) > 1 else workdirs[0], **options)
+    predictor = cast(training.Predictor[Any, Any], loaded)
     if predictor.note:
         print(predictor.note, file=sys.stderr)
     done: list[data.ImagePath] = []
