@@ -6,6 +6,7 @@ explanation (tests/explain/test_explainer.py).
 """
 
 import hashlib
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.models import published
 from jaxatr.models.published.finding import tensors_of
+from jaxatr.tasks.open_set import terms
 from jaxatr.tasks.optimizer import build_optimizer
 
 ROOT = Path(__file__).parents[1]
@@ -78,7 +80,29 @@ def test_a_row_names_one_place_for_the_thing_and_its_test_and_an_example(row):
 
 
 def test_every_thing_to_add_has_a_row():
-    assert len(rows()) == 13
+    assert len(rows()) == 14
+
+
+def test_a_term_of_the_loss_adds_up_over_known_examples(outside, small_config, monkeypatch):
+    outside("own_term", examples("extending.md", "## A term of the loss")[0])
+    term = importlib.import_module("own_term").TERM
+    monkeypatch.setattr(terms, "TERMS", (*terms.TERMS, term))
+    config = small_config.copy_and_resolve_references()
+    with config.unlocked():
+        config.loss.feature_norm_weight = 0.5
+    assert term in terms.of(config)
+    rng = np.random.default_rng(0)
+    features = jnp.asarray(rng.normal(size=(4, 8)), jnp.float32)
+    out = models.OpenSetOutput(jnp.zeros((4, 3)), jnp.zeros((4, 3)), features)
+    target = terms.Target(jnp.array([0, -1, 2, 1]), jnp.array([1.0, 1.0, 0.25, 1.0]))
+    total, count = term.value(terms.Seen(config.loss, {}, out, [target]))
+    weights = np.array([1, 0, 0.25, 1])
+    np.testing.assert_allclose(total, weights @ np.square(features).sum(axis=1), rtol=1e-6)
+    assert count == 2.25
+    with config.unlocked():
+        config.loss.feature_norm_weight = -1.0
+    with pytest.raises(ValueError, match="loss.feature_norm_weight: got -1.0, wanted 0"):
+        terms.check(config, (24, 24, 1))
 
 
 def test_a_score_of_ones_own_is_fitted_and_computed(outside):
