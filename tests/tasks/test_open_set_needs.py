@@ -125,3 +125,7 @@ def test_a_run_gives_chips_and_maps(small_config):
     np.testing.assert_array_equal(found.more["image"], np.concatenate(rows))
     plain = task.outputs({"params": params, **state}, "test")
     np.testing.assert_allclose(plain.logits, found.logits, atol=1e-5)
+
+
+def test_detectors_know_every_need():
+    assert openset.detector.ARRAYS | {"features"} == {*needs.NEEDS}
