@@ -1,5 +1,6 @@
 """The geometry in JAX operations against Pillow and NumPy, bit-exact where possible."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -88,7 +89,7 @@ def test_random_fields_give_the_chips_of_the_host():
             with pytest.raises(ValueError, match="smaller than data.center_crop"):
                 traced_chips(chip, jnp.asarray(image)[None], (7, 7, channels))
             continue
-        found = traced_chips(chip, jnp.asarray(image)[None], wanted.shape)
+        found = jax.jit(lambda x, c=chip, s=wanted.shape: traced_chips(c, x, s))(image[None])
         np.testing.assert_array_equal(found[0], wanted, err_msg=f"{chip} of {image.shape}")
     assert 0 < refused < 6
 

@@ -151,21 +151,21 @@ class Graph:
         Raises:
           Unsupported: the operator does not take a wider type either.
         """
-        place = f"{self.name_scope}/{op}".lstrip("/")
-        given = 1 if op == "Where" else 0  # the first operand of the type in question
-        dtype = self.types[inputs[given]].dtype if inputs and inputs[given] else None
-        wide = dtype if dtype is None else computed_in(op, dtype)
+        typed = inputs[1:] if op == "Where" else inputs
+        dtype = self.types[typed[0]].dtype if typed and typed[0] else np.dtype(np.bool_)
+        wide = computed_in(op, dtype)
         if wide != dtype:
-            operands = [self._cast(name, dtype, wide) for name in inputs[given:]]
-            inputs = [*inputs[:given], *operands]
-        types = [out._replace(dtype=wide) if out.dtype == dtype else out for out in outputs]
-        names = [self.declare(place, *output) for output in types]
-        self.nodes.append(Node(op, list(inputs), names, attributes, place))
-        if wide != dtype:
-            names = [
-                self._cast(name, wide, out.dtype) if out.dtype == dtype else name
-                for name, out in zip(names, outputs, strict=True)
+            operands = [self._cast(name, dtype, wide) for name in typed]
+            types = [out._replace(dtype=wide) if out.dtype == dtype else out for out in outputs]
+            inputs = [*inputs[: len(inputs) - len(typed)], *operands]
+            names = self.add_many(op, inputs, types, **attributes)
+            ends = zip(names, outputs, strict=True)
+            return [
+                self._cast(name, wide, dtype) if out.dtype == dtype else name for name, out in ends
             ]
+        place = f"{self.name_scope}/{op}".lstrip("/")
+        names = [self.declare(place, *output) for output in outputs]
+        self.nodes.append(Node(op, list(inputs), names, attributes, place))
         return names
 
     def _cast(self, name: str, before: np.dtype, after: np.dtype) -> str:

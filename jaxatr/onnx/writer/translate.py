@@ -48,7 +48,7 @@ class Params(Mapping[str, Any]):
 
     def __init__(self, params: Mapping[str, Any]):
         """Wraps parameters of which none has been read."""
-        self._params, self._read = params, set()
+        self._params, self._read = params, set[str]()
 
     def __getitem__(self, name: str) -> Any:
         """Returns a parameter."""
@@ -63,6 +63,12 @@ class Params(Mapping[str, Any]):
         """Returns the number of parameters."""
         return len(self._params)
 
+    def replaced(self, **changed: Any) -> "Params":
+        """Returns the parameters with other values, for the same rule."""
+        copy = Params({**self._params, **changed})
+        copy._read = self._read
+        return copy
+
     def unread(self) -> set[str]:
         """Returns the names of the parameters that were not read."""
         return set(self) - self._read
@@ -73,14 +79,14 @@ class Equation(NamedTuple):
 
     Attributes:
       primitive: name of the primitive.
-      params: parameters of the primitive.
+      params: parameters of the primitive, each of which the rule must read.
       inputs: the operands.
       in_avals: shapes and dtypes of the operands in jax.
       out_avals: shapes and dtypes of the results in jax.
     """
 
     primitive: str
-    params: Mapping[str, Any]
+    params: Params
     inputs: list[Tensor]
     in_avals: list[Any]
     out_avals: list[Any]

@@ -110,7 +110,7 @@ def test_a_maximum_and_a_minimum_of_numbers_are_one_clip(operators):
 def test_activations_are_short_and_their_parts_are_accurate(operators):
     assert operators(jax.nn.silu, IMAGES) == ["Sigmoid", "Mul"]
     assert "Sigmoid" not in operators(jax.nn.sigmoid, IMAGES)
-    assert "Sigmoid" not in operators(lambda x: jax.nn.sigmoid(x) * x.sum(1), IMAGES)
+    assert "Sigmoid" not in operators(lambda x: jax.nn.sigmoid(x) * x[:, ::-1], IMAGES)
     gelu = operators(lambda x: jax.nn.gelu(x, approximate=False), IMAGES)
     assert "Erf" in gelu and len(gelu) <= 6
     assert "Erf" not in operators(lambda x: 0.5 * lax.erfc(x), IMAGES)

@@ -13,7 +13,7 @@ from jaxatr.onnx.writer.graph import Graph, TensorType
 from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, rule
 
 
-@rule("scan", unread="length num_carry num_consts")  # shapes imply them
+@rule("scan", unread="ft_in ft_out length num_carry num_consts")  # shapes imply them
 def _scan(t: Translator, equation: Equation) -> list[Tensor]:
     params, jaxpr = equation.params, equation.params["jaxpr"]
     consts, carried = _counts(equation, jaxpr)

@@ -212,8 +212,6 @@ def _round(t: Translator, equation: Equation) -> Tensor:
 @rule("clamp")
 def _clamp(t: Translator, equation: Equation) -> Tensor:
     least, x, most = equation.inputs
-    if x.dtype == np.bool_:
-        return t.pointwise("And", t.pointwise("Or", x, least), most)
     return t.pointwise("Min", t.pointwise("Max", x, least), most)
 
 

@@ -1,6 +1,5 @@
 """Rules for primitives that read elements at indices: ``gather`` and ``dynamic_slice``."""
 
-from collections import ChainMap
 from collections.abc import Sequence
 from typing import Any
 
@@ -92,11 +91,11 @@ def _sliced_first(t: Translator, equation: Equation) -> Equation:
     rest = [p for p, axis in enumerate(numbers.start_index_map) if axis not in same]
     left = Tensor((*indices.shape[:-1], len(rest)), indices.dtype, array=indices.array[..., rest])
     picked = tuple(numbers.start_index_map[place] for place in rest)
-    changed = {"dimension_numbers": numbers._replace(start_index_map=picked)}
+    numbers = numbers._replace(start_index_map=picked)
     return equation._replace(
         inputs=[part, left],
         in_avals=[jax.ShapeDtypeStruct(value.shape, value.dtype) for value in (part, left)],
-        params=ChainMap(changed, equation.params),
+        params=equation.params.replaced(dimension_numbers=numbers),
     )
 
 

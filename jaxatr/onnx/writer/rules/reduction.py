@@ -104,7 +104,7 @@ def _cumsum(t: Translator, equation: Equation) -> Tensor:
     )
 
 
-@rule("top_k")
+@rule("top_k", unread="is_stable")  # TopK always is
 def _top_k(t: Translator, equation: Equation) -> list[Tensor]:
     values, indices = equation.out_avals
     name, count = t.read(equation, 0), t.graph.int64([equation.params["k"]])
