@@ -201,7 +201,7 @@ def test_a_published_network_of_ones_own_is_found_and_its_file_is_checked(
 
 
 def test_a_backbone_and_a_configuration_of_ones_own(outside):
-    network, example = examples("backbone.md", "# Your own backbone")
+    network, example = examples("backbone.md", "# Your own backbone")[:2]
     outside("my_networks", network)
     config = bundled.load(str(outside("my_config", example)))
     assert config.task == configuration.OPEN_SET and config.data.options.aspects == 12

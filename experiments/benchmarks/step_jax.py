@@ -41,8 +41,8 @@ class Benchmark:
           file: an ONNX file to use as the backbone; by default a ResNet-18.
         """
         self.size = size
-        own = models.ResNet18(axis_name=parallel.AXIS)
-        backbone = OnnxBackbone(file, "features") if file else own
+        residual = models.ResNet18(axis_name=parallel.AXIS)
+        backbone = OnnxBackbone(file, "features") if file else residual
         self.module = models.OpenSetClassifier(backbone, CLASSES)
         fields: Any = config.common().optimizer
         fields.update(learning_rate=1e-2, momentum=0.9, nesterov=True, weight_decay=5e-4)

@@ -120,7 +120,8 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
             f"model.backbone: got {name!r}, wanted a student among "
             f"{', '.join(names)}{nearest(name, names)}"
         )
-    attention = partial(CBAM, openness=backbones.find(name).openness)
+    openness = backbones.find(name).openness
+    attention = partial(CBAM, openness=openness) if openness else CBAM
     backbone = _backbone(model, attention=attention)
     student = Student(backbone, num_classes, head_bias=model.head_bias, deltas=fields.deltas)
     return Surrogate(student, ExplanationNetwork(fields.width, backbone.dtype, backbone.axis_name))

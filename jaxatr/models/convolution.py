@@ -53,14 +53,16 @@ def _convolved(
             feature_group_count=feature_group_count,
             precision=precision,
         )
-    edges = padding if named else tuple(tuple(pair) for pair in padding)
-    stride, dilation = tuple(strides), tuple(rhs_dilation)
+    options: dict[str, Any] = {
+        "stride": tuple(strides),
+        "dilation": tuple(rhs_dilation),
+        "padding": padding if named else tuple(tuple(pair) for pair in padding),
+    }
     if axes == 1:  # a sequence's options are numbers
-        edges = edges if named else edges[0]
-        stride, dilation = stride[0], dilation[0]
-    return kernels.convolution(
-        x, kernel, stride=stride, padding=edges, dilation=dilation, groups=feature_group_count
-    )
+        options = {
+            name: value if isinstance(value, str) else value[0] for name, value in options.items()
+        }
+    return kernels.convolution(x, kernel, groups=feature_group_count, **options)
 
 
 def _chosen() -> Callable[..., Array]:

@@ -80,14 +80,14 @@ def squared_gradient_norms(
 
 def _norms(layer, variables, inputs, named, gradient) -> dict[str, Array]:
     """Returns the squared norms of one layer's parameters."""
-    if isinstance(layer, Conv) and _is_plain(layer):
-        pad, stride = layer.padding, (layer.strides, layer.strides)
+    if (plain := _plain(layer)) is not None:
+        stride, pad = plain
         (x,) = inputs
         problem = Problem(
             "weight",
             x.shape,
             variables["params"]["kernel"].shape,
-            stride,
+            (stride, stride),
             ((pad, pad), (pad, pad)),
             (1, 1),
             1,
@@ -97,12 +97,16 @@ def _norms(layer, variables, inputs, named, gradient) -> dict[str, Array]:
     return _replayed(layer, variables, inputs, named, gradient)
 
 
-def _is_plain(layer: Conv) -> bool:
-    """Returns whether a layer is a convolution as of a residual network, without groups or bias."""
-    numbers = isinstance(layer.strides, int) and isinstance(layer.padding, int)
-    images = isinstance(layer.kernel_size, tuple) and len(layer.kernel_size) == 2
+def _plain(layer: nn.Module) -> tuple[int, int] | None:
+    """Returns stride and padding of a convolution as of a residual network; None for others."""
+    if not isinstance(layer, Conv) or layer.use_bias or layer.mask is not None:
+        return None
     alone = layer.feature_group_count == layer.kernel_dilation == layer.input_dilation == 1
-    return numbers and images and alone and not layer.use_bias and layer.mask is None
+    images = isinstance(layer.kernel_size, tuple) and len(layer.kernel_size) == 2
+    stride, padding = layer.strides, layer.padding
+    if alone and images and isinstance(stride, int) and isinstance(padding, int):
+        return stride, padding
+    return None
 
 
 def _of_kernel(
