@@ -130,10 +130,10 @@ def _unpickled(file: io.BytesIO) -> Any:
     Python's reader of pickles allocates what a number in the file asks for: a list as long as the
     place at which an object is to be remembered, an array of bytes of the stated length.
     """
-    start, most = file.tell(), file.getbuffer().nbytes
-    for operation, argument, _ in pickletools.genops(file):
-        if operation.name in _MEMO and int(argument or 0) > most:
-            raise _Refused(f"remembers an object at place {argument}, and has {most} bytes")
+    start = file.tell()
+    for steps, (operation, argument, _) in enumerate(pickletools.genops(file)):
+        if operation.name in _MEMO and int(argument or 0) > steps:  # places are used in turn
+            raise _Refused(f"remembers an object at place {argument} after {steps} steps")
         if operation.name == "BYTEARRAY8":
             raise _Refused("contains an array of bytes, which PyTorch does not write")
     file.seek(start)

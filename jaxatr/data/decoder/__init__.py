@@ -102,7 +102,9 @@ def _header(content: bytes, others: bool) -> Header:
     except Image.UnidentifiedImageError as error:
         if others or not content:
             raise
-        raise ImageError(f"wanted one of {', '.join(FORMATS)} or .npy") from error
+        raise ImageError(
+            f"not a readable image, wanted one of {', '.join(FORMATS)} or .npy"
+        ) from error
 
 
 def _named(name: str, content: bytes, error: Exception) -> ImageError:

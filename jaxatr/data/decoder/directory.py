@@ -65,7 +65,7 @@ class Directory:
           at: position of the directory.
 
         Raises:
-          ImageError: the directory is damaged, or has a tag for pixels twice.
+          ValueError: the directory is damaged, or has a tag for pixels twice.
         """
         self._content, self._order = content, "<" if content[:1] == b"I" else ">"
         self._big = content[2:4] in (b"+\0", b"\0+")
@@ -73,19 +73,19 @@ class Directory:
         count, start = self._unpacked("Q" if self._big else "H", at)
         length = 20 if self._big else 12
         if start + count * length > len(content):
-            raise ImageError("a damaged TIFF: a directory reaches beyond the end of the file")
+            raise ValueError("a damaged TIFF: a directory reaches beyond the end of the file")
         self._entries: dict[int, _Entry] = {}
         for begin in range(start, start + count * length, length):
             (tag, kind, number), value = self._all(entry, begin)
             if tag not in (*_FOR_PIXELS, _NEW_KIND, _OLD_KIND, ORIENTATION):
                 continue
             if tag in self._entries:
-                raise ImageError(f"a damaged TIFF: tag {tag} occurs twice")
+                raise ValueError(f"a damaged TIFF: tag {tag} occurs twice")
             size = number * struct.calcsize("=" + _TYPES.get(kind, "s"))
             if size > struct.calcsize("=" + word):
                 value, _ = self._unpacked(word, value)
             if value + size > len(content):
-                raise ImageError(f"a damaged TIFF: tag {tag} reaches beyond the end of the file")
+                raise ValueError(f"a damaged TIFF: tag {tag} reaches beyond the end of the file")
             raw = content[begin : begin + length]
             self._entries[tag] = _Entry(raw, kind, number, value, size)
         self.next, _ = self._unpacked(word, start + count * length)
@@ -112,30 +112,30 @@ class Directory:
         """Returns the whole numbers of a tag.
 
         Raises:
-          ImageError: its values are of another type.
+          ValueError: its values are of another type.
         """
         if (entry := self._entries.get(tag)) is None:
             return default
         if entry.kind not in _WHOLE or not entry.count:
-            raise ImageError(f"a damaged TIFF: tag {tag} holds no whole numbers")
+            raise ValueError(f"a damaged TIFF: tag {tag} holds no whole numbers")
         return self._all(f"{entry.count}{_TYPES[entry.kind]}", entry.at)[0]
 
     def number(self, tag: int, default: int) -> int:
         """Returns the single whole number of a tag.
 
         Raises:
-          ImageError: it has several values, or one of another type.
+          ValueError: it has several values, or one of another type.
         """
         first, *more = self.numbers(tag, (default,))
         if more:
-            raise ImageError(f"a damaged TIFF: tag {tag} has {1 + len(more)} values, wanted one")
+            raise ValueError(f"a damaged TIFF: tag {tag} has {1 + len(more)} values, wanted one")
         return first
 
     def common(self, tag: int, default: int) -> int:
         """Returns the number that a tag states for every sample.
 
         Raises:
-          ImageError: the samples differ.
+          ValueError: the samples differ.
         """
         values = self.numbers(tag, (default,))
         if len(set(values)) > 1:
@@ -157,7 +157,7 @@ class Directory:
         """
         kept = {tag: one for tag, one in sorted(self._entries.items()) if tag in _FOR_PIXELS}
         if sum(one.size for one in kept.values()) > len(self._content):
-            raise ImageError("a damaged TIFF: its tags refer to the same bytes several times")
+            raise ValueError("a damaged TIFF: its tags refer to the same bytes several times")
         raw = [
             struct.pack(self._order + ("HHQHxxxxxx" if self._big else "HHLHxx"), tag, 3, 1, value)
             if (value := changed.get(tag)) is not None
@@ -183,14 +183,14 @@ def directories(content: bytes) -> Iterator[Directory]:
     """Yields a TIFF's directories in their order.
 
     Raises:
-      ImageError: one is damaged, or there are too many.
+      ValueError: one is damaged, or there are too many.
     """
     order, big = "<" if content[:1] == b"I" else ">", content[2:4] in (b"+\0", b"\0+")
     (at,) = struct.unpack_from(order + ("Q" if big else "L"), content, 8 if big else 4)
     seen: set[int] = set()
     while at:
         if at in seen or len(seen) == _MOST_DIRECTORIES:
-            raise ImageError("a damaged TIFF: its directories do not end")
+            raise ValueError("a damaged TIFF: its directories do not end")
         seen.add(at)
         directory = Directory(content, at)
         yield directory

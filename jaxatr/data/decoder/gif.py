@@ -5,7 +5,7 @@ comments to one, in a time that grows with the square of their number.
 """
 
 from jaxatr.data.decoder import pillow
-from jaxatr.data.decoder.header import Header, ImageError
+from jaxatr.data.decoder.header import Header
 
 START = (b"GIF87a", b"GIF89a")
 _EXTENSION, _CONTROL, _FRAME = 0x21, 0xF9, 0x2C
@@ -15,7 +15,7 @@ def header(content: bytes) -> Header:
     """Reads the header.
 
     Raises:
-      ImageError: the file is damaged.
+      ValueError: the file is damaged.
     """
     return pillow.header(_first_frame(content), ("GIF",))
 
@@ -33,5 +33,5 @@ def _first_frame(content: bytes) -> bytes:
         if is_control:
             control = content[begin:at]
     if content[at] != _FRAME:
-        raise ImageError(f"a damaged GIF: byte {at} does not begin a frame")
+        raise ValueError(f"a damaged GIF: byte {at} does not begin a frame")
     return start + control + content[at:]

@@ -62,7 +62,7 @@ def _start(content: bytes) -> int:
         if length < 8:
             break
         at += length
-    raise ImageError("a JPEG 2000 without a codestream")
+    raise ValueError("a JPEG 2000 without a codestream")
 
 
 def _passes(stream: bytes, pixels: int) -> int:
@@ -72,7 +72,7 @@ def _passes(stream: bytes, pixels: int) -> int:
         at += 2 + int.from_bytes(stream[at + 2 : at + 4], "big")
     style = stream[at + 4 :]
     if stream[at + 1 : at + 2] != b"\x52" or len(style) < 10:
-        raise ImageError("a JPEG 2000 without a coding style")
+        raise ValueError("a JPEG 2000 without a coding style")
     layers, levels = int.from_bytes(style[2:4], "big"), style[5]
     block = 1 << (style[6] + 2) + (style[7] + 2)
     precincts = style[10 : 11 + levels] if style[0] & 1 else b"\xff"

@@ -18,7 +18,7 @@ def header(content: bytes) -> Header:
       ImageError: the file is damaged, or has several channels of 16 bits.
     """
     if content[12:16] != b"IHDR":
-        raise ImageError("a PNG that does not begin with its header")
+        raise ValueError("a PNG that does not begin with its header")
     # Bytes 24 and 25 are bit depth and colour type (2 RGB, 4 gray and alpha, 6 RGBA).
     if content[24] == 16 and content[25] in (2, 4, 6):
         raise too_wide("PNG")
@@ -40,7 +40,7 @@ def _pixels_only(content: bytes) -> bytes:
         kind = content[at + 4 : at + 8]
         end = at + 12 + int.from_bytes(content[at : at + 4], "big")
         if not kind.isalpha():
-            raise ImageError(f"a damaged PNG: byte {at} does not begin a chunk")
+            raise ValueError(f"a damaged PNG: byte {at} does not begin a chunk")
         if not kind[0] & _ANCILLARY:
             kept.append(content[at:end])
         if kind == b"IEND":

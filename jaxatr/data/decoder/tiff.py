@@ -136,7 +136,7 @@ def _checked(page: Directory) -> _Facts:
         by_float=page.number(tags.PREDICTOR, 1) == _FLOAT_PREDICTOR,
     )
     if not (facts.height and facts.width):
-        raise ImageError("a damaged TIFF: it states no size")
+        raise ValueError("a damaged TIFF: it states no size")
     if facts.bits not in _KINDS.get(facts.kind, ()):
         raise ImageError(
             f"a TIFF of samples of {facts.bits} bits with SampleFormat {facts.kind}, wanted whole "
@@ -208,7 +208,7 @@ def _segments(content: bytes, page: Directory, facts: _Facts) -> _Segments:
     else:
         rows, columns = min(height, page.number(tags.STRIP_ROWS, height)), width
     if not (rows and columns):
-        raise ImageError("a damaged TIFF: its strips or tiles are empty")
+        raise ValueError("a damaged TIFF: its strips or tiles are empty")
     pixel = facts.bits * facts.samples / 8
     if rows * columns * pixel > max(_ROOM, 4 * height * width * pixel):
         raise ImageError(f"a TIFF of {height}x{width} pixels in tiles of {rows}x{columns}")
@@ -217,14 +217,14 @@ def _segments(content: bytes, page: Directory, facts: _Facts) -> _Segments:
     starts = page.numbers(tags.TILES if tiled else tags.STRIPS)
     counts = page.numbers(tags.TILE_BYTES if tiled else tags.STRIP_BYTES)
     if not starts or len(starts) > wanted:
-        raise ImageError(f"a damaged TIFF: {len(starts)} strips or tiles, wanted {wanted}")
+        raise ValueError(f"a damaged TIFF: {len(starts)} strips or tiles, wanted {wanted}")
     if not counts and len(starts) == 1:  # of some old files
         counts = (len(content) - starts[0],)
     view, across = memoryview(content), columns * (1 if facts.planar else facts.samples)
     row = math.ceil(across * facts.bits / 8)
     places = list(zip(starts, counts, strict=False))
     if sum(count for _, count in set(places)) > 2 * len(content) + _ROOM:
-        raise ImageError("a damaged TIFF: its strips or tiles share their bytes")
+        raise ValueError("a damaged TIFF: its strips or tiles share their bytes")
     return _Segments(
         [view[start : start + count] for start, count in places],
         row * rows,
@@ -276,7 +276,7 @@ def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarr
         unpacked += length
     # tifffile fills what is missing with zeros.
     if unpacked < segments.unpacked and facts.compression != _PACK_BITS:
-        raise ImageError(f"a truncated TIFF: {unpacked} bytes, wanted {segments.unpacked}")
+        raise ValueError(f"a truncated TIFF: {unpacked} bytes, wanted {segments.unpacked}")
     with tifffile.TiffFile(io.BytesIO(content)) as file:
         values = file.pages[0].asarray()
     return np.moveaxis(values, 0, -1) if facts.planar and values.ndim == 3 else values
