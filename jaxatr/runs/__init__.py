@@ -4,7 +4,7 @@ from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.calibration import calibrate_run, undo_calibration
 from jaxatr.runs.clustering import cluster_run
 from jaxatr.runs.continual import train_enrolled
-from jaxatr.runs.enrolment import enrol_run, remove_class
+from jaxatr.runs.enrolment import enrol_chips, enrol_run, remove_class
 from jaxatr.runs.evaluation import evaluate_ensemble, evaluate_run
 from jaxatr.runs.load import load_predictor
 from jaxatr.runs.training import make_task, train_run
@@ -16,6 +16,7 @@ __all__ = [
     "calibrate_run",
     "check_baselines",
     "cluster_run",
+    "enrol_chips",
     "enrol_run",
     "evaluate_ensemble",
     "evaluate_run",

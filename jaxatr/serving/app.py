@@ -286,14 +286,14 @@ def build_routes(console: Console) -> fastapi.FastAPI:
         if console.enroller is None:
             raise HTTPException(404, "classes cannot be enrolled in this run")
         try:
-            console.enroller.check(name, score, console.engine)
+            console.enroller.check(name, score)
         except ValueError as error:
             raise HTTPException(422, str(error)) from None
-        uploads, read = await console.uploaded(request)
+        read = await console.read(request)
         if broken := next((one for one in read if one.chip is None), None):
             raise HTTPException(422, f"{broken.name} cannot be used: {broken.error}")
         try:
-            console.enroller.start(name.strip(), score, uploads)
+            console.enroller.start(name.strip(), score, read)
         except InProgress as error:
             raise HTTPException(409, str(error)) from None
         return JSONResponse(console.enroller.state, 202)

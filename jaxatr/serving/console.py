@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from jaxatr.serving import metrics
 from jaxatr.serving.batcher import Batcher
-from jaxatr.serving.engine import Answer, Engine, Wanted
+from jaxatr.serving.engine import Answer, Engine, RecogniserEngine, Wanted
 from jaxatr.serving.enrolment import Enroller
 from jaxatr.serving.forms import FormError, files_of
 from jaxatr.serving.intake import Read, Reader, Upload
@@ -63,9 +63,8 @@ class Console:
         self.marks = Marks(Path(options.marks or os.path.join(engine.run, FILE)))
         self.page = Page()
         self.enroller = None
-        if wanted is not None and engine.kind == "recogniser":
-            decides = engine.scales[0].name
-            self.enroller = Enroller(wanted, options.batches, self._replace, decides)
+        if wanted is not None and isinstance(engine, RecogniserEngine):
+            self.enroller = Enroller(engine, wanted, options.batches, self._replace)
 
     @property
     def engine(self) -> Engine:

@@ -27,26 +27,46 @@ KEPT = ".enrolled"
 _BATCH = 32
 
 
-class Seeing(NamedTuple):
-    """A run's network at a checkpoint.
+class Seeing:
+    """A run's network at a checkpoint, for one enrolment or for many.
+
+    The compiled network and the outputs for the validation examples are kept, because they do not
+    depend on the enrolled classes: a process that enrols one class after another compiles once.
 
     Attributes:
       workdir: the run's folder.
       step: step of the checkpoint.
       config: the run's configuration.
       known: the classes on which the run was trained.
-      module: the network.
-      normalize: normalises raw chips.
-      variables: variables of the checkpoint, on one device.
+      areas: AUROC on held-out known classes, by score, once they are compared for an enrolment.
     """
 
-    workdir: Path
-    step: int
-    config: Config
-    known: tuple[str, ...]
-    module: Network
-    normalize: Callable[[ArrayLike], jax.Array]
-    variables: PyTree
+    def __init__(
+        self,
+        workdir: Path,
+        step: int,
+        config: Config,
+        known: tuple[str, ...],
+        module: Network,
+        normalize: Callable[[ArrayLike], jax.Array],
+        variables: PyTree,
+    ):
+        """Takes the network.
+
+        Args:
+          workdir: the run's folder.
+          step: step of the checkpoint.
+          config: the run's configuration.
+          known: the classes on which the run was trained.
+          module: the network.
+          normalize: normalises raw chips.
+          variables: variables of the checkpoint, on one device.
+        """
+        self.workdir, self.step, self.config, self.known = workdir, step, config, known
+        self._module, self._normalize, self._variables = module, normalize, variables
+        self.areas: dict[str, float] = {}
+        self._programs: dict[frozenset[str], Callable[..., dict[str, jax.Array]]] = {}
+        self._validated: dict[frozenset[str], _Validated | None] = {}
 
     @classmethod
     def of_run(cls, run: TrainedRun) -> "Seeing":
@@ -62,22 +82,66 @@ class Seeing(NamedTuple):
           found: the chips.
           needs: names of the inputs of scores to compute in addition to the logits.
         """
-        views = views_of(self.config)
-
-        @jax.jit
-        def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
-            return outputs_of(self.module, variables, self.normalize(images), needs, views)
-
+        infer = self._program(frozenset(needs))
         rows: dict[str, list[np.ndarray]] = {}
         for start in range(0, len(found.images), _BATCH):
             batch = found.images[start : start + _BATCH]
             padding = [(0, _BATCH - len(batch)), *[(0, 0)] * (batch.ndim - 1)]
-            out = infer(self.variables, np.pad(batch, padding, mode="edge"))
+            out = infer(self._variables, np.pad(batch, padding, mode="edge"))
             for name, values in {**out, "image": batch}.items():
                 rows.setdefault(name, []).append(np.asarray(values)[: len(batch)])
         columns = {name: np.concatenate(parts) for name, parts in rows.items()}
         logits, open_logits = columns.pop("logits"), columns.pop("open_logits")
         return openset.Outputs(logits, open_logits, found.labels, columns)
+
+    def _program(self, needs: frozenset[str]) -> Callable[..., dict[str, jax.Array]]:
+        if needs not in self._programs:
+            module, normalize, views = self._module, self._normalize, views_of(self.config)
+
+            @jax.jit
+            def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
+                return outputs_of(module, variables, normalize(images), needs, views)
+
+            self._programs[needs] = infer
+        return self._programs[needs]
+
+    def validation(
+        self, task: Callable[[], Enrollable | None], enrolment: Enrolment, needs: Collection[str]
+    ) -> openset.Outputs | None:
+        """Computes the outputs for the run's validation examples, without enrolled ones.
+
+        Args:
+          task: opens the run's task, with its data; None if they cannot be read. It is called
+            until it has opened them once for a set of needs.
+          enrolment: the run's enrolments.
+          needs: names of the inputs of the score.
+
+        Returns:
+          The outputs, or None if there are no such examples.
+        """
+        key = frozenset(needs)
+        if key not in self._validated:
+            if (opened := task()) is None:
+                return None
+            self._validated[key] = _validated(opened, self._variables, needs)
+        if (found := self._validated[key]) is None:
+            return None
+        kept = ~np.isin(found.fingerprints, list(enrolment.checksums))
+        return found.outputs.select(kept) if kept.any() else None
+
+
+class _Validated(NamedTuple):
+    """Outputs for validation examples, and the SHA-256 of their chips."""
+
+    outputs: openset.Outputs
+    fingerprints: np.ndarray
+
+
+def _validated(task: Enrollable, variables: PyTree, needs: Collection[str]) -> _Validated | None:
+    if "validation" not in task.parts:
+        return None
+    outputs = task.decided_outputs(variables, "validation", needs)
+    return _Validated(outputs, np.asarray(task.examples.fingerprints("validation")))
 
 
 def extend(
@@ -138,27 +202,6 @@ def _read(
     if found is None:
         return None, {}
     return found, fitted.provenance_of(seeing.workdir, seeing.step, kept)
-
-
-def validation_of(
-    task: Enrollable, variables: PyTree, enrolment: Enrolment, needs: Collection[str]
-) -> openset.Outputs | None:
-    """Computes the outputs for a run's validation examples, without enrolled ones.
-
-    Args:
-      task: the run's task, with its data.
-      variables: variables of the checkpoint.
-      enrolment: the run's enrolments.
-      needs: names of the inputs of the score.
-
-    Returns:
-      The outputs, or None if there are no such examples.
-    """
-    if "validation" not in task.parts:
-        return None
-    outputs = task.decided_outputs(variables, "validation", needs)
-    kept = ~np.isin(task.examples.fingerprints("validation"), list(enrolment.checksums))
-    return outputs.select(kept) if kept.any() else None
 
 
 def of_task(

@@ -41,6 +41,7 @@ def load_decision(
     *,
     field: bool = True,
     enrolment: enrolled.Enrolment | bool = True,
+    seeing: enrolling.Seeing | None = None,
 ) -> Loaded:
     """Loads the decision of a run, fitting and saving it in the run's folder if necessary.
 
@@ -53,6 +54,7 @@ def load_decision(
       checkpoint: the checkpoint of the run, for messages.
       field: use the calibration to field chips, if there is one.
       enrolment: whether to include the run's enrolled classes, or the enrolments to use instead.
+      seeing: the run's network, compiled for an earlier enrolment; None for a new one.
 
     Raises:
       ValueError: there is no such score or threshold, or no data to fit it to.
@@ -77,7 +79,8 @@ def load_decision(
         raise ValueError(f"{run.workdir} has no score that decides: {made.record['by']}")
     further, notes = (), []
     if joined is not None:
-        decision, further, enrolment_note = _with_enrolled(run, decision, joined, where)
+        seeing = seeing or enrolling.Seeing.of_run(run)
+        decision, further, enrolment_note = _with_enrolled(run, decision, joined, where, seeing)
         notes.append(enrolment_note)
     if field:
         decision, field_note = _in_the_field(run, decision)
@@ -182,6 +185,7 @@ def _with_enrolled(
     decision: openset.Decision,
     enrolment: enrolled.Enrolment,
     where: Mapping[str, str],
+    seeing: enrolling.Seeing,
 ) -> tuple[openset.Decision, tuple[str, ...], str]:
     """Extends a decision by the enrolled classes, if its score supports enrolment.
 
@@ -194,9 +198,9 @@ def _with_enrolled(
         note = f"{decision.score.name} does not support the enrolled classes {listed}"
         return decision, (), note if further else ""
 
-    def validation() -> openset.Outputs | None:
+    def opened() -> Enrollable | None:
         try:
-            task = open_task(run, where)
+            return open_task(run, where)
         except (ValueError, OSError) as error:
             warnings.warn(
                 f"{run.workdir}: the validation examples cannot be scored with the enrolled "
@@ -204,10 +208,11 @@ def _with_enrolled(
                 stacklevel=2,
             )
             return None
-        needs = decision.score.all_needs
-        return enrolling.validation_of(task, run.variables, enrolment, needs)
 
-    made = enrolling.extend(enrolling.Seeing.of_run(run), decision, enrolment, validation)
+    def validation() -> openset.Outputs | None:
+        return seeing.validation(opened, enrolment, decision.score.all_needs)
+
+    made = enrolling.extend(seeing, decision, enrolment, validation)
     return made, further, enrolled.describe(enrolment)
 
 

@@ -94,7 +94,7 @@ def join(
     if before.score.takes_classes:
 
         def validation() -> openset.Outputs | None:
-            return enrolling.validation_of(task, variables, enrolment, before.score.all_needs)
+            return seeing.validation(lambda: task, enrolment, before.score.all_needs)
 
         decision = enrolling.extend(seeing, before, enrolment, validation)
     numbers = {name: len(known) + place for place, name in enumerate(further)}
