@@ -24,6 +24,8 @@ BLOCK = 256
 
 Model = TypeVar("Model")
 
+_CLASSES, _ROWS = 8, 16  # least room for classes, and for examples of a class
+
 LEAST = 1e-6
 """Lower bound of distances whose logarithm is taken."""
 
@@ -160,13 +162,15 @@ def in_double(array: Any) -> Any:
     return array if isinstance(array, jax.Array) else np.asarray(array, np.float64)
 
 
-def ready(model: Model) -> Model:
+def ready(model: Model, *, room: bool = False) -> Model:
     """Prepares a fitted model for many searches.
 
     Its float16 arrays are put on the device in float32, and a gallery gets an index if a search in
     two stages is faster.
 
     Args:
+      room: whether to leave room for further examples and classes (:func:`with_room`), because
+        galleries that grow follow one after the other.
       model: a named tuple of arrays. It is a gallery if it has the fields of a :class:`Gallery`
         and ``classes``; its attribute ``forms``, 1 by default, is the number of forms that each
         query is compared in.
@@ -175,13 +179,47 @@ def ready(model: Model) -> Model:
     def put(leaf: Any) -> Any:
         return _on_device(leaf) if getattr(leaf, "dtype", None) == np.float16 else leaf
 
-    placed: Any = jax.tree.map(put, model)
+    given: Any = model
+    if room and is_gallery(given) and given.index is None:
+        found = Gallery(given.examples, given.half_squares, given.labels)
+        given = given._replace(**with_room(found, int(np.asarray(given.classes)))._asdict())
+    placed: Any = jax.tree.map(put, given)
     if is_gallery(placed) and placed.index is None:
         if reranking.pays(np.shape(placed.examples), getattr(placed, "forms", 1)):
             arrays = placed.examples, placed.half_squares, placed.labels
-            index = reranking.index(*arrays, int(np.asarray(placed.classes)))
-            placed = placed._replace(index=index)
+            count = _classes(placed.labels, int(np.asarray(placed.classes)))
+            placed = placed._replace(index=reranking.index(*arrays, count))
     return placed
+
+
+def with_room(gallery: Gallery, classes: int) -> Gallery:
+    """Returns a gallery with rows that no search finds, up to one of a few shapes.
+
+    A program is compiled for the number of examples of each class. With room, galleries that
+    differ by a few examples or classes share a program.
+
+    Args:
+      gallery: from :func:`build` or :func:`directions`.
+      classes: k. Classes are added up to a multiple of 8, and examples of each class up to a
+        multiple of 16, of 32 from 128 examples on, and so on: by a quarter at most, or to 16.
+    """
+    numbers = np.arange(-(-classes // _CLASSES) * _CLASSES)
+    labels = np.asarray(gallery.labels)
+    counts = np.bincount(labels, minlength=len(numbers))
+    steps = np.maximum(_ROWS, 1 << np.maximum(np.frexp(counts)[1] - 3, 0))
+    sizes = np.maximum(-(-counts // steps), 1) * steps
+    starts = np.cumsum(sizes) - sizes
+    places = np.arange(len(labels)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    shape = (int(sizes.sum()), np.shape(gallery.examples)[1])
+    examples = np.zeros(shape, np.asarray(gallery.examples).dtype)
+    half_squares = np.full(len(examples), np.inf, np.float32)
+    examples[places], half_squares[places] = gallery.examples, gallery.half_squares
+    return Gallery(examples, half_squares, np.repeat(numbers, sizes).astype(np.int32))
+
+
+def _classes(labels: Int[ArrayLike, " n"], classes: int) -> int:
+    """Returns the number of classes with those that :func:`with_room` has added."""
+    return max(classes, int(np.max(labels, initial=-1)) + 1)
 
 
 def _on_device(array: Any) -> Array:
@@ -247,7 +285,7 @@ def _traced(
     if isinstance(gallery.index, Elsewhere):
         raise ValueError("a gallery held by other processes cannot be part of a graph")
     if gallery.index is not None:
-        return reranking.nearest(examples, gallery.index, queries, estimated)
+        return reranking.nearest(examples, gallery.index, queries, estimated)[:, :classes]
     half_squares = jnp.asarray(gallery.half_squares)
     return _exhaustive(examples, half_squares, queries, ends=_ends(gallery.labels, classes))
 
@@ -312,7 +350,8 @@ def proximities(
         search = partial(gallery.index.proximities, classes=classes, estimated=estimated)
     elif gallery.index is None:
         half_squares = _on_device(gallery.half_squares)
-        search = partial(_exhaustive, examples, half_squares, ends=_ends(gallery.labels, classes))
+        ends = _ends(gallery.labels, _classes(gallery.labels, classes))
+        search = partial(_exhaustive, examples, half_squares, ends=ends)
     else:
         search = partial(_reranked, examples, gallery.index, estimated=estimated)
     found = [np.zeros((0, classes), np.float32)]
@@ -322,7 +361,7 @@ def proximities(
         size = min(block_size, 1 << (len(block) - 1).bit_length())
         if len(block) < size:
             block = np.pad(block, [(0, size - len(block)), (0, 0), (0, 0)])
-        found.append(np.asarray(search(block))[: len(queries) - start])
+        found.append(np.asarray(search(block))[: len(queries) - start, :classes])
     return np.concatenate(found)
 
 

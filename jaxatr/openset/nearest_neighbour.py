@@ -86,9 +86,11 @@ def nearest(
     """
     count = len(np.asarray(model.further))
     fitted = -np.asarray(score(NearestNeighbour(model.features[:-count]), features, k=1))
-    distances, indices = neighbours(model.features[-count:], unit(model, features), 1)
+    # One program for many numbers of examples: the last one stands for those up to a power of two.
+    rows = np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1) - count
+    distances, indices = neighbours(np.asarray(model.features)[rows], unit(model, features), 1)
     added = np.asarray(distances)[:, 0]
-    labels = np.asarray(model.further)[np.asarray(indices)[:, 0]]
+    labels = np.asarray(model.further)[np.minimum(np.asarray(indices)[:, 0], count - 1)]
     return np.minimum(fitted, added), np.where(added < fitted, labels, -1)
 
 
