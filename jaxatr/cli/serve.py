@@ -20,7 +20,7 @@ from jaxatr.cli import inputs
 from jaxatr.serving import Options
 from jaxatr.serving.options import Limits
 
-_PACKAGES = ("fastapi", "uvicorn", "httptools", "prometheus_client")
+_PACKAGES = ("fastapi", "uvicorn", "httptools", "prometheus_client", "python_multipart")
 
 
 def define_flags() -> None:
