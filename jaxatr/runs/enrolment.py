@@ -319,7 +319,8 @@ def _new_chips(
     there = {one: entry.name for entry in before.entries for one in entry.sha256} if before else {}
     images: dict[str, np.ndarray] = {}
     count = 0
-    for count, (title, chip) in enumerate(chips, 1):
+    for title, chip in chips:
+        count += 1
         checksum = enrolled.checksum(chip)
         if (other := there.get(checksum, name)) != name:
             raise ValueError(f"{title}: already enrolled as {other}")

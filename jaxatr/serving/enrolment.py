@@ -91,9 +91,7 @@ class Enroller:
             self.state = {"state": "busy", "name": name, "detail": ""}
             # A daemon, because an enrolment has no effect until its last write: the process can end
             # in the middle of it.
-            self._thread = threading.Thread(
-                target=self._run, args=(name, score, read), daemon=True
-            )
+            self._thread = threading.Thread(target=self._run, args=(name, score, read), daemon=True)
             self._thread.start()
 
     def finish(self, seconds: float | None = None) -> bool:
