@@ -17,6 +17,7 @@ router = APIRouter()
 
 @router.get("/", include_in_schema=False)
 async def page(console: Served) -> Response:
+    """Returns the page."""
     return console.page.response()
 
 
