@@ -142,7 +142,7 @@ def _owned(out: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(files.locked(folder / "lock", seconds=0))
+            stack.enter_context(files.locked(folder / "lock", seconds=0.0))
         except TimeoutError:
             raise ValueError(f"{out}: another process is predicting into it") from None
         for place in (out, folder):

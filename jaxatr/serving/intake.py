@@ -99,7 +99,7 @@ class Reader:
         now = time.monotonic()
         return [now - start for start, one in list(self._begun.values()) if one or not small]
 
-    def close(self, seconds: float) -> bool:
+    def close(self, seconds: float = STUCK) -> bool:
         """Ends the threads; returns whether they have ended within some seconds."""
         for pool in (self._small, self._large):
             pool.shutdown(wait=False, cancel_futures=True)

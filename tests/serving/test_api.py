@@ -241,6 +241,8 @@ def test_the_run_is_described(client, engine, trained_run):
     assert client.get("/api/health").json() == {
         "status": "ready",
         "waiting": 0,
+        "decoding": 0,
+        "decoding_seconds": 0.0,
         "runtime": "jax",
     }
 

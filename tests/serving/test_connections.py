@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import json
+import select
 import socket
 import threading
 import time
@@ -13,7 +14,13 @@ from jaxatr.serving.engine import Engine
 from jaxatr.serving.options import Limits
 
 LIMITS = Limits(
-    head_seconds=0.6, body_seconds=1.2, answer_seconds=20.0, connections=40, waiting=4, images=4
+    head_seconds=0.6,
+    body_seconds=1.2,
+    write_seconds=0.3,
+    answer_seconds=20.0,
+    connections=40,
+    waiting=4,
+    images=4,
 )
 
 
@@ -129,6 +136,36 @@ def test_a_head_without_end_is_refused(port):
                 greedy.sendall(b"a: " + b"b" * 1000 + b"\r\n")
         with contextlib.suppress(ConnectionError):
             assert answer_of(greedy)[0] == 431
+
+
+def test_a_long_head_in_one_piece_is_refused(port):
+    lines = b"a: " + b"b" * 30_000 + b"\r\n"
+    for count, status in ((1, 200), (4, 431)):
+        with connected(port) as connection:
+            start = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n"
+            connection.sendall(start + lines * count + b"\r\n")
+            assert answer_of(connection)[0] == status
+
+
+def test_answers_that_are_not_read_are_given_up(port, contents):
+    """Pipelined requests of a client that never reads hold no place for long."""
+    ask_page = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        greedy = [stack.enter_context(connected(port)) for _ in range(8)]
+        for one in greedy:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.settimeout(0.5)
+            with contextlib.suppress(TimeoutError):
+                one.sendall(ask_page * 1000)
+        until(lambda: all(given_up(one) for one in greedy))
+    assert ask(port, contents[0])[0] == 200
+
+
+def given_up(connection):
+    """Whether the other side has ended a connection, without reading what it has sent."""
+    watched = select.poll()
+    watched.register(connection, select.POLLHUP | select.POLLERR)
+    return bool(watched.poll(0))
 
 
 def test_a_body_that_does_not_come_is_given_up(port, contents):
