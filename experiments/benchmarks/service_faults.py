@@ -22,7 +22,6 @@ import re
 import shutil
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -127,7 +126,7 @@ class Others(threading.Thread):
     @property
     def times(self) -> dict[str, Any]:
         """The number of requests, how many were refused, and how long they took."""
-        cut = statistics.quantiles(self.seconds, n=100)
+        cut = np.quantile(self.seconds, np.arange(1, 100) / 100).tolist()
         return {
             "requests": len(self.seconds),
             "refused": self.refused,

@@ -4,6 +4,7 @@ import fastapi
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 
 import jaxatr
 from jaxatr.serving.batcher import Busy
@@ -19,13 +20,14 @@ def build_app(console: Console) -> Guard:
     Args:
       console: the console to serve; its threads run as long as the application.
     """
-    options, routes = console.options, build_routes(console)
+    options = console.options
+    routes = (route for router in ROUTERS for route in router.routes)
     return Guard(
-        routes,
+        build_routes(console),
         limits=options.limits,
         token=options.token,
         hosts={"localhost", *(name.lower() for name in options.hosts)},
-        routes={route.path for router in ROUTERS for route in router.routes} | {"/openapi.json"},
+        routes={"/openapi.json", *(one.path for one in routes if isinstance(one, APIRoute))},
         metrics=console.metrics,
     )
 

@@ -15,6 +15,12 @@ from jaxatr.serving.options import Limits
 
 _LONGEST_HEAD = 64 << 10
 
+_MOST_PIPELINED = 16
+"""Largest number of requests of a connection that wait for the answer to an earlier one.
+
+uvicorn accepts as many as arrive at once, thousands in a quarter of a megabyte.
+"""
+
 _PHRASES = {
     400: "Bad Request",
     408: "Request Timeout",
@@ -81,6 +87,8 @@ def bounded(limits: Limits) -> type[HttpToolsProtocol]:
             self._stop_waiting()
             if self._size > _LONGEST_HEAD:  # in one piece
                 self._end(431)
+            elif len(self.pipeline) >= _MOST_PIPELINED:
+                self._end(503)
             elif not self._ended:
                 super().on_headers_complete()
 
