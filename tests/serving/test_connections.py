@@ -165,6 +165,12 @@ class Unread(asyncio.Transport):
     def abort(self):
         self.aborted = True
 
+    def is_closing(self):
+        return False
+
+    def close(self):
+        pass
+
 
 @pytest.mark.parametrize(("reads", "given_up"), [(0, True), (1, False), (100_000, False)])
 def test_a_client_that_reads_nothing_is_given_up(reads, given_up):
