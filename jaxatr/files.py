@@ -5,14 +5,20 @@ import errno
 import json
 import os
 import stat
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import filelock
 import numpy as np
 import platformdirs
+
+LOCK_SECONDS = 60.0
+"""Longest time to wait for a lock file, by default."""
+
+_ASK_SECONDS = 0.2
 
 
 def cache_folder() -> Path:
@@ -142,9 +148,38 @@ def write_text(path: str | os.PathLike, text: str) -> None:
         file.write(text.encode())
 
 
-def locked(path: str | os.PathLike) -> filelock.BaseFileLock:
-    """Returns a context manager that holds the lock file ``path`` exclusively.
+@contextlib.contextmanager
+def locked(
+    path: str | os.PathLike,
+    *,
+    seconds: float = LOCK_SECONDS,
+    given_up: Callable[[], bool] = lambda: False,
+) -> Iterator[None]:
+    """Holds the lock file ``path`` exclusively.
 
     The operating system releases the lock when the process ends, even if it is killed.
+
+    Args:
+      path: the file; it is created if necessary.
+      seconds: longest time to wait for another process or thread that holds it; infinite to wait
+        for as long as it takes.
+      given_up: asked several times a second while waiting; True stops the waiting at once.
+
+    Raises:
+      TimeoutError: it is held for longer, or ``given_up``; the message names the file.
     """
-    return filelock.FileLock(path)
+    lock, start = filelock.FileLock(path), time.monotonic()
+    while not lock.is_locked:
+        try:
+            lock.acquire(timeout=min(_ASK_SECONDS, seconds))
+        except filelock.Timeout:
+            waited = time.monotonic() - start
+            if waited >= seconds or given_up():
+                raise TimeoutError(
+                    f"{path} is held by another process, after {waited:.0f} s of waiting: try "
+                    "again when that one has ended"
+                ) from None
+    try:
+        yield
+    finally:
+        lock.release()

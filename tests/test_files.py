@@ -23,3 +23,17 @@ def test_an_error_leaves_the_file_as_it_was(tmp_path):
         file.write(b"half")
         raise RuntimeError
     assert (tmp_path / "x").read_text() == "before" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_lock_is_waited_for_until_its_time_is_over(tmp_path):
+    asked = []
+    with files.locked(tmp_path / "lock"):
+        with pytest.raises(TimeoutError, match="lock is held by another process"):
+            with files.locked(tmp_path / "lock", seconds=0.0):
+                pass
+        with pytest.raises(TimeoutError, match="lock is held by another process"):
+            with files.locked(tmp_path / "lock", given_up=lambda: asked.append(1) or True):
+                pass
+    assert asked == [1]
+    with files.locked(tmp_path / "lock", seconds=0.0):
+        pass

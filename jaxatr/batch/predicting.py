@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import filelock
-
 from jaxatr import files, training
 from jaxatr.batch import manifest
 from jaxatr.batch.engine import Engine, Here
@@ -142,18 +140,15 @@ def _owned(out: Path) -> Iterator[None]:
     if out.is_dir() and any(out.iterdir()) and not folder.is_dir():
         raise ValueError(f"{out}: the folder has other content; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
-    lock = files.locked(folder / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        raise ValueError(f"{out}: another process is predicting into it") from None
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(files.locked(folder / "lock", seconds=0.0))
+        except TimeoutError:
+            raise ValueError(f"{out}: another process is predicting into it") from None
         for place in (out, folder):
             for partial in place.glob(".*.partial"):
                 partial.unlink(missing_ok=True)
         yield
-    finally:
-        lock.release()
 
 
 def _check_run(out: Path, identity: Identity) -> None:

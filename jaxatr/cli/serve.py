@@ -20,7 +20,9 @@ from jaxatr.cli import inputs
 from jaxatr.serving import Options
 from jaxatr.serving.options import Limits
 
-_PACKAGES = ("jinja2", "fastapi", "uvicorn", "httptools", "prometheus_client")
+_PACKAGES = (
+    *("jinja2", "fastapi", "uvicorn", "httptools", "prometheus_client", "python_multipart"),
+)
 
 
 def define_flags() -> None:

@@ -16,6 +16,7 @@ from jaxatr import files
 
 _PARTIAL = ".preparing-"
 _CURRENT = "current"
+_LONGEST = 6 * 3600.0  # seconds that another process may take to prepare a set
 
 
 def default_data_dir() -> Path:
@@ -36,7 +37,7 @@ def prepared(folder: Path, signature: str, make: Callable[[Path], Path]) -> Path
     final = folder / signature
     if not final.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
-        with files.locked(folder / ".lock"):
+        with files.locked(folder / ".lock", seconds=_LONGEST):
             if not final.is_dir():  # another process may have made it while this one waited
                 _make(final, make)
     if current(folder) != final:

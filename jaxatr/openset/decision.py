@@ -146,7 +146,8 @@ class Decision:
 
     def ready(self) -> "Decision":
         """Returns the decision with its galleries on the device, for use on many batches."""
-        models = {name: gallery.ready(model) for name, model in self.models.items()}
+        room = self.further is not None  # a console enrols one class after the other
+        models = {name: gallery.ready(model, room=room) for name, model in self.models.items()}
         return replace(self, models=models)
 
     def at(self, threshold: float | None) -> "Decision":

@@ -78,7 +78,7 @@ def enrol(
         for out in _folds(np.flatnonzero(outputs.labels == label)):
             rest = everything.copy()
             rest[out] = False
-            scored.append(enrolled_with(rest).score_of(outputs.select(out)))
+            scored.append(enrolled_with(rest).ready().score_of(outputs.select(out)))
             order.append(out)
     scores = np.concatenate([np.zeros(0), *(part for part, _ in scored)])
     nearest = np.concatenate([np.zeros(0, int), *(part for _, part in scored)])
@@ -86,7 +86,7 @@ def enrol(
     enrolled = replace(enrolled, further=Further(known, classes, scores, nearest, labels))
     if enrolled.calibration is None or validation is None:
         return enrolled
-    scores, nearest = enrolled.score_of(validation)
+    scores, nearest = enrolled.ready().score_of(validation)
     calibration = enrolled.calibration._replace(scores=scores, nearest=nearest)
     return replace(enrolled, calibration=calibration)
 

@@ -86,9 +86,14 @@ def nearest(
       ``(distances, labels)``, ``[b]`` each: the distance to the nearest example, and its class; -1
       for an example of the fit, whose class is not stored.
     """
-    distances, indices = neighbours(model.features, unit(model, features), 1)
-    place = np.asarray(indices)[:, 0] - (len(model.features) - len(np.asarray(model.further)))
-    labels = np.append(np.asarray(model.further), -1)[np.maximum(place, -1)]
+    rows, further = np.asarray(model.features), np.asarray(model.further)
+    fitted = len(rows) - len(further)
+    # One program for many numbers of examples: the last one stands for those up to a power of two.
+    room = fitted + (1 << (len(further) - 1).bit_length())
+    padded = rows[np.minimum(np.arange(room), len(rows) - 1)]
+    distances, indices = neighbours(padded, unit(model, features), 1)
+    place = np.minimum(np.asarray(indices)[:, 0], len(rows) - 1) - fitted
+    labels = np.append(further, -1)[np.maximum(place, -1)]
     return np.asarray(distances)[:, 0], labels
 
 

@@ -44,6 +44,7 @@ def load_decision(
     *,
     field: bool = True,
     enrolment: enrolments.Enrolment | bool = True,
+    session: Session | None = None,
 ) -> Loaded:
     """Loads the decision of a run, fitting and saving it in the run's folder if necessary.
 
@@ -56,6 +57,7 @@ def load_decision(
       checkpoint: the checkpoint of the run, for messages.
       field: use the calibration to field chips, if there is one.
       enrolment: whether to include the run's enrolled classes, or the enrolments to use instead.
+      session: the run's network, compiled for an earlier enrolment; None for a new one.
 
     Raises:
       ValueError: there is no such score or threshold, or no data to fit it to.
@@ -69,7 +71,9 @@ def load_decision(
     decision = _decision_of(run, name, where, needs_threshold=threshold is None)
     further, notes = (), ["", ""]
     if joined is not None:
-        decision, further, notes[0] = _with_enrolled(run, decision, joined, where)
+        decision, further, notes[0] = _with_enrolled(
+            run, decision, joined, where, session or Session(run)
+        )
     if field:
         decision, notes[1] = _in_the_field(run, decision)
     if threshold is not None:
@@ -205,6 +209,7 @@ def _with_enrolled(
     decision: openset.Decision,
     enrolment: enrolments.Enrolment,
     where: Mapping[str, str],
+    session: Session,
 ) -> tuple[openset.Decision, tuple[str, ...], str]:
     """Extends a decision by the enrolled classes, if its score supports enrolment.
 
@@ -217,9 +222,9 @@ def _with_enrolled(
         note = f"{decision.score.name} does not support the enrolled classes {listed}"
         return decision, (), note if further else ""
 
-    def validation() -> openset.Outputs | None:
+    def opened() -> OpenSet | None:
         try:
-            task = open_task(run, where)
+            return open_task(run, where)
         except (ValueError, OSError) as error:
             warnings.warn(
                 f"{run.workdir}: the validation examples cannot be scored with the enrolled "
@@ -227,10 +232,13 @@ def _with_enrolled(
                 stacklevel=2,
             )
             return None
-        needs = decision.score.all_needs
-        return extension.validation_of(task, run.variables, enrolment, needs)
 
-    made = extension.extend(Session(run, decision.score.all_needs), decision, enrolment, validation)
+    session = session.wider(decision.score.all_needs)
+
+    def validation() -> openset.Outputs | None:
+        return session.validation(opened, enrolment.checksums)
+
+    made = extension.extend(session, decision, enrolment, validation)
     return made, further, enrolments.describe(enrolment)
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from jaxatr.recognition.choice import made_for
 from jaxatr.recognition.decision import load_decision, open_task
 from jaxatr.recognition.enrolments import Enrolment
 from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
+from jaxatr.recognition.session import Session
 from jaxatr.tasks.open_set.deciders import AUTO
 from jaxatr.tasks.open_set.needs import given_by
 from jaxatr.tasks.track.of_tracks import OfTracks
 from jaxatr.training import Checkpoint, TrainedRun
+from jaxatr.typing import Shaped
 
 
 def enrol_run(
@@ -63,15 +65,57 @@ def enrol_run(
     """
     run = _run(workdir, checkpoint)
     title, paths, scratch = _images(source, name, group)
-    with scratch, enrolments.locked(workdir):
-        before = enrolments.read(workdir)
-        chosen = _chosen(run, score, where or {}) or (before.score if before else None)
-        loaded = load_decision(
-            run, chosen, None, where or {}, checkpoint, field=False, enrolment=False
+    with scratch:
+        return enrol_chips(
+            run,
+            _chips(run, paths),
+            name=title,
+            source=str(Path(source).absolute()),
+            score=score,
+            where=where,
         )
+
+
+def enrol_chips(
+    run: TrainedRun,
+    chips: Iterable[tuple[str, Shaped[np.ndarray, "h w c"]]],
+    *,
+    name: str,
+    source: str,
+    score: str | None = None,
+    where: Mapping[str, str] | None = None,
+    session: Session | None = None,
+    given_up: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Adds preprocessed chips of a class to a loaded run, as :func:`enrol_run` does with files.
+
+    Args:
+      run: the run; its folder gets the chips.
+      chips: for each chip a name for messages, and the chip as the network takes it.
+      name: name of the class.
+      source: origin of the chips, for the record.
+      score: the score that decides from then on, see :func:`enrol_run`.
+      where: fields of ``config.data`` to change if the training data has moved.
+      session: the run's network, compiled for an earlier enrolment; None for a new one.
+      given_up: asked several times a second while another process holds the run's lock.
+
+    Returns:
+      The facts of :func:`enrol_run`.
+
+    Raises:
+      ValueError: classes cannot be added to the run or the score, or a chip is enrolled as another
+        class. The run does not change.
+      TimeoutError: another process holds the run's lock.
+    """
+    workdir, where = run.workdir, where or {}
+    session = session or Session(run)
+    with enrolments.locked(workdir, given_up):
+        before = enrolments.read(workdir)
+        chosen = _chosen(run, score, where, session) or (before.score if before else None)
+        loaded = load_decision(run, chosen, None, where, run.step, field=False, enrolment=False)
         _check_takes(run, loaded.decision.score)
-        images, left_out = _new_chips(run, before, title, paths)
-        entry = enrolments.keep(workdir, title, str(Path(source).absolute()), images)
+        images, left_out = _new_chips(before, name, chips)
+        entry = enrolments.keep(workdir, name, source, images)
         entries = (*(before.entries if before else ()), entry)
         # Record the score by name, not "auto": auto's comparison was made without these classes.
         enrolment = Enrolment(loaded.decision.score.name, entries)
@@ -80,24 +124,25 @@ def enrol_run(
                 run,
                 enrolment.score,
                 None,
-                where or {},
-                checkpoint,
+                where,
+                run.step,
                 field=False,
                 enrolment=enrolment,
+                session=session,
             ).decision
         except BaseException:
             enrolments.discard(workdir, [entry])
             raise
         enrolments.write(workdir, enrolment)
     facts = {
-        "name": title,
-        "chips": enrolment.counts()[title],
+        "name": name,
+        "chips": enrolment.counts()[name],
         "added": len(images),
         "left_out": left_out,
         "score": enrolment.score,
         "path": str(Path(workdir) / enrolments.FILE),
     }
-    return facts | _promises(run, made, enrolment, title)
+    return facts | _promises(run, made, enrolment, name)
 
 
 def remove_class(workdir: str | os.PathLike, name: str) -> int:
@@ -141,11 +186,13 @@ def _run(workdir: str | os.PathLike, checkpoint: Checkpoint) -> TrainedRun:
     return training.load_run(workdir, checkpoint)
 
 
-def _chosen(run: TrainedRun, score: str | None, where: Mapping[str, str]) -> str | None:
+def _chosen(
+    run: TrainedRun, score: str | None, where: Mapping[str, str], session: Session
+) -> str | None:
     """Resolves ``auto`` to a score, after comparing scores unless a comparison is recorded."""
     if score != AUTO:
         return score
-    if not (areas := areas_of(run.record)):
+    if not (areas := areas_of(run.record) or session.areas):
         try:
             task = open_task(run, where)
         except (ValueError, OSError) as error:
@@ -154,8 +201,8 @@ def _chosen(run: TrainedRun, score: str | None, where: Mapping[str, str]) -> str
                 f"cannot be read ({error}): choose a score by name"
             ) from error
         made = made_for(task, run.variables, run.workdir, run.step, score=AUTO)
-        areas = areas_of({"decision": made.record})
-    best = extension.best_taker(given_by(run.module, run.config), areas)
+        areas = session.areas = areas_of({"decision": made.record})
+    best = extension.best_taker(session.given, areas)
     if best is None:
         raise ValueError(
             f"score: {run.workdir} has too few validation examples or known classes to compare "
@@ -252,27 +299,36 @@ def _of_group(path: Path, group: int | None, scratch: str) -> tuple[ImagePath, .
     return tuple(every[name] for name in groups[group])
 
 
-def _new_chips(
-    run: TrainedRun, before: Enrolment | None, name: str, paths: tuple[ImagePath, ...]
-) -> tuple[np.ndarray, int]:
-    """Reads the chips that are not enrolled yet; returns them, and the number of others."""
-    there = {one: entry.name for entry in before.entries for one in entry.sha256} if before else {}
-    images: dict[str, np.ndarray] = {}
+def _chips(
+    run: TrainedRun, paths: tuple[ImagePath, ...]
+) -> Iterator[tuple[str, Shaped[np.ndarray, "h w c"]]]:
+    """Reads chips, each with its name."""
     for path in paths:
         try:
             if path.error is not None:
                 raise path.error
-            chip = run.intake(data.read_image(path.file))
+            yield path.name, run.intake(data.read_image(path.file))
         except (ValueError, OSError) as error:
             raise ValueError(data.line_of(error, path.name, path.file)) from error
+
+
+def _new_chips(
+    before: Enrolment | None, name: str, chips: Iterable[tuple[str, Shaped[np.ndarray, "h w c"]]]
+) -> tuple[np.ndarray, int]:
+    """Returns the chips that are not enrolled yet, and the number of others."""
+    there = {one: entry.name for entry in before.entries for one in entry.sha256} if before else {}
+    images: dict[str, np.ndarray] = {}
+    count = 0
+    for title, chip in chips:
+        count += 1
         checksum = enrolments.checksum(chip)
         if (other := there.get(checksum, name)) != name:
-            raise ValueError(f"{path.name}: already enrolled as {other}")
+            raise ValueError(f"{title}: already enrolled as {other}")
         images[checksum] = chip
     new = [chip for checksum, chip in images.items() if checksum not in there]
     if not new:
-        raise ValueError(f"{name}: all {len(paths)} chips are already enrolled")
-    return np.stack(new), len(paths) - len(new)
+        raise ValueError(f"{name}: all {count} chips are already enrolled")
+    return np.stack(new), count - len(new)
 
 
 def _promises(

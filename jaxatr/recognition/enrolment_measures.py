@@ -112,7 +112,7 @@ def join(
     if before.score.takes_classes:
 
         def validation() -> openset.Outputs | None:
-            return extension.validation_of(task, variables, enrolment, before.score.all_needs)
+            return session.validation(lambda: task, enrolment.checksums)
 
         decision = extension.extend(session, before, enrolment, validation)
     found = chips(workdir, enrolment, known)

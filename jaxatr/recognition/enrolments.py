@@ -5,14 +5,15 @@ source, the date and the chips' SHA-256 of each enrolment. It is written last an
 that an interrupted enrolment has no effect. The run's other files do not change.
 """
 
+import contextlib
 import datetime
 import hashlib
 import json
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -195,9 +196,11 @@ def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]
     return Chips(np.concatenate(images), np.array(labels, np.int32))
 
 
-def locked(workdir: str | os.PathLike) -> Any:
-    """Returns a context manager that keeps other processes from changing a run's enrolments."""
-    return files.locked(Path(workdir) / f".{FILE}.lock")
+def locked(
+    workdir: str | os.PathLike, given_up: Callable[[], bool] = lambda: False
+) -> contextlib.AbstractContextManager[None]:
+    """Keeps other processes from changing a run's enrolments; see :func:`jaxatr.files.locked`."""
+    return files.locked(Path(workdir) / f".{FILE}.lock", given_up=given_up)
 
 
 def describe(enrolment: Enrolment) -> str:

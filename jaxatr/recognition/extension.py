@@ -10,15 +10,11 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from jaxatr import openset
 from jaxatr.recognition import store
 from jaxatr.recognition.enrolments import Enrolment, chips
 from jaxatr.recognition.session import Session
-from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.training import TrainedRun
-from jaxatr.typing import PyTree
 
 KEPT = ".enrolled"
 """Suffix of the file name, after the name of the score."""
@@ -82,27 +78,6 @@ def _read(
     if found is None:
         return None, {}
     return found, store.provenance_of(run.workdir, run.step, kept)
-
-
-def validation_of(
-    task: OpenSet, variables: PyTree, enrolment: Enrolment, needs: Collection[str]
-) -> openset.Outputs | None:
-    """Computes the outputs for a run's validation examples, without enrolled ones.
-
-    Args:
-      task: the run's task, with its data.
-      variables: variables of the checkpoint.
-      enrolment: the run's enrolments.
-      needs: names of the inputs of the score.
-
-    Returns:
-      The outputs, or None if there are no such examples.
-    """
-    if "validation" not in task.parts:
-        return None
-    outputs = task.decided_outputs(variables, "validation", needs)
-    kept = ~np.isin(task.examples.fingerprints("validation"), list(enrolment.checksums))
-    return outputs.select(kept) if kept.any() else None
 
 
 def takers(given: Collection[str] | None = None) -> tuple[openset.Score, ...]:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -11,6 +12,7 @@ from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.tasks.open_set.needs import given_by
+from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.tasks.runtime import Infer, engine_note, forms_of, ready_network
 from jaxatr.training import TrainedRun
@@ -36,6 +38,13 @@ def of_single_images(run: TrainedRun, needs: Collection[str]) -> Infer:
     return infer
 
 
+class _Validated(NamedTuple):
+    """Outputs for validation examples, and the SHA-256 of their chips."""
+
+    outputs: openset.Outputs
+    fingerprints: Shaped[np.ndarray, " n"]
+
+
 class Session:
     """A run's network at a checkpoint, which computes the inputs of scores from chips.
 
@@ -43,6 +52,7 @@ class Session:
       run: the run.
       needs: names of the outputs other than logits (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
       runtime: the engine, one of :data:`jaxatr.onnx.sessions.RUNTIMES`.
+      areas: AUROC on held-out known classes, by score, once they are compared for an enrolment.
     """
 
     def __init__(
@@ -71,6 +81,9 @@ class Session:
             run = run._replace(variables=jax.device_put(run.variables))
         self.run, self.needs, self.runtime = run, frozenset(needs), runtime
         self._network, self._inputs = network, examples
+        self._wider: dict[frozenset[str], Session] = {}
+        self._validated: _Validated | None = None
+        self.areas: dict[str, float] = {}
 
     @functools.cached_property
     def _infer(self) -> Callable[..., Mapping[str, ArrayLike]]:
@@ -103,6 +116,37 @@ class Session:
     def given(self) -> frozenset[str]:
         """Names of the outputs, other than logits, that scores may need."""
         return given_by(self.run.module, self.run.config)
+
+    def wider(self, needs: Collection[str]) -> "Session":
+        """Returns a session with further needs, always the same one, so that it compiles once."""
+        every = self.needs | set(needs)
+        if every == self.needs:
+            return self
+        if every not in self._wider:
+            options = {"network": self._network, "examples": self._inputs}
+            self._wider[every] = Session(self.run, every, runtime=self.runtime, **options)
+        return self._wider[every]
+
+    def validation(
+        self, task: Callable[[], OpenSet | None], without: Collection[str]
+    ) -> openset.Outputs | None:
+        """Computes the outputs for the run's validation examples, once in the session's life.
+
+        Args:
+          task: opens the run's task, with its data; None if they cannot be read. It is called
+            until it has opened them once.
+          without: SHA-256 of chips to leave out, such as enrolled ones.
+
+        Returns:
+          The outputs, or None if there are no such examples.
+        """
+        if self._validated is None:
+            if (opened := task()) is None or "validation" not in opened.parts:
+                return None
+            outputs = opened.decided_outputs(self.run.variables, "validation", self.needs)
+            self._validated = _Validated(outputs, opened.examples.fingerprints("validation"))
+        kept = ~np.isin(self._validated.fingerprints, list(without))
+        return self._validated.outputs.select(kept) if kept.any() else None
 
     def batch(self, *inputs: Shaped[np.ndarray, "b ..."], count: int) -> openset.Outputs:
         """Computes the outputs for the first ``count`` inputs of a batch, labelled unknown.

@@ -2,7 +2,7 @@
 
 from jaxatr.recognition.calibration import calibrate_run, undo_calibration
 from jaxatr.recognition.clusters import cluster_run
-from jaxatr.recognition.enrolment import enrol_run, remove_class
+from jaxatr.recognition.enrolment import enrol_chips, enrol_run, remove_class
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.continual import train_enrolled
 from jaxatr.runs.evaluation import evaluate_ensemble, evaluate_run
@@ -16,6 +16,7 @@ __all__ = [
     "calibrate_run",
     "check_baselines",
     "cluster_run",
+    "enrol_chips",
     "enrol_run",
     "evaluate_ensemble",
     "evaluate_run",

@@ -114,12 +114,17 @@ class Batcher:
         """Starts the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Computes the waiting chips, and ends the thread."""
+    def stop(self, seconds: float | None = None) -> bool:
+        """Computes the waiting chips, and ends the thread; returns whether it has ended.
+
+        Args:
+          seconds: longest time to wait; None to wait for as long as it takes.
+        """
         with self._changed:
             self._ends = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(seconds)
+        return not self.alive
 
     @property
     def alive(self) -> bool:
@@ -144,7 +149,7 @@ class Batcher:
 
     async def answer(
         self, chips: Sequence[Chip], *, neighbours: bool = False, scores: Collection[str] = ()
-    ) -> list[Answer]:
+    ) -> list[Answer | Exception]:
         """Predicts chips, in order.
 
         Args:
@@ -152,8 +157,12 @@ class Batcher:
           neighbours: whether to return the nearest training chips.
           scores: names of scores to decide by, in addition to the run's own.
 
+        Returns:
+          The answers; the error of a chip for which there is none.
+
         Raises:
           Busy: the queue is full, or there was no answer in time.
+          Exception: there is no answer for any chip.
         """
         self.check(len(chips))
         done, answers = self._done(len(chips)), [None] * len(chips)
@@ -163,8 +172,10 @@ class Batcher:
         with self._changed:
             self._waiting.extend(places)
             self._changed.notify()
-        await self._until(done)
-        return answers  # type: ignore[return-value]
+        found: list[Answer | Exception] = await self._until(done)
+        if isinstance(found[0], Exception) and all(isinstance(one, Exception) for one in found):
+            raise found[0]
+        return found
 
     async def explain(self, chip: Chip) -> tuple[str, Float[np.ndarray, "h w"]]:
         """Explains the nearest class of a chip; explanations take turns with batches.
@@ -210,33 +221,38 @@ class Batcher:
                 turn = False
 
     def _batch(self) -> None:
-        places = self._next()
-        if not places:
-            return
+        if places := self._next():
+            try:
+                answers = self._computed(places)
+            except Exception:  # it may be that of one chip: the others get their answers
+                answers = [self._alone(place) for place in places]
+            for place, answer in zip(places, answers, strict=False):  # without the padding
+                place.answers[place.row] = answer
+                place.done.left -= 1
+                if not place.done.left:
+                    _settle(place.done, place.answers, None)
+
+    def _alone(self, place: _Place) -> Answer | Exception:
+        """Computes one chip; returns the answer, or the error in its place."""
+        try:
+            return self._computed([place])[0]
+        except Exception as error:
+            return error
+
+    def _computed(self, places: Sequence[_Place]) -> list[Answer]:
+        """Computes the chips of a batch, and the padding up to its size."""
         size = next(size for size in self._sizes if size >= len(places))
         start = time.perf_counter()
-        try:
-            chips = np.stack([p.chip for p in places] + [places[-1].chip] * (size - len(places)))
-            neighbours = any(place.neighbours for place in places)
-            scores = {name for place in places for name in place.scores}
-            answers = self.engine.answer(chips, neighbours=neighbours, scores=scores)
-        except Exception as error:  # fails the requests of this batch; the thread goes on
-            for done in {place.done for place in places}:
-                _settle(done, None, error)
-            return
+        chips = np.stack([p.chip for p in places] + [places[-1].chip] * (size - len(places)))
+        neighbours = any(place.neighbours for place in places)
+        scores = {name for place in places for name in place.scores}
+        answers = self.engine.answer(chips, neighbours=neighbours, scores=scores)
         seconds = time.perf_counter() - start
         self._rate = (
             0.8 * self._rate + 0.2 * len(places) / seconds if self._rate else size / seconds
         )
         self._seen(size, len(places), seconds)
-        complete = []
-        for place, answer in zip(places, answers, strict=False):  # without the padding
-            place.answers[place.row] = answer
-            place.done.left -= 1
-            if not place.done.left:
-                complete.append(place)
-        for place in complete:
-            _settle(place.done, place.answers, None)
+        return answers
 
     def _next(self) -> list[_Place]:
         """Takes the chips of the next batch off the queue, dropping those of abandoned requests."""

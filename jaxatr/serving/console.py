@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import logging
+import math
 import os
-from collections.abc import AsyncIterator, Callable, Collection
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from jaxatr.serving import metrics
 from jaxatr.serving.batcher import Batcher
-from jaxatr.serving.engine import Answer, Engine, Wanted
+from jaxatr.serving.engine import Answer, Engine, RecogniserEngine, Wanted
 from jaxatr.serving.enrolment import Enroller
 from jaxatr.serving.forms import FormError, files_of
 from jaxatr.serving.intake import Read, Reader, Upload
@@ -22,6 +25,10 @@ from jaxatr.serving.options import Options
 from jaxatr.serving.page import Page
 
 Result = TypeVar("Result")
+
+_LOG = logging.getLogger(__name__)
+
+_LEAST_SECONDS = 1.0  # for each of the threads to end, even when the time for requests is over
 
 
 class Console:
@@ -35,6 +42,7 @@ class Console:
       marks: the users' marks on predictions.
       page: the HTML page.
       enroller: enrols classes; None if the run cannot enrol any.
+      idle: whether no thread is left after :meth:`running`; False if one did not end in time.
     """
 
     def __init__(self, engine: Engine, options: Options, wanted: Wanted | None = None):
@@ -60,12 +68,13 @@ class Console:
         )
         self.metrics = metrics.Metrics(lambda: self.batcher.waiting)
         self.reader = Reader(engine.intake, most=limits.pixels)
+        self._ends = math.inf  # time at which the threads are no longer waited for
+        self.idle = True
         self.marks = Marks(Path(options.marks or os.path.join(engine.run, FILE)))
         self.page = Page()
         self.enroller = None
-        if wanted is not None and engine.kind == "recogniser":
-            decides = engine.scales[0].name
-            self.enroller = Enroller(wanted, options.batches, self._replace, decides)
+        if wanted is not None and isinstance(engine, RecogniserEngine):
+            self.enroller = Enroller(engine, wanted, options.batches, self._replace)
 
     @property
     def engine(self) -> Engine:
@@ -84,20 +93,26 @@ class Console:
         try:
             yield
         finally:
-            if self.enroller is not None:
-                await asyncio.to_thread(self.enroller.finish)
-            await asyncio.to_thread(self.batcher.stop)
-            await asyncio.to_thread(self.reader.close)
+            self.stop()
+            ended = [
+                await asyncio.to_thread(end, max(_LEAST_SECONDS, self._ends - time.monotonic()))
+                for end in (
+                    *([] if self.enroller is None else [self.enroller.finish]),
+                    self.batcher.stop,
+                    self.reader.close,
+                )
+            ]
+            self.idle = all(ended)
+
+    def stop(self) -> None:
+        """Begins to stop: the work in progress gets ``drain_seconds`` from the first call on."""
+        self._ends = min(self._ends, time.monotonic() + self.options.limits.drain_seconds)
 
     async def read(self, request: Request) -> list[Read]:
-        """Reads the images of a request; raises the errors of :meth:`uploaded`."""
-        return (await self.uploaded(request))[1]
-
-    async def uploaded(self, request: Request) -> tuple[list[Upload], list[Read]]:
-        """Reads the files of a request.
+        """Reads the files of a request; stops when the client disconnects.
 
         Returns:
-          The files, and for each the chip or the reason why it cannot be used.
+          For each file the chip, or the reason why it cannot be used.
 
         Raises:
           HTTPException: the body is neither a form nor an image, or has no file.
@@ -120,20 +135,38 @@ class Console:
         if not uploads:
             raise HTTPException(422, "there is no file in the form")
         self.batcher.check(len(uploads))  # before they are decoded
-        read = await self.reader.read(uploads)
+        read = await unless_gone(request, self.reader.read(uploads))
         used = sum(one.chip is not None for one in read)
         self.metrics.images(used, len(read) - used)
         if not used:
             raise Unusable(read)
-        return uploads, read
+        return read
 
     async def answers(
-        self, read: list[Read], *, neighbours: bool = False, scores: Collection[str] = ()
-    ) -> list[Answer | None]:
-        """Predicts uploads like :meth:`Batcher.answer`; the answer to an unusable one is None."""
+        self,
+        request: Request,
+        read: list[Read],
+        *,
+        neighbours: bool = False,
+        scores: Collection[str] = (),
+    ) -> list[tuple[Read, Answer | None]]:
+        """Predicts uploads like :meth:`Batcher.answer`, unless the client disconnects.
+
+        Returns:
+          Each upload with its answer, or with None and the reason in ``error``.
+        """
         chips = [one.chip for one in read if one.chip is not None]
-        answers = iter(await self.batcher.answer(chips, neighbours=neighbours, scores=scores))
-        return [None if one.chip is None else next(answers) for one in read]
+        work = self.batcher.answer(chips, neighbours=neighbours, scores=scores)
+        answers = iter(await unless_gone(request, work))
+        found: list[tuple[Read, Answer | None]] = []
+        for one in read:
+            answer = None if one.chip is None else next(answers)
+            if isinstance(answer, Exception):
+                _LOG.error("%s could not be predicted", one.name, exc_info=answer)
+                found.append((one._replace(error="internal error: see the server's log"), None))
+            else:
+                found.append((one, answer))
+        return found
 
     async def with_marks(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Calls a method of the marks in a thread.
@@ -146,7 +179,8 @@ class Console:
         except ValueError as error:
             raise HTTPException(422, str(error)) from None
         except OSError as error:
-            raise HTTPException(503, f"the marks cannot be used: {error.strerror}") from None
+            reason = error.strerror or error
+            raise HTTPException(503, f"the marks cannot be used: {reason}") from None
 
     def check_score(self, score: str | None) -> None:
         """Checks that the run offers a score; None stands for the run's own.
@@ -166,6 +200,24 @@ class Console:
         """
         if self.engine.examples is None:
             raise HTTPException(404, f"there are no neighbours: {self.engine.missing}")
+
+
+async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
+    """Waits for a result, and cancels the work if the client disconnects.
+
+    Raises:
+      HTTPException: the client has disconnected.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise HTTPException(499, "the client has disconnected")
+    finally:
+        task.cancel()
+        gone.cancel()
 
 
 class Unusable(Exception):

@@ -150,36 +150,56 @@ class Engine(abc.ABC):
         return {}
 
 
+class Lasting(NamedTuple):
+    """The parts of an engine that do not depend on the enrolled classes.
+
+    Attributes:
+      run: the run, its variables on the device.
+      network: computes the outputs for all scores; its own decision is not used.
+      needs: names of the inputs of scores that ``network`` computes.
+      explainer: computes saliency maps; None for none.
+      examples: the training chips to search, or None.
+      missing: the reason why there are no examples; empty if there are.
+    """
+
+    run: TrainedRun
+    network: Recogniser
+    needs: frozenset[str]
+    explainer: Explainer | None
+    examples: Examples | None
+    missing: str
+
+
 class RecogniserEngine(Engine):
-    """A recogniser of single images, with one or more scores to decide by."""
+    """A recogniser of single images, with one or more scores to decide by.
+
+    Attributes:
+      lasting: what a later engine of the run can use again.
+    """
 
     kind = "recogniser"
 
-    def __init__(
-        self,
-        run: TrainedRun,
-        recognisers: Sequence[Recogniser],
-        explainer: Explainer | None,
-        note: str = "",
-    ):
-        """Takes a run and a recogniser per score; the first computes the outputs for all."""
-        scales = [_scale(one) for one in recognisers]
-        super().__init__(run, scales, explainer, note)
+    def __init__(self, lasting: Lasting, recognisers: Sequence[Recogniser], note: str = ""):
+        """Takes a network, and a recogniser per score that decides by the network's outputs."""
+        run = lasting.run
+        super().__init__(run, [_scale(one) for one in recognisers], lasting.explainer, note)
+        self.lasting = lasting
+        self.examples, self.missing = lasting.examples, lasting.missing
         self.classes = recognisers[0].classes  # includes the enrolled ones
         self.takers = tuple(one.name for one in takers(given_by(run.module, run.config)))
         self._recognisers = recognisers
-        self.runtime = recognisers[0].runtime
+        self.runtime = lasting.network.runtime
 
     @property
     def forms(self) -> Mapping[str, Form]:
         """The form of the network, of XLA or oneDNN, by the shapes of the inputs so far."""
-        return self._recognisers[0].forms
+        return self.lasting.network.forms
 
     def answer(
         self, chips: Chips, *, neighbours: bool = False, scores: Collection[str] = ()
     ) -> list[Answer]:
         """Predicts each chip of a batch."""
-        outputs = self._recognisers[0].of_chips(chips, len(chips))
+        outputs = self.lasting.network.of_chips(chips, len(chips))
         wanted = {self.scales[0].name, *scores}
         columns = {
             scale.name: [_verdict(recogniser, one) for one in recogniser.decide(outputs)]
@@ -303,8 +323,14 @@ class Wanted(NamedTuple):
         return {name: value for name, value in moved.items() if value is not None}
 
 
-def load_engine(wanted: Wanted) -> Engine:
+def load_engine(wanted: Wanted, before: Engine | None = None) -> Engine:
     """Loads a run to serve; :meth:`Engine.warm` compiles it for the batch sizes.
+
+    Args:
+      wanted: the run and its options.
+      before: the engine that served the run until a class was enrolled. Its network, training chips
+        and explainer do not depend on enrolled classes and are used again. jax keeps what it has
+        compiled, so a process that compiled the network for every class would run out of memory.
 
     Raises:
       ValueError: there is no such run, its kind does not take single images or lacks a given
@@ -313,7 +339,7 @@ def load_engine(wanted: Wanted) -> Engine:
     task = training.task_of(wanted.workdir)
     kind = training.predictor_class(task)
     if issubclass(kind, Recogniser):
-        return _recogniser(wanted)
+        return _recogniser(wanted, before.lasting if isinstance(before, RecogniserEngine) else None)
     if issubclass(kind, Retriever):
         return _retriever(wanted)
     raise ValueError(
@@ -322,13 +348,17 @@ def load_engine(wanted: Wanted) -> Engine:
     )
 
 
-def _recogniser(wanted: Wanted) -> Engine:
+def _recogniser(wanted: Wanted, lasting: Lasting | None) -> Engine:
     check_runtime(wanted.runtime)
-    run = training.load_run(wanted.workdir, wanted.checkpoint)
-    run = run._replace(variables=jax.device_put(run.variables))  # once, for every score
+    if lasting is None:
+        run = training.load_run(wanted.workdir, wanted.checkpoint)
+        run = run._replace(variables=jax.device_put(run.variables))  # once, for every score
+    else:
+        run = lasting.run
+    session = None if lasting is None else lasting.network.session
 
     def load(score: str | None, gamma: float | str | None = None) -> Any:
-        return load_decision(run, score, gamma, wanted.where, wanted.checkpoint)
+        return load_decision(run, score, gamma, wanted.where, wanted.checkpoint, session=session)
 
     own = load(wanted.score, wanted.gamma)
     kept, left = _kept_scores(run), ""
@@ -341,18 +371,21 @@ def _recogniser(wanted: Wanted) -> Engine:
         if name not in loaded:
             one = load(name)
             loaded.setdefault(one.decision.score.name, one)  # that of "auto" may be there
-    needs = {FEATURES}.union(*(one.decision.score.all_needs for one in loaded.values()))
-    shared = {"needs": needs, "runtime": wanted.runtime}
+    needs = frozenset({FEATURES}).union(*(one.decision.score.all_needs for one in loaded.values()))
     recognisers = [
-        Recogniser(run, one.decision, gamma=one.gamma, further=one.further, **shared)
+        Recogniser(run, one.decision, gamma=one.gamma, further=one.further, runtime=wanted.runtime)
         for one in loaded.values()
     ]
-    note = "; ".join(filter(None, [own.note, recognisers[0].engine, left]))
-    engine = RecogniserEngine(run, recognisers, _explainer(wanted, run), note)
-    engine.examples, engine.missing = build_examples(
-        run, wanted.where, recognisers[0].features, wanted.examples
-    )
-    return engine
+    if lasting is None:
+        network = Recogniser(run, own.decision, needs=needs, runtime=wanted.runtime)
+        found = build_examples(run, wanted.where, network.features, wanted.examples)
+        lasting = Lasting(run, network, needs, _explainer(wanted, run), *found)
+    elif not needs <= lasting.needs:  # of a score that was not offered before
+        needs |= lasting.needs
+        network = Recogniser(run, own.decision, needs=needs, runtime=wanted.runtime)
+        lasting = lasting._replace(network=network, needs=needs)
+    note = "; ".join(filter(None, [own.note, lasting.network.engine, left]))
+    return RecogniserEngine(lasting, recognisers, note)
 
 
 def _kept_scores(run: TrainedRun) -> list[str]:

@@ -1,18 +1,13 @@
 """Enrols uploaded images as a class in the background."""
 
-import os
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
 
 from jaxatr import runs
-from jaxatr.data.images import decode_image
 from jaxatr.recognition.recogniser import UNKNOWN
-from jaxatr.serving.engine import Engine, Wanted, load_engine
-from jaxatr.serving.intake import Upload
+from jaxatr.serving.engine import RecogniserEngine, Wanted, load_engine
+from jaxatr.serving.folder import Folder
+from jaxatr.serving.intake import Read
 from jaxatr.tasks.open_set.deciders import AUTO
 
 _ERRORS = (ValueError, OSError, ImportError, RuntimeError)
@@ -27,9 +22,9 @@ class InProgress(Exception):
 class Enroller:
     """Enrols one class at a time in a thread, then replaces the engine.
 
-    The thread adds the chips to the run (:func:`jaxatr.runs.enrol_run`), loads the run again and
-    compiles it for all batch sizes. Meanwhile the old engine, which does not know the class, serves
-    the requests. A batch is never split between the two engines.
+    The thread adds the chips to the run (:func:`jaxatr.runs.enrol_chips`), loads the decisions
+    again and compiles them for all batch sizes. Meanwhile the old engine, which does not know the
+    class, serves the requests. A batch is never split between the two engines.
 
     Attributes:
       state: ``state`` (``idle``, ``busy``, ``done`` or ``failed``), ``name`` of the class, and a
@@ -38,55 +33,54 @@ class Enroller:
 
     def __init__(
         self,
+        engine: RecogniserEngine,
         wanted: Wanted,
         sizes: Sequence[int],
-        replace: Callable[[Engine], None],
-        decides: str,
+        replace: Callable[[RecogniserEngine], None],
     ):
         """Takes the run; no thread is started yet.
 
         Args:
+          engine: the engine that serves at present.
           wanted: the run that is served, and its options.
           sizes: batch sizes to compile.
           replace: called with the new engine.
-          decides: name of the score that decides at present, for which a threshold was given.
         """
-        self._wanted, self._sizes, self._replace = wanted, tuple(sizes), replace
-        self._decides = decides
-        self._lock = threading.Lock()
+        self._engine, self._wanted, self._sizes = engine, wanted, tuple(sizes)
+        self._replace, self._folder = replace, Folder(engine.run)
+        self._lock, self._stops = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
         self.state: dict[str, str] = dict(IDLE)
 
-    def check(self, name: str, score: str | None, engine: Engine) -> None:
+    def check(self, name: str, score: str | None) -> None:
         """Checks the name of a class, and the score that decides from then on.
 
         Args:
           name: name of the class.
           score: the score; None for the present one.
-          engine: the engine that serves at present.
 
         Raises:
           ValueError: the name cannot be that of a class, or the score cannot take classes.
         """
-        takers = (AUTO, *engine.takers)
+        takers = (AUTO, *self._engine.takers)
         if score is not None and score not in takers:
             raise ValueError(f"score: got {score!r}, wanted one of {', '.join(takers)}")
         if name in ("", UNKNOWN) or not name.isprintable():
             raise ValueError(f"name: got {name!r}, wanted the name of a class")
-        decides = engine.scales[0].name
+        decides = self._engine.scales[0].name
         if score is None and self._wanted.score != AUTO and decides not in takers:
             raise ValueError(
                 f"score: {decides} decides, but cannot take new classes; wanted one of "
                 f"{', '.join(takers)}, which then decides"
             )
 
-    def start(self, name: str, score: str | None, uploads: Sequence[Upload]) -> None:
+    def start(self, name: str, score: str | None, read: Sequence[Read]) -> None:
         """Starts to enrol a class.
 
         Args:
           name: name of the class.
           score: the score that decides from then on; None for the present one.
-          uploads: usable images of the class.
+          read: images of the class, each with a chip.
 
         Raises:
           InProgress: another class is being enrolled.
@@ -95,17 +89,28 @@ class Enroller:
             if self.state["state"] == "busy":
                 raise InProgress(f"{self.state['name']} is being enrolled")
             self.state = {"state": "busy", "name": name, "detail": ""}
-            self._thread = threading.Thread(target=self._run, args=(name, score, uploads))
+            # A daemon, because an enrolment has no effect until its last write: the process can end
+            # in the middle of it.
+            self._thread = threading.Thread(target=self._run, args=(name, score, read), daemon=True)
             self._thread.start()
 
-    def finish(self) -> None:
-        """Waits for the enrolment in progress, if any."""
-        if self._thread is not None:
-            self._thread.join()
+    def finish(self, seconds: float | None = None) -> bool:
+        """Waits for the enrolment in progress, if any, unless it waits itself for the run's lock.
 
-    def _run(self, name: str, score: str | None, uploads: Sequence[Upload]) -> None:
+        Args:
+          seconds: longest time to wait; None to wait for as long as it takes.
+
+        Returns:
+          Whether no enrolment is in progress any more.
+        """
+        self._stops.set()
+        if self._thread is not None:
+            self._thread.join(seconds)
+        return self._thread is None or not self._thread.is_alive()
+
+    def _run(self, name: str, score: str | None, read: Sequence[Read]) -> None:
         try:
-            detail, state = self._enrolled(name, score, uploads), "done"
+            detail, state = self._enrolled(name, score, read), "done"
         except _ERRORS as error:
             detail, state = str(error), "failed"
         except BaseException:
@@ -114,39 +119,32 @@ class Enroller:
             raise
         self.state = {"state": state, "name": name, "detail": detail}
 
-    def _enrolled(self, name: str, score: str | None, uploads: Sequence[Upload]) -> str:
-        wanted = self._wanted
-        with tempfile.TemporaryDirectory(prefix="jaxatr-") as folder:
-            # Clients' file names are not used as paths.
-            files = [os.path.join(folder, f"{number:05}.npy") for number in range(len(uploads))]
-            for file, upload in zip(files, uploads, strict=True):
-                np.save(file, decode_image(upload.content, upload.name))
-            try:
-                facts: dict[str, Any] = runs.enrol_run(
-                    wanted.workdir,
-                    folder,
-                    name=name,
-                    score=score or wanted.score,
-                    checkpoint=wanted.checkpoint,
-                    where=wanted.where,
-                )
-            except ValueError as error:
-                text = str(error)
-                for file, upload in zip(files, uploads, strict=True):
-                    text = text.replace(file, upload.name)
-                raise ValueError(text) from error
+    def _enrolled(self, name: str, score: str | None, read: Sequence[Read]) -> str:
+        wanted, before = self._wanted, self._engine
+        self._folder.check()
+        facts = runs.enrol_chips(
+            before.lasting.run,
+            [(one.name, one.chip) for one in read if one.chip is not None],
+            name=name,
+            source="the console",
+            score=score or wanted.score,
+            where=wanted.where,
+            session=before.lasting.network.session,
+            given_up=self._stops.is_set,
+        )
         # A threshold is in the unit of the score that it was given for.
-        kept = wanted.gamma if facts["score"] == self._decides else None
+        kept = wanted.gamma if facts["score"] == before.scales[0].name else None
         self._wanted = wanted._replace(score=facts["score"], gamma=kept)
-        self._decides = facts["score"]
         try:
-            engine = load_engine(self._wanted)
+            engine = load_engine(self._wanted, before)
+            assert isinstance(engine, RecogniserEngine)
             engine.warm(self._sizes)
         except (*_ERRORS, MemoryError) as error:
             raise RuntimeError(
                 f"the run has the chips now, but cannot be loaded with them ({error}): restart the "
                 "console"
             ) from error
+        self._engine = engine
         self._replace(engine)
         left = f", {facts['left_out']} already enrolled" if facts["left_out"] else ""
         return f"{facts['added']} chips added{left}; {facts['score']} decides"

@@ -1,19 +1,16 @@
 """Parses the files of a form, ``multipart/form-data`` (RFC 7578).
 
-The body is already in memory, and its size is limited. ``bytes.split`` cuts it at the boundaries,
-so that no content can make parsing slow. An incomplete body is an error: no file is dropped
-silently.
+The body is already in memory, and its size is limited. An incomplete body is an error: no file is
+dropped silently.
 """
 
-import re
-import urllib.parse
+from email.message import Message
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
 
 from jaxatr.serving.intake import Upload
 
-_BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^\s;,"]{1,70}))', re.IGNORECASE)
-_FIELD = re.compile(r';\s*(filename\*?|name)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))', re.IGNORECASE)
-_DISPOSITION = re.compile(rb"^content-disposition:[ \t]*form-data(.*)$", re.IGNORECASE | re.M)
-_LONGEST_HEAD = 4096
 _LONGEST_NAME = 255
 
 
@@ -32,40 +29,73 @@ def files_of(body: bytes, content_type: str, *, most: int) -> list[Upload]:
     Raises:
       FormError: the header has no boundary, or the form is incomplete or has too many parts.
     """
-    boundary = _BOUNDARY.search(content_type)
-    if boundary is None:
+    boundary = parse_options_header(content_type)[1].get(b"boundary")
+    if not boundary:
         raise FormError("the form's Content-Type has no boundary")
-    delimiter = b"\r\n--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
-    first, *parts = (b"\r\n" + body).split(delimiter, most + 2)
-    if not parts:
+    start = (b"\r\n" + body).find(b"\r\n--" + boundary)  # after a preamble
+    if start < 0:
         raise FormError("the form has no part with its boundary")
-    if len(parts) > most + 1:
-        raise FormError(f"the form has more than {most} parts")
-    if not parts[-1].startswith(b"--"):
+    parts = _Parts(most)
+    try:
+        MultipartParser(boundary, parts.callbacks).write(body[start:])
+    except FormParserError as error:
+        raise FormError(
+            f"a part of the form has no header, or one that is malformed or too long: {error}"
+        ) from None
+    if not parts.complete:
         raise FormError("the form is incomplete: it does not end with its boundary")
-    files = (_file(part) for part in parts[:-1])
-    return [file for file in files if file is not None]
+    return parts.files
 
 
-def _file(part: bytes) -> Upload | None:
-    """Reads a part of a form; None for a field that is not a file."""
-    start = part.find(b"\r\n")
-    end = part.find(b"\r\n\r\n", 0, _LONGEST_HEAD)
-    if part[:start].strip(b" \t") or start < 0 or end < 0:
-        raise FormError("a part of the form has no header, or one that is too long")
-    disposition = _DISPOSITION.search(part[start:end])
-    if disposition is None:
-        raise FormError("a part of the form has no Content-Disposition: form-data")
-    fields = {
-        name.lower(): quoted or plain
-        for name, quoted, plain in _FIELD.findall(disposition[1].decode("utf-8", "replace"))
-    }
-    if "filename" in fields:
-        return Upload(shown_name(fields["filename"]), part[end + 4 :])
-    if "filename*" in fields:  # not allowed in forms, but some clients send it: UTF-8''a%20b
-        name = urllib.parse.unquote(fields["filename*"].rpartition("'")[2])
-        return Upload(shown_name(name), part[end + 4 :])
-    return None
+class _Parts:
+    """Collects the parts of a form from the parser's calls."""
+
+    def __init__(self, most: int):
+        self.files: list[Upload] = []
+        self.complete = False
+        self._most, self._count = most, 0
+        self._name = self._value = self._disposition = b""
+        self._content: list[bytes] = []
+        self.callbacks = {
+            "on_part_begin": self._begin,
+            "on_header_field": self._add_name,
+            "on_header_value": self._add_value,
+            "on_header_end": self._end_header,
+            "on_part_data": self._add_content,
+            "on_part_end": self._end,
+            "on_end": self._complete,
+        }
+
+    def _begin(self) -> None:
+        self._count += 1
+        if self._count > self._most:
+            raise FormError(f"the form has more than {self._most} parts")
+        self._disposition, self._content = b"", []
+
+    def _add_name(self, data: bytes, start: int, end: int) -> None:
+        self._name += data[start:end]
+
+    def _add_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def _end_header(self) -> None:
+        if self._name.lower() == b"content-disposition":
+            self._disposition = self._value
+        self._name = self._value = b""
+
+    def _add_content(self, data: bytes, start: int, end: int) -> None:
+        self._content.append(data[start:end])
+
+    def _end(self) -> None:
+        head = Message()  # which also reads filename*=, unlike python-multipart
+        head["Content-Disposition"] = self._disposition.decode("utf-8", "replace")
+        if head.get_content_disposition() != "form-data":
+            raise FormError("a part of the form has no Content-Disposition: form-data")
+        if (name := head.get_filename()) is not None:
+            self.files.append(Upload(shown_name(name), b"".join(self._content)))
+
+    def _complete(self) -> None:
+        self.complete = True
 
 
 def shown_name(name: str) -> str:

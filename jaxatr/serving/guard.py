@@ -8,6 +8,7 @@ that change something. It never sends CORS headers.
 import asyncio
 import ipaddress
 import json
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
@@ -30,6 +31,8 @@ PROMPT = ("/api/health", "/metrics")
 """Paths that are exempt from the limit on concurrent requests."""
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_ONCE = (b"host", b"authorization", b"origin", b"sec-fetch-site", b"content-type")
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(:[0-9]*)?", re.IGNORECASE)
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -78,8 +81,9 @@ class Guard:
             await self._app(scope, receive, send)
             return
         request = _Request(self, scope, receive, send, self._limits)
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        refused = self._refusal(scope, headers)
+        refused = self._refusal(scope)
+        if scope["method"] == "HEAD":  # the answer to GET, without its body
+            scope = {**scope, "method": "GET"}
         self._requests += 1
         try:
             if refused is not None:
@@ -109,10 +113,12 @@ class Guard:
         self._held += size
         return True
 
-    def _refusal(
-        self, scope: MutableMapping[str, Any], headers: dict[bytes, bytes]
-    ) -> tuple[int, str, dict[str, str]] | None:
+    def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str, dict[str, str]] | None:
         """Returns status, message and headers of the error if a request is refused."""
+        names = [name for name, _ in scope["headers"]]
+        if twice := next((name for name in _ONCE if names.count(name) > 1), None):
+            return 400, f"there are several headers {twice.decode()}", {}
+        headers: dict[bytes, bytes] = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if not _is_known(host, self._hosts):
             message = "unknown host name in the request: start the server with --allow_host=NAME"
@@ -150,7 +156,7 @@ class _Request:
         self._start = time.perf_counter()
         self._due = asyncio.get_running_loop().time() + limits.body_seconds
         self._complete = False  # whether the whole body has arrived
-        self._page = scope["path"] == "/"
+        self._page, self._bodiless = scope["path"] == "/", scope["method"] == "HEAD"
         self.held = self.status = 0
 
     @property
@@ -189,6 +195,8 @@ class _Request:
             if not self._complete and self.status >= 400 and b"connection" not in present:
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
+        elif self._bodiless:
+            message = {**message, "body": b""}
         await self._send(message)
 
     async def refuse(self, status: int, message: str, headers: dict[str, str]) -> None:
@@ -210,7 +218,9 @@ def _closing(status: int, message: str, headers: dict[str, str] | None = None) -
 
 def _is_known(host: str, names: Collection[str]) -> bool:
     """Whether a Host header is an IP address, which DNS cannot rebind, or a known name."""
-    name = _name(host)
+    if not (matched := _HOST.fullmatch(host)):
+        return False
+    name = matched[1].strip("[]")
     if name in names:
         return True
     try:
@@ -218,13 +228,6 @@ def _is_known(host: str, names: Collection[str]) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _name(host: str) -> str:
-    """Returns the name or address in a Host header, without the port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
 
 
 def _is_foreign(host: str, headers: dict[bytes, bytes]) -> bool:

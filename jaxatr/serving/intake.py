@@ -3,6 +3,9 @@
 import asyncio
 import concurrent.futures
 import hashlib
+import logging
+import threading
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,13 +15,19 @@ from jaxatr import data
 from jaxatr.data.images import decode_image
 from jaxatr.typing import Shaped
 
+_LOG = logging.getLogger(__name__)
+
 _SMALL = 1 << 20
 """Largest number of pixels of a small image; larger images have their own queue."""
 
 _PADDED = 4
 """Largest number of pixels of a chip that is padded to a square, as a multiple of the limit."""
 
-_AT_ONCE = 16  # small images of a request that a thread decodes before those of another request
+_THREADS = 2  # for small images
+_TURN = 0.02  # seconds that a request's images keep a thread before it takes those of another one
+
+STUCK = 10.0
+"""Seconds of one image after which a thread counts as stuck."""
 
 
 class Upload(NamedTuple):
@@ -53,7 +62,8 @@ class Reader:
     """Decodes uploads.
 
     Small images share two threads. Large images are decoded one at a time in a third thread, so
-    that small ones never wait for them.
+    that small ones never wait for them. Requests take turns. A request that is cancelled ends with
+    the image that is being decoded; the decoder itself bounds the work of one image.
     """
 
     def __init__(self, intake: data.Intake, *, most: int):
@@ -64,46 +74,85 @@ class Reader:
           most: largest number of pixels of an image.
         """
         self._intake, self._most = intake, most
-        self._small = concurrent.futures.ThreadPoolExecutor(2, "jaxatr-read")
+        self._small = concurrent.futures.ThreadPoolExecutor(_THREADS, "jaxatr-read")
         self._large = concurrent.futures.ThreadPoolExecutor(1, "jaxatr-read-large")
+        # Start of the image that a thread decodes, by the thread; whether it is of the small ones.
+        self._begun: dict[int, tuple[float, bool]] = {}
 
-    def close(self) -> None:
-        """Ends the threads."""
-        self._small.shutdown(cancel_futures=True)
-        self._large.shutdown(cancel_futures=True)
+    @property
+    def decoding(self) -> int:
+        """The number of images that are being decoded."""
+        return len(self._begun)
+
+    @property
+    def seconds(self) -> float:
+        """The time for which an image has been decoded so far, the longest one; 0 for none."""
+        return max(self._times(), default=0.0)
+
+    @property
+    def stuck(self) -> float:
+        """Seconds since which no small image can be decoded, if more than :data:`STUCK`; else 0."""
+        times = self._times(small=True)
+        return min(times) if len(times) == _THREADS and min(times) > STUCK else 0.0
+
+    def _times(self, *, small: bool = False) -> list[float]:
+        now = time.monotonic()
+        return [now - start for start, one in list(self._begun.values()) if one or not small]
+
+    def close(self, seconds: float = STUCK) -> bool:
+        """Ends the threads; returns whether they have ended within some seconds."""
+        for pool in (self._small, self._large):
+            pool.shutdown(wait=False, cancel_futures=True)
+        end = time.monotonic() + seconds
+        while self._begun and time.monotonic() < end:
+            time.sleep(0.01)
+        return not self._begun
 
     async def read(self, uploads: Sequence[Upload]) -> list[Read]:
         """Decodes uploads to chips, in order."""
-        loop = asyncio.get_running_loop()
+        loop, gone = asyncio.get_running_loop(), threading.Event()
         small: list[Read | None] = []
-        for start in range(0, len(uploads), _AT_ONCE):
-            some = uploads[start : start + _AT_ONCE]
-            small += await loop.run_in_executor(self._small, self._read_small, some)
         read = []
-        for one, upload in zip(small, uploads, strict=True):
-            read.append(one or await loop.run_in_executor(self._large, self._decoded, upload))
+        try:
+            while len(small) < len(uploads):
+                rest = uploads[len(small) :]
+                small += await loop.run_in_executor(self._small, self._read_small, rest, gone)
+            for one, upload in zip(small, uploads, strict=True):
+                read.append(
+                    one or await loop.run_in_executor(self._large, self._decoded, upload, False)
+                )
+        finally:
+            gone.set()
         return read
 
-    def _read_small(self, uploads: Sequence[Upload]) -> list[Read | None]:
-        """Decodes the small uploads; None stands for a large one."""
-        return [self._unless_large(upload) for upload in uploads]
+    def _read_small(self, uploads: Sequence[Upload], gone: threading.Event) -> list[Read | None]:
+        """Decodes the first small uploads, for one turn; None stands for a large one."""
+        end, read = time.monotonic() + _TURN, []
+        for upload in uploads:
+            if gone.is_set() or (read and time.monotonic() > end):
+                break
+            read.append(self._unless_large(upload))
+        return read
 
     def _unless_large(self, upload: Upload) -> Read | None:
         try:
             pixels = data.pixels_of(upload.content, upload.name, most=self._most)
-        except ValueError as error:
+        except Exception as error:
             return _refused(upload, error)
         return None if pixels > _SMALL else self._decoded(upload)
 
-    def _decoded(self, upload: Upload) -> Read:
+    def _decoded(self, upload: Upload, small: bool = True) -> Read:
         """Decodes an upload whose number of pixels is within the limit."""
+        thread = threading.get_ident()
+        self._begun[thread] = time.monotonic(), small
         try:
             image = decode_image(upload.content, upload.name)
             self._check_padded(image)
-            chip = self._intake(image)
-        except (ValueError, ImportError) as error:
+            return Read(upload.name, digest(upload.content), self._intake(image))
+        except Exception as error:
             return _refused(upload, error)
-        return Read(upload.name, digest(upload.content), chip)
+        finally:
+            del self._begun[thread]
 
     def _check_padded(self, image: np.ndarray) -> None:
         """Checks that padding to a square does not take too much memory.
@@ -128,5 +177,13 @@ def digest(content: bytes) -> str:
 
 
 def _refused(upload: Upload, error: Exception) -> Read:
+    """Returns the answer to an upload whose decoding has failed.
+
+    Decoders raise errors of any type for damaged files. None of them may end the request, in which
+    there are other images.
+    """
     reason = str(error).removeprefix(f"{upload.name}: ")
+    if not isinstance(error, ValueError | ImportError):
+        _LOG.warning("%s could not be decoded", upload.name, exc_info=error)
+        reason = f"not a readable image: {type(error).__name__}"
     return Read(upload.name, digest(upload.content), None, reason)

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from jaxatr import files
+from jaxatr.serving.folder import Folder
 
 MOST = 10_000
 """Largest number of marks; a file of that size is written in well under a second."""
 
 FILE = "marks.jsonl"
+
+_LOCK_SECONDS = 5.0
 
 
 class Marks:
@@ -34,6 +37,7 @@ class Marks:
         self.path, self._lock = path, threading.Lock()
         if not path.parent.is_dir():
             raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
+        self._folder = Folder(path.parent)
         self._read()
 
     def all(self) -> list[dict[str, Any]]:
@@ -41,8 +45,9 @@ class Marks:
 
         Raises:
           ValueError: another program has written a line that is not a mark.
+          OSError: the file cannot be read, or its folder has been replaced.
         """
-        with self._lock:
+        with self._alone():
             return list(self._read().values())
 
     def put(self, marks: Iterable[Mapping[str, Any]]) -> int:
@@ -53,7 +58,8 @@ class Marks:
 
         Raises:
           ValueError: there would be more than :data:`MOST`.
-          OSError: the file cannot be written; nothing is changed then.
+          OSError: the file cannot be written, its folder has been replaced, or another process
+            holds its lock; nothing is changed then.
         """
         with self._changing():
             after = self._read() | {mark["id"]: dict(mark) for mark in marks}
@@ -73,8 +79,20 @@ class Marks:
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
         """Keeps other threads, and consoles in other processes, from changing the file."""
-        with self._lock, files.locked(self.path.with_name(f".{self.path.name}.lock")):
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        with self._alone(), files.locked(lock, seconds=_LOCK_SECONDS):
             yield
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keeps other threads from the file, and makes sure that it is still the same one."""
+        if not self._lock.acquire(timeout=_LOCK_SECONDS):
+            raise TimeoutError(f"{self.path} is in use, after {_LOCK_SECONDS:g} s of waiting")
+        try:
+            self._folder.check()
+            yield
+        finally:
+            self._lock.release()
 
     def _read(self) -> dict[str, dict[str, Any]]:
         marks: dict[str, dict[str, Any]] = {}

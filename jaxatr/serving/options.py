@@ -17,6 +17,7 @@ class Limits:
       waiting: chips waiting for a batch; requests with more get status 503.
       head_seconds: time for a request's head to arrive.
       body_seconds: time for a request's body to arrive.
+      write_seconds: time in which a client must read something of a response that is sent to it.
       answer_seconds: time to answer a request, after which it is abandoned.
       drain_seconds: time to finish the requests in progress when the server stops.
     """
@@ -30,6 +31,7 @@ class Limits:
     waiting: int = 1024
     head_seconds: float = 10.0
     body_seconds: float = 30.0
+    write_seconds: float = 10.0
     answer_seconds: float = 30.0
     drain_seconds: float = 30.0
 

@@ -112,6 +112,8 @@ class Health(BaseModel):
 
     status: Literal["ready", "failed"]
     waiting: int = Field(description="Number of chips waiting for a batch.")
+    decoding: int = Field(description="Number of images that are being decoded.")
+    decoding_seconds: float = Field(description="Time of the image that takes longest so far.")
     runtime: str = Field(description="Engine that runs the network.")
 
 

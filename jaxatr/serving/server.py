@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -75,7 +76,8 @@ def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None
     """Serves a run until the process receives SIGTERM or SIGINT.
 
     It then stops accepting connections, answers the requests in progress, and returns. Requests
-    that are not done within ``limits.drain_seconds`` are refused.
+    that are not done within ``limits.drain_seconds`` are refused, and an enrolment that is not done
+    by then has no effect; the process then ends here.
 
     Args:
       wanted: the run to serve; it is loaded after the port is bound.
@@ -102,6 +104,9 @@ def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None
             dropped = _run(console, options, listening)
     left = f"requests without an answer: {dropped}" if dropped else "all requests are answered"
     print(f"stopped: {left}", flush=True)
+    if not console.idle:
+        # Python would wait for a thread that decodes, or end in the middle of one that compiles.
+        os._exit(0)
 
 
 @contextlib.contextmanager
@@ -126,7 +131,15 @@ def tuned_interpreter() -> Iterator[None]:
 def _run(console: Console, options: Options, listening: socket.socket) -> int:
     """Serves until a signal; returns the number of requests that were cancelled then."""
     limits, app = options.limits, build_app(console)
-    server = uvicorn.Server(
+
+    class Server(uvicorn.Server):
+        """A server whose signals also start the time for the enrolment in progress."""
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            console.stop()
+            super().handle_exit(sig, frame)
+
+    server = Server(
         uvicorn.Config(
             app,
             http=bounded(limits),

@@ -1,5 +1,7 @@
 """Galleries, searched against loops and an exact search; cells and windows of maps."""
 
+from typing import Any, NamedTuple
+
 import jax
 import numpy as np
 import pytest
@@ -127,3 +129,38 @@ def test_cells_and_windows():
     for factor in (0, 6):
         with pytest.raises(ValueError, match=f"factor: got {factor}, wanted 1 to 5, the smaller"):
             maps.mean_pool(images, factor)
+
+
+@pytest.mark.parametrize(("count", "width"), [(60, 3), (4200, 130)])  # whole, and in two stages
+def test_room_changes_no_distance_and_no_shape(count, width):
+    class Model(NamedTuple):
+        examples: Any
+        half_squares: Any
+        labels: Any
+        classes: Any
+        index: Any = None
+
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(count, width)).astype(np.float32)
+    labels = rng.choice([0, 1, 4], count)  # no examples of 2 and 3
+    queries = rng.normal(size=(5, width)).astype(np.float32)
+
+    def searched(model, classes, room):
+        ready = gallery.ready(model, room=room)
+        return ready, gallery.class_distances(
+            gallery.Gallery(ready.examples, ready.half_squares, ready.labels, ready.index),
+            queries,
+            classes,
+        )
+
+    model = Model(*gallery.build(rows, labels, 5)[:3], np.array(5))
+    added = gallery.with_examples(model, queries[:2] + 0.1, np.array([5, 6]), 7)
+    shapes = set()
+    for one, classes in ((model, 5), (added, 7)):
+        ready, found = searched(one, classes, True)
+        shapes.add(tuple(np.shape(leaf) for leaf in jax.tree.leaves(ready)))
+        _, wanted = searched(one, classes, False)
+        assert found.shape == (5, classes)
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    assert len(shapes) == 1
+    assert found[0].argmin() == 5 and found[1].argmin() == 6

@@ -1,12 +1,16 @@
 """The files of a container; its server gives the same predictions as predict."""
 
+import concurrent.futures
+import contextlib
 import http.client
 import importlib
 import io
 import json
+import socket
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -52,8 +56,9 @@ def asked(folder, server):
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
+        return answer.status, None if method == "HEAD" else json.loads(answer.read())
 
+    ask.running = running
     yield ask
     running.shutdown()
     thread.join()
@@ -122,6 +127,92 @@ def test_the_server_refuses_unsuitable_requests(chips, asked, server, monkeypatc
     assert asked("POST", "/api/predict", image, **{"Content-Length": "\u00b2"})[0] == 411
     monkeypatch.setattr(server, "MOST_BYTES", 10)
     assert asked("POST", "/api/predict", image)[0] == 413
+
+
+def test_head_answers_as_get_without_the_body(asked):
+    assert asked("HEAD", "/api/health", token="") == (200, None)
+    assert asked("HEAD", "/api/model", token="")[0] == 401
+    assert asked("HEAD", "/else")[0] == 404
+
+
+def opened(running, sent):
+    connection = socket.create_connection(("127.0.0.1", running.server_port), timeout=10)
+    connection.sendall(sent)
+    return connection
+
+
+@pytest.mark.parametrize(
+    ("limit", "sent"),
+    [
+        ("HEAD_SECONDS", b"GET /api/health HTTP/1.1\r\nA: "),
+        (
+            "BODY_SECONDS",
+            b"POST /api/predict HTTP/1.1\r\nAuthorization: Bearer right\r\n"
+            b"Content-Length: 9\r\n\r\nx",
+        ),
+    ],
+)
+def test_a_request_that_does_not_end_is_cut_off(asked, server, monkeypatch, limit, sent):
+    monkeypatch.setattr(server, limit, 0.1)
+    with opened(asked.running, sent) as slow:
+        assert not slow.recv(100).startswith(b"HTTP/1.0 200")
+    monkeypatch.undo()
+    assert asked("GET", "/api/health")[0] == 200
+
+
+def test_an_answer_that_is_not_read_is_cut_off(asked, server, monkeypatch):
+    monkeypatch.setattr(server, "WRITE_SECONDS", 0.1)
+    monkeypatch.setattr(server.Model, "__call__", lambda self, content: "x" * (1 << 25))
+    threads = threading.active_count()
+    head = b"POST /api/predict HTTP/1.1\r\nAuthorization: Bearer right\r\nContent-Length: 1"
+    with opened(asked.running, head + b"\r\n\r\nx"):
+        wait(lambda: threading.active_count() > threads)
+        wait(lambda: threading.active_count() == threads)
+
+
+def wait(true):
+    end = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_connections_are_bounded(asked, server):
+    running, places = asked.running, server.MOST_CONNECTIONS
+    with contextlib.ExitStack() as stack:
+        for _ in range(places):
+            stack.enter_context(opened(running, b"G"))
+        wait(lambda: running._places._value == 0)
+        with opened(running, b"") as more:
+            assert more.recv(100).startswith(b"HTTP/1.0 503")
+    wait(lambda: asked("GET", "/api/health")[0] == 200)
+
+
+def test_few_images_are_decoded_at_once(asked, server, monkeypatch):
+    monkeypatch.setattr(server, "TURN_SECONDS", 0.1)
+    free = threading.Event()
+    monkeypatch.setattr(server.Model, "__call__", lambda self, content: free.wait(10))
+    with concurrent.futures.ThreadPoolExecutor(server.MOST_AT_ONCE) as pool:
+        first = [
+            pool.submit(asked, "POST", "/api/predict", b"x") for _ in range(server.MOST_AT_ONCE)
+        ]
+        wait(lambda: asked.running.stuck)
+        assert asked("POST", "/api/predict", b"x")[0] == 503
+        assert asked("GET", "/api/health", token="") == (503, {"status": "stuck"})
+        free.set()
+        assert {one.result()[0] for one in first} == {200}
+    assert asked("GET", "/api/health")[0] == 200
+
+
+def test_heads_and_bodies_are_bounded(asked, server, monkeypatch):
+    assert asked("GET", "/api/health", A="a" * 60_000)[0] == 200
+    with opened(
+        asked.running, b"GET / HTTP/1.1\r\n" + (b"A: " + b"a" * 6000 + b"\r\n") * 12
+    ) as one:
+        assert one.recv(100).startswith(b"HTTP/1.0 431")
+    monkeypatch.setattr(server, "MOST_HELD", 2)
+    assert asked("POST", "/api/predict", b"xxx")[0] == 503
+    assert asked("POST", "/api/predict", b"xx")[0] == 400
 
 
 def test_a_failure_of_the_model_is_an_answer_too(chips, asked, server, monkeypatch):

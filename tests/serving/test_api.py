@@ -42,7 +42,7 @@ def test_predictions_are_the_recognisers(client, contents, trained_run, form):
 def test_an_image_on_which_the_network_overflows_is_unknown(
     client, engine, contents, form, monkeypatch
 ):
-    first, path = engine._recognisers[0], "/api/predict?every_score=1"
+    first, path = engine.lasting.network, "/api/predict?every_score=1"
     files = form(contents[:3])  # of one batch
     wanted = client.post(path, files=files).json()["results"][0]
     compute = first.of_chips
@@ -98,7 +98,7 @@ def test_another_score_and_another_threshold_decide(client, contents, trained_ru
 def test_the_nearest_chips_are_those_of_the_features(client, contents, engine, form):
     results = client.post("/api/neighbours?count=4", files=form(contents[:3])).json()["results"]
     chips = np.stack([engine.intake(image) for image in images_of([*contents[:3], contents[0]])])
-    features = engine._recognisers[0].features(chips)[:3].copy()
+    features = engine.lasting.network.features(chips)[:3].copy()
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     bank = np.asarray(engine.examples._bank)
     assert len(bank) == 40
@@ -241,6 +241,8 @@ def test_the_run_is_described(client, engine, trained_run):
     assert client.get("/api/health").json() == {
         "status": "ready",
         "waiting": 0,
+        "decoding": 0,
+        "decoding_seconds": 0.0,
         "runtime": "jax",
     }
 

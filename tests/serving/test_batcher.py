@@ -149,6 +149,22 @@ def test_a_batch_that_fails_ends_nothing_else():
     asyncio.run(main())
 
 
+def test_a_chip_that_fails_fails_alone():
+    class Picky(Echo):
+        def answer(self, chips, **options):
+            if (chips == 2).any():
+                raise FloatingPointError("it is 2")
+            return super().answer(chips, **options)
+
+    async def main():
+        async with running(Picky()) as batcher:
+            first, second, third = await batcher.answer(chips(1, 2, 3))
+            assert numbers([first, third]) == [1, 3]
+            assert isinstance(second, FloatingPointError) and str(second) == "it is 2"
+
+    asyncio.run(main())
+
+
 def test_a_batch_without_memory_ends_nothing_else(monkeypatch):
     async def main():
         async with running(Echo()) as batcher:

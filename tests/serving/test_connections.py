@@ -1,19 +1,30 @@
 """Real sockets: slow clients, huge bodies, overload and shutdown."""
 
+import asyncio
 import concurrent.futures
 import contextlib
+import dataclasses
 import json
 import socket
 import threading
 import time
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
+from jaxatr.serving.connections import bounded
 from jaxatr.serving.engine import Engine
 from jaxatr.serving.options import Limits
 
 LIMITS = Limits(
-    head_seconds=0.6, body_seconds=1.2, answer_seconds=20.0, connections=40, waiting=4, images=4
+    head_seconds=0.6,
+    body_seconds=1.2,
+    write_seconds=0.3,
+    answer_seconds=20.0,
+    connections=40,
+    waiting=4,
+    images=4,
 )
 
 
@@ -129,6 +140,71 @@ def test_a_head_without_end_is_refused(port):
                 greedy.sendall(b"a: " + b"b" * 1000 + b"\r\n")
         with contextlib.suppress(ConnectionError):
             assert answer_of(greedy)[0] == 431
+
+
+def test_a_long_head_in_one_piece_is_refused(port):
+    lines = b"a: " + b"b" * 30_000 + b"\r\n"
+    for count, status in ((1, 200), (4, 431)):
+        with connected(port) as connection:
+            start = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n"
+            connection.sendall(start + lines * count + b"\r\n")
+            assert answer_of(connection)[0] == status
+
+
+class Unread(asyncio.Transport):
+    """A transport with a client that reads nothing, or some of it."""
+
+    def __init__(self, reads):
+        super().__init__({"socket": socket.socket()})
+        self.left, self.reads, self.aborted = 100_000, reads, False
+
+    def get_write_buffer_size(self):
+        self.left -= self.reads
+        return max(self.left, 0)
+
+    def abort(self):
+        self.aborted = True
+
+    def is_closing(self):
+        return False
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(("reads", "given_up"), [(0, True), (1, False), (100_000, False)])
+def test_a_client_that_reads_nothing_is_given_up(reads, given_up):
+    async def main():
+        config = uvicorn.Config(None, log_config=None)
+        config.load()
+        limits = dataclasses.replace(LIMITS, write_seconds=0.02)
+        connection = bounded(limits)(config, ServerState(), {})
+        transport = Unread(reads)
+        connection.connection_made(transport)
+        connection.pause_writing()
+        await asyncio.sleep(0.2)
+        connection.connection_lost(None)
+        return transport.aborted
+
+    assert asyncio.run(main()) == given_up
+
+
+def test_few_requests_wait_for_the_answer_to_an_earlier_one(port, contents):
+    line = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with connected(port) as connection:
+        connection.sendall(line * 10)
+        connection.settimeout(2)
+        received = b""
+        while received.count(b"HTTP/1.1 200") < 10:
+            received += connection.recv(65536)
+    with connected(port) as greedy:
+        greedy.sendall(line * 1024)
+        received = b""
+        with contextlib.suppress(ConnectionError):
+            while more := greedy.recv(65536):
+                received += more
+        assert received.count(b"HTTP/1.1 200") <= 20 and b"HTTP/1.1 503" in received
+    assert ask(port, contents[0])[0] == 200
 
 
 def test_a_body_that_does_not_come_is_given_up(port, contents):

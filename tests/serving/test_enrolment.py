@@ -1,15 +1,20 @@
 """A class is enrolled while requests are answered."""
 
+import copy
+import os
 import shutil
 import time
 
+import numpy as np
 import pytest
 
 import jaxatr
-from jaxatr import data, runs, training
+from jaxatr import data, files, runs, training
 from jaxatr.serving import metrics
 from jaxatr.serving.console import Console
 from jaxatr.serving.engine import Wanted, load_engine
+from jaxatr.serving.enrolment import Enroller
+from jaxatr.serving.intake import Read
 from jaxatr.serving.options import Options
 
 SIZES = (1, 4)
@@ -64,7 +69,7 @@ def wanted_of(run, contents):
 
 def test_refused_enrolments_name_the_reason(client, run, new, form):
     _, contents = new
-    for query, files, words in (
+    for query, sent, words in (
         ("name=unknown", contents[:2], "wanted the name of a class"),
         ("name=%20", contents[:2], "name"),
         ("name=a%0Ab", contents[:2], "wanted the name of a class"),
@@ -74,7 +79,7 @@ def test_refused_enrolments_name_the_reason(client, run, new, form):
         ("name=a&score=auto", [contents[0], b"no image"], "1.png cannot be used: not a"),
         ("", contents[:1], "name"),
     ):
-        answer = client.post(f"/api/enrol?{query}", files=form(files))
+        answer = client.post(f"/api/enrol?{query}", files=form(sent))
         assert answer.status_code == 422 and words in answer.json()["detail"], answer.text
     assert client.get("/api/enrol").json()["state"] == "idle"
     assert not (run / "enrolled.json").exists()
@@ -93,7 +98,7 @@ def test_an_upload_that_is_enrolled_as_another_class_is_named(client, run, new, 
 
 def test_a_class_is_enrolled_and_no_answer_is_wrong(client, console, run, new, form, contents):
     name, own = new
-    asked = [own[0], *own[5:7], contents[0]]
+    asked, lasting = [own[0], *own[5:7], contents[0]], console.engine.lasting
     before = wanted_of(run, asked)
     assert labels_of(client, asked, form) == before
     begun = client.post(f"/api/enrol?name={name}&score=nearest", files=form(own[:5]))
@@ -118,6 +123,37 @@ def test_a_class_is_enrolled_and_no_answer_is_wrong(client, console, run, new, f
     for count in (1, 2, 3, 4):
         labels_of(client, asked[:count], form)
     assert metrics.compilations() == compiled
+    assert console.engine.lasting.network is lasting.network
+    again = client.post("/api/enrol?name=second&score=nearest", files=form(own[7:10]))
+    assert again.status_code == 202 and ended(client)["state"] == "done"
+    assert labels_of(client, own[7:8], form) == wanted_of(run, own[7:8])
+    assert runs.remove_class(run, "second") == 3
+    # The program that searches for the nearest of up to eight added chips, for batches of 1 and 4.
+    assert metrics.compilations() - compiled <= 6
+
+
+def test_an_enrolment_waits_for_a_lock_only_until_it_is_stopped(console, run, new, form):
+    enroller = Enroller(console.engine, Wanted(run, score="nearest"), SIZES, lambda engine: None)
+    read = [Read("a.png", "", np.zeros(console.engine.intake.shape, np.uint8))]
+    before = (run / "enrolled.json").read_text()
+    with files.locked(run / ".enrolled.json.lock"):
+        enroller.start("late", None, read)
+        start = time.monotonic()
+        assert enroller.finish(20.0) and time.monotonic() - start < 10
+    assert enroller.state["state"] == "failed" and "another process" in enroller.state["detail"]
+    assert (run / "enrolled.json").read_text() == before
+
+
+def test_no_class_is_enrolled_in_another_folder_of_that_name(console, run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    engine = copy.copy(console.engine)
+    engine.run = tmp_path / "run"
+    enroller = Enroller(engine, Wanted(tmp_path / "run"), SIZES, lambda engine: None)
+    os.rename(tmp_path / "run", tmp_path / "moved")
+    shutil.copytree(run, tmp_path / "run")
+    enroller.start("late", "nearest", [Read("a.png", "", engine.blank)])
+    assert enroller.finish()
+    assert "is no longer the folder" in enroller.state["detail"]
 
 
 def test_a_given_threshold_is_kept(trained_run, new, form, contents, client_of, tmp_path):
@@ -142,7 +178,7 @@ def test_a_given_threshold_is_kept(trained_run, new, form, contents, client_of, 
 def test_a_class_that_is_saved_but_cannot_be_served_is_reported(
     console, run, new, form, client, monkeypatch
 ):
-    def full(wanted):
+    def full(wanted, before):
         raise MemoryError("out of memory")
 
     monkeypatch.setattr("jaxatr.serving.enrolment.load_engine", full)

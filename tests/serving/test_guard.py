@@ -25,6 +25,12 @@ TOKEN = "a-token-of-the-tests"
         ("localhost.evil.example", False),
         ("127.0.0.1.evil.example", False),
         ("", False),
+        ("localhost:80@evil", False),
+        ("localhost:80:90", False),
+        ("localhost@evil.example", False),
+        ("[::1]evil.example", False),
+        ("[localhost]", False),
+        ("localhost/", False),
     ],
 )
 def test_a_name_that_is_not_its_own_is_refused(host, known):
@@ -36,6 +42,27 @@ def test_the_host_is_checked_on_every_path(client):
     for path in ("/", "/api/run", "/api/health", "/metrics", "/openapi.json"):
         answer = client.get(path, headers={"host": "evil.example"})
         assert answer.status_code == 421 and "--allow_host" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("name", ["host", "authorization", "origin", "content-type"])
+def test_a_header_that_decides_is_given_once(client, name):
+    twice = [("host", "localhost"), (name, "localhost"), (name, "localhost")]
+    answer = client.get("/api/run", headers=twice)
+    assert answer.status_code == 400 and name in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/", "/api/health", "/api/run", "/metrics", "/api/marks.csv"])
+def test_head_answers_as_get_without_the_body(client, path):
+    got, head = client.get(path), client.head(path)
+    assert head.status_code == got.status_code == 200 and head.content == b""
+    assert head.headers["content-type"] == got.headers["content-type"]
+    if path != "/metrics":  # which changes
+        assert head.headers["content-length"] == got.headers["content-length"]
+
+
+def test_head_changes_nothing(client):
+    assert client.head("/api/predict").status_code == 405
+    assert client.head("/nowhere").status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """The file of marks: unusual text, and several consoles."""
 
+import os
+
 import pytest
 
+from jaxatr import files
 from jaxatr.serving.marks import Marks
 
 
@@ -24,3 +27,25 @@ def test_a_line_that_is_no_mark_is_named(tmp_path, line):
     (tmp_path / "marks.jsonl").write_bytes(b'{"id": "a"}\n' + line + b"\n")
     with pytest.raises(ValueError, match="line 2 is not a mark"):
         Marks(tmp_path / "marks.jsonl")
+
+
+def test_no_mark_is_written_into_another_folder_of_that_name(tmp_path):
+    (tmp_path / "run").mkdir()
+    marks = Marks(tmp_path / "run" / "marks.jsonl")
+    marks.put([{"id": "a"}])
+    os.rename(tmp_path / "run", tmp_path / "moved")
+    (tmp_path / "run").mkdir()
+    for change in (lambda: marks.put([{"id": "b"}]), lambda: marks.remove(["a"]), marks.all):
+        with pytest.raises(FileNotFoundError, match="is no longer the folder"):
+            change()
+    assert not list((tmp_path / "run").iterdir())
+    assert Marks(tmp_path / "moved" / "marks.jsonl").all() == [{"id": "a"}]
+
+
+def test_a_lock_that_another_program_holds_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxatr.serving.marks._LOCK_SECONDS", 0.0)
+    marks = Marks(tmp_path / "marks.jsonl")
+    with files.locked(tmp_path / ".marks.jsonl.lock"):
+        with pytest.raises(TimeoutError, match="is held by another process"):
+            marks.put([{"id": "a"}])
+    assert marks.put([{"id": "a"}]) == 1

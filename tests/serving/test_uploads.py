@@ -3,6 +3,7 @@
 import asyncio
 import io
 import struct
+import threading
 import tracemalloc
 import zipfile
 import zlib
@@ -169,3 +170,99 @@ def test_a_line_of_pixels_is_not_padded_to_gigabytes():
     )
     assert read((50, 200), square=True, size=8).chip is not None
     assert read((8, 1_000), square=True, center_crop=8).chip is not None
+
+
+class Decoding:
+    """Decodes every upload when the test permits it."""
+
+    def __init__(self, monkeypatch):
+        self.free, self.begun = threading.Event(), []
+        monkeypatch.setattr("jaxatr.serving.intake.decode_image", self)
+
+    def __call__(self, content, name):
+        self.begun.append(name)
+        assert self.free.wait(10)
+        return np.zeros((8, 8, 1), np.uint8)
+
+
+@pytest.fixture
+def decoding(monkeypatch):
+    return Decoding(monkeypatch)
+
+
+def reader():
+    return Reader(data.Intake(data.Chip(), (8, 8, 1), "uint8"), most=10_000)
+
+
+def uploads(name, count):
+    content = encoded("PNG", np.zeros((8, 8), np.uint8))
+    return [Upload(f"{name}{number}", content) for number in range(count)]
+
+
+async def until(true):
+    for _ in range(1000):
+        if true():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+def test_a_request_that_has_gone_is_decoded_no_further(decoding, monkeypatch):
+    async def main():
+        reading = reader()
+        gone = asyncio.ensure_future(reading.read(uploads("gone", 9)))
+        await until(lambda: decoding.begun == ["gone0"] and reading.decoding == 1)
+        gone.cancel()
+        await asyncio.sleep(0)
+        decoding.free.set()
+        await until(lambda: reading.decoding == 0)
+        (read,) = await reading.read(uploads("next", 1))
+        assert read.chip is not None and decoding.begun == ["gone0", "next0"]
+        assert reading.close()
+
+    asyncio.run(main())
+
+
+def test_requests_take_turns(decoding, monkeypatch):
+    monkeypatch.setattr("jaxatr.serving.intake._THREADS", 1)
+    monkeypatch.setattr("jaxatr.serving.intake._TURN", 0.0)
+
+    async def main():
+        reading = reader()
+        first = asyncio.ensure_future(reading.read(uploads("first", 3)))
+        await until(lambda: decoding.begun)
+        second = asyncio.ensure_future(reading.read(uploads("second", 1)))
+        await asyncio.sleep(0.05)
+        decoding.free.set()
+        await asyncio.gather(first, second)
+        assert decoding.begun == ["first0", "second0", "first1", "first2"]
+
+    asyncio.run(main())
+
+
+def test_threads_that_are_stuck_are_noticed(decoding, monkeypatch):
+    monkeypatch.setattr("jaxatr.serving.intake.STUCK", 0.05)
+
+    async def main():
+        reading = reader()
+        one, other = (asyncio.ensure_future(reading.read(uploads(name, 1))) for name in "ab")
+        await until(lambda: reading.stuck)
+        assert reading.seconds >= reading.stuck > 0.05 and not reading.close(0.0)
+        decoding.free.set()
+        await asyncio.gather(one, other)
+        assert not reading.stuck and reading.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("error", [TypeError, ZeroDivisionError, MemoryError, RecursionError])
+def test_any_error_of_an_image_is_its_own(monkeypatch, error):
+    def decode(content, name):
+        if name == "a1":
+            raise error("odd tags")
+        return np.zeros((8, 8, 1), np.uint8)
+
+    monkeypatch.setattr("jaxatr.serving.intake.decode_image", decode)
+    first, second, third = asyncio.run(reader().read(uploads("a", 3)))
+    assert first.chip is not None and third.chip is not None
+    assert second.chip is None and error.__name__ in second.error

@@ -127,6 +127,34 @@ def with_examples(
     return model._replace(**after._asdict(), classes=np.array(classes))
 
 
+_CLASSES, _ROWS = 8, 16  # least room for classes, and for examples of a class
+
+
+def with_room(gallery: Gallery, classes: int) -> Gallery:
+    """Returns a gallery with rows that no search finds, up to one of a few shapes.
+
+    A program is compiled for the number of examples of each class. With room, galleries that
+    differ by a few examples or classes share a program.
+
+    Args:
+      gallery: from :func:`build` or :func:`directions`.
+      classes: k. Classes are added up to a multiple of 8, and examples of each class up to a
+        multiple of 16, of 32 from 128 examples on, and so on: by a quarter at most, or to 16.
+    """
+    numbers = np.arange(-(-classes // _CLASSES) * _CLASSES)
+    labels = np.asarray(gallery.labels)
+    counts = np.bincount(labels, minlength=len(numbers))
+    steps = np.maximum(_ROWS, 1 << np.maximum(np.frexp(counts)[1] - 3, 0))
+    sizes = np.maximum(-(-counts // steps), 1) * steps
+    starts = np.cumsum(sizes) - sizes
+    places = np.arange(len(labels)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    shape = (int(sizes.sum()), np.shape(gallery.examples)[1])
+    examples = np.zeros(shape, np.asarray(gallery.examples).dtype)
+    half_squares = np.full(len(examples), np.inf, np.float32)
+    examples[places], half_squares[places] = gallery.examples, gallery.half_squares
+    return Gallery(examples, half_squares, np.repeat(numbers, sizes).astype(np.int32))
+
+
 def unit(rows: Shaped[ArrayLike, "... d"]) -> Any:
     """Scales rows to length 1, in float32; a row that is all 0 stays 0."""
     xp = numpy_of(rows)

@@ -15,9 +15,17 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxatr.openset.gallery import reranking
-from jaxatr.openset.gallery.build import Gallery, in_double, is_gallery, numpy_of, unit
+from jaxatr.openset.gallery.build import (
+    Gallery,
+    in_double,
+    is_gallery,
+    numpy_of,
+    of,
+    unit,
+    with_room,
+)
 from jaxatr.openset.gallery.reranking import Index
-from jaxatr.typing import Array, ArrayLike, Float, Shaped
+from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 BLOCK = 256
 
@@ -26,7 +34,7 @@ Model = TypeVar("Model")
 _unit = jax.jit(unit)
 
 
-def ready(model: Model) -> Model:
+def ready(model: Model, *, room: bool = False) -> Model:
     """Prepares a fitted model for many searches.
 
     Its float16 arrays are put on the device in float32, and a gallery gets an index if a search in
@@ -36,17 +44,24 @@ def ready(model: Model) -> Model:
       model: a named tuple of arrays. It is a gallery if it has the fields of a :class:`Gallery`
         and ``classes``; its attribute ``forms``, 1 by default, is the number of forms that each
         query is compared in.
+      room: whether to leave room for further examples and classes
+        (:func:`~jaxatr.openset.gallery.build.with_room`), because galleries that grow follow one
+        after the other.
     """
 
     def put(leaf: Any) -> Any:
         return _on_device(leaf) if getattr(leaf, "dtype", None) == np.float16 else leaf
 
-    placed: Any = jax.tree.map(put, model)
+    given: Any = model
+    if room and is_gallery(given) and given.index is None:
+        found = with_room(of(given), int(np.asarray(given.classes)))
+        given = given._replace(**found._asdict())
+    placed: Any = jax.tree.map(put, given)
     if is_gallery(placed) and placed.index is None:
         if reranking.pays(np.shape(placed.examples), getattr(placed, "forms", 1)):
             arrays = placed.examples, placed.half_squares, placed.labels
-            index = reranking.index(*arrays, int(np.asarray(placed.classes)))
-            placed = placed._replace(index=index)
+            count = _classes(placed.labels, int(np.asarray(placed.classes)))
+            placed = placed._replace(index=reranking.index(*arrays, count))
     return placed
 
 
@@ -146,10 +161,16 @@ def proximities(
         search = partial(_reranked, examples, index, estimated=estimated)
     else:
         # The examples of class c are those from ends[c] up to ends[c + 1].
-        ends = np.searchsorted(np.asarray(gallery.labels), np.arange(classes + 1))
+        labels = np.asarray(gallery.labels)
+        ends = np.searchsorted(labels, np.arange(_classes(labels, classes) + 1))
         half_squares = _on_device(gallery.half_squares)
         search = partial(_exhaustive, examples, half_squares, ends=tuple(ends.tolist()))
-    return in_blocks(search, queries, block_size)
+    return in_blocks(search, queries, block_size)[:, :classes]
+
+
+def _classes(labels: Int[ArrayLike, " n"], classes: int) -> int:
+    """Returns the number of classes with those that :func:`with_room` has added."""
+    return max(classes, int(np.max(np.asarray(labels), initial=-1)) + 1)
 
 
 def in_blocks(

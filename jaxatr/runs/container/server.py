@@ -9,12 +9,17 @@ header "Authorization: Bearer TOKEN", except for GET /api/health. The token is $
 is not set, a random one is generated and printed. SIGTERM stops the server.
 """
 
+import contextlib
+import http.client
 import json
+import math
 import os
 import secrets
 import signal
+import socket
 import sys
 import threading
+import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,7 +41,21 @@ MOST_PIXELS = 64 * 2**20
 BEYOND = 1e38
 """Thresholds beyond this stand for infinity: exported files hold a large finite value instead."""
 
-_SECONDS = 30  # timeout of a connection
+MOST_HELD = 256 * 2**20
+"""Largest size of all image files that are being received or predicted."""
+
+MOST_CONNECTIONS = 64
+"""Largest number of connections, each of which has a thread; further ones get status 503."""
+
+MOST_AT_ONCE = 2
+"""Largest number of images that are decoded and predicted at once."""
+
+LONGEST_HEAD = 64 * 2**10
+"""Largest size of a request's head."""
+
+HEAD_SECONDS, BODY_SECONDS, TURN_SECONDS, WRITE_SECONDS = 10.0, 30.0, 10.0, 10.0
+"""Time for a head and a body to arrive, to wait for a turn, and for the answer to be read."""
+
 _TYPES = {"tensor(uint8)": "uint8", "tensor(uint16)": "uint16", "tensor(float)": "float32"}
 
 
@@ -135,18 +154,120 @@ def _parsed(text: str) -> Any:
         return text
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Handles the requests of one connection."""
+class Server(ThreadingHTTPServer):
+    """A server with bounds on the time, threads and memory that clients can use.
 
-    timeout = _SECONDS
+    A connection that does not get on by the time it is given is cut off.
+    """
+
+    request_queue_size = MOST_CONNECTIONS
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]):
+        """Listens on an address."""
+        super().__init__(address, handler)
+        self.turns = threading.Semaphore(MOST_AT_ONCE)
+        self.working: dict[int, float] = {}  # when a thread began to predict
+        self._places = threading.Semaphore(MOST_CONNECTIONS)
+        self._due: dict[socket.socket, float] = {}
+        self._held, self._lock = 0, threading.Lock()
+        self._closed = threading.Event()
+        threading.Thread(target=self._cut_off, daemon=True).start()
+
+    def give(self, connection: socket.socket, seconds: float) -> None:
+        """Gives a connection some time from now on, or infinite time."""
+        self._due[connection] = time.monotonic() + seconds
+
+    def hold(self, size: int) -> bool:
+        """Reserves memory for an image file, or releases it by a negative size."""
+        with self._lock:
+            if self._held + size > MOST_HELD:
+                return False
+            self._held += size
+            return True
+
+    @property
+    def stuck(self) -> bool:
+        """Whether no image has had a turn for too long."""
+        starts = list(self.working.values())
+        return len(starts) == MOST_AT_ONCE and time.monotonic() - max(starts) > TURN_SECONDS
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Starts a thread for a connection if there is a place for it."""
+        if self._places.acquire(blocking=False):
+            self.give(request, HEAD_SECONDS)
+            super().process_request(request, client_address)
+            return
+        with contextlib.suppress(OSError):
+            request.setblocking(False)
+            request.sendall(b"HTTP/1.0 503 Service Unavailable\r\nRetry-After: 1\r\n\r\n")
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Handles a connection in its thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._due.pop(request, None)
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says in one line why a connection has failed; most often it was cut off."""
+        print(f"{client_address[0]}: {sys.exc_info()[1]!r}", file=sys.stderr, flush=True)
+
+    def server_close(self) -> None:
+        """Stops to listen, and waits for the requests in progress."""
+        super().server_close()
+        self._closed.set()
+
+    def _cut_off(self) -> None:
+        while not self._closed.wait(0.2):
+            now = time.monotonic()
+            for connection, due in list(self._due.items()):
+                if now > due:
+                    with contextlib.suppress(OSError):  # closed meanwhile
+                        connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Head:
+    """The lines of a request's head, up to a size."""
+
+    def __init__(self, file: Any):
+        self._file, self._left = file, LONGEST_HEAD
+
+    def readline(self, size: int) -> bytes:
+        line = self._file.readline(min(size, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise http.client.LineTooLong("head")
+        return line
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Handles the request of one connection."""
+
     server_version, sys_version = "jaxatr", ""
+    server: Server
     model: Model
     token: str
+
+    def parse_request(self) -> bool:
+        """Reads the head, within its limits."""
+        file = self.rfile
+        self.rfile: Any = _Head(file)
+        try:
+            return super().parse_request()
+        finally:
+            self.rfile = file
+
+    def do_HEAD(self) -> None:
+        """Answers as to GET, without the body."""
+        self.do_GET()
 
     def do_GET(self) -> None:
         """Answers health checks, and, with the token, requests for the model's metadata."""
         if self.path == "/api/health":
-            self._send(200, {"status": "ok"})
+            stuck = self.server.stuck
+            self._send(503 if stuck else 200, {"status": "stuck" if stuck else "ok"})
         elif self._may():
             if self.path in ("/", "/api/model"):
                 self._send(200, self.model.metadata)
@@ -167,14 +288,33 @@ class Handler(BaseHTTPRequestHandler):
         if int(length) > MOST_BYTES:
             self._send(413, {"error": f"got {length} bytes, wanted at most {MOST_BYTES}"})
             return
-        content = self.rfile.read(int(length))
+        if not self.server.hold(int(length)):
+            self._send(503, {"error": "too many images at once"})
+            return
         try:
-            self._send(200, self.model(content))
+            self.server.give(self.connection, BODY_SECONDS)
+            content = self.rfile.read(int(length))
+            self.server.give(self.connection, math.inf)
+            self._send(*self._predicted(content))
+        finally:
+            self.server.hold(-int(length))
+
+    def _predicted(self, content: bytes) -> tuple[int, Any]:
+        """Returns the status and the answer to an image file, when it is its turn."""
+        if not self.server.turns.acquire(timeout=TURN_SECONDS):
+            return 503, {"error": "too many images at once"}
+        thread = threading.get_ident()
+        self.server.working[thread] = time.monotonic()
+        try:
+            return 200, self.model(content)
         except ValueError as error:
-            self._send(400, {"error": str(error)})
+            return 400, {"error": str(error)}
         except Exception as error:  # onnxruntime's have no common class of their own
             self.log_error("%r", error)
-            self._send(500, {"error": "the model failed on this image"})
+            return 500, {"error": "the model failed on this image"}
+        finally:
+            del self.server.working[thread]
+            self.server.turns.release()
 
     def _may(self) -> bool:
         scheme, _, given = self.headers.get("Authorization", "").partition(" ")
@@ -186,17 +326,21 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, value: Any) -> None:
         body = (json.dumps(value, ensure_ascii=False) + "\n").encode()
+        self.server.give(self.connection, WRITE_SECONDS)
         self.send_response(status)
+        if status == 503:
+            self.send_header("Retry-After", "1")
         self.send_header("Content-Type", "application/json; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         if status >= 400:  # the rest of the request is not read
             self.send_header("Connection", "close")
             self.close_connection = True
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
 
-def make_server(model: Model, host: str, port: int, token: str) -> ThreadingHTTPServer:
+def make_server(model: Model, host: str, port: int, token: str) -> Server:
     """Makes a server that listens on an address.
 
     Args:
@@ -206,7 +350,7 @@ def make_server(model: Model, host: str, port: int, token: str) -> ThreadingHTTP
       token: the token that requests need.
     """
     handler = type("BoundHandler", (Handler,), {"model": model, "token": token})
-    return ThreadingHTTPServer((host, port), handler)
+    return Server((host, port), handler)
 
 
 def main(arguments: list[str]) -> int:

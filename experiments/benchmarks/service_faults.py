@@ -1,0 +1,303 @@
+"""Tries what has brought `jaxatr serve` down: enrolments, hostile clients, a lock that is held.
+
+The command serves a run of cbc:smoke in a separate process, while one client asks for a prediction
+every 50 ms; its times are recorded beside each fault.
+
+- enrolments: classes are enrolled one after the other; memory and memory maps of the process.
+- slow images: requests of many large progressive JPEGs, whose client leaves.
+- unread answers: connections that pipeline requests and read none of the answers.
+- long heads: heads of 100 kB, and heads that do not end.
+- a held lock: SIGTERM during an enrolment that waits for a lock which another process holds.
+
+Run: python experiments/benchmarks/service_faults.py [--enrolments=100]
+"""
+
+import argparse
+import contextlib
+import http.client
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from recording import Recording, device_and_version, table
+from small_run import trained
+
+from jaxatr import files
+
+HERE = Path(__file__).parent
+OUTPUT = HERE / "results" / "service_faults_cpu"
+SCORE = "nearest"
+
+
+class Console:
+    """A console in a separate process."""
+
+    def __init__(self, folder: Path, *arguments: str):
+        """Starts it, and waits until it is ready."""
+        line = [sys.executable, "-m", "jaxatr.serve", f"--workdir={folder}", "--port=0"]
+        more = [f"--score={SCORE}", "--method=none", "--batches=1,4", *arguments]
+        self.process = subprocess.Popen([*line, *more], stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        for text in self.process.stdout:
+            if matched := re.match(r"console: .*:(\d+)/", text):
+                self.port = int(matched[1])
+                return
+        raise RuntimeError("jaxatr serve did not start")
+
+    def ask(self, method: str, path: str, body: bytes = b"", kind: str = "image/png") -> Any:
+        """Sends a request; returns the status and the body of the answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, {"Content-Type": kind})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def memory(self) -> tuple[float, int]:
+        """Returns the resident memory in MB, and the number of memory maps."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        resident = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert resident is not None
+        maps = Path(f"/proc/{self.process.pid}/maps").read_text().count("\n")
+        return int(resident[1]) * 1024 / 1e6, maps
+
+    def end(self) -> tuple[float, int]:
+        """Sends SIGTERM; returns the seconds until the process ends, and its exit code."""
+        start = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(120)
+        return time.monotonic() - start, code
+
+
+@contextlib.contextmanager
+def served(folder: Path, *arguments: str) -> Iterator[Console]:
+    console = Console(folder, *arguments)
+    try:
+        yield console
+    finally:
+        console.process.kill()
+        console.process.wait()
+
+
+class Others(threading.Thread):
+    """A client that asks for a prediction every 50 ms, and notes how long it waits."""
+
+    def __init__(self, console: Console, chip: bytes):
+        """Takes the console, and the image to ask for."""
+        super().__init__()
+        self._console, self._chip, self._ends = console, chip, threading.Event()
+        self.seconds: list[float] = []
+        self.refused = 0
+
+    def run(self) -> None:
+        """Asks until it is to end."""
+        while not self._ends.wait(0.05):
+            start = time.monotonic()
+            try:
+                status, _ = self._console.ask("POST", "/api/predict", self._chip)
+            except OSError:
+                status = 0
+            self.seconds.append(time.monotonic() - start)
+            self.refused += status != 200
+
+    def __enter__(self) -> "Others":
+        """Starts to ask."""
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Stops to ask."""
+        self._ends.set()
+        self.join()
+
+    @property
+    def times(self) -> dict[str, Any]:
+        """The number of requests, how many were refused, and how long they took."""
+        cut = np.quantile(self.seconds, np.arange(1, 100) / 100).tolist()
+        return {
+            "requests": len(self.seconds),
+            "refused": self.refused,
+            "p50_ms": round(1e3 * cut[49], 1),
+            "p99_ms": round(1e3 * cut[98], 1),
+            "worst_ms": round(1e3 * max(self.seconds), 1),
+        }
+
+
+def png(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, "PNG")
+    return file.getvalue()
+
+
+def chips(seed: int, count: int, side: int) -> list[bytes]:
+    rng = np.random.default_rng(seed)
+    return [png(rng.integers(0, 255, (side, side), np.uint8)) for _ in range(count)]
+
+
+def form(images: list[bytes]) -> tuple[bytes, str]:
+    body = b""
+    for number, image in enumerate(images):
+        named = f'name="images"; filename="{number}"'
+        body += f"--cut\r\nContent-Disposition: form-data; {named}\r\n\r\n".encode()
+        body += image + b"\r\n"
+    return body + b"--cut--\r\n", "multipart/form-data; boundary=cut"
+
+
+def enrol(console: Console, name: str, images: list[bytes]) -> None:
+    status, body = console.ask("POST", f"/api/enrol?name={name}&score={SCORE}", *form(images))
+    if status != 202:
+        raise RuntimeError(body.decode())
+
+
+def enrolled(console: Console) -> str:
+    while True:
+        state = json.loads(console.ask("GET", "/api/enrol")[1])
+        if state["state"] != "busy":
+            return state["state"]
+        time.sleep(0.05)
+
+
+def quiet(console: Console, chip: bytes, side: int) -> dict[str, Any]:
+    with Others(console, chip) as others:
+        time.sleep(20)
+    return others.times
+
+
+def enrolments(console: Console, chip: bytes, side: int, count: int) -> dict[str, Any]:
+    enrol(console, "first", chips(1000, 3, side))  # compiles what all enrolments need
+    enrolled(console)
+    before = console.memory()
+    failed = 0
+    with Others(console, chip) as others:
+        for number in range(count):
+            enrol(console, f"class{number}", chips(number + 1, 3, side))
+            failed += enrolled(console) != "done"
+    after = console.memory()
+    return others.times | {
+        "enrolments": count,
+        "failed_enrolments": failed,
+        "grown_mb": round(after[0] - before[0], 1),
+        "grown_maps": after[1] - before[1],
+    }
+
+
+def slow_images(console: Console, chip: bytes, side: int) -> dict[str, Any]:
+    file = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 255, (1000, 1000), np.uint8)
+    Image.fromarray(noise).save(file, "JPEG", progressive=True, quality=20)
+    body, kind = form([file.getvalue()] * 60)
+    head = (
+        "POST /api/predict HTTP/1.1\r\nHost: localhost\r\n"
+        f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    ).encode()
+    with Others(console, chip) as others:
+        for _ in range(10):
+            with contextlib.ExitStack() as stack:
+                for _ in range(4):
+                    one = stack.enter_context(opened(console))
+                    one.sendall(head + body)
+                time.sleep(0.5)
+        start = time.monotonic()
+        while json.loads(console.ask("GET", "/api/health")[1]).get("decoding", 0) > 1:
+            time.sleep(0.01)
+        left = time.monotonic() - start
+    return others.times | {"seconds_until_free": round(left, 2)}
+
+
+def unread_answers(console: Console, chip: bytes, side: int) -> dict[str, Any]:
+    asks = b"GET /api/run HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1024
+    with Others(console, chip) as others, contextlib.ExitStack() as stack:
+        for _ in range(300):
+            one = stack.enter_context(opened(console))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.settimeout(0.05)
+            with contextlib.suppress(TimeoutError):
+                one.sendall(asks)
+        time.sleep(15)
+    return others.times
+
+
+def long_heads(console: Console, chip: bytes, side: int) -> dict[str, Any]:
+    start = b"GET /api/run HTTP/1.1\r\nHost: localhost\r\nA: "
+    with Others(console, chip) as others, contextlib.ExitStack() as stack:
+        for number in range(400):
+            one = stack.enter_context(opened(console))
+            with contextlib.suppress(OSError):
+                one.sendall(start + b"a" * (100_000 if number % 2 else 10))
+        time.sleep(15)
+    return others.times
+
+
+def held_lock(console: Console, chip: bytes, side: int, folder: Path) -> dict[str, Any]:
+    with files.locked(folder / ".enrolled.json.lock"):
+        enrol(console, "late", chips(2000, 3, side))
+        time.sleep(1)
+        seconds, code = console.end()
+    return {"seconds_until_the_end": round(seconds, 2), "exit_code": code}
+
+
+def opened(console: Console) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", console.port), timeout=20)
+
+
+def page(recording: Recording) -> Iterator[str]:
+    """Yields the lines of the record as Markdown."""
+    about = recording.about
+    yield f"{about['device']}, {os.cpu_count()} cores, {about['machine']}; jax {about['jax']}."
+    yield ""
+    shown = ("p50_ms", "p99_ms", "worst_ms", "refused", "requests")
+    rows = []
+    for row in recording.rows:
+        rest = {name: value for name, value in row.items() if name not in (*shown, "fault")}
+        more = ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in rest.items())
+        rows.append([row["fault"], *(str(row.get(name, "")) for name in shown), more])
+    yield from table(["fault", "p50, ms", "p99, ms", "worst, ms", *shown[3:], "found"], *rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--enrolments", type=int, default=100)
+    parser.add_argument("--machine", default="otherwise idle", help="what else the machine does")
+    parser.add_argument("--run", type=Path, help="a run of cbc:smoke; default: it is trained")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="without suffix")
+    flags = parser.parse_args()
+    recording = Recording(flags.output, {**device_and_version(), "machine": flags.machine})
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "run"
+        if flags.run:
+            shutil.copytree(flags.run, folder)
+        else:
+            trained(folder)
+        side = json.loads((folder / "record.json").read_text())["image_shape"][0]
+        (chip,) = chips(0, 1, side)
+        faults: dict[str, Callable[[Console], dict[str, Any]]] = {
+            "none": lambda console: quiet(console, chip, side),
+            "enrolments": lambda console: enrolments(console, chip, side, flags.enrolments),
+            "slow images": lambda console: slow_images(console, chip, side),
+            "unread answers": lambda console: unread_answers(console, chip, side),
+            "long heads": lambda console: long_heads(console, chip, side),
+            "a held lock": lambda console: held_lock(console, chip, side, folder),
+        }
+        with served(folder) as console:
+            for name, tried in faults.items():
+                if not recording.has({"fault": name}):
+                    recording.add({"fault": name}, tried(console))
+                    print(json.dumps(recording.row({"fault": name})), flush=True)
+    print(recording.write_page(page(recording)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""What several routes share: the console, the declaration of uploads, and their checks."""
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from starlette.exceptions import HTTPException
+
+from jaxatr.resolve import nearest
+from jaxatr.serving.console import Console
+from jaxatr.serving.openapi import BODY
+
+
+async def _served(request: Request) -> Console:
+    return request.app.state.console
+
+
+Served = Annotated[Console, Depends(_served)]
+"""The console of a request."""
+
+
+async def _only_known_parameters(request: Request) -> None:
+    """Checks that a request has only parameters that its route reads.
+
+    Raises:
+      HTTPException: it has another one, such as a misspelt one.
+    """
+    known = [field.alias for field in request.scope["route"].dependant.query_params]
+    if other := next((name for name in request.query_params if name not in known), None):
+        listed = f"; there are {', '.join(known)}" if known else ""
+        raise HTTPException(
+            422, f"there is no parameter {other!r}{nearest(other, known) or listed}"
+        )
+
+
+def upload(router: APIRouter) -> partial:
+    """Returns the decorator of a router's routes that take images."""
+    only_known = [Depends(_only_known_parameters)]
+    return partial(router.post, dependencies=only_known, openapi_extra=BODY)
