@@ -26,6 +26,7 @@ class Operator:
       dtypes: attributes that name a data type.
       ignored: attributes of old versions that have no effect.
       folds: whether the function computes cheaply in NumPy if all operands are NumPy arrays.
+      counted: whether the results depend on how many outputs the node has, used or not.
       shape_only: whether the function reads only the shapes of its operands, not their values.
       layout: ``"any"`` for elementwise functions with NumPy broadcasting, whose operands may have
         their axes in any order; ``"channels"`` for functions that compute images channels-last;
@@ -43,6 +44,7 @@ class Operator:
     dtypes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     folds: bool = False
+    counted: bool = False
     shape_only: bool = False
     layout: Literal["", "any", "channels"] = ""
 

@@ -262,7 +262,7 @@ class _Lowering:
             attributes = _differentiated(node, name, scope)
         else:
             attributes = self.attributes(node, operator, scope, name)
-        for names in (inputs, outputs):
+        for names in (inputs,) if operator.counted else (inputs, outputs):
             while names and not names[-1]:
                 names.pop()
         _check_inputs(f"node {name!r} ({node.op_type})", operator, inputs, attributes)
