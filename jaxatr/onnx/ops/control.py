@@ -9,7 +9,7 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxatr.onnx.ops.registry import register
-from jaxatr.onnx.ops.values import Known, Value, axis_of, known
+from jaxatr.onnx.ops.values import Known, Value, axis_of, known, library
 
 Body = Callable[..., tuple]
 
@@ -57,7 +57,13 @@ def _arrays(values: Any) -> tuple:
 
 @register("Loop", static=("trips", "cond"))
 def loop(
-    trips: Known | None = None, cond: Known | None = None, *carried: Any, body: Body, outputs: int
+    trips: Known | None = None,
+    cond: Known | None = None,
+    *carried: Any,
+    body: Body,
+    condition_shape: tuple[int, ...] = (),
+    number_shape: tuple[int, ...] = (),
+    outputs: int,
 ) -> Any:
     """Returns the final carried values of a loop and its stacked scan outputs (ONNX Loop-25).
 
@@ -71,15 +77,23 @@ def loop(
       *carried: initial carried values.
       body: function from (iteration number, condition, carried values) to (condition, carried
         values, scan outputs).
+      condition_shape: shape in which ``body`` takes the condition: (), or (1,) in old files.
+      number_shape: shape in which ``body`` takes the iteration number.
       outputs: number of outputs.
     """
+
+    def shaped(count, going, *values):
+        lib = library(count, going)
+        number = lib.reshape(lib.asarray(count, "int64"), number_shape)
+        return body(number, lib.reshape(going, condition_shape), *values)
+
     if _is_traced(trips) or _is_traced(cond):
-        return _single(_while(trips, cond, carried, body, outputs))
+        return _single(_while(trips, cond, carried, shaped, outputs))
     limit = None if trips is None else int(known("trips", trips).reshape(()))
     going: Any = np.array(True) if cond is None else known("cond", cond)
     count, rows, values = 0, [], list(carried)
     while (limit is None or count < limit) and bool(known("cond", going).all()):
-        results = body(np.array(count, np.int64), going, *values)
+        results = shaped(count, going, *values)
         going, values = results[0], list(results[1 : 1 + len(carried)])
         unrolled = count + 1 == UNROLLED and (limit is None or limit > UNROLLED)
         traced = any(map(_is_traced, jax.tree.leaves(values)))
@@ -87,12 +101,12 @@ def loop(
             if any(rows) or len(results) > 1 + len(carried):
                 raise ValueError(_SCAN_OUTPUTS)
             rest = None if limit is None else np.array(limit)
-            return _single(_while(rest, going, tuple(values), body, outputs, count + 1))
+            return _single(_while(rest, going, tuple(values), shaped, outputs, count + 1))
         rows.append(results[1 + len(carried) :])
         count += 1
     if not rows and outputs > len(carried):
         # Without iterations the scan outputs are empty; one call gives their types and shapes.
-        unused = body(np.array(0, np.int64), going, *values)[1 + len(carried) :]
+        unused = shaped(0, going, *values)[1 + len(carried) :]
         return _single((*values, *(column[:0] for column in _stacked([unused]))))
     return _single((*values, *_stacked(rows)))
 

@@ -223,7 +223,7 @@ def linear_regressor(
     targets: int = 1,
 ) -> Value:
     """Returns a linear function of the features, ``[b, targets]`` (ONNX ML LinearRegressor-1)."""
-    weights = np.array(coefficients, np.float32).reshape(targets, -1)
+    weights = np.array(coefficients, np.float32)[: targets * x.shape[1]].reshape(targets, -1)
     scores = jnp.asarray(x).astype("float32") @ weights.T
     scores = scores if intercepts is None else scores + np.array(intercepts, np.float32)
     return transformed(scores, post_transform)

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.onnx.ops.control import loop
 from jaxatr.onnx.ops.dtypes import NAMES
 from jaxatr.onnx.ops.registry import Operator, find, own
 from jaxatr.onnx.package import onnx
 from jaxatr.onnx.reader import expansion
 from jaxatr.onnx.reader.attributes import constant, plain
 from jaxatr.onnx.reader.program import Call, NodeError, Program
-from jaxatr.onnx.reader.proto import opsets, printable
+from jaxatr.onnx.reader.proto import opsets, ordered, printable, value_info
 from jaxatr.onnx.reader.tensors import to_array, to_dense
 
 DEEPEST = 32
@@ -30,7 +31,7 @@ FIXED = "jaxatr.constants"
 
 GRADIENT = ("ai.onnx.preview.training", "Gradient")
 
-RESERVED = ("opset", "outputs", "rng", "training")
+RESERVED = ("condition_shape", "number_shape", "opset", "outputs", "rng", "training")
 """Keywords that the importer fills in; a node's attributes may not have these names."""
 
 
@@ -206,7 +207,7 @@ class _Lowering:
         # Before IR version 4 every initializer is also listed as an input.
         free = [value.name for value in graph.input if value.name not in local]
         inputs = tuple(define(name, "input") for name in free)
-        for node in graph.node:
+        for node in ordered(graph.node):
             self.node(node, scope)
         for value in graph.output:
             if not scope.names.get(value.name):
@@ -290,6 +291,8 @@ class _Lowering:
                 with self.deeper(name):
                     inner = f"{name}/{key}"
                     value = self.graph(attribute.g, scope.names, scope.versions, inner)
+                if operator.function is loop:
+                    keywords |= _loop_shapes(attribute.g)
             else:
                 given = (attribute, name, self.folder)
                 value = self.once(plain, *given) if large else plain(*given)
@@ -353,6 +356,12 @@ def _check_inputs(
             raise NodeError(f"{where}: it lacks the {what} {key!r}")
     for key in given.intersection(attributes):
         raise NodeError(f"{where}: {key!r} is given both as an input and as an attribute")
+
+
+def _loop_shapes(body: Any) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of a loop's iteration number and condition, if the body declares [1]."""
+    names = zip(("number_shape", "condition_shape"), body.input, strict=False)
+    return {name: (1,) for name, value in names if len(value_info(value).shape or ()) == 1}
 
 
 def _differentiated(node: Any, name: str, scope: _Scope) -> dict[str, Any]:
