@@ -147,9 +147,8 @@ def resize(
             positions = np.clip(_nearest(at, nearest_mode), 0, lengths[i] - 1).astype(np.int64)
             result = jnp.take(result, positions, axis)
         else:
-            taps = _taps(
-                at, lengths[i], mode, factors[i], cubic_coeff_a, exclude_outside, antialias
-            )
+            scale = float(factors[i])
+            taps = _taps(at, lengths[i], mode, scale, cubic_coeff_a, exclude_outside, antialias)
             result = _mixed(result, axis, *taps)
         if transformation == "tf_crop_and_resize":
             beyond = ((at < 0) | (at > lengths[i] - 1)).reshape(

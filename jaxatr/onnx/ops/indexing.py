@@ -89,7 +89,7 @@ def scatter_nd(
     return _updated(data, positions, updates, reduction)
 
 
-@register("OneHot", static=("depth",))
+@register("OneHot", settings=("values",), static=("depth",))
 def one_hot(indices: Value, depth: Known, values: Value, *, axis: int = -1) -> Value:
     """Encodes indices one-hot along a new axis, with ``values`` (off, on) (ONNX OneHot-11)."""
     count = int(known("depth", depth).reshape(()))

@@ -21,7 +21,8 @@ class Operator:
       function: the function; it takes arrays in the operator's order and attributes as keywords.
       static: operands whose values must be known while jit traces.
       weights: operands that hold a layer's weights; a constant passed to one is trainable.
-      settings: operands that are not weights; a constant passed to one is never trained.
+      settings: operands that are not weights, such as exponents; an array that only such operands
+        read is not trained.
       statistics: running statistics that training updates: pairs of operand and output index.
       dtypes: attributes that name a data type.
       ignored: attributes of old versions that have no effect.

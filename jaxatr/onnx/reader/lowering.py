@@ -13,7 +13,7 @@ import numpy as np
 from jaxatr.onnx.ops.control import loop
 from jaxatr.onnx.ops.dtypes import NAMES
 from jaxatr.onnx.ops.registry import Operator, find, own
-from jaxatr.onnx.package import onnx
+from jaxatr.onnx.package import PRODUCER, onnx
 from jaxatr.onnx.reader import expansion
 from jaxatr.onnx.reader.attributes import constant, plain
 from jaxatr.onnx.reader.program import Call, NodeError, Program
@@ -44,6 +44,7 @@ class Lowered:
       initializers: the initializers of the graph and its subgraphs, by name.
       constants: the values of the ``Constant`` nodes, by name.
       fixed: names of the initializers that the file marks as not trained.
+      declared: whether the file says of every initializer whether it is trained.
       sources: the proto that defines each value: a ``TensorProto``, or a node with this single
         output. Nodes from functions are copies.
     """
@@ -52,6 +53,7 @@ class Lowered:
     initializers: dict[str, np.ndarray]
     constants: dict[str, np.ndarray]
     fixed: frozenset[str] = frozenset()
+    declared: bool = False
     sources: dict[str, Any] = field(default_factory=dict)
 
 
@@ -73,10 +75,16 @@ def lower(proto: Any, folder: Path | None, *, complete: bool = True) -> Lowered:
     if lowering.missing and complete:
         raise ValueError(describe(lowering.missing))
     arrays = lowering.initializers, lowering.constants
-    return Lowered(program, *arrays, _fixed(proto), lowering.sources)
+    declared = proto.producer_name == PRODUCER
+    return Lowered(program, *arrays, declared_constants(proto), declared, lowering.sources)
 
 
-def _fixed(proto: Any) -> frozenset[str]:
+def declared_constants(proto: Any) -> frozenset[str]:
+    """Returns the names of the initializers that a file declares as not trained.
+
+    Raises:
+      ValueError: the declaration is not a JSON list.
+    """
     for entry in proto.metadata_props:
         if entry.key == FIXED:
             try:

@@ -1,7 +1,7 @@
 """A loaded model: its variables and its pure function."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -163,19 +163,29 @@ class OnnxModel:
         return own_statistics(self.program).intersection(self.variables["batch_stats"])
 
 
-def load(model: Any) -> OnnxModel:
+def load(
+    model: Any, *, trainable: Sequence[str] = (), constant: Sequence[str] = ()
+) -> OnnxModel:
     """Loads a model.
+
+    Float initializers are trainable parameters, except constants of formulas:
+    :func:`jaxatr.onnx.reader.formulas.constants` tells them by their use.
 
     Args:
       model: path of a file, its bytes, or a ``ModelProto``.
+      trainable: names, or patterns with ``*`` and ``?``, of float initializers to train in any
+        case, such as a learned temperature.
+      constant: names or patterns of float initializers not to train in any case, such as a table
+        of positions.
 
     Raises:
       ValueError: the model cannot be read, is malformed, or has operators without an
-        implementation; the message lists all of them.
+        implementation; the message lists all of them. A pattern fits no float initializer, or a
+        shape depends on an array to train.
     """
     proto, folder = read(model)
     lowered = lower(proto, folder)
-    divided = divide(lowered)
+    divided = divide(lowered, trainable, constant)
     infos = {value.name: value_info(value) for value in proto.graph.input}
     with wide(), jax.ensure_compile_time_eval():  # concrete arrays, even if the caller is traced
         variables = {

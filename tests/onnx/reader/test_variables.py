@@ -20,7 +20,7 @@ def test_a_float_that_decides_a_shape_is_not_a_parameter(built):
         node("Resize", ["x", "", "scales"], ["a"]),
         node("Mul", ["a", "w"], ["y"]),
     ]
-    weights = {"two": np.float32([2, 4]), "half": np.float32([0.5]), "w": np.float32([3])}
+    weights = {"two": np.float32([2, 4]), "half": np.float32([0.5]), "w": np.full(4, 3, np.float32)}
     model = importer.load(built(nodes, {"x": [2, 2]}, "y", weights))
     assert set(model.variables["params"]) == {"w"}
     assert [call.operator.name for call in model.program.calls] == ["Resize", "Mul"]
@@ -120,11 +120,11 @@ def test_a_weight_of_a_condition_is_trained_where_the_condition_is_data(built):
         [onnx.helper.make_value_info("z", onnx.TypeProto())],
     )
     nodes = [
-        node("Mul", ["x", "w"], ["a"]),
+        node("MatMul", ["x", "w"], ["a"]),
         node("Cast", ["a"], ["c"], to=onnx.TensorProto.BOOL),
         node("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
     ]
-    model = importer.load(built(nodes, {"x": [1]}, "y", {"w": np.float32([2])}))
+    model = importer.load(built(nodes, {"x": [1, 1]}, "y", {"w": np.float32([[2]])}))
     assert set(model.variables["params"]) == {"w"}
 
 
