@@ -84,7 +84,8 @@ def loop(
 
     def shaped(count, going, *values):
         lib = library(count, going)
-        number = lib.reshape(lib.asarray(count, "int64"), number_shape)
+        wide = np.int64 if lib is np else jax.dtypes.canonicalize_dtype(np.int64)
+        number = lib.reshape(lib.asarray(count, wide), number_shape)
         return body(number, lib.reshape(going, condition_shape), *values)
 
     if _is_traced(trips) or _is_traced(cond):
@@ -123,6 +124,9 @@ def _stacked(rows: list) -> list:
 def _while(trips, cond, carried, body, outputs: int, first: int = 0) -> tuple:
     if outputs > len(carried):
         raise ValueError(_SCAN_OUTPUTS)
+    if trips is not None and not _is_traced(trips):
+        # A count has 32 bits where jax narrows; a limit beyond that is none.
+        trips = np.minimum(trips, np.iinfo(jax.dtypes.canonicalize_dtype(np.int64)).max)
     started = jnp.asarray(True if cond is None else cond).reshape(())
 
     def going(state):
@@ -134,7 +138,8 @@ def _while(trips, cond, carried, body, outputs: int, first: int = 0) -> tuple:
         more, *values = body(count, more, *values)
         return count + 1, jnp.asarray(more).reshape(()), _arrays(values)
 
-    state = (jnp.asarray(first, "int64"), started, _arrays(carried))
+    wide = jax.dtypes.canonicalize_dtype(np.int64)
+    state = (jnp.asarray(first, wide), started, _arrays(carried))
     return jax.lax.while_loop(going, step, state)[2]
 
 

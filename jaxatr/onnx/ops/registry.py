@@ -28,6 +28,7 @@ class Operator:
       ignored: attributes of old versions that have no effect.
       folds: whether the function computes cheaply in NumPy if all operands are NumPy arrays.
       counted: whether the results depend on how many outputs the node has, used or not.
+      host: whether the results are Python objects, such as dictionaries, which cannot be compiled.
       shape_only: whether the function reads only the shapes of its operands, not their values.
       layout: ``"any"`` for elementwise functions with NumPy broadcasting, whose operands may have
         their axes in any order; ``"channels"`` for functions that compute images channels-last;
@@ -46,6 +47,7 @@ class Operator:
     ignored: tuple[str, ...] = ()
     folds: bool = False
     counted: bool = False
+    host: bool = False
     shape_only: bool = False
     layout: Literal["", "any", "channels"] = ""
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxatr.onnx.ops.registry import Operator
-from jaxatr.onnx.reader import layout
+from jaxatr.onnx.reader import layout, narrowing
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,11 @@ def execute(
         values.update(named(call, results))
         for name in finished:
             del values[name]
-    return [layout.plain(values[name]) for name in program.outputs]
+    results = [layout.plain(values[name]) for name in program.outputs]
+    if not narrowing.narrows():
+        return results
+    pairs = zip(results, program.outputs, strict=True)
+    return [narrowing.checked(value, name) for value, name in pairs]
 
 
 def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
@@ -180,6 +184,9 @@ def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
         keywords["rng"] = run.key()
     try:
         arguments = [values[name] if name else None for name in call.inputs]
+        if narrowing.narrows():
+            arguments = narrowing.arguments(operator, arguments)
+            narrowing.check_labels(operator, keywords)
         results = operator.function(*arguments, **keywords)
     except NodeError:
         raise  # from a subgraph; the message already names the node

@@ -12,6 +12,7 @@ from jaxatr.onnx.ops.shaping import identity
 from jaxatr.onnx.ops.values import TooLargeToFold, folding
 from jaxatr.onnx.reader import formulas
 from jaxatr.onnx.reader.lowering import Lowered
+from jaxatr.onnx.reader.narrowing import beyond
 from jaxatr.onnx.reader.program import Call, NodeError, Program, Run, evaluate, named
 
 MADE = 1 << 31
@@ -54,8 +55,8 @@ def divide(
     A float initializer is a parameter, unless a shape depends on its value, the file marks it as
     not trained, or it is a constant of a formula (:func:`jaxatr.onnx.reader.formulas.constants`). A
     float constant is a parameter if it is a layer's weight. Other arrays are part of the program if
-    they are small, and constants among the variables if they are large. The output of an
-    ``Identity`` is a separate array.
+    they are small or have integers beyond 32 bits, else constants among the variables. The output
+    of an ``Identity`` is a separate array.
 
     Args:
       lowered: the model.
@@ -97,7 +98,7 @@ def divide(
             batch_stats[name] = value
         elif name not in known or (name in weights and name not in needed and _trainable(value)):
             params[name] = value
-        elif name in needed or value.size <= SMALL or value.dtype == object:
+        elif name in needed or value.size <= SMALL or value.dtype == object or beyond(value).size:
             small[name] = value
         else:
             constants[name] = value
