@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from jaxatr.onnx.ops.dtypes import is_text
 from jaxatr.onnx.ops.registry import register
-from jaxatr.onnx.ops.values import Known, Value, axis_of, known, library
+from jaxatr.onnx.ops.values import EAGER, Known, Value, axis_of, known, library
 
 Body = Callable[..., tuple]
 
@@ -18,7 +19,7 @@ UNROLLED = 1024
 
 _SCAN_OUTPUTS = (
     "under jit the number of iterations of a loop with scan outputs must be known, and at most "
-    f"{UNROLLED}"
+    f"{UNROLLED}; {EAGER}"
 )
 
 
@@ -44,11 +45,34 @@ def if_(cond: Any, *, then_branch: Body, else_branch: Body) -> Any:
     """
     if not _is_traced(cond):
         return _single((then_branch if bool(known("cond", cond).all()) else else_branch)())
-    return _single(
-        jax.lax.cond(
-            jnp.reshape(cond, ()), lambda: _arrays(then_branch()), lambda: _arrays(else_branch())
-        )
-    )
+    found: list[str] = []
+
+    def traced(branch: Body) -> Body:
+        def run() -> tuple:
+            results = branch()
+            found.append(_described(results))
+            return _arrays(results)
+
+        return run
+
+    try:
+        branches = traced(then_branch), traced(else_branch)
+        return _single(jax.lax.cond(jnp.reshape(cond, ()), *branches))
+    except TypeError as error:
+        raise ValueError(
+            "under jit both branches must return the same shapes and types, and no strings; got "
+            f"{' and '.join(found)}; {EAGER}"
+        ) from error
+
+
+def _described(values: Any) -> str:
+    """Formats the types and shapes of values."""
+    kinds = []
+    for value in jax.tree.leaves(list(values)):
+        dtype = np.asarray(value).dtype if not hasattr(value, "dtype") else value.dtype
+        kind = "strings" if is_text(dtype) else dtype.name
+        kinds.append(f"{kind}[{','.join(map(str, np.shape(value)))}]")
+    return f"({', '.join(kinds)})"
 
 
 def _arrays(values: Any) -> tuple:
@@ -133,14 +157,25 @@ def _while(trips, cond, carried, body, outputs: int, first: int = 0) -> tuple:
         count, more, _ = state
         return more if trips is None else more & (count < jnp.reshape(trips, ()))
 
+    found = [_described(carried)]
+
     def step(state):
         count, more, values = state
         more, *values = body(count, more, *values)
+        found.append(_described(values))
         return count + 1, jnp.asarray(more).reshape(()), _arrays(values)
 
     wide = jax.dtypes.canonicalize_dtype(np.int64)
+    if any(is_text(value.dtype) for value in jax.tree.leaves(carried) if hasattr(value, "dtype")):
+        raise ValueError(f"a loop that carries strings cannot be compiled; {EAGER}")
     state = (jnp.asarray(first, wide), started, _arrays(carried))
-    return jax.lax.while_loop(going, step, state)[2]
+    try:
+        return jax.lax.while_loop(going, step, state)[2]
+    except TypeError as error:
+        raise ValueError(
+            "under jit the values that a loop carries must keep their shapes and types, and be no "
+            f"strings; got {found[0]} and after an iteration {found[-1]}; {EAGER}"
+        ) from error
 
 
 @register("Gradient", domain="ai.onnx.preview.training")
