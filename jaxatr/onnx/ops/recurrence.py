@@ -1,10 +1,12 @@
 """Runs recurrent layers with :mod:`jaxatr.kernels`, or variants that it lacks with a scan."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxatr import kernels
 from jaxatr.onnx.ops import functions
@@ -46,37 +48,76 @@ def activations(
     return selected
 
 
-def scanned(
+@dataclass(frozen=True)
+class Options:
+    """The settings that all recurrent operators share, described at :func:`.recurrent.rnn`."""
+
+    activations: Sequence[str]
+    activation_alpha: Sequence[float] | None
+    activation_beta: Sequence[float] | None
+    clip: float | None
+    direction: str
+    layout: int
+    outputs: int
+
+
+def run_layer(
     cell: Callable[..., Any],
+    kernel: tuple[kernels.recurrent.Cell, Callable[..., Any]] | None,
+    usual: Sequence[str],
+    x: Value,
+    weights: tuple[Value | None, ...],
+    states: Sequence[Value | None],
+    lengths: Value | None,
+    options: Options,
+) -> Any:
+    """Runs a recurrent layer by :mod:`jaxatr.kernels` if it is a standard one, else by a scan.
+
+    Args:
+      cell: function from (weights, activations) to a step function from (states, input) to states.
+      kernel: type of the cell, and function from parameters, sequences ``[b, t, i]``, lengths and
+        initial states to all hidden states ``[b, t, directions · h]`` and the last states; None if
+        no kernel computes this cell.
+      usual: names of the activations, in lower case, that the kernel has.
+      x: ``[t, b, i]``, or ``[b, t, i]`` with layout 1.
+      weights: arrays ``[directions, …]``, or None: ONNX's ``w``, ``r``, ``b`` and any others.
+      states: initial states ``[directions, b, h]``, or ``[b, directions, h]`` with layout 1; None
+        for zeros.
+      lengths: lengths of the sequences ``[b]``; None for full length.
+      options: the settings.
+
+    Returns:
+      The first ``options.outputs`` of all hidden states ``[t, directions, b, h]`` and, for each
+      state, the last one ``[directions, b, h]``; with layout 1 the batch is the first axis. One
+      result is not in a tuple.
+    """
+    direction, layout = options.direction, options.layout
+    if direction not in ("forward", "reverse", "bidirectional"):
+        raise ValueError(f"direction: got {direction!r}, wanted forward, reverse or bidirectional")
+    count, given = _directions(direction), np.shape(weights[0])[0]
+    if given != count:
+        raise ValueError(f"w: got {given} directions, wanted {count}")
+    names = [name.lower() for name in (tuple(options.activations) * count)[: len(usual) * count]]
+    back = direction == "reverse" and lengths is not None
+    if kernel is not None and names == list(usual) * count and not back and not options.clip:
+        results = _by_kernel(*kernel, x, weights, states, lengths, direction, layout)
+    else:
+        results = _scanned(cell, len(usual), x, weights, states, lengths, options)
+    return results[0] if options.outputs == 1 else results[: options.outputs]
+
+
+def _scanned(
+    cell: Callable[..., Any],
+    functions_each: int,
     x: Value,
     weights: Sequence[Value | None],
     states: Sequence[Value | None],
     lengths: Value | None,
-    direction: str,
-    layout: int,
-    functions_each: int,
-    names: Sequence[str],
-    parameters: tuple[Any, Any],
+    options: Options,
 ) -> tuple[Value, ...]:
-    """Scans a recurrent cell over time in each direction.
-
-    Args:
-      cell: function from (weights, activations) to a step function from (states, input) to states.
-      x: ``[t, b, i]``, or ``[b, t, i]`` with layout 1.
-      weights: arrays ``[directions, …]``, or None.
-      states: initial states ``[directions, b, h]``, or ``[b, directions, h]`` with layout 1; None
-        for zeros.
-      lengths: lengths of the sequences ``[b]``; None for full length.
-      direction: forward, reverse or bidirectional.
-      layout: 1 if the batch is the first axis.
-      functions_each: number of activations per direction.
-      names: names of the activations, one direction after the other.
-      parameters: alphas and betas of the activations.
-
-    Returns:
-      All hidden states ``[t, directions, b, h]`` and, for each state, the last one
-      ``[directions, b, h]``; with layout 1 the batch is the first axis.
-    """
+    """Scans a recurrent cell over time in each direction."""
+    direction, layout = options.direction, options.layout
+    names, parameters = options.activations, (options.activation_alpha, options.activation_beta)
     count = _directions(direction)
     activation_functions = activations(
         (tuple(names) * count)[: functions_each * count], *parameters
@@ -110,15 +151,6 @@ def _directions(direction: str) -> int:
     return 2 if direction == "bidirectional" else 1
 
 
-def check_directions(direction: str, w: Value) -> None:
-    """Raises a ``ValueError`` unless ``direction`` is valid and matches the weights ``w``."""
-    if direction not in ("forward", "reverse", "bidirectional"):
-        raise ValueError(f"direction: got {direction!r}, wanted forward, reverse or bidirectional")
-    count = _directions(direction)
-    if w.shape[0] != count:
-        raise ValueError(f"w: got {w.shape[0]} directions, wanted {count}")
-
-
 def _over_time(step, start, x: Value, inside: Value | None, backward: bool) -> tuple[Any, Any]:
     def one(carry, now):
         value, valid = now
@@ -137,44 +169,17 @@ def clipped(x: Value, limit: float | None) -> Value:
     return x if limit is None or limit == 0 else jnp.clip(x, -limit, limit)
 
 
-def is_usual(
-    names: Sequence[str], wanted: Sequence[str], direction: str, lengths: Value | None, *others: Any
-) -> bool:
-    """Returns whether a layer is standard, so that :mod:`jaxatr.kernels` can run it."""
-    count = _directions(direction)
-    usual = [name.lower() for name in (tuple(names) * count)[: len(wanted) * count]]
-    back = direction == "reverse" and lengths is not None
-    return usual == list(wanted) * count and not back and not any(others)
-
-
-def by_kernel(
-    run: Callable[..., Any],
+def _by_kernel(
     cell: kernels.recurrent.Cell,
+    run: Callable[..., Any],
     x: Value,
-    weights: tuple[Value, Value, Value | None],
+    weights: Sequence[Value | None],
     states: Sequence[Value | None],
     lengths: Value | None,
     direction: str,
     layout: int,
 ) -> tuple[Value, ...]:
-    """Computes the result of :func:`scanned` with a function of :mod:`jaxatr.kernels`.
-
-    Args:
-      run: function from parameters, sequences ``[b, t, i]``, lengths and initial states to all
-        hidden states ``[b, t, directions · h]`` and the last states.
-      cell: type of the cell.
-      x: ``[t, b, i]``, or ``[b, t, i]`` with layout 1.
-      weights: ONNX's ``w``, ``r`` and ``b``.
-      states: initial states ``[directions, b, h]``, or ``[b, directions, h]`` with layout 1; None
-        for zeros.
-      lengths: lengths of the sequences ``[b]``; None for full length.
-      direction: forward, reverse or bidirectional.
-      layout: 1 if the batch is the first axis.
-
-    Returns:
-      All hidden states ``[t, directions, b, h]`` and, for each state, the last one
-      ``[directions, b, h]``; with layout 1 the batch is the first axis.
-    """
+    """Computes the result of :func:`_scanned` with a function of :mod:`jaxatr.kernels`."""
     layer = kernels.recurrent.from_onnx(cell, *weights)
     x = jnp.asarray(x) if layout else jnp.swapaxes(x, 0, 1)
     states = [s if s is None or not layout else jnp.swapaxes(s, 0, 1) for s in states]
@@ -198,8 +203,3 @@ def biases(b: Value | None, gates: int, like: Value) -> tuple[Value, Value]:
         zero = jnp.zeros(gates * like.shape[-1], like.dtype)
         return zero, zero
     return b[: b.shape[0] // 2], b[b.shape[0] // 2 :]
-
-
-def chosen(results: tuple[Value, ...], outputs: int) -> Any:
-    """Returns the first ``outputs`` results: a tuple, or a single result alone."""
-    return results[0] if outputs == 1 else results[:outputs]

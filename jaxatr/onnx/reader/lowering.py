@@ -289,6 +289,7 @@ class _Lowering:
             seen.add(key)
             if key in operator.ignored:
                 continue
+            key = dict(operator.renamed).get(key, key)
             if key not in operator.keywords or key in RESERVED:
                 raise NodeError(
                     f"node {name!r} ({node.op_type}): the operator has no attribute {key!r}"
@@ -358,8 +359,9 @@ def _check_inputs(
     if len(inputs) > len(operands) and not operator.variadic:
         raise NodeError(f"{where}: got {len(inputs)} inputs, wanted at most {len(operands)}")
     given = {operand for operand, name in zip(operands, inputs, strict=False) if name}
+    free = {*given, *attributes, *RESERVED, *operator.optional}
     for key, default in operator.keywords.items():
-        if default is inspect.Parameter.empty and key not in {*given, *attributes, *RESERVED}:
+        if default is inspect.Parameter.empty and key not in free:
             what = "input" if key in operands else "attribute"
             raise NodeError(f"{where}: it lacks the {what} {key!r}")
     for key in given.intersection(attributes):

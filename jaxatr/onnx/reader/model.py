@@ -18,7 +18,15 @@ from jaxatr.onnx.ops.values import EAGER
 from jaxatr.onnx.reader.folding import fold_batch_norms
 from jaxatr.onnx.reader.inputs import as_declared, on_device
 from jaxatr.onnx.reader.lowering import lower
-from jaxatr.onnx.reader.program import Call, Program, Run, ValueInfo, execute, in_two_parts, is_strings
+from jaxatr.onnx.reader.program import (
+    Call,
+    Program,
+    Run,
+    ValueInfo,
+    execute,
+    in_two_parts,
+    is_strings,
+)
 from jaxatr.onnx.reader.proto import read, value_info
 from jaxatr.onnx.reader.variables import divide, own_statistics
 
@@ -180,9 +188,7 @@ class OnnxModel:
         return own_statistics(self.program).intersection(self.variables["batch_stats"])
 
 
-def load(
-    model: Any, *, trainable: Sequence[str] = (), constant: Sequence[str] = ()
-) -> OnnxModel:
+def load(model: Any, *, trainable: Sequence[str] = (), constant: Sequence[str] = ()) -> OnnxModel:
     """Loads a model.
 
     Float initializers are trainable parameters, except constants of formulas:

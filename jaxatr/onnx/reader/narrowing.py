@@ -106,7 +106,8 @@ def _fitted(value: Any, operator: Operator | None, place: int | str) -> Any:
     order = (name, place)
     exact = (
         name in _COMPARED
-        or (operator is None or name in _KEPT) and np.isin(large, _EXTREMES).all()
+        or (operator is None or name in _KEPT)
+        and np.isin(large, _EXTREMES).all()
         or (order in _ABOVE and (large > 0).all())
         or (order in _BELOW and (large < 0).all())
     )

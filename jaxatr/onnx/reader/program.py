@@ -246,7 +246,9 @@ def is_strings(value: Any) -> bool:
 def _on_host(arguments: list[Any]) -> list[Any]:
     """Returns operands as NumPy arrays, the only ones that hold strings."""
     if any(isinstance(value, Tracer) for value in jax.tree.leaves(arguments)):
-        raise ValueError(f"an operator of strings and of computed values cannot be compiled; {EAGER}")
+        raise ValueError(
+            f"an operator of strings and of computed values cannot be compiled; {EAGER}"
+        )
     return [np.asarray(v) if isinstance(v, jax.Array) else v for v in arguments]
 
 
