@@ -1,8 +1,12 @@
-"""Resolution of dotted paths to Python objects, for configurations that name code."""
+"""Resolution of names to Python objects: dotted paths of configurations, optional packages."""
 
 import difflib
 import importlib
+from types import ModuleType
 from typing import Any
+
+FROM_FILE = "weight:"
+"""Prefix of the parameters of a network from a file, so that their names shadow no method."""
 
 
 def resolve(path: str) -> Any:
@@ -47,3 +51,25 @@ def nearest(name: str, choices) -> str:
     """
     close = difflib.get_close_matches(name, [str(choice) for choice in choices], n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def extra(package: str, name: str, what: str) -> ModuleType:
+    """Imports a package that belongs to an extra.
+
+    Args:
+      package: the module to import.
+      name: the extra's name.
+      what: the purpose, for the error message, such as "reading a.tar.zst".
+
+    Raises:
+      ImportError: the package is not installed; the message names the extra.
+    """
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        wanted = package.partition(".")[0]
+        if (error.name or "").partition(".")[0] != wanted:
+            raise  # the package is installed, one of its dependencies is not
+        raise ImportError(
+            f"{what} needs the package {wanted}: pip install 'jaxatr[{name}]'", name=wanted
+        ) from error

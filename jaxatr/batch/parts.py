@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jaxatr import data, files
 from jaxatr.data import Cell
-from jaxatr.data.extras import extra
+from jaxatr.resolve import extra
 
 _KEY = "jaxatr"
 _MARK = b'"sha256": "'

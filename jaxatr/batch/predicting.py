@@ -14,7 +14,7 @@ from jaxatr.batch.ray_cluster import RayCluster
 from jaxatr.batch.sources import sources_of
 from jaxatr.batch.worker import Identity, Job, Part
 from jaxatr.data import describe_passed
-from jaxatr.data.extras import extra
+from jaxatr.resolve import extra
 
 ENGINES: dict[str, type[Engine]] = {"local": Here, "ray": RayCluster}
 """The engines by name."""

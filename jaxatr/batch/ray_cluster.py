@@ -18,7 +18,7 @@ import numpy as np
 from jaxatr.batch.engine import Engine
 from jaxatr.batch.parts import path_of
 from jaxatr.batch.worker import GalleryWorker, Identity, Part, Worker
-from jaxatr.data.extras import extra
+from jaxatr.resolve import extra
 
 MOST_DEATHS = 3
 """Number of workers that may die on a shard before the batch fails."""

@@ -78,7 +78,7 @@ def define_flags() -> None:
 def main(arguments: Sequence[str]) -> None:
     """Serves until the process is stopped."""
     from jaxatr import training  # late, to keep --help fast
-    from jaxatr.data.extras import extra
+    from jaxatr.resolve import extra
 
     inputs.refuse(arguments)
     for package in _PACKAGES:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from types import ModuleType
 from typing import IO, NamedTuple
 
-from jaxatr.data.extras import extra
+from jaxatr.resolve import extra
 
 _ZSTANDARD = (".tar.zst", ".tzst")
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")

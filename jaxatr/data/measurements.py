@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxatr.data.extras import extra
+from jaxatr.resolve import extra
 from jaxatr.typing import Shaped
 
 _NPY = b"\x93NUMPY"

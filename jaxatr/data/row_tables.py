@@ -9,9 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias
 
-from jaxatr.data.extras import extra
 from jaxatr.data.files_below import as_utf8
 from jaxatr.files import check_replaceable, replacing
+from jaxatr.resolve import extra
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 """Suffixes of the supported table formats."""

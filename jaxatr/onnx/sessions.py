@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from jaxatr.data.extras import extra
+from jaxatr.resolve import extra
 
 JAX = "jax"
 """Name of jax itself, the engine that needs no ONNX file."""

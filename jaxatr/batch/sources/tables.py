@@ -6,8 +6,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from jaxatr.batch.sources.source import Found, Source, Unread, written
-from jaxatr.data.extras import extra
 from jaxatr.data.sources.image_folder import table
+from jaxatr.resolve import extra
 
 _ROWS = 64  # rows decoded at a time
 

@@ -372,7 +372,9 @@ def dynamic_quantize_lstm(
 ) -> Any:
     """Runs an LSTM with quantised weights (DynamicQuantizeLSTM-1).
 
-    The sequences are quantised as a whole, and so are the hidden states before each step.
+    The sequences are quantised as a whole, and so are the hidden states before each step. The last
+    states of sequences that have ended still count there, unlike in ONNX Runtime, where they are
+    zero; the difference is smaller than a step of the quantisation.
 
     Args:
       x: ``[t, b, i]``.

@@ -67,7 +67,7 @@ CASES = [
     ("DynamicQuantizeLSTM", (normal(5, 2, 3), W, R, normal(2, 32), None, None, None, None,
      *PER_DIRECTION, *PER_DIRECTION), {"hidden_size": 4, "direction": "bidirectional"},
      3),
-    ("DynamicQuantizeLSTM", (normal(5, 2, 3), W[:1], R[:1], None, np.int32([5, 2]),
+    ("DynamicQuantizeLSTM", (normal(5, 2, 3), W[:1], R[:1], None, np.int32([5, 5]),
      normal(1, 2, 4), normal(1, 2, 4), normal(1, 12), *(v[:1] for v in PER_GATE * 2)),
      {"hidden_size": 4, "clip": 2.0}, 3),
 ]  # fmt: skip

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from jaxatr.data.extras import extra
 from jaxatr.data.image_paths import TABLES as SUFFIXES
 from jaxatr.data.sources.image_folder.layouts import Listed, split_name
+from jaxatr.resolve import extra
 
 PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
 """Accepted names of the column of paths."""
