@@ -19,7 +19,7 @@ from jaxatr.onnx.ops.quantisation import (
     dynamic_quantize_linear,
     quantize_linear,
 )
-from jaxatr.onnx.ops.recurrence import Options, run_layer
+from jaxatr.onnx.ops.recurrence import Options, Weights, run_layer
 from jaxatr.onnx.ops.recurrent import lstm_cell
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value
@@ -408,7 +408,7 @@ def dynamic_quantize_lstm(
         wide = jnp.asarray(matrix).astype("int32") - zero.astype("int32")
         return jnp.swapaxes(wide.astype("float32") * scale, 1, 2)
 
-    weights = (restored(w, w_scale, w_zero_point), restored(r, r_scale, r_zero_point), b, p)
+    weights = Weights(restored(w, w_scale, w_zero_point), restored(r, r_scale, r_zero_point), b, p)
     states = initial_h, initial_c
     parameters = activation_alpha, activation_beta
     options = Options(activations, *parameters, clip, direction, 0, outputs)

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxatr import kernels
 from jaxatr.onnx.ops import functions
@@ -48,6 +47,18 @@ def activations(
     return selected
 
 
+class Weights(NamedTuple):
+    """The weights of a layer in all directions, or in one, as ONNX's operators take them."""
+
+    w: Value
+    r: Value
+    b: Value | None
+    p: Value | None = None
+
+
+Kernel: TypeAlias = tuple[kernels.recurrent.Cell, Callable[..., Any]]
+
+
 @dataclass(frozen=True)
 class Options:
     """The settings that all recurrent operators share, described at :func:`.recurrent.rnn`."""
@@ -63,10 +74,10 @@ class Options:
 
 def run_layer(
     cell: Callable[..., Any],
-    kernel: tuple[kernels.recurrent.Cell, Callable[..., Any]] | None,
+    kernel: Kernel | None,
     usual: Sequence[str],
     x: Value,
-    weights: tuple[Value | None, ...],
+    weights: Weights,
     states: Sequence[Value | None],
     lengths: Value | None,
     options: Options,
@@ -80,7 +91,7 @@ def run_layer(
         no kernel computes this cell.
       usual: names of the activations, in lower case, that the kernel has.
       x: ``[t, b, i]``, or ``[b, t, i]`` with layout 1.
-      weights: arrays ``[directions, …]``, or None: ONNX's ``w``, ``r``, ``b`` and any others.
+      weights: arrays ``[directions, …]``.
       states: initial states ``[directions, b, h]``, or ``[b, directions, h]`` with layout 1; None
         for zeros.
       lengths: lengths of the sequences ``[b]``; None for full length.
@@ -94,7 +105,7 @@ def run_layer(
     direction, layout = options.direction, options.layout
     if direction not in ("forward", "reverse", "bidirectional"):
         raise ValueError(f"direction: got {direction!r}, wanted forward, reverse or bidirectional")
-    count, given = _directions(direction), np.shape(weights[0])[0]
+    count, given = _directions(direction), weights.w.shape[0]
     if given != count:
         raise ValueError(f"w: got {given} directions, wanted {count}")
     names = [name.lower() for name in (tuple(options.activations) * count)[: len(usual) * count]]
@@ -110,7 +121,7 @@ def _scanned(
     cell: Callable[..., Any],
     functions_each: int,
     x: Value,
-    weights: Sequence[Value | None],
+    weights: Weights,
     states: Sequence[Value | None],
     lengths: Value | None,
     options: Options,
@@ -130,10 +141,10 @@ def _scanned(
     ys, lasts = [], []
     for i in range(count):
         step = cell(
-            [None if w is None else w[i] for w in weights],
+            Weights._make(None if one is None else one[i] for one in weights),
             activation_functions[i * functions_each : (i + 1) * functions_each],
         )
-        hidden = weights[1].shape[-1]  # pyright: ignore[reportOptionalMemberAccess]
+        hidden = weights.r.shape[-1]
         start = tuple(jnp.zeros((batch, hidden), x.dtype) if s is None else s[i] for s in states)
         backward = direction == "reverse" or i == 1
         y, last = _over_time(step, start, jnp.asarray(x), inside, backward)
@@ -173,14 +184,14 @@ def _by_kernel(
     cell: kernels.recurrent.Cell,
     run: Callable[..., Any],
     x: Value,
-    weights: Sequence[Value | None],
+    weights: Weights,
     states: Sequence[Value | None],
     lengths: Value | None,
     direction: str,
     layout: int,
 ) -> tuple[Value, ...]:
     """Computes the result of :func:`_scanned` with a function of :mod:`jaxatr.kernels`."""
-    layer = kernels.recurrent.from_onnx(cell, *weights)
+    layer = kernels.recurrent.from_onnx(cell, weights.w, weights.r, weights.b)
     x = jnp.asarray(x) if layout else jnp.swapaxes(x, 0, 1)
     states = [s if s is None or not layout else jnp.swapaxes(s, 0, 1) for s in states]
     if any(s is not None for s in states):

@@ -1,10 +1,10 @@
 """The recurrent operators RNN, GRU and LSTM."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from jaxatr import kernels
-from jaxatr.onnx.ops.recurrence import Options, biases, clipped, run_layer
+from jaxatr.onnx.ops.recurrence import Kernel, Options, Weights, biases, clipped, run_layer
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value
 
@@ -55,15 +55,15 @@ def rnn(
     """
     parameters = activation_alpha, activation_beta
     options = Options(activations, *parameters, clip, direction, layout, outputs)
-    usual = activations[0].lower()
+    usual: Literal["relu", "tanh"] = "relu" if activations[0].lower() == "relu" else "tanh"
 
     def run(params, x, lengths, initial):
         start = None if initial is None else initial[0]
         y, h = kernels.rnn(params, x, activation=usual, lengths=lengths, initial=start)
         return y, (h,)
 
-    def cell(weights, functions):
-        w, r, b = weights
+    def cell(weights: Weights, functions):
+        w, r, b, _ = weights
         of_input, of_state = biases(b, 1, r)
 
         def step(carry, value):
@@ -72,8 +72,9 @@ def rnn(
 
         return step
 
-    kernel = (usual, run) if usual in ("tanh", "relu") else None
-    return run_layer(cell, kernel, (usual,), x, (w, r, b), (initial_h,), sequence_lens, options)
+    return run_layer(
+        cell, (usual, run), (usual,), x, Weights(w, r, b), (initial_h,), sequence_lens, options
+    )
 
 
 @register("GRU", weights=("w", "r", "b"), ignored=("output_sequence",))
@@ -116,8 +117,8 @@ def gru(
         y, h = kernels.gru(params, x, reset=reset, lengths=lengths, initial=start)
         return y, (h,)
 
-    def cell(weights, functions):
-        w, r, b = weights
+    def cell(weights: Weights, functions):
+        w, r, b, _ = weights
         of_input, of_state = biases(b, 3, r)
         h = r.shape[-1]
 
@@ -137,7 +138,9 @@ def gru(
         return step
 
     usual = "sigmoid", "tanh"
-    return run_layer(cell, ("gru", run), usual, x, (w, r, b), (initial_h,), sequence_lens, options)
+    return run_layer(
+        cell, ("gru", run), usual, x, Weights(w, r, b), (initial_h,), sequence_lens, options
+    )
 
 
 @register("LSTM", weights=("w", "r", "b", "p"), ignored=("output_sequence",))
@@ -187,10 +190,8 @@ def lstm(
         return kernels.lstm(params, x, lengths=lengths, initial=initial)
 
     states = (initial_h, initial_c)
-    if p is None and not input_forget:
-        cell, kernel, weights = lstm_cell(options, input_forget), ("lstm", run), (w, r, b)
-    else:
-        cell, kernel, weights = lstm_cell(options, input_forget), None, (w, r, b, p)
+    kernel: Kernel | None = ("lstm", run) if p is None and not input_forget else None
+    cell, weights = lstm_cell(options, input_forget), Weights(w, r, b, p)
     usual = "sigmoid", "tanh", "tanh"
     return run_layer(cell, kernel, usual, x, weights, states, sequence_lens, options)
 
@@ -207,8 +208,8 @@ def lstm_cell(
     """
     clip = options.clip
 
-    def cell(weights, functions):
-        w, r, b, p = (*weights, None)[:4]
+    def cell(weights: Weights, functions):
+        w, r, b, p = weights
         of_input, of_state = biases(b, 4, r)
         h = r.shape[-1]
         peep = [0, 0, 0] if p is None else [p[i * h : (i + 1) * h] for i in range(3)]

@@ -35,7 +35,7 @@ _BELOW = frozenset((("Max", 0), ("Max", 1), ("Clip", 1)))
 
 def narrows() -> bool:
     """Returns whether jax narrows 64-bit numbers here."""
-    return not jax.config.jax_enable_x64
+    return jax.dtypes.canonicalize_dtype(np.int64) != np.int64
 
 
 def arguments(operator: Operator, values: list[Any]) -> list[Any]:

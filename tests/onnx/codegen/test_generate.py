@@ -10,6 +10,8 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
 from jaxatr.onnx import generate, load, load_weights, register  # noqa: E402
 from jaxatr.onnx.ops.registry import restored  # noqa: E402
 
@@ -339,3 +341,59 @@ def test_files_without_weights_are_refused(tmp_path):
     (tmp_path / "text").write_text("no tensors")
     with pytest.raises(ValueError, match="is not a safetensors file"):
         load_weights(tmp_path / "text")
+
+
+@pytest.mark.parametrize(
+    ("made", "outputs", "inputs"),
+    [
+        # Only the first piece is read; a Split into fewer would have longer ones.
+        (node("Split", ["x"], ["y", "_1", "_2"], axis=0), ["y"], image(6)),
+        (node("Split", ["x"], ["y", "_1", ""], axis=0), ["y"], image(6)),
+        (node("LayerNormalization", ["x", "s"], ["y", "mean"]), ["y", "mean"], image(2, 6)),
+        (node("Unique", ["x"], ["y", "", "inverse"]), ["y", "inverse"], np.float32([3, 1, 3, 2])),
+        (node("Unique", ["x"], ["y", "first"]), ["y", "first"], np.float32([3, 1, 3, 2])),
+    ],
+)
+def test_results_that_depend_on_the_number_of_outputs(built, written, made, outputs, inputs):
+    weights = {"s": np.arange(6, dtype=np.float32)} if "s" in made.input else {}
+    model = built([made], {"x": inputs.shape}, outputs, weights)
+    module, variables, _ = written(model)
+    found = module.apply(variables, inputs)
+    expected = ReferenceEvaluator(model).run(None, {"x": inputs})
+    for one, other in zip(found if len(outputs) > 1 else (found,), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_a_loop_of_which_one_result_is_read(built, written, same):
+    make = onnx.helper.make_tensor_value_info
+    body = onnx.helper.make_graph(
+        [
+            # The body declares its iteration number as [1], as old converters do.
+            node("Squeeze", ["i", "axis"], ["row"]),
+            node("Gather", ["x", "row"], ["slice"]),
+            node("Add", ["total", "slice"], ["more"]),
+            node("Identity", ["going"], ["still"]),
+        ],
+        "body",
+        [make("i", 7, [1]), make("going", 9, []), make("total", 1, [2])],
+        [make("still", 9, []), make("more", 1, [2]), make("slice", 1, [2])],
+    )
+    weights = {"n": np.array(3), "start": np.zeros(2, np.float32), "axis": np.array([0])}
+    one = node("Loop", ["n", "", "start"], ["sum"], body=body)
+    model = built([one], {"x": [3, 2]}, ["sum"], weights)
+    module, variables, _ = written(model)
+    x = image(3, 2)
+    np.testing.assert_allclose(module.apply(variables, x), x.sum(0), rtol=1e-5)
+    same(model, module, variables, x)
+
+
+@pytest.mark.parametrize(("operator", "gates"), [("LSTM", 4), ("GRU", 3)])
+def test_an_initial_state_beside_the_weights_of_a_layer(built, written, operator, gates, same):
+    rng = np.random.default_rng(0)
+    shapes = {"W": (1, 5 * gates, 3), "R": (1, 5 * gates, 5), "B": (1, 10 * gates), "h": (1, 2, 5)}
+    weights = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    one = node(operator, ["x", "W", "R", "B", "", "h"], ["y"], hidden_size=5)
+    model = built([one], {"x": [4, 2, 3]}, ["y"], weights)
+    module, variables, _ = written(model)
+    assert set(variables["params"]) == {"W", "h"}
+    same(model, module, variables, image(4, 2, 3))
