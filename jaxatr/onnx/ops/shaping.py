@@ -273,11 +273,8 @@ def range_(start: Known, limit: Known, delta: Known) -> Value:
     )
     if step == 0:
         raise ValueError("delta: got 0, wanted a nonzero step")
-    # As ONNX Runtime does: floats are subtracted in their own type and divided in float64.
-    floats = first.dtype.kind not in "iu"
-    wide, own = (np.float64, first.dtype) if floats else (object, object)
-    span = np.asarray(last.astype(own) - first.astype(own))
-    count = max(0, int(np.ceil(span.astype(wide) / step.astype(wide))))
+    wide = np.float64 if first.dtype.kind not in "iu" else object
+    count = max(0, int(np.ceil((last.astype(wide) - first.astype(wide)) / step.astype(wide))))
     lib = library(shape=(count,))
     return (first + lib.arange(count).astype(first.dtype) * step).astype(first.dtype)
 
