@@ -61,7 +61,7 @@ Kernel: TypeAlias = tuple[kernels.recurrent.Cell, Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Options:
-    """The settings that all recurrent operators share, described at :func:`jaxatr.onnx.ops.recurrent.rnn`."""
+    """The settings that all recurrent operators share; :func:`.recurrent.rnn` describes them."""
 
     activations: Sequence[str]
     activation_alpha: Sequence[float] | None
