@@ -4,6 +4,9 @@ import difflib
 import importlib
 from typing import Any
 
+FROM_FILE = "weight:"
+"""Prefix of the weight names of networks read from an ONNX file."""
+
 
 def resolve(path: str) -> Any:
     """Returns the object that ``"package.module:name"`` (or ``"package.module.name"``) names.

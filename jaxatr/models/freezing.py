@@ -3,13 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from jaxatr.resolve import nearest
+from jaxatr.resolve import FROM_FILE, nearest
 from jaxatr.typing import PyTree
 
 STATISTICS, BACKBONE = "statistics", "backbone"
-
-FROM_FILE = "weight:"
-"""Prefix of the weight names of networks read from an ONNX file."""
 
 
 def frozen(freeze: str) -> tuple[str, ...]:

@@ -15,9 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import parallel
-from jaxatr.models.freezing import FROM_FILE
 from jaxatr.onnx.reader.model import OnnxModel, load
-from jaxatr.resolve import nearest
+from jaxatr.resolve import FROM_FILE, nearest
 from jaxatr.typing import Array, ArrayLike, Float
 
 _STATE = "batch_stats"

@@ -17,6 +17,7 @@ class Row:
     Attributes:
       steps: the step of each instance.
       name: name of the layer, block or weight.
+      weight: name of the weights among the operands.
       fields: maps each setting that differs between the instances to a field of the body; an
         integer key is the position of an operand.
       channels: maps the position of each weight with one number per channel of another operand to
@@ -25,6 +26,7 @@ class Row:
 
     steps: list[Step]
     name: str = ""
+    weight: str = ""
     fields: dict[Any, str] = field(default_factory=dict)
     channels: dict[int, int] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
 """Writes a model as source code: a flax module, with its weights and a README."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,14 @@ from jaxatr.onnx.reader.proto import inferred, value_info
 STYLES = ("linen",)
 
 
-def generate(path: Any, out_dir: str | os.PathLike[str], *, style: str = "linen") -> Path:
+def generate(
+    path: Any,
+    out_dir: str | os.PathLike[str],
+    *,
+    style: str = "linen",
+    trainable: Sequence[str] = (),
+    constant: Sequence[str] = (),
+) -> Path:
     """Writes a model as a flax module with its weights.
 
     The module makes the same calls as a model from :func:`jaxatr.onnx.load`, so their outputs are
@@ -34,6 +41,9 @@ def generate(path: Any, out_dir: str | os.PathLike[str], *, style: str = "linen"
       out_dir: folder for ``model.py``, ``weights.safetensors`` and ``README.md``; created if it
         does not exist.
       style: ``"linen"``, the only style.
+      trainable: names or patterns of arrays to train in any case, as for
+        :func:`jaxatr.onnx.load`.
+      constant: names or patterns of arrays not to train in any case.
 
     Returns:
       The path of ``model.py``.
@@ -43,7 +53,7 @@ def generate(path: Any, out_dir: str | os.PathLike[str], *, style: str = "linen"
     """
     if style not in STYLES:
         raise ValueError(f"style: got {style!r}, wanted one of {STYLES}")
-    model = load(path)
+    model = load(path, trainable=trainable, constant=constant)
     name = Path(path).stem if isinstance(path, (str, os.PathLike)) else model.proto.graph.name
     text, weights = source(model, identifier(name, "model"))
     folder = Path(out_dir)

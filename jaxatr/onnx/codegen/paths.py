@@ -60,9 +60,8 @@ def assign(model: Body) -> None:
                 row.name = names.take(_relative(row, scopes, body is not model))
         _count_up(body, names)
         for row in body.rows:
-            weights = [o for o in row.steps[0].operands if isinstance(o, Weight)]
-            if weights and row.steps[0].kind in ("operator", "weight"):
-                row.name = names.take(_weight_name(row, scopes))
+            if any(isinstance(operand, Weight) for operand in row.steps[0].operands):
+                row.weight = names.take(_weight_name(row, scopes))
 
 
 def _scope(body: Body, index: int) -> Words:
@@ -162,7 +161,7 @@ def locations(model: Body) -> dict[tuple[str, ...], Weight]:
                 places[weight.collection, *scope, row.name, leaf] = weight
             held = [operand for operand in step.operands if isinstance(operand, Weight)]
             for position, weight in enumerate(held):
-                places[weight.collection, *scope, leaf_name(row.name, position)] = weight
+                places[weight.collection, *scope, leaf_name(row.weight, position)] = weight
         for position, operand in enumerate(body.outputs[index]):
             if isinstance(operand, Weight):
                 places[operand.collection, *scope, output_name(position)] = operand

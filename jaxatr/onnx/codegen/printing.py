@@ -161,7 +161,7 @@ class Printer:
     def weight(self, weight: Weight, row: Row, position: int) -> Expression:
         """Returns the expression that reads an array from the module's variables."""
         held = [i for i, o in enumerate(row.steps[0].operands) if isinstance(o, Weight)]
-        name = quoted(paths.leaf_name(row.name, held.index(position)))
+        name = quoted(paths.leaf_name(row.weight, held.index(position)))
         shape: Expression = literal(weight.shape)
         if position in row.channels:
             like = row.steps[0].operands[row.channels[position]]

@@ -232,9 +232,11 @@ def _trimmed(program: Program, uses: Counter) -> Program:
     """Returns a program whose calls leave out unused trailing results."""
     calls = []
     for call in program.calls:
-        outputs = call.outputs
-        counts = "outputs" in call.operator.keywords and not call.subgraphs()
-        while counts and len(outputs) > 1 and not uses[outputs[-1]]:
+        outputs, operator = call.outputs, call.operator
+        # What an operator of the user returns may depend on the number of its outputs.
+        told = "outputs" in operator.keywords and function_of(operator).startswith("ops.")
+        trims = told and not operator.counted and not call.subgraphs()
+        while trims and len(outputs) > 1 and not uses[outputs[-1]]:
             outputs = outputs[:-1]
         calls.append(replace(call, outputs=outputs))
     return replace(program, calls=tuple(calls))
@@ -267,8 +269,12 @@ def results_of(operator: Operator, call: Call) -> str:
         if count == 1:
             return "first"
         return "all" if len(kinds) == count and ... not in kinds else "more"
-    if count > 1:
-        exact = "outputs" in operator.keywords and operator.function is not ops.layer_normalization
-        return "all" if exact or operator.function is ops.if_ else "more"
-    maybe_several = operator.statistics or operator.function in (ops.split, ops.unique)
-    return "first" if maybe_several else "one"
+    exact = "outputs" in operator.keywords
+    if operator.function in (ops.if_, ops.loop, ops.scan, ops.scan_batch):
+        returned = len(call.subgraphs()[0].outputs) - (operator.function is ops.loop)
+        exact = returned == count
+    elif count == 1:
+        exact = not operator.statistics
+    if count == 1:
+        return "one" if exact else "first"
+    return "all" if exact else "more"

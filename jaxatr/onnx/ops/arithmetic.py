@@ -69,7 +69,7 @@ def div(a: Value, b: Value) -> Value:
     return floor + inexact.astype(floor.dtype)
 
 
-@register("Pow", since=7, folds=True)
+@register("Pow", since=7, settings=("y",), folds=True)
 def power(x: Value, y: Value) -> Value:
     """Returns ``x`` to the power ``y``, in the type of ``x`` (ONNX Pow-15)."""
     lib = broadcasting(x, y)
@@ -82,10 +82,10 @@ def power(x: Value, y: Value) -> Value:
 
 for _operator, _function in {"Add": add, "Sub": sub, "Mul": mul, "Div": div}.items():
     register_along(_operator, _function, ignored=("consumed_inputs",))
-register_along("Pow", power)
+register_along("Pow", power, settings=("b",))
 
 
-@register("Mod", folds=True)
+@register("Mod", settings=("b",), folds=True)
 def mod(a: Value, b: Value, *, fmod: int = 0) -> Value:
     """Returns the remainder with the sign of ``b``, or of ``a`` with ``fmod`` (ONNX Mod-13)."""
     lib = broadcasting(a, b)

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxatr.onnx.ops.dtypes import BITS, dtype_of, is_float, is_text, name_of
 from jaxatr.onnx.ops.registry import register
-from jaxatr.onnx.ops.values import Value, library
+from jaxatr.onnx.ops.values import Value, known, library
 
 FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 
@@ -28,7 +28,7 @@ def cast(x: Value, *, to: str, saturate: int = 1, round_mode: str = "up") -> Val
     """
     dtype = dtype_of(to)
     if is_text(x.dtype) or is_text(dtype):
-        return _cast_text(np.asarray(x), dtype)
+        return _cast_text(known("x", x), dtype)
     x = library(x).asarray(x)
     if to == "float8_e8m0fnu":
         return _to_exponent(x, round_mode, bool(saturate))

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from jaxatr.onnx.ops.dtypes import is_text
 from jaxatr.onnx.ops.registry import register
-from jaxatr.onnx.ops.values import Known, Value, axis_of, known
+from jaxatr.onnx.ops.values import EAGER, Known, Value, axis_of, known, library
 
 Body = Callable[..., tuple]
 
@@ -18,7 +19,7 @@ UNROLLED = 1024
 
 _SCAN_OUTPUTS = (
     "under jit the number of iterations of a loop with scan outputs must be known, and at most "
-    f"{UNROLLED}"
+    f"{UNROLLED}; {EAGER}"
 )
 
 
@@ -44,11 +45,34 @@ def if_(cond: Any, *, then_branch: Body, else_branch: Body) -> Any:
     """
     if not _is_traced(cond):
         return _single((then_branch if bool(known("cond", cond).all()) else else_branch)())
-    return _single(
-        jax.lax.cond(
-            jnp.reshape(cond, ()), lambda: _arrays(then_branch()), lambda: _arrays(else_branch())
-        )
-    )
+    found: list[str] = []
+
+    def traced(branch: Body) -> Body:
+        def run() -> tuple:
+            results = branch()
+            found.append(_described(results))
+            return _arrays(results)
+
+        return run
+
+    try:
+        branches = traced(then_branch), traced(else_branch)
+        return _single(jax.lax.cond(jnp.reshape(cond, ()), *branches))
+    except TypeError as error:
+        raise ValueError(
+            "under jit both branches must return the same shapes and types, and no strings; got "
+            f"{' and '.join(found)}; {EAGER}"
+        ) from error
+
+
+def _described(values: Any) -> str:
+    """Formats the types and shapes of values."""
+    kinds = []
+    for value in jax.tree.leaves(list(values)):
+        dtype = np.asarray(value).dtype if not hasattr(value, "dtype") else value.dtype
+        kind = "strings" if is_text(dtype) else dtype.name
+        kinds.append(f"{kind}[{','.join(map(str, np.shape(value)))}]")
+    return f"({', '.join(kinds)})"
 
 
 def _arrays(values: Any) -> tuple:
@@ -57,7 +81,13 @@ def _arrays(values: Any) -> tuple:
 
 @register("Loop", static=("trips", "cond"))
 def loop(
-    trips: Known | None = None, cond: Known | None = None, *carried: Any, body: Body, outputs: int
+    trips: Known | None = None,
+    cond: Known | None = None,
+    *carried: Any,
+    body: Body,
+    condition_shape: tuple[int, ...] = (),
+    number_shape: tuple[int, ...] = (),
+    outputs: int,
 ) -> Any:
     """Returns the final carried values of a loop and its stacked scan outputs (ONNX Loop-25).
 
@@ -71,15 +101,24 @@ def loop(
       *carried: initial carried values.
       body: function from (iteration number, condition, carried values) to (condition, carried
         values, scan outputs).
+      condition_shape: shape in which ``body`` takes the condition: (), or (1,) in old files.
+      number_shape: shape in which ``body`` takes the iteration number.
       outputs: number of outputs.
     """
+
+    def shaped(count, going, *values):
+        lib = library(count, going)
+        wide = np.int64 if lib is np else jax.dtypes.canonicalize_dtype(np.int64)
+        number = lib.reshape(lib.asarray(count, wide), number_shape)
+        return body(number, lib.reshape(going, condition_shape), *values)
+
     if _is_traced(trips) or _is_traced(cond):
-        return _single(_while(trips, cond, carried, body, outputs))
+        return _single(_while(trips, cond, carried, shaped, outputs))
     limit = None if trips is None else int(known("trips", trips).reshape(()))
     going: Any = np.array(True) if cond is None else known("cond", cond)
     count, rows, values = 0, [], list(carried)
     while (limit is None or count < limit) and bool(known("cond", going).all()):
-        results = body(np.array(count, np.int64), going, *values)
+        results = shaped(count, going, *values)
         going, values = results[0], list(results[1 : 1 + len(carried)])
         unrolled = count + 1 == UNROLLED and (limit is None or limit > UNROLLED)
         traced = any(map(_is_traced, jax.tree.leaves(values)))
@@ -87,12 +126,12 @@ def loop(
             if any(rows) or len(results) > 1 + len(carried):
                 raise ValueError(_SCAN_OUTPUTS)
             rest = None if limit is None else np.array(limit)
-            return _single(_while(rest, going, tuple(values), body, outputs, count + 1))
+            return _single(_while(rest, going, tuple(values), shaped, outputs, count + 1))
         rows.append(results[1 + len(carried) :])
         count += 1
     if not rows and outputs > len(carried):
         # Without iterations the scan outputs are empty; one call gives their types and shapes.
-        unused = body(np.array(0, np.int64), going, *values)[1 + len(carried) :]
+        unused = shaped(0, going, *values)[1 + len(carried) :]
         return _single((*values, *(column[:0] for column in _stacked([unused]))))
     return _single((*values, *_stacked(rows)))
 
@@ -109,19 +148,34 @@ def _stacked(rows: list) -> list:
 def _while(trips, cond, carried, body, outputs: int, first: int = 0) -> tuple:
     if outputs > len(carried):
         raise ValueError(_SCAN_OUTPUTS)
+    if trips is not None and not _is_traced(trips):
+        # A count has 32 bits where jax narrows; a limit beyond that is none.
+        trips = np.minimum(trips, np.iinfo(jax.dtypes.canonicalize_dtype(np.int64)).max)
     started = jnp.asarray(True if cond is None else cond).reshape(())
 
     def going(state):
         count, more, _ = state
         return more if trips is None else more & (count < jnp.reshape(trips, ()))
 
+    found = [_described(carried)]
+
     def step(state):
         count, more, values = state
         more, *values = body(count, more, *values)
+        found.append(_described(values))
         return count + 1, jnp.asarray(more).reshape(()), _arrays(values)
 
-    state = (jnp.asarray(first, "int64"), started, _arrays(carried))
-    return jax.lax.while_loop(going, step, state)[2]
+    wide = jax.dtypes.canonicalize_dtype(np.int64)
+    if any(is_text(value.dtype) for value in jax.tree.leaves(carried) if hasattr(value, "dtype")):
+        raise ValueError(f"a loop that carries strings cannot be compiled; {EAGER}")
+    state = (jnp.asarray(first, wide), started, _arrays(carried))
+    try:
+        return jax.lax.while_loop(going, step, state)[2]
+    except TypeError as error:
+        raise ValueError(
+            "under jit the values that a loop carries must keep their shapes and types, and be no "
+            f"strings; got {found[0]} and after an iteration {found[-1]}; {EAGER}"
+        ) from error
 
 
 @register("Gradient", domain="ai.onnx.preview.training")

@@ -12,7 +12,7 @@ from jaxatr.onnx.ops.values import Value, known, sized
 CASTS = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}
 
 
-@register("ZipMap", domain=ML)
+@register("ZipMap", domain=ML, host=True)
 def zip_map(
     x: Value,
     *,
@@ -27,7 +27,7 @@ def zip_map(
     return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]
 
 
-@register("DictVectorizer", domain=ML)
+@register("DictVectorizer", domain=ML, host=True)
 def dict_vectorizer(
     x: Mapping[Any, Any] | Sequence[Mapping[Any, Any]],
     *,
@@ -59,7 +59,7 @@ def dict_vectorizer(
     return np.array(rows, dtype).reshape(len(maps), len(keys))
 
 
-@register("CastMap", domain=ML)
+@register("CastMap", domain=ML, host=True)
 def cast_map(
     x: Mapping[int, Any], *, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int = 1
 ) -> Value:

@@ -23,27 +23,32 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 def _sources(
-    mode: str, count: int, length: int, scale: float, roi: tuple[float, float]
+    mode: str, count: int, length: int, scale: np.float32, roi: tuple[float, float]
 ) -> np.ndarray:
-    """Returns the source coordinate of each of ``count`` results on an axis of ``length``."""
-    at, wanted = np.arange(count, dtype=np.float64), scale * length
+    """Returns the source coordinate of each of ``count`` results on an axis of ``length``.
+
+    Everything is computed in float32, as in ONNX Runtime and PyTorch: a rounding error decides
+    which pixel is the nearest.
+    """
+    at, wanted = np.arange(count, dtype=np.float32), np.float32(scale) * np.float32(length)
+    scale, start, end = (np.float32(number) for number in (scale, *roi))
+    half, length = np.float32(0.5), np.float32(length)  # pyright: ignore[reportAssignmentType]
     if mode == "half_pixel":
-        return (at + 0.5) / scale - 0.5
+        return (at + half) / scale - half
     if mode == "half_pixel_symmetric":
-        return length / 2 * (1 - count / wanted) + (at + 0.5) / scale - 0.5
+        return length / 2 * (1 - np.float32(count) / wanted) + (at + half) / scale - half
     if mode == "pytorch_half_pixel":
-        return (at + 0.5) / scale - 0.5 if count > 1 else np.zeros(count)
+        return (at + half) / scale - half if count > 1 else np.zeros_like(at)
     if mode == "align_corners":
-        return at * (length - 1) / (wanted - 1) if wanted != 1 else np.zeros(count)
+        return at * (length - 1) / (wanted - 1) if wanted != 1 else np.zeros_like(at)
     if mode == "asymmetric":
         return at / scale
     if mode == "tf_half_pixel_for_nn":
-        return (at + 0.5) / scale
+        return (at + half) / scale
     if mode != "tf_crop_and_resize":
         raise ValueError(f"coordinate_transformation_mode: got {mode!r}")
-    start, end = roi
     if wanted == 1:
-        return np.full(count, 0.5 * (start + end) * (length - 1))
+        return np.full_like(at, half * (start + end) * (length - 1))
     return start * (length - 1) + at * (end - start) * (length - 1) / (wanted - 1)
 
 
@@ -67,6 +72,7 @@ def _taps(
     reach = (1 if mode == "linear" else 2) / squeeze
     sized((max(len(at), 1), math.ceil(2 * reach)))
     offsets = np.arange(math.floor(-reach) + 1, math.ceil(reach) + 1)
+    at = at.astype(np.float64)
     positions = np.floor(at)[:, None] + offsets
     distance = (positions - at[:, None]) * squeeze
     shares = np.maximum(0, 1 - np.abs(distance)) if mode == "linear" else _cubic(distance, a)
@@ -141,9 +147,8 @@ def resize(
             positions = np.clip(_nearest(at, nearest_mode), 0, lengths[i] - 1).astype(np.int64)
             result = jnp.take(result, positions, axis)
         else:
-            taps = _taps(
-                at, lengths[i], mode, factors[i], cubic_coeff_a, exclude_outside, antialias
-            )
+            scale = float(factors[i])
+            taps = _taps(at, lengths[i], mode, scale, cubic_coeff_a, exclude_outside, antialias)
             result = _mixed(result, axis, *taps)
         if transformation == "tf_crop_and_resize":
             beyond = ((at < 0) | (at > lengths[i] - 1)).reshape(
@@ -161,14 +166,14 @@ def _as(x: Value, dtype: Any) -> Value:
 
 def _lengths(
     lengths: Sequence[int], scales: Known | None, sizes: Known | None, policy: str
-) -> tuple[list[float], list[int]]:
-    """Returns the scale factor and the new length of each axis."""
+) -> tuple[list[np.float32], list[int]]:
+    """Returns the scale factor, float32 as in the file, and the new length of each axis."""
     if scales is not None and np.size(scales):
-        factors = [float(s) for s in known("scales", scales).reshape(-1)]
+        factors = [np.float32(s) for s in known("scales", scales).reshape(-1)]
         if len(factors) != len(lengths) or not all(0 < f < 1e6 for f in factors):
             raise ValueError(f"scales: got {factors}, wanted {len(lengths)} positive numbers")
         return factors, list(
-            sized(math.floor(f * n) for f, n in zip(factors, lengths, strict=True))
+            sized(math.floor(f * np.float32(n)) for f, n in zip(factors, lengths, strict=True))
         )
     if sizes is None:
         raise ValueError("scales: got neither scales nor sizes")
@@ -177,7 +182,8 @@ def _lengths(
         raise ValueError(f"sizes: got {wanted}, wanted {len(lengths)} numbers")
     if any(w > 0 and n == 0 for w, n in zip(wanted, lengths, strict=True)):
         raise ValueError(f"sizes: got {wanted} for axes of lengths {lengths}, one of them empty")
-    ratios = [1.0 if n == 0 else w / n for w, n in zip(wanted, lengths, strict=True)]
+    pairs = zip(map(np.float32, wanted), map(np.float32, lengths), strict=True)
+    ratios = [np.float32(1.0) if n == 0 else w / n for w, n in pairs]
     if policy == "stretch":
         return ratios, list(wanted)
     if policy not in ("not_larger", "not_smaller"):

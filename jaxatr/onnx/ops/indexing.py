@@ -89,7 +89,7 @@ def scatter_nd(
     return _updated(data, positions, updates, reduction)
 
 
-@register("OneHot", static=("depth",))
+@register("OneHot", settings=("values",), static=("depth",))
 def one_hot(indices: Value, depth: Known, values: Value, *, axis: int = -1) -> Value:
     """Encodes indices one-hot along a new axis, with ``values`` (off, on) (ONNX OneHot-11)."""
     count = int(known("depth", depth).reshape(()))
@@ -138,7 +138,7 @@ def unique(
     """Returns the unique values or slices, sorted or in order of first occurrence (Unique-11).
 
     Returns:
-      The unique values and, with several ``outputs``, the indices of their first occurrences, the
+      The first ``outputs`` of the unique values, the indices of their first occurrences, the
       inverse indices and the counts, as returned by :func:`numpy.unique`.
     """
     array = known("x", x)
@@ -153,9 +153,8 @@ def unique(
         order = np.argsort(first, kind="stable")
         values, first, counts = np.take(values, order, axis), first[order], counts[order]
         inverse = np.argsort(order, kind="stable")[inverse]
-    if outputs == 1:
-        return values
-    return values, *(part.astype(np.int64) for part in (first, inverse, counts))
+    numbers = (part.astype(np.int64) for part in (first, inverse, counts))
+    return values if outputs == 1 else (values, *numbers)[:outputs]
 
 
 @register("TensorScatter")

@@ -8,36 +8,36 @@ from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, library
 
 
-@register("Equal", since=7, folds=True)
+@register("Equal", settings=("a", "b"), since=7, folds=True)
 def equal(a: Value, b: Value) -> Value:
     """Returns a = b, also for strings (ONNX Equal-19)."""
     result = broadcasting(a, b).equal(a, b)
     return np.asarray(result, bool) if a.dtype == object else result
 
 
-@register("Greater", folds=True, since=7)
+@register("Greater", settings=("a", "b"), since=7, folds=True)
 def greater(a: Value, b: Value) -> Value:
     """Returns a > b (ONNX Greater-13)."""
     return broadcasting(a, b).greater(a, b)
 
 
-@register("Less", folds=True, since=7)
+@register("Less", settings=("a", "b"), since=7, folds=True)
 def less(a: Value, b: Value) -> Value:
     """Returns a < b (ONNX Less-13)."""
     return broadcasting(a, b).less(a, b)
 
 
 for _operator, _function in {"Equal": equal, "Greater": greater, "Less": less}.items():
-    register_along(_operator, _function)
+    register_along(_operator, _function, settings=("a", "b"))
 
 
-@register("GreaterOrEqual", folds=True)
+@register("GreaterOrEqual", settings=("a", "b"), folds=True)
 def greater_or_equal(a: Value, b: Value) -> Value:
     """Returns a ≥ b (ONNX GreaterOrEqual-16)."""
     return broadcasting(a, b).greater_equal(a, b)
 
 
-@register("LessOrEqual", folds=True)
+@register("LessOrEqual", settings=("a", "b"), folds=True)
 def less_or_equal(a: Value, b: Value) -> Value:
     """Returns a ≤ b (ONNX LessOrEqual-16)."""
     return broadcasting(a, b).less_equal(a, b)

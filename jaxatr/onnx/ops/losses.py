@@ -17,7 +17,7 @@ def _reduced(losses: Value, weights: Value, reduction: str) -> Value:
     return jnp.sum(losses) / jnp.sum(weights)
 
 
-@register("NegativeLogLikelihoodLoss")
+@register("NegativeLogLikelihoodLoss", settings=("weights",))
 def negative_log_likelihood_loss(
     log_probabilities: Value,
     target: Value,
@@ -43,7 +43,7 @@ def negative_log_likelihood_loss(
     return _reduced(jnp.where(counted, -chosen * weights, 0), weights, reduction)
 
 
-@register("SoftmaxCrossEntropyLoss")
+@register("SoftmaxCrossEntropyLoss", settings=("weights",))
 def softmax_cross_entropy_loss(
     scores: Value,
     labels: Value,

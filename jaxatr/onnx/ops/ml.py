@@ -223,7 +223,7 @@ def linear_regressor(
     targets: int = 1,
 ) -> Value:
     """Returns a linear function of the features, ``[b, targets]`` (ONNX ML LinearRegressor-1)."""
-    weights = np.array(coefficients, np.float32).reshape(targets, -1)
+    weights = np.array(coefficients, np.float32)[: targets * x.shape[1]].reshape(targets, -1)
     scores = jnp.asarray(x).astype("float32") @ weights.T
     scores = scores if intercepts is None else scores + np.array(intercepts, np.float32)
     return transformed(scores, post_transform)
@@ -244,7 +244,11 @@ def linear_classifier(
     With two classes and one row of coefficients, the first score is minus the second.
     """
     labels: Any = classlabels_strings or classlabels_ints or (0, 1)
-    weights = np.array(coefficients, np.float32).reshape(-1, x.shape[1])
+    weights = np.array(coefficients, np.float32)
+    # ONNX Runtime reads as many rows as there are intercepts, and ignores what follows.
+    if intercepts is not None and weights.size > len(intercepts) * x.shape[1]:
+        weights = weights[: len(intercepts) * x.shape[1]]
+    weights = weights.reshape(-1, x.shape[1])
     scores = jnp.asarray(x).astype("float32") @ weights.T
     scores = scores if intercepts is None else scores + np.array(intercepts, np.float32)
     if scores.shape[1] == 1 and len(labels) == 2:

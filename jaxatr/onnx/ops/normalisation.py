@@ -124,7 +124,7 @@ def layer_normalization(
     inverse = jax.lax.rsqrt(jnp.var(wide, axes, keepdims=True) + epsilon)
     y = ((wide - mean) * inverse).astype(x.dtype) * scale
     y = y if b is None else y + b
-    return y if outputs == 1 else (y, mean, inverse)
+    return y if outputs == 1 else (y, mean, inverse)[:outputs]
 
 
 @register("RMSNormalization", weights=("scale",))

@@ -39,7 +39,7 @@ def _broadcastable(parameter: Value, x: Value, axis: int, block_size: int) -> Va
     return parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
 
 
-@register("QuantizeLinear")
+@register("QuantizeLinear", settings=("y_scale",))
 def quantize_linear(
     x: Value,
     y_scale: Value,
@@ -91,7 +91,7 @@ def _narrowed(x: Value, to: str) -> Value:
     return x.astype("int8").astype(dtype) if to.endswith(("t2", "t4")) else x.astype(dtype)
 
 
-@register("DequantizeLinear")
+@register("DequantizeLinear", settings=("x_scale",))
 def dequantize_linear(
     x: Value,
     x_scale: Value,
@@ -136,7 +136,7 @@ def dynamic_quantize_linear(x: Value) -> tuple[Value, Value, Value]:
     return quantize_linear(x, scale, zero), scale, zero
 
 
-@register("QLinearMatMul")
+@register("QLinearMatMul", settings=("a_scale", "b_scale", "y_scale"))
 def qlinear_matmul(
     a: Value,
     a_scale: Value,
@@ -158,7 +158,7 @@ def qlinear_matmul(
     return quantize_linear(result, scale.astype("float32"), zero, axis=result.ndim - 2)
 
 
-@register("QLinearConv")
+@register("QLinearConv", settings=("x_scale", "w_scale", "y_scale"))
 def qlinear_conv(
     x: Value,
     x_scale: Value,

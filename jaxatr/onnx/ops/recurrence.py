@@ -1,7 +1,8 @@
 """Runs recurrent layers with :mod:`jaxatr.kernels`, or variants that it lacks with a scan."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -46,37 +47,88 @@ def activations(
     return selected
 
 
-def scanned(
+class Weights(NamedTuple):
+    """The weights of a layer in all directions, or in one, as ONNX's operators take them."""
+
+    w: Value
+    r: Value
+    b: Value | None
+    p: Value | None = None
+
+
+Kernel: TypeAlias = tuple[kernels.recurrent.Cell, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings that all recurrent operators share; :func:`.recurrent.rnn` describes them."""
+
+    activations: Sequence[str]
+    activation_alpha: Sequence[float] | None
+    activation_beta: Sequence[float] | None
+    clip: float | None
+    direction: str
+    layout: int
+    outputs: int
+
+
+def run_layer(
     cell: Callable[..., Any],
+    kernel: Kernel | None,
+    usual: Sequence[str],
     x: Value,
-    weights: Sequence[Value | None],
+    weights: Weights,
     states: Sequence[Value | None],
     lengths: Value | None,
-    direction: str,
-    layout: int,
-    functions_each: int,
-    names: Sequence[str],
-    parameters: tuple[Any, Any],
-) -> tuple[Value, ...]:
-    """Scans a recurrent cell over time in each direction.
+    options: Options,
+) -> Any:
+    """Runs a recurrent layer by :mod:`jaxatr.kernels` if it is a standard one, else by a scan.
 
     Args:
       cell: function from (weights, activations) to a step function from (states, input) to states.
+      kernel: type of the cell, and function from parameters, sequences ``[b, t, i]``, lengths and
+        initial states to all hidden states ``[b, t, directions · h]`` and the last states; None if
+        no kernel computes this cell.
+      usual: names of the activations, in lower case, that the kernel has.
       x: ``[t, b, i]``, or ``[b, t, i]`` with layout 1.
-      weights: arrays ``[directions, …]``, or None.
+      weights: arrays ``[directions, …]``.
       states: initial states ``[directions, b, h]``, or ``[b, directions, h]`` with layout 1; None
         for zeros.
       lengths: lengths of the sequences ``[b]``; None for full length.
-      direction: forward, reverse or bidirectional.
-      layout: 1 if the batch is the first axis.
-      functions_each: number of activations per direction.
-      names: names of the activations, one direction after the other.
-      parameters: alphas and betas of the activations.
+      options: the settings.
 
     Returns:
-      All hidden states ``[t, directions, b, h]`` and, for each state, the last one
-      ``[directions, b, h]``; with layout 1 the batch is the first axis.
+      The first ``options.outputs`` of all hidden states ``[t, directions, b, h]`` and, for each
+      state, the last one ``[directions, b, h]``; with layout 1 the batch is the first axis. One
+      result is not in a tuple.
     """
+    direction, layout = options.direction, options.layout
+    if direction not in ("forward", "reverse", "bidirectional"):
+        raise ValueError(f"direction: got {direction!r}, wanted forward, reverse or bidirectional")
+    count, given = _directions(direction), weights.w.shape[0]
+    if given != count:
+        raise ValueError(f"w: got {given} directions, wanted {count}")
+    names = [name.lower() for name in (tuple(options.activations) * count)[: len(usual) * count]]
+    back = direction == "reverse" and lengths is not None
+    if kernel is not None and names == list(usual) * count and not back and not options.clip:
+        results = _by_kernel(*kernel, x, weights, states, lengths, direction, layout)
+    else:
+        results = _scanned(cell, len(usual), x, weights, states, lengths, options)
+    return results[0] if options.outputs == 1 else results[: options.outputs]
+
+
+def _scanned(
+    cell: Callable[..., Any],
+    functions_each: int,
+    x: Value,
+    weights: Weights,
+    states: Sequence[Value | None],
+    lengths: Value | None,
+    options: Options,
+) -> tuple[Value, ...]:
+    """Scans a recurrent cell over time in each direction."""
+    direction, layout = options.direction, options.layout
+    names, parameters = options.activations, (options.activation_alpha, options.activation_beta)
     count = _directions(direction)
     activation_functions = activations(
         (tuple(names) * count)[: functions_each * count], *parameters
@@ -89,10 +141,10 @@ def scanned(
     ys, lasts = [], []
     for i in range(count):
         step = cell(
-            [None if w is None else w[i] for w in weights],
+            Weights._make(None if one is None else one[i] for one in weights),
             activation_functions[i * functions_each : (i + 1) * functions_each],
         )
-        hidden = weights[1].shape[-1]  # pyright: ignore[reportOptionalMemberAccess]
+        hidden = weights.r.shape[-1]
         start = tuple(jnp.zeros((batch, hidden), x.dtype) if s is None else s[i] for s in states)
         backward = direction == "reverse" or i == 1
         y, last = _over_time(step, start, jnp.asarray(x), inside, backward)
@@ -108,15 +160,6 @@ def scanned(
 
 def _directions(direction: str) -> int:
     return 2 if direction == "bidirectional" else 1
-
-
-def check_directions(direction: str, w: Value) -> None:
-    """Raises a ``ValueError`` unless ``direction`` is valid and matches the weights ``w``."""
-    if direction not in ("forward", "reverse", "bidirectional"):
-        raise ValueError(f"direction: got {direction!r}, wanted forward, reverse or bidirectional")
-    count = _directions(direction)
-    if w.shape[0] != count:
-        raise ValueError(f"w: got {w.shape[0]} directions, wanted {count}")
 
 
 def _over_time(step, start, x: Value, inside: Value | None, backward: bool) -> tuple[Any, Any]:
@@ -137,45 +180,18 @@ def clipped(x: Value, limit: float | None) -> Value:
     return x if limit is None or limit == 0 else jnp.clip(x, -limit, limit)
 
 
-def is_usual(
-    names: Sequence[str], wanted: Sequence[str], direction: str, lengths: Value | None, *others: Any
-) -> bool:
-    """Returns whether a layer is standard, so that :mod:`jaxatr.kernels` can run it."""
-    count = _directions(direction)
-    usual = [name.lower() for name in (tuple(names) * count)[: len(wanted) * count]]
-    back = direction == "reverse" and lengths is not None
-    return usual == list(wanted) * count and not back and not any(others)
-
-
-def by_kernel(
-    run: Callable[..., Any],
+def _by_kernel(
     cell: kernels.recurrent.Cell,
+    run: Callable[..., Any],
     x: Value,
-    weights: tuple[Value, Value, Value | None],
+    weights: Weights,
     states: Sequence[Value | None],
     lengths: Value | None,
     direction: str,
     layout: int,
 ) -> tuple[Value, ...]:
-    """Computes the result of :func:`scanned` with a function of :mod:`jaxatr.kernels`.
-
-    Args:
-      run: function from parameters, sequences ``[b, t, i]``, lengths and initial states to all
-        hidden states ``[b, t, directions · h]`` and the last states.
-      cell: type of the cell.
-      x: ``[t, b, i]``, or ``[b, t, i]`` with layout 1.
-      weights: ONNX's ``w``, ``r`` and ``b``.
-      states: initial states ``[directions, b, h]``, or ``[b, directions, h]`` with layout 1; None
-        for zeros.
-      lengths: lengths of the sequences ``[b]``; None for full length.
-      direction: forward, reverse or bidirectional.
-      layout: 1 if the batch is the first axis.
-
-    Returns:
-      All hidden states ``[t, directions, b, h]`` and, for each state, the last one
-      ``[directions, b, h]``; with layout 1 the batch is the first axis.
-    """
-    layer = kernels.recurrent.from_onnx(cell, *weights)
+    """Computes the result of :func:`_scanned` with a function of :mod:`jaxatr.kernels`."""
+    layer = kernels.recurrent.from_onnx(cell, weights.w, weights.r, weights.b)
     x = jnp.asarray(x) if layout else jnp.swapaxes(x, 0, 1)
     states = [s if s is None or not layout else jnp.swapaxes(s, 0, 1) for s in states]
     if any(s is not None for s in states):
@@ -198,8 +214,3 @@ def biases(b: Value | None, gates: int, like: Value) -> tuple[Value, Value]:
         zero = jnp.zeros(gates * like.shape[-1], like.dtype)
         return zero, zero
     return b[: b.shape[0] // 2], b[b.shape[0] // 2 :]
-
-
-def chosen(results: tuple[Value, ...], outputs: int) -> Any:
-    """Returns the first ``outputs`` results: a tuple, or a single result alone."""
-    return results[0] if outputs == 1 else results[:outputs]

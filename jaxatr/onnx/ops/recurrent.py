@@ -1,19 +1,15 @@
 """The recurrent operators RNN, GRU and LSTM."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 from jaxatr import kernels
-from jaxatr.onnx.ops.recurrence import (
-    biases,
-    by_kernel,
-    check_directions,
-    chosen,
-    clipped,
-    is_usual,
-    scanned,
-)
+from jaxatr.onnx.ops.recurrence import Kernel, Options, Weights, biases, clipped, run_layer
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value
+
+Floats = tuple[float, ...]
+Texts = tuple[str, ...]
 
 
 @register("RNN", weights=("w", "r", "b"), ignored=("output_sequence",))
@@ -25,9 +21,9 @@ def rnn(
     sequence_lens: Value | None = None,
     initial_h: Value | None = None,
     *,
-    activations: tuple[str, ...] = ("Tanh", "Tanh"),
-    activation_alpha: tuple[float, ...] | None = None,
-    activation_beta: tuple[float, ...] | None = None,
+    activations: Texts = ("Tanh", "Tanh"),
+    activation_alpha: Floats | None = None,
+    activation_beta: Floats | None = None,
     clip: float | None = None,
     direction: str = "forward",
     hidden_size: int | None = None,
@@ -57,24 +53,17 @@ def rnn(
       All hidden states ``[t, directions, b, h]``, and with two ``outputs`` the last hidden states
       ``[directions, b, h]``.
     """
-    check_directions(direction, w)
-    usual = activations[0].lower()
-    if usual in ("tanh", "relu") and is_usual(
-        activations, (usual,), direction, sequence_lens, clip
-    ):
+    parameters = activation_alpha, activation_beta
+    options = Options(activations, *parameters, clip, direction, layout, outputs)
+    usual: Literal["relu", "tanh"] = "relu" if activations[0].lower() == "relu" else "tanh"
 
-        def run(params, x, lengths, initial):
-            start = None if initial is None else initial[0]
-            y, h = kernels.rnn(params, x, activation=usual, lengths=lengths, initial=start)
-            return y, (h,)
+    def run(params, x, lengths, initial):
+        start = None if initial is None else initial[0]
+        y, h = kernels.rnn(params, x, activation=usual, lengths=lengths, initial=start)
+        return y, (h,)
 
-        results = by_kernel(
-            run, usual, x, (w, r, b), (initial_h,), sequence_lens, direction, layout
-        )
-        return chosen(results, outputs)
-
-    def cell(weights, functions):
-        w, r, b = weights
+    def cell(weights: Weights, functions):
+        w, r, b, _ = weights
         of_input, of_state = biases(b, 1, r)
 
         def step(carry, value):
@@ -83,19 +72,9 @@ def rnn(
 
         return step
 
-    results = scanned(
-        cell,
-        x,
-        (w, r, b),
-        (initial_h,),
-        sequence_lens,
-        direction,
-        layout,
-        1,
-        activations,
-        (activation_alpha, activation_beta),
+    return run_layer(
+        cell, (usual, run), (usual,), x, Weights(w, r, b), (initial_h,), sequence_lens, options
     )
-    return chosen(results, outputs)
 
 
 @register("GRU", weights=("w", "r", "b"), ignored=("output_sequence",))
@@ -107,9 +86,9 @@ def gru(
     sequence_lens: Value | None = None,
     initial_h: Value | None = None,
     *,
-    activations: tuple[str, ...] = ("Sigmoid", "Tanh"),
-    activation_alpha: tuple[float, ...] | None = None,
-    activation_beta: tuple[float, ...] | None = None,
+    activations: Texts = ("Sigmoid", "Tanh"),
+    activation_alpha: Floats | None = None,
+    activation_beta: Floats | None = None,
     clip: float | None = None,
     direction: str = "forward",
     hidden_size: int | None = None,
@@ -119,44 +98,27 @@ def gru(
 ) -> Any:
     """Runs a gated recurrent unit (GRU) layer over sequences (ONNX GRU-22).
 
+    All other arguments and the results are those of :func:`rnn`.
+
     Args:
       x: ``[t, b, i]``.
       w: input weights ``[directions, 3h, i]``: update, reset, hidden.
       r: state weights ``[directions, 3h, h]``.
       b: biases ``[directions, 6h]``.
-      sequence_lens: lengths of the sequences ``[b]``; results past the end are zero.
-      initial_h: initial hidden state ``[directions, b, h]``, zeros by default.
       activations: names of the activations of the gates and the hidden state, for each direction.
-      activation_alpha: alpha of each activation that has one.
-      activation_beta: beta of each activation that has one.
-      clip: bound on the absolute value of each activation's input.
-      direction: forward, reverse or bidirectional.
-      hidden_size: size h of the hidden state; ignored, since ``r`` determines it.
-      layout: 1 if ``x`` is ``[b, t, i]``; results are then ``[b, t, directions, h]`` and
-        ``[b, directions, h]``.
       linear_before_reset: whether the reset gate is applied after the state product.
-      outputs: number of outputs.
-
-    Returns:
-      All hidden states ``[t, directions, b, h]``, and with two ``outputs`` the last hidden states
-      ``[directions, b, h]``.
     """
-    check_directions(direction, w)
-    if is_usual(activations, ("sigmoid", "tanh"), direction, sequence_lens, clip):
+    parameters = activation_alpha, activation_beta
+    options = Options(activations, *parameters, clip, direction, layout, outputs)
 
-        def run(params, x, lengths, initial):
-            start = None if initial is None else initial[0]
-            reset = "after" if linear_before_reset else "before"
-            y, h = kernels.gru(params, x, reset=reset, lengths=lengths, initial=start)
-            return y, (h,)
+    def run(params, x, lengths, initial):
+        start = None if initial is None else initial[0]
+        reset = "after" if linear_before_reset else "before"
+        y, h = kernels.gru(params, x, reset=reset, lengths=lengths, initial=start)
+        return y, (h,)
 
-        results = by_kernel(
-            run, "gru", x, (w, r, b), (initial_h,), sequence_lens, direction, layout
-        )
-        return chosen(results, outputs)
-
-    def cell(weights, functions):
-        w, r, b = weights
+    def cell(weights: Weights, functions):
+        w, r, b, _ = weights
         of_input, of_state = biases(b, 3, r)
         h = r.shape[-1]
 
@@ -175,19 +137,10 @@ def gru(
 
         return step
 
-    results = scanned(
-        cell,
-        x,
-        (w, r, b),
-        (initial_h,),
-        sequence_lens,
-        direction,
-        layout,
-        2,
-        activations,
-        (activation_alpha, activation_beta),
+    usual = "sigmoid", "tanh"
+    return run_layer(
+        cell, ("gru", run), usual, x, Weights(w, r, b), (initial_h,), sequence_lens, options
     )
-    return chosen(results, outputs)
 
 
 @register("LSTM", weights=("w", "r", "b", "p"), ignored=("output_sequence",))
@@ -201,9 +154,9 @@ def lstm(
     initial_c: Value | None = None,
     p: Value | None = None,
     *,
-    activations: tuple[str, ...] = ("Sigmoid", "Tanh", "Tanh"),
-    activation_alpha: tuple[float, ...] | None = None,
-    activation_beta: tuple[float, ...] | None = None,
+    activations: Texts = ("Sigmoid", "Tanh", "Tanh"),
+    activation_alpha: Floats | None = None,
+    activation_beta: Floats | None = None,
     clip: float | None = None,
     direction: str = "forward",
     hidden_size: int | None = None,
@@ -213,43 +166,49 @@ def lstm(
 ) -> Any:
     """Runs a long short-term memory (LSTM) layer over sequences (ONNX LSTM-22).
 
+    All other arguments are those of :func:`rnn`.
+
     Args:
       x: ``[t, b, i]``.
       w: input weights ``[directions, 4h, i]``: input, output, forget, cell.
       r: state weights ``[directions, 4h, h]``.
       b: biases ``[directions, 8h]``.
-      sequence_lens: lengths of the sequences ``[b]``; results past the end are zero.
-      initial_h: initial hidden state ``[directions, b, h]``, zeros by default.
       initial_c: initial cell state ``[directions, b, h]``, zeros by default.
       p: peephole weights ``[directions, 3h]``: input, output, forget.
       activations: names of the activations of the gates, the cell and the hidden state, for each
         direction.
-      activation_alpha: alpha of each activation that has one.
-      activation_beta: beta of each activation that has one.
-      clip: bound on the absolute value of each activation's input.
-      direction: forward, reverse or bidirectional.
-      hidden_size: size h of the hidden state; ignored, since ``r`` determines it.
       input_forget: whether the forget gate is 1 minus the input gate.
-      layout: 1 if ``x`` is ``[b, t, i]``; results are then ``[b, t, directions, h]`` and
-        ``[b, directions, h]``.
-      outputs: number of outputs.
 
     Returns:
       All hidden states ``[t, directions, b, h]``, and with more ``outputs`` the last hidden and
       cell states, ``[directions, b, h]`` each.
     """
-    check_directions(direction, w)
-    usual, rest = ("sigmoid", "tanh", "tanh"), (clip, input_forget, p is not None)
-    if is_usual(activations, usual, direction, sequence_lens, *rest):
+    parameters = activation_alpha, activation_beta
+    options = Options(activations, *parameters, clip, direction, layout, outputs)
 
-        def run(params, x, lengths, initial):
-            return kernels.lstm(params, x, lengths=lengths, initial=initial)
+    def run(params, x, lengths, initial):
+        return kernels.lstm(params, x, lengths=lengths, initial=initial)
 
-        states = (initial_h, initial_c)
-        results = by_kernel(run, "lstm", x, (w, r, b), states, sequence_lens, direction, layout)
-        return chosen(results, outputs)
+    states = (initial_h, initial_c)
+    kernel: Kernel | None = ("lstm", run) if p is None and not input_forget else None
+    cell, weights = lstm_cell(options, input_forget), Weights(w, r, b, p)
+    usual = "sigmoid", "tanh", "tanh"
+    return run_layer(cell, kernel, usual, x, weights, states, sequence_lens, options)
 
-    def cell(weights, functions):
+
+def lstm_cell(
+    options: Options, input_forget: int, seen: Callable[[Value], Value] = lambda state: state
+) -> Callable[..., Any]:
+    """Returns the cell of an LSTM, for :func:`jaxatr.onnx.ops.recurrence.run_layer`.
+
+    Args:
+      options: settings of the layer.
+      input_forget: whether the forget gate is 1 minus the input gate.
+      seen: function from the hidden state to what the state weights multiply.
+    """
+    clip = options.clip
+
+    def cell(weights: Weights, functions):
         w, r, b, p = weights
         of_input, of_state = biases(b, 4, r)
         h = r.shape[-1]
@@ -257,7 +216,7 @@ def lstm(
 
         def step(carry, value):
             state, memory = carry
-            gates = value @ w.T + state @ r.T + of_input + of_state
+            gates = value @ w.T + seen(state) @ r.T + of_input + of_state
             i, o, f, c = (gates[:, k * h : (k + 1) * h] for k in range(4))
             i = functions[0](clipped(i + peep[0] * memory, clip))
             f = functions[0](clipped(f + peep[2] * memory, clip)) if not input_forget else 1 - i
@@ -267,16 +226,4 @@ def lstm(
 
         return step
 
-    results = scanned(
-        cell,
-        x,
-        (w, r, b, p),
-        (initial_h, initial_c),
-        sequence_lens,
-        direction,
-        layout,
-        3,
-        activations,
-        (activation_alpha, activation_beta),
-    )
-    return chosen(results, outputs)
+    return cell

@@ -19,13 +19,18 @@ class Operator:
       domain: domain of the operator; empty for ONNX's standard domain.
       since: first opset version that the function implements.
       function: the function; it takes arrays in the operator's order and attributes as keywords.
+      optional: operands that may be absent though others, which may not, follow them.
       static: operands whose values must be known while jit traces.
       weights: operands that hold a layer's weights; a constant passed to one is trainable.
-      settings: operands that are not weights; a constant passed to one is never trained.
+      settings: operands that are not weights, such as exponents; an array that only such operands
+        read is not trained.
       statistics: running statistics that training updates: pairs of operand and output index.
       dtypes: attributes that name a data type.
+      renamed: pairs of an attribute whose name the importer uses itself and its parameter.
       ignored: attributes of old versions that have no effect.
       folds: whether the function computes cheaply in NumPy if all operands are NumPy arrays.
+      counted: whether the results depend on how many outputs the node has, used or not.
+      host: whether the results are Python objects, such as dictionaries, which cannot be compiled.
       shape_only: whether the function reads only the shapes of its operands, not their values.
       layout: ``"any"`` for elementwise functions with NumPy broadcasting, whose operands may have
         their axes in any order; ``"channels"`` for functions that compute images channels-last;
@@ -36,13 +41,17 @@ class Operator:
     domain: str
     since: int
     function: Callable[..., Any]
+    optional: tuple[str, ...] = ()
     static: tuple[str, ...] = ()
     weights: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     statistics: tuple[tuple[str, int], ...] = ()
     dtypes: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
     ignored: tuple[str, ...] = ()
     folds: bool = False
+    counted: bool = False
+    host: bool = False
     shape_only: bool = False
     layout: Literal["", "any", "channels"] = ""
 

@@ -139,7 +139,7 @@ def concat(*values: Value, axis: int = 1) -> Value:
     return lib.concatenate(values, axis=axis)
 
 
-@register("Split", static=("split",), folds=True)
+@register("Split", static=("split",), folds=True, counted=True)
 def split(
     x: Value,
     split: Known | None = None,

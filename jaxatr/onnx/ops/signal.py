@@ -77,7 +77,7 @@ def dft_along(
     return dft(x, dft_length, axis, inverse=inverse, onesided=onesided)
 
 
-@register("STFT", static=("frame_step", "frame_length"))
+@register("STFT", settings=("window",), static=("frame_step", "frame_length"))
 def stft(
     x: Value,
     frame_step: Known,

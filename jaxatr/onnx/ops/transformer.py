@@ -184,7 +184,7 @@ def flex_attention(
     return jnp.matmul(shares.astype(v.dtype), v).astype(q.dtype)
 
 
-@register("RotaryEmbedding")
+@register("RotaryEmbedding", settings=("cos_cache", "sin_cache"))
 def rotary_embedding(
     x: Value,
     cos_cache: Value,

@@ -54,6 +54,10 @@ def is_known(*values: Any) -> bool:
     return not any(isinstance(value, jax.Array) for value in values)
 
 
+EAGER = "compute it without compiling: model(..., eager=True), or apply without jit"
+"""What to do about a computation that jit cannot do; ends an error message."""
+
+
 def library(*values: Any, shape: Iterable[int] | None = None) -> ModuleType:
     """Returns NumPy if all values are known and small, else jax.numpy.
 
@@ -91,8 +95,7 @@ def known(name: str, value: Any) -> np.ndarray:
     if isinstance(value, Tracer):
         raise ValueError(
             f"{name}: got {value.aval}, traced by jit or another transformation, but its value "
-            "must be known here. Make it a constant of the model, or compute it without compiling: "
-            "model(..., eager=True), or apply without jit"
+            f"must be known here. Make it a constant of the model, or {EAGER}"
         )
     return np.asarray(value)
 

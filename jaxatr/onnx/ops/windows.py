@@ -105,7 +105,7 @@ def padding(
     Raises:
       ValueError: ``auto_pad`` has an invalid value.
     """
-    if auto_pad == "NOTSET":
+    if auto_pad in ("NOTSET", ""):
         return before, after
     if auto_pad == "VALID":
         return 0, 0

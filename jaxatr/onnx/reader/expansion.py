@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxatr.onnx.ops.registry import own
 from jaxatr.onnx.package import onnx
-from jaxatr.onnx.reader.proto import opsets
+from jaxatr.onnx.reader.proto import opsets, ordered
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def function_body(node: Any, versions: dict[str, int], function: Any | None) -> 
     return FunctionBody(
         tuple(function.input),
         tuple(function.output),
-        [bound(inner, given) for inner in function.node],
+        [bound(inner, given) for inner in ordered(function.node)],
         opsets(function.opset_import) or versions,
     )
 

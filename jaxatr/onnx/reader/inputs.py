@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from jaxatr.onnx.ops.dtypes import dtype_of
+from jaxatr.onnx.reader.narrowing import beyond, narrows
 from jaxatr.onnx.reader.program import ValueInfo
 
 
@@ -31,7 +32,14 @@ def as_declared(value: Any, wanted: ValueInfo) -> Any:
         return value if isinstance(value, Mapping) else on_device(value)
     if wanted.dtype == "str":
         return np.asarray(value, object)
-    array = value if isinstance(value, jax.Array) else jax.device_put(np.asarray(value))
+    if not isinstance(value, jax.Array):
+        value = np.asarray(value)
+        if narrows() and (large := beyond(value)).size:
+            raise ValueError(
+                f"input {wanted.name!r}: {large.flat[0]} does not fit into 32 bits, which jax "
+                "keeps here; keep 64 bits: apply(..., keep_64_bit=True)"
+            )
+    array = value if isinstance(value, jax.Array) else jax.device_put(value)
     shape, dtype = wanted.shape, dtype_of(wanted.dtype)
     if shape is not None and (
         len(shape) != array.ndim

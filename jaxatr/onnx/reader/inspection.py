@@ -1,5 +1,6 @@
 """Lists a model's nodes without reading its weights, and prints tables of nodes and operators."""
 
+import contextlib
 import math
 import os
 from collections.abc import Sequence
@@ -10,11 +11,21 @@ import numpy as np
 
 from jaxatr.onnx.ops.dtypes import NAMES, TRAINABLE
 from jaxatr.onnx.ops.registry import Operator, find, operators, own
-from jaxatr.onnx.reader import expansion
+from jaxatr.onnx.package import PRODUCER
+from jaxatr.onnx.reader import expansion, formulas
 from jaxatr.onnx.reader.attributes import plain
-from jaxatr.onnx.reader.lowering import DEEPEST, MOST
-from jaxatr.onnx.reader.program import ValueInfo
-from jaxatr.onnx.reader.proto import inferred, nested, opsets, printable, read, value_info
+from jaxatr.onnx.reader.lowering import DEEPEST, MOST, declared_constants
+from jaxatr.onnx.reader.program import Call, Program, ValueInfo
+from jaxatr.onnx.reader.proto import (
+    inferred,
+    nested,
+    opsets,
+    ordered,
+    printable,
+    read,
+    value_info,
+)
+from jaxatr.onnx.reader.tensors import to_array
 from jaxatr.onnx.reader.weightless import without_weights
 
 HEADER = ("name", "operator", "attributes", "inputs", "outputs", "parameters", "supported")
@@ -35,6 +46,8 @@ class Layer:
       inputs: the values that the node reads, with their shapes if known; without absent ones.
       outputs: the values that it computes, in the same form.
       parameters: number of elements of the weights among its inputs.
+      constants: names of the float initializers among its inputs that are constants of formulas,
+        which :func:`jaxatr.onnx.load` does not train.
       supported: whether the importer can run the node.
       missing: operators without an implementation: the node's own, or those of the function that
         defines it.
@@ -49,6 +62,7 @@ class Layer:
     parameters: int
     supported: bool
     missing: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
 
 
 def layers(model: Any) -> list[Layer]:
@@ -73,7 +87,9 @@ def layers(model: Any) -> list[Layer]:
     # Shape inference expands all functions; a model that would grow too large has no shapes.
     if sum(collector.expanded(node) for node in nested(proto.graph)) <= MOST:
         proto = inferred(proto)
-    collector.graph(proto.graph, opsets(proto.opset_import), {})
+    versions = opsets(proto.opset_import)
+    collector.constants = _constants(proto, versions)
+    collector.graph(proto.graph, versions, {})
     return collector.layers
 
 
@@ -92,6 +108,11 @@ def summary(layers: Sequence[Layer]) -> str:
     """Returns a text with the numbers of nodes and parameters, and the missing operators."""
     count = sum(layer.parameters for layer in layers)
     lines = [f"{len(layers)} nodes, {count:,} parameters"]
+    if constants := list(dict.fromkeys(name for layer in layers for name in layer.constants)):
+        lines.append(
+            f"{len(constants)} constants of formulas, which are not trained (load(..., "
+            f"trainable=[NAME]) trains one): {printable(', '.join(constants))}"
+        )
     missing: dict[str, list[str]] = {}
     for layer in layers:
         for operator in layer.missing:
@@ -126,6 +147,7 @@ class _LayerCollector:
     def __init__(self, functions: dict[tuple[str, str, str], Any]):
         self.functions = functions
         self.layers: list[Layer] = []
+        self.constants: set[str] = set()
         self.counts: dict[tuple[str, str, str], int] = {}
         self.lacks: dict[tuple, tuple[str, ...]] = {}
 
@@ -155,7 +177,7 @@ class _LayerCollector:
         for tensor in graph.initializer:
             dtype = NAMES.get(tensor.data_type)
             known[tensor.name] = ValueInfo(tensor.name, tuple(tensor.dims), dtype)
-            if dtype in TRAINABLE:
+            if dtype in TRAINABLE and tensor.name not in self.constants:
                 weights[tensor.name] = math.prod(tensor.dims)
         constants = {
             name for n in graph.node for name in n.output if n.op_type.startswith("Constant")
@@ -186,6 +208,7 @@ class _LayerCollector:
                 count,
                 not missing,
                 missing,
+                tuple(name for name in dict.fromkeys(names) if name in self.constants),
             )
         )
         for attribute in node.attribute:
@@ -210,6 +233,48 @@ class _LayerCollector:
                 lacks = [self.missing(one, body.versions, depth + 1) for one in nested(body)]
                 self.lacks[key] = tuple(dict.fromkeys(lack for found in lacks for lack in found))
         return self.lacks[key]
+
+
+def _constants(proto: Any, versions: dict[str, int]) -> set[str]:
+    """Returns the names of the float initializers that are not trained, as far as they are read."""
+    fixed = set(declared_constants(proto))
+    if proto.producer_name == PRODUCER:
+        return fixed
+    calls, tensors = list[Call](), dict[str, Any]()
+
+    def visit(graph: Any) -> None:
+        tensors.update((one.name, one) for one in graph.initializer if _trains(one))
+        for node in ordered(graph.node):
+            attributes: dict[str, Any] = {}
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    visit(attribute.g)
+                    names = tuple(value.name for value in attribute.g.output)
+                    attributes[attribute.name] = Program(attribute.g.name, (), names, ())
+                elif attribute.type in (attribute.INT, attribute.INTS):
+                    attributes[attribute.name] = plain(attribute, node.name)
+            operator = find(node.op_type, node.domain, versions.get(own(node.domain), 1))
+            operator = operator or Operator(node.op_type, node.domain, 1, _unknown)
+            given = tuple(node.input), tuple(node.output)
+            calls.append(Call(node.name, operator, *given, attributes, 1))
+
+    visit(proto.graph)
+    arrays = {}
+    for name, tensor in tensors.items():
+        with contextlib.suppress(ValueError):  # a large tensor, which was left out
+            arrays[name] = to_array(tensor)
+    shapes = {name: tuple(tensor.dims) for name, tensor in tensors.items()}
+    outputs = {value.name for value in proto.graph.output}
+    return fixed | formulas.constants(calls, outputs, shapes, arrays)
+
+
+def _trains(tensor: Any) -> bool:
+    return NAMES.get(tensor.data_type) in TRAINABLE
+
+
+def _unknown(*values: Any) -> Any:
+    """Stands for an operator without an implementation, or for a function of the model."""
+    raise NotImplementedError
 
 
 def _described(attribute: Any, name: str) -> Any:

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.onnx.ops.control import loop
 from jaxatr.onnx.ops.dtypes import NAMES
 from jaxatr.onnx.ops.registry import Operator, find, own
-from jaxatr.onnx.package import onnx
+from jaxatr.onnx.package import PRODUCER, onnx
 from jaxatr.onnx.reader import expansion
 from jaxatr.onnx.reader.attributes import constant, plain
 from jaxatr.onnx.reader.program import Call, NodeError, Program
-from jaxatr.onnx.reader.proto import opsets, printable
+from jaxatr.onnx.reader.proto import opsets, ordered, printable, value_info
 from jaxatr.onnx.reader.tensors import to_array, to_dense
 
 DEEPEST = 32
@@ -30,7 +31,7 @@ FIXED = "jaxatr.constants"
 
 GRADIENT = ("ai.onnx.preview.training", "Gradient")
 
-RESERVED = ("opset", "outputs", "rng", "training")
+RESERVED = ("condition_shape", "number_shape", "opset", "outputs", "rng", "training")
 """Keywords that the importer fills in; a node's attributes may not have these names."""
 
 
@@ -43,6 +44,7 @@ class Lowered:
       initializers: the initializers of the graph and its subgraphs, by name.
       constants: the values of the ``Constant`` nodes, by name.
       fixed: names of the initializers that the file marks as not trained.
+      declared: whether the file says of every initializer whether it is trained.
       sources: the proto that defines each value: a ``TensorProto``, or a node with this single
         output. Nodes from functions are copies.
     """
@@ -51,6 +53,7 @@ class Lowered:
     initializers: dict[str, np.ndarray]
     constants: dict[str, np.ndarray]
     fixed: frozenset[str] = frozenset()
+    declared: bool = False
     sources: dict[str, Any] = field(default_factory=dict)
 
 
@@ -72,10 +75,16 @@ def lower(proto: Any, folder: Path | None, *, complete: bool = True) -> Lowered:
     if lowering.missing and complete:
         raise ValueError(describe(lowering.missing))
     arrays = lowering.initializers, lowering.constants
-    return Lowered(program, *arrays, _fixed(proto), lowering.sources)
+    declared = proto.producer_name == PRODUCER
+    return Lowered(program, *arrays, declared_constants(proto), declared, lowering.sources)
 
 
-def _fixed(proto: Any) -> frozenset[str]:
+def declared_constants(proto: Any) -> frozenset[str]:
+    """Returns the names of the initializers that a file declares as not trained.
+
+    Raises:
+      ValueError: the declaration is not a JSON list.
+    """
     for entry in proto.metadata_props:
         if entry.key == FIXED:
             try:
@@ -206,7 +215,7 @@ class _Lowering:
         # Before IR version 4 every initializer is also listed as an input.
         free = [value.name for value in graph.input if value.name not in local]
         inputs = tuple(define(name, "input") for name in free)
-        for node in graph.node:
+        for node in ordered(graph.node):
             self.node(node, scope)
         for value in graph.output:
             if not scope.names.get(value.name):
@@ -262,7 +271,7 @@ class _Lowering:
             attributes = _differentiated(node, name, scope)
         else:
             attributes = self.attributes(node, operator, scope, name)
-        for names in (inputs, outputs):
+        for names in (inputs,) if operator.counted else (inputs, outputs):
             while names and not names[-1]:
                 names.pop()
         _check_inputs(f"node {name!r} ({node.op_type})", operator, inputs, attributes)
@@ -280,6 +289,7 @@ class _Lowering:
             seen.add(key)
             if key in operator.ignored:
                 continue
+            key = dict(operator.renamed).get(key, key)
             if key not in operator.keywords or key in RESERVED:
                 raise NodeError(
                     f"node {name!r} ({node.op_type}): the operator has no attribute {key!r}"
@@ -290,6 +300,8 @@ class _Lowering:
                 with self.deeper(name):
                     inner = f"{name}/{key}"
                     value = self.graph(attribute.g, scope.names, scope.versions, inner)
+                if operator.function is loop:
+                    keywords |= _loop_shapes(attribute.g)
             else:
                 given = (attribute, name, self.folder)
                 value = self.once(plain, *given) if large else plain(*given)
@@ -347,12 +359,19 @@ def _check_inputs(
     if len(inputs) > len(operands) and not operator.variadic:
         raise NodeError(f"{where}: got {len(inputs)} inputs, wanted at most {len(operands)}")
     given = {operand for operand, name in zip(operands, inputs, strict=False) if name}
+    free = {*given, *attributes, *RESERVED, *operator.optional}
     for key, default in operator.keywords.items():
-        if default is inspect.Parameter.empty and key not in {*given, *attributes, *RESERVED}:
+        if default is inspect.Parameter.empty and key not in free:
             what = "input" if key in operands else "attribute"
             raise NodeError(f"{where}: it lacks the {what} {key!r}")
     for key in given.intersection(attributes):
         raise NodeError(f"{where}: {key!r} is given both as an input and as an attribute")
+
+
+def _loop_shapes(body: Any) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of a loop's iteration number and condition, if the body declares [1]."""
+    names = zip(("number_shape", "condition_shape"), body.input, strict=False)
+    return {name: (1,) for name, value in names if len(value_info(value).shape or ()) == 1}
 
 
 def _differentiated(node: Any, name: str, scope: _Scope) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A loaded model: its variables and its pure function."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,19 @@ from jax.core import Tracer
 from jaxatr.kernels.compiled import Compiled
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.ops.precision import wide
+from jaxatr.onnx.ops.values import EAGER
 from jaxatr.onnx.reader.folding import fold_batch_norms
 from jaxatr.onnx.reader.inputs import as_declared, on_device
 from jaxatr.onnx.reader.lowering import lower
-from jaxatr.onnx.reader.program import Call, Program, Run, ValueInfo, execute
+from jaxatr.onnx.reader.program import (
+    Call,
+    Program,
+    Run,
+    ValueInfo,
+    execute,
+    in_two_parts,
+    is_strings,
+)
 from jaxatr.onnx.reader.proto import read, value_info
 from jaxatr.onnx.reader.variables import divide, own_statistics
 
@@ -70,15 +79,18 @@ class OnnxModel:
         traced = any(isinstance(value, Tracer) for value in inputs)
         strings = [value.name for value in self.inputs if value.dtype == "str"]
         if strings and not traced:
-            raise ValueError(
-                f"input {strings[0]!r}: strings cannot be compiled; compute it without compiling: "
-                "model(..., eager=True)"
-            )
-        model, run = self._inference
+            raise ValueError(f"input {strings[0]!r}: strings cannot be compiled; {EAGER}")
+        model, run, rest = self._inference
         if traced:
             return model.apply(model.variables, *inputs)
         with wide():  # keeps 64-bit numbers
-            return run(*inputs)
+            computed = run(*inputs)
+            if rest is None:
+                return computed
+            given = computed if isinstance(computed, tuple) else (computed,)
+            arrays = {k: v for group in model.variables.values() for k, v in group.items()}
+            outputs = execute(rest, given, arrays | self.known, Run())
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     @property
     def forms(self) -> Mapping[str, Form]:
@@ -89,8 +101,8 @@ class OnnxModel:
         return self._inference[1].forms
 
     @cached_property
-    def _inference(self) -> tuple["OnnxModel", Compiled]:
-        """The model with folded batch norms, and its compiled function."""
+    def _inference(self) -> tuple["OnnxModel", Compiled, Program | None]:
+        """The model with folded batch norms, its compiled function, and what follows that."""
         arrays = {k: v for group in self.variables.values() for k, v in group.items()}
         program, made = fold_batch_norms(self.program, arrays | self.known)
         used = set(program.outputs).union(*(call.reads() for call in program.calls))
@@ -101,7 +113,19 @@ class OnnxModel:
         with wide(), jax.ensure_compile_time_eval():
             variables["constants"] |= jax.device_put(made)
             model = replace(self, program=program, variables=variables)
-            return model, Compiled(model.apply, variables, constants=True, compete=True)
+            first, rest = in_two_parts(program)
+            infos = tuple(ValueInfo(name, None, None) for name in first.outputs)
+            part = model if rest is None else replace(model, program=first, outputs=infos)
+            return model, Compiled(part.apply, variables, constants=True, compete=True), rest
+
+    def _check_traced(self, results: Sequence[Any], *given: Any) -> None:
+        strings = [
+            wanted.name
+            for wanted, result in zip(self.outputs, results, strict=True)
+            if any(map(is_strings, jax.tree.leaves(result)))
+        ]
+        if strings and any(isinstance(value, Tracer) for value in jax.tree.leaves(given)):
+            raise ValueError(f"output {strings[0]!r}: strings cannot be compiled; {EAGER}")
 
     def _check_count(self, inputs: tuple[Any, ...]) -> None:
         if len(inputs) != len(self.inputs):
@@ -154,6 +178,7 @@ class OnnxModel:
             values = {name: on_device(value) for name, value in arrays.items()} | known
             given = [as_declared(v, wanted) for v, wanted in zip(inputs, self.inputs, strict=True)]
             results = [on_device(r) for r in execute(self.program, given, values, run, each)]
+        self._check_traced(results, variables, inputs)
         outputs = results[0] if len(results) == 1 else tuple(results)
         if not training:
             return outputs
@@ -165,19 +190,27 @@ class OnnxModel:
         return own_statistics(self.program).intersection(self.variables["batch_stats"])
 
 
-def load(model: Any) -> OnnxModel:
+def load(model: Any, *, trainable: Sequence[str] = (), constant: Sequence[str] = ()) -> OnnxModel:
     """Loads a model.
+
+    Float initializers are trainable parameters, except constants of formulas:
+    :func:`jaxatr.onnx.reader.formulas.constants` tells them by their use.
 
     Args:
       model: path of a file, its bytes, or a ``ModelProto``.
+      trainable: names, or patterns with ``*`` and ``?``, of float initializers to train in any
+        case, such as a learned temperature.
+      constant: names or patterns of float initializers not to train in any case, such as a table
+        of positions.
 
     Raises:
       ValueError: the model cannot be read, is malformed, or has operators without an
-        implementation; the message lists all of them.
+        implementation; the message lists all of them. A pattern fits no float initializer, or a
+        shape depends on an array to train.
     """
     proto, folder = read(model)
     lowered = lower(proto, folder)
-    divided = divide(lowered)
+    divided = divide(lowered, trainable, constant)
     infos = {value.name: value_info(value) for value in proto.graph.input}
     with wide(), jax.ensure_compile_time_eval():  # concrete arrays, even if the caller is traced
         variables = {

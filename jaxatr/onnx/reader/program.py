@@ -1,15 +1,18 @@
 """The intermediate representation: calls, which are run here and printed by the generator."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
+from jaxatr.onnx.ops.dtypes import is_text
 from jaxatr.onnx.ops.registry import Operator
-from jaxatr.onnx.reader import layout
+from jaxatr.onnx.ops.values import EAGER
+from jaxatr.onnx.reader import layout, narrowing
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,30 @@ class Program:
         return tuple(reversed(finished))
 
 
+def in_two_parts(program: Program) -> tuple[Program, Program | None]:
+    """Divides a program into what can be compiled and what makes Python objects of its results.
+
+    Returns:
+      The calls that do not read the results of host operators, such as ``ZipMap``; and the others,
+      whose inputs are the outputs of the first program. None if there are no others.
+    """
+    made, rest = set[str](), []
+    for call in program.calls:
+        if call.operator.host or made & call.reads():
+            rest.append(call)
+            made.update(call.outputs)
+    if not rest:
+        return program, None
+    first = tuple(call for call in program.calls if call not in rest)
+    computed = {*program.inputs, *(name for call in first for name in call.outputs)}
+    wanted = dict.fromkeys([*program.outputs, *(n for call in rest for n in sorted(call.reads()))])
+    passed = tuple(name for name in wanted if name in computed)
+    return (
+        replace(program, calls=first, outputs=passed),
+        Program(program.name, passed, program.outputs, tuple(rest)),
+    )
+
+
 @dataclass
 class Run:
     """The state of one evaluation.
@@ -161,7 +188,11 @@ def execute(
         values.update(named(call, results))
         for name in finished:
             del values[name]
-    return [layout.plain(values[name]) for name in program.outputs]
+    results = [layout.plain(values[name]) for name in program.outputs]
+    if not narrowing.narrows():
+        return results
+    pairs = zip(results, program.outputs, strict=True)
+    return [narrowing.checked(value, name) for value, name in pairs]
 
 
 def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
@@ -180,9 +211,17 @@ def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
         keywords["rng"] = run.key()
     try:
         arguments = [values[name] if name else None for name in call.inputs]
+        if narrowing.narrows():
+            arguments = narrowing.arguments(operator, arguments)
+            narrowing.check_labels(operator, keywords)
+        if any(map(is_strings, arguments)) and not call.subgraphs():
+            arguments = _on_host(arguments)
         results = operator.function(*arguments, **keywords)
     except NodeError:
         raise  # from a subgraph; the message already names the node
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
+        message = f"a value that depends on an input must be known here; {EAGER}"
+        raise NodeError(f"node {call.name!r} ({operator.name}): {message}") from error
     except ERRORS as error:
         raise NodeError(f"node {call.name!r} ({operator.name}): {error}") from error
     results = results if isinstance(results, tuple) else (results,)
@@ -197,6 +236,20 @@ def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
             f"wanted {len(call.outputs)}"
         )
     return tuple(np.asarray(r) if isinstance(r, np.generic) else r for r in results)
+
+
+def is_strings(value: Any) -> bool:
+    """Returns whether a value is an array of strings."""
+    return isinstance(value, np.ndarray) and is_text(value.dtype)
+
+
+def _on_host(arguments: list[Any]) -> list[Any]:
+    """Returns operands as NumPy arrays, the only ones that hold strings."""
+    if any(isinstance(value, Tracer) for value in jax.tree.leaves(arguments)):
+        raise ValueError(
+            f"an operator of strings and of computed values cannot be compiled; {EAGER}"
+        )
+    return [np.asarray(v) if isinstance(v, jax.Array) else v for v in arguments]
 
 
 def named(call: Call, results: tuple) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Reads and checks model protos."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,36 @@ def nested(graph: Any) -> Iterator[Any]:
         for attribute in node.attribute:
             for inner in [attribute.g, *attribute.graphs]:
                 yield from nested(inner)
+
+
+def ordered(nodes: Sequence[Any]) -> Sequence[Any]:
+    """Returns nodes with each one after those whose results it reads, as ONNX Runtime sorts them.
+
+    Nodes that are in order stay as they are, and so do nodes that form a cycle.
+    """
+    makers = {name: i for i, node in enumerate(nodes) for name in node.output if name}
+    needs = {
+        i: sorted({makers[name] for name in _read(node) if name in makers} - {i})
+        for i, node in enumerate(nodes)
+    }
+    if all(max(before, default=-1) < i for i, before in needs.items()):
+        return nodes
+    try:
+        return [nodes[i] for i in TopologicalSorter(needs).static_order()]
+    except CycleError:
+        return nodes
+
+
+def _read(node: Any) -> set[str]:
+    """Returns the names that a node reads, including those that its subgraphs read from outside."""
+    names = set(node.input)
+    for attribute in node.attribute:
+        for graph in [attribute.g, *attribute.graphs]:
+            inside = {value.name for value in (*graph.input, *graph.initializer)}
+            inside.update(name for one in graph.node for name in one.output)
+            read = {value.name for value in graph.output}.union(*map(_read, graph.node))
+            names |= read - inside
+    return names
 
 
 def inferred(proto: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,9 @@ import numpy as np
 from jaxatr.onnx.ops.dtypes import TRAINABLE
 from jaxatr.onnx.ops.shaping import identity
 from jaxatr.onnx.ops.values import TooLargeToFold, folding
+from jaxatr.onnx.reader import formulas
 from jaxatr.onnx.reader.lowering import Lowered
+from jaxatr.onnx.reader.narrowing import beyond
 from jaxatr.onnx.reader.program import Call, NodeError, Program, Run, evaluate, named
 
 MADE = 1 << 31
@@ -45,19 +47,40 @@ class Divided:
     constants: dict[str, np.ndarray]
 
 
-def divide(lowered: Lowered) -> Divided:
+def divide(
+    lowered: Lowered, trainable: Sequence[str] = (), constant: Sequence[str] = ()
+) -> Divided:
     """Folds all calls whose operands are known at load time, and divides the remaining arrays.
 
-    A float initializer is a parameter, unless a shape depends on its value or the file marks it as
-    not trained. A float constant is a parameter if it is a layer's weight. Other arrays are part of
-    the program if they are small, and constants among the variables if they are large. The output
+    A float initializer is a parameter, unless a shape depends on its value, the file marks it as
+    not trained, or it is a constant of a formula (:func:`jaxatr.onnx.reader.formulas.constants`). A
+    float constant is a parameter if it is a layer's weight. Other arrays are part of the program if
+    they are small or have integers beyond 32 bits, else constants among the variables. The output
     of an ``Identity`` is a separate array.
 
+    Args:
+      lowered: the model.
+      trainable: names, or patterns with ``*`` and ``?``, of initializers to train in any case.
+      constant: names or patterns of initializers not to train in any case.
+
     Raises:
-      ValueError: the model creates too many bytes of arrays from shapes and copies.
+      ValueError: the model creates too many bytes of arrays from shapes and copies, a pattern fits
+        no float initializer, or a shape depends on an array to train.
     """
     program, initializers, fixed = _untied(lowered)
     needed = deciding(program)
+    floats = {name: value for name, value in initializers.items() if _trainable(value)}
+    if not lowered.declared:
+        shapes = {name: value.shape for name, value in floats.items()}
+        calls = list(calls_of(program))
+        fixed |= formulas.constants(calls, program.outputs, shapes, floats)
+    trained = formulas.matching("trainable", trainable, floats)
+    kept = formulas.matching("constant", constant, floats)
+    if both := sorted(trained & kept):
+        raise ValueError(f"trainable, constant: both name {both[0]!r}")
+    if both := sorted(trained & needed):
+        raise ValueError(f"trainable: {both[0]!r} cannot be trained, a shape depends on its value")
+    fixed = (fixed | kept) - trained
     known = dict(lowered.constants)
     for name, value in initializers.items():
         if name in needed or name in fixed or not _trainable(value):
@@ -75,7 +98,7 @@ def divide(lowered: Lowered) -> Divided:
             batch_stats[name] = value
         elif name not in known or (name in weights and name not in needed and _trainable(value)):
             params[name] = value
-        elif name in needed or value.size <= SMALL or value.dtype == object:
+        elif name in needed or value.size <= SMALL or value.dtype == object or beyond(value).size:
             small[name] = value
         else:
             constants[name] = value
@@ -135,8 +158,7 @@ def deciding(program: Program) -> set[str]:
     needed: set[str] = set()
     for call in reversed(calls):
         operator = call.operator
-        decisive = operator.static + operator.settings
-        for position in operator.positions(decisive, len(call.inputs)):
+        for position in operator.positions(operator.static, len(call.inputs)):
             needed.add(call.inputs[position])
         if not operator.shape_only and needed.intersection(call.outputs) - data:
             needed.update(call.inputs)

@@ -10,6 +10,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
+
 from jaxatr.onnx import generate, load, load_weights, register  # noqa: E402
 from jaxatr.onnx.ops.registry import restored  # noqa: E402
 
@@ -339,3 +340,58 @@ def test_files_without_weights_are_refused(tmp_path):
     (tmp_path / "text").write_text("no tensors")
     with pytest.raises(ValueError, match="is not a safetensors file"):
         load_weights(tmp_path / "text")
+
+
+@pytest.mark.parametrize(
+    ("made", "x", "expected"),
+    [
+        # Only the first piece is read; a Split into fewer would have longer ones.
+        (node("Split", ["x"], ["y0", "a", "b"]), [1, 2, 3, 4, 5, 6], [[1, 2]]),
+        (node("Split", ["x"], ["y0", "a", ""]), [1, 2, 3, 4, 5, 6], [[1, 2]]),
+        (node("LayerNormalization", ["x", "s"], ["y0", "y1"]), [1, 3], [[-1, 1], [2]]),
+        (node("Unique", ["x"], ["y0", "y1"]), [3, 1, 3, 2], [[1, 2, 3], [1, 3, 0]]),
+        (node("Unique", ["x"], ["y0", "", "y1"]), [3, 1, 3, 2], [[1, 2, 3], [2, 0, 2, 1]]),
+    ],
+)
+def test_results_that_depend_on_the_number_of_outputs(built, written, made, x, expected):
+    weights = {"s": np.ones(2, np.float32)} if "s" in made.input else {}
+    outputs = [f"y{i}" for i in range(len(expected))]
+    module, variables, _ = written(built([made], {"x": [len(x)]}, outputs, weights, opset=17))
+    found = module.apply(variables, np.float32(x))
+    for one, other in zip(found if len(expected) > 1 else (found,), expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+def test_a_loop_of_which_one_result_is_read(built, written, same):
+    make = onnx.helper.make_tensor_value_info
+    body = onnx.helper.make_graph(
+        [
+            # The body declares its iteration number as [1], as old converters do.
+            node("Squeeze", ["i", "axis"], ["row"]),
+            node("Gather", ["x", "row"], ["slice"]),
+            node("Add", ["total", "slice"], ["more"]),
+            node("Identity", ["going"], ["still"]),
+        ],
+        "body",
+        [make("i", 7, [1]), make("going", 9, []), make("total", 1, [2])],
+        [make("still", 9, []), make("more", 1, [2]), make("slice", 1, [2])],
+    )
+    weights = {"n": np.array(3), "start": np.zeros(2, np.float32), "axis": np.array([0])}
+    one = node("Loop", ["n", "", "start"], ["sum"], body=body)
+    model = built([one], {"x": [3, 2]}, ["sum"], weights)
+    module, variables, _ = written(model)
+    x = image(3, 2)
+    np.testing.assert_allclose(module.apply(variables, x), x.sum(0), rtol=1e-5)
+    same(model, module, variables, x)
+
+
+@pytest.mark.parametrize(("operator", "gates"), [("LSTM", 4), ("GRU", 3)])
+def test_an_initial_state_beside_the_weights_of_a_layer(built, written, operator, gates, same):
+    rng = np.random.default_rng(0)
+    shapes = {"W": (1, 5 * gates, 3), "R": (1, 5 * gates, 5), "B": (1, 10 * gates), "h": (1, 2, 5)}
+    weights = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    one = node(operator, ["x", "W", "R", "B", "", "h"], ["y"], hidden_size=5)
+    model = built([one], {"x": [4, 2, 3]}, ["y"], weights)
+    module, variables, _ = written(model)
+    assert set(variables["params"]) == {"W", "h"}
+    same(model, module, variables, image(4, 2, 3))

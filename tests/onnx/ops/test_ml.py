@@ -302,5 +302,27 @@ def test_a_classifier_whose_scores_become_maps():
     model = importer.load(proto)
     _, maps = model.apply(model.variables, X[:2])
     np.testing.assert_allclose([row[0] for row in maps], X[:2].sum(1), atol=1e-5)
+    labels, compiled = model(X[:2])  # the maps are made of what the compiled part computes
+    np.testing.assert_array_equal(labels, X[:2].sum(1) < 0)
+    assert [list(row) for row in compiled] == [[0, 1]] * 2
+    np.testing.assert_allclose([row[0] for row in compiled], X[:2].sum(1), atol=1e-5)
     with pytest.raises(ValueError, match=r"\(ZipMap\): x: got .* its value must be known"):
         jax.jit(model.apply)(model.variables, X[:2])
+
+
+def test_a_linear_classifier_reads_as_many_rows_as_it_has_intercepts():
+    model = importer.load(
+        proto_of(
+            "LinearClassifier",
+            {
+                "coefficients": [float(i) for i in range(3 * X.shape[1] + 5)],
+                "intercepts": [0.1, 0.2, 0.3],
+                "classlabels_ints": [0, 1, 2],
+            },
+            [INT64, FLOAT],
+            1,
+        )
+    )
+    _, scores = model(X[:2])
+    weights = np.arange(3 * X.shape[1], dtype=np.float32).reshape(3, -1)
+    np.testing.assert_allclose(scores, X[:2] @ weights.T + [0.1, 0.2, 0.3], rtol=1e-5)

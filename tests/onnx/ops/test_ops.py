@@ -230,3 +230,34 @@ def test_sizes_of_an_empty_axis():
 def test_the_nonzero_elements_of_a_scalar(value):
     made = importer.ops.nonzero(np.float32(value))
     assert made.shape == (0, int(value != 0)) and made.dtype == np.int64
+
+
+FLOOR = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
+@pytest.mark.parametrize(
+    ("length", "scale", "settings", "pixels"),
+    [  # those of PyTorch and ONNX Runtime; 0.7 as a float32 is a little less than 0.7
+        (10, 0.7, FLOOR, [0, 1, 2, 4, 5, 7, 8]),
+        (5, 1.4, FLOOR, [0, 0, 1, 2, 2, 3, 4]),
+        (5, 1.8, FLOOR, [0, 0, 1, 1, 2, 2, 3, 3, 4]),
+        (4, 4 / 3, FLOOR, [0, 0, 1, 2, 3]),
+        (6, 0.7, {}, [0, 2, 3, 4]),
+    ],
+)
+def test_scales_are_float32(length, scale, settings, pixels):
+    made = importer.ops.resize(np.arange(length), None, np.float32([scale]), **settings)
+    assert made.tolist() == pixels
+
+
+def test_an_empty_auto_pad_is_none_at_all():
+    made = importer.ops.conv(VOICE, np.ones((1, 4, 3), np.float32), auto_pad="", pads=(1, 1))
+    assert made.shape == (2, 1, 11)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "count"), [((0.3, 1.5, 0.2), 6), ((1.8, 6.0, 0.7), 7), ((0.2, 1.2, 0.2), 6)]
+)
+def test_a_range_of_floats_has_the_length_that_onnxruntime_gives(bounds, count):
+    made = importer.ops.range_(*(np.asarray(v, np.float32) for v in bounds))
+    assert made.size == count

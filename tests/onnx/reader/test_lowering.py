@@ -230,3 +230,21 @@ def test_a_newer_operator_than_version_1_is_missing_to_both(built):
         assert [layer.supported for layer in importer.layers(model)] == [False]
         with pytest.raises(ValueError, match="without an implementation .*\n  own.Own: n"):
             importer.load(model)
+
+
+def test_nodes_out_of_order_are_sorted(built):
+    choice = branch("then", node("Add", ["a", "x"], ["t"]), output="t")
+    other = branch("else", node("Sub", ["a", "x"], ["e"]), output="e")
+    nodes = [
+        node("If", ["c"], ["y"], then_branch=choice, else_branch=other),  # reads a, from outside
+        node("Neg", ["b"], ["a"]),
+        node("Abs", ["x"], ["b"]),
+    ]
+    model = importer.load(built(nodes, {"x": [2], "c": ("bool", [])}, "y"))
+    assert model(np.float32([1, -2]), np.array(True)).tolist() == [0, -4]
+    body = function(
+        "own", "F", ["p"], ["q"], [node("Neg", ["r"], ["q"]), node("Abs", "p", "r")], OWN
+    )
+    nodes = [node("F", ["x"], ["y"], domain="own")]
+    model = importer.load(built(nodes, {"x": [2]}, "y", domains=["own"], functions=[body]))
+    assert model(np.float32([1, -2])).tolist() == [-1, -2]

@@ -213,3 +213,103 @@ def test_a_model_that_is_read_where_jax_traces_has_arrays(network):
     found = traced(x)
     model = read[0]
     np.testing.assert_allclose(model.apply(model.variables, x), found, rtol=1e-4, atol=1e-5)
+
+
+MOST, LEAST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+
+
+@pytest.mark.parametrize(
+    ("nodes", "weights", "expected"),
+    [
+        ([node("Clip", ["x", "", "m"], ["y"])], {"m": MOST}, [5, 3, -2, 7]),
+        ([node("Clip", ["x", "", "m"], ["y"])], {"m": 2**40}, [5, 3, -2, 7]),
+        ([node("Min", ["x", "m"], ["y"])], {"m": MOST}, [5, 3, -2, 7]),
+        ([node("Min", ["m", "x"], ["y"])], {"m": 2**32}, [5, 3, -2, 7]),
+        ([node("Max", ["x", "m"], ["y"])], {"m": LEAST}, [5, 3, -2, 7]),
+        ([node("Less", ["x", "m"], ["y"])], {"m": MOST}, [True] * 4),
+        ([node("GreaterOrEqual", ["m", "x"], ["y"])], {"m": 2**33}, [True] * 4),
+        ([node("Less", ["x", "z"], ["c"]), node("Where", ["c", "m", "x"], ["w"]),
+          node("ReduceMin", ["w"], ["y"], keepdims=0)], {"m": MOST, "z": 0}, 3),
+        ([node("Concat", ["x", "m"], ["w"], axis=0), node("ReduceMax", ["w"], ["v"]),
+          node("Greater", ["v", "x"], ["y"])], {"m": [MOST]}, [True] * 4),
+        ([node("Slice", ["x", "z", "m"], ["y"])], {"z": [0], "m": [MOST]}, [5, 3, -2, 7]),
+    ],
+)  # fmt: skip
+def test_64_bits_are_saturated_where_jax_narrows(built, nodes, weights, expected):
+    proto = built(nodes, {"x": ("int64", [4])}, "y", {k: np.array(v) for k, v in weights.items()})
+    model, x = importer.load(proto), np.array([5, 3, -2, 7])
+    narrow = jax.jit(lambda x: model.apply(model.variables, x, keep_64_bit=False))
+    np.testing.assert_array_equal(narrow(x), expected)
+    np.testing.assert_array_equal(importer.load(proto)(x), expected)
+
+
+@pytest.mark.parametrize("most", [MOST, 2**31 + 5, 100])
+def test_a_loop_of_more_iterations_than_32_bits_count(built, most):
+    make = onnx.helper.make_tensor_value_info
+    body = onnx.helper.make_graph(
+        [node("Add", ["v", "one"], ["w"]), node("Less", ["w", "ten"], ["more"])],
+        "body",
+        [make("i", 7, []), make("c", 9, []), make("v", 1, [])],
+        [make("more", 9, []), make("w", 1, [])],
+    )
+    weights = {"m": np.array(most), "one": np.float32(1), "ten": np.float32(10)}
+    proto = built([node("Loop", ["m", "", "x"], ["y"], body=body)], {"x": []}, "y", weights)
+    model = importer.load(proto)
+    narrow = jax.jit(lambda x: model.apply(model.variables, x, keep_64_bit=False))
+    assert narrow(np.float32(1.5)) == 10.5
+
+
+@pytest.mark.parametrize(
+    ("made", "value"),
+    [
+        (node("Add", ["x", "m"], ["y"], "n"), MOST),
+        (node("Mul", ["x", "m"], ["y"], "n"), 0x9E3779B9),
+        (node("Max", ["x", "m"], ["y"], "n"), 2**40),
+        (node("Where", ["c", "m", "x"], ["y"], "n"), 2**40),
+        (node("BitwiseAnd", ["x", "m"], ["y"], "n"), 0xFFFFFFFF),
+    ],
+)
+def test_64_bits_are_refused_where_narrow_ones_differ(built, made, value):
+    weights = {"m": np.array(value), "c": np.array([True, False, True, False])}
+    model = importer.load(built([made], {"x": ("int64", [4])}, "y", weights))
+    with pytest.raises(ValueError, match=f"node 'n' .*{value} does not fit into 32 bits.*keep 64"):
+        model.apply(model.variables, np.arange(4), keep_64_bit=False)
+    with pytest.raises(ValueError, match="input 'x': .* does not fit into 32 bits"):
+        model.apply(model.variables, np.arange(4) << 40, keep_64_bit=False)
+
+
+def text(*values):
+    return np.array(values, object)
+
+
+def one_value(name, operator, *inputs, **attributes):
+    result = onnx.helper.make_value_info(f"{name}_y", onnx.TypeProto())
+    made = node(operator, inputs, [f"{name}_y"], **attributes)
+    return onnx.helper.make_graph([made], name, [], [result])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([node("Cast", ["x"], ["y"], "n", to=8)], r"node 'n' \(Cast\): .*eager=True"),
+        ([node("Identity", ["a"], ["y"])], "output 'y': strings cannot be compiled; .*eager=True"),
+        ([node("Greater", ["x", "z"], ["c"]), node("Where", ["c", "a", "a"], ["y"], "n")],
+         r"node 'n' \(Where\): .*strings.*eager=True"),
+        ([node("ReduceSum", ["x"], ["s"], keepdims=0), node("Greater", ["s", "z"], ["c"]),
+          node("If", ["c"], ["y"], "n", then_branch=one_value("t", "Identity", "x"),
+               else_branch=one_value("e", "Identity", "s"))],
+         r"node 'n' \(If\): .*same shapes.*\(float32\[2\]\) and \(float32\[\]\).*eager=True"),
+        ([node("ReduceSum", ["x"], ["s"], keepdims=0), node("Greater", ["s", "z"], ["c"]),
+          node("If", ["c"], ["y"], "n", then_branch=one_value("t", "Identity", "a"),
+               else_branch=one_value("e", "Identity", "a"))],
+         r"node 'n' \(If\): .*strings.*eager=True"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compiled_names_its_operator(built, nodes, message):
+    proto = built(nodes, {"x": [2]}, "y", {"z": np.float32(0), "a": text("p", "q")})
+    model, x = importer.load(proto), np.float32([1.5, -2])
+    with pytest.raises(ValueError, match=message):
+        model(x)
+    with pytest.raises(ValueError, match=message):
+        jax.jit(lambda x: model.apply(model.variables, x, keep_64_bit=False))(x)
+    assert np.shape(model(x, eager=True)) in ((), (2,))

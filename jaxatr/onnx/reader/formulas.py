@@ -1,0 +1,150 @@
+"""Tells the constants of formulas, which training must not change, from weights, by their use.
+
+Exporters store both as initializers: GELU's 0.5, epsilons, exponents, masks of −∞ and the scales of
+quantised values beside the weights.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from jaxatr.onnx import ops
+from jaxatr.onnx.reader.program import Call
+from jaxatr.resolve import nearest
+
+MASKED = -100.0
+"""Greatest number that an additive mask gives to what it hides."""
+
+_MOVED = (
+    ops.cast,
+    ops.expand,
+    ops.flatten,
+    ops.identity,
+    ops.reshape,
+    ops.squeeze,
+    ops.tile,
+    ops.transpose,
+    ops.unsqueeze,
+)
+"""Functions whose result has the use of their first operand."""
+
+_FEATURES = {ops.conv: 0, ops.conv_transpose: 1, ops.matmul: -1, ops.gemm: 1}
+"""Axis of the kernel that counts the features, of the layers whose bias may be a separate sum."""
+
+
+def constants(
+    calls: Sequence[Call],
+    outputs: Collection[str],
+    shapes: Mapping[str, tuple[int, ...]],
+    arrays: Mapping[str, np.ndarray],
+) -> set[str]:
+    """Returns the names of the initializers that are constants of formulas.
+
+    These are
+
+    - single numbers, unless they are a layer's weight (its bias too, if the layer has one feature);
+    - arrays that only operands of this kind read: exponents, scales of quantised values, bounds,
+      operands of comparisons (:attr:`jaxatr.onnx.ops.registry.Operator.settings`);
+    - masks: arrays with infinite numbers, or only of zeros and of numbers up to :data:`MASKED`.
+
+    Args:
+      calls: all calls of a model, including those of its subgraphs, in topological order.
+      outputs: names of the model's outputs.
+      shapes: the shapes of its float initializers.
+      arrays: those initializers, as far as their values are known.
+    """
+    uses, read = _uses(calls, outputs)
+    narrow = _narrow_biases(calls, shapes)
+    chosen = set()
+    for name, shape in shapes.items():
+        if name in uses.layers:
+            continue
+        single = int(np.prod(shape)) == 1 and name not in narrow
+        only_setting = name in read and name not in uses.others
+        if single and name in read or only_setting or _is_mask(arrays.get(name)):
+            chosen.add(name)
+    return chosen
+
+
+def _is_mask(value: np.ndarray | None) -> bool:
+    if value is None or not value.size:
+        return False
+    wide = np.asarray(value, np.float64)
+    return bool(np.isinf(wide).any() or (((wide == 0) | (wide <= MASKED)).all() and wide.any()))
+
+
+@dataclass
+class _Uses:
+    """Names of the values that are a layer's weights, and of those with another trainable use."""
+
+    layers: set[str] = field(default_factory=set)
+    others: set[str] = field(default_factory=set)
+
+
+def _uses(calls: Sequence[Call], outputs: Collection[str]) -> tuple[_Uses, set[str]]:
+    """Returns the uses of all values, and the names of all values that calls read."""
+    uses, read = _Uses(), set[str]()
+    uses.others.update(outputs)
+    for call in reversed(calls):
+        operator, names = call.operator, call.inputs
+        read.update(names)
+        slots = (*operator.weights, *(name for name, _ in operator.statistics))
+        layer = set(operator.positions(slots, len(names)))
+        setting = set(operator.positions(operator.settings + operator.static, len(names)))
+        for position, name in enumerate(names):
+            if position in layer:
+                uses.layers.add(name)
+            elif operator.function in _MOVED and position == 0 and call.outputs:
+                for group in (uses.layers, uses.others):
+                    if call.outputs[0] in group:
+                        group.add(name)
+            elif position not in setting and not operator.shape_only:
+                uses.others.add(name)
+        for inner in call.subgraphs():
+            uses.others.update(inner.outputs)
+    return uses, read
+
+
+def _narrow_biases(calls: Iterable[Call], shapes: Mapping[str, tuple[int, ...]]) -> set[str]:
+    """Returns the names of the single numbers that are added to a layer of one feature."""
+    known, one, found = dict(shapes), set[str](), set[str]()
+    for call in calls:
+        function, names = call.operator.function, call.inputs
+        if function is ops.transpose and names[0] in known:
+            shape = known[names[0]]
+            axes = call.attributes.get("perm", range(len(shape))[::-1])
+            known[call.outputs[0]] = tuple(shape[axis] for axis in axes)
+        elif function in _FEATURES and len(names) > 1 and len(known.get(names[1], ())) > 1:
+            axis = 0 if call.attributes.get("transB") else _FEATURES[function]
+            if known[names[1]][axis] * call.attributes.get("group", 1) == 1:
+                one.update(call.outputs)
+        elif function is ops.add and one.intersection(names):
+            found.update(name for name in names if known.get(name))
+    return found
+
+
+def matching(argument: str, patterns: Sequence[str], names: Collection[str]) -> set[str]:
+    """Returns the names that a user's patterns fit.
+
+    Args:
+      argument: name of the argument, for error messages.
+      patterns: names, or patterns with ``*`` and ``?``.
+      names: names of all float initializers.
+
+    Raises:
+      ValueError: a pattern fits no name.
+    """
+    if isinstance(patterns, str):
+        raise ValueError(f"{argument}: got the string {patterns!r}, wanted a list of names")
+    found = set()
+    for pattern in patterns:
+        fitting = {name for name in names if name == pattern or fnmatchcase(name, pattern)}
+        if not fitting:
+            raise ValueError(
+                f"{argument}: the model has no float initializer {pattern!r}"
+                f"{nearest(pattern, names)}"
+            )
+        found |= fitting
+    return found

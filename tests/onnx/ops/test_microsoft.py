@@ -1,0 +1,105 @@
+"""The operators of quantised files that ONNX Runtime's tools write, against ONNX Runtime."""
+
+import numpy as np
+import pytest
+
+from jaxatr import onnx as importer
+
+onnx = pytest.importorskip("onnx")
+node = onnx.helper.make_node
+RNG = np.random.default_rng(0)
+
+
+def scale(value=0.05):
+    return np.float32(value)
+
+
+def bytes_(*shape, dtype=np.uint8):
+    limits = np.iinfo(dtype)
+    return RNG.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
+def normal(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+U, S, U2 = bytes_(2, 3, 4, 5), bytes_(2, 3, 4, 5, dtype=np.int8), bytes_(3, 1, 5)
+S2 = bytes_(5, dtype=np.int8)
+U7, S3, ZERO = np.uint8(7), np.int8(-3), np.uint8(128)
+W, R = bytes_(2, 3, 16, dtype=np.int8), bytes_(2, 4, 16, dtype=np.int8)
+PER_DIRECTION = np.float32([0.01, 0.02]), np.zeros(2, np.int8)
+PER_GATE = (
+    np.float32(RNG.uniform(0.005, 0.02, (2, 16))),
+    np.zeros((2, 16), np.int8),
+)
+AB = (bytes_(3, 8), scale(), ZERO, bytes_(8, 4, dtype=np.int8), scale(0.02), np.int8(3))
+C = RNG.integers(-99, 99, 4, np.int32)
+NBITS = {"K": 40, "N": 6, "block_size": 16}
+
+# Operator, inputs (None: absent), attributes, and the number of outputs if it is not 1.
+CASES = [
+    ("QLinearAdd", (U, scale(), U7, U2, scale(0.02), ZERO, scale(0.06), U7), {}),
+    ("QLinearAdd", (S, scale(), S3, S2, scale(0.02), S3, scale(0.0593), S3), {}),
+    ("QLinearMul", (U, scale(), U7, U2, scale(0.02), ZERO, scale(0.06), U7), {}),
+    ("QLinearSigmoid", (U, scale(), ZERO, scale(1 / 256), np.uint8(0)), {}),
+    ("QLinearSigmoid", (S, scale(), S3, scale(1 / 128), S3), {}),
+    ("QLinearLeakyRelu", (U, scale(), ZERO, scale(0.03), U7), {"alpha": 0.2}),
+    ("QLinearSoftmax", (U, scale(), ZERO, scale(1 / 256), np.uint8(0)), {"axis": 1, "opset": 13}),
+    ("QLinearSoftmax", (U, scale(), ZERO, scale(1 / 256), np.uint8(0)), {"axis": 2, "opset": 12}),
+    ("QLinearWhere", (U > 99, U, scale(), U7, U2, scale(0.02), ZERO, scale(0.06), U7), {}),
+    ("QLinearConcat", (scale(0.06), U7, U, scale(), U7, U, scale(0.02), ZERO), {"axis": 1}),
+    ("QLinearAveragePool", (U, scale(), U7, scale(0.04), ZERO),
+     {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 0]}),
+    ("QLinearAveragePool", (U, scale(), U7, scale(0.04), ZERO),
+     {"kernel_shape": [2, 2], "channels_last": 1, "count_include_pad": 1, "pads": [1, 1, 1, 1]}),
+    ("QLinearGlobalAveragePool", (U, scale(), U7, scale(0.04), ZERO), {}),
+    ("QLinearGlobalAveragePool", (U, scale(), U7, scale(0.04), ZERO), {"channels_last": 1}),
+    ("QGemm", (*AB, C, scale(0.3), U7), {"alpha": 0.5}),
+    ("QGemm", (AB[0].T.copy(), *AB[1:3], AB[3].T.copy(), np.float32([.01, .02, .03, .04]),
+               np.int8([1, 2, 3, 4]), C), {"transA": 1, "transB": 1}),
+    ("MatMulIntegerToFloat", (AB[0], AB[3], AB[1], AB[4], AB[2], AB[5], normal(4)), {}),
+    ("DynamicQuantizeMatMul", (normal(3, 8), AB[3], AB[4], AB[5], normal(4)), {}),
+    ("MatMulNBits", (normal(2, 5, 40), bytes_(6, 3, 8), normal(18)), {**NBITS, "bits": 4}),
+    ("MatMulNBits", (normal(5, 40), bytes_(6, 3, 8), normal(18), bytes_(12)),
+     {**NBITS, "bits": 4}),
+    ("QuantizeLinear", (normal(2, 3), scale(), np.uint16(300)), {}),
+    ("DequantizeLinear", (S, np.float32([.1, .2, .3]), np.int8([1, 2, 3])), {"axis": 1}),
+    ("DynamicQuantizeLSTM", (normal(5, 2, 3), W, R, normal(2, 32), None, None, None, None,
+     *PER_DIRECTION, *PER_DIRECTION), {"hidden_size": 4, "direction": "bidirectional"},
+     3),
+    ("DynamicQuantizeLSTM", (normal(5, 2, 3), W[:1], R[:1], None, np.int32([5, 5]),
+     normal(1, 2, 4), normal(1, 2, 4), normal(1, 12), *(v[:1] for v in PER_GATE * 2)),
+     {"hidden_size": 4, "clip": 2.0}, 3),
+]  # fmt: skip
+CONSTANT = {
+    "DynamicQuantizeLSTM": (1, 2, 8, 9, 10, 11),
+    "DynamicQuantizeMatMul": (1, 3),
+    "MatMulNBits": (1, 2, 3),
+    "QGemm": (4, 5),
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)])
+def test_onnxruntime_agrees(case, built, onnxruntime):
+    operator, inputs, attributes, outputs = (*case, 1)[:4]
+    held = CONSTANT.get(operator, ())
+    names = [f"x{i}" if value is not None else "" for i, value in enumerate(inputs)]
+    arrays = {name: np.asarray(v) for name, v in zip(names, inputs, strict=True) if name}
+    weights = {names[i]: arrays.pop(names[i]) for i in held if i < len(names)}
+    made = node(operator, names, [f"y{i}" for i in range(outputs)], **attributes)
+    made.domain = "com.microsoft"
+    infos = {name: (value.dtype.name, value.shape) for name, value in arrays.items()}
+    proto = built([made], infos, list(made.output), weights, domains=["com.microsoft"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # several threads quantise parts of a batch separately
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
+    expected = session.run(None, arrays)
+    model = importer.load(proto)
+    assert not model.variables["params"]
+    found = model(*arrays.values())
+    for one, other in zip(found if outputs > 1 else (found,), expected, strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape
+        whole = other.dtype.kind in "iu"  # ONNX Runtime multiplies by reciprocals
+        difference = np.abs(np.asarray(one, np.float64) - other)
+        assert difference.max() <= (1 if whole else 2e-5 * max(1, np.abs(other).max()))
+        assert not whole or (difference > 0).mean() < 0.05
