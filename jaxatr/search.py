@@ -198,24 +198,28 @@ def lowest(
         return (least <= best.value) & jnp.isfinite(least)
 
     def undecided(state) -> Array:
-        best, _, least, trial = state
+        best, least, _, trial = state
         return (trial < TRIALS) & open_(best, least).any()
 
+    # Candidates in the order of bound and position; the bounds are read and never written.
     def try_one(state):
-        best, rest, least, trial = state
-        here = jnp.where(rest == least[:, None], positions, len(positions))
+        best, least, after, trial = state
+        same = bounds == least[:, None]
+        here = jnp.where(same & (positions > after[:, None]), positions, len(positions))
         chosen = jnp.min(here, axis=1) % len(positions)
         found = jnp.where(open_(best, least), value(chosen), jnp.inf)
-        rest = jnp.where(positions == chosen[:, None], jnp.inf, rest)
-        return best.updated(found, index[chosen]), rest, jnp.min(rest, axis=1), trial + 1
+        left = (bounds > least[:, None]) | (same & (positions > chosen[:, None]))
+        further = jnp.min(jnp.where(left, bounds, jnp.inf), axis=1)
+        after = jnp.where(further == least, chosen, -1)
+        return best.updated(found, index[chosen]), further, after, trial + 1
 
-    start = best, bounds, jnp.min(bounds, axis=1), 0
-    best, rest, least, _ = jax.lax.while_loop(undecided, try_one, start)
+    start = best, jnp.min(bounds, axis=1), jnp.full(len(bounds), -1, jnp.int32), 0
+    best, least, _, _ = jax.lax.while_loop(undecided, try_one, start)
 
     def compare_all(state):
         best, left = state
         row = jnp.argmax(left)
-        found = jnp.where(jnp.isinf(rest[row]), jnp.inf, values(row))
+        found = jnp.where(jnp.isinf(bounds[row]), jnp.inf, values(row))
         lower = jnp.min(found)
         first = jnp.min(jnp.where(found == lower, index, jnp.iinfo(index.dtype).max))
         one = Best(best.value[row], best.index[row]).updated(lower, first)
