@@ -5,11 +5,15 @@ dropped silently.
 """
 
 from email.message import Message
+from typing import TYPE_CHECKING
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from jaxatr.serving.intake import Upload
+
+if TYPE_CHECKING:
+    from python_multipart.multipart import MultipartCallbacks  # not there at run time
 
 _LONGEST_NAME = 255
 
@@ -56,7 +60,7 @@ class _Parts:
         self._most, self._count = most, 0
         self._name = self._value = self._disposition = b""
         self._content: list[bytes] = []
-        self.callbacks = {
+        self.callbacks: MultipartCallbacks = {
             "on_part_begin": self._begin,
             "on_header_field": self._add_name,
             "on_header_value": self._add_value,
