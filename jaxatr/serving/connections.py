@@ -6,7 +6,6 @@ for a client to read its response.
 
 import asyncio
 import json
-import math
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -115,17 +114,17 @@ def bounded(limits: Limits) -> type[HttpToolsProtocol]:
         def _wait_for_head(self) -> None:
             self._due = self.loop.call_later(limits.head_seconds, self._end, 408)
 
-        def _watch(self, before: float = math.inf) -> None:
+        def _watch(self, before: int | None = None) -> None:
             """Ends the connection when the client has stopped to read what is sent to it.
 
             Args:
-              before: bytes that were still to be sent when the timer was set.
+              before: bytes that were still to be sent when the timer was set; None to set it.
             """
-            if self._unread is not None and before == math.inf:
+            if self._unread is not None and before is None:
                 return  # it is being watched
             self._unread = None
             left = self.transport.get_write_buffer_size()
-            if left >= before:
+            if before is not None and left >= before:
                 self.transport.abort()
             elif left:
                 self._unread = self.loop.call_later(limits.write_seconds, self._watch, left)

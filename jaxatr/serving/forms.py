@@ -13,7 +13,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from jaxatr.serving.intake import Upload
 
 if TYPE_CHECKING:
-    from python_multipart.multipart import MultipartCallbacks
+    from python_multipart.multipart import MultipartCallbacks  # not there at run time
 
 _LONGEST_NAME = 255
 

@@ -69,12 +69,13 @@ def index(
 
     Args:
       examples: ``[n, d]``.
-      half_squares: ``[n]``, half their squared lengths.
+      half_squares: ``[n]``, half their squared lengths; infinite for a row that no search finds.
       labels: ``[n]``, their classes, ascending.
       classes: k.
     """
     vectors, squares = np.asarray(examples, np.float32), np.asarray(half_squares, np.float32)
-    axes = _leading(vectors[:: -(-len(vectors) // SAMPLE)])
+    found = vectors[np.isfinite(squares)]  # without the rows of gallery.with_room
+    axes = _leading(found[:: -(-len(found) // SAMPLE)])
     starts = np.searchsorted(np.asarray(labels), np.arange(classes + 1))
     sizes = np.diff(starts)[:, None]
     places = np.arange(sizes.max())
