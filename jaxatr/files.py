@@ -1,10 +1,11 @@
 """Files on disk: the user's cache folder, reading, atomic writes, locks and mapped arrays."""
 
 import contextlib
+import hashlib
 import json
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -110,6 +111,80 @@ def read_json(path: str | os.PathLike) -> Any:
         return json.loads(Path(path).read_bytes())
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
+
+
+class Fields(dict[str, Any]):
+    """The fields of a JSON object; reading one that is missing names it and the file.
+
+    Attributes:
+      origin: the file, and the field of the object within it.
+    """
+
+    def __init__(self, content: Mapping[str, Any], origin: str):
+        """Takes the content of an object; the objects in it become fields too."""
+        self.origin = origin
+        super().__init__(
+            (name, Fields(value, f"{origin}: {name}") if isinstance(value, dict) else value)
+            for name, value in content.items()
+        )
+
+    def __missing__(self, name: str) -> Any:
+        """Raises the error for a missing field."""
+        raise ValueError(f"{self.origin}: the field {name!r} is missing")
+
+
+_DIGEST = "digest"
+
+
+def read_fields(path: str | os.PathLike) -> Fields:
+    """Reads a JSON object, and verifies its digest if :func:`write_fields` wrote one.
+
+    Raises:
+      OSError: the file cannot be read.
+      ValueError: the content is not a JSON object, or was changed after it was written.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: it is {json.dumps(content)[:20]}, wanted an object")
+    if (written := content.pop(_DIGEST, None)) not in (None, _digest(content)):
+        raise ValueError(
+            f"{path} was changed after it was written: set it back, or, to accept the change, "
+            f'delete its entry "{_DIGEST}"'
+        )
+    return Fields(content, str(path))
+
+
+def write_fields(path: str | os.PathLike, content: Mapping[str, Any]) -> None:
+    """Writes a JSON object atomically, with a digest that :func:`read_fields` verifies."""
+    fields = json.loads(json.dumps(content))
+    fields.pop(_DIGEST, None)  # of an earlier content
+    text = json.dumps({_DIGEST: _digest(fields)} | fields, indent=2, ensure_ascii=False)
+    write_text(path, text + "\n")
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def within(folder: str | os.PathLike, name: str) -> Path:
+    """Returns the path of a file that another file names, in a folder or below it.
+
+    Args:
+      folder: the folder that the path must not leave.
+      name: path relative to the folder.
+
+    Raises:
+      ValueError: the path leaves the folder, by ``..``, as an absolute path, or by a link to
+        another folder.
+
+    >>> within("runs/1", "../2/record.json")
+    Traceback (most recent call last):
+    ValueError: '../2/record.json' is not a path within runs/1
+    """
+    path = Path(folder, name)
+    if not path.name or not path.parent.resolve().is_relative_to(Path(folder).resolve()):
+        raise ValueError(f"{name!r} is not a path within {folder}")
+    return path
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from jaxatr import config as configuration
-from jaxatr import data, runs
+from jaxatr import data, files, runs
 from jaxatr.cli import convert
 from jaxatr.explain import Explainer, load_target
 from jaxatr.tasks.embedding.predictor import Retriever
@@ -124,7 +124,7 @@ def changed(run, folder, **fields):
     for name, value in fields.items():
         section, field = name.split("__")
         record[section][field] = value
-    (folder / "config.json").write_text(json.dumps(record))
+    files.write_fields(folder / "config.json", record)
     return folder
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import filelock
 
-from jaxatr import files, training
+from jaxatr import files, resolve, training
 from jaxatr.batch import manifest
 from jaxatr.batch.engine import Engine, Here
 from jaxatr.batch.ray_cluster import RayCluster
@@ -95,7 +95,7 @@ def predict_parts(
             if source.passed:
                 say(f"{source.name}: {describe_passed(source.passed)}")
         folders = [str(Path(workdir).absolute()) for workdir in workdirs]
-        job = Job(out.absolute(), folders, options, sources)
+        job = Job(out.absolute(), folders, options, sources, resolve.trusted())
         with ENGINES[engine](job, listed.shards, workers, gallery_workers, say) as works:
             identity = works.identity()
             _check_run(out, identity)

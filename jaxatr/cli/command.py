@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from absl import app, flags, logging
 
+from jaxatr import resolve
 from jaxatr.cli import help_page
 
 EXIT_USER_ERROR = 2
@@ -55,6 +56,14 @@ def run(command: Command) -> None:
     """
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     command.define_flags()
+    if "workdir" in flags.FLAGS or "data_dir" in flags.FLAGS:
+        flags.DEFINE_bool(
+            "trust",
+            False,
+            "Allow the run, or prepared data, to name code outside of jaxatr, which is then executed: "
+            "for your own runs with a backbone, score or task of your own, and others of a known "
+            "origin.",
+        )
     flags.DEFINE_bool("debug", False, "Print the tracebacks of errors.")
     own = [flags.FLAGS[name] for name in flags.FLAGS if _is_own(name)]  # not those of libraries
     parse = partial(_parse, command, own)
@@ -78,6 +87,7 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.ERROR)  # hides orbax's messages; jaxatr uses warnings
     try:
+        _trust_the_users()
         return _until_closed(lambda: command.main(arguments))
     except Exception as error:
         if is_users(error):
@@ -88,6 +98,14 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
         traceback.print_exception(error)
         print("This is a bug in jaxatr. Please report it with the lines above.", file=sys.stderr)
         return EXIT_BUG
+
+
+def _trust_the_users() -> None:
+    """Allows names of code on the command line, and with ``--trust`` those that a run has, too."""
+    given = (flags.FLAGS[name] for name in flags.FLAGS if _is_own(name))
+    resolve.trust_names_in(flag.value for flag in given if flag.present)
+    if "trust" in flags.FLAGS and flags.FLAGS["trust"].value:
+        resolve.trust(resolve.EVERYTHING)
 
 
 def _message(error: Exception) -> str:

@@ -13,7 +13,7 @@ from jaxatr.data.dataset import Dataset
 from jaxatr.data.images import ImageError
 from jaxatr.data.source import Contents, Request, Scan, Source
 from jaxatr.data.sources import _tfds
-from jaxatr.resolve import nearest
+from jaxatr.resolve import nearest, trust_names_in
 
 REPORT = "report.json"
 
@@ -88,6 +88,7 @@ def prepare(
       ValueError: the set cannot be opened, or ``as_name`` is taken or is not a valid folder name.
       ImageError: an image is corrupt; the message names it.
     """
+    trust_names_in(name)  # the user's own
     if as_name is not None:
         if not getattr(sources.find(name), "takes", ""):
             raise ValueError(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr import kernels, training
+from jaxatr import kernels, resolve, training
 from jaxatr.runs.merging import Evaluated, merged
 from jaxatr.runs.training import make_task
 from jaxatr.tasks.open_set import ensemble
@@ -53,6 +53,7 @@ def evaluate_run(
       ValueError: there is no such run or checkpoint, the data differs from that of the training,
         the explained network has changed, or the kind of run does not have an option.
     """
+    resolve.trust_names_in([data or {}, options])  # the user's own
     config = training.load_config(workdir)
     config.data.update(data or {})
     task = make_task(config, workdir)

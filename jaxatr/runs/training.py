@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from jaxatr import bundled, data, training
+from jaxatr import bundled, data, resolve, training
 from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Task, task_class
 from jaxatr.typing import Config
@@ -37,6 +37,7 @@ def train_run(
       training.Preempted: the process was asked to stop; a checkpoint is saved.
     """
     full: Config = bundled.load(config) if isinstance(config, str) else config
+    resolve.trust_names_in(full.to_dict())  # the user's own
     if (split := data.listed(full.open_set.split)) != full.open_set.split:
         full = copy.deepcopy(full)
         full.open_set.split = split  # the split's content: its file may change or disappear

@@ -25,13 +25,17 @@ def load_config(workdir: str | os.PathLike) -> Config:
     Fields that were added after the run was trained have their defaults.
 
     Raises:
-      ValueError: ``workdir`` is not a run's folder, its configuration is damaged, or its task
-        cannot be imported.
+      ValueError: ``workdir`` is not a run's folder, its configuration is damaged or was changed, or
+        its task cannot be imported.
     """
     path = Path(workdir) / "config.json"
     if not path.is_file():
         raise ValueError(f"{workdir} is not a run's folder: it has no {path.name}")
-    return configuration.completed(files.read_json(path))
+    recorded = files.read_fields(path)
+    try:
+        return configuration.completed(recorded)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
@@ -43,7 +47,7 @@ def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
     path = Path(workdir) / EVALUATION
     if not path.is_file():
         raise ValueError(f"{workdir} is not evaluated yet: jaxatr evaluate --workdir={workdir}")
-    return files.read_json(path)
+    return files.read_fields(path)
 
 
 def variables_of(snapshot: Snapshot) -> PyTree:

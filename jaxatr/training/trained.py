@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal
 
-from jaxatr.resolve import resolve
+from jaxatr.resolve import imported, resolve
 from jaxatr.training.checkpoints import load_snapshot
 from jaxatr.training.folder import load_config, variables_of
 from jaxatr.training.predictor import Predictor
@@ -97,7 +97,13 @@ def predictor_class(task: type[Task]) -> type[Predictor]:
     """
     if not task.predictor:
         raise ValueError(f"a run of {task.__name__} cannot predict: the task has no predictor")
-    return resolve(task.predictor)
+    found = imported(task.predictor)
+    if not (isinstance(found, type) and issubclass(found, Predictor)):
+        raise ValueError(
+            f"{task.__name__}.predictor: {task.predictor} is not a subclass of "
+            "jaxatr.training.Predictor"
+        )
+    return found
 
 
 def check_predictor(run: TrainedRun, wanted: type[Predictor]) -> None:

@@ -124,7 +124,7 @@ def test_help_of_training_has_the_configurations_and_no_librarys_flags(command):
     page = done.stdout
     assert page.startswith("usage: jaxatr train --config=NAME[:VARIANT]")
     flags = re.findall(r"^  --(?:\[no\])?(\w+)", page, re.MULTILINE)
-    assert flags == ["config", "workdir", "baselines", "progress", "debug"]
+    assert flags == ["config", "workdir", "baselines", "progress", "trust", "debug"]
     variants = (
         "default, smoke, paper, dsiac, mstar, mstar_strong, cifar10, cifar10_strong, folder, "
         "pretrained"

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from jaxatr import reporting, training
+from jaxatr import files, reporting, training
 from jaxatr.data.splits import MSTAR_CLASSES
 from jaxatr.reporting.card import NAME, card
 
@@ -34,7 +34,7 @@ def exported(run, **changes):
 def altered(path, change):
     content = json.loads(path.read_text())
     change(content)
-    path.write_text(json.dumps(content))
+    files.write_fields(path, content)
 
 
 def test_every_section_is_present_and_every_figure_is_recorded(run):

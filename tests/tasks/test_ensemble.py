@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from jaxatr import data, openset, reporting, runs, training
+from jaxatr import data, files, openset, reporting, runs, training
 from jaxatr.cli import evaluate as evaluate_command
 from jaxatr.cli import predict as predict_command
 from jaxatr.tasks.open_set import OpenSet, fitted
@@ -26,7 +26,7 @@ def edited(run, name, change):
     """Changes a JSON file of a run's folder."""
     content = json.loads((run / name).read_text())
     change(content)
-    (run / name).write_text(json.dumps(content))
+    files.write_fields(run / name, content)
 
 
 @pytest.fixture(scope="module")

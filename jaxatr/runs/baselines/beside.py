@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxatr import openset, training
 from jaxatr.parallel import wait_for_all
-from jaxatr.resolve import nearest, resolve
+from jaxatr.resolve import imported, nearest, trust_names_in
 from jaxatr.runs.training import make_task
 from jaxatr.tasks.open_set.compared import trained_scores
 from jaxatr.tasks.open_set.task import OpenSet
@@ -49,6 +49,7 @@ def check_baselines(names: Collection[str]) -> dict[str, str]:
     Raises:
       ValueError: there is no such baseline.
     """
+    trust_names_in(names)  # the user's own
     return {name: _training(_score(name)).baseline for name in names}
 
 
@@ -64,6 +65,7 @@ def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = Tr
       ValueError: there is no such baseline, or the run cannot have one; the message gives the
         reason.
     """
+    trust_names_in(name)  # the user's own
     score = _score(name)
     own, config = _training(score), load_config(workdir)
     kind = training.task_of(workdir)
@@ -78,7 +80,7 @@ def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = Tr
     if trained_scores(workdir, [score]):
         return
     folder = Path(workdir) / own.baseline
-    leaves, train = folder / own.leaves, resolve(own.train)
+    leaves, train = folder / own.leaves, imported(own.train)
     model = train(Beside(task, config, variables_of(snapshot), folder, leaves, progress))
     if model is not None:
         arrays: dict[str, Any] = {key: np.asarray(value) for key, value in model._asdict().items()}

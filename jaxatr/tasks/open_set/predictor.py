@@ -14,7 +14,7 @@ from jaxatr import data, explain, openset, training
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.openset.logistic import sigmoid
-from jaxatr.resolve import resolve
+from jaxatr.resolve import imported
 from jaxatr.tasks.neighbour import Neighbour, blank, describe, listed
 from jaxatr.tasks.open_set.deciding import RULE
 from jaxatr.tasks.open_set.examples import FEATURES, Examples, build_examples
@@ -192,7 +192,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
             if neighbours:
                 raise ValueError("neighbours: an ensemble cannot search for training chips")
             asked = {"gamma": gamma, "score": score, "where": where, "runtime": runtime}
-            return resolve(cls.ensemble)(workdir, checkpoint=checkpoint, **asked)
+            return imported(cls.ensemble)(workdir, checkpoint=checkpoint, **asked)
         check_runtime(runtime)
         run = training.load_run(workdir, checkpoint)
         training.check_predictor(run, cls)
