@@ -193,9 +193,13 @@ def write_text(path: str | os.PathLike, text: str) -> None:
         file.write(text.encode())
 
 
-def locked(path: str | os.PathLike) -> filelock.BaseFileLock:
+def locked(path: str | os.PathLike, *, again: bool = False) -> filelock.BaseFileLock:
     """Returns a context manager that holds the lock file ``path`` exclusively.
 
     The operating system releases the lock when the process ends, even if it is killed.
+
+    Args:
+      path: the lock file.
+      again: let this process, in any thread, enter further contexts of the same path.
     """
-    return filelock.FileLock(path)
+    return filelock.FileLock(path, is_singleton=again, thread_local=not again)

@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from jaxatr import bundled, data, resolve, training
@@ -32,7 +32,8 @@ def train_run(
 
     Raises:
       ValueError: the configuration is invalid or differs from that of the run in ``workdir``, or
-        an input of the run (its data, the network that it explains) has changed since it began.
+        an input of the run (its data, the network that it explains) has changed since it began;
+        or another process is training in ``workdir``.
       training.NonFiniteLoss: the training diverged.
       training.Preempted: the process was asked to stop; a checkpoint is saved.
     """
@@ -46,12 +47,24 @@ def train_run(
         full.data.source = str(Path(full.data.source).expanduser().absolute())
     free = (*_FREE, *task_class(full.task).free_fields)
     training.check_config(workdir, full, free=free)  # before any data is prepared
+    with training.training_alone(workdir):
+        _train(full, Path(workdir), free, progress, begun_in, trained)
+
+
+def _train(
+    full: Config,
+    workdir: Path,
+    free: Collection[str],
+    progress: bool,
+    begun_in: Callable[[Path], None] | None,
+    trained: Callable[[], None] | None,
+) -> None:
     task = make_task(full, workdir)
     task.check_continues(workdir, training.read_record(workdir))
     training.record_config(workdir, full, free=free)
     training.update_record(workdir, task=full.task, **task.record)
     if begun_in is not None:
-        begun_in(Path(workdir))
+        begun_in(workdir)
     result = training.train(
         task,
         workdir=workdir,
@@ -69,10 +82,10 @@ def train_run(
         end_with_best=_ends_with_best(full),
     )
     for folder, other in task.beside(full).items():
-        train_run(other, Path(workdir) / folder, progress=progress)
+        train_run(other, workdir / folder, progress=progress)
     if trained is not None:
         trained()
-    decided = task.finished(result.variables, Path(workdir), result.step)
+    decided = task.finished(result.variables, workdir, result.step)
     training.update_record(workdir, **decided)
 
 

@@ -8,7 +8,8 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Collection
+import warnings
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +132,25 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
 def start_record(workdir: str | os.PathLike, fingerprint: str) -> None:
     """Writes ``record.json``: versions, devices, the commit of the code, and the start time.
 
-    A resumed run updates these fields, except for its first start time, and keeps all others.
+    A resumed run updates these fields, except for its first start time, and keeps all others. A
+    warning tells if its devices are others than before.
     """
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     known = read_record(workdir)
     devices = jax.devices()
+    device = {
+        "kind": devices[0].device_kind,
+        "platform": devices[0].platform,
+        "count": len(devices),
+        "processes": jax.process_count(),
+    }
+    before = known.get("device", device)
+    if before != device and jax.process_index() == 0:
+        warnings.warn(
+            f"{workdir} continues on {_devices(device)}, and was trained on {_devices(before)} so "
+            "far: its results equal those of an unchanged run up to rounding, not to the bit",
+            stacklevel=2,
+        )
     update_record(
         workdir,
         fingerprint=fingerprint,
@@ -146,14 +161,13 @@ def start_record(workdir: str | os.PathLike, fingerprint: str) -> None:
             "jaxatr": jaxatr.__version__,
             **{name: importlib.metadata.version(name) for name in _PACKAGES},
         },
-        device={
-            "kind": devices[0].device_kind,
-            "platform": devices[0].platform,
-            "count": len(devices),
-            "processes": jax.process_count(),
-        },
+        device=device,
         code=_code(Path(jaxatr.__file__).parent),
     )
+
+
+def _devices(device: Mapping[str, Any]) -> str:
+    return f"{device.get('count')} × {device.get('kind')} ({device.get('processes')} processes)"
 
 
 def update_record(workdir: str | os.PathLike, **fields: Any) -> None:

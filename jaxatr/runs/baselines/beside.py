@@ -81,11 +81,12 @@ def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = Tr
         return
     folder = Path(workdir) / own.baseline
     leaves, train = folder / own.leaves, imported(own.train)
-    model = train(Beside(task, config, variables_of(snapshot), folder, leaves, progress))
-    if model is not None:
-        arrays: dict[str, Any] = {key: np.asarray(value) for key, value in model._asdict().items()}
-        folder.mkdir(exist_ok=True)
-        write_file(leaves, lambda file: np.savez(file, **arrays))
+    beside = Beside(task, config, variables_of(snapshot), folder, leaves, progress)
+    with training.training_alone(folder):
+        model = train(beside)
+        if model is not None:
+            arrays: dict[str, Any] = {k: np.asarray(value) for k, value in model._asdict().items()}
+            write_file(leaves, lambda file: np.savez(file, **arrays))
     wait_for_all(own.baseline)
 
 
