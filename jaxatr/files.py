@@ -146,7 +146,8 @@ def read_fields(path: str | os.PathLike) -> Fields:
     content = read_json(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path} is damaged: it is {json.dumps(content)[:20]}, wanted an object")
-    if (written := content.pop(_DIGEST, None)) not in (None, _digest(content)):
+    written = content.pop(_DIGEST, None)
+    if written not in (None, _digest(content)):
         raise ValueError(
             f"{path} was changed after it was written: set it back, or, to accept the change, "
             f'delete its entry "{_DIGEST}"'

@@ -8,7 +8,7 @@ import pytest
 
 import jaxatr
 from jaxatr import config as configuration
-from jaxatr import files, models, openset, resolve, runs, training
+from jaxatr import files, models, openset, resolve, training
 from jaxatr.data import sources
 from jaxatr.explain import find_method, load_target
 from jaxatr.tasks.embedding.in_batch import find_in_batch

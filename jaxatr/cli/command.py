@@ -7,12 +7,12 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TextIO, cast, runtime_checkable
 
 from absl import app, flags, logging
 
 from jaxatr import resolve
-from jaxatr.cli import help_page
+from jaxatr.cli import help_page, terminal
 
 EXIT_USER_ERROR = 2
 EXIT_BUG = 70  # EX_SOFTWARE of BSD's sysexits.h
@@ -54,15 +54,16 @@ def run(command: Command) -> None:
     Args:
       command: the command. Flags are global, so that a process can run only one command.
     """
+    sys.stdout = cast(TextIO, terminal.Plain(sys.stdout))
+    sys.stderr = cast(TextIO, terminal.Plain(sys.stderr))
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     command.define_flags()
     if "workdir" in flags.FLAGS or "data_dir" in flags.FLAGS:
         flags.DEFINE_bool(
             "trust",
             False,
-            "Allow the run, or prepared data, to name code outside of jaxatr, which is then executed: "
-            "for your own runs with a backbone, score or task of your own, and others of a known "
-            "origin.",
+            "Allow the run, or prepared data, to name code outside of jaxatr, which is then run: "
+            "for what is your own, or of a known origin.",
         )
     flags.DEFINE_bool("debug", False, "Print the tracebacks of errors.")
     own = [flags.FLAGS[name] for name in flags.FLAGS if _is_own(name)]  # not those of libraries
@@ -85,7 +86,7 @@ def _is_own(name: str) -> bool:
 
 def _guarded(command: Command, arguments: Sequence[str]) -> int:
     if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.ERROR)  # hides orbax's messages; jaxatr uses warnings
+        logging.set_verbosity(logging.FATAL)  # orbax logs, with tracebacks, what it raises too
     try:
         _trust_the_users()
         return _until_closed(lambda: command.main(arguments))
@@ -111,7 +112,7 @@ def _trust_the_users() -> None:
 def _message(error: Exception) -> str:
     """Formats an error; one of the operating system as the file and the reason, without errno."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
+        return f"{terminal.one_line(str(error.filename))}: {error.strerror}"
     return str(error) or type(error).__name__
 
 

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from jaxatr import data, runs, training
 from jaxatr.cli import command
 from jaxatr.cli.images import Inputs
+from jaxatr.cli.terminal import one_line
 from jaxatr.explain import (
     Explainer,
     Pictures,
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
                 fields |= predictor.to_json(prediction)
                 print(json.dumps(fields, ensure_ascii=False), flush=True)
             elif not values.out:
-                print(f"{path.name}: {predictor.describe(prediction)}", flush=True)
+                print(f"{one_line(path.name)}: {predictor.describe(prediction)}", flush=True)
         bar.close()
         for shapes, form in predictor.forms.items():
             print(f"{shapes}: {form}", file=sys.stderr)
@@ -137,4 +138,6 @@ def _explain(
     for path, (said, named), explanations in zip(paths, verdicts, explained, strict=True):
         word = with_evidence(said, named, explanations)
         picture = pictures.write(path, explanations, verdict=word)
-        print(describe(path.name, explanations, picture, verdict=word), file=out, flush=True)
+        print(
+            describe(one_line(path.name), explanations, picture, verdict=word), file=out, flush=True
+        )
