@@ -192,7 +192,7 @@ def test_a_score_without_a_form_in_onnx_is_refused(trained_run, embedding_run, t
         ValueError, match="conflabel decides in .* be exported to ONNX: use one of soft.* template"
     ):
         export_run(trained_run, tmp_path / "model.onnx", score="conflabel")
-    with pytest.raises(ValueError, match="score: .* is a run of Embedding"):
+    with pytest.raises(ValueError, match="score: .* is a run of similarity search"):
         export_run(embedding_run, tmp_path / "model.onnx", score="cbc")
 
 

@@ -24,6 +24,8 @@ from jaxatr.explain import (
     with_evidence,
 )
 
+_AS_IN_TABLES = {"probability_is": "known_probability_is"}
+
 
 def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
     """Predicts the inputs.
@@ -68,8 +70,9 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             if values.out:
                 rows[number] = _row(path.name, predictor, prediction)
             if values.jsonl:
-                fields = {"image": path.name, "runtime": predictor.runtime}
+                fields = {"path": path.name, "runtime": predictor.runtime}
                 fields |= predictor.to_json(prediction)
+                fields = {_AS_IN_TABLES.get(name, name): value for name, value in fields.items()}
                 print(json.dumps(fields, ensure_ascii=False), flush=True)
             elif not values.out:
                 print(f"{one_line(path.name)}: {predictor.describe(prediction)}", flush=True)

@@ -18,6 +18,10 @@ from jaxatr.resolve import nearest, trust_names_in
 REPORT = "report.json"
 
 
+BY_FLAGS = "--source=PATH, for enrol by --data_source=PATH, for train by --config.data.source=PATH"
+"""How commands take the location of moved data; a command's message has only its own flag."""
+
+
 class NoSuchDatasetError(ValueError):
     """There is no data set with this name."""
 
@@ -163,10 +167,7 @@ def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
     except ValueError as error:
         if not source.takes or request.path.exists() or str(request.path) not in str(error):
             raise
-        raise ValueError(
-            f"{error}; give its location by --source=PATH, for enrol by --data_source=PATH, for "
-            "train by --config.data.source=PATH"
-        ) from error
+        raise ValueError(f"{error}; give its location by {BY_FLAGS}") from error
     key = name if scan.source is source else scan.source.name
     origin = {
         "builder": key,

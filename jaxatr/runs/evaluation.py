@@ -58,7 +58,7 @@ def evaluate_run(
     config.data.update(data or {})
     task = make_task(config, workdir)
     task.check_continues(workdir, training.read_record(workdir))
-    check_options(workdir, type(task).__name__, task.test, options)
+    check_options(workdir, task.kind(), task.test, options)
     takes = inspect.signature(task.test).parameters
     snapshot = training.load_snapshot(workdir, checkpoint)
     given = {"workdir": Path(workdir), "step": snapshot.step, "progress": progress}

@@ -35,7 +35,7 @@ def load_predictor(
             return _ensemble(workdir, options)
         task = training.task_of(workdir)
         kind = training.predictor_class(task)
-        check_options(workdir, task.__name__, kind.load, options)
+        check_options(workdir, task.kind(), kind.load, options)
         return kind.load(workdir, **options)
 
 
@@ -45,8 +45,8 @@ def _ensemble(workdirs: Sequence[str | os.PathLike], options: dict[str, Any]) ->
         kind = training.predictor_class(task)
         if not issubclass(kind, Recogniser):
             raise ValueError(
-                f"{workdir}: got a run of {task.__name__}, wanted recognisers of single images for "
+                f"{workdir}: got a run of {task.kind()}, wanted recognisers of single images for "
                 "an ensemble"
             )
-        check_options(workdir, task.__name__, kind.load, options)
+        check_options(workdir, task.kind(), kind.load, options)
     return Recogniser.load(workdirs, **options)

@@ -72,7 +72,7 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
     told = command("predict", f"--workdir={run}", images[0], broken, images[1], "--jsonl", **shared)
     assert told.returncode == 1 and str(broken) in told.stderr
     lines = [json.loads(line) for line in told.stdout.splitlines()]
-    assert [line["image"] for line in lines] == [str(image) for image in images]
+    assert [line["path"] for line in lines] == [str(image) for image in images]
     decides = json.loads((run / "evaluation.json").read_text())["decides"]
     assert all(line["decides"] == decides and len(line["probabilities"]) == 3 for line in lines)
 

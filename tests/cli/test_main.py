@@ -152,6 +152,23 @@ def test_help_of_training_a_configuration_has_its_fields(monkeypatch):
     assert re.search(r"^  train.epochs .*Value: 2\.$", page, re.MULTILINE)
 
 
+@pytest.mark.parametrize("importing", [False, True])
+def test_a_training_that_is_stopped_before_its_loop_ends_with_75(importing, tmp_path):
+    (tmp_path / "slow.py").write_text("import signal; signal.raise_signal(signal.SIGTERM)")
+    code = (
+        "import signal, sys; from jaxatr.cli import main; signal.signal(signal.SIGTERM, main._stop)"
+    )
+    code += "\nimport slow" if importing else "\nsignal.raise_signal(signal.SIGTERM)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        text=True,
+    )
+    told = "error: stopped on request; the same command continues\n"
+    assert (done.returncode, done.stderr) == (75, told)
+
+
 def test_the_package_is_a_command_too():
     done = subprocess.run(
         [sys.executable, "-m", "jaxatr", "--version"], cwd=ROOT, capture_output=True, text=True

@@ -80,6 +80,18 @@ def test_a_calibrated_threshold_has_no_recorded_shares(run):
     assert share not in text and "decides at another threshold" in text and "| all |" in text
 
 
+def test_a_second_file_in_a_folder_has_a_card_of_its_own(run, tmp_path):
+    made = [
+        reporting.write_card([run], tmp_path, exported(run)._replace(name=name)).name
+        for name in ("a.onnx", "b.onnx", "a.onnx", "b.onnx")
+    ]
+    assert made == 2 * ["MODEL_CARD.md", "MODEL_CARD-b.md"]
+    assert "# Model card: a.onnx" in (tmp_path / "MODEL_CARD.md").read_text()
+    (tmp_path / "MODEL_CARD-b.md").write_text("mine")
+    with pytest.raises(ValueError, match="MODEL_CARD-b.md was changed by hand"):
+        reporting.check_card(tmp_path, "b.onnx")
+
+
 def test_figures_with_enrolled_classes_are_refused(run):
     altered(run / training.EVALUATION, lambda e: e.update(enrolled={"classes": {"jeep": {}}}))
     with pytest.raises(ValueError, match=r"enrolled classes \(jeep\).* evaluate --workdir=.*first"):

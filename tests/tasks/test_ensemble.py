@@ -184,7 +184,7 @@ def test_runs_that_do_not_fit_are_refused(copies, name, change, message):
 
 
 def test_other_kinds_make_no_ensemble(pair, embedding_run):
-    with pytest.raises(ValueError, match="got a run of Embedding, wanted recognisers"):
+    with pytest.raises(ValueError, match="got a run of similarity search, wanted recognisers"):
         runs.load_predictor([pair[0], embedding_run])
     with pytest.raises(ValueError, match="got no run"):
         Recogniser.load([])

@@ -174,6 +174,16 @@ def test_a_field_of_a_configuration_of_a_wrong_type_is_named(tmp_path, fields, m
         load_config(tmp_path)
 
 
+def test_other_devices_than_before_are_reported(tmp_path):
+    start_record(tmp_path, "abc")
+    device = read_record(tmp_path)["device"]
+    start_record(tmp_path, "abc")  # the same: no warning, which would be an error
+    update_record(tmp_path, device=device | {"count": device["count"] + 3})
+    told = rf"continues on {device['count']} × .*, and was trained on {device['count'] + 3} × "
+    with pytest.warns(UserWarning, match=told):
+        start_record(tmp_path, "abc")
+
+
 def test_the_recorded_version_is_that_of_the_code_that_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(jaxatr, "__version__", "0.0.1")  # a checkout beside an installed package
     start_record(tmp_path, "abc")

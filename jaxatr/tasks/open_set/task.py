@@ -45,6 +45,7 @@ class OpenSet(Task):
       parts: the examples of ``"train"``, ``"validation"`` and ``"test"``.
     """
 
+    title = "open-set recognition"
     # Fields of baselines, of decisions after the training, of files that are recorded by content
     # instead of path, and of the test.
     free_fields = (

@@ -29,6 +29,7 @@ class OfTracks(OpenSet):
         :attr:`examples` has all chips.
     """
 
+    title = "track recognition"
     examples: TrackExamples
 
     def __init__(self, config: Config):

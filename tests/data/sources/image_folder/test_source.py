@@ -458,3 +458,13 @@ def test_gray_and_colour_jpeg(tmp_path, data_dir):
             Image.new(mode, (8, 8), 100).save(tmp_path / "s" / name / f"{number}.jpeg")
     split = opened(tmp_path / "s", data_dir).splits["train"]
     assert sorted(split.columns["channels"].tolist()) == [1, 3]
+
+
+def test_text_like_a_formula_goes_through_a_csv_table(tmp_path):
+    names = ["=1+1.png", "-a.png", "@b.png", "\tc.png", "'=d.png", "'e.png", "f.png"]
+    data.write_table(tmp_path / "list.csv", [{"path": name, "label": "+x"} for name in names])
+    text = (tmp_path / "list.csv").read_text()
+    assert "'=1+1.png,'+x" in text and "''=d.png" in text and "\n'e.png," in text
+    listed = table.read_table(tmp_path / "list.csv", inside=True)
+    assert [one.name for one in listed] == [name.strip() for name in names]
+    assert {one.label for one in listed} == {"+x"}
