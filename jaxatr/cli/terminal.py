@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any, TextIO
+from typing import Any, Protocol, runtime_checkable
 
 # Controls of C0 and C1, line separators, and the characters that reorder text (bidi), with which a
 # name could move the cursor, hide text or look like another one. Surrogates are bytes of names
@@ -13,6 +13,15 @@ _IN_NAME = re.compile(f"[\t\n{_UNSAFE}]")
 _MOVES = re.compile("(?:\x1b\\[A)+|\n*")  # those of a progress bar, which writes them separately
 
 
+@runtime_checkable  # the tests check annotations at run time
+class Writes(Protocol):
+    """A text stream, of which only ``write`` is needed."""
+
+    def write(self, text: str, /) -> int:
+        """Writes text; returns its length."""
+        ...
+
+
 class Plain:
     """A text stream that writes control characters as ``\\u001b``, as JSON does.
 
@@ -20,7 +29,7 @@ class Plain:
     progress bar begins.
     """
 
-    def __init__(self, stream: TextIO):
+    def __init__(self, stream: Writes):
         """Takes the stream to write to."""
         self._stream = stream
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxatr.data import ImageError, open_dataset
+from jaxatr.data import ImageError, open_dataset, write_table
 from jaxatr.data.source import Request
 from jaxatr.data.sources.image_folder import SOURCE, table
 from jaxatr.data.sources.image_folder.folder import divided, find
@@ -462,9 +462,9 @@ def test_gray_and_colour_jpeg(tmp_path, data_dir):
 
 def test_text_like_a_formula_goes_through_a_csv_table(tmp_path):
     names = ["=1+1.png", "-a.png", "@b.png", "\tc.png", "'=d.png", "'e.png", "f.png"]
-    data.write_table(tmp_path / "list.csv", [{"path": name, "label": "+x"} for name in names])
+    write_table(tmp_path / "list.csv", [{"path": name, "label": "+x"} for name in names])
     text = (tmp_path / "list.csv").read_text()
     assert "'=1+1.png,'+x" in text and "''=d.png" in text and "\n'e.png," in text
     listed = table.read_table(tmp_path / "list.csv", inside=True)
-    assert [one.name for one in listed] == [name.strip() for name in names]
+    assert [one.path for one in listed] == [name.strip() for name in names]
     assert {one.label for one in listed} == {"+x"}
