@@ -97,8 +97,10 @@ def train_enrolled(
     names = np.array([*run.classes, *enrolment.further(run.classes)])[chips.labels]
     training.check_config(out, config, free=(*run.task.free_fields, "data.source"))
     with training.training_alone(out):
-        path, kept = Path(out) / CHIPS, {"images": chips.images, "names": names}
-        write_file(path, lambda file: np.savez_compressed(file, **kept))
+        write_file(
+            Path(out) / CHIPS,
+            lambda file: np.savez_compressed(file, images=chips.images, names=names),
+        )
         train_run(config, out, progress=progress)
     evaluate_run(out)
     rows = _compared(run, enrolment, out, where or {})
