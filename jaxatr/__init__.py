@@ -4,7 +4,8 @@ Open-set recognition (a known class or "unknown"), retrieval of similar images, 
 
 :func:`train` trains a run from a configuration and :func:`evaluate` measures it. :func:`load`
 returns the predictor of a finished run, such as a :class:`Recogniser` or a :class:`Retriever`. An
-:class:`Explainer` shows which pixels support a prediction.
+:class:`Explainer` shows which pixels support a prediction. :func:`trust` allows a run of somebody
+else to name code outside the package.
 """
 
 import sys
@@ -14,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jaxatr.explain import Explainer
     from jaxatr.recognition.recogniser import Recogniser
+    from jaxatr.resolve import trust
     from jaxatr.runs import evaluate_run as evaluate
     from jaxatr.runs import load_predictor as load
     from jaxatr.runs import train_run as train
     from jaxatr.tasks.embedding.predictor import Retriever
 
 __version__ = "0.2.0"
-__all__ = ["Explainer", "Recogniser", "Retriever", "evaluate", "load", "train"]
+__all__ = ["Explainer", "Recogniser", "Retriever", "evaluate", "load", "train", "trust"]
 
 _PATHS = {
     "Explainer": "jaxatr.explain:Explainer",
@@ -29,6 +31,7 @@ _PATHS = {
     "evaluate": "jaxatr.runs:evaluate_run",
     "load": "jaxatr.runs:load_predictor",
     "train": "jaxatr.runs:train_run",
+    "trust": "jaxatr.resolve:trust",
 }
 
 
@@ -36,9 +39,9 @@ def __getattr__(name: str) -> Any:
     """Imports a public name on first use, so that importing the package stays fast."""
     if name not in _PATHS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from jaxatr.resolve import resolve
+    from jaxatr.resolve import imported
 
-    value = globals()[name] = resolve(_PATHS[name])
+    value = globals()[name] = imported(_PATHS[name])
     return value
 
 

@@ -2,12 +2,13 @@
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import stat
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -142,6 +143,81 @@ def read_json(path: str | os.PathLike) -> Any:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
+class Fields(dict[str, Any]):
+    """The fields of a JSON object; reading one that is missing names it and the file.
+
+    Attributes:
+      origin: the file, and the field of the object within it.
+    """
+
+    def __init__(self, content: Mapping[str, Any], origin: str):
+        """Takes the content of an object; the objects in it become fields too."""
+        self.origin = origin
+        super().__init__(
+            (name, Fields(value, f"{origin}: {name}") if isinstance(value, dict) else value)
+            for name, value in content.items()
+        )
+
+    def __missing__(self, name: str) -> Any:
+        """Raises the error for a missing field."""
+        raise ValueError(f"{self.origin}: the field {name!r} is missing")
+
+
+_DIGEST = "digest"
+
+
+def read_fields(path: str | os.PathLike) -> Fields:
+    """Reads a JSON object, and verifies its digest if :func:`write_fields` wrote one.
+
+    Raises:
+      OSError: the file cannot be read.
+      ValueError: the content is not a JSON object, or was changed after it was written.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: it is {json.dumps(content)[:20]}, wanted an object")
+    written = content.pop(_DIGEST, None)
+    if written not in (None, _digest(content)):
+        raise ValueError(
+            f"{path} was changed after it was written: set it back, or, to accept the change, "
+            f'delete its entry "{_DIGEST}"'
+        )
+    return Fields(content, str(path))
+
+
+def write_fields(path: str | os.PathLike, content: Mapping[str, Any]) -> None:
+    """Writes a JSON object atomically, with a digest that :func:`read_fields` verifies."""
+    fields = json.loads(json.dumps(content))
+    fields.pop(_DIGEST, None)  # of an earlier content
+    text = json.dumps({_DIGEST: _digest(fields)} | fields, indent=2, ensure_ascii=False)
+    write_text(path, text + "\n")
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def within(folder: str | os.PathLike, name: str) -> Path:
+    """Returns the path of a file that another file names, in a folder or below it.
+
+    Args:
+      folder: the folder that the path must not leave.
+      name: path relative to the folder.
+
+    Raises:
+      ValueError: the path leaves the folder, by ``..``, as an absolute path, or by a link to
+        another folder.
+
+    >>> within("runs/1", "../2/record.json")
+    Traceback (most recent call last):
+    ValueError: '../2/record.json' is not a path within runs/1
+    """
+    path = Path(folder, name)
+    if not path.name or not path.parent.resolve().is_relative_to(Path(folder).resolve()):
+        raise ValueError(f"{name!r} is not a path within {folder}")
+    return path
+
+
 def write_text(path: str | os.PathLike, text: str) -> None:
     """Writes a UTF-8 text file atomically."""
     with replacing(path) as file:
@@ -154,7 +230,8 @@ def locked(
     *,
     seconds: float = LOCK_SECONDS,
     given_up: Callable[[], bool] = lambda: False,
-) -> Iterator[None]:
+    again: bool = False,
+) -> Iterator[filelock.BaseFileLock]:
     """Holds the lock file ``path`` exclusively.
 
     The operating system releases the lock when the process ends, even if it is killed.
@@ -164,14 +241,17 @@ def locked(
       seconds: longest time to wait for another process or thread that holds it; infinite to wait
         for as long as it takes.
       given_up: asked several times a second while waiting; True stops the waiting at once.
+      again: let this process, in any thread, enter further contexts of the same path.
 
     Raises:
       TimeoutError: it is held for longer, or ``given_up``; the message names the file.
     """
-    lock, start = filelock.FileLock(path), time.monotonic()
-    while not lock.is_locked:
+    lock = filelock.FileLock(path, is_singleton=again, thread_local=not again)
+    start, held = time.monotonic(), False
+    while not held:
         try:
             lock.acquire(timeout=min(_ASK_SECONDS, seconds))
+            held = True
         except filelock.Timeout:
             waited = time.monotonic() - start
             if waited >= seconds or given_up():
@@ -180,6 +260,6 @@ def locked(
                     "again when that one has ended"
                 ) from None
     try:
-        yield
+        yield lock
     finally:
         lock.release()

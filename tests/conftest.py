@@ -31,6 +31,7 @@ from PIL import Image
 
 from jaxatr import config as configuration
 from jaxatr.kernels import database
+from jaxatr.resolve import EVERYTHING, trust
 
 collect_ignore = ["fixtures/make_runs.py"]  # of an earlier version of the package
 
@@ -42,6 +43,12 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def modules_of_the_tests_are_trusted():
+    """Allows the tests' own networks, scores and so on; ``tests/test_trust.py`` is without it."""
+    trust(EVERYTHING)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,7 @@ import pytest
 import scipy.special
 from PIL import Image
 
-from jaxatr import data, metrics, openset, reporting, runs, training
+from jaxatr import data, files, metrics, openset, reporting, runs, training
 from jaxatr.reporting.recorded import read_run
 
 pytestmark = pytest.mark.slow
@@ -173,7 +173,7 @@ def test_wrong_names_and_runs_that_cannot_have_one(compared_run, tmp_path):
     shutil.copytree(compared_run, tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     config["train"]["epochs"] = 99
-    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    files.write_fields(tmp_path / "run" / "config.json", config)
     with pytest.raises(ValueError, match="is at step .* of 334: a baseline needs a fin"):
         runs.train_baseline(tmp_path / "run", "gopenmax")
 

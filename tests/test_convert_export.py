@@ -11,7 +11,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from jaxatr import config as configuration
-from jaxatr import data, runs
+from jaxatr import data, files, runs
 from jaxatr.cli import convert
 from jaxatr.explain import Explainer, load_target
 from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
@@ -124,7 +124,7 @@ def changed(run, folder, **fields):
     for name, value in fields.items():
         section, field = name.split("__")
         record[section][field] = value
-    (folder / "config.json").write_text(json.dumps(record))
+    files.write_fields(folder / "config.json", record)
     return folder
 
 
@@ -203,7 +203,7 @@ def test_a_score_without_a_form_in_onnx_is_refused(trained_run, embedding_run, t
         ValueError, match="conflabel decides in .* be exported to ONNX: use one of soft.* template"
     ):
         export_run(trained_run, tmp_path / "model.onnx", score="conflabel")
-    with pytest.raises(ValueError, match="score: .* is a run of Embedding"):
+    with pytest.raises(ValueError, match="score: .* is a run of similarity search"):
         export_run(embedding_run, tmp_path / "model.onnx", score="cbc")
 
 

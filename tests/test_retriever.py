@@ -70,9 +70,13 @@ def test_images_that_do_not_fit_are_refused(retriever):
 
 
 def test_the_kinds_of_runs_are_told_apart(embedding_run, trained_run, tmp_path):
-    with pytest.raises(ValueError, match="a run of OpenSet, which Recogniser loads and Retriever"):
+    with pytest.raises(
+        ValueError, match="a run of open-set recognition, which Recogniser loads and Retriever"
+    ):
         Retriever.load(trained_run)
-    with pytest.raises(ValueError, match="a run of Embedding, which Retriever loads and Recogn"):
+    with pytest.raises(
+        ValueError, match="a run of similarity search, which Retriever loads and Recogn"
+    ):
         Recogniser.load(embedding_run)
     copied = tmp_path / "run"
     shutil.copytree(embedding_run, copied)
@@ -121,7 +125,8 @@ def test_the_command_prints_json(embedding_run, images, flags, capsys):
 def test_flags_of_the_other_kind_are_refused(embedding_run, trained_run, flags):
     arguments = flags(f"--workdir={embedding_run}", "--gamma=0.5", "x.png")
     with pytest.raises(
-        ValueError, match="gamma: .* is a run of Embedding, which takes neighbours, max_distance"
+        ValueError,
+        match="gamma: .* is a run of similarity search, which takes neighbours, max_distance",
     ):
         predict.main(arguments)
 
@@ -129,7 +134,8 @@ def test_flags_of_the_other_kind_are_refused(embedding_run, trained_run, flags):
 def test_a_recogniser_has_no_distance(trained_run, flags):
     arguments = flags(f"--workdir={trained_run}", "--max_distance=0.5", "x.png")
     with pytest.raises(
-        ValueError, match="max_distance: .* is a run of OpenSet, which takes checkpoint, gamma"
+        ValueError,
+        match="max_distance: .* is a run of open-set recognition, which takes checkpoint, gamma",
     ):
         predict.main(arguments)
 

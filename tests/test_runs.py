@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxatr import data, losses, metrics, openset, reporting, runs, training
+from jaxatr import data, files, losses, metrics, openset, reporting, runs, training
 from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
 from jaxatr.tasks import OpenSet
 
@@ -79,7 +79,7 @@ def test_every_score_of_one_run(trained_run):
 def test_a_field_that_came_later_has_its_default(trained_run, tmp_path):
     recorded = json.loads((trained_run / "config.json").read_text())
     del recorded["model"]["width"]
-    (tmp_path / "config.json").write_text(json.dumps(recorded))
+    files.write_fields(tmp_path / "config.json", recorded)
     assert training.load_config(tmp_path) == training.load_config(trained_run)
     assert training.load_config(tmp_path).model.width == 64
 
@@ -89,7 +89,7 @@ def test_a_run_from_before_a_field_can_be_continued(small_config, trained_run, t
     shutil.copytree(trained_run, copy)
     recorded = json.loads((copy / "config.json").read_text())
     del recorded["gan"], recorded["open_set"]["hold_out"], recorded["model"]["width"]
-    (copy / "config.json").write_text(json.dumps(recorded))
+    files.write_fields(copy / "config.json", recorded)
     before = training.read_record(copy)["fingerprint"]
     runs.train_run(small_config, copy, progress=False)
     assert training.read_record(copy)["fingerprint"] == before

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxatr import files, training
+from jaxatr import files, resolve, training
 from jaxatr.batch import manifest
 from jaxatr.batch.engine import Engine, Here
 from jaxatr.batch.ray_cluster import RayCluster
@@ -93,7 +93,7 @@ def predict_parts(
             if source.passed:
                 say(f"{source.name}: {describe_passed(source.passed)}")
         folders = [str(Path(workdir).absolute()) for workdir in workdirs]
-        job = Job(out.absolute(), folders, options, sources)
+        job = Job(out.absolute(), folders, options, sources, resolve.trusted())
         with ENGINES[engine](job, listed.shards, workers, gallery_workers, say) as works:
             identity = works.identity()
             _check_run(out, identity)

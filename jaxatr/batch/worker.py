@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr import runs, training
+from jaxatr import resolve, runs, training
 from jaxatr.batch import manifest, parts
 from jaxatr.batch.sources import Found, Source
 from jaxatr.data import Cell, reason_of
@@ -43,12 +43,14 @@ class Job(NamedTuple):
       workdirs: the folder of the run; several for an ensemble.
       options: options of the predictor.
       sources: sources of the inputs.
+      trusted: names of code outside the package that a run may use.
     """
 
     out: Path
     workdirs: list[str]
     options: dict[str, Any]
     sources: Sequence[Source]
+    trusted: frozenset[str] = frozenset()
 
 
 class Identity(NamedTuple):
@@ -254,6 +256,7 @@ class GalleryWorker:
 def load(job: Job) -> Predictor:
     """Loads the predictor of a job."""
     training.enable_compilation_cache()
+    resolve.trust(*job.trusted)
     several = job.workdirs if len(job.workdirs) > 1 else job.workdirs[0]
     return runs.load_predictor(several, **job.options)
 

@@ -22,6 +22,7 @@ from jaxatr.data.catalogue import NoSuchDatasetError
 from jaxatr.data.source import all_options
 from jaxatr.data.sources import image_folder
 from jaxatr.extras import require
+from jaxatr.resolve import trust_names_in
 
 
 def define_flags() -> None:
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     from jaxatr.reporting import checked  # late, to keep --help fast
 
     given = inputs.only(arguments, "one folder, archive, table or data set")
+    trust_names_in(given)  # the user's own
     values = flags.FLAGS
     require("jinja2", "sklearn", extra="report", what="jaxatr check")
     chip = data.Chip(center_crop=values.center_crop) if values.center_crop else None

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from jaxatr.cli import inputs
+from jaxatr.cli.terminal import one_line
 from jaxatr.extras import require
 
 
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
         checkpoint=inputs.checkpoint(values.checkpoint),
     )
     for name, reason in result.left_out:
-        print(f"warning: {name}: {reason}", file=sys.stderr)
+        print(f"warning: {one_line(name)}: {reason}", file=sys.stderr)
     content = result.content
     if values.json:
         print(json.dumps(content, indent=2, ensure_ascii=False))

@@ -7,11 +7,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Protocol, TextIO, cast, runtime_checkable
 
 from absl import app, flags, logging
 
-from jaxatr.cli import help_page
+from jaxatr import resolve
+from jaxatr.cli import help_page, terminal
 
 EXIT_USER_ERROR = 2
 EXIT_BUG = 70  # EX_SOFTWARE of BSD's sysexits.h
@@ -21,6 +23,10 @@ _HELP = ("--help", "-help", "-h", "-?", "--helpshort", "--helpfull")
 _USER_ERRORS = (ValueError, OSError, ImportError, MemoryError, FloatingPointError, RuntimeError)
 _MISSING = re.compile(r"flag (--\w+)=None: .* other than None\.")  # absl's message
 _EARLY = re.compile(r"(?:Found --|Unknown command line flag ')(config\.[^\s=']+).*")  # of absl too
+# Python's messages about a text that is not a number.
+_NO_NUMBER = re.compile(
+    r"(invalid literal for int\(\) with base 10|could not convert string to float): "
+)
 _BUGS = (NotImplementedError, RecursionError)  # subclasses of RuntimeError
 
 
@@ -53,8 +59,17 @@ def run(command: Command) -> None:
     Args:
       command: the command. Flags are global, so that a process can run only one command.
     """
+    sys.stdout = cast(TextIO, terminal.Plain(sys.stdout))
+    sys.stderr = cast(TextIO, terminal.Plain(sys.stderr))
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     command.define_flags()
+    if "workdir" in flags.FLAGS or "data_dir" in flags.FLAGS:
+        flags.DEFINE_bool(
+            "trust",
+            False,
+            "Allow the run, or prepared data, to name code outside of jaxatr, which is then run: "
+            "for what is your own, or of a known origin.",
+        )
     flags.DEFINE_bool("debug", False, "Print the tracebacks of errors.")
     own = [flags.FLAGS[name] for name in flags.FLAGS if _is_own(name)]  # not those of libraries
     parse = partial(_parse, command, own)
@@ -76,8 +91,10 @@ def _is_own(name: str) -> bool:
 
 def _guarded(command: Command, arguments: Sequence[str]) -> int:
     if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.ERROR)  # hides orbax's messages; jaxatr uses warnings
+        logging.set_verbosity(logging.FATAL)  # orbax logs, with tracebacks, what it raises too
     try:
+        _trust_the_users()
+        _check_data_dir(command)
         return _until_closed(lambda: command.main(arguments))
     except Exception as error:
         if is_users(error):
@@ -85,16 +102,60 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
                 traceback.print_exception(error)
             print(f"error: {_message(error)}", file=sys.stderr)
             return getattr(error, "exit_code", EXIT_USER_ERROR)
+        if platforms := _missing_platforms():
+            print(f"error: {platforms}", file=sys.stderr)
+            return EXIT_USER_ERROR
         traceback.print_exception(error)
         print("This is a bug in jaxatr. Please report it with the lines above.", file=sys.stderr)
         return EXIT_BUG
 
 
+def _trust_the_users() -> None:
+    """Allows names of code on the command line, and with ``--trust`` those that a run has, too."""
+    given = (flags.FLAGS[name] for name in flags.FLAGS if _is_own(name))
+    resolve.trust_names_in(flag.value for flag in given if flag.present)
+    if "trust" in flags.FLAGS and flags.FLAGS["trust"].value:
+        resolve.trust(resolve.EVERYTHING)
+
+
+def _check_data_dir(command: Command) -> None:
+    """Checks that ``--data_dir`` exists; only ``prepare`` makes a new one.
+
+    Raises:
+      ValueError: there is no such folder.
+    """
+    makes = getattr(command, "__name__", "").endswith(".prepare")
+    place = flags.FLAGS["data_dir"].value if "data_dir" in flags.FLAGS else None
+    if place is not None and not makes and not Path(place).expanduser().is_dir():
+        raise ValueError(f"--data_dir: there is no folder {place}")
+
+
 def _message(error: Exception) -> str:
     """Formats an error; one of the operating system as the file and the reason, without errno."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error) or type(error).__name__
+        return f"{terminal.one_line(str(error.filename))}: {error.strerror}"
+    text = str(error) or type(error).__name__
+    if (catalogue := sys.modules.get("jaxatr.data.catalogue")) is not None:
+        for flag in ("data_source", "config", "source"):
+            if flag in flags.FLAGS:
+                own = f"--{'config.data.source' if flag == 'config' else flag}=PATH"
+                return text.replace(catalogue.BY_FLAGS, own)
+    return text
+
+
+def _missing_platforms() -> str:
+    """Returns the message that jax has none of the devices that it was told to use, or ``""``."""
+    wanted, jax = os.environ.get("JAX_PLATFORMS"), sys.modules.get("jax")
+    if not wanted or jax is None:
+        return ""
+    try:
+        jax.devices()
+    except Exception:
+        return (
+            f"JAX_PLATFORMS={wanted}: jax finds no such device, or its plug-in is not installed: "
+            "pip install 'jaxatr[cuda]' or 'jaxatr[tpu]', or unset the variable"
+        )
+    return ""
 
 
 def _until_closed(write: Callable[[], int | None]) -> int:
@@ -132,12 +193,16 @@ def _line(error: Exception, argv: Sequence[str]) -> str:
     text = str(cause).strip()
     # An exception in a configuration file is passed on as the text of its traceback.
     line = text.splitlines()[-1] if "Traceback" in text else text.replace("\n", " ")
-    line = line.removeprefix("ValueError: ")
+    line = _NO_NUMBER.sub(_wanted, line.removeprefix("ValueError: "))
     if missing := _MISSING.fullmatch(line):
         return f"{missing[1]} is required"
     if "config" in flags.FLAGS and (early := _EARLY.fullmatch(line)):
         return f"--{early[1]}: --config=NAME must stand before it"
     return line if "flag" in line else f"--config: {line}"
+
+
+def _wanted(found: re.Match[str]) -> str:
+    return f"wanted a {'whole ' if 'int' in found[1] else ''}number, got "
 
 
 def _no_field(text: str, argv: Sequence[str]) -> str:

@@ -153,6 +153,8 @@ def _export(arguments: Sequence[str]) -> None:
     if values.size:
         given["size"] = _size(values.size)
     out = Path(_needed("out"))
+    if out.suffix != ".onnx":
+        raise ValueError(f"--out: got {out}, wanted the name of an ONNX file, ending in .onnx")
     if len(values.workdir) > 1:
         raise ValueError(
             f"--workdir: got {len(values.workdir)} runs, but an ensemble cannot be exported to one "
@@ -161,7 +163,7 @@ def _export(arguments: Sequence[str]) -> None:
     (workdir,) = values.workdir or [_needed("workdir")]
     workdirs = [workdir, *values.repeat]
     if values.card:
-        reporting.check_card(out.parent)
+        reporting.check_card(out.parent, out.name)
         reporting.check_repeats(workdirs)
         reporting.check_evaluations(workdirs)
     if values.container:

@@ -10,6 +10,7 @@ from absl import flags
 
 from jaxatr import data, runs, training
 from jaxatr.cli.images import Inputs
+from jaxatr.cli.terminal import one_line
 from jaxatr.explain import (
     Explainer,
     Pictures,
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
                 word = predictor.verdict(prediction)
                 verdict = with_evidence(word, prediction.nearest, explanations)
             picture = pictures.write(path, explanations, verdict=verdict)
-            print(describe(path.name, explanations, picture, verdict=verdict), flush=True)
+            print(describe(one_line(path.name), explanations, picture, verdict=verdict), flush=True)
     return 1 if found.failed else 0
 
 

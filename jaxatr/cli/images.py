@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from jaxatr import data
+from jaxatr.cli.terminal import one_line
 
 
 class Inputs:
@@ -52,7 +53,7 @@ class Inputs:
             except (ValueError, OSError, ImportError) as error:
                 reason = data.reason_of(error, path.name, path.file)
                 line = data.line_of(error, path.name, path.file)
-                print(f"{self._named}: {line}", file=sys.stderr)
+                print(f"{self._named}: {one_line(line)}", file=sys.stderr)
                 self.failed[number] = {"path": path.name, "error": reason}
                 continue
             self.used.append((number, path))
@@ -70,5 +71,5 @@ class Inputs:
                 yield itself._replace(error=error)
                 continue
             if passed := data.describe_passed(found.passed):
-                print(f"{argument}: {passed}", file=sys.stderr)
+                print(f"{one_line(argument)}: {one_line(passed)}", file=sys.stderr)
             yield from found.images

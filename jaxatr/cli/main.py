@@ -3,8 +3,11 @@
 import ast
 import gc
 import importlib
+import os
 import pkgutil
+import signal
 import sys
+from types import FrameType
 
 import jaxatr
 from jaxatr import memory
@@ -15,6 +18,8 @@ COMMANDS = (
     *("train", "evaluate", "predict", "calibrate", "enrol", "cluster", "explain"),
     *("check", "prepare", "convert", "tune", "report", "serve"),
 )
+
+_EXIT_STOPPED = 75  # jaxatr.training.EXIT_PREEMPTED, which is slow to import
 
 
 def main() -> None:
@@ -41,6 +46,9 @@ def run(name: str) -> None:
       name: one of :data:`COMMANDS`, a module of this package with ``define_flags()`` and
         ``main(arguments)``.
     """
+    if name == "train":
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _stop)
     # Must precede the imports of NumPy and jax, whose threads would have separate heaps.
     memory.keep()
     # Imports and traces make many objects and little garbage, so that collecting it as often as
@@ -48,6 +56,21 @@ def run(name: str) -> None:
     gc.set_threshold(10_000, 10, 10)
     command = importlib.import_module("jaxatr.cli.command")
     command.run(importlib.import_module(f"jaxatr.cli.{name}"))
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Ends a training at a signal, before and after the loop, which saves and then ends by itself.
+
+    Nothing is lost, because every file is written as a whole.
+    """
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_DFL)  # a second signal ends the process at once
+    os.write(2, b"error: stopped on request; the same command continues\n")
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    if frame is not None:  # an exception would crash the modules in C that are being imported
+        os._exit(_EXIT_STOPPED)
+    sys.exit(_EXIT_STOPPED)
 
 
 def overview() -> str:

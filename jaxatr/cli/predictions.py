@@ -14,6 +14,7 @@ from tqdm import tqdm
 from jaxatr import data, runs, training
 from jaxatr.cli import command
 from jaxatr.cli.images import Inputs
+from jaxatr.cli.terminal import one_line
 from jaxatr.explain import (
     Explainer,
     Pictures,
@@ -23,6 +24,8 @@ from jaxatr.explain import (
     load_target,
     with_evidence,
 )
+
+_AS_IN_TABLES = {"probability_is": "known_probability_is"}
 
 
 def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
@@ -71,11 +74,12 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             if values.out:
                 rows[number] = _row(path.name, predictor, prediction)
             if values.jsonl:
-                fields = {"image": path.name, "runtime": predictor.runtime}
+                fields = {"path": path.name, "runtime": predictor.runtime}
                 fields |= predictor.to_json(prediction)
+                fields = {_AS_IN_TABLES.get(name, name): value for name, value in fields.items()}
                 print(json.dumps(fields, ensure_ascii=False), flush=True)
             elif not values.out:
-                print(f"{path.name}: {predictor.describe(prediction)}", flush=True)
+                print(f"{one_line(path.name)}: {predictor.describe(prediction)}", flush=True)
         bar.close()
         for shapes, form in predictor.forms.items():
             print(f"{shapes}: {form}", file=sys.stderr)
@@ -147,4 +151,6 @@ def _explain(
     for path, (said, named), explanations in zip(paths, verdicts, explained, strict=True):
         word = with_evidence(said, named, explanations)
         picture = pictures.write(path, explanations, verdict=word)
-        print(describe(path.name, explanations, picture, verdict=word), file=out, flush=True)
+        print(
+            describe(one_line(path.name), explanations, picture, verdict=word), file=out, flush=True
+        )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 from ml_collections import config_dict, config_flags
 
-from jaxatr import bundled
+from jaxatr import bundled, resolve
 from jaxatr.cli import inputs
 from jaxatr.cli.help_page import columns
 
@@ -59,7 +59,9 @@ def _add_options(config: "Config", argv: Sequence[str]) -> None:
         return
     from jaxatr.data import sources  # late, to keep --help fast
 
-    source = sources.find(given.get("data.name") or config.data.name)
+    name = given.get("data.name") or config.data.name
+    resolve.trust_names_in(name)  # the user's own
+    source = sources.find(name)
     known = getattr(source, "options", {})
     if misspelt := next((name for name in lacking if name not in known), None):
         # In the form of ml_collections: the name, and a hint on a second line.

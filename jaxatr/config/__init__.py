@@ -12,6 +12,7 @@ from jaxatr.config.field import Field, Fields, table
 from jaxatr.config.published import from_published
 from jaxatr.config.recorded import completed
 from jaxatr.config.simulated import simulated_vehicles
+from jaxatr.resolve import trust_names_in
 from jaxatr.typing import Config
 
 __all__ = [
@@ -46,6 +47,7 @@ def of_task(task: str = OPEN_SET) -> Config:
     Raises:
       ValueError: there is no such task.
     """
+    trust_names_in(task)  # the user's own
     config = built(fields_of(task))
     config.task = task
     return config

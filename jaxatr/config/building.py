@@ -22,10 +22,12 @@ def fields_of(task: str) -> Fields:
       ValueError: there is no such task.
     """
     try:
-        own = getattr(resolve(task), "fields", dict)
+        found = resolve(task)
     except ValueError as error:
         raise ValueError(f"task: {error}") from error
-    return {**COMMON, **own()}
+    if not isinstance(found, type):
+        raise ValueError(f"task: {task} is not a class, wanted a jaxatr.training.Task")
+    return {**COMMON, **getattr(found, "fields", dict)()}
 
 
 def built(fields: Fields) -> Config:

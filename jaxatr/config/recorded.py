@@ -5,7 +5,7 @@ from typing import Any
 
 from jaxatr.config.building import built, fields_of, group_of, locked
 from jaxatr.config.common import COMMON
-from jaxatr.config.field import Fields
+from jaxatr.config.field import Field, Fields
 from jaxatr.typing import Config
 
 # Configurations once had the fields of all tasks, so older runs have these groups whichever task
@@ -17,6 +17,9 @@ _ONCE_COMMON = (
 )
 _ONCE_COMMON_FIELDS = ("data.coarse",)
 
+
+# Types that stand for each other in JSON; booleans are numbers, too.
+_KINDS = (str, (int, float), (list, tuple), Mapping)
 
 # The values, by data set and option, that describe its chips from before the option existed.
 _ONCE_SILENT = {name: {"crop": "window"} for name in ("simulated", "simulated_tracks")}
@@ -33,9 +36,13 @@ def completed(recorded: Mapping[str, Any]) -> Config:
       recorded: content of a run's ``config.json``.
 
     Raises:
-      ValueError: the task cannot be imported.
+      ValueError: the task cannot be imported, or a field has a value of another type.
     """
-    fields = fields_of(recorded["task"]) if "task" in recorded else COMMON
+    if not isinstance(task := recorded.get("task", ""), str):
+        raise ValueError(f"task: got {task!r}, wanted a string")
+    fields = fields_of(task) if "task" in recorded else COMMON
+    for name, field in fields.items():
+        _check_type(recorded, name, field)
     config = built(fields)
     for name, field in fields.items():
         if field.earlier is not None:
@@ -51,6 +58,21 @@ def completed(recorded: Mapping[str, Any]) -> Config:
             if field.formerly is not None and group[last] == field.formerly:
                 group[last] = None
     return locked(config, fields)
+
+
+def _check_type(recorded: Mapping[str, Any], name: str, field: Field) -> None:
+    """Checks that the recorded value of a field, if any, is of the type of the field's default."""
+    *groups, last = name.split(".")
+    for depth, part in enumerate(groups, 1):
+        recorded = recorded.get(part, {})
+        if not isinstance(recorded, Mapping):
+            raise ValueError(f"{'.'.join(groups[:depth])}: got {recorded!r}, wanted an object")
+    if field.default is None or last not in recorded:
+        return
+    wanted = next(kinds for kinds in _KINDS if isinstance(field.default, kinds))
+    value = recorded[last]
+    if not isinstance(value, wanted) or isinstance(value, bool) != isinstance(field.default, bool):
+        raise ValueError(f"{name}: got {value!r}, wanted a value such as {field.default!r}")
 
 
 def _without_other_tasks(recorded: Mapping[str, Any], fields: Fields) -> dict[str, Any]:

@@ -13,9 +13,13 @@ from jaxatr.data.dataset import Dataset
 from jaxatr.data.images import ImageError
 from jaxatr.data.source import Contents, Request, Scan, Source
 from jaxatr.data.sources import _tfds
-from jaxatr.resolve import nearest
+from jaxatr.resolve import nearest, trust_names_in
 
 REPORT = "report.json"
+
+
+BY_FLAGS = "--source=PATH, for enrol by --data_source=PATH, for train by --config.data.source=PATH"
+"""How commands take the location of moved data; a command's message has only its own flag."""
 
 
 class NoSuchDatasetError(ValueError):
@@ -88,6 +92,7 @@ def prepare(
       ValueError: the set cannot be opened, or ``as_name`` is taken or is not a valid folder name.
       ImageError: an image is corrupt; the message names it.
     """
+    trust_names_in(name)  # the user's own
     if as_name is not None:
         if not getattr(sources.find(name), "takes", ""):
             raise ValueError(
@@ -162,10 +167,7 @@ def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
     except ValueError as error:
         if not source.takes or request.path.exists() or str(request.path) not in str(error):
             raise
-        raise ValueError(
-            f"{error}; give its location by --source=PATH, for enrol by --data_source=PATH, for "
-            "train by --config.data.source=PATH"
-        ) from error
+        raise ValueError(f"{error}; give its location by {BY_FLAGS}") from error
     key = name if scan.source is source else scan.source.name
     origin = {
         "builder": key,

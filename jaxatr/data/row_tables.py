@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,8 @@ from jaxatr.files import check_replaceable, replacing
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 """Suffixes of the supported table formats."""
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 
 Cell: TypeAlias = str | int | float | bool | None
 
@@ -45,7 +48,9 @@ def write_table(
     """Writes rows atomically, in the format given by the path's suffix.
 
     The columns are the union over the rows, in order of first occurrence. A missing cell is empty
-    in CSV and null in JSON lines and Parquet.
+    in CSV and null in JSON lines and Parquet. In CSV, text that begins with ``=``, ``+``, ``-``,
+    ``@``, a tab or a line break has an apostrophe before it, which the package's readers of tables
+    remove.
 
     Args:
       path: ends in ``.csv``, ``.jsonl`` or ``.parquet``.
@@ -71,23 +76,35 @@ def write_table(
 
 
 def csv_text(rows: Sequence[Mapping[str, Cell]], *, columns: Sequence[str]) -> str:
-    """Formats rows as CSV for a spreadsheet, with text protected from being read as formulas.
+    """Formats rows as CSV, with text protected from being read as formulas by a spreadsheet.
 
     Args:
       rows: column names to cells.
       columns: the columns to write, in order.
     """
-    safe = [{name: _no_formula(row.get(name)) for name in columns} for row in rows]
-    return _csv(columns, safe)
+    return _csv(columns, rows)
 
 
-def _no_formula(cell: Cell) -> Cell:
-    """Prefixes an apostrophe to text that a spreadsheet would evaluate."""
-    begins = ("=", "+", "-", "@", "\t", "\r")
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(begins) else cell
+def without_formula(cell: Cell) -> Cell:
+    """Prefixes an apostrophe to text that a spreadsheet would evaluate.
+
+    Text that begins with apostrophes and then such a character gets another one, so that
+    :func:`as_given` restores every text.
+    """
+    return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
+
+
+def as_given(cell: str) -> str:
+    """Returns the text of a CSV table's cell, without the apostrophe of :func:`without_formula`.
+
+    >>> [as_given(str(without_formula(cell))) for cell in ("=a", "'=a", "'a", "a")]
+    ['=a', "'=a", "'a", 'a']
+    """
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def _csv(columns: Sequence[str], rows: Sequence[Mapping[str, Cell]]) -> str:
+    rows = [{name: without_formula(row.get(name)) for name in columns} for row in rows]
     written = io.StringIO(newline="")
     writer = csv.DictWriter(written, columns, restval="", lineterminator="\n")
     writer.writeheader()

@@ -237,9 +237,11 @@ def _listed_members(
     for key, names in lists.items():
         for one in names:
             if one not in classes:
+                commas = next((name for name in classes if "," in name), None)
+                quoted = f'; quote a name with a comma: {key}:"{commas}"' if commas else ""
                 raise ValueError(
                     f"open_set.split: {key}: there is no class {one!r}{nearest(one, classes)} "
-                    f"(there are {', '.join(classes)})"
+                    f"(there are {', '.join(classes)}){quoted}"
                 )
     if both := sorted({*lists.get("known", ())} & {*lists.get("unknown", ())}):
         raise ValueError(f"open_set.split: {both[0]!r} is both known and unknown")

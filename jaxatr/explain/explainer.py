@@ -15,6 +15,7 @@ from jaxatr.explain.method import Maps, Method
 from jaxatr.explain.methods import METHODS, find_method
 from jaxatr.inference import stacked_batches
 from jaxatr.kernels.compiled import Compiled
+from jaxatr.resolve import trust_names_in
 from jaxatr.training import Target, TrainedRun
 from jaxatr.typing import ArrayLike, Float, PyTree, Shaped
 
@@ -124,6 +125,7 @@ class Explainer:
             for another kind of run; or the network that a surrogate explains has changed since the
             surrogate was trained.
         """
+        trust_names_in(method)  # the user's own
         run = training.load_run(workdir)
         return cls.of_run(run, method, seed=seed, progress=progress, **options)
 
@@ -207,6 +209,7 @@ def load_explainers(
     workdir: str | os.PathLike, method: str | None = None, **options: Any
 ) -> dict[str, Explainer]:
     """Loads a run's network, at its latest checkpoint, for :func:`explainers_of`."""
+    trust_names_in(method)  # the user's own
     return explainers_of(training.load_run(workdir), method, **options)
 
 

@@ -75,7 +75,9 @@ def lookup(operation: Operation, problem: Any, device: Device) -> Choice | None:
             return entry.choice
         if path == user_file(device):
             _warn(f"{path}: the entry {problem.key!r} is not used: {why}")
-        else:
+        elif (
+            entry.jax_version == jax.__version__
+        ):  # others are expected, `jaxatr tune show` lists them
             _warn_of_shipped(path, why)
     return None
 

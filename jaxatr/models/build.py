@@ -17,7 +17,7 @@ from jaxatr.models.published import named
 from jaxatr.models.student import Student
 from jaxatr.models.surrogate import ExplanationNetwork, Surrogate
 from jaxatr.models.track import TrackClassifier
-from jaxatr.resolve import nearest, resolve
+from jaxatr.resolve import imported, nearest, resolve
 from jaxatr.typing import Config
 
 _DEFAULT = COMMON["model.backbone"].default
@@ -162,7 +162,7 @@ def _backbone(config: Config, **options: Any) -> Any:
     """Builds the backbone; ``options`` are further arguments of a built-in one."""
     name, args = backbone_name(config), dict(config.args)
     if config.onnx:  # resolved late: jaxatr.onnx is a higher layer and an optional dependency
-        return resolve(_ONNX)(file=config.onnx, output=config.output, **options, **args)
+        return imported(_ONNX)(file=config.onnx, output=config.output, **options, **args)
     if config.output:
         raise ValueError(f"model.output: got {config.output!r} without a model.onnx")
     if name in (names := backbones.names()):
@@ -179,9 +179,10 @@ def _backbone(config: Config, **options: Any) -> Any:
             f"model.backbone: got {name!r}, wanted one of {', '.join(names)} or "
             f"'my.module:Class'{nearest(name, names)}"
         )
-    module = resolve(name)(**args)
-    if not isinstance(module, nn.Module):
-        raise ValueError(
-            f"model.backbone: {name!r} returned a {type(module).__name__}, not a linen module"
-        )
-    return module
+    try:
+        kind = resolve(name)
+    except ValueError as error:
+        raise ValueError(f"model.backbone: {error}") from error
+    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+        raise ValueError(f"model.backbone: {name!r} is not a subclass of flax.linen.Module")
+    return kind(**args)

@@ -176,7 +176,7 @@ def check_kind(workdir: str | os.PathLike) -> None:
     takes_images = kind.predictor and issubclass(training.predictor_class(kind), Recogniser)
     if not takes_images or issubclass(kind, OfTracks):
         raise ValueError(
-            f"{workdir}: a run of {kind.__name__}, wanted one of open-set recognition of single "
+            f"{workdir}: a run of {kind.kind()}, wanted one of open-set recognition of single "
             "images"
         )
 

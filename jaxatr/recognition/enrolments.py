@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from jaxatr import files
@@ -105,8 +106,8 @@ def read(workdir: str | os.PathLike) -> Enrolment | None:
     path = Path(workdir) / FILE
     if not path.is_file():
         return None
+    content = files.read_fields(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
         entries = tuple(
             Entry(
                 **{name: one[name] for name in Entry._fields if name != "sha256"},
@@ -114,6 +115,8 @@ def read(workdir: str | os.PathLike) -> Enrolment | None:
             )._replace(name=class_name(one["name"]))
             for one in content["enrolments"]
         )
+        for entry in entries:
+            files.within(workdir, entry.file)
         return Enrolment(content["score"], entries)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
@@ -132,8 +135,8 @@ def write(workdir: str | os.PathLike, enrolment: Enrolment | None) -> None:
         for entry in enrolment.entries
     ]
     content = {"score": enrolment.score, "enrolments": entries}
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_file(path, lambda file: file.write(text.encode()))
+    if jax.process_index() == 0:
+        files.write_fields(path, content)
 
 
 def keep(
@@ -163,7 +166,7 @@ def keep(
 def discard(workdir: str | os.PathLike, entries: Sequence[Entry]) -> None:
     """Deletes the chips of removed entries."""
     for entry in entries:
-        (Path(workdir) / entry.file).unlink(missing_ok=True)
+        files.within(workdir, entry.file).unlink(missing_ok=True)
 
 
 def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]) -> Chips:
@@ -180,7 +183,7 @@ def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]
     classes = [*known, *enrolment.further(known)]
     images, labels = [], []
     for entry in enrolment.entries:
-        path = Path(workdir) / entry.file
+        path = files.within(workdir, entry.file)
         try:
             with np.load(path) as arrays:
                 enrolled = np.asarray(arrays["images"])

@@ -79,8 +79,9 @@ def _decides(
     name = decision.score.name
     if decision.further is not None:
         raise ValueError(
-            f"score: {run.workdir} has enrolled classes, which cannot be exported: --score=none "
-            "exports the network alone, enrol --train trains a run with all classes"
+            f"score: {run.workdir} has enrolled classes, which cannot be exported: export before "
+            "enrol or after enrol --remove=NAME, export the network alone with --score=none, or "
+            "train a run with all classes with enrol --train"
         )
     if without := openset.without_form(decision.score):
         obstacle = (

@@ -17,7 +17,7 @@ from jaxatr.recognition.decision import load_decision
 from jaxatr.recognition.neighbours import Examples, build_examples
 from jaxatr.recognition.prediction import UNKNOWN, Prediction
 from jaxatr.recognition.session import FEATURES, Network, Session, of_single_images
-from jaxatr.resolve import resolve
+from jaxatr.resolve import imported
 from jaxatr.tasks.neighbour import Neighbour, blank, describe, listed
 from jaxatr.tasks.open_set.deciders import RULE
 from jaxatr.tasks.open_set.needs import in_jax_alone
@@ -183,7 +183,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
             if neighbours:
                 raise ValueError("neighbours: an ensemble cannot search for training chips")
             asked = {"gamma": gamma, "score": score, "where": where, "runtime": runtime}
-            return resolve(cls.ensemble)(workdir, checkpoint=checkpoint, **asked)
+            return imported(cls.ensemble)(workdir, checkpoint=checkpoint, **asked)
         check_runtime(runtime)
         run = training.load_run(workdir, checkpoint)
         training.check_predictor(run, cls)

@@ -12,9 +12,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
-from jaxatr import openset
+from jaxatr import files, openset
 from jaxatr.files import load_arrays
 from jaxatr.tasks.runtime import FOLDER
 from jaxatr.training.folder import write_file
@@ -87,18 +88,15 @@ def save_choice(
     """Writes the choice of a score for a checkpoint."""
     path = path_of(workdir, step, name).with_suffix(".json")
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(choice, indent=2) + "\n"
-    write_file(path, lambda file: file.write(text.encode()))
+    if jax.process_index() == 0:
+        files.write_fields(path, choice)
 
 
 def load_choice(workdir: str | os.PathLike, step: int, name: str = CHOICE) -> dict[str, Any] | None:
     """Reads the choice of a score for a checkpoint; None if there is none.
 
     Raises:
-      ValueError: the file cannot be read.
+      ValueError: the file is damaged or was changed.
     """
     path = path_of(workdir, step, name).with_suffix(".json")
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except ValueError as error:
-        raise ValueError(f"{path}: not readable ({error}): remove it") from error
+    return files.read_fields(path) if path.is_file() else None

@@ -19,6 +19,8 @@ NAME = "MODEL_CARD.md"
 MARK = "<!-- Written by `jaxatr convert export`"
 """The beginning of a card that may be overwritten."""
 
+_TITLE = "# Model card: "
+
 _SEEDS = ("seed", "data.validation_seed")
 """Fields in which repeated runs of one configuration may differ."""
 
@@ -26,18 +28,28 @@ _LOCATIONS = ("data_dir", "weights_dir", "source", "find")
 """Last parts of the names of fields that do not affect the results."""
 
 
-def check_card(folder: str | os.PathLike) -> None:
+def check_card(folder: str | os.PathLike, name: str) -> None:
     """Checks that writing a card would not overwrite one that was edited by hand.
 
     Args:
       folder: the card's folder.
+      name: name of the exported file.
 
     Raises:
-      ValueError: there is a card that does not begin with :data:`MARK`.
+      ValueError: there is a card of this file that does not begin with :data:`MARK`.
     """
+    _place(folder, name)
+
+
+def _place(folder: str | os.PathLike, name: str) -> Path:
+    """Returns the path of an exported file's card: with its name if another file has the first."""
     path = Path(folder) / NAME
+    if path.is_file() and f"\n{_TITLE}{name}\n" not in (text := path.read_text(encoding="utf-8")):
+        if _TITLE in text:
+            path = path.with_stem(f"{path.stem}-{Path(name).stem}")
     if path.is_file() and not path.read_text(encoding="utf-8").startswith(MARK):
         raise ValueError(f"{path} was changed by hand: move it, or export with --nocard")
+    return path
 
 
 def write_card(
@@ -59,8 +71,7 @@ def write_card(
         run was last evaluated with enrolled classes, or the folder has a card that was changed by
         hand.
     """
-    check_card(folder)
-    path = Path(folder) / NAME
+    path = _place(folder, exported.name)
     files.write_text(path, card(workdirs, exported))
     return path
 
@@ -120,7 +131,7 @@ def card(workdirs: Sequence[str | os.PathLike], exported: Exported) -> str:
         environment()
         .get_template("card.md")
         .render(
-            title=f"Model card: {exported.name}",
+            title=f"{_TITLE.removeprefix('# ')}{exported.name}",
             details=card_sections.details(run, exported),
             use=card_sections.use(run, exported),
             scope=card_sections.scope(exported),
@@ -141,7 +152,7 @@ def card(workdirs: Sequence[str | os.PathLike], exported: Exported) -> str:
 
 def _read(workdir: Path) -> CardRun:
     path = workdir / training.EVALUATION
-    evaluation = files.read_json(path) if path.is_file() else {}
+    evaluation = files.read_fields(path) if path.is_file() else {}
     config = training.load_config(workdir).to_dict()
     return CardRun(workdir.resolve().name, config, training.read_record(workdir), evaluation)
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runti
 
 from jaxatr import training
 from jaxatr.reporting.sprite import Sprite, Thumbnail
-from jaxatr.resolve import resolve
+from jaxatr.resolve import imported
 
 
 class Section(NamedTuple):
@@ -104,7 +104,7 @@ def report_of(workdir: str | os.PathLike) -> Report[Any]:
       ValueError: there is no such run, or its kind has no valid report.
     """
     task = training.task_of(workdir)
-    report = resolve(task.report)
+    report = imported(task.report)
     if not isinstance(report, Report):
         raise ValueError(f"{task.__name__}.report: {task.report} is not a jaxatr.reporting.Report")
     return report

@@ -96,11 +96,12 @@ def train_enrolled(
     chips = enrolments.chips(run.workdir, enrolment, run.classes)
     names = np.array([*run.classes, *enrolment.further(run.classes)])[chips.labels]
     training.check_config(out, config, free=(*run.task.free_fields, "data.source"))
-    Path(out).mkdir(parents=True, exist_ok=True)
-    write_file(
-        Path(out) / CHIPS, lambda file: np.savez_compressed(file, images=chips.images, names=names)
-    )
-    train_run(config, out, progress=progress)
+    with training.training_alone(out):
+        write_file(
+            Path(out) / CHIPS,
+            lambda file: np.savez_compressed(file, images=chips.images, names=names),
+        )
+        train_run(config, out, progress=progress)
     evaluate_run(out)
     rows = _compared(run, enrolment, out, where or {})
     classes = list(enrolment.further(run.classes))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr import kernels, training
+from jaxatr import kernels, resolve, training
 from jaxatr.data import Intake
 from jaxatr.data.sources import arrays
 from jaxatr.recognition import ensemble
@@ -60,6 +60,7 @@ def evaluate_run(
       ValueError: there is no such run or checkpoint, the data differs from that of the training,
         the explained network has changed, or the kind of run does not have an option.
     """
+    resolve.trust_names_in([data or {}, options])  # the user's own
     config = training.load_config(workdir)
     images = data if isinstance(data, tuple) else None
     if images is None:
@@ -68,7 +69,7 @@ def evaluate_run(
     if images is not None:
         task = _of_arrays(task, images)
     task.check_continues(workdir, training.read_record(workdir))
-    check_options(workdir, type(task).__name__, task.test, options)
+    check_options(workdir, task.kind(), task.test, options)
     takes = inspect.signature(task.test).parameters
     snapshot = training.load_snapshot(workdir, checkpoint)
     given = {"workdir": Path(workdir), "step": snapshot.step, "progress": progress}

@@ -93,7 +93,7 @@ def export_run(
     run.config.model.dtype = "float32"  # ONNX's older operators do not take bfloat16
     options = {"score": score, "source": source}
     options = {name: value for name, value in options.items() if value is not None}
-    check_options(workdir, run.task.__name__, run.task.exportable, options)
+    check_options(workdir, run.task.kind(), run.task.exportable, options)
     network = run.task.exportable(run, **options)
     example, free = _input(run, takes, size, channels)
     tracks = bool(network.frames)

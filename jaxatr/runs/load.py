@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from jaxatr import training
+from jaxatr import resolve, training
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs.evaluation import check_options
 from jaxatr.training import Predictor
@@ -19,7 +19,10 @@ else:
 
 
 def load_predictor(
-    workdir: str | os.PathLike | Sequence[str | os.PathLike], **options: Any
+    workdir: str | os.PathLike | Sequence[str | os.PathLike],
+    *,
+    trust: bool = False,
+    **options: Any,
 ) -> Loaded:
     """Loads the predictor of a run: a recogniser, a retriever, or one of another kind.
 
@@ -28,19 +31,23 @@ def load_predictor(
 
     Args:
       workdir: the run's folder; several for an ensemble of recognisers of single images.
+      trust: allow the run to name code outside the package, such as a backbone of one's own
+        (:func:`jaxatr.trust`). Only for runs of a known origin: this code is executed.
       **options: options of the kind's predictor, such as ``gamma`` and ``checkpoint`` of a
         recogniser, or ``neighbours`` and ``max_distance`` of a retriever.
 
     Raises:
-      ValueError: there is no such run, its kind has no predictor or does not have an option, or
-        the runs cannot form an ensemble.
+      ValueError: there is no such run, its kind has no predictor or does not have an option, the
+        runs cannot form an ensemble, or a run names code that is not trusted.
     """
-    if not isinstance(workdir, str | os.PathLike):
-        return _ensemble(workdir, options)
-    task = training.task_of(workdir)
-    kind = training.predictor_class(task)
-    check_options(workdir, task.__name__, kind.load, options)
-    return cast(Loaded, kind.load(workdir, **options))
+    resolve.trust_names_in(options)  # the user's own
+    with resolve.trusting(trust):
+        if not isinstance(workdir, str | os.PathLike):
+            return _ensemble(workdir, options)
+        task = training.task_of(workdir)
+        kind = training.predictor_class(task)
+        check_options(workdir, task.kind(), kind.load, options)
+        return cast(Loaded, kind.load(workdir, **options))
 
 
 def _ensemble(workdirs: Sequence[str | os.PathLike], options: dict[str, Any]) -> Loaded:
@@ -49,8 +56,8 @@ def _ensemble(workdirs: Sequence[str | os.PathLike], options: dict[str, Any]) ->
         kind = training.predictor_class(task)
         if not issubclass(kind, Recogniser):
             raise ValueError(
-                f"{workdir}: got a run of {task.__name__}, wanted recognisers of single images for "
+                f"{workdir}: got a run of {task.kind()}, wanted recognisers of single images for "
                 "an ensemble"
             )
-        check_options(workdir, task.__name__, kind.load, options)
+        check_options(workdir, task.kind(), kind.load, options)
     return cast(Loaded, Recogniser.load(workdirs, **options))

@@ -4,14 +4,14 @@ import copy
 import datetime
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 from ml_collections import ConfigDict
 
-from jaxatr import bundled, training
+from jaxatr import bundled, resolve, training
 from jaxatr.data import splits
 from jaxatr.data.sources import arrays
 from jaxatr.resolve import nearest
@@ -58,7 +58,8 @@ def train_run(
 
     Raises:
       ValueError: the configuration is invalid or differs from that of the run in ``workdir``, or
-        an input of the run (its data, the network that it explains) has changed since it began.
+        an input of the run (its data, the network that it explains) has changed since it began;
+        or another process is training in ``workdir``.
       training.NonFiniteLoss: the training diverged.
       training.Preempted: the process was asked to stop; a checkpoint is saved.
     """
@@ -73,6 +74,7 @@ def train_run(
         raise ValueError("test: got images without data, to which they belong")
     if fields:
         full = with_fields(full, fields)
+    resolve.trust_names_in(full.to_dict())  # the user's own
     if (split := splits.listed(full.open_set.split)) != full.open_set.split:
         full = copy.deepcopy(full)
         full.open_set.split = split  # the split's content: its file may change or disappear
@@ -81,13 +83,26 @@ def train_run(
         full.data.source = str(Path(full.data.source).expanduser().absolute())
     free = (*_FREE, *task_class(full.task).free_fields)
     training.check_config(workdir, full, free=free)  # before any data is prepared
+    with training.training_alone(workdir):
+        _train(full, workdir, free, progress, begun_in, trained)
+    return workdir
+
+
+def _train(
+    full: Config,
+    workdir: Path,
+    free: Collection[str],
+    progress: bool,
+    begun_in: Callable[[Path], None] | None,
+    trained: Callable[[], None] | None,
+) -> None:
     task = make_task(full, workdir)
     _warn_of_one_size(full, task.record)
     task.check_continues(workdir, training.read_record(workdir))
     training.record_config(workdir, full, free=free)
     training.update_record(workdir, task=full.task, **task.record)
     if begun_in is not None:
-        begun_in(Path(workdir))
+        begun_in(workdir)
     result = training.train(
         task,
         workdir=workdir,
@@ -105,12 +120,11 @@ def train_run(
         end_with_best=_ends_with_best(full),
     )
     for folder, other in task.beside(full).items():
-        train_run(other, Path(workdir) / folder, progress=progress)
+        train_run(other, workdir / folder, progress=progress)
     if trained is not None:
         trained()
-    decided = task.finished(result.variables, Path(workdir), result.step)
+    decided = task.finished(result.variables, workdir, result.step)
     training.update_record(workdir, **decided)
-    return workdir
 
 
 def new_folder() -> Path:

@@ -343,7 +343,7 @@ def load_engine(wanted: Wanted, before: Engine | None = None) -> Engine:
     if issubclass(kind, Retriever):
         return _retriever(wanted)
     raise ValueError(
-        f"{wanted.workdir}: a run of {task.__name__} cannot be served, wanted a recogniser or a "
+        f"{wanted.workdir}: a run of {task.kind()} cannot be served, wanted a recogniser or a "
         "retriever of single images"
     )
 

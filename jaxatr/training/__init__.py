@@ -9,6 +9,7 @@ from jaxatr.training.folder import (
     THUMBNAILS,
     load_config,
     load_evaluation,
+    training_alone,
     variables_of,
     write_file,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "task_class",
     "task_of",
     "train",
+    "training_alone",
     "update_record",
     "variables_of",
     "write_file",

@@ -6,11 +6,13 @@ run are skipped with a warning. An interrupted save leaves a temporary folder, n
 
 import contextlib
 import dataclasses
+import errno
 import logging
 import math
 import os
+import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +26,8 @@ from jaxatr.training.snapshot import Snapshot, rank, read_score, read_snapshot, 
 
 FOLDER = "checkpoints"
 SET_ASIDE = "checkpoints_set_aside"
+
+_Hook = Callable[[Any], object]  # of sys.unraisablehook
 
 
 class CheckpointError(RuntimeError):
@@ -59,6 +63,8 @@ class Checkpoints:
 
     def __enter__(self) -> "Checkpoints":
         """Returns itself."""
+        hook = self._hook = sys.unraisablehook
+        sys.unraisablehook = _without_closed_loops(hook)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -73,6 +79,8 @@ class Checkpoints:
             if kind is None:
                 raise self._failed(error) from error
             warnings.warn(str(self._failed(error)), stacklevel=2)
+        finally:
+            sys.unraisablehook = self._hook
 
     def save(self, snapshot: Snapshot) -> None:
         """Starts writing a checkpoint, once the previous one is on disk.
@@ -104,9 +112,11 @@ class Checkpoints:
 
     def _failed(self, error: Exception) -> CheckpointError:
         steps = saved_steps(self._workdir)
+        full = os.strerror(errno.ENOSPC)  # tensorstore's message has each array, path and source
+        reason = full if full in str(error) else " ".join(str(error).split())
         return CheckpointError(
-            f"a checkpoint could not be saved in {self._workdir / FOLDER}: {error}\n"
-            f"existing checkpoints, from which the same command continues: {steps or 'none'}"
+            f"a checkpoint could not be saved in {self._workdir / FOLDER}: {reason}; existing "
+            f"checkpoints, from which the same command continues: {steps or 'none'}"
         )
 
     def restore(self) -> Snapshot | None:
@@ -224,6 +234,20 @@ def _open(workdir: Path, **options: Any) -> ocp.CheckpointManager:
         options=ocp.CheckpointManagerOptions(**options),
         item_names=("state", "hook", "record"),
     )
+
+
+def _without_closed_loops(hook: _Hook) -> _Hook:
+    """Drops the tracebacks of arrays that were still being written when the first one failed.
+
+    Orbax raises the first one's error, and closes the event loop that the others want to tell.
+    """
+
+    def print_others(raised: Any) -> None:
+        error = raised.exc_value
+        if not (isinstance(error, RuntimeError) and str(error) == "Event loop is closed"):
+            hook(raised)
+
+    return print_others
 
 
 @contextlib.contextmanager

@@ -1,14 +1,17 @@
 """The files of a run's folder: their names, reading and writing."""
 
+import contextlib
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import filelock
 import jax
 
 from jaxatr import config as configuration
-from jaxatr import files
+from jaxatr import files, parallel
 from jaxatr.training.average import evaluated_params
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.typing import Config, PyTree
@@ -17,6 +20,8 @@ EVALUATION = "evaluation.json"
 SCORES = "scores.npz"
 THUMBNAILS = "thumbnails.npz"
 INDEX = "index.npz"
+_LOCK = ".training.lock"
+_HOLDER = ".training.json"
 
 
 def load_config(workdir: str | os.PathLike) -> Config:
@@ -25,13 +30,17 @@ def load_config(workdir: str | os.PathLike) -> Config:
     Fields that were added after the run was trained have their defaults.
 
     Raises:
-      ValueError: ``workdir`` is not a run's folder, its configuration is damaged, or its task
-        cannot be imported.
+      ValueError: ``workdir`` is not a run's folder, its configuration is damaged or was changed, or
+        its task cannot be imported.
     """
     path = Path(workdir) / "config.json"
     if not path.is_file():
         raise ValueError(f"{workdir} is not a run's folder: it has no {path.name}")
-    return configuration.completed(files.read_json(path))
+    recorded = files.read_fields(path)
+    try:
+        return configuration.completed(recorded)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
@@ -43,7 +52,7 @@ def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
     path = Path(workdir) / EVALUATION
     if not path.is_file():
         raise ValueError(f"{workdir} is not evaluated yet: jaxatr evaluate --workdir={workdir}")
-    return files.read_json(path)
+    return files.read_fields(path)
 
 
 def variables_of(snapshot: Snapshot) -> PyTree:
@@ -53,6 +62,58 @@ def variables_of(snapshot: Snapshot) -> PyTree:
     """
     params = evaluated_params(snapshot.state["params"], snapshot.state["opt_state"])
     return {"params": params, **snapshot.state["model_state"]}
+
+
+@contextlib.contextmanager
+def training_alone(workdir: str | os.PathLike) -> Iterator[None]:
+    """Keeps other processes from training in a folder, which is created if missing.
+
+    The operating system releases the lock of a process that ends, even if it is killed; on file
+    systems without locks, that of a dead process of this host is taken over. The same process may
+    enter the context again.
+
+    Args:
+      workdir: the run's folder.
+
+    Raises:
+      ValueError: another process is training in it; the message names it. All processes of a run
+        raise it.
+    """
+    folder = Path(workdir)
+    refusal, is_new = None, not folder.exists()
+    with contextlib.ExitStack() as stack:
+        if jax.process_index() == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                lock = stack.enter_context(files.locked(folder / _LOCK, seconds=0.0, again=True))
+            except TimeoutError:
+                refusal = _refusal(folder)
+            else:
+                holder = {"host": socket.gethostname(), "process": os.getpid()}
+                files.write_fields(folder / _HOLDER, holder)
+                stack.callback(_leave, folder, lock, is_new)
+        if refusal := parallel.gather_json(refusal)[0]:
+            raise ValueError(refusal)
+        yield
+
+
+def _leave(folder: Path, lock: filelock.BaseFileLock, is_new: bool) -> None:
+    """Removes what says who is training, as the last context of the folder ends."""
+    if lock.lock_counter > 1:
+        return
+    (folder / _HOLDER).unlink(missing_ok=True)
+    if is_new and {path.name for path in folder.iterdir()} <= {_LOCK}:
+        (folder / _LOCK).unlink(missing_ok=True)  # it failed before anything was written
+        folder.rmdir()
+
+
+def _refusal(folder: Path) -> str:
+    try:
+        holder = files.read_fields(folder / _HOLDER)
+        who = f"process {holder['process']} on {holder['host']}"
+    except (OSError, ValueError):  # it has just begun
+        who = "another process"
+    return f"{folder}: {who} is training in this folder: wait for its end, or use another workdir"
 
 
 def write_file(path: Path, write: Callable[[Any], object]) -> None:

@@ -124,6 +124,7 @@ def train(
         )
         if run.step < schedule.steps:  # a finished run keeps the record of its training
             start_record(workdir, fingerprint)
+            update_record(workdir, steps=schedule.steps)
         with (
             MetricWriter(workdir, step=run.step if run.restored else -1) as writer,
             Progress(schedule.steps, step=run.step, enabled=progress) as bar,

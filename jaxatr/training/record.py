@@ -1,13 +1,15 @@
 """The record of a run: its configuration, versions and devices."""
 
 import datetime
+import functools
 import hashlib
 import importlib.metadata
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Collection
+import warnings
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,27 @@ FREE_FIELDS = frozenset(
     }
 )
 
+#: Types of the fields that programs take apart, the outer ones first.
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("task", "fingerprint", "image_dtype"), str),
+    **dict.fromkeys(("split", "normalization", "dataset", "examples", "decision", "target"), dict),
+    **dict.fromkeys(("device", "kernels", "versions"), dict),
+    **dict.fromkeys(("split.known", "split.unknown", "image_shape", "coarse"), list),
+    **dict.fromkeys(("normalization.mean", "normalization.std"), list),
+}
+_JSON_NAMES = {str: "a string", dict: "an object", list: "a list"}
+
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
+
+
+jax.tree_util.register_pytree_with_keys(  # as a dictionary is: a predictor's digest covers a record
+    files.Fields,
+    lambda fields: (
+        [(jax.tree_util.DictKey(name), fields[name]) for name in sorted(fields)],
+        (fields.origin, tuple(sorted(fields))),
+    ),
+    lambda kept, values: files.Fields(dict(zip(kept[1], values, strict=True)), kept[0]),
+)
 
 
 class ConfigMismatch(ValueError):
@@ -61,7 +83,7 @@ def record_config(workdir: str | os.PathLike, config: Config, *, free: Collectio
     if jax.process_index() == 0:
         path = Path(workdir) / CONFIG
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_text(path, config.to_json(indent=2, sort_keys=True) + "\n")
+        files.write_fields(path, json.loads(config.to_json(sort_keys=True)))
     return fingerprint
 
 
@@ -89,7 +111,7 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
     now = _fixed_fields(json.loads(config.to_json()), free)
     fingerprint = hashlib.sha256(json.dumps(now, sort_keys=True).encode()).hexdigest()[:16]
     if path.exists():
-        written = files.read_json(path)
+        written = files.read_fields(path)
         recorded = _fixed_fields(json.loads(configuration.completed(written).to_json()), free)
         if "task" not in written:  # no task's fields: written by a caller of the loop
             there = _fixed_fields(written, free)
@@ -111,11 +133,25 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
 def start_record(workdir: str | os.PathLike, fingerprint: str) -> None:
     """Writes ``record.json``: versions, devices, the commit of the code, and the start time.
 
-    A resumed run updates these fields, except for its first start time, and keeps all others.
+    A resumed run updates these fields, except for its first start time, and keeps all others. A
+    warning tells if its devices are others than before.
     """
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     known = read_record(workdir)
     devices = jax.devices()
+    device = {
+        "kind": devices[0].device_kind,
+        "platform": devices[0].platform,
+        "count": len(devices),
+        "processes": jax.process_count(),
+    }
+    before = known.get("device", device)
+    if before != device and jax.process_index() == 0:
+        warnings.warn(
+            f"{workdir} continues on {_devices(device)}, and was trained on {_devices(before)} so "
+            "far: its results equal those of an unchanged run up to rounding, not to the bit",
+            stacklevel=2,
+        )
     update_record(
         workdir,
         fingerprint=fingerprint,
@@ -126,14 +162,13 @@ def start_record(workdir: str | os.PathLike, fingerprint: str) -> None:
             "jaxatr": jaxatr.__version__,
             **{name: importlib.metadata.version(name) for name in _PACKAGES},
         },
-        device={
-            "kind": devices[0].device_kind,
-            "platform": devices[0].platform,
-            "count": len(devices),
-            "processes": jax.process_count(),
-        },
+        device=device,
         code=_code(Path(jaxatr.__file__).parent),
     )
+
+
+def _devices(device: Mapping[str, Any]) -> str:
+    return f"{device.get('count')} × {device.get('kind')} ({device.get('processes')} processes)"
 
 
 def update_record(workdir: str | os.PathLike, **fields: Any) -> None:
@@ -146,23 +181,30 @@ def update_record(workdir: str | os.PathLike, **fields: Any) -> None:
     if jax.process_index() == 0:
         path = Path(workdir) / RECORD
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(read_record(workdir) | fields, indent=2, sort_keys=True)
-        files.write_text(path, text + "\n")
+        files.write_fields(path, dict(sorted((read_record(workdir) | fields).items())))
 
 
-def read_record(workdir: str | os.PathLike) -> dict[str, Any]:
+def read_record(workdir: str | os.PathLike) -> files.Fields:
     """Reads the fields of ``record.json``; empty if there is no such file.
 
     Raises:
-      ValueError: the file is damaged.
+      ValueError: the file is damaged or was changed, or a field is of the wrong type.
     """
     path = Path(workdir) / RECORD
-    found = files.read_json(path) if path.exists() else {}
-    split = found.get("split")
-    if isinstance(split, dict):  # of runs from before names had one form
-        for name in {"known", "unknown"} & {*split}:
-            split[name] = [class_name(one) for one in split[name]]
-    return found
+    if not path.exists():
+        return files.Fields({}, str(path))
+    record = files.read_fields(path)
+    for name, kind in _KINDS.items():
+        *groups, last = name.split(".")
+        group = functools.reduce(lambda one, part: one.get(part, {}), groups, record)
+        if not isinstance(value := group.get(last, kind()), kind):
+            raise ValueError(
+                f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {_JSON_NAMES[kind]}"
+            )
+    split = record.get("split", {})
+    for name in {"known", "unknown"} & {*split}:  # of runs from before names had one form
+        split[name] = [class_name(one) for one in split[name]]
+    return record
 
 
 def _fixed_fields(tree: dict[str, Any], free: Collection[str], prefix: str = "") -> dict[str, Any]:

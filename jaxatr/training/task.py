@@ -105,6 +105,8 @@ class Task(abc.ABC):
     free_fields: ClassVar[tuple[str, ...]] = ()
     #: The command to use a finished run, with its arguments.
     usage: ClassVar[str] = "predict --workdir={workdir} IMAGE..."
+    #: What a run of the task is for, for messages; by default the class is named.
+    title: ClassVar[str] = ""
     #: Dotted path of the task's ``Predictor``; empty if it has none.
     predictor: ClassVar[str] = ""
     #: Results that a later evaluation of the same checkpoint keeps unless it measures them again:
@@ -270,6 +272,11 @@ class Task(abc.ABC):
         return cls
 
     @classmethod
+    def kind(cls) -> str:
+        """Returns the name of this kind of run, for messages."""
+        return cls.title or cls.__name__
+
+    @classmethod
     def network(cls, config: Config, record: Mapping[str, Any]) -> Network:
         """Builds the network of a finished run, without its variables.
 
@@ -289,7 +296,7 @@ class Task(abc.ABC):
         Raises:
           ValueError: the task does not support ONNX.
         """
-        raise ValueError(f"{run.workdir}: a run of {cls.__name__} cannot be exported to ONNX")
+        raise ValueError(f"{run.workdir}: a run of {cls.kind()} cannot be exported to ONNX")
 
     @classmethod
     def classifier(cls, run: "TrainedRun") -> Target:

@@ -2,12 +2,13 @@
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal
 
-from jaxatr.resolve import resolve
+from jaxatr.resolve import imported, resolve
 from jaxatr.training.checkpoints import load_snapshot
 from jaxatr.training.folder import load_config, variables_of
 from jaxatr.training.predictor import Predictor
@@ -76,6 +77,11 @@ def load_run(workdir: str | os.PathLike, checkpoint: Checkpoint = "latest") -> T
     """
     config, record = load_config(workdir), read_record(workdir)
     snapshot = _snapshot(workdir, checkpoint)
+    if checkpoint == "latest" and snapshot.step < (steps := record.get("steps", 0)):
+        warnings.warn(
+            f"{workdir}: the training is not finished: this is step {snapshot.step} of {steps}",
+            stacklevel=2,
+        )
     task = task_class(record.get("task") or config.task).of_config(config)
     return TrainedRun(Path(workdir), task, config, record, snapshot.step, variables_of(snapshot))
 
@@ -96,8 +102,14 @@ def predictor_class(task: type[Task]) -> type[Predictor]:
       ValueError: the task has no predictor.
     """
     if not task.predictor:
-        raise ValueError(f"a run of {task.__name__} cannot predict: the task has no predictor")
-    return resolve(task.predictor)
+        raise ValueError(f"a run of {task.kind()} cannot predict: the task has no predictor")
+    found = imported(task.predictor)
+    if not (isinstance(found, type) and issubclass(found, Predictor)):
+        raise ValueError(
+            f"{task.__name__}.predictor: {task.predictor} is not a subclass of "
+            "jaxatr.training.Predictor"
+        )
+    return found
 
 
 def check_predictor(run: TrainedRun, wanted: type[Predictor]) -> None:
@@ -112,6 +124,6 @@ def check_predictor(run: TrainedRun, wanted: type[Predictor]) -> None:
     """
     if (correct := predictor_class(run.task)) is not wanted:
         raise ValueError(
-            f"{run.workdir} is a run of {run.task.__name__}, which {correct.__name__} loads and "
+            f"{run.workdir} is a run of {run.task.kind()}, which {correct.__name__} loads and "
             f"{wanted.__name__} does not: jaxatr.load({str(run.workdir)!r})"
         )

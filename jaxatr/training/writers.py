@@ -104,7 +104,12 @@ def read_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
     records = []
     for number, line in enumerate(lines, 1):
         try:
-            records.append(json.loads(line))
+            record = json.loads(line)
+            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+                raise ValueError("it has no number of a step, 'step'")
+            if not isinstance(record.get("phase"), str):
+                raise ValueError("it has no name of a phase, 'phase'")
+            records.append(record)
         except ValueError as error:
             raise ValueError(f"{path} is damaged in line {number}: {error}") from error
     return records

@@ -61,6 +61,16 @@ def test_debug_shows_where_a_users_error_was_raised():
     assert "Traceback" in done.stderr and done.stderr.endswith("error: wrong\n")
 
 
+def test_control_characters_are_escaped_and_a_missing_device_is_no_bug(monkeypatch):
+    raised = "ValueError('\\x1b[31m\\u202e' + str(print('a\\x9b\\x07')))"
+    done = run(raised)
+    assert done.stderr == "error: \\u001b[31m\\u202eNone\n" and done.stdout == "a\\u009b\\u0007\n"
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    done = run("__import__('jax').devices()")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: JAX_PLATFORMS=cuda: jax finds no such device")
+
+
 @pytest.mark.parametrize("raised", ["KeyError('wrong')", "TypeError('wrong')"])
 def test_a_bug_is_a_traceback(raised):
     done = run(raised)

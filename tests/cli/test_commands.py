@@ -42,19 +42,21 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
     assert "closed acc." in done.stdout and "cbc" in done.stdout
     assert "images/s" in done.stderr and "left" in done.stderr
 
-    again = command("evaluate", f"--workdir={run}", "--json", **shared)
+    again = command("evaluate", "--trust", f"--workdir={run}", "--json", **shared)
     assert again.returncode == 0, again.stderr
     assert (
         json.loads(again.stdout)["groups"]
         == json.loads((run / "evaluation.json").read_text())["groups"]
     )
 
-    reported = command("report", f"--workdir={run}", f"--out={tmp_path / 'report.html'}", **shared)
+    reported = command(
+        "report", "--trust", f"--workdir={run}", f"--out={tmp_path / 'report.html'}", **shared
+    )
     assert reported.returncode == 0, reported.stderr
     assert "random-3/1" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
     compared = command(
-        "train", f"--workdir={run}", "--baselines=conflabel", "--noprogress", **shared
+        "train", "--trust", f"--workdir={run}", "--baselines=conflabel", "--noprogress", **shared
     )
     assert compared.returncode == 0, compared.stderr
     assert (
@@ -65,14 +67,16 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
     images = sorted((chips / "test" / "disc").iterdir())[:2]
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no image")
-    plain = command("predict", f"--workdir={run}", images[0], "--score=cbc", **shared)
+    plain = command("predict", "--trust", f"--workdir={run}", images[0], "--score=cbc", **shared)
     assert plain.returncode == 0 and plain.stdout.startswith(f"{images[0]}: ")
     assert "γ 0.9)" in plain.stdout
 
-    told = command("predict", f"--workdir={run}", images[0], broken, images[1], "--jsonl", **shared)
+    told = command(
+        "predict", "--trust", f"--workdir={run}", images[0], broken, images[1], "--jsonl", **shared
+    )
     assert told.returncode == 1 and str(broken) in told.stderr
     lines = [json.loads(line) for line in told.stdout.splitlines()]
-    assert [line["image"] for line in lines] == [str(image) for image in images]
+    assert [line["path"] for line in lines] == [str(image) for image in images]
     decides = json.loads((run / "evaluation.json").read_text())["decides"]
     assert all(line["decides"] == decides and len(line["probabilities"]) == 3 for line in lines)
 

@@ -127,12 +127,14 @@ def test_a_run_finds_its_data_again(
     assert recorded == {"test_fraction": 0.2, option: value}
     assert training.read_record(run)["examples"]["test"] == 40  # the chips of the folders night
 
-    again = command("evaluate", f"--workdir={run}", "--json", "--fresh", **shared)
+    again = command("evaluate", "--trust", f"--workdir={run}", "--json", "--fresh", **shared)
     assert again.returncode == 0, again.stderr
     groups = json.loads((run / "evaluation.json").read_text())["groups"]
     assert json.loads(again.stdout)["groups"] == groups
     page = tmp_path / "report.html"
-    assert command("report", f"--workdir={run}", f"--out={page}", **shared).returncode == 0
+    assert (
+        command("report", "--trust", f"--workdir={run}", f"--out={page}", **shared).returncode == 0
+    )
     assert split.partition(":")[2].partition(",")[0] in page.read_text(encoding="utf-8")
 
     assert command(*line, given, **shared).returncode == 0  # continues

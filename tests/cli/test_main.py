@@ -124,7 +124,7 @@ def test_help_of_training_has_the_configurations_and_no_librarys_flags(command):
     page = done.stdout
     assert page.startswith("usage: jaxatr train --config=NAME[:VARIANT]")
     flags = re.findall(r"^  --(?:\[no\])?(\w+)", page, re.MULTILINE)
-    assert flags == ["config", "workdir", "baselines", "progress", "debug"]
+    assert flags == ["config", "workdir", "baselines", "progress", "trust", "debug"]
     variants = (
         "default, smoke, paper, dsiac, mstar, mstar_strong, cifar10, cifar10_strong, folder, "
         "pretrained"
@@ -150,6 +150,23 @@ def test_help_of_training_a_configuration_has_its_fields(monkeypatch):
         re.MULTILINE,
     )
     assert re.search(r"^  train.epochs .*Value: 2\.$", page, re.MULTILINE)
+
+
+@pytest.mark.parametrize("importing", [False, True])
+def test_a_training_that_is_stopped_before_its_loop_ends_with_75(importing, tmp_path):
+    (tmp_path / "slow.py").write_text("import signal; signal.raise_signal(signal.SIGTERM)")
+    code = (
+        "import signal, sys; from jaxatr.cli import main; signal.signal(signal.SIGTERM, main._stop)"
+    )
+    code += "\nimport slow" if importing else "\nsignal.raise_signal(signal.SIGTERM)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        text=True,
+    )
+    told = "error: stopped on request; the same command continues\n"
+    assert (done.returncode, done.stderr) == (75, told)
 
 
 def test_the_package_is_a_command_too():

@@ -192,6 +192,7 @@ def test_foreign_records_are_refused():
         ("first-0", VEHICLES, "first 0 of 8 classes: at least one must be known"),
         ("first-8", VEHICLES, "first 8 of 8 classes.*one unknown"),
         ("known:a,i", VEHICLES, "known: there is no class 'i'.*there are a, b"),
+        ("known:tank, old", ("tank, old", "car"), """'tank'.*; quote .*: known:"tank, old"$"""),
         ("unknown:tnk", ("tank", "car"), "unknown: .*'tnk'; did you mean 'tank'"),
         ("known:a,b/unknown:b", VEHICLES, "'b' is both known and unknown"),
         ("known:", VEHICLES, "leaves no known class"),

@@ -374,7 +374,9 @@ def test_the_surrogate_of_another_run_is_refused(earlier, surrogate_run, predict
 
 
 def test_methods_are_of_a_surrogates_run(trained_run):
-    with pytest.raises(ValueError, match="methods: .* is a run of OpenSet, which takes scores"):
+    with pytest.raises(
+        ValueError, match="methods: .* is a run of open-set recognition, which takes scores"
+    ):
         runs.evaluate_run(trained_run, methods="rise")
 
 

@@ -88,7 +88,7 @@ def test_build_takes_a_users_module_by_its_path(monkeypatch):
         ({"backbone": "resnet81"}, "model.backbone: got 'resnet81'.*did you mean 'resnet18'"),
         ({"dtype": "float16"}, "model.dtype: got 'float16'"),
         ({"backbone": "flax.linen:Dens"}, "did you mean 'Dense'"),
-        ({"backbone": "test_open_set:not_a_module"}, "returned a object, not a linen module"),
+        ({"backbone": "test_open_set:not_a_module"}, "is not a subclass of flax.linen.Module"),
     ],
 )
 def test_build_names_the_wrong_field(fields, message, monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from jaxatr import data, metrics, openset, reporting, runs, training
+from jaxatr import data, files, metrics, openset, reporting, runs, training
 from jaxatr.recognition import choice, store
 from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
 from jaxatr.reporting import score_record
@@ -156,7 +156,7 @@ def test_without_the_data_it_is_refused_clearly(folder, chips, tmp_path):
     run = copied(folder, tmp_path)
     config = json.loads((run / "config.json").read_text())
     config["data"]["source"], config["data"]["data_dir"] = "/nowhere", str(tmp_path / "none")
-    (run / "config.json").write_text(json.dumps(config))
+    files.write_fields(run / "config.json", config)
     assert Recogniser.load(run).decision.score.name in openset.SCORES  # what is kept suffices
     with pytest.raises(ValueError, match="score=rmds is not fitted at step.*--source=PATH"):
         Recogniser.load(run, score="rmds")

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxatr import data, openset, reporting, runs, training
+from jaxatr import data, files, openset, reporting, runs, training
 from jaxatr.cli import cluster, enrol
 from jaxatr.recognition import enrolments, extension, store
 from jaxatr.recognition.recogniser import Recogniser
@@ -27,7 +27,7 @@ def run(trained_run, tmp_path):
     shutil.copytree(trained_run, tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     config["open_set"]["tpr"] = 0.9
-    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    files.write_fields(tmp_path / "run" / "config.json", config)
     return tmp_path / "run"
 
 
@@ -193,7 +193,7 @@ def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
     path.unlink()
     config = json.loads((run / "config.json").read_text())
     config["data"] |= {"source": "/nowhere", "data_dir": str(tmp_path / "empty")}
-    (run / "config.json").write_text(json.dumps(config))
+    files.write_fields(run / "config.json", config)
     told = "previous threshold is used: .*for enrol by --data_source="
     with pytest.warns(UserWarning, match=told):
         alone = Recogniser.load(run).predict(test)

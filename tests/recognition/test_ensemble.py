@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from jaxatr import data, openset, reporting, runs, training
+from jaxatr import data, files, openset, reporting, runs, training
 from jaxatr.cli import evaluate as evaluate_command
 from jaxatr.cli import predict as predict_command
 from jaxatr.recognition import store
@@ -27,7 +27,7 @@ def edited(run, name, change):
     """Changes a JSON file of a run's folder."""
     content = json.loads((run / name).read_text())
     change(content)
-    (run / name).write_text(json.dumps(content))
+    files.write_fields(run / name, content)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_runs_that_do_not_fit_are_refused(copies, name, change, message):
 
 
 def test_other_kinds_make_no_ensemble(pair, embedding_run):
-    with pytest.raises(ValueError, match="got a run of Embedding, wanted recognisers"):
+    with pytest.raises(ValueError, match="got a run of similarity search, wanted recognisers"):
         runs.load_predictor([pair[0], embedding_run])
     with pytest.raises(ValueError, match="got no run"):
         Recogniser.load([])

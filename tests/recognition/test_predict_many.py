@@ -49,10 +49,10 @@ def test_a_folder_is_searched_in_the_order_of_its_paths(trained_run, folder, fla
     assert predict.main(flags(f"--workdir={trained_run}", "--jsonl", folder)) == 1
     printed = capsys.readouterr()
     lines = [json.loads(line) for line in printed.out.splitlines()]
-    assert [line["image"] for line in lines] == [f"{folder}/{name}" for name in ORDER[1:]]
+    assert [line["path"] for line in lines] == [f"{folder}/{name}" for name in ORDER[1:]]
     assert f"{folder}: skipped: 2 of type .txt, 1 without a suffix" in printed.err
     assert f"error: {folder}/a/broken.png: not a readable image" in printed.err
-    wanted = jaxatr.load(trained_run)([data.read_image(line["image"]) for line in lines])
+    wanted = jaxatr.load(trained_run)([data.read_image(line["path"]) for line in lines])
     for line, one in zip(lines, wanted, strict=True):
         assert line["label"] == one.label and line["score"] == pytest.approx(one.score, rel=1e-5)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxatr import data, runs, training
+from jaxatr import data, files, runs, training
 from jaxatr.recognition import store
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks.open_set import OpenSet
@@ -33,7 +33,7 @@ def run(trained_run, tmp_path_factory):
     shutil.copytree(trained_run, copy)
     written = json.loads((copy / "config.json").read_text())
     written["open_set"] |= {"test_flip_horizontal": True, "test_shift": 2}
-    (copy / "config.json").write_text(json.dumps(written))
+    files.write_fields(copy / "config.json", written)
     return copy
 
 

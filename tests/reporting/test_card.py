@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from jaxatr import reporting, training
+from jaxatr import files, reporting, training
 from jaxatr.data.splits import MSTAR_CLASSES
 from jaxatr.reporting.card import NAME, card
 
@@ -34,7 +34,7 @@ def exported(run, **changes):
 def altered(path, change):
     content = json.loads(path.read_text())
     change(content)
-    path.write_text(json.dumps(content))
+    files.write_fields(path, content)
 
 
 def test_every_section_is_present_and_every_figure_is_recorded(run):
@@ -78,6 +78,18 @@ def test_a_calibrated_threshold_has_no_recorded_shares(run):
     assert share in card([run], exported(run))
     text = card([run], exported(run, thresholds=[1.5] * 3))
     assert share not in text and "decides at another threshold" in text and "| all |" in text
+
+
+def test_a_second_file_in_a_folder_has_a_card_of_its_own(run, tmp_path):
+    made = [
+        reporting.write_card([run], tmp_path, exported(run)._replace(name=name)).name
+        for name in ("a.onnx", "b.onnx", "a.onnx", "b.onnx")
+    ]
+    assert made == 2 * ["MODEL_CARD.md", "MODEL_CARD-b.md"]
+    assert "# Model card: a.onnx" in (tmp_path / "MODEL_CARD.md").read_text()
+    (tmp_path / "MODEL_CARD-b.md").write_text("mine")
+    with pytest.raises(ValueError, match="MODEL_CARD-b.md was changed by hand"):
+        reporting.check_card(tmp_path, "b.onnx")
 
 
 def test_figures_with_enrolled_classes_are_refused(run):

@@ -19,8 +19,11 @@ NETWORK = """
 from jaxatr.models.resnet import BasicBlock, ResNet
 
 
-def tiny(width=4):
-    return ResNet(stage_sizes=(1, 1), block=BasicBlock, width=width, stem="3x3")
+class Tiny(ResNet):
+    stage_sizes: tuple = (1, 1)
+    block: type = BasicBlock
+    width: int = 4
+    stem: str = "3x3"
 """
 
 
@@ -30,7 +33,7 @@ def config(small_config, tmp_path_factory):
     folder = tmp_path_factory.mktemp("residual")
     (folder / "jaxatr_test_residual.py").write_text(NETWORK)
     config = small_config.copy_and_resolve_references()
-    config.model.backbone = "jaxatr_test_residual:tiny"
+    config.model.backbone = "jaxatr_test_residual:Tiny"
     config.train.steps, config.train.checkpoint_every, config.train.keep = STEPS, 2, 9
     config.open_set.score = "cbc"
     with pytest.MonkeyPatch.context() as patch:

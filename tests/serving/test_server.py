@@ -34,7 +34,7 @@ def started(run, networks, tmp_path, *arguments):
     compiled = str(tmp_path.parent / "xla-of-servers")  # by the first one, for all
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "jaxatr.serve", f"--workdir={run}", "--port=0"),
+            *(sys.executable, "-m", "jaxatr.serve", f"--workdir={run}", "--port=0", "--trust"),
             *("--batches=1,4", "--method=none", "--examples=0"),
             *(f"--marks={tmp_path / 'marks.jsonl'}", *arguments),
         ],
@@ -206,7 +206,7 @@ def command(networks_of_the_tests):
     def run(*arguments):
         path = os.pathsep.join([str(ROOT), str(networks_of_the_tests)])
         return subprocess.run(
-            [sys.executable, "-m", f"jaxatr.{arguments[0]}", *map(str, arguments[1:])],
+            [sys.executable, "-m", f"jaxatr.{arguments[0]}", "--trust", *map(str, arguments[1:])],
             env=os.environ | {"PYTHONPATH": path},
             capture_output=True,
             text=True,

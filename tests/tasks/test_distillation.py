@@ -247,7 +247,7 @@ def test_measurements_are_recorded(config, surrogate_run, trained_run, monkeypat
     lines = explanation_table(measured).splitlines()
     assert lines[2].startswith("target") and lines[7].startswith("surrogate")
     assert f"{own['insertion']:.3f}" in lines[7] and lines[8].startswith("Grad-CAM ")
-    with pytest.raises(ValueError, match="a run of Distillation cannot predict"):
+    with pytest.raises(ValueError, match="a run of explanation by distillation cannot predict"):
         Recogniser.load(surrogate_run)
     assert measured["target"]["fingerprint"] == training.read_record(trained_run)["fingerprint"]
 

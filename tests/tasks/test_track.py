@@ -261,7 +261,7 @@ def test_it_goes_out_as_onnx(base, run, tmp_path):
 def test_commands_for_single_images_refuse_a_run_of_tracks(run):
     with pytest.raises(
         ValueError,
-        match="a run of TrackOpenSet, which TrackRecogniser loads and Recog.*: jaxatr.load",
+        match="a run of track recognition, which TrackRecogniser loads and Recog.*: jaxatr.load",
     ):
         Recogniser.load(run[0])
     with pytest.raises(ValueError, match="wanted a classifier of single images, got one of tracks"):
@@ -287,9 +287,11 @@ def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_
     recorded = score_record.recorded_scores(arrays, ["cbc"])["cbc"]
     np.testing.assert_array_equal(recorded, arrays["test_score_cbc"])
     assert Recogniser.load(tmp_path).classes == tuple(result["known"])
-    with pytest.raises(ValueError, match="a run of TrackChips, which Recogniser loads"):
+    with pytest.raises(ValueError, match="a run of track recognition, which Recogniser loads"):
         TrackRecogniser.load(tmp_path)
-    with pytest.raises(ValueError, match="a run of TrackChips, wanted one .* of single images"):
+    with pytest.raises(
+        ValueError, match="a run of track recognition, wanted one .* of single images"
+    ):
         runs.enrol_run(tmp_path, tmp_path)
 
 

@@ -7,6 +7,7 @@ import pytest
 from ml_collections import ConfigDict
 
 import jaxatr
+from jaxatr import files
 from jaxatr.training import (
     ConfigMismatch,
     check_config,
@@ -30,7 +31,7 @@ def config(**train):
 
 def test_a_configuration_is_recorded_and_matches_itself(tmp_path):
     fingerprint = record_config(tmp_path / "run", config())
-    recorded = json.loads((tmp_path / "run" / "config.json").read_text())
+    recorded = files.read_fields(tmp_path / "run" / "config.json")
     assert recorded["data"] == {"name": "x", "sizes": [1, 2], "data_dir": "a"}
     assert record_config(tmp_path / "run", config()) == fingerprint
     assert list((tmp_path / "run").iterdir()) == [tmp_path / "run" / "config.json"]
@@ -115,10 +116,72 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, name, read):
-    for content in (b"", b'{"a": 1', b"\xff\xfe"):
+    for content in (b"", b'{"a": 1', b"\xff\xfe", b"[]", b"null", b'"a"'):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match=f"^{tmp_path / name} is damaged: [^\n]+$"):
             read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "record.json"])
+def test_a_change_is_refused_until_it_is_accepted(tmp_path, name):
+    record_config(tmp_path, config())
+    update_record(tmp_path, normalization={"mean": [108.0]}, split={"known": ["a", "b"]})
+    text = (tmp_path / name).read_text()
+    read = load_config if name == "config.json" else read_record
+    before, after = ("20", "21") if name == "config.json" else ("108.0", "708.0")
+    (tmp_path / name).write_text(text.replace(before, after))
+    with pytest.raises(ValueError, match=f'{name} was changed after it was written: .*"digest"'):
+        read(tmp_path)
+    with pytest.raises(ValueError, match=f"{name} was changed"):
+        record_config(tmp_path, config()) if name == "config.json" else update_record(tmp_path)
+    lines = (tmp_path / name).read_text().splitlines()
+    (tmp_path / name).write_text("\n".join(line for line in lines if '"digest"' not in line))
+    read(tmp_path)  # also as in earlier versions, which wrote no digest
+    update_record(tmp_path, a=1)
+    assert read_record(tmp_path)["a"] == 1
+
+
+def test_a_missing_field_of_a_record_and_one_of_a_wrong_type_are_named(tmp_path):
+    update_record(tmp_path, split={"unknown": ["c"]})
+    path = tmp_path / "record.json"
+    with pytest.raises(ValueError, match=f"{path}: split: the field 'known' is missing"):
+        read_record(tmp_path)["split"]["known"]
+    with pytest.raises(ValueError, match=f"{path}: the field 'image_shape' is missing"):
+        read_record(tmp_path)["image_shape"]
+    for fields, message in (
+        ({"split": None}, "split: got null, wanted an object"),
+        ({"split": {"known": "a"}}, 'split.known: got "a", wanted a list'),
+        ({"normalization": {"mean": 1}}, "normalization.mean: got 1, wanted a list"),
+    ):
+        files.write_fields(path, fields)
+        with pytest.raises(ValueError, match=f"{path}: {message}"):
+            read_record(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"task": 1}, "task: got 1, wanted a string"),
+        ({"train": []}, r"train: got \[\], wanted an object"),
+        ({"data": {"size": "big"}}, "data.size: got 'big', wanted a value such as 0"),
+        ({"data": {"square": 1}}, "data.square: got 1, wanted a value such as False"),
+        ({"model": {"backbone": None}}, "model.backbone: got None, wanted a value such as 'resnet"),
+    ],
+)
+def test_a_field_of_a_configuration_of_a_wrong_type_is_named(tmp_path, fields, message):
+    files.write_fields(tmp_path / "config.json", fields)
+    with pytest.raises(ValueError, match=f"{tmp_path / 'config.json'}: {message}"):
+        load_config(tmp_path)
+
+
+def test_other_devices_than_before_are_reported(tmp_path):
+    start_record(tmp_path, "abc")
+    device = read_record(tmp_path)["device"]
+    start_record(tmp_path, "abc")  # the same: no warning, which would be an error
+    update_record(tmp_path, device=device | {"count": device["count"] + 3})
+    told = rf"continues on {device['count']} × .*, and was trained on {device['count'] + 3} × "
+    with pytest.warns(UserWarning, match=told):
+        start_record(tmp_path, "abc")
 
 
 def test_the_recorded_version_is_that_of_the_code_that_runs(tmp_path, monkeypatch):

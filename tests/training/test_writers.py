@@ -69,9 +69,20 @@ def test_there_may_be_no_records(tmp_path):
     assert read_metrics(tmp_path) == []
 
 
-def test_a_damaged_line_is_named(tmp_path):
-    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1}\n\0\0\n{"step": 3')
-    with pytest.raises(ValueError, match=r"metrics.jsonl is damaged in line 2: \S"):
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"\0\0", r"\S"),
+        (b"{}", "it has no number of a step, 'step'"),
+        (b"[]", "it has no number of a step, 'step'"),
+        (b'{"step": "a"}', "it has no number of a step, 'step'"),
+        (b'{"step": 2}', "it has no name of a phase, 'phase'"),
+    ],
+)
+def test_a_damaged_line_is_named(tmp_path, line, message):
+    first = b'{"step": 1, "phase": "fit"}\n'
+    (tmp_path / "metrics.jsonl").write_bytes(first + line + b'\n{"step": 3')
+    with pytest.raises(ValueError, match=f"metrics.jsonl is damaged in line 2: {message}"):
         read_metrics(tmp_path)
 
 

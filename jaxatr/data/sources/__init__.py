@@ -40,9 +40,10 @@ def find(name: str) -> Source | None:
 
 def _from_outside(path: str) -> Source:
     found = resolve(path)
-    source = found() if isinstance(found, type) else found
+    lacks = [name for name in ("name", "version", "scan") if not hasattr(found, name)]
+    is_class = isinstance(found, type) and (Source in found.__mro__ or not lacks)
+    source = found() if is_class else found  # no other class is called
     if not isinstance(source, Source):
-        lacks = [name for name in ("name", "version", "scan") if not hasattr(source, name)]
         raise ValueError(
             f"{path!r} is not a data source: it has no {', '.join(lacks)}"
             if lacks

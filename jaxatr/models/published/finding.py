@@ -18,7 +18,7 @@ from jaxatr import files
 from jaxatr.models import tfjs_file
 from jaxatr.models.published.network import PublishedNetwork, WeightFile
 from jaxatr.models.weight_file import arrays_of, read_content
-from jaxatr.resolve import resolve
+from jaxatr.resolve import imported
 
 VARIABLE = "JAXATR_WEIGHTS_DIR"
 _ONNX = "jaxatr.onnx.reader.model:load"
@@ -135,6 +135,6 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 
 def _of_onnx(path: Path) -> dict[str, np.ndarray]:
     # Resolved late: jaxatr.onnx is a higher layer and an optional dependency.
-    variables = resolve(_ONNX)(path).variables
+    variables = imported(_ONNX)(path).variables
     both = {**variables["params"], **variables["batch_stats"]}
     return {name: np.asarray(array) for name, array in both.items()}

@@ -10,7 +10,7 @@ import numpy as np
 from jaxatr import openset, training
 from jaxatr.parallel import wait_for_all
 from jaxatr.recognition.baselines import trained_scores
-from jaxatr.resolve import nearest, resolve
+from jaxatr.resolve import imported, nearest, trust_names_in
 from jaxatr.runs.training import make_task
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.training.folder import load_config, variables_of, write_file
@@ -49,6 +49,7 @@ def check_baselines(names: Collection[str]) -> dict[str, str]:
     Raises:
       ValueError: there is no such baseline.
     """
+    trust_names_in(names)  # the user's own
     return {name: _training(_score(name)).baseline for name in names}
 
 
@@ -64,6 +65,7 @@ def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = Tr
       ValueError: there is no such baseline, or the run cannot have one; the message gives the
         reason.
     """
+    trust_names_in(name)  # the user's own
     score = _score(name)
     own, config = _training(score), load_config(workdir)
     kind = training.task_of(workdir)
@@ -78,12 +80,13 @@ def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = Tr
     if trained_scores(workdir, [score]):
         return
     folder = Path(workdir) / own.baseline
-    leaves, train = folder / own.leaves, resolve(own.train)
-    model = train(Beside(task, config, variables_of(snapshot), folder, leaves, progress))
-    if model is not None:
-        arrays: dict[str, Any] = {key: np.asarray(value) for key, value in model._asdict().items()}
-        folder.mkdir(exist_ok=True)
-        write_file(leaves, lambda file: np.savez(file, **arrays))
+    leaves, train = folder / own.leaves, imported(own.train)
+    beside = Beside(task, config, variables_of(snapshot), folder, leaves, progress)
+    with training.training_alone(folder):
+        model = train(beside)
+        if model is not None:
+            arrays: dict[str, Any] = {k: np.asarray(value) for k, value in model._asdict().items()}
+            write_file(leaves, lambda file: np.savez(file, **arrays))
     wait_for_all(own.baseline)
 
 

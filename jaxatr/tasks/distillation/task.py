@@ -45,6 +45,7 @@ class Distillation(Task):
       target: the network to explain.
     """
 
+    title = "explanation by distillation"
     usage = "explain --workdir={workdir} --out=DIR IMAGE..."
     report = "jaxatr.tasks.distillation.report:REPORT"
     kept = ("explanation.methods.*",)

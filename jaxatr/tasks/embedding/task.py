@@ -50,6 +50,7 @@ class Embedding(Task):
       hierarchy: the coarse class of each class.
     """
 
+    title = "similarity search"
     predictor = "jaxatr.tasks.embedding.predictor:Retriever"
     report = "jaxatr.tasks.embedding.report:REPORT"
     best = "recall_at_1"

@@ -38,6 +38,7 @@ class ConditionalGan(Task):
       range: lowest and highest pixel value of the chips; 0 and 255 for uint8.
     """
 
+    title = "image generation"
     best = "critic"  # unused: there is no validation
 
     def __init__(self, config: Config):

@@ -15,7 +15,7 @@ from jaxatr import data, models, openset, parallel
 from jaxatr.config import Fields
 from jaxatr.data import augmentations
 from jaxatr.reporting import score_record
-from jaxatr.resolve import resolve
+from jaxatr.resolve import imported
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.open_set import terms, trials
@@ -42,6 +42,7 @@ class OpenSet(Task):
       parts: the examples of ``"train"``, ``"validation"`` and ``"test"``.
     """
 
+    title = "open-set recognition"
     # Fields of baselines, of decisions after the training, of files that are recorded by content
     # instead of path, and of the test.
     free_fields = (
@@ -145,7 +146,7 @@ class OpenSet(Task):
             return out | {"image": chips}
 
         given = given_by(module, run.config)
-        exportable = resolve(cls.exporter)(run, network, score, given, source)
+        exportable = imported(cls.exporter)(run, network, score, given, source)
         return exportable._replace(classes=classes)
 
     @classmethod
@@ -294,7 +295,7 @@ class OpenSet(Task):
         """Fits the score that decides, and saves it in the run's folder."""
         if not decides(self.config):
             return {}
-        made = resolve(self.decider)(self, variables, workdir, step)
+        made = imported(self.decider)(self, variables, workdir, step)
         return {"decision": {"step": step, **made.record}}
 
     def _infer_with(self, computed: frozenset[str]) -> Callable[..., dict[str, jax.Array]]:
@@ -346,7 +347,7 @@ class OpenSet(Task):
           ValueError: a named score cannot be computed, or cannot be fitted to the training
             examples.
         """
-        evaluate = resolve(self.evaluator)
+        evaluate = imported(self.evaluator)
         return evaluate(self, variables, scores, workdir, step, outside, progress)
 
     def thumbnails(

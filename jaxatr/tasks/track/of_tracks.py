@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxatr import models, openset, parallel
 from jaxatr.config import Fields
-from jaxatr.resolve import resolve
+from jaxatr.resolve import imported
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.fields import FIELDS as OF_SINGLE_CHIPS
 from jaxatr.tasks.open_set.needs import COMPUTED
@@ -31,6 +31,7 @@ class OfTracks(OpenSet):
     """
 
     evaluator = "jaxatr.recognition.track_evaluation:evaluate"
+    title = "track recognition"
     examples: TrackExamples
 
     def __init__(self, config: Config):
@@ -180,7 +181,7 @@ class OfTracks(OpenSet):
         Raises:
           ValueError: a score needs a gradient, or cannot be fitted to the training examples.
         """
-        return resolve(self.evaluator)(self, variables, scores, workdir, step)
+        return imported(self.evaluator)(self, variables, scores, workdir, step)
 
 
 def by_track(chips: models.OpenSetOutput, count: int, steps: int) -> dict[str, jax.Array]:

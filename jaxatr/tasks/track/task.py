@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, models, openset
-from jaxatr.resolve import resolve
+from jaxatr.resolve import imported
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.open_set.needs import binary
 from jaxatr.tasks.track.chips import TrackChips
@@ -59,7 +59,7 @@ class TrackOpenSet(OfTracks):
             return module.apply(variables, run.normalize(tracks), lengths=lengths).track._asdict()
 
         given = binary(run.config) | {"features"}
-        return resolve(cls.exporter)(run, network, score, given, source)._replace(
+        return imported(cls.exporter)(run, network, score, given, source)._replace(
             frames=run.config.track.frames, further={"lengths": np.ones(1, np.int32)}
         )
 

@@ -9,6 +9,7 @@ from typing import Any
 from jaxatr.data import parquet
 from jaxatr.data.class_names import class_name
 from jaxatr.data.image_paths import TABLES as SUFFIXES
+from jaxatr.data.row_tables import as_given
 from jaxatr.data.sources.image_folder.layouts import Listed, split_name
 from jaxatr.extras import extra
 from jaxatr.files import read_regular
@@ -135,7 +136,8 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count))
     try:
         for row in reader:
-            yield f"line {reader.line_num}", row
+            given = {k: as_given(v) if isinstance(v, str) else v for k, v in row.items()}
+            yield f"line {reader.line_num}", given
     except csv.Error as error:
         raise ValueError(f"{path}: line {reader.line_num}: {error}") from error
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from jaxatr import data
-from jaxatr.data import ImageError, open_dataset
+from jaxatr.data import ImageError, open_dataset, write_table
 from jaxatr.data.source import Request
 from jaxatr.data.sources.image_folder import SOURCE, table
 from jaxatr.data.sources.image_folder.folder import divided, find
@@ -489,3 +489,13 @@ def test_folders_in_two_forms_are_splits_of_one_class(tmp_path, save):
     found = scan(tmp_path)
     assert found.classes == ("x", COMPOSED) and sorted(found.files) == ["a", "b"]
     assert found.coarse_classes is None
+
+
+def test_text_like_a_formula_goes_through_a_csv_table(tmp_path):
+    names = ["=1+1.png", "-a.png", "@b.png", "\tc.png", "'=d.png", "'e.png", "f.png"]
+    write_table(tmp_path / "list.csv", [{"path": name, "label": "+x"} for name in names])
+    text = (tmp_path / "list.csv").read_text()
+    assert "'=1+1.png,'+x" in text and "''=d.png" in text and "\n'e.png," in text
+    listed = table.read_table(tmp_path / "list.csv", inside=True)
+    assert [one.path for one in listed] == [name.strip() for name in names]
+    assert {one.label for one in listed} == {"+x"}
