@@ -39,6 +39,9 @@ NAMES = (
 )
 """The tutorials, in the order of their execution."""
 
+COMPILER = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")
+"""Variables that a tutorial does not inherit: it compiles its programs as users do."""
+
 MOST_LINES = 30
 """Longer output is shortened in its middle."""
 
@@ -85,10 +88,11 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, *, timeout: int = 900
       nbclient.exceptions.CellExecutionError: a command or a statement failed.
     """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    own = {name: value for name, value in os.environ.items() if name not in COMPILER}
     client = NotebookClient(
         notebook, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": folder}}
     )
-    client.execute(env=os.environ | {"PATH": path})
+    client.execute(env=own | {"PATH": path})
 
 
 def printed(cell: nbformat.NotebookNode) -> str:

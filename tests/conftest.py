@@ -38,6 +38,46 @@ collect_ignore = ["fixtures/make_runs.py"]  # of an earlier version of the packa
 CLASSES = ("cross", "disc", "ring", "square")
 
 
+SECONDS = Path(__file__).parents[1] / "experiments/benchmarks/results/test_seconds.json"
+
+
+def pytest_addoption(parser):
+    """Adds the options that choose some of the slow tests' files."""
+    parser.addoption("--part", metavar="K/N", help="of the slow tests' files, the Kth of N parts")
+    parser.addoption("--also", default="", help="files to run besides that part, with commas")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Deselects the slow tests of the other parts, and nothing without ``--part``."""
+    if (chosen := config.getoption("part")) is None:
+        return
+    number, count = map(int, chosen.split("/"))
+    if not 1 <= number <= count:
+        raise pytest.UsageError(f"--part={chosen}: wanted K/N with K from 1 to N")
+    also = {str(Path(name).resolve()) for name in config.getoption("also").split(",")}
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    parts = parts_of({item.nodeid.partition("::")[0] for item in slow}, count)
+    left_out = {
+        item
+        for item in slow
+        if parts[item.nodeid.partition("::")[0]] != number and str(item.path) not in also
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
+
+
+def parts_of(files, count):
+    """Divides files into parts of about equal time, and returns the part of each, from 1 on."""
+    recorded = json.loads(SECONDS.read_text())["slow"]["files"] if SECONDS.is_file() else {}
+    seconds = {name: recorded.get(name, [30.0])[0] for name in files}
+    filled, parts = [0.0] * count, {}
+    for name in sorted(files, key=lambda name: (-seconds[name], name)):
+        least = filled.index(min(filled))
+        filled[least] += seconds[name]
+        parts[name] = least + 1
+    return parts
+
+
 def pytest_collection_finish():
     """Excludes imported objects from garbage collection, and collects less often."""
     gc.collect()

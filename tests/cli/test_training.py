@@ -49,6 +49,7 @@ def start(chips, tmp_path_factory):
     def start(workdir, environment=None):
         variables = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
         variables |= {"JAXATR_COMPILATION_CACHE": str(shared / "xla"), "JAX_PLATFORMS": "cpu"}
+        variables |= {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}  # as users compile it
         variables |= {"PYTHONPATH": str(shared / "path")} | (environment or {})
         command = [sys.executable, "-m", "jaxatr.train", "--config=configs/cbc.py:folder"]
         return subprocess.Popen(

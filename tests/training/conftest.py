@@ -60,6 +60,7 @@ def start(compiled):
         command = [sys.executable, str(TOY), str(workdir)]
         command += [f"{name}={value}" for name, value in options.items()]
         base = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+        base |= {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}  # as users compile it
         variables = base | {"JAXATR_COMPILATION_CACHE": str(compiled)} | (environment or {})
         return subprocess.Popen(
             command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
