@@ -139,7 +139,7 @@ def kept_axes(find: Finder, node: Node) -> bool:
 def reduced_before_reshape(find: Finder, node: Node) -> bool:
     """Moves a reduction before a reshape, to the axes that the reduced axes come from."""
     inner = find.maker(node.inputs[0], *_RESHAPES) if node.op in _REDUCTIONS else None
-    if inner is None or node.attributes["keepdims"]:
+    if inner is None:
         return False
     source, target, axes = inner.inputs[0], node.outputs[0], set(node.attributes["axes"])
     before = find.shape(source)
