@@ -201,7 +201,7 @@ def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]
 
 def locked(
     workdir: str | os.PathLike, given_up: Callable[[], bool] = lambda: False
-) -> contextlib.AbstractContextManager[None]:
+) -> contextlib.AbstractContextManager[object]:
     """Keeps other processes from changing a run's enrolments; see :func:`jaxatr.files.locked`."""
     return files.locked(Path(workdir) / f".{FILE}.lock", given_up=given_up)
 
