@@ -165,7 +165,7 @@ def model(name: str, batch: int, library: Library) -> Contenders:
     case = light(name, batch)
     x = jnp.asarray(np.random.default_rng(0).normal(size=case.shape), jnp.float32)
     loaded = jaxatr.onnx.load(case.data)
-    compiled = loaded._inference[1]
+    _, compiled, _ = loaded._inference
     with wide():
         plan = Specialised(compiled._infer.trace(compiled._given, x), compiled._given)
         theirs = fused(plan, library)
