@@ -68,23 +68,23 @@ class Run(NamedTuple):
         ]
         if self.archive:
             flags.append(f"--config.data.source={data / self.archive}")
-        train = ["jaxatr.train", f"--workdir={workdir}", "--noprogress"]
+        train = ["train", f"--workdir={workdir}", "--noprogress"]
         commands = [[*train, f"--config=configs/{self.config}", *flags]]
         if (workdir / "evaluation.json").exists():  # already trained, maybe by an older version
             commands = []
         if self.baselines:
             commands.append([*train, f"--baselines={','.join(self.baselines)}"])
-        evaluate = ["jaxatr.evaluate", f"--workdir={workdir}"]
+        evaluate = ["evaluate", f"--workdir={workdir}"]
         if self.scores:
             commands.append([*evaluate, f"--scores={','.join(self.all_scores)}"])
         if self.methods:
             commands.append([*evaluate, f"--methods={','.join(self.methods)}"])
         if self.exported:
             out = f"--out={workdir}.onnx"
-            convert = ["jaxatr.convert", "export", f"--workdir={workdir}", out]
+            convert = ["convert", "export", f"--workdir={workdir}", out]
             convert += ["--layout=NCHW", "--score=none", "--takes=chips", "--nocard"]
             commands.append(convert)
-        return [[sys.executable, "-m", *command] for command in commands]
+        return [[sys.executable, "-m", "jaxatr", *command] for command in commands]
 
     def result(self, results: Path) -> dict[str, Any] | None:
         """Reads its recorded result; returns None if there is none with the same overrides."""

@@ -8,8 +8,6 @@ returns the predictor of a finished run, such as a :class:`Recogniser` or a :cla
 else to name code outside the package.
 """
 
-import sys
-import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -47,18 +45,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(types.ModuleType):
-    """The package's module type: ``train`` and ``evaluate`` stay functions.
-
-    Importing the submodules ``jaxatr.train`` and ``jaxatr.evaluate`` would otherwise replace the
-    functions of the same names.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _PATHS and isinstance(value, types.ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

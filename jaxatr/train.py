@@ -1,6 +1,12 @@
 """Runs ``jaxatr train`` as ``python -m jaxatr.train``."""
 
-from jaxatr.cli.main import run
+import sys
 
 if __name__ == "__main__":
+    from jaxatr.cli.main import run
+
     run("train")
+else:  # importing this module must not hide the function of its name
+    from jaxatr.runs import train_run
+
+    sys.modules[__name__] = train_run  # type: ignore[assignment]

@@ -689,6 +689,7 @@ def test_the_figures_of_the_kernels_are_drawn_from_the_records(tmp_path, capsys)
     assert "networks: not drawn, nothing in" in told and told.count("there is no record") == 3
 
 
+@pytest.mark.slow
 def test_the_exported_decisions_are_compared_and_recorded(
     trained_run, chips, tmp_path, monkeypatch
 ):

@@ -25,7 +25,7 @@ def folder(tmp_path):
 
 
 def run(*arguments):
-    line = [sys.executable, "-m", "jaxatr.prepare", *map(str, arguments)]
+    line = [sys.executable, "-m", "jaxatr", "prepare", *map(str, arguments)]
     return subprocess.run(line, capture_output=True, text=True)
 
 
@@ -38,6 +38,7 @@ def run_here(*arguments, **values):
         prepare.main(arguments)
 
 
+@pytest.mark.slow
 def test_it_describes_its_result(folder, tmp_path):
     done = run("image_folder", f"--source={folder}", f"--data_dir={tmp_path / 'd'}", "--name=mine")
     assert done.returncode == 0, done.stderr

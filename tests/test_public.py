@@ -14,7 +14,6 @@ import jaxatr
 assert not {"jax", "numpy", "absl"} & set(sys.modules), "importing the package is fast"
 assert set(jaxatr.__all__) <= set(dir(jaxatr))
 import jaxatr.train
-import jaxatr.evaluate
 from jaxatr import Explainer, Recogniser, Retriever, evaluate, load, runs, train
 import jaxatr.train as again
 

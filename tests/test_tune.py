@@ -389,7 +389,7 @@ def test_an_operation_is_one_file(tmp_path, monkeypatch, flags_of, capsys):
 def command(*arguments, cache):
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAXATR_CACHE": str(cache)}
     return subprocess.run(
-        [sys.executable, "-m", "jaxatr.tune", *arguments],
+        [sys.executable, "-m", "jaxatr", "tune", *arguments],
         cwd=Path(__file__).parents[1],
         env=environment | {"JAXATR_COMPILATION_CACHE": "off"},
         capture_output=True,
@@ -398,6 +398,7 @@ def command(*arguments, cache):
     )
 
 
+@pytest.mark.slow
 def test_the_command_itself(tmp_path):
     done = command("conv", *SMALL, "--direction=forward", "--noverify", cache=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -65,7 +65,7 @@ def predicted(
 ) -> float:
     """Predicts an archive and returns the seconds; ``watch`` is called with the process's id."""
     target = out if flags else out.with_suffix(".parquet")
-    command = [sys.executable, "-m", "jaxatr.predict", f"--workdir={run}", f"--out={target}"]
+    command = [sys.executable, "-m", "jaxatr", "predict", f"--workdir={run}", f"--out={target}"]
     begin = time.monotonic()
     process = subprocess.Popen(
         [*command, *flags, str(archive)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

@@ -48,7 +48,7 @@ class Console:
 
     def __init__(self, folder: Path, *arguments: str):
         """Starts it, and waits until it is ready."""
-        line = [sys.executable, "-m", "jaxatr.serve", f"--workdir={folder}", "--port=0"]
+        line = [sys.executable, "-m", "jaxatr", "serve", f"--workdir={folder}", "--port=0"]
         more = [f"--score={SCORE}", "--method=none", "--batches=1,4", *arguments]
         self.process = subprocess.Popen([*line, *more], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None

@@ -82,7 +82,7 @@ def form(chips: np.ndarray) -> bytes:
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[int]:
     """Starts the server and yields its port."""
-    line = [sys.executable, "-m", "jaxatr.serve", f"--workdir={folder}", "--port=0"]
+    line = [sys.executable, "-m", "jaxatr", "serve", f"--workdir={folder}", "--port=0"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for text in process.stdout:

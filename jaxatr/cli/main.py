@@ -1,4 +1,4 @@
-"""The console script ``jaxatr``, and the entry point of ``python -m jaxatr.<command>``."""
+"""The console script ``jaxatr``, and the entry point of ``python -m jaxatr``."""
 
 import ast
 import gc
@@ -30,7 +30,7 @@ def main() -> None:
     elif name == "--version":
         print(f"jaxatr {jaxatr.__version__}")
     elif name in COMMANDS:
-        # ml_collections and tune read sys.argv: make it the same as for python -m jaxatr.NAME.
+        # ml_collections and tune read sys.argv: make it the same as for python -m jaxatr.train.
         sys.argv = [f"jaxatr {name}", *rest]
         run(name)
     else:

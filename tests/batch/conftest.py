@@ -110,7 +110,7 @@ def start(networks_of_the_tests, tmp_path):
         kept = {"JAXATR_COMPILATION_CACHE": str(tmp_path / "compiled"), "JAX_PLATFORMS": "cpu"}
         own = os.environ | kept | {"PYTHONPATH": path} | environment
         process = subprocess.Popen(
-            [sys.executable, "-m", "jaxatr.predict", "--trust", *map(str, arguments)],
+            [sys.executable, "-m", "jaxatr", "predict", "--trust", *map(str, arguments)],
             cwd=ROOT,
             env=own,
             stdout=subprocess.PIPE,

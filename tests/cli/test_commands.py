@@ -23,6 +23,7 @@ def as_module(name, *arguments, **environment):
     )
 
 
+@pytest.mark.slow
 def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path):
     shared = {"path": [networks_of_the_tests], "JAXATR_COMPILATION_CACHE": tmp_path / "cache"}
     run = tmp_path / "run"

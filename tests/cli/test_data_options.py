@@ -97,6 +97,7 @@ def below(chips, tmp_path):
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "value", "split"),
     [("layout", "class/split", "known:cross,disc"), ("table", "list.csv", "known:CROSS,DISC")],

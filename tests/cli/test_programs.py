@@ -30,6 +30,7 @@ def chip(earlier):
 
 
 # No program converts an array, or moves it to the device.
+@pytest.mark.slow
 def test_a_prediction_is_the_network_and_the_decision(earlier, chip, flags_of, programs):
     arguments = flags_of(predict, f"--workdir={earlier / 'open_set'}", "--score=cbc", chip)
     assert predict.main(arguments) == 0

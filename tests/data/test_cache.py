@@ -85,6 +85,7 @@ cache.prepared(Path(sys.argv[1]), "a" * 16, make)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_preparation_is_not_served_and_is_cleaned_up(tmp_path):
     command = [sys.executable, "-c", KILLED, str(tmp_path / "n")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -22,6 +22,7 @@ def apply():
     return lambda images: module.apply(variables, images, train=False).logits
 
 
+@pytest.mark.slow
 def test_the_halves_are_the_whole(apply):
     parts = in_two_parts(apply, IMAGES)
     assert parts.layer == ("backbone", "stage2_block2")  # the last one of 8 × 8

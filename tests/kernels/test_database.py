@@ -260,6 +260,7 @@ for index in range(40):
 """
 
 
+@pytest.mark.slow
 def test_two_processes_that_write_at_once_lose_nothing():
     command = [sys.executable, "-W", "error", "-c", WRITER]
     writers = [subprocess.Popen([*command, name], stderr=subprocess.PIPE) for name in ("a", "b")]

@@ -208,6 +208,7 @@ def test_points_that_coincide(name):
         assert np.isfinite(value) and np.isfinite(gradient).all()
 
 
+@pytest.mark.slow
 def test_more_triplets_than_an_int32_counts():
     size = 1300  # 1300³ > 2³¹
     every = jnp.ones((size, size), bool)

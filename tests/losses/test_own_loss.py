@@ -27,6 +27,7 @@ def recorded(workdir, name):
     return [step[name] for step in training.read_metrics(workdir) if name in step]
 
 
+@pytest.mark.slow
 def test_a_loss_of_the_binary_classifiers(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.loss.open, config.train.steps = "own_losses:focal", 4
@@ -36,6 +37,7 @@ def test_a_loss_of_the_binary_classifiers(small_config, tmp_path):
     assert found and np.isfinite(found).all() and min(found) > 0
 
 
+@pytest.mark.slow
 def test_a_loss_of_an_embedding_and_its_margin(embedding_config, tmp_path):
     config = embedding_config.copy_and_resolve_references()
     config.embedding.loss, config.train.steps = "own_losses:compact", 2
@@ -45,6 +47,7 @@ def test_a_loss_of_an_embedding_and_its_margin(embedding_config, tmp_path):
     assert set(recorded(tmp_path / "run", "own_losses:compact")) == {0.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [

@@ -281,6 +281,7 @@ np.savez(sys.argv[2], **flat)
 """
 
 
+@pytest.mark.slow
 def test_eight_devices_agree_with_one(tmp_path):
     points, logits, labels = draw(12, b=16)
     valid = np.random.default_rng(0).random(16) < 0.6

@@ -191,6 +191,7 @@ def network(monkeypatch, freeze, **fields):
     return models.build_open_set(made, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("freeze", "still"),
     [

@@ -59,6 +59,7 @@ def test_any_size_and_any_number_of_channels(odd):
     assert features.shape == (2, 32)
 
 
+@pytest.mark.slow
 def test_bfloat16_computes_in_bfloat16_and_keeps_float32_parameters():
     shallow = partial(models.ResNet18, width=8, stage_sizes=(1, 1, 1, 1))
     model, half = shallow(), shallow(dtype=jnp.bfloat16)
@@ -103,6 +104,7 @@ def test_agrees_with_a_pytorch_network_in_training_and_test_mode():
     np.testing.assert_allclose(features, expected, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_running_statistics_follow_the_batch():
     model = models.ResNet18(width=4, stage_sizes=(1, 1, 1, 1), axis_name=None)
     variables = init(model)

@@ -122,6 +122,7 @@ def test_attention_modules_of_inverted_residuals(name, modules):
     assert plain == without_attention(shapes)
 
 
+@pytest.mark.slow
 def test_stages_of_inverted_residuals_are_the_three_smallest_map_sizes():
     variables = random_variables(INVERTED)
     apply = partial(
@@ -145,6 +146,7 @@ def test_stages_of_inverted_residuals_are_the_three_smallest_map_sizes():
     np.testing.assert_allclose(out.stages[-1], last, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_open_gates_change_nothing_in_inverted_residuals():
     opened = gates_open(random_variables(INVERTED))
     features = jit(partial(INVERTED.apply, method="attended"))(opened, IMAGES).features
@@ -154,6 +156,7 @@ def test_open_gates_change_nothing_in_inverted_residuals():
     assert np.abs(closed - features).max() > 0.01
 
 
+@pytest.mark.slow
 def test_open_gates_change_nothing():
     opened = gates_open(VARIABLES)
     exactly = {"xla_backend_optimization_level": 0}

@@ -81,6 +81,7 @@ def test_shapes(stem, shape, strides):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", ["7x7", "3x3"])
 def test_saliency_is_in_0_to_1_and_follows_the_image(stem):
     model = surrogate(stem)
@@ -201,6 +202,7 @@ def test_gradients_are_finite(end_to_end):
     assert all(np.isfinite(size) for size in (*saliency.values(), *logits.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end_to_end", [False, True])
 def test_the_logits_gradient_is_the_students(end_to_end):
     _, logits, _, _ = trained(end_to_end)

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 
 def run(script: str) -> str:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -25,6 +27,7 @@ for name in ("load", "layers", "generate", "export", "replace_weights"):
     assert run(script).splitlines() == ["False"] + 5 * [missing]
 
 
+@pytest.mark.slow
 def test_a_function_is_a_function_after_any_import():
     script = """
 import jaxatr.onnx.reader.inspection, jaxatr.onnx.codegen.generator, jaxatr.runs.export

@@ -57,6 +57,7 @@ def copies(pair, tmp_path):
     return tmp_path / "one", tmp_path / "two"
 
 
+@pytest.mark.slow
 def test_the_validation_seed_draws_the_validation_part(small_config, pair):
     first, second = (OpenSet(training.load_config(path)) for path in pair)
     own = small_config.copy_and_resolve_references()

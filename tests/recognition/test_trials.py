@@ -25,6 +25,7 @@ def folder(config, tmp_path_factory):
     return workdir
 
 
+@pytest.mark.slow
 def test_auto_chooses_by_networks_that_never_saw_the_classes(folder):
     record = training.read_record(folder)["decision"]
     assert record["by"] == "known classes left out of 2 trainings"
@@ -47,6 +48,7 @@ def test_auto_chooses_by_networks_that_never_saw_the_classes(folder):
     assert len(set(held)) == 2
 
 
+@pytest.mark.slow
 def test_a_score_that_is_named_is_calibrated_by_them(folder):
     config = training.load_config(folder)
     task, snapshot = OpenSet(config), training.load_snapshot(folder, "latest")
@@ -57,6 +59,7 @@ def test_a_score_that_is_named_is_calibrated_by_them(folder):
     assert len(by_class[0]) == 2 and len(by_class[1]) == 3
 
 
+@pytest.mark.slow
 def test_trials_that_are_gone_are_missed(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "run", ignore=shutil.ignore_patterns("trials", "fitted"))
     task = OpenSet(training.load_config(folder))
@@ -66,6 +69,7 @@ def test_trials_that_are_gone_are_missed(folder, tmp_path):
     assert made.record["by"] == "known classes left out in turn, after the network"
 
 
+@pytest.mark.slow
 def test_configurations_that_rule_out_trials_are_named(config, tmp_path):
     changed = config.copy_and_resolve_references()
     changed.open_set.split = "random-2/2"
@@ -78,6 +82,7 @@ def test_configurations_that_rule_out_trials_are_named(config, tmp_path):
     assert OpenSet(changed).beside(changed) == {}
 
 
+@pytest.mark.slow
 def test_outputs_are_joined():
     rng = np.random.default_rng(0)
     whole = openset.Outputs(

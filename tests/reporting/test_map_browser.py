@@ -49,6 +49,7 @@ def test_the_chip_that_is_pointed_to_is_shown(opened, seen, embedding):
         assert not tip.is_visible()
 
 
+@pytest.mark.slow
 def test_the_map_by_keyboard(opened, seen, embedding):
     run, path = embedding
     with opened(path) as page:
@@ -92,6 +93,7 @@ def test_the_map_by_keyboard(opened, seen, embedding):
         assert not tip.is_visible()
 
 
+@pytest.mark.slow
 def test_a_tap_shows_a_chip_until_the_next(opened, seen, embedding):
     run, path = embedding
     size = {"width": 360, "height": 800}
@@ -107,6 +109,7 @@ def test_a_tap_shows_a_chip_until_the_next(opened, seen, embedding):
         assert not tip.is_visible()
 
 
+@pytest.mark.slow
 def test_a_class_can_be_picked_out(opened, embedding):
     run, path = embedding
     with opened(path, viewport={"width": 1280, "height": 1000}) as page:

@@ -55,6 +55,7 @@ def ask_one(operation, mode, count):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", schemathesis.GenerationMode)
 def test_answers_are_as_described(described, mode):
     ask(described, mode, 5)

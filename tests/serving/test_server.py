@@ -34,7 +34,7 @@ def started(run, networks, tmp_path, *arguments):
     compiled = str(tmp_path.parent / "xla-of-servers")  # by the first one, for all
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "jaxatr.serve", f"--workdir={run}", "--port=0", "--trust"),
+            *(sys.executable, "-m", "jaxatr", "serve", f"--workdir={run}", "--port=0", "--trust"),
             *("--batches=1,4", "--method=none", "--examples=0"),
             *(f"--marks={tmp_path / 'marks.jsonl'}", *arguments),
         ],
@@ -134,6 +134,7 @@ def test_harm_costs_bounded_memory(process, contents):
     assert peak - before < 600 << 20, f"{(peak - before) >> 20} MiB"
 
 
+@pytest.mark.slow
 def test_pending_requests_are_answered_after_sigterm(
     trained_run, networks_of_the_tests, tmp_path, contents
 ):
@@ -161,6 +162,7 @@ def test_pending_requests_are_answered_after_sigterm(
         assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_requests_that_last_longer_than_the_drain_are_refused_and_counted(
     trained_run, networks_of_the_tests, tmp_path
 ):

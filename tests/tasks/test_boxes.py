@@ -27,6 +27,7 @@ def augmented(examples, images, **options):
     return examples.augment(jax.random.key(0), jnp.asarray(images), ids, 0 * ids, **options)
 
 
+@pytest.mark.slow
 def test_training_reads_the_surroundings_of_the_chips(config):
     examples = Examples(config)
     batch = next(examples.train_batches())

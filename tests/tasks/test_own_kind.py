@@ -53,6 +53,7 @@ def test_the_record_names_the_kind(run):
     assert training.task_of(run).__name__ == "Brightness"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_ends_with_the_same_bits(config, run, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(run, copy)

@@ -241,6 +241,7 @@ def recipe_run(small_config, outliers, tmp_path_factory):
     return root, config
 
 
+@pytest.mark.slow
 def test_a_broken_run_ends_with_the_same_bits(recipe_run):
     root, _ = recipe_run
     whole, broken = (training.load_snapshot(root / name, "latest") for name in ("run", "broken"))
@@ -248,6 +249,7 @@ def test_a_broken_run_ends_with_the_same_bits(recipe_run):
     jax.tree.map(np.testing.assert_array_equal, whole.state, broken.state)
 
 
+@pytest.mark.slow
 def test_a_run_with_everything_is_used_as_any(recipe_run, chips, tmp_path):
     root, config = recipe_run
     measured = runs.evaluate_run(root / "run", scores="cbc,vim,mahalanobis")
@@ -261,6 +263,7 @@ def test_a_run_with_everything_is_used_as_any(recipe_run, chips, tmp_path):
     assert list(recogniser([recogniser.read(str(image))]))
 
 
+@pytest.mark.slow
 def test_an_exported_network_has_no_head_of_turns(recipe_run, tmp_path):
     pytest.importorskip("onnx")
     from jaxatr.runs.export import export_run
@@ -331,6 +334,7 @@ def test_outliers_of_another_shape_are_refused(config, outliers, tmp_path):
         OpenSet(config)
 
 
+@pytest.mark.slow
 def test_a_frozen_backbone_stays_to_the_bit(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.model.freeze, config.train.steps = "backbone", 3

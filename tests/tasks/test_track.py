@@ -118,6 +118,7 @@ def test_eight_devices_agree_with_one(config):
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), eight, one)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_same_bits(base, run, tmp_path):
     whole, broken = run[0], tmp_path / "run"
     shutil.copytree(whole, broken)

@@ -75,6 +75,7 @@ class Seen:
         return self.evaluate(params, model_state)
 
 
+@pytest.mark.slow
 def test_a_run_evaluates_and_saves_it(toy, unbroken, tmp_path):
     task = toy.make()
     seen = Seen(task.evaluate)
@@ -99,6 +100,7 @@ def test_a_run_evaluates_and_saves_it(toy, unbroken, tmp_path):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), expected, result.params)
 
 
+@pytest.mark.slow
 def test_stopped_with_an_average_it_ends_with_the_same_bits(toy, tmp_path):
     def make(steps):
         task = toy.make()

@@ -55,6 +55,7 @@ def test_a_run_ends_with_its_best_state(toy, records, tmp_path, scores, kept):
     assert told == list(zip(range(0, 21, 5), scores, strict=True))  # what was measured then
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_ends_with_the_same(toy, tmp_path):
     scores = [0.5, 0.4, 0.8, 0.3, 0.6]
     whole = train(toy, tmp_path / "whole", judged(toy, scores)[0])
@@ -68,6 +69,7 @@ def test_a_run_that_was_cut_off_ends_with_the_same(toy, tmp_path):
     assert train(toy, tmp_path / "cut", task).metrics == {"accuracy": 0.8} and not asked
 
 
+@pytest.mark.slow
 def test_the_average_is_kept_too(toy, tmp_path):
     task, asked = judged(toy, [0.1, 0.9, 0.4, 0.3, 0.6])
     result = train(toy, tmp_path, task, ema=0.5)

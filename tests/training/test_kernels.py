@@ -67,6 +67,7 @@ def lower():
     jax.jit(lambda x, w: kernels.convolution(x, w, padding=1)).lower(x, w)
 
 
+@pytest.mark.slow
 def test_found_before_the_first_step_and_recorded(tmp_path, capsys):
     chosen = KernelChoices(tmp_path, find=True, progress=True).of("train", lower)
     assert "finding kernels for 1 problems" in capsys.readouterr().err

@@ -187,6 +187,7 @@ def test_half_precision(algorithm, dtype):
         assert error < (0.03 if dtype == jnp.bfloat16 else 0.005)
 
 
+@pytest.mark.slow
 def test_winograd_rounds_like_the_direct_product():
     x, w = draw((2, 12, 12, 64)), draw((3, 3, 64, 32), 1)
     problem = problem_of(x.shape, w.shape, (1, 1), ((1, 1), (1, 1)), (1, 1), 1)

@@ -62,6 +62,7 @@ def test_hopper_interpreted(direction, stride, size, mosaic, monkeypatch):
     interpreted(partial(hopper.run, one, SOLVERS["hopper"].configs(one)[-1]), one, mosaic)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("direction", "stride"), [("forward", (2, 1)), pytest.param("data", (1, 2), marks=SLOW)]
 )

@@ -55,6 +55,7 @@ def test_a_layer_with_its_gradient(cell, reverse, hidden, batch, dtype, mosaic):
         assert np.sqrt(np.mean((one - other) ** 2)) <= 5e-3 * abs(other).max()
 
 
+@pytest.mark.slow
 def test_a_layer_under_vmap(mosaic):
     """Examples run one by one, also with weights of their own, here without biases."""
     problem, (weights, x, state) = layer("gru", 32, bias=False)

@@ -39,6 +39,7 @@ def compare(one, tile, interpret):
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "taps", "stride", "padding", "channels", "features", "dtype", "tile"),
     [

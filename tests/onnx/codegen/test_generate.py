@@ -315,6 +315,7 @@ def test_the_files_that_explain_themselves(network, tmp_path):
     assert len([line for line in code.splitlines() if line]) == 3
 
 
+@pytest.mark.slow
 def test_the_module_does_not_need_onnx(network, tmp_path):
     generate(network, tmp_path)
     code = (

@@ -58,6 +58,7 @@ def check_names(model, folder):
     assert 'name="backbone_stage2_block1"' in text and 'name="closed_head"' in text
 
 
+@pytest.mark.slow
 def test_it_computes_the_same(resnet18):
     folder, _, network, variables, images = resnet18
     space = {}

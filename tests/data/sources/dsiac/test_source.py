@@ -109,7 +109,7 @@ def test_every_pixel_and_column(copy, data_dir, band, dtype):
 def test_the_command_describes_its_result(copy, data_dir):
     arguments = [f"--source={copy.root}", f"--data_dir={data_dir}", "--band=thermal"]
     arguments += ["--ranges=1000,2000", "--time=day", "--every=2", "--name=atr"]
-    line = [sys.executable, "-m", "jaxatr.prepare", "dsiac", *arguments]
+    line = [sys.executable, "-m", "jaxatr", "prepare", "dsiac", *arguments]
     done = subprocess.run(line, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -8,6 +8,7 @@ from jaxatr.data.sources.simulated.vehicles import FLEET
 NEAR = {"ranges": (1000, 2000), "bands": ("visible",), "size": 32}
 
 
+@pytest.mark.slow
 def test_a_decoy_stands_on_the_ground_and_has_the_size_of_a_land_vehicle():
     for number in range(60):
         vehicle = decoy(number, seed=3)
@@ -18,6 +19,7 @@ def test_a_decoy_stands_on_the_ground_and_has_the_size_of_a_land_vehicle():
         assert len(vehicle.posed(0.1, 0.02).offsets)
 
 
+@pytest.mark.slow
 def test_no_two_decoys_are_one_vehicle_and_none_is_of_the_fleet():
     drawn = [decoy(number, seed) for seed in (0, 1) for number in range(30)]
     sizes = np.array([vehicle.size for vehicle in (*drawn, *FLEET)])
