@@ -3,8 +3,8 @@
 python docs/make_tables.py
 
 A table stands between ``<!-- table: KIND ARGUMENTS -->`` and ``<!-- end of the table -->``. The
-kinds are ``scores``, all open-set scores, ``fields``, the named fields of a task, and ``networks``,
-the published networks.
+kinds are ``scores``, all open-set scores, ``fields``, the named fields of a task, ``networks``, the
+published networks, and ``options``, those of the data sources.
 """
 
 import inspect
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jaxatr import config as configuration
+from jaxatr.data import sources
 from jaxatr.models.published import NETWORKS
 from jaxatr.openset import Score
 from jaxatr.openset.registry import DEFAULT, declared, modules
@@ -49,6 +50,18 @@ def networks() -> str:
             f"| `{network.name}` | `{network.command}` | {files} | "
             f"{network.size} px | {network.source} | {network.licence} |"
         )
+    return "\n".join(rows) + "\n"
+
+
+def options() -> str:
+    """Returns a row for each option of each data source."""
+    rows = ["| source | option | default | meaning |", "|---|---|---|---|"]
+    for name in sources.names():
+        source = sources.find(name)
+        rows += [
+            f"| `{name}` | `{option}` | `{one.default!r}` | {one.meaning} |"
+            for option, one in (source.options if source else {}).items()
+        ]
     return "\n".join(rows) + "\n"
 
 
@@ -92,7 +105,7 @@ def _threshold(score: Score) -> str:
     return f"{score.fixed_threshold(GAMMA):.3g}" if score.fixed_threshold else ""
 
 
-KINDS = {"fields": fields, "networks": networks, "scores": scores}
+KINDS = {"fields": fields, "networks": networks, "scores": scores, "options": options}
 
 
 if __name__ == "__main__":

@@ -283,7 +283,10 @@ def test_a_plain_classifier_has_no_binary_ones(small_config, trained_run, images
         (["export", "--out=model.onnx"], "--workdir is required"),
         (["export", "--workdir=nowhere", "--out=x.onnx"], "nowhere is not a run's folder"),
         (["export", "--workdir=x", "--out=x", "--checkpoint=y"], "--checkpoint: got 'y'"),
-        (["export", "--workdir=x", "--workdir=y", "--out=z"], "got 2 runs, but an ensemble cannot"),
+        (
+            ["export", "--workdir=x", "--workdir=y", "--out=z.onnx"],
+            "got 2 runs, but an ensemble cannot",
+        ),
         (["export", "--workdir=x", "--out=z", "--size=big"], "--size: got 'big', wanted ROWSx"),
         (["describe"], "wanted one ONNX file"),
     ],

@@ -94,7 +94,7 @@ def test_a_term_of_the_loss_adds_up_over_known_examples(outside, small_config, m
     rng = np.random.default_rng(0)
     features = jnp.asarray(rng.normal(size=(4, 8)), jnp.float32)
     out = models.OpenSetOutput(jnp.zeros((4, 3)), jnp.zeros((4, 3)), features)
-    target = terms.Target(jnp.array([0, -1, 2, 1]), jnp.array([1.0, 1.0, 0.25, 1.0]))
+    target = terms.Labels(jnp.array([0, -1, 2, 1]), jnp.array([1.0, 1.0, 0.25, 1.0]))
     total, count = term.value(terms.Seen(config.loss, {}, out, [target]))
     weights = np.array([1, 0, 0.25, 1])
     np.testing.assert_allclose(total, weights @ np.square(features).sum(axis=1), rtol=1e-6)

@@ -12,14 +12,14 @@ COMMON: Fields = {
     "task": Field(OPEN_SET, "the task to train, `module:Class`"),
     "data.name": Field(
         "simulated",
-        "`simulated`, `simulated_tracks`, `image_folder`, `dsiac`, `mstar`, `fgvc_aircraft`, "
-        "`my.module:Source`, the name of a prepared set, or any TFDS name",
+        "a [source](data.md), such as `simulated` or `image_folder`; `my.module:Source`, the name "
+        "of a prepared set, or any TFDS name",
     ),
     "data.source": Field(
         "",
-        "required for `image_folder`: the folder or archive of class folders, or the table of "
-        "images; also the raw data of `dsiac`, `mstar` and `fgvc_aircraft` if they have not been "
-        "prepared yet",
+        "the folder, archive or file that the source reads: for `image_folder`, the folder or "
+        "archive of class folders, or the table of images; other sources need it until they are "
+        "prepared",
     ),
     "data.data_dir": Field(
         "",
@@ -27,12 +27,8 @@ COMMON: Fields = {
     ),
     "data.options": Field(
         {},
-        "options of the data set's builder. `simulated`: `ranges`, `bands`, `aspects`, `seed`, "
-        "`size`, `crop`, `surround`, `turns`, `decoys`; `simulated_tracks`: `tracks`, `frames`, "
-        "`starts`, `closing`, `bands`, `seed`, `size`, `crop`, `surround`; "
-        "`image_folder`: `test_fraction`, `layout`, `table`; `dsiac`: `band`, `ranges`, `time`, "
-        "`every`, `classes`, `size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, "
-        "`size`. The command line sets any of them: `--config.data.options.layout=class/split`",
+        "options of the [source](data.md#options-of-the-sources); the command line sets any of "
+        "them: `--config.data.options.layout=class/split`",
     ),
     "data.train_split": Field("train", "the split whose known classes are used for training"),
     "data.test_split": Field("test", "the split used for evaluation, known and unknown classes"),

@@ -69,6 +69,9 @@ def _check_type(recorded: Mapping[str, Any], name: str, field: Field) -> None:
             raise ValueError(f"{'.'.join(groups[:depth])}: got {recorded!r}, wanted an object")
     if field.default is None or last not in recorded:
         return
+    unset = name in COMMON and COMMON[name].default is None
+    if unset and recorded[last] is None:  # a task may redeclare a field with a default
+        return
     wanted = next(kinds for kinds in _KINDS if isinstance(field.default, kinds))
     value = recorded[last]
     if not isinstance(value, wanted) or isinstance(value, bool) != isinstance(field.default, bool):

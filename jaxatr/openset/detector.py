@@ -5,8 +5,8 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
+from jaxatr.jax_internals import Tracer
 from jaxatr.openset import graph
 from jaxatr.openset.fit import Fitted, calibrate_one, fit_one, members_first
 from jaxatr.openset.head import Head

@@ -35,7 +35,7 @@ _PICTURES = 2048  # size of the cache of pictures
 Features = Callable[[Shaped[np.ndarray, "b h w c"]], Float[np.ndarray, "b d"]]
 
 
-class Examples:
+class TrainingChips:
     """The training chips that are searched.
 
     Attributes:
@@ -114,7 +114,7 @@ def as_png(image: Shaped[np.ndarray, "h w c"]) -> bytes:
 
 def build_examples(
     run: TrainedRun, where: Mapping[str, str], features: Features | None, most: int | None = None
-) -> tuple[Examples | None, str]:
+) -> tuple[TrainingChips | None, str]:
     """Opens a run's training chips, and computes their features or loads saved ones.
 
     Args:
@@ -135,7 +135,7 @@ def build_examples(
     except (ValueError, OSError, ImportError) as error:
         return None, f"the training data cannot be read: {error}"
     if features is None:
-        return Examples(part, run.classes, np.arange(len(part.indices)), None), ""
+        return TrainingChips(part, run.classes, np.arange(len(part.indices)), None), ""
     known = np.flatnonzero(part.labels != openset.UNKNOWN)
     rows = known if most is None else known[reduction.sample(part.labels[known], most)]
     name = f"{kept_as(_FILE, run.config)}_{len(rows)}"
@@ -148,7 +148,7 @@ def build_examples(
             write_file(path, lambda file: np.savez(file, rows=rows, features=kept))
         except OSError as error:
             warnings.warn(f"the features of training chips are not saved: {error}", stacklevel=2)
-    return Examples(part, run.classes, rows, np.asarray(kept)), ""
+    return TrainingChips(part, run.classes, rows, np.asarray(kept)), ""
 
 
 def _kept(

@@ -14,7 +14,7 @@ from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.openset.logistic import sigmoid
 from jaxatr.recognition.decision import load_decision
-from jaxatr.recognition.neighbours import Examples, build_examples
+from jaxatr.recognition.neighbours import TrainingChips, build_examples
 from jaxatr.recognition.prediction import UNKNOWN, Prediction
 from jaxatr.recognition.session import FEATURES, Network, Session, of_single_images
 from jaxatr.resolve import imported
@@ -46,7 +46,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
     #: Dotted path of the function that loads an ensemble; empty if not supported.
     ensemble: ClassVar[str] = ""
     _network: ClassVar[Network]
-    examples: Examples | None = None
+    examples: TrainingChips | None = None
     neighbours: int = 0
     _deciding: openset.Decision | None
 

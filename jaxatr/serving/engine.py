@@ -16,7 +16,7 @@ from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.recognition import store
 from jaxatr.recognition.decision import load_decision
 from jaxatr.recognition.extension import takers
-from jaxatr.recognition.neighbours import NEAREST, Examples, build_examples
+from jaxatr.recognition.neighbours import NEAREST, TrainingChips, build_examples
 from jaxatr.recognition.recogniser import Prediction, Recogniser
 from jaxatr.recognition.session import FEATURES
 from jaxatr.tasks.embedding.predictor import (
@@ -98,7 +98,7 @@ class Engine(abc.ABC):
         """Takes a run, its scores, the explainer and a note about the decision."""
         self.run, self.classes, self.intake = run.workdir, run.classes, run.intake
         self.step, self.scales, self.explainer, self.note = run.step, scales, explainer, note
-        self.examples: Examples | None = None
+        self.examples: TrainingChips | None = None
         self.missing = "not looked for"
 
     @property
@@ -166,7 +166,7 @@ class Lasting(NamedTuple):
     network: Recogniser
     needs: frozenset[str]
     explainer: Explainer | None
-    examples: Examples | None
+    examples: TrainingChips | None
     missing: str
 
 

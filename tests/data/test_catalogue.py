@@ -209,7 +209,7 @@ def test_missing_entries_are_named(mine, name, arguments, match):
         ("image_folder", "simulated", "already the name"),
         ("image_folder", "../up", "name: got '../up', wanted letters"),
         ("image_folder", "dsiac", "already the name"),
-        ("simulated", "mine", "only sets of dsiac, fgvc_aircraft, image_folder, mstar can"),
+        ("simulated", "mine", "only sets of arrays, dsiac, fgvc_aircraft, image_folder, mstar can"),
     ],
 )
 def test_a_name_must_be_free_and_plain(folder, data_dir, name, as_name, match):

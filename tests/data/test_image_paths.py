@@ -107,7 +107,7 @@ def test_an_error_names_its_input_even_if_the_name_is_a_part_of_the_message(
     (tmp_path / name).mkdir()
     (tmp_path / "file").symlink_to(tmp_path / "nothing")
     monkeypatch.chdir(tmp_path)
-    found = Inputs([name, "file"], "scratch", read=_refuse, check=_refuse)
+    found = Inputs([name, "file"], "scratch", read=_refuse, prepare=_refuse)
     assert list(found) == []
     lines = [f"error: {name}: there is no image in it", "error: file: No such file or directory"]
     assert capsys.readouterr().err.splitlines() == lines

@@ -277,12 +277,12 @@ def test_predict_explains_in_one_go(
     assert sorted(read) == sorted([trained_run, surrogate_run])
     printed = capsys.readouterr()
     told = [json.loads(line) for line in printed.out.splitlines()]
-    assert [line["image"] for line in told] == [str(paths[0]), str(paths[2])]
+    assert [line["path"] for line in told] == [str(paths[0]), str(paths[2])]
     second = f"{paths[2].parent.name}/000"
     assert f"{second}.png" in printed.err
     figures = [json.loads((out / f"{name}.json").read_text()) for name in ("000", second)]
     for prediction, explained in zip(told, figures, strict=True):
-        assert explained["image"] == prediction["image"] and explained["method"] == "surrogate"
+        assert explained["image"] == prediction["path"] and explained["method"] == "surrogate"
         best = max(prediction["probabilities"], key=prediction["probabilities"].get)
         assert explained["class"] == best
         assert explained["verdict"].startswith(prediction["label"])

@@ -313,7 +313,7 @@ def test_an_ensemble_and_an_export_refuse_it(run, source, trained_run):
     task = training.task_of(run)
     loaded = training.load_run(run)
     for score in (None, "nearest"):
-        with pytest.raises(ValueError, match="has enrolled classes, .*--score=none exports"):
+        with pytest.raises(ValueError, match="has enrolled classes, .*--score=none"):
             task.exportable(loaded, score=score)
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxatr import config as configuration
 from jaxatr import models, openset
 from jaxatr.tasks import OpenSet
 from jaxatr.tasks.open_set import needs
@@ -95,12 +96,16 @@ def test_a_value_beyond_float16_is_its_largest():
 
 
 def test_a_backbone_gives_the_maps_that_it_lists():
-    everything = needs.given_by(models.OpenSetClassifier(models.ResNet18(width=4), 2))
+    config = configuration.of_task()
+    config.loss.open = "none"
+    everything = needs.given_by(models.OpenSetClassifier(models.ResNet18(width=4), 2), config)
     assert everything == {"features", "image", *needs.COMPUTED}
-    staged = needs.given_by(models.OpenSetClassifier(Staged(), 2))
+    staged = needs.given_by(models.OpenSetClassifier(Staged(), 2), config)
     assert staged & set(needs.MAPS) == {"map_stage1"}
-    plain = needs.given_by(models.OpenSetClassifier(Plain(), 2))
+    plain = needs.given_by(models.OpenSetClassifier(Plain(), 2), config)
     assert plain == {"features", "image", "odin", "gradient_norms"}
+    config.loss.open = "cbc"
+    assert needs.given_by(models.OpenSetClassifier(Plain(), 2), config) - plain == {"open_logits"}
     score = openset.Score("far", "Far", lambda _, out: out.labels, needs=("map_stage2",))
     assert needs.refusal(score, everything) == ""
     made = openset.Score("made", "Made", score.score, members=(score,))

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
+from jaxatr.jax_internals import Tracer
 from jaxatr.openset.gallery import reranking
 from jaxatr.openset.gallery.build import (
     Gallery,

@@ -4,13 +4,13 @@ import jax.numpy as jnp
 
 from jaxatr import data, parallel
 from jaxatr.data.augmentations import keys_of
-from jaxatr.tasks.open_set.terms import Target
+from jaxatr.tasks.open_set.terms import Labels
 from jaxatr.typing import Array, Batch, Config, Float
 
 
 def mixed(
     config: Config, key: Array, images: Float[Array, "b h w c"], batch: Batch
-) -> tuple[Float[Array, "b h w c"], list[Target]]:
+) -> tuple[Float[Array, "b h w c"], list[Labels]]:
     """Returns the images, mixed if configured, and their labels.
 
     A mixed image has two labels, weighted by their fractions, so that its loss is a mixture of
@@ -26,7 +26,7 @@ def mixed(
     """
     labels, mix = jnp.asarray(batch["label"]), config.get("mix")
     if not mix or not (mix.mixup or mix.cutmix):
-        return images, [Target(labels, jnp.ones(len(labels)))]
+        return images, [Labels(labels, jnp.ones(len(labels)))]
     keys = keys_of(key, batch["id"], batch["epoch"], "mix")
     images, share = data.mix(
         keys,
@@ -36,4 +36,4 @@ def mixed(
         cutmix_alpha=mix.cutmix,
         probability=mix.probability,
     )
-    return images, [Target(labels, share), Target(parallel.following(labels), 1 - share)]
+    return images, [Labels(labels, share), Labels(parallel.following(labels), 1 - share)]

@@ -114,5 +114,6 @@ def test_a_model_keeps_64_bits_after_it_was_traced_in_32():
         onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)])
     )
     x = np.int64([1])
-    jax.jit(lambda x: model.apply(model.variables, x, keep_64_bit=False))(np.int32([1]))
+    with pytest.raises(ValueError, match="1099511627776 does not fit into 32 bits"):
+        jax.jit(lambda x: model.apply(model.variables, x, keep_64_bit=False))(np.int32([1]))
     assert np.asarray(model(x)) == 2**40 + 1

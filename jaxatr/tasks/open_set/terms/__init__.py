@@ -9,10 +9,10 @@ import importlib
 import pkgutil
 
 from jaxatr.config import Fields
-from jaxatr.tasks.open_set.terms.term import Copies, Option, Seen, Share, Target, Term
+from jaxatr.tasks.open_set.terms.term import Copies, Labels, Option, Seen, Share, Term
 from jaxatr.typing import Config
 
-__all__ = ["FIELDS", "TERMS", "Copies", "Option", "Seen", "Share", "Target", "Term", "check", "of"]
+__all__ = ["FIELDS", "TERMS", "Copies", "Option", "Seen", "Share", "Labels", "Term", "check", "of"]
 
 
 def _terms() -> tuple[Term, ...]:

@@ -28,7 +28,7 @@ class Option(NamedTuple):
     wanted: str = ""
 
 
-class Target(NamedTuple):
+class Labels(NamedTuple):
     """Labels of a batch and their weights.
 
     Attributes:
@@ -66,7 +66,7 @@ class Seen(NamedTuple):
     loss: Config
     params: PyTree
     out: OpenSetOutput
-    targets: Sequence[Target]
+    targets: Sequence[Labels]
     copies: tuple[Float[Array, "b d"], Int[Array, " b"]] | None = None
 
     def over_known(self, values: Callable[[Int[Array, " b"]], Float[Array, " b"]]) -> Share:
