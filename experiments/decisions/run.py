@@ -1,0 +1,127 @@
+"""Trains the tasks of the benchmark and records their networks' outputs.
+
+    python -m experiments.decisions.run --workdir=FOLDER [--only=small,mstar] [--list]
+
+A task is a folder below ``FOLDER/outputs`` with an ``.npz`` file for each of its trainings: ``main``,
+``trial-0`` … and ``fold-0`` …. A file that exists is not made again, so a run that was cut off goes
+on. The files are large and are not part of the repository. Data is read from ``JAXATR_DATA`` (default
+``../shared/data``), ImageNet's weights from ``JAXATR_WEIGHTS_DIR``.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments.decisions import chips, package
+from experiments.decisions.tasks import TASKS, DecisionTask
+
+
+class Training(NamedTuple):
+    """One training of a task.
+
+    Attributes:
+      name: name of its file of outputs.
+      overrides: values by configuration field, beside the task's.
+      parts: parts whose outputs are recorded.
+    """
+
+    name: str
+    overrides: dict[str, Any]
+    parts: tuple[str, ...]
+
+
+def trainings(task: DecisionTask, folder: Path | None) -> Iterator[Training]:
+    """Lists the trainings of a task, the main one first.
+
+    Args:
+      task: the task.
+      folder: its folder of chips, if it has one.
+    """
+    source = {} if folder is None else {"data.source": str(folder)}
+    yield Training("main", source, ("train", "validation", "test", "box_off"))
+    steps, known = task.overrides["train.steps"], known_classes(task)
+    for turn in range(task.trials):
+        held = {"open_set.hold_out": max(1, round(known / 3)), "open_set.hold_out_turn": turn}
+        # Small tasks have few chips to compare with, so that more of them are held out.
+        more = {"data.validation": 0.25} if task.name.startswith("small") else {}
+        shorter = {"train.steps": round(task.trial_share * steps)}
+        parts = ("train", "validation", "held_out")
+        yield Training(f"trial-{turn}", {**source, **held, **more, **shorter}, parts)
+    if task.folds:
+        assert folder is not None
+        for number, place in enumerate(chips.folds(folder, task.folds)):
+            # The test split of the folder is the fold; unknown classes are not in it.
+            own = {"data.source": str(place), "data.validation": 0.0}
+            yield Training(f"fold-{number}", own, ("train", "test"))
+
+
+def known_classes(task: DecisionTask) -> int:
+    """Returns the number of known classes of a task."""
+    split = str(task.overrides.get("open_set.split", "random-5/3"))
+    if split.startswith("known:"):
+        return len(split.split(","))
+    return 6 if split.startswith("mstar") else 5
+
+
+def carry_out(task: DecisionTask, workdir: Path, data: Path) -> None:
+    """Trains what is missing of a task, and records its outputs."""
+    folder = None
+    if task.chips is not None:
+        (workdir / "chips").mkdir(parents=True, exist_ok=True)
+        folder = task.chips.write(data, workdir / "chips")
+    place = workdir / "outputs" / task.name
+    place.mkdir(parents=True, exist_ok=True)
+    for one in trainings(task, folder):
+        path = place / f"{one.name}.npz"
+        if path.exists():
+            continue
+        started, run = time.monotonic(), workdir / "runs" / f"{task.name}-{one.name}"
+        more = {} if task.box_off else {"data.box_error": 0.0}
+        config = package.configured(task.config, {**more, **task.overrides, **one.overrides})
+        package.train(config, run)
+        trained = time.monotonic()
+        arrays = package.record(run, one.parts)
+        unfinished = path.with_suffix(".unfinished.npz")
+        np.savez(unfinished, **arrays)
+        unfinished.rename(path)
+        record = json.loads((run / "record.json").read_text())
+        facts = {key: record.get(key) for key in ("code", "device", "split", "examples", "dataset")}
+        facts["seconds"] = [round(trained - started), round(time.monotonic() - trained)]
+        path.with_suffix(".json").write_text(json.dumps(facts, indent=1))
+        shutil.rmtree(run)
+        print(f"{time.strftime('%H:%M:%S')} {task.name} {one.name} {facts['seconds']}", flush=True)
+
+
+def main() -> int:
+    """Carries out the tasks; returns 1 if one failed."""
+    parser = argparse.ArgumentParser(description="Trains the tasks of the benchmark of decisions.")
+    parser.add_argument("--workdir", required=True, help="folder of chips, runs and outputs")
+    parser.add_argument("--data", default=os.environ.get("JAXATR_DATA", "../shared/data"))
+    parser.add_argument("--only", default="", help="comma-separated prefixes of tasks")
+    parser.add_argument("--list", action="store_true", help="list the tasks, without training")
+    flags = parser.parse_args()
+    chosen = [task for task in TASKS if task.name.startswith(tuple(flags.only.split(",")))]
+    failed = 0
+    for task in chosen:
+        if flags.list:
+            print(task.name)
+            continue
+        try:
+            carry_out(task, Path(flags.workdir).absolute(), Path(flags.data).absolute())
+        except Exception:  # the other tasks go on
+            failed += 1
+            print(f"failed  {task.name}\n{traceback.format_exc()}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
