@@ -72,33 +72,36 @@ def known_classes(task: DecisionTask) -> int:
     return 6 if split.startswith("mstar") else 5
 
 
-def carry_out(task: DecisionTask, workdir: Path, data: Path) -> None:
-    """Trains what is missing of a task, and records its outputs."""
+def prepared(task: DecisionTask, workdir: Path, data: Path) -> list[Training]:
+    """Writes a task's folder of chips if it has one, and lists its trainings."""
     folder = None
     if task.chips is not None:
         (workdir / "chips").mkdir(parents=True, exist_ok=True)
         folder = task.chips.write(data, workdir / "chips")
-    place = workdir / "outputs" / task.name
-    place.mkdir(parents=True, exist_ok=True)
-    for one in trainings(task, folder):
-        path = place / f"{one.name}.npz"
-        if path.exists():
-            continue
-        started, run = time.monotonic(), workdir / "runs" / f"{task.name}-{one.name}"
-        more = {} if task.box_off else {"data.box_error": 0.0}
-        config = package.configured(task.config, {**more, **task.overrides, **one.overrides})
-        package.train(config, run)
-        trained = time.monotonic()
-        arrays = package.record(run, one.parts)
-        unfinished = path.with_suffix(".unfinished.npz")
-        np.savez(unfinished, **arrays)
-        unfinished.rename(path)
-        record = json.loads((run / "record.json").read_text())
-        facts = {key: record.get(key) for key in ("code", "device", "split", "examples", "dataset")}
-        facts["seconds"] = [round(trained - started), round(time.monotonic() - trained)]
-        path.with_suffix(".json").write_text(json.dumps(facts, indent=1))
-        shutil.rmtree(run)
-        print(f"{time.strftime('%H:%M:%S')} {task.name} {one.name} {facts['seconds']}", flush=True)
+    return list(trainings(task, folder))
+
+
+def carry_out(task: DecisionTask, one: Training, workdir: Path) -> None:
+    """Carries out a training of a task, and records its outputs, unless they exist."""
+    path = workdir / "outputs" / task.name / f"{one.name}.npz"
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    started, run = time.monotonic(), workdir / "runs" / f"{task.name}-{one.name}"
+    more = {} if task.box_off else {"data.box_error": 0.0}
+    config = package.configured(task.config, {**more, **task.overrides, **one.overrides})
+    package.train(config, run)
+    trained = time.monotonic()
+    arrays = package.record(run, one.parts)
+    unfinished = path.with_suffix(".unfinished.npz")
+    np.savez(unfinished, **arrays)
+    unfinished.rename(path)
+    record = json.loads((run / "record.json").read_text())
+    facts = {key: record.get(key) for key in ("code", "device", "split", "examples", "dataset")}
+    facts["seconds"] = [round(trained - started), round(time.monotonic() - trained)]
+    path.with_suffix(".json").write_text(json.dumps(facts, indent=1))
+    shutil.rmtree(run)
+    print(f"{time.strftime('%H:%M:%S')} {task.name} {one.name} {facts['seconds']}", flush=True)
 
 
 def main() -> int:
@@ -110,16 +113,25 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the tasks, without training")
     flags = parser.parse_args()
     chosen = [task for task in TASKS if task.name.startswith(tuple(flags.only.split(",")))]
+    workdir, data = Path(flags.workdir).absolute(), Path(flags.data).absolute()
+    if flags.list:
+        print("\n".join(task.name for task in chosen))
+        return 0
     failed = 0
-    for task in chosen:
-        if flags.list:
-            print(task.name)
-            continue
+    waiting = [
+        (order, task, one)
+        for order, task in enumerate(chosen)
+        for one in prepared(task, workdir, data)
+    ]
+    # Every task's network comes first, then the trainings without classes, then those without folds.
+    kinds = ("main", "trial", "fold")
+    waiting.sort(key=lambda item: (kinds.index(item[2].name.partition("-")[0]), item[0]))
+    for _, task, one in waiting:
         try:
-            carry_out(task, Path(flags.workdir).absolute(), Path(flags.data).absolute())
-        except Exception:  # the other tasks go on
+            carry_out(task, one, workdir)
+        except (ValueError, OSError, KeyError):  # the other trainings go on
             failed += 1
-            print(f"failed  {task.name}\n{traceback.format_exc()}", flush=True)
+            print(f"failed  {task.name} {one.name}\n{traceback.format_exc()}", flush=True)
     return 1 if failed else 0
 
 

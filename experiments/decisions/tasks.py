@@ -142,30 +142,30 @@ _LARGE_TASKS = (
         "thermal-boxes", "thermal boxes", Boxes("hituav-600", 600, 400), ("Car", "Bicycle"), 300,
         _NARROW | _SMALL_STEM, trials=0,
     ),
-    _mstar("mstar-64-0", 0, 64, Subset("mstar", _MSTAR, 1000, 1000), 500),
-    _simulated("thermal", "thermal", (1000, 2000, 3000), 60, 400, 0, box_off=True),
+    _mstar("mstar-64-0", 0, 64, Subset("mstar", _MSTAR, 1000, 1000), 300),
+    _simulated("thermal", "thermal", (1000, 2000, 3000), 60, 250, 0, box_off=True),
     _photographs(
         "grocery", "photographs, ImageNet", Subset("grocery-all", "grocery", 80, 50, (), True),
-        _GROCERY, 150, _IMAGENET, "cbc:pretrained",
+        _GROCERY, 100, _IMAGENET, "cbc:pretrained",
     ),
     _photographs(
-        "cifar10-random", "photographs", Subset("cifar10-600", "cifar10", 600, 150), _OSR_2, 500,
+        "cifar10-random", "photographs", Subset("cifar10-600", "cifar10", 600, 150), _OSR_2, 250,
         _NARROW | _SMALL_STEM | {"train.batch_size": 64, "optimizer.learning_rate": 0.05},
         "cbc:cifar10_strong",
     ),
-    _mstar("mstar-48-1", 1, 48, Subset("mstar", _MSTAR, 1000, 1000), 500),
-    _simulated("visible", "visible", (1000, 2000, 3000), 60, 400, 2, box_off=True),
+    _mstar("mstar-48-1", 1, 48, Subset("mstar", _MSTAR, 1000, 1000), 300),
+    _simulated("visible", "visible", (1000, 2000, 3000), 60, 250, 2, box_off=True),
     _photographs(
         "cifar10-imagenet", "photographs, ImageNet", Subset("cifar10-200", "cifar10", 200, 150),
-        _OSR_0, 150, _IMAGENET, "cbc:pretrained",
+        _OSR_0, 100, _IMAGENET, "cbc:pretrained",
     ),
-    _mstar("mstar-80-2", 2, 80, Subset("mstar", _MSTAR, 1000, 1000), 400),
+    _mstar("mstar-80-2", 2, 80, Subset("mstar", _MSTAR, 1000, 1000), 250),
     _photographs(
         "cifar100-20", "photographs", Subset("cifar100-20", "cifar100_subset", 250, 50, _CIFAR100),
-        _CIFAR100[::2] + ("bear", "tank"), 500, _NARROW | _SMALL_STEM | {"train.batch_size": 64},
+        _CIFAR100[::2] + ("bear", "tank"), 300, _NARROW | _SMALL_STEM | {"train.batch_size": 64},
     ),
-    _mstar("mstar-64-1", 1, 64, Subset("mstar", _MSTAR, 1000, 1000), 500),
-    _mstar("mstar-64-2", 2, 64, Subset("mstar", _MSTAR, 1000, 1000), 500),
+    _mstar("mstar-64-1", 1, 64, Subset("mstar", _MSTAR, 1000, 1000), 300),
+    _mstar("mstar-64-2", 2, 64, Subset("mstar", _MSTAR, 1000, 1000), 300),
 )  # fmt: skip
 
 TASKS: tuple[DecisionTask, ...] = (*_SMALL_TASKS[:5], *_LARGE_TASKS[:5], *_SMALL_TASKS[5:], *_LARGE_TASKS[5:])
