@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxatr import bundled, openset, runs, training
@@ -133,3 +134,34 @@ def scored(
         named = [score.name for score in able if score.names_class]
         made[part] |= {f"label_{name}": np.asarray(found[name].label) for name in named}
     return made
+
+
+def record_frozen(config: Any, workdir: Path, parts: Iterable[str]) -> Arrays:
+    """Computes the outputs of a published network that is not trained, without heads.
+
+    Args:
+      config: the configuration, with ``model.pretrained``.
+      workdir: a folder that has no run.
+      parts: names of the parts.
+    """
+    training.enable_compilation_cache()
+    task: Any = runs.make_task(config, workdir)
+    params, state = task.init(jax.random.key(0))
+    needs = [name for name in sorted(task.given) if name not in (*_HEAVY, "open_logits")]
+    arrays: Arrays = {"classes": np.array(task.record["split"]["known"])}
+    for part in parts:
+        found = task.outputs({"params": params, **state}, part, needs)
+        arrays[f"{part}_labels"] = found.labels
+        arrays |= {f"{part}_{name}": values for name, values in found.more.items()}
+    return arrays
+
+
+def conformal_threshold(known: np.ndarray, tpr: float) -> float:
+    """Computes the conformal threshold; minus infinity for too few chips."""
+    return openset.conformal_threshold(known, tpr=tpr)
+
+
+def sigmoid_of(scores: np.ndarray, known: np.ndarray) -> tuple[float, float] | None:
+    """Fits the slope and the offset of the probability of being known, at even odds."""
+    found = openset.fit_sigmoid(scores, known)
+    return None if found is None else (found.slope, found.offset)

@@ -32,22 +32,18 @@ class Training(NamedTuple):
       name: name of its file of outputs.
       overrides: values by configuration field, beside the task's.
       parts: parts whose outputs are recorded.
+      fold: the fold of the known chips that is left out, or None.
     """
 
     name: str
     overrides: dict[str, Any]
     parts: tuple[str, ...]
+    fold: int | None = None
 
 
-def trainings(task: DecisionTask, folder: Path | None) -> Iterator[Training]:
-    """Lists the trainings of a task, the main one first.
-
-    Args:
-      task: the task.
-      folder: its folder of chips, if it has one.
-    """
-    source = {} if folder is None else {"data.source": str(folder)}
-    yield Training("main", source, ("train", "validation", "test", "box_off"))
+def trainings(task: DecisionTask) -> Iterator[Training]:
+    """Lists the trainings of a task, the main one first."""
+    yield Training("main", {}, ("train", "validation", "test", "box_off"))
     steps, known = task.overrides["train.steps"], known_classes(task)
     for turn in range(task.trials):
         held = {"open_set.hold_out": max(1, round(known / 3)), "open_set.hold_out_turn": turn}
@@ -55,13 +51,10 @@ def trainings(task: DecisionTask, folder: Path | None) -> Iterator[Training]:
         more = {"data.validation": 0.25} if task.name.startswith("small") else {}
         shorter = {"train.steps": round(task.trial_share * steps)}
         parts = ("train", "validation", "held_out")
-        yield Training(f"trial-{turn}", {**source, **held, **more, **shorter}, parts)
-    if task.folds:
-        assert folder is not None
-        for number, place in enumerate(chips.folds(folder, task.folds)):
-            # The test split of the folder is the fold; unknown classes are not in it.
-            own = {"data.source": str(place), "data.validation": 0.0}
-            yield Training(f"fold-{number}", own, ("train", "test"))
+        yield Training(f"trial-{turn}", {**held, **more, **shorter}, parts)
+    for number in range(task.folds):
+        # The test split of a fold's folder is the fold; unknown classes are not in it.
+        yield Training(f"fold-{number}", {"data.validation": 0.0}, ("train", "test"), number)
 
 
 def known_classes(task: DecisionTask) -> int:
@@ -72,16 +65,18 @@ def known_classes(task: DecisionTask) -> int:
     return 6 if split.startswith("mstar") else 5
 
 
-def prepared(task: DecisionTask, workdir: Path, data: Path) -> list[Training]:
-    """Writes a task's folder of chips if it has one, and lists its trainings."""
-    folder = None
-    if task.chips is not None:
-        (workdir / "chips").mkdir(parents=True, exist_ok=True)
-        folder = task.chips.write(data, workdir / "chips")
-    return list(trainings(task, folder))
+def chips_of(task: DecisionTask, one: Training, workdir: Path, data: Path) -> dict[str, str]:
+    """Writes the folder of chips of a training if it has one; returns the field that names it."""
+    if task.chips is None:
+        return {}
+    (workdir / "chips").mkdir(parents=True, exist_ok=True)
+    folder = task.chips.write(data, workdir / "chips")
+    if one.fold is not None:
+        folder = chips.folds(folder, task.folds)[one.fold]
+    return {"data.source": str(folder)}
 
 
-def carry_out(task: DecisionTask, one: Training, workdir: Path) -> None:
+def carry_out(task: DecisionTask, one: Training, workdir: Path, data: Path) -> None:
     """Carries out a training of a task, and records its outputs, unless they exist."""
     path = workdir / "outputs" / task.name / f"{one.name}.npz"
     if path.exists():
@@ -89,7 +84,8 @@ def carry_out(task: DecisionTask, one: Training, workdir: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     started, run = time.monotonic(), workdir / "runs" / f"{task.name}-{one.name}"
     more = {} if task.box_off else {"data.box_error": 0.0}
-    config = package.configured(task.config, {**more, **task.overrides, **one.overrides})
+    source = chips_of(task, one, workdir, data)
+    config = package.configured(task.config, {**more, **task.overrides, **source, **one.overrides})
     package.train(config, run)
     trained = time.monotonic()
     arrays = package.record(run, one.parts)
@@ -121,14 +117,14 @@ def main() -> int:
     waiting = [
         (order, task, one)
         for order, task in enumerate(chosen)
-        for one in prepared(task, workdir, data)
+        for one in trainings(task)
     ]
     # Every task's network comes first, then the trainings without classes, then those without folds.
     kinds = ("main", "trial", "fold")
     waiting.sort(key=lambda item: (kinds.index(item[2].name.partition("-")[0]), item[0]))
     for _, task, one in waiting:
         try:
-            carry_out(task, one, workdir)
+            carry_out(task, one, workdir, data)
         except (ValueError, OSError, KeyError):  # the other trainings go on
             failed += 1
             print(f"failed  {task.name} {one.name}\n{traceback.format_exc()}", flush=True)

@@ -32,7 +32,9 @@ class DecisionTask(NamedTuple):
     box_off: bool = False
 
 
+# The constants of a network instead of the data's, so that trainings share compiled programs.
 _NARROW = {
+    "data.normalize_by": "efficientnet_lite0",
     "model.width": 16,
     "model.args.stage_sizes": (1, 1, 1, 1),
     "open_set.score": "cbc",
@@ -72,6 +74,7 @@ def _simulated(
     name: str, band: str, ranges: tuple[int, ...], aspects: int, steps: int, seed: int, **more: Any
 ) -> DecisionTask:
     overrides = {
+        "data.normalize_by": "",
         "data.options.bands": (band,),
         "data.options.ranges": ranges,
         "data.options.aspects": aspects,

@@ -1,0 +1,54 @@
+"""Thresholds for few known chips, and the probability of being known. Arrays in, numbers out."""
+
+import math
+
+import numpy as np
+
+from experiments.decisions import package
+from jaxatr.typing import Bool, Float
+
+LEAST = 20
+"""Known chips below which a quantile is extrapolated instead of counted."""
+
+
+def threshold(known: Float[np.ndarray, " n"], tpr: float, *, tail: float = 3.0) -> float:
+    """Computes a threshold that accepts about the share ``tpr`` of known chips, also from few chips.
+
+    With enough chips it is the conformal threshold. With fewer, the scores' spread below the median
+    is extrapolated, so that there is always a finite threshold; no share is promised then.
+
+    Args:
+      known: ``[n]``, n > 1, scores of known chips that were not used in any fit.
+      tpr: share to accept.
+      tail: distance of the extrapolated threshold from the median, in spreads.
+    """
+    found = package.conformal_threshold(known, tpr)
+    if math.isfinite(found):
+        return found
+    middle = float(np.median(known))
+    below = middle - known[known <= middle]
+    spread = 1.4826 * float(np.median(below)) or float(known.std())
+    # The lowest of n chips is a quantile too: the threshold is not above it.
+    return min(float(known.min()), middle - tail * spread)
+
+
+def even_odds(
+    scores: Float[np.ndarray, " n"], known: Bool[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """Returns weights that give known and unknown chips half of the weight each."""
+    return np.where(known, 0.5 / max(known.sum(), 1), 0.5 / max((~known).sum(), 1))
+
+
+def blended(own, usual, chips: int, prior: float):
+    """Blends a task's own sigmoid with the usual one of other tasks, by the number of chips.
+
+    Args:
+      own: ``(slope, offset)`` of the task's trials, or None.
+      usual: ``(slope, offset)`` of other tasks.
+      chips: number of chips to which the own one is fitted.
+      prior: number of chips that the usual one counts as.
+    """
+    if own is None:
+        return usual
+    share = chips / (chips + prior)
+    return tuple(share * a + (1 - share) * b for a, b in zip(own, usual, strict=True))
