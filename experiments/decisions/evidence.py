@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.decisions import frozen, members
+from experiments.decisions import frozen, members, scores
 from experiments.decisions.rules import Trial
 from experiments.decisions.tasks import TASKS, DecisionTask
 from jaxatr import metrics
@@ -100,7 +100,6 @@ def _of_trained(task: DecisionTask, workdir: Path) -> Evidence | None:
         name: members.members_of(
             partial(_read, place / f"{name}.npz"),
             kept / f"{name}.npz",
-            main=name == "main",
             refit=refit and name == "main",
         )
         for name in names
@@ -120,9 +119,7 @@ def _of_frozen(task: frozen.FrozenTask, workdir: Path) -> Evidence | None:
     made = dict(fits)
     for name in names:
         outputs: Callable[[], members.Arrays] = partial(made.__getitem__, name)
-        found[name] = members.members_of(
-            outputs, kept / f"{name}.npz", main=name == "main", refit=False
-        )
+        found[name] = members.members_of(outputs, kept / f"{name}.npz", refit=False)
     return _evidence(task.name, f"{task.kind}, frozen network", found)
 
 
@@ -134,13 +131,14 @@ def _read(path: Path) -> members.Arrays:
 def _evidence(name: str, kind: str, found: Mapping[str, members.Arrays]) -> Evidence:
     main = found["main"]
     labels = main["test/labels"]
-    scores = {k.removeprefix("test/score_"): v for k, v in main.items() if "test/score_" in k}
     singles = {
-        one: metrics.auroc(values[labels >= 0], values[labels < 0]) for one, values in scores.items()
+        key.removeprefix("test/score_"): metrics.auroc(values[labels >= 0], values[labels < 0])
+        for key, values in main.items()
+        if key.startswith("test/score_")
     }
     names = [
         one
-        for one in members.MEMBERS
+        for one in scores.SCORES
         if all(any(key.endswith(f"/score_{one}") for key in arrays) for arrays in found.values())
     ]
     trials = [one for training, one in found.items() if training.startswith("trial")]

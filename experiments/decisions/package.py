@@ -4,7 +4,6 @@ Everything else in this folder works with arrays alone.
 """
 
 import copy
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import jax
 import numpy as np
 
 from jaxatr import bundled, openset, runs, training
-from jaxatr.tasks.open_set.deciding import candidates
 from jaxatr.tasks.open_set.scored import head
 
 Arrays = dict[str, np.ndarray]
@@ -70,70 +68,6 @@ def record(workdir: Path, parts: Iterable[str]) -> Arrays:
     if last.bias is not None:
         arrays["head_bias"] = np.asarray(last.bias)
     return arrays
-
-
-def concatenated(parts: list[openset.Outputs]) -> openset.Outputs:
-    """Joins the outputs on several sets of examples."""
-    return openset.concatenated(parts)
-
-
-def outputs(arrays: Mapping[str, np.ndarray], part: str) -> openset.Outputs | None:
-    """Returns the recorded outputs of a part; None if it was not recorded."""
-    if f"{part}_logits" not in arrays:
-        return None
-    own = {k.removeprefix(f"{part}_"): v for k, v in arrays.items() if k.startswith(f"{part}_")}
-    logits, labels = own.pop("logits"), own.pop("labels")
-    return openset.Outputs(logits, own.pop("open_logits", np.zeros_like(logits)), labels, own)
-
-
-def head_of(arrays: Mapping[str, np.ndarray]) -> openset.Head:
-    """Returns the recorded last layer."""
-    return openset.Head(arrays["head_kernel"], arrays.get("head_bias"))
-
-
-def member_names(given: Iterable[str]) -> tuple[str, ...]:
-    """Returns the names of the single scores that the recorded outputs suffice for.
-
-    Sums of scores are left out, because rules combine scores themselves.
-    """
-    listed = candidates(frozenset(given) | {"open_logits"})
-    return tuple(score.name for score in listed if not score.calibrated)
-
-
-def scored(
-    names: Iterable[str],
-    training: openset.Outputs,
-    last: openset.Head,
-    parts: Mapping[str, openset.Outputs],
-) -> dict[str, Arrays]:
-    """Fits single scores to training examples, and computes them on other parts.
-
-    Args:
-      names: names of the scores.
-      training: outputs on the training examples of the known classes.
-      last: the closed-set classifier's last layer.
-      parts: outputs by name of the part.
-
-    Returns:
-      By part: ``score_NAME`` ``[n]`` float64, and ``label_NAME`` ``[n]`` for scores that name a
-      class. Scores that cannot be fitted, or are not finite, are left out.
-    """
-    chosen = openset.choose_scores(list(names))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the names of scores left out are compared by the caller
-        fitted = openset.fit_scores(chosen, training, last, leave_out=True)
-        answers = {part: fitted.answers(found) for part, found in parts.items()}
-    able = [
-        score
-        for score in fitted.scores
-        if all(np.isfinite(np.asarray(one[score.name].score)).all() for one in answers.values())
-    ]
-    made: dict[str, Arrays] = {}
-    for part, found in answers.items():
-        made[part] = {f"score_{s.name}": np.asarray(found[s.name].score, float) for s in able}
-        named = [score.name for score in able if score.names_class]
-        made[part] |= {f"label_{name}": np.asarray(found[name].label) for name in named}
-    return made
 
 
 def record_frozen(config: Any, workdir: Path, parts: Iterable[str]) -> Arrays:
