@@ -10,4 +10,6 @@ TABLES: Tables = {
     "decisions_by_task": tables.by_task,
     "decisions_acceptance": tables.acceptance,
     "decisions_probabilities": tables.probabilities,
+    "decisions_trained": tables.trained,
+    "decisions_printed": tables.printed,
 }

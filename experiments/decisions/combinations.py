@@ -14,7 +14,9 @@ Combine = Callable[..., np.ndarray]
 
 COMBINE: dict[str, Combine] = {
     "sum": rules.mean,
-    "bounded sum": functools.partial(rules.mean, cap=3.0),
+    "sum within 2": functools.partial(rules.mean, cap=2.0),
+    "sum within 3": functools.partial(rules.mean, cap=3.0),
+    "sum within 5": functools.partial(rules.mean, cap=5.0),
     "power 1": functools.partial(rules.power_mean, power=1),
     "power 2": functools.partial(rules.power_mean, power=2),
     "power 4": functools.partial(rules.power_mean, power=4),
@@ -29,6 +31,8 @@ IMAGES = ("template", "nndr_image")
 
 UNLIKE = ("spatial_stage2", "mahalanobis", "softmax", "template")
 """A map, the features, the head and the image."""
+FIVE = ("spatial_stage2", "spatial_stage3", "nearest", "cbc", "template")
+"""Two maps, the features, the binary classifiers and the image."""
 
 
 class Combination(NamedTuple):
@@ -64,9 +68,11 @@ def listed() -> list[Combination]:
     maps = [(one,) for one in MAPS] + [("spatial_stage2", "spatial_stage3"), MAPS, ()]
     kinds = [[(one,) for one in kind] + [()] for kind in (FEATURES, HEADS, IMAGES)]
     sets = [sum(one, ()) for one in itertools.product(maps, *kinds)]
-    return singles + [
-        Combination(names, combine) for names in sets if len(names) > 1 for combine in COMBINE
-    ]
+    several = [names for names in sets if len(names) > 1]
+    ways = ("sum within 2", "sum within 3", "sum within 5", "power 2", "smallest")
+    found = singles + [Combination(names, way) for names in several for way in ways]
+    found += [Combination(names, way) for names in (UNLIKE, FIVE) for way in COMBINE]
+    return list(dict.fromkeys(found))
 
 
 class Standardised(NamedTuple):

@@ -20,6 +20,7 @@ import numpy as np
 from experiments.decisions import evidence, package, thresholds
 from experiments.decisions.combinations import (
     COMBINE,
+    FIVE,
     UNLIKE,
     Combination,
     Standardised,
@@ -101,7 +102,7 @@ def rules_of(table: Table) -> dict[str, tuple[str, Rule]]:
     def unless(task: int, others: Sequence[int]) -> Combination:
         """The default of the others, left if trials say so; margins are chosen on the others."""
         default = index[left_out(task, others)]
-        pool = [*singles, *(index[Combination(UNLIKE, one)] for one in COMBINE)]
+        pool = [*singles, *(index[Combination(FIVE, one)] for one in COMBINE)]
         grid = list(itertools.product((0.0, 0.01, 0.02, 0.03, 0.05, 0.1), (0.0, 1.0, 2.0)))
 
         def chosen(t: int, margin: float, spreads: float) -> int:
@@ -122,32 +123,31 @@ def rules_of(table: Table) -> dict[str, tuple[str, Rule]]:
         return table.combinations[chosen(task, *min(grid, key=cost))]
 
     def weighted(task: int, others: Sequence[int]) -> Combination:
-        """Members weighted by their trials; sharpness and power are chosen on the others."""
-        grid = list(itertools.product((0.0, 5.0, 15.0, 40.0), ("power 1", "power 2", "power 4")))
+        """Members weighted by their trials; members, sharpness and cap are chosen on the others."""
+        ways = ("sum within 2", "sum within 3", "sum within 5", "power 2")
+        grid = list(itertools.product((UNLIKE, FIVE), (0.0, 3.0, 6.0, 12.0, 25.0), ways))
 
-        def made(t: int, sharpness: float, combine: str) -> Combination:
-            means = [np.mean(table.trials[index[Combination((one,))]][t]) for one in UNLIKE]
-            if np.isnan(means).any():
-                return Combination(UNLIKE, combine)
-            raw = np.exp(sharpness * (np.array(means) - max(means)))
-            return Combination(UNLIKE, combine, tuple(float(w) for w in raw / raw.sum()))
-
-        def cost(constants: tuple[float, str]) -> float:
-            found = []
-            for t in others:
-                one, e = made(t, *constants), table.tasks[t].evidence
-                found.append(table.best[t] - area(one.on(e, table.tasks[t].test), e.test.known))
+        def cost(constants: tuple[tuple[str, ...], float, str]) -> float:
+            found = [weighted_regrets[constants][t] for t in others]
             return float(np.mean(found) + WORST * np.max(found))
 
-        return made(task, *min(grid, key=cost))
+        if not weighted_regrets:
+            for constants in grid:
+                weighted_regrets[constants] = [
+                    _regret(_weighted(table, index, t, *constants), t, table)
+                    for t in range(len(table.tasks))
+                ]
+        return _weighted(table, index, task, *min(grid, key=cost))
 
+    weighted_regrets: dict[Any, list[float]] = {}
     found: dict[str, tuple[str, Rule]] = {}
     for i in singles:
         one = table.combinations[i]
         found[one.names[0]] = ("single score", fixed(one))
-    for name in COMBINE:
-        one = Combination(UNLIKE, name)
-        found[f"unlike, {name}"] = (str(one), fixed(one))
+    for label, names in (("four", UNLIKE), ("five", FIVE)):
+        for name in COMBINE:
+            one = Combination(names, name)
+            found[f"{label}, {name}"] = (str(one), fixed(one))
     found["left out"] = ("the combination with the least regret on the other tasks", left_out)
     found["best in trials"] = (
         "the single score with the highest mean AUROC in trials",
@@ -160,6 +160,27 @@ def rules_of(table: Table) -> dict[str, tuple[str, Rule]]:
     )
     found["weighted by trials"] = ("map, features, head and image, weighted by trials", weighted)
     return found
+
+
+def _weighted(
+    table: Table,
+    index: dict[Combination, int],
+    task: int,
+    names: tuple[str, ...],
+    sharpness: float,
+    combine: str,
+) -> Combination:
+    """Weights members by the exponential of their mean AUROC in a task's trials."""
+    if not table.tasks[task].trials:
+        return Combination(names, combine)
+    means = np.array([np.mean(table.trials[index[Combination((one,))]][task]) for one in names])
+    raw = np.exp(sharpness * (means - means.max()))
+    return Combination(names, combine, tuple(float(w) for w in raw / raw.sum()))
+
+
+def _regret(one: Combination, task: int, table: Table) -> float:
+    t = table.tasks[task]
+    return float(table.best[task] - area(one.on(t.evidence, t.test), t.evidence.test.known))
 
 
 def measured(one: Combination, task: int, table: Table) -> dict[str, Any]:

@@ -91,9 +91,24 @@ def power_mean(
     return -combined + 1e-3 * above
 
 
-def mean(z: Float[np.ndarray, "b m"], cap: float = np.inf) -> Float[np.ndarray, " b"]:
-    """Combines standardised members by the sum rule: their mean, each bounded by ± the cap."""
-    return np.clip(z, -cap, cap).mean(axis=1)
+def mean(
+    z: Float[np.ndarray, "b m"],
+    cap: float = np.inf,
+    weights: Float[np.ndarray, " m"] | None = None,
+) -> Float[np.ndarray, " b"]:
+    """Combines standardised members by the sum rule: their mean, each bounded by ± the cap.
+
+    Beyond the cap the order of chips is kept, at a thousandth of the weight.
+
+    Args:
+      z: ``[b, m]``, from :func:`standardised`.
+      cap: the largest distance from the median that counts.
+      weights: ``[m]``, summing to 1; equal by default.
+    """
+    shares = np.full(z.shape[1], 1 / z.shape[1]) if weights is None else weights
+    bounded = np.clip(z, -cap, cap)
+    beyond = z - bounded
+    return (bounded + 1e-3 * np.sign(beyond) * np.log1p(np.abs(beyond))) @ shares
 
 
 class Trial(NamedTuple):

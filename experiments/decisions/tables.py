@@ -5,6 +5,7 @@ from statistics import fmean
 from typing import Any
 
 from experiments.decisions.measure import RESULTS
+from experiments.open_set_atr.run import RESULTS as OPEN_SET
 from experiments.records import table
 
 SHOWN = (
@@ -113,3 +114,64 @@ def probabilities() -> str:
         rows.append(cells)
     header = ["rule", "ECE, usual sigmoid", "own, from trials", "blend", "estimate − AUROC"]
     return "\n".join(table([*header, "mean distance", "tasks"], rows))
+
+
+RECORDED = {
+    "simulated, held-out vehicles, no decoys": "held-out-none-",
+    "simulated, held-out vehicles, decoys": "held-out-half-",
+    "MSTAR, reference splits": "mstar-auto-",
+    "MSTAR, fresh splits": "mstar-fresh-",
+    "MSTAR, 48 px": "mstar-strong-",
+    "MSTAR, held-out vehicles": "recipe-plain-",
+    "CIFAR-10, ImageNet, held-out classes": "cifar10-recipe-plain-",
+}
+"""Trained networks of the open-set experiments whose single scores and sums were recorded."""
+
+
+def _evaluations(prefix: str) -> list[dict[str, Any]]:
+    found = [json.loads(path.read_text()) for path in sorted(OPEN_SET.glob(f"{prefix}*.json"))]
+    return [one["evaluation"] for one in found if "evaluation" in one]
+
+
+def trained() -> str:
+    """AUROC of recorded scores on trained networks, with the mean and the largest regret."""
+    areas: dict[str, dict[str, float]] = {}
+    for label, prefix in RECORDED.items():
+        scores = [one["groups"]["all"]["scores"] for one in _evaluations(prefix)]
+        for name in set.intersection(*map(set, scores)):
+            areas.setdefault(name, {})[label] = fmean(one[name]["auroc"] for one in scores)
+    best = {label: max(own[label] for own in areas.values() if label in own) for label in RECORDED}
+    rows = []
+    for name, own in areas.items():
+        if len(own) < len(RECORDED) - 1:  # the last group has no maps
+            continue
+        regrets = [best[label] - value for label, value in own.items()]
+        cells = [f"{own[label]:.3f}" if label in own else "" for label in RECORDED]
+        rows.append((fmean(regrets), [name, *cells, f"{fmean(regrets):.3f}", f"{max(regrets):.3f}"]))
+    header = ["score", *RECORDED, "mean regret", "largest"]
+    return "\n".join(table(header, [cells for _, cells in sorted(rows)]))
+
+
+def printed() -> str:
+    """The AUROC that runs printed as held-out, and that of the test, by how it was estimated."""
+    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for path in sorted(OPEN_SET.glob("*.json")):
+        decision = json.loads(path.read_text()).get("evaluation", {}).get("decision", {})
+        one = decision.get("candidates", {}).get(decision.get("decides"), {})
+        if "auroc" in one and "auroc" in decision.get("test", {}):
+            kind = "trials" if "trainings" in decision["by"] else "the network has seen them"
+            data = path.stem.split("-")[0]
+            groups.setdefault((data, kind), []).append((one["auroc"], decision["test"]["auroc"]))
+    rows = [
+        [
+            data,
+            kind,
+            str(len(pairs)),
+            f"{fmean(a for a, _ in pairs):.3f}",
+            f"{fmean(b for _, b in pairs):.3f}",
+            f"{fmean(abs(a - b) for a, b in pairs):.3f}",
+        ]
+        for (data, kind), pairs in groups.items()
+    ]
+    header = ["runs", "known classes held out by", "runs", "printed", "AUROC of the test"]
+    return "\n".join(table([*header, "mean distance"], rows))
