@@ -10,6 +10,8 @@ TABLES: Tables = {
     "decisions_by_task": tables.by_task,
     "decisions_acceptance": tables.acceptance,
     "decisions_probabilities": tables.probabilities,
+    "decisions_estimates": tables.estimates,
+    "decisions_names": tables.names,
     "decisions_trained": tables.trained,
     "decisions_printed": tables.printed,
 }

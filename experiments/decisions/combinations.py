@@ -33,6 +33,8 @@ UNLIKE = ("spatial_stage2", "mahalanobis", "softmax", "template")
 """A map, the features, the head and the image."""
 FIVE = ("spatial_stage2", "spatial_stage3", "nearest", "cbc", "template")
 """Two maps, the features, the binary classifiers and the image."""
+CHEAP = FIVE[:4]
+"""The same without the image, whose templates cost about as much as a forward pass."""
 
 
 class Combination(NamedTuple):
@@ -71,7 +73,7 @@ def listed() -> list[Combination]:
     several = [names for names in sets if len(names) > 1]
     ways = ("sum within 2", "sum within 3", "sum within 5", "power 2", "smallest")
     found = singles + [Combination(names, way) for names in several for way in ways]
-    found += [Combination(names, way) for names in (UNLIKE, FIVE) for way in COMBINE]
+    found += [Combination(names, way) for names in (UNLIKE, FIVE, CHEAP) for way in COMBINE]
     return list(dict.fromkeys(found))
 
 
