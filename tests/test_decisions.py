@@ -151,3 +151,15 @@ def test_subsets_and_folds_are_written_once(tmp_path):
     assert [len(one) for one in held] == [4, 4]
     assert not set(folds[0].glob("test/*/*")) & set(folds[0].glob("train/*/*"))
     assert subset.write(tmp_path / "elsewhere", tmp_path / "made") == folder
+
+
+def test_cross_conformal_p_values_compare_each_chip_within_the_fit_of_its_fold():
+    rng = np.random.default_rng(0)
+    known, fold = rng.normal(size=20), np.arange(20) % 4
+    new = rng.normal(size=(4, 7))
+    loop = [(1 + sum(known[i] <= new[fold[i], j] for i in range(20))) / 21 for j in range(7)]
+    np.testing.assert_allclose(thresholds.cross_p_values(known, fold, new), loop)
+    one_fit = np.repeat(new[:1], 4, axis=0)
+    np.testing.assert_allclose(
+        thresholds.cross_p_values(known, fold, one_fit), openset.conformal_p_values(known, new[0])
+    )

@@ -112,7 +112,9 @@ class Boxes(NamedTuple):
         half = 0.6 * max(w, h)
         middle = x + w / 2, y + h / 2
         edges = (middle[0] - half, middle[1] - half, middle[0] + half, middle[1] + half)
-        return image.resize((self.size, self.size), Image.Resampling.BILINEAR, box=_inside(edges, image))
+        return image.resize(
+            (self.size, self.size), Image.Resampling.BILINEAR, box=_inside(edges, image)
+        )
 
 
 def _inside(edges: Sequence[float], image: Image.Image) -> tuple[float, float, float, float]:

@@ -20,7 +20,7 @@ class Part(NamedTuple):
     """Members of some chips.
 
     Attributes:
-      values: ``[n, m]``, in the order of :attr:`Evidence.names`; NaN where a score was not computed.
+      values: ``[n, m]``, in the order of :attr:`Evidence.names`; NaN where not computed.
       labels: ``[n]``, known classes or -1.
       named: by member that names a class, and ``"head"``: ``[n]``.
     """
@@ -46,7 +46,7 @@ class Evidence(NamedTuple):
       validation: known chips that took no part in training.
       test: known and unknown chips; only measured.
       trials: members of networks that have not seen some known classes.
-      folds: known chips, each scored by a network and a fit without its fold; empty if not recorded.
+      folds: known chips, each scored by a network and a fit without its fold; may be empty.
       refitted: known chips, each scored by a fit without its fold, but by a network that has seen
         them; None if not computed.
       box_off: the test chips with boxes that are off; None if not recorded.

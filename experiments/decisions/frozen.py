@@ -1,8 +1,8 @@
-"""Tasks of a frozen network: heads on ImageNet's features, fitted in seconds by logistic regression.
+"""Tasks of a frozen network, whose heads are fitted in seconds by logistic regression.
 
     python -m experiments.decisions.frozen --workdir=FOLDER [--only=mstar]
 
-A data set's features, maps and chips are computed once (``FOLDER/frozen/NAME.npz``). Every task then
+A data set's features, maps and chips are computed once (``FOLDER/frozen/NAME.npz``). A task then
 takes a split and a number of chips. Because the network has not been trained on any of the classes,
 trials and folds only fit the heads again, so all of them are exact and cheap.
 """
@@ -66,14 +66,48 @@ class DataSet(NamedTuple):
 
 
 DATA_SETS = (
-    DataSet("grocery", "photographs", "cbc:pretrained", _COMMON, Subset("grocery-60", "grocery", 60, 30, (), True)),
-    DataSet("mstar", "radar", "cbc:pretrained", _COMMON | {"data.center_crop": 64}, Subset("mstar-120", "mstar10", 120, 80)),
+    DataSet(
+        "grocery",
+        "photographs",
+        "cbc:pretrained",
+        _COMMON,
+        Subset("grocery-60", "grocery", 60, 30, (), True),
+    ),
+    DataSet(
+        "mstar",
+        "radar",
+        "cbc:pretrained",
+        _COMMON | {"data.center_crop": 64},
+        Subset("mstar-120", "mstar10", 120, 80),
+    ),
     DataSet("hituav", "thermal boxes", "cbc:pretrained", _COMMON, Boxes("hituav-300", 300, 200)),
-    DataSet("cifar10", "photographs", "cbc:pretrained", _COMMON, Subset("cifar10-100", "cifar10", 100, 80)),
-    DataSet("visible", "simulated, visible", "cbc:default", _COMMON | _VEHICLES | {"data.options.bands": ("visible",)}),
-    DataSet("cifar100", "photographs", "cbc:pretrained", _COMMON, Subset("cifar100-80", "cifar100_subset", 80, 40, _MANY)),
-    DataSet("thermal", "simulated, thermal", "cbc:default", _COMMON | _VEHICLES | {"data.options.bands": ("thermal",)}),
-)  # fmt: skip
+    DataSet(
+        "cifar10",
+        "photographs",
+        "cbc:pretrained",
+        _COMMON,
+        Subset("cifar10-100", "cifar10", 100, 80),
+    ),
+    DataSet(
+        "visible",
+        "simulated, visible",
+        "cbc:default",
+        _COMMON | _VEHICLES | {"data.options.bands": ("visible",)},
+    ),
+    DataSet(
+        "cifar100",
+        "photographs",
+        "cbc:pretrained",
+        _COMMON,
+        Subset("cifar100-80", "cifar100_subset", 80, 40, _MANY),
+    ),
+    DataSet(
+        "thermal",
+        "simulated, thermal",
+        "cbc:default",
+        _COMMON | _VEHICLES | {"data.options.bands": ("thermal",)},
+    ),
+)
 
 
 def record(one: DataSet, workdir: Path, data: Path) -> None:
@@ -91,7 +125,9 @@ def record(one: DataSet, workdir: Path, data: Path) -> None:
     unfinished = path.with_suffix(".unfinished.npz")
     np.savez(unfinished, **arrays)
     unfinished.rename(path)
-    print(f"{time.strftime('%H:%M:%S')} {one.name} {round(time.monotonic() - started)} s", flush=True)
+    print(
+        f"{time.strftime('%H:%M:%S')} {one.name} {round(time.monotonic() - started)} s", flush=True
+    )
 
 
 class FrozenTask(NamedTuple):
@@ -135,7 +171,15 @@ FROZEN = (
     FrozenTask("frozen-small-mstar-60", "radar", "mstar", _REFERENCE[1], 10, folds=FOLDS),
     FrozenTask("frozen-small-mstar-300", "radar", "mstar", _REFERENCE[2], 50, 1, folds=FOLDS),
     FrozenTask("frozen-boxes", "thermal boxes", "hituav", ("Car", "Bicycle"), trials=0),
-    FrozenTask("frozen-small-boxes-120", "thermal boxes", "hituav", ("Person", "Car"), 60, trials=0, folds=FOLDS),
+    FrozenTask(
+        "frozen-small-boxes-120",
+        "thermal boxes",
+        "hituav",
+        ("Person", "Car"),
+        60,
+        trials=0,
+        folds=FOLDS,
+    ),
     FrozenTask("frozen-cifar10", "photographs", "cifar10", 6),
     FrozenTask("frozen-small-cifar10-300", "photographs", "cifar10", 6, 50, 1, folds=FOLDS),
     FrozenTask("frozen-visible", "simulated, visible", "visible", 5),
@@ -143,7 +187,7 @@ FROZEN = (
     FrozenTask("frozen-cifar100", "photographs", "cifar100", 12),
     FrozenTask("frozen-thermal", "simulated, thermal", "thermal", 5),
     FrozenTask("frozen-small-thermal-300", "simulated, thermal", "thermal", 5, 60, 1, folds=FOLDS),
-)  # fmt: skip
+)
 
 
 def fits(task: FrozenTask, recorded: Mapping[str, np.ndarray]) -> Iterator[tuple[str, Arrays]]:
@@ -217,7 +261,10 @@ def _fitted(
     ]
     open_kernel = np.stack([one.coef_[0] / scale for one in each], axis=1)
     open_bias = np.array([one.intercept_[0] for one in each])
-    arrays: Arrays = {"head_kernel": kernel.astype(np.float32), "head_bias": bias.astype(np.float32)}
+    arrays: Arrays = {
+        "head_kernel": kernel.astype(np.float32),
+        "head_bias": bias.astype(np.float32),
+    }
     for part, (source, chosen) in {"train": ("train", rows), **parts}.items():
         own = {
             name.removeprefix(f"{source}_"): values[chosen]

@@ -19,8 +19,8 @@ import numpy as np
 
 from experiments.decisions import evidence, package, thresholds
 from experiments.decisions.combinations import (
-    COMBINE,
     CHEAP,
+    COMBINE,
     FIVE,
     UNLIKE,
     Combination,
@@ -111,9 +111,7 @@ def rules_of(table: Table) -> dict[str, tuple[str, Rule]]:
             if not own:
                 return default
             better = [
-                i
-                for i in pool
-                if left_for(own, table.trials[i][t], margin=margin, spreads=spreads)
+                i for i in pool if left_for(own, table.trials[i][t], margin=margin, spreads=spreads)
             ]
             return max(better, key=lambda i: np.mean(table.trials[i][t]), default=default)
 
@@ -248,7 +246,9 @@ def probabilities(
         fits: dict[str, tuple[float, float]] = {"usual": usual}
         if t.trials:
             z = [np.concatenate(trial) for trial in t.trials]
-            seen = np.concatenate([np.arange(len(a)) < len(b.known) for a, b in zip(z, t.trials, strict=True)])
+            seen = np.concatenate(
+                [np.arange(len(a)) < len(b.known) for a, b in zip(z, t.trials, strict=True)]
+            )
             own = package.sigmoid_of(one.on(t.evidence, np.concatenate(z)), seen)
             fewer = int(min(seen.sum(), (~seen).sum()))
             if own is not None:
@@ -275,8 +275,7 @@ def naming(t: Standardised) -> dict[str, Any]:
     """
     test, parts = t.evidence.test, t.evidence.folds or (t.evidence.validation,)
     right = {
-        name: np.concatenate([part.named[name] == part.labels for part in parts])
-        for name in NAMERS
+        name: np.concatenate([part.named[name] == part.labels for part in parts]) for name in NAMERS
     }
     found: dict[str, Any] = {
         name: float(np.mean((test.named[name] == test.labels)[test.known])) for name in NAMERS

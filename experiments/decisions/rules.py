@@ -1,17 +1,19 @@
 r"""Rules that decide by several scores ("members") at once. Arrays in, arrays out.
 
-A rule is fitted to known chips that took no part in the fit of its members (the *calibration* chips,
-``[n, m]``) and gives every chip ``[b, m]`` one score; higher is more known.
+A rule is fitted to known chips that took no part in the fit of its members (the *calibration*
+chips, ``[n, m]``) and gives every chip ``[b, m]`` one score; higher is more known.
 
-Each member is first expressed as a *shortfall*: how far the chip lies below a usual known chip, in
-units of the member's spread on the calibration chips,
+Each member is standardised by the median and the spread of the calibration chips. The sum rule is
+the mean of the members, each bounded. The power mean combines *shortfalls*, how far the chip lies
+below a usual known chip,
 
 .. math:: d_j = \max\!\left(0, \frac{\operatorname{median}_j - s_j}{\operatorname{spread}_j}\right)
 
 and the shortfalls are combined by a mean of power p,
-:math:`-\left(\frac1m \sum_j w_j \min(d_j, c)^p\right)^{1/p}`. With p = 1 this is the sum rule on what
-speaks against a chip, with infinite p the smallest standardised member; p = 2 is close to Fisher's
-sum of log p-values of Gaussian members. The cap c bounds what a single member can say.
+:math:`-\left(\frac1m \sum_j w_j \min(d_j, c)^p\right)^{1/p}`. With p = 1
+this is the sum rule on what speaks against a chip, with infinite p the smallest standardised
+member; p = 2 is close to Fisher's sum of log p-values of Gaussian members. The cap c bounds what a
+single member can say.
 """
 
 from collections.abc import Sequence
@@ -86,7 +88,9 @@ def power_mean(
         combined = np.max(np.where(shares > 0, short, 0), axis=1)
     else:
         largest = np.maximum(short.max(axis=1, keepdims=True), _LEAST)
-        combined = largest[:, 0] * np.sum(shares * (short / largest) ** power, axis=1) ** (1 / power)
+        combined = largest[:, 0] * np.sum(shares * (short / largest) ** power, axis=1) ** (
+            1 / power
+        )
     above = np.tanh(np.mean(np.maximum(z, 0), axis=1))
     return -combined + 1e-3 * above
 

@@ -2,10 +2,10 @@
 
     python -m experiments.decisions.run --workdir=FOLDER [--only=small,mstar] [--list]
 
-A task is a folder below ``FOLDER/outputs`` with an ``.npz`` file for each of its trainings: ``main``,
-``trial-0`` … and ``fold-0`` …. A file that exists is not made again, so a run that was cut off goes
-on. The files are large and are not part of the repository. Data is read from ``JAXATR_DATA`` (default
-``../shared/data``), ImageNet's weights from ``JAXATR_WEIGHTS_DIR``.
+A task is a folder below ``FOLDER/outputs`` with an ``.npz`` file for each of its trainings:
+``main``, ``trial-0`` … and ``fold-0`` …. A file that exists is not made again, so a run that was
+cut off goes on. The files are large and are not part of the repository. Data is read from
+``JAXATR_DATA`` (default ``../shared/data``), ImageNet's weights from ``JAXATR_WEIGHTS_DIR``.
 """
 
 import argparse
@@ -114,12 +114,8 @@ def main() -> int:
         print("\n".join(task.name for task in chosen))
         return 0
     failed = 0
-    waiting = [
-        (order, task, one)
-        for order, task in enumerate(chosen)
-        for one in trainings(task)
-    ]
-    # Every task's network comes first, then the trainings without classes, then those without folds.
+    waiting = [(order, task, one) for order, task in enumerate(chosen) for one in trainings(task)]
+    # Every task's network comes first, then those without classes, then those without folds.
     kinds = ("main", "trial", "fold")
     waiting.sort(key=lambda item: (kinds.index(item[2].name.partition("-")[0]), item[0]))
     for _, task, one in waiting:

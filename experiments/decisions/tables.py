@@ -178,7 +178,9 @@ def trained() -> str:
             continue
         regrets = [best[label] - value for label, value in own.items()]
         cells = [f"{own[label]:.3f}" if label in own else "" for label in RECORDED]
-        rows.append((fmean(regrets), [name, *cells, f"{fmean(regrets):.3f}", f"{max(regrets):.3f}"]))
+        rows.append(
+            (fmean(regrets), [name, *cells, f"{fmean(regrets):.3f}", f"{max(regrets):.3f}"])
+        )
     header = ["score", *RECORDED, "mean regret", "largest"]
     return "\n".join(table(header, [cells for _, cells in sorted(rows)]))
 

@@ -5,14 +5,14 @@ import math
 import numpy as np
 
 from experiments.decisions import package
-from jaxatr.typing import Bool, Float
+from jaxatr.typing import Bool, Float, Int
 
 LEAST = 20
 """Known chips below which a quantile is extrapolated instead of counted."""
 
 
 def threshold(known: Float[np.ndarray, " n"], tpr: float, *, tail: float = 3.0) -> float:
-    """Computes a threshold that accepts about the share ``tpr`` of known chips, also from few chips.
+    """Computes a threshold that accepts about the share ``tpr`` of known chips, also from few.
 
     With enough chips it is the conformal threshold. With fewer, the scores' spread below the median
     is extrapolated, so that there is always a finite threshold; no share is promised then.
@@ -52,3 +52,27 @@ def blended(own, usual, chips: int, prior: float):
         return usual
     share = chips / (chips + prior)
     return tuple(share * a + (1 - share) * b for a, b in zip(own, usual, strict=True))
+
+
+def cross_p_values(
+    known: Float[np.ndarray, " n"],
+    fold: Int[np.ndarray, " n"],
+    scores: Float[np.ndarray, "f b"],
+) -> Float[np.ndarray, " b"]:
+    r"""Computes cross-conformal p-values (Vovk 2015; CV+ of Barber et al. 2021).
+
+    .. math:: p = \frac{1 + \sum_i 1[v_i \le s_{k(i)}]}{n + 1}
+
+    with :math:`v_i` the score of known chip i by the fit without its fold k(i), and :math:`s_k` the
+    new chip's score by that fit. Rejecting :math:`p \le \alpha` rejects at most about
+    :math:`2 \alpha` of the known chips, whatever the scores; in practice about :math:`\alpha`.
+
+    Args:
+      known: ``[n]``, each by the fit without its fold.
+      fold: ``[n]``, from 0.
+      scores: ``[f, b]``, new chips by the fit without each fold.
+    """
+    below = np.zeros(scores.shape[1])
+    for k, own in enumerate(scores):
+        below += np.searchsorted(np.sort(known[fold == k]), own, side="right")
+    return (1 + below) / (len(known) + 1)
