@@ -123,7 +123,7 @@ def record(one: DataSet, workdir: Path, data: Path) -> None:
     with tempfile.TemporaryDirectory() as empty:
         arrays = package.record_frozen(config, Path(empty), ("train", "test"))
     unfinished = path.with_suffix(".unfinished.npz")
-    np.savez(unfinished, **arrays)
+    np.savez(unfinished, allow_pickle=False, **arrays)
     unfinished.rename(path)
     print(
         f"{time.strftime('%H:%M:%S')} {one.name} {round(time.monotonic() - started)} s", flush=True

@@ -35,7 +35,7 @@ def members_of(outputs: Callable[[], Arrays], kept: Path, *, refit: bool) -> Arr
     made = computed(outputs(), refit=refit)
     kept.parent.mkdir(parents=True, exist_ok=True)
     unfinished = kept.with_suffix(".unfinished.npz")
-    np.savez(unfinished, **made)
+    np.savez(unfinished, allow_pickle=False, **made)
     unfinished.rename(kept)
     return made
 

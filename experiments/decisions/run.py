@@ -90,7 +90,7 @@ def carry_out(task: DecisionTask, one: Training, workdir: Path, data: Path) -> N
     trained = time.monotonic()
     arrays = package.record(run, one.parts)
     unfinished = path.with_suffix(".unfinished.npz")
-    np.savez(unfinished, **arrays)
+    np.savez(unfinished, allow_pickle=False, **arrays)
     unfinished.rename(path)
     record = json.loads((run / "record.json").read_text())
     facts = {key: record.get(key) for key in ("code", "device", "split", "examples", "dataset")}

@@ -39,7 +39,9 @@ def even_odds(
     return np.where(known, 0.5 / max(known.sum(), 1), 0.5 / max((~known).sum(), 1))
 
 
-def blended(own, usual, chips: int, prior: float):
+def blended(
+    own: tuple[float, float] | None, usual: tuple[float, float], chips: int, prior: float
+) -> tuple[float, float]:
     """Blends a task's own sigmoid with the usual one of other tasks, by the number of chips.
 
     Args:
@@ -51,7 +53,8 @@ def blended(own, usual, chips: int, prior: float):
     if own is None:
         return usual
     share = chips / (chips + prior)
-    return tuple(share * a + (1 - share) * b for a, b in zip(own, usual, strict=True))
+    slope, offset = (share * a + (1 - share) * b for a, b in zip(own, usual, strict=True))
+    return slope, offset
 
 
 def cross_p_values(
