@@ -2,12 +2,12 @@
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.decisions import rules
+from experiments.decisions import rules, scores
 from experiments.decisions.evidence import Evidence
 
 Combine = Callable[..., np.ndarray]
@@ -25,7 +25,7 @@ COMBINE: dict[str, Combine] = {
 """Ways of combining: the sum rule, and power means of what speaks against a chip."""
 
 MAPS = ("spatial_stage1", "spatial_stage2", "spatial_stage3", "spatial_stage4")
-FEATURES = ("nearest", "mahalanobis", "vim", "nndr_features")
+FEATURES = ("nearest", "knn", "mahalanobis", "vim", "nndr_features")
 HEADS = ("softmax", "mls", "cbc")
 IMAGES = ("template", "nndr_image")
 
@@ -33,8 +33,11 @@ UNLIKE = ("spatial_stage2", "mahalanobis", "softmax", "template")
 """A map, the features, the head and the image."""
 FIVE = ("spatial_stage2", "spatial_stage3", "nearest", "cbc", "template")
 """Two maps, the features, the binary classifiers and the image."""
-CHEAP = FIVE[:4]
+SIX = ("spatial_stage2", "spatial_stage3", "nndr_stage3", "knn", "cbc", "template")
+"""Two maps, the ratio on one of them, the features, the binary classifiers and the image."""
+CHEAP = SIX[:5]
 """The same without the image, whose templates cost about as much as a forward pass."""
+NAMED = {"four": UNLIKE, "five": FIVE, "six": SIX, "six less image": CHEAP}
 
 
 class Combination(NamedTuple):
@@ -64,17 +67,25 @@ class Combination(NamedTuple):
         return COMBINE[self.combine](own, weights=np.array(self.weights))
 
 
+def singles() -> list[Combination]:
+    """Lists the single members."""
+    return [Combination((name,)) for name in scores.SCORES]
+
+
 def listed() -> list[Combination]:
-    """Lists single members, and combinations of up to one of each kind or of two maps."""
-    singles = [Combination((name,)) for name in (*MAPS, *FEATURES, *HEADS, *IMAGES)]
+    """Lists combinations of up to one member of each kind, or of two or four maps."""
     maps = [(one,) for one in MAPS] + [("spatial_stage2", "spatial_stage3"), MAPS, ()]
     kinds = [[(one,) for one in kind] + [()] for kind in (FEATURES, HEADS, IMAGES)]
     sets = [sum(one, ()) for one in itertools.product(maps, *kinds)]
     several = [names for names in sets if len(names) > 1]
     ways = ("sum within 2", "sum within 3", "sum within 5", "power 2", "smallest")
-    found = singles + [Combination(names, way) for names in several for way in ways]
-    found += [Combination(names, way) for names in (UNLIKE, FIVE, CHEAP) for way in COMBINE]
-    return list(dict.fromkeys(found))
+    return [Combination(names, way) for names in several for way in ways]
+
+
+def unlike(names: Iterable[str]) -> bool:
+    """Returns whether a map, the features, the head and the image are all among the members."""
+    own = set(names)
+    return all(own & set(kind) for kind in (MAPS, FEATURES, HEADS, IMAGES))
 
 
 class Standardised(NamedTuple):

@@ -10,6 +10,7 @@ once and kept in the folder.
 import argparse
 import itertools
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,18 +20,19 @@ import numpy as np
 
 from experiments.decisions import evidence, package, thresholds
 from experiments.decisions.combinations import (
-    CHEAP,
     COMBINE,
-    FIVE,
-    UNLIKE,
+    NAMED,
     Combination,
     Standardised,
     area,
     listed,
+    singles,
     standardised,
     trial_areas,
+    unlike,
 )
 from experiments.decisions.rules import left_for
+from experiments.decisions.scores import SCORES
 from jaxatr import metrics
 
 RESULTS = Path(__file__).parent / "results"
@@ -38,15 +40,27 @@ TPR = 0.95
 WORST = 0.2
 """Weight of the largest regret, beside the mean one, when constants are chosen on other tasks."""
 
+SUM = "sum within 3"
+LEAST_GAIN = 2e-3
+"""Least fall of the criterion for which a further member is added."""
+
+SHOWN = (
+    "softmax", "cbc", "mahalanobis", "knn", "spatial_stage2", "spatial_stage3", "template",
+    "best in trials", "four, sum within 3", "five, sum within 3", "six, sum within 3",
+    "six, power 2", "six, smallest", "six less image, sum within 3", "left out",
+    "unlike, left out", "forward, left out", "default unless trials", "weighted by trials",
+)  # fmt: skip
+"""Rules of the record, in the order of the tables."""
+
 Rule = Callable[[int, Sequence[int]], Combination]
 
 
 class Table(NamedTuple):
-    """AUROCs of all combinations on all tasks.
+    """AUROCs of combinations on all tasks.
 
     Attributes:
       tasks: the tasks.
-      combinations: the combinations.
+      combinations: the single members, and systematic combinations.
       areas: ``[c, t]``, on the test.
       best: ``[t]``, of the best single score.
       trials: by combination and task, the AUROC in each trial.
@@ -62,119 +76,132 @@ class Table(NamedTuple):
         """``[c, t]``, how far each combination is below the best single score."""
         return self.best - self.areas
 
-    def on_others(self, others: Sequence[int]) -> np.ndarray:
-        """``[c]``, the criterion by which a combination is chosen on other tasks."""
-        regrets = self.regrets()[:, others]
-        return regrets.mean(axis=1) + WORST * regrets.max(axis=1)
-
 
 def table_of(tasks: list[Standardised]) -> Table:
-    """Computes all combinations on all tasks and trials."""
-    combinations = listed()
+    """Computes all combinations on all tasks, and the single members on all trials."""
+    combinations = singles() + listed()
     areas = np.array(
         [
             [area(one.on(t.evidence, t.test), t.evidence.test.known) for t in tasks]
             for one in combinations
         ]
     )
-    trials = [[trial_areas(t, one) for t in tasks] for one in combinations]
+    trials = [[trial_areas(t, one) for t in tasks] for one in singles()]
     best = np.array([max(t.evidence.singles.values()) for t in tasks])
     return Table(tasks, combinations, areas, best, trials)
 
 
+def data_of(name: str) -> str:
+    """Returns the data set of a task, from its name: ``frozen-small-mstar-60`` has ``mstar``."""
+    return re.sub(r"^(frozen-)?(small-)?|-(\d+|random|imagenet|20)(-\d+)?$", "", name)
+
+
+def cost(regrets: np.ndarray) -> Any:
+    """Computes the criterion by which constants are chosen, over the last axis."""
+    return regrets.mean(axis=-1) + WORST * regrets.max(axis=-1)
+
+
 def rules_of(table: Table) -> dict[str, tuple[str, Rule]]:
-    """Returns the rules by name, with their meanings; each takes a task and the other tasks."""
-    index = {one: i for i, one in enumerate(table.combinations)}
+    """Returns the rules by name, with their meanings.
+
+    Each takes a task and the tasks of other data sets, on which its constants are chosen.
+    """
+    regrets = table.regrets()
+    members = list(range(len(SCORES)))
+    number = {one.names[0]: i for i, one in enumerate(table.combinations[: len(SCORES)])}
 
     def fixed(one: Combination) -> Rule:
         return lambda task, others: one
 
     def left_out(task: int, others: Sequence[int]) -> Combination:
-        return table.combinations[int(np.argmin(table.on_others(others)))]
+        return table.combinations[int(np.argmin(cost(regrets[:, others])))]
 
-    def by_trials(task: int, others: Sequence[int], pool: Sequence[int]) -> Combination:
-        areas = [table.trials[i][task] for i in pool]
-        if not areas[0]:
-            return left_out(task, others)
-        return table.combinations[pool[int(np.argmax(np.mean(areas, axis=1)))]]
+    able = np.array([unlike(one.names) for one in table.combinations])
 
-    singles = [i for i, one in enumerate(table.combinations) if len(one.names) == 1]
+    def unlike_left_out(task: int, others: Sequence[int]) -> Combination:
+        costs = np.where(able, cost(regrets[:, others]), np.inf)
+        return table.combinations[int(np.argmin(costs))]
+
+    added: dict[frozenset[str], np.ndarray] = {}
+
+    def sum_of(names: Iterable[str]) -> np.ndarray:
+        """Computes the regrets of a sum on all tasks, once."""
+        key = frozenset(names)
+        if key not in added:
+            one = Combination(tuple(sorted(key)), SUM)
+            added[key] = np.array([_regret(one, t, table) for t in range(len(table.tasks))])
+        return added[key]
+
+    def forward(task: int, others: Sequence[int]) -> Combination:
+        chosen: list[str] = []
+        least = np.inf
+        while True:
+            left = [name for name in SCORES if name not in chosen]
+            costs = {name: cost(sum_of([*chosen, name])[list(others)]) for name in left}
+            best = min(costs, key=lambda name: costs[name])
+            if costs[best] >= least - LEAST_GAIN:
+                return Combination(tuple(sorted(chosen)), SUM)
+            chosen.append(best)
+            least = costs[best]
+
+    def by_trials(task: int, others: Sequence[int]) -> Combination:
+        if not table.tasks[task].trials:
+            return unlike_left_out(task, others)
+        return table.combinations[max(members, key=lambda i: np.mean(table.trials[i][task]))]
 
     def unless(task: int, others: Sequence[int]) -> Combination:
-        """The default of the others, left if trials say so; margins are chosen on the others."""
-        default = index[left_out(task, others)]
-        pool = [*singles, *(index[Combination(FIVE, one)] for one in COMBINE)]
-        grid = list(itertools.product((0.0, 0.01, 0.02, 0.03, 0.05, 0.1), (0.0, 1.0, 2.0)))
+        default = unlike_left_out(task, others)
+        grid = itertools.product((0.0, 0.02, 0.05, 0.1), (0.0, 1.0, 2.0))
+        own = [trial_areas(t, default) for t in table.tasks]
 
-        def chosen(t: int, margin: float, spreads: float) -> int:
-            own = table.trials[default][t]
-            if not own:
-                return default
+        def chosen(t: int, margin: float, spreads: float) -> Combination:
             better = [
-                i for i in pool if left_for(own, table.trials[i][t], margin=margin, spreads=spreads)
+                i
+                for i in members
+                if left_for(own[t], table.trials[i][t], margin=margin, spreads=spreads)
             ]
-            return max(better, key=lambda i: np.mean(table.trials[i][t]), default=default)
+            best = max(better, key=lambda i: np.mean(table.trials[i][t]), default=None)
+            return default if best is None else table.combinations[best]
 
-        def cost(constants: tuple[float, float]) -> float:
-            found = np.array([table.regrets()[chosen(t, *constants), t] for t in others])
-            return float(found.mean() + WORST * found.max())
+        def on_others(constants: tuple[float, float]) -> float:
+            found = [_regret(chosen(t, *constants), t, table) for t in others]
+            return cost(np.array(found))
 
-        return table.combinations[chosen(task, *min(grid, key=cost))]
+        return chosen(task, *min(grid, key=on_others))
 
     def weighted(task: int, others: Sequence[int]) -> Combination:
-        """Members weighted by their trials; members, sharpness and cap are chosen on the others."""
-        ways = ("sum within 2", "sum within 3", "sum within 5", "power 2")
-        grid = list(itertools.product((UNLIKE, FIVE), (0.0, 3.0, 6.0, 12.0, 25.0), ways))
+        names = unlike_left_out(task, others).names
 
-        def cost(constants: tuple[tuple[str, ...], float, str]) -> float:
-            found = [weighted_regrets[constants][t] for t in others]
-            return float(np.mean(found) + WORST * np.max(found))
+        def made(t: int, sharpness: float) -> Combination:
+            if not table.tasks[t].trials:
+                return Combination(names, SUM)
+            means = np.array([np.mean(table.trials[number[name]][t]) for name in names])
+            raw = np.exp(sharpness * (means - means.max()))
+            return Combination(names, SUM, tuple(float(w) for w in raw / raw.sum()))
 
-        if not weighted_regrets:
-            for constants in grid:
-                weighted_regrets[constants] = [
-                    _regret(_weighted(table, index, t, *constants), t, table)
-                    for t in range(len(table.tasks))
-                ]
-        return _weighted(table, index, task, *min(grid, key=cost))
+        def on_others(sharpness: float) -> float:
+            return cost(np.array([_regret(made(t, sharpness), t, table) for t in others]))
 
-    weighted_regrets: dict[Any, list[float]] = {}
+        return made(task, min((0.0, 3.0, 6.0, 12.0, 25.0), key=on_others))
+
     found: dict[str, tuple[str, Rule]] = {}
-    for i in singles:
-        one = table.combinations[i]
-        found[one.names[0]] = ("single score", fixed(one))
-    for label, names in (("four", UNLIKE), ("five", FIVE), ("five less image", CHEAP)):
+    for name in SCORES:
+        found[name] = ("single score", fixed(Combination((name,))))
+    for label, names in NAMED.items():
         for name in COMBINE:
             one = Combination(names, name)
             found[f"{label}, {name}"] = (str(one), fixed(one))
-    found["left out"] = ("the combination with the least regret on the other tasks", left_out)
-    found["best in trials"] = (
-        "the single score with the highest mean AUROC in trials",
-        lambda task, others: by_trials(task, others, singles),
-    )
-    found["default unless trials"] = (
-        "the combination of the others, left for one that is better in trials by more than its "
-        "spread",
-        unless,
-    )
-    found["weighted by trials"] = ("map, features, head and image, weighted by trials", weighted)
-    return found
-
-
-def _weighted(
-    table: Table,
-    index: dict[Combination, int],
-    task: int,
-    names: tuple[str, ...],
-    sharpness: float,
-    combine: str,
-) -> Combination:
-    """Weights members by the exponential of their mean AUROC in a task's trials."""
-    if not table.tasks[task].trials:
-        return Combination(names, combine)
-    means = np.array([np.mean(table.trials[index[Combination((one,))]][task]) for one in names])
-    raw = np.exp(sharpness * (means - means.max()))
-    return Combination(names, combine, tuple(float(w) for w in raw / raw.sum()))
+    return found | {
+        "left out": ("the combination with the least regret on other data sets", left_out),
+        "unlike, left out": (
+            "the same among combinations of a map, features, the head and the image",
+            unlike_left_out,
+        ),
+        "forward, left out": ("members added while the regret on other data sets falls", forward),
+        "best in trials": ("the single score with the highest AUROC in trials", by_trials),
+        "default unless trials": ("unlike, left for a single score better in trials", unless),
+        "weighted by trials": ("unlike, its members weighted by trials", weighted),
+    }
 
 
 def _regret(one: Combination, task: int, table: Table) -> float:
@@ -290,6 +317,7 @@ def results(tasks: Iterable[evidence.Evidence]) -> dict[str, Any]:
     """Measures all rules on all tasks."""
     table = table_of([standardised(e) for e in tasks])
     count = len(table.tasks)
+    data = [data_of(t.evidence.name) for t in table.tasks]
     made: dict[str, Any] = {"tasks": [], "rules": {}}
     for i, t in enumerate(table.tasks):
         e = t.evidence
@@ -297,6 +325,7 @@ def results(tasks: Iterable[evidence.Evidence]) -> dict[str, Any]:
         made["tasks"].append(
             {
                 "name": e.name,
+                "data": data[i],
                 "kind": e.kind,
                 "training": e.training,
                 "validation": len(e.validation.labels),
@@ -311,8 +340,10 @@ def results(tasks: Iterable[evidence.Evidence]) -> dict[str, Any]:
                 "singles": dict(e.singles),
             }
         )
-    for name, (meaning, rule) in rules_of(table).items():
-        chosen = {i: rule(i, [o for o in range(count) if o != i]) for i in range(count)}
+    every = rules_of(table)
+    for name in SHOWN:
+        meaning, rule = every[name]
+        chosen = {i: rule(i, [o for o in range(count) if data[o] != data[i]]) for i in range(count)}
         errors = probabilities(chosen, table)
         per = {i: measured(one, i, table) for i, one in chosen.items()}
         _correct(per)
@@ -336,7 +367,7 @@ def main() -> None:
     made = results(evidence.every(Path(flags.workdir).absolute()))
     made["seconds"] = round(time.monotonic() - started)
     Path(flags.out).parent.mkdir(exist_ok=True)
-    Path(flags.out).write_text(json.dumps(_rounded(made), indent=1) + "\n")
+    Path(flags.out).write_text(json.dumps(_rounded(made), indent=0) + "\n")
 
 
 def _rounded(value: Any) -> Any:
