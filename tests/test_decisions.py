@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from experiments.decisions import chips, combinations, members, rules, scores, thresholds
+from experiments.decisions import (
+    chips,
+    combinations,
+    measure,
+    members,
+    rules,
+    scores,
+    thresholds,
+)
 from experiments.decisions import run as trainings
 from experiments.decisions.tasks import TASKS
 from jaxatr import metrics, openset
@@ -117,8 +125,7 @@ def test_the_scores_are_the_packages():
 
     train, test = part(np.arange(n) % k), part(np.arange(20) % k)
     names = (
-        "softmax", "mls", "energy", "cbc", "mahalanobis", "rmds", "vim", "nearest",
-        "nndr_features", "nndr_image", "template", "spatial_stage1", "nndr_stage1",
+        "softmax", "cbc", "mahalanobis", "vim", "nndr_features", "template", "spatial_stage1",
     )  # fmt: skip
     fitted = openset.fit_scores(
         openset.choose_scores(names), outputs(train), openset.Head(kernel, bias)
@@ -134,6 +141,27 @@ def test_tasks_are_unlike_and_have_their_trainings():
     small = next(task for task in TASKS if task.name == "small-mstar-60")
     listed = [one.name for one in trainings.trainings(small)]
     assert listed == ["main", *(f"trial-{i}" for i in range(3)), *(f"fold-{i}" for i in range(5))]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("frozen-small-mstar-60", "mstar"),
+        ("mstar-64-0", "mstar"),
+        ("frozen-cifar10", "cifar10"),
+        ("cifar100-20", "cifar100"),
+        ("small-thermal-boxes-120", "boxes"),
+        ("frozen-boxes", "boxes"),
+        ("visible", "visible"),
+    ],
+)
+def test_constants_are_chosen_without_the_tasks_data_set(name, data):
+    assert measure.data_of(name) == data
+
+
+def test_unlike_members_are_a_map_the_features_the_head_and_the_image():
+    assert combinations.unlike(combinations.SIX) and combinations.unlike(combinations.UNLIKE)
+    assert not combinations.unlike(combinations.CHEAP)
 
 
 def test_subsets_and_folds_are_written_once(tmp_path):
