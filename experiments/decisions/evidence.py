@@ -47,6 +47,7 @@ class Evidence(NamedTuple):
       test: known and unknown chips; only measured.
       trials: members of networks that have not seen some known classes.
       folds: known chips, each scored by a network and a fit without its fold; may be empty.
+      queries: the test chips by each fold's fit; empty if not recorded.
       refitted: known chips, each scored by a fit without its fold, but by a network that has seen
         them; None if not computed.
       box_off: the test chips with boxes that are off; None if not recorded.
@@ -61,6 +62,7 @@ class Evidence(NamedTuple):
     test: Part
     trials: tuple[Trial, ...]
     folds: tuple[Part, ...]
+    queries: tuple[Part, ...]
     refitted: Part | None
     box_off: Part | None
     training: int
@@ -155,6 +157,7 @@ def _evidence(name: str, kind: str, found: Mapping[str, members.Arrays]) -> Evid
             for one in trials
         ),
         tuple(_part(one, "test", names) for one in folds),
+        tuple(_part(one, "query", names) for one in folds if "query/labels" in one),
         _part(main, "refit", names) if "refit/labels" in main else None,
         _part(main, "box_off", names) if "box_off/labels" in main else None,
         int(main["training"]),

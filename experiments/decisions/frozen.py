@@ -230,7 +230,12 @@ def fits(task: FrozenTask, recorded: Mapping[str, np.ndarray]) -> Iterator[tuple
     for fold in range(task.folds):
         inside = np.concatenate([own[fold :: task.folds] for own in rows])
         outside = np.setdiff1d(np.concatenate(rows), inside)
-        yield f"fold-{fold}", _fitted(recorded, known, outside, {"test": ("train", inside)})
+        yield (
+            f"fold-{fold}",
+            _fitted(
+                recorded, known, outside, {"test": ("train", inside), "query": ("test", tested)}
+            ),
+        )
 
 
 def _rows(

@@ -32,7 +32,8 @@ from experiments.decisions.combinations import (
     trial_areas,
     unlike,
 )
-from experiments.decisions.rules import left_for
+from experiments.decisions.rules import left_for, unit_of
+from experiments.decisions.rules import standardised as in_units
 from experiments.decisions.scores import SCORES
 from jaxatr import metrics
 
@@ -241,10 +242,26 @@ def measured(one: Combination, task: int, table: Table) -> dict[str, Any]:
             "known_accepted": float(np.mean(scores[known] >= at)),
             "unknown_accepted": float(np.mean(scores[~known] >= at)),
         }
+    if e.queries:
+        found["cross"] = _cross(one, t)
     areas = trial_areas(t, one)
     if areas:
         found["estimate"] = float(np.mean(areas))
     return found
+
+
+def _cross(one: Combination, t: Standardised) -> dict[str, float]:
+    """Measures the acceptance by cross-conformal p-values, which need the fits of all folds."""
+    e, unit = t.evidence, unit_of(np.concatenate([part.values for part in t.evidence.folds]))
+    known = [one.on(e, in_units(unit, part.values)) for part in e.folds]
+    fold = np.repeat(np.arange(len(known)), [len(part) for part in known])
+    queries = np.stack([one.on(e, in_units(unit, part.values)) for part in e.queries])
+    p = thresholds.cross_p_values(np.concatenate(known), fold, queries)
+    accepted = p > 1 - TPR + 1e-9
+    return {
+        "known_accepted": float(np.mean(accepted[e.test.known])),
+        "unknown_accepted": float(np.mean(accepted[~e.test.known])),
+    }
 
 
 def _correct(per: dict[int, dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from experiments.decisions import scores
 
 _FOLDS = 5
-_PARTS = ("validation", "test", "held_out", "box_off")
+_PARTS = ("validation", "test", "held_out", "box_off", "query")
 
 Arrays = Mapping[str, np.ndarray]
 
