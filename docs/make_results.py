@@ -16,10 +16,18 @@ FOLDER = Path(__file__).parent
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
 from charts import svg  # noqa: E402
-from result_pages import device, distillation, kernels, onnx, open_set, quadruplets  # noqa: E402
+from result_pages import (  # noqa: E402
+    decisions,
+    device,
+    distillation,
+    kernels,
+    onnx,
+    open_set,
+    quadruplets,
+)
 
 PICTURES = FOLDER / "images" / "results"
-TOPICS = (open_set, quadruplets, distillation, kernels, device, onnx)
+TOPICS = (open_set, decisions, quadruplets, distillation, kernels, device, onnx)
 FIGURES = {name: figure for topic in TOPICS for name, figure in topic.FIGURES.items()}
 TABLES = {name: make for topic in TOPICS for name, make in topic.TABLES.items()}
 

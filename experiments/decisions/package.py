@@ -1,0 +1,101 @@
+"""What the benchmark uses of the package: training, recording outputs, single scores.
+
+Everything else in this folder works with arrays alone.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxatr import bundled, openset, runs, training
+from jaxatr.tasks.open_set.scored import head
+
+Arrays = dict[str, np.ndarray]
+
+_HEAVY = ("odin", "gradient_norms")
+
+
+def configured(name: str, overrides: Mapping[str, Any]) -> Any:
+    """Returns a bundled configuration with other values in some fields."""
+    config = copy.deepcopy(bundled.load(name))
+    with config.unlocked():  # arguments of a constructor are not fields
+        for name, value in overrides.items():
+            place = config
+            *groups, field = name.split(".")
+            for group in groups:
+                place = place[group]
+            if field not in place and groups != ["model", "args"]:
+                raise ValueError(f"{name}: there is no such field")
+            place[field] = value
+    return config
+
+
+def train(config: Any, workdir: Path) -> None:
+    """Trains a run, or continues it."""
+    training.enable_compilation_cache()
+    runs.train_run(config, workdir, progress=False)
+
+
+def record(workdir: Path, parts: Iterable[str]) -> Arrays:
+    """Computes a trained network's outputs on parts of its data, in float16 where they are large.
+
+    Args:
+      workdir: folder of the run.
+      parts: names of the parts; those that the run does not have are left out.
+
+    Returns:
+      ``PART_NAME`` for each output, ``PART_labels``, ``head_kernel`` and ``head_bias``.
+    """
+    training.enable_compilation_cache()
+    task: Any = runs.make_task(training.load_config(workdir), workdir)
+    variables = training.variables_of(training.load_snapshot(workdir, "latest"))
+    needs = [name for name in sorted(task.given) if name not in (*_HEAVY, "open_logits")]
+    arrays: Arrays = {}
+    for part in parts:
+        if part not in task.parts:
+            continue
+        found = task.outputs(variables, part, needs)
+        arrays |= {f"{part}_logits": found.logits, f"{part}_labels": found.labels}
+        if "open_logits" in task.given:
+            arrays[f"{part}_open_logits"] = found.open_logits
+        arrays |= {f"{part}_{name}": values for name, values in found.more.items()}
+    last = head(variables)
+    arrays["head_kernel"] = np.asarray(last.kernel)
+    if last.bias is not None:
+        arrays["head_bias"] = np.asarray(last.bias)
+    return arrays
+
+
+def record_frozen(config: Any, workdir: Path, parts: Iterable[str]) -> Arrays:
+    """Computes the outputs of a published network that is not trained, without heads.
+
+    Args:
+      config: the configuration, with ``model.pretrained``.
+      workdir: a folder that has no run.
+      parts: names of the parts.
+    """
+    training.enable_compilation_cache()
+    task: Any = runs.make_task(config, workdir)
+    params, state = task.init(jax.random.key(0))
+    needs = [name for name in sorted(task.given) if name not in (*_HEAVY, "open_logits")]
+    arrays: Arrays = {"classes": np.array(task.record["split"]["known"])}
+    for part in parts:
+        found = task.outputs({"params": params, **state}, part, needs)
+        arrays[f"{part}_labels"] = found.labels
+        arrays |= {f"{part}_{name}": values for name, values in found.more.items()}
+    return arrays
+
+
+def conformal_threshold(known: np.ndarray, tpr: float) -> float:
+    """Computes the conformal threshold; minus infinity for too few chips."""
+    return openset.conformal_threshold(known, tpr=tpr)
+
+
+def sigmoid_of(scores: np.ndarray, known: np.ndarray) -> tuple[float, float] | None:
+    """Fits the slope and the offset of the probability of being known, at even odds."""
+    found = openset.fit_sigmoid(scores, known)
+    return None if found is None else (found.slope, found.offset)

@@ -1,0 +1,209 @@
+"""Formats the tables of docs/results/decisions.md from ``results/decisions.json``."""
+
+import json
+from statistics import fmean
+from typing import Any
+
+from experiments.decisions.measure import RESULTS, SHOWN
+from experiments.open_set_atr.run import RESULTS as OPEN_SET
+from experiments.records import table
+
+BY_TASK = (
+    "softmax", "spatial_stage2", "template", "best in trials", "four, sum within 3",
+    "six, sum within 3", "six, smallest", "unlike, left out", "unlike, by trials",
+    "six, by trials",
+)  # fmt: skip
+"""Rules in the table by task."""
+DEFAULT = "six, sum within 3"
+"""The rule that the page recommends."""
+
+
+def recorded() -> dict[str, Any]:
+    """Reads the record."""
+    return json.loads((RESULTS / "decisions.json").read_text(encoding="utf-8"))
+
+
+def tasks() -> str:
+    """The tasks: what the chips are, how many there are, and the best single score."""
+    rows = [
+        [
+            one["name"],
+            one["kind"],
+            f"{one['training']} + {one['validation']}",
+            f"{one['known']} / {one['unknown']}",
+            str(one["trials"]),
+            str(one["folds"]),
+            f"{one['best']} {one['best_auroc']:.3f}",
+        ]
+        for one in recorded()["tasks"]
+    ]
+    header = ["task", "chips", "training + validation", "test, known / unknown", "trials", "folds"]
+    return "\n".join(table([*header, "best single score"], rows))
+
+
+def rules() -> str:
+    """The rules: AUROC, regret, and how far they are below softmax."""
+    found, rows = recorded(), []
+    for name in SHOWN:
+        per = list(found["rules"][name]["tasks"].values())
+        regrets = [one["regret"] for one in per]
+        rows.append(
+            [
+                name,
+                f"{fmean(one['auroc'] for one in per):.3f}",
+                f"{fmean(one['fpr'] for one in per):.3f}",
+                f"{fmean(regrets):.3f}",
+                f"{max(regrets):.3f}",
+                str(sum(one > 0.03 for one in regrets)),
+                f"{min(one['over_softmax'] for one in per):+.3f}",
+                str(sum(one["over_softmax"] < -0.02 for one in per)),
+            ]
+        )
+    header = ["rule", "AUROC", "FPR at 95 %", "mean regret", "largest", "tasks above .03"]
+    return "\n".join(table([*header, "worst against softmax", "more than .02 below"], rows))
+
+
+def by_task() -> str:
+    """AUROC of some rules on each task."""
+    found = recorded()
+    rows = [
+        [task["name"], f"{task['best_auroc']:.3f}"]
+        + [f"{found['rules'][name]['tasks'][task['name']]['auroc']:.3f}" for name in BY_TASK]
+        for task in found["tasks"]
+    ]
+    return "\n".join(table(["task", "best single", *BY_TASK], rows))
+
+
+def acceptance() -> str:
+    """Shares accepted at 95 %, by a threshold from the validation and one from all known chips."""
+    found, rows = recorded(), []
+    for task in found["tasks"]:
+        one = found["rules"][DEFAULT]["tasks"][task["name"]]
+        cells = [task["name"]]
+        for kind in ("validation", "calibration"):
+            own = one[kind]
+            cells += [str(own["chips"]), _shares(own)]
+        cells[3:] = cells[3:] if task["folds"] else ["", ""]
+        cross = one.get("cross")
+        cells.append("" if cross is None else _shares(cross))
+        rows.append([*cells, f"95 / {100 * one['fpr']:.0f}"])
+    header = ["task", "validation chips", "accepted, %", "chips in folds", "accepted, %"]
+    return "\n".join(table([*header, "by cross-conformal p-values, %", "oracle, %"], rows))
+
+
+def _shares(own: dict[str, float]) -> str:
+    return f"{100 * own['known_accepted']:.0f} / {100 * own['unknown_accepted']:.0f}"
+
+
+def probabilities() -> str:
+    """ECE of the probability of being known, by what its sigmoid is fitted to."""
+    found, rows = recorded(), []
+    for name in SHOWN:
+        per = list(found["rules"][name]["tasks"].values())
+        errors = [one["probability_error"] for one in per]
+        both = [one.get("own", one["usual"]) for one in errors]
+        cells = [name]
+        for values in (
+            [one["usual"] for one in errors],
+            [one["own"] for one in errors if "own" in one],
+            [one["blend"] for one in errors if "blend" in one],
+            both,
+        ):
+            cells.append(f"{fmean(values):.3f} ({max(values):.3f})" if values else "")
+        rows.append(cells)
+    header = ["rule", "other tasks", "own trials", "both", "own trials, or else other tasks"]
+    return "\n".join(table(header, rows))
+
+
+def estimates() -> str:
+    """The AUROC estimated by trials, and its distance from the test's."""
+    found, rows = recorded(), []
+    for name in SHOWN:
+        per = [one for one in found["rules"][name]["tasks"].values() if "estimate" in one]
+        gaps = [one["estimate"] - one["auroc"] for one in per]
+        corrected = [one["corrected"] - one["auroc"] for one in per]
+        rows.append(
+            [
+                name,
+                str(len(per)),
+                f"{fmean(gaps):+.3f}",
+                f"{fmean(map(abs, gaps)):.3f}",
+                f"{max(map(abs, gaps)):.3f}",
+                f"{fmean(map(abs, corrected)):.3f}",
+                f"{max(map(abs, corrected)):.3f}",
+            ]
+        )
+    header = ["rule", "tasks", "mean excess", "mean distance", "largest", "mean, corrected"]
+    return "\n".join(table([*header, "largest, corrected"], rows))
+
+
+def names() -> str:
+    """What names the class right, on known test chips in percent."""
+    found = recorded()["tasks"]
+    kinds = list(found[0]["named"])
+    rows = [[one["name"], *(f"{100 * one['named'][kind]:.1f}" for kind in kinds)] for one in found]
+    means = [f"{100 * fmean(one['named'][kind] for one in found):.1f}" for kind in kinds]
+    return "\n".join(table(["task", *kinds], [*rows, ["mean", *means]]))
+
+
+RECORDED = {
+    "simulated, held-out vehicles, no decoys": "held-out-none-",
+    "simulated, held-out vehicles, decoys": "held-out-half-",
+    "MSTAR, reference splits": "mstar-auto-",
+    "MSTAR, fresh splits": "mstar-fresh-",
+    "MSTAR, 48 px": "mstar-strong-",
+    "MSTAR, held-out vehicles": "recipe-plain-",
+    "CIFAR-10, ImageNet, held-out classes": "cifar10-recipe-plain-",
+}
+"""Trained networks of the open-set experiments whose single scores and sums were recorded."""
+
+
+def _evaluations(prefix: str) -> list[dict[str, Any]]:
+    found = [json.loads(path.read_text()) for path in sorted(OPEN_SET.glob(f"{prefix}*.json"))]
+    return [one["evaluation"] for one in found if "evaluation" in one]
+
+
+def trained() -> str:
+    """AUROC of recorded scores on trained networks, with the mean and the largest regret."""
+    areas: dict[str, dict[str, float]] = {}
+    for label, prefix in RECORDED.items():
+        scores = [one["groups"]["all"]["scores"] for one in _evaluations(prefix)]
+        for name in set.intersection(*map(set, scores)):
+            areas.setdefault(name, {})[label] = fmean(one[name]["auroc"] for one in scores)
+    best = {label: max(own[label] for own in areas.values() if label in own) for label in RECORDED}
+    rows = []
+    for name, own in areas.items():
+        if len(own) < len(RECORDED) - 1:  # the last group has no maps
+            continue
+        regrets = [best[label] - value for label, value in own.items()]
+        cells = [f"{own[label]:.3f}" if label in own else "" for label in RECORDED]
+        rows.append(
+            (fmean(regrets), [name, *cells, f"{fmean(regrets):.3f}", f"{max(regrets):.3f}"])
+        )
+    header = ["score", *RECORDED, "mean regret", "largest"]
+    return "\n".join(table(header, [cells for _, cells in sorted(rows)]))
+
+
+def printed() -> str:
+    """The AUROC that runs printed as held-out, and that of the test, by how it was estimated."""
+    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for path in sorted(OPEN_SET.glob("*.json")):
+        decision = json.loads(path.read_text()).get("evaluation", {}).get("decision", {})
+        one = decision.get("candidates", {}).get(decision.get("decides"), {})
+        if "auroc" in one and "auroc" in decision.get("test", {}):
+            kind = "trials" if "trainings" in decision["by"] else "the network has seen them"
+            data = path.stem.split("-")[0]
+            groups.setdefault((data, kind), []).append((one["auroc"], decision["test"]["auroc"]))
+    rows = [
+        [
+            data,
+            kind,
+            str(len(pairs)),
+            f"{fmean(a for a, _ in pairs):.3f}",
+            f"{fmean(b for _, b in pairs):.3f}",
+            f"{fmean(abs(a - b) for a, b in pairs):.3f}",
+        ]
+        for (data, kind), pairs in groups.items()
+    ]
+    header = ["runs", "known classes held out by", "runs", "printed", "AUROC of the test"]
+    return "\n".join(table([*header, "mean distance"], rows))
