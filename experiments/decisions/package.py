@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from jaxatr import bundled, openset, runs, training
-from jaxatr.tasks.open_set.scored import head
+from jaxatr.recognition.session import head
 
 Arrays = dict[str, np.ndarray]
 
