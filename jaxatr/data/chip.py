@@ -1,14 +1,31 @@
 """Host-side geometry: turns an image of any size into the chip that a network sees."""
 
 import dataclasses
+from typing import Any
 
+import jax
 import numpy as np
+from jax import lax
 from PIL import Image
 
 from jaxatr.typing import Bool, Config, Float, Shaped
 
 LUMA = np.array([299, 587, 114])
 """Weights of red, green and blue in a gray value, in thousandths (ITU-R BT.601)."""
+
+
+def margin(outer: Any, inner: Any) -> Any:
+    """Returns the pixels of a centred crop or padding that precede the inner length.
+
+    It is the one place that says where the odd pixel goes: behind. Sizes are numbers, symbols of
+    :mod:`jax.export`, arrays, or traced values, for images on the host, their boxes, and graphs.
+
+    >>> margin(9, 4)
+    2
+    """
+    missing = outer - inner
+    # An exported graph has a division of whole numbers, but none that rounds towards minus.
+    return lax.div(missing, np.int32(2)) if isinstance(missing, jax.Array) else missing // 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,23 +160,23 @@ class Chip:
         chip = np.array(self.output_shape(shape)[:2])
         sides, start = np.array(shape[:2]), np.zeros(2, int)
         if self.center_crop:
-            start, sides = (sides - self.center_crop) // 2, np.full(2, self.center_crop)
+            start, sides = margin(sides, self.center_crop), np.full(2, self.center_crop)
         if self.square:
-            start, sides = start - (sides.max() - sides) // 2, np.full(2, sides.max())
+            start, sides = start - margin(sides.max(), sides), np.full(2, sides.max())
         corners = (np.reshape(box, (2, 2)) - start) * (chip / sides)
         return np.clip(corners, 0, chip).ravel().astype(np.float32)
 
 
 def _center(image: np.ndarray, side: int) -> np.ndarray:
     """Returns a view of the centre square of an image, clipped to the image's sides."""
-    top, left = (max(0, (length - side) // 2) for length in image.shape[:2])
+    top, left = (max(0, margin(length, side)) for length in image.shape[:2])
     return image[top : top + side, left : left + side]
 
 
 def _pad_to_square(image: np.ndarray) -> np.ndarray:
     side = max(image.shape[:2])
-    missing = [side - length for length in image.shape[:2]]
-    return np.pad(image, [(gap // 2, gap - gap // 2) for gap in missing] + [(0, 0)])
+    before = [(margin(side, length), length) for length in image.shape[:2]]
+    return np.pad(image, [(gap, side - length - gap) for gap, length in before] + [(0, 0)])
 
 
 def cut_out(

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from PIL import Image
 
-from jaxatr.data.chip import LUMA, Chip
+from jaxatr.data.chip import LUMA, Chip, margin
 from jaxatr.typing import Array, Float, Shaped
 
 _BITS = (8, 7, 7)  # a weight's bits, computed in steps: 32 bits hold no larger dividend
@@ -48,7 +48,7 @@ def traced_chips(
     if chip.center_crop:
         for axis in (1, 2):
             size, side = images.shape[axis], chip.center_crop
-            places = jnp.arange(side) + (size - side) // 2
+            places = jnp.arange(side) + margin(size, side)
             images = _picked(images, places, axis, allowed=jnp.int32(size) >= side)
     if chip.size:
         images = _resized(images, shape[:2], dtype, square=chip.square)
@@ -63,7 +63,7 @@ def _blanked(images: Array, side: int) -> Array:
     images = images.astype(jnp.float32)  # holds 16 bits; every runtime supports where() on it
     inside = []
     for size in images.shape[1:3]:
-        top = jnp.maximum((size - side) // 2, 0)
+        top = jnp.maximum(margin(size, side), 0)
         places = jnp.arange(size)
         inside.append((places >= top) & (places < top + side))
     rows, columns = inside
@@ -84,7 +84,7 @@ def _padded(images: Array, side: int) -> Array:
     longest = jnp.maximum(*sizes)
     images = jnp.pad(images, ((0, 0), (0, 1), (0, 1), (0, 0)))
     for axis, size in enumerate(sizes, start=1):
-        places = jnp.arange(side) - lax.div(longest - size, jnp.int32(2))
+        places = jnp.arange(side) - margin(longest, size)
         places = jnp.where((places >= 0) & (places < size), places, size)
         images = _picked(images, places, axis, allowed=longest == side)
     return images
@@ -155,7 +155,7 @@ def _weights(
     everywhere = jnp.arange(sum(longest))  # at least the padded image's side
     inside = (everywhere < padded)[:, None]
     total = jnp.sum(jnp.where(inside, shares(everywhere), 0), axis=0)
-    own = shares(jnp.arange(size) + lax.div(padded - size, jnp.int32(2)))
+    own = shares(jnp.arange(size) + margin(padded, size))
     if not whole_numbers:
         return own.astype(jnp.float32) / total.astype(jnp.float32)
     found, rest = jnp.zeros_like(own), own
