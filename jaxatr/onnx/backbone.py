@@ -51,7 +51,10 @@ class OnnxBackbone(nn.Module):
         """
         if not Path(self.file).is_file():
             raise ValueError(f"model.onnx: there is no file {self.file!r}")
-        model = _part(self.file, self.output, Path(self.file).stat().st_mtime_ns)
+        changed = Path(self.file).stat().st_mtime_ns
+        model = _part(self.file, self.output, changed)
+        if earlier := self._trained_before(model):
+            model = _part(self.file, self.output, changed, earlier)
         variables = self._variables(model)
         images = jnp.asarray(images, jnp.float32)
         if self.layout == "NCHW":
@@ -70,6 +73,11 @@ class OnnxBackbone(nn.Module):
                 f"{out.shape}, wanted [b, d] or a map of four dimensions"
             )
         return out.astype(jnp.float32)
+
+    def _trained_before(self, model: OnnxModel) -> tuple[str, ...]:
+        """Names the constants of formulas that a checkpoint of version 0.2 holds as parameters."""
+        names = map(_name_in_file, self.variables.get("params", {}))
+        return tuple(sorted(name for name in names if name not in model.variables["params"]))
 
     def _variables(self, model: OnnxModel) -> dict[str, dict[str, Any]]:
         params = {
@@ -121,10 +129,10 @@ def until(model: OnnxModel, name: str) -> OnnxModel:
 
 
 @functools.lru_cache(maxsize=4)
-def _part(path: str, output: str, changed: int) -> OnnxModel:
+def _part(path: str, output: str, changed: int, trainable: tuple[str, ...] = ()) -> OnnxModel:
     """Returns the model from a cache whose key includes ``changed``, the file's time stamp."""
     del changed
-    model = load(path)
+    model = load(path, trainable=trainable)
     if len(model.inputs) != 1:
         names = ", ".join(value.name for value in model.inputs)
         raise ValueError(f"model.onnx: {path} takes {names}, wanted images as its only input")
@@ -158,3 +166,8 @@ def check_images(path: str | os.PathLike, model: OnnxModel) -> None:
 def _checkpoint_name(name: str) -> str:
     """Returns a weight's name without slashes, and with a prefix so that it shadows no method."""
     return FROM_FILE + name.replace("/", "|")
+
+
+def _name_in_file(name: str) -> str:
+    """Returns a weight's name in its file, from that in a checkpoint."""
+    return name.removeprefix(FROM_FILE).replace("|", "/")

@@ -65,6 +65,21 @@ def images():
     return np.random.default_rng(1).normal(size=(3, 24, 24, 1)).astype(np.float32)
 
 
+def test_a_checkpoint_that_trained_a_constant_of_a_formula_keeps_its_value(tmp_path, images):
+    model = a_model()
+    graph = model.graph
+    graph.initializer.append(onnx.numpy_helper.from_array(np.float32(0.5), "half"))
+    graph.node.append(onnx.helper.make_node("Mul", ["y", "half"], ["z"]))
+    graph.output[0].name = "z"
+    onnx.save(model, tmp_path / "halved.onnx")
+    module = OnnxBackbone(str(tmp_path / "halved.onnx"))
+    variables = module.init(jax.random.key(0), images)
+    assert "weight:half" not in variables["params"]  # version 0.2 trained it
+    earlier = {**variables, "params": {**variables["params"], "weight:half": np.float32(0.75)}}
+    once, before = (module.apply(given, images) for given in (variables, earlier))
+    np.testing.assert_allclose(before, once * 1.5, rtol=1e-6)
+
+
 def test_a_part_of_a_model(path, images):
     whole = load(path)
     nchw = images.transpose(0, 3, 1, 2)
