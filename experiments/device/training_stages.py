@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 def jaxatr(command: str, *flags: str, log: Path, seconds: float | None = None) -> int:
     """Runs a command of the package; after ``seconds``, SIGTERM makes it save and exit."""
-    arguments = [sys.executable, "-m", f"jaxatr.{command}", *flags]
+    arguments = [sys.executable, "-m", "jaxatr", command, *flags]
     with open(log, "a", encoding="utf-8") as file:
         process = subprocess.Popen(arguments, cwd=ROOT, stdout=file, stderr=file)
         try:

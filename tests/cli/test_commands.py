@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 def as_module(name, *arguments, **environment):
     """Runs the module of a command in a new interpreter."""
     return subprocess.run(
-        [sys.executable, "-m", f"jaxatr.{name}", *map(str, arguments)],
+        [sys.executable, "-m", "jaxatr", name, *map(str, arguments)],
         cwd=ROOT,
         env=os.environ | {"JAX_PLATFORMS": "cpu"} | environment,
         capture_output=True,

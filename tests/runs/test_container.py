@@ -75,7 +75,7 @@ def test_the_dockerfile_copies_existing_files(folder):
     assert kept[1] == "*" and {line[1:] for line in kept[2:]} == {
         *("requirements.txt", "server.py", "decoder", "model.onnx")
     }
-    modules = [f"decoder/{path.name}" for path in (folder / "decoder").iterdir()]
+    modules = [f"decoder/{path.name}" for path in (folder / "decoder").glob("*.py")]
     for name in ("Dockerfile", "requirements.txt", "server.py", ".dockerignore", *modules):
         assert (folder / name).read_text().startswith(container.MARK)
 
@@ -285,7 +285,7 @@ def test_it_reads_images_as_the_package_does(folder, monkeypatch):
 
 
 def test_the_server_needs_nothing_of_the_package(folder):
-    for path in (folder / "server.py", *(folder / "decoder").iterdir()):
+    for path in (folder / "server.py", *(folder / "decoder").glob("*.py")):
         text = path.read_text()
         assert "import jax" not in text and "from jax" not in text
     command = [sys.executable, "-c", "import server, sys; print('jaxatr' in sys.modules)"]

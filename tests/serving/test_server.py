@@ -208,7 +208,7 @@ def command(networks_of_the_tests):
     def run(*arguments):
         path = os.pathsep.join([str(ROOT), str(networks_of_the_tests)])
         return subprocess.run(
-            [sys.executable, "-m", f"jaxatr.{arguments[0]}", "--trust", *map(str, arguments[1:])],
+            [sys.executable, "-m", "jaxatr", *map(str, arguments), "--trust"],
             env=os.environ | {"PYTHONPATH": path},
             capture_output=True,
             text=True,
