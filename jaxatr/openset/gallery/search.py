@@ -127,6 +127,8 @@ def cosines(
       ValueError: ``block_size`` is below 1.
     """
     rows = _unit(queries)
+    if not isinstance(rows, Tracer):
+        rows = np.asarray(rows)  # an axis added to a JAX array would be a program of its own
     rows = rows[:, None] if rows.ndim == 2 else rows
     return 0.5 + in_double(proximities(gallery, rows, classes, estimated, block_size))
 
