@@ -104,6 +104,7 @@ def test_folds_are_stratified():
     assert [np.bincount(labels[fold == i]).tolist() for i in range(5)] == [[2, 1]] * 5
 
 
+@pytest.mark.slow
 def test_the_scores_are_the_packages():
     rng = np.random.default_rng(0)
     n, k, d = 60, 3, 12

@@ -79,6 +79,7 @@ def test_selections_are_those_of_plain_loops(method, dimensions, classes):
     assert found.valid.all() == (classes == 9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS[:2])
 @pytest.mark.parametrize(("count", "block_size"), [(1024, 7), (2300, 64)])
 def test_many_are_searched_in_chunks_and_no_array_is_as_large_as_all_pairs(

@@ -195,6 +195,7 @@ def test_end_to_end_it_reaches_attention_and_all_before_it():
     assert all(np.any(leaf != before[path]) for path, leaf in flatten_dict(state).items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end_to_end", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_gradients_are_finite(end_to_end):
     """With ``jnp.max`` in the channel gate, XLA computes its map twice, and gradients are NaN."""

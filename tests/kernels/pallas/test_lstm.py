@@ -46,6 +46,7 @@ def test_one_step_on_a_tpu(dtype, tolerance, tpu_interpreter):
             np.testing.assert_allclose(np.asarray(one, np.float64), exact, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reverse", "skip", "dtype"),
     [

@@ -30,6 +30,7 @@ def layer(cell, hidden, batch=5, dtype="bfloat16", **options):
     return problem, (weights, draw((steps, batch, inputs), dtype, 7), state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cell", "reverse", "hidden", "batch", "dtype"),
     [

@@ -141,6 +141,7 @@ def test_the_surroundings_do_not_change_a_chip():
     assert np.corrcoef(levels)[0, 1] > 0.9
 
 
+@pytest.mark.slow
 def test_the_ground_alone_does_not_name_the_class():
     """The surroundings in a ring around the box do not reveal the class."""
     sets = [
