@@ -1,14 +1,13 @@
 """The network of a finished run: the only place of this room that runs it."""
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.tasks.open_set.needs import given_by
@@ -163,10 +162,17 @@ class Session:
         return openset.Outputs(rows["logits"], rows["open_logits"], labels, more)
 
     def outputs(
-        self, chips: Iterable[np.ndarray], labels: Shaped[np.ndarray, " n"]
+        self, chips: Shaped[np.ndarray, "n h w c"], labels: Shaped[np.ndarray, " n"]
     ) -> openset.Outputs:
-        """Computes the outputs for at least one chip, with their labels."""
-        parts = [self.batch(b, count=count) for b, count in stacked_batches(chips, _BATCH)]
+        """Computes the outputs for at least one chip, with their labels.
+
+        Every batch has one size, so that a process that enrols class after class compiles once.
+        """
+        parts, rows = [], np.asarray(chips)
+        for start in range(0, len(rows), _BATCH):
+            some = rows[start : start + _BATCH]
+            padding = [(0, _BATCH - len(some)), *[(0, 0)] * (some.ndim - 1)]
+            parts.append(self.batch(np.pad(some, padding, mode="edge"), count=len(some)))
         return openset.concatenated(parts)._replace(labels=labels)
 
 
