@@ -10,12 +10,12 @@ _GROWTH = 4
 T = TypeVar("T")
 
 
-def filled_size(count: int, most: int) -> int:
+def filled_size(count: int, most: int | None = None) -> int:
     """Returns the size that a batch is padded to, one of a few, so that few programs are compiled.
 
     Args:
       count: number of examples in the batch.
-      most: size of a full batch.
+      most: size of a full batch; None for no limit.
 
     >>> [filled_size(count, 32) for count in (1, 2, 4, 5, 17, 32)]
     [1, 4, 4, 16, 32, 32]
@@ -23,10 +23,12 @@ def filled_size(count: int, most: int) -> int:
     size = 1
     while size < count:
         size *= _GROWTH
-    return min(size, most)
+    return size if most is None else min(size, most)
 
 
-def filled_batches(examples: Iterable[T], size: int) -> Iterator[tuple[list[T], int]]:
+def filled_batches(
+    examples: Iterable[T], size: int, *, full: bool = False
+) -> Iterator[tuple[list[T], int]]:
     """Yields batches of examples, each with the number of its examples before padding.
 
     The last batch is padded with copies of its last example: to the size of the earlier batches,
@@ -36,6 +38,8 @@ def filled_batches(examples: Iterable[T], size: int) -> Iterator[tuple[list[T], 
     Args:
       examples: the examples, read one batch at a time.
       size: size of a full batch.
+      full: whether the only batch is padded to the full size too, for a process that computes many
+        numbers of examples.
 
     Raises:
       ValueError: ``size`` is below 1.
@@ -45,14 +49,16 @@ def filled_batches(examples: Iterable[T], size: int) -> Iterator[tuple[list[T], 
     """
     if size < 1:
         raise ValueError(f"batch_size: got {size}, wanted at least 1")
-    remaining, full = iter(examples), False
+    remaining = iter(examples)
     while batch := list(itertools.islice(remaining, size)):
         target = size if full else filled_size(len(batch), size)
         yield batch + [batch[-1]] * (target - len(batch)), len(batch)
         full = True
 
 
-def stacked_batches(chips: Iterable[np.ndarray], size: int) -> Iterator[tuple[np.ndarray, int]]:
+def stacked_batches(
+    chips: Iterable[np.ndarray], size: int, *, full: bool = False
+) -> Iterator[tuple[np.ndarray, int]]:
     """Yields :func:`filled_batches` of arrays of one shape as arrays ``[b, ...]``."""
-    for batch, count in filled_batches(chips, size):
+    for batch, count in filled_batches(chips, size, full=full):
         yield np.stack(batch), count

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import search
+from jaxatr.inference import filled_size
 from jaxatr.openset import gallery
 from jaxatr.openset.inputs import finite
 from jaxatr.typing import Array, ArrayLike, Float, Int
@@ -88,20 +89,14 @@ def nearest(
     """
     rows, further = np.asarray(model.features), np.asarray(model.further)
     fitted = len(rows) - len(further)
-    # One program for many numbers of examples and queries: the last one stands for those up to a
-    # power of four.
-    padded = rows[np.minimum(np.arange(fitted + _power_of_4(len(further))), len(rows) - 1)]
+    # One program for many numbers of examples and queries: the last one fills up the rest.
+    padded = rows[np.minimum(np.arange(fitted + filled_size(len(further))), len(rows) - 1)]
     queries = unit(model, features)
     count = len(queries)
-    queries = queries[np.minimum(np.arange(_power_of_4(count)), count - 1)]
+    queries = queries[np.minimum(np.arange(filled_size(count)), count - 1)]
     distances, indices = (np.asarray(found)[:count, 0] for found in neighbours(padded, queries, 1))
     place = np.minimum(indices, len(rows) - 1) - fitted
     return distances, np.append(further, -1)[np.maximum(place, -1)]
-
-
-def _power_of_4(count: int) -> int:
-    """Returns the lowest power of four that is not below a number."""
-    return 4 ** (-(-(count - 1).bit_length() // 2)) if count > 1 else 1
 
 
 def score(

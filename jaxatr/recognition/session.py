@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from jaxatr import openset
+from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.tasks.open_set.needs import given_by
@@ -168,11 +169,8 @@ class Session:
 
         Every batch has one size, so that a process that enrols class after class compiles once.
         """
-        parts, rows = [], np.asarray(chips)
-        for start in range(0, len(rows), _BATCH):
-            some = rows[start : start + _BATCH]
-            padding = [(0, _BATCH - len(some)), *[(0, 0)] * (some.ndim - 1)]
-            parts.append(self.batch(np.pad(some, padding, mode="edge"), count=len(some)))
+        batches = stacked_batches(chips, _BATCH, full=True)
+        parts = [self.batch(batch, count=count) for batch, count in batches]
         return openset.concatenated(parts)._replace(labels=labels)
 
 
