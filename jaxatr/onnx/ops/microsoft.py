@@ -20,13 +20,12 @@ from jaxatr.onnx.ops.quantisation import (
     quantize_linear,
 )
 from jaxatr.onnx.ops.recurrence import Options, Weights, run_layer
-from jaxatr.onnx.ops.recurrent import lstm_cell
+from jaxatr.onnx.ops.recurrent import Floats, lstm_cell
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value
 from jaxatr.onnx.ops.windows import Ints
 
 MICROSOFT = "com.microsoft"
-Floats = tuple[float, ...]
 
 _SCALES = "x_scale", "y_scale"
 
@@ -37,6 +36,11 @@ register("DequantizeLinear", domain=MICROSOFT, settings=("x_scale",))(dequantize
 def _quantised(x: Value, scale: Value, zero: Value | None) -> Value:
     """Quantises to the type of the zero point, uint8 without one."""
     return quantize_linear(x, jnp.asarray(scale, "float32"), zero)
+
+
+def _requantised(wide: Value, x: Value, scale: Value, zero: Value | None) -> Value:
+    """Quantises a result with its zero point, without one to the type of the operand x."""
+    return _quantised(wide, scale, np.zeros((), x.dtype) if zero is None else zero)
 
 
 def _binary(name: str, function: Callable[[Value, Value], Value], result: str) -> Any:
@@ -54,9 +58,7 @@ def _binary(name: str, function: Callable[[Value, Value], Value], result: str) -
     ) -> Value:
         left = dequantize_linear(a, a_scale, a_zero_point)
         right = dequantize_linear(b, b_scale, b_zero_point)
-        if c_zero_point is None:
-            c_zero_point = np.zeros((), a.dtype)
-        return _quantised(function(left, right), c_scale, c_zero_point)
+        return _requantised(function(left, right), a, c_scale, c_zero_point)
 
     quantised.__name__ = quantised.__qualname__ = f"qlinear_{function.__name__}"
     quantised.__doc__ = f"Returns the quantised {result} of quantised arrays ({name}-1)."
@@ -82,8 +84,8 @@ def qlinear_sigmoid(
     y_zero_point: Value | None = None,
 ) -> Value:
     """Returns the quantised logistic function of a quantised array (QLinearSigmoid-1)."""
-    zero = np.zeros((), x.dtype) if y_zero_point is None else y_zero_point
-    return _quantised(sigmoid(dequantize_linear(x, x_scale, x_zero_point)), y_scale, zero)
+    wide = sigmoid(dequantize_linear(x, x_scale, x_zero_point))
+    return _requantised(wide, x, y_scale, y_zero_point)
 
 
 @register("QLinearLeakyRelu", domain=MICROSOFT, settings=_SCALES, optional=("x_zero_point",))
@@ -97,9 +99,8 @@ def qlinear_leaky_relu(
     alpha: float = 0.01,
 ) -> Value:
     """Returns the quantised leaky ReLU of a quantised array (QLinearLeakyRelu-1)."""
-    zero = np.zeros((), x.dtype) if y_zero_point is None else y_zero_point
     wide = leaky_relu(dequantize_linear(x, x_scale, x_zero_point), alpha=alpha)
-    return _quantised(wide, y_scale, zero)
+    return _requantised(wide, x, y_scale, y_zero_point)
 
 
 @register(
@@ -185,7 +186,6 @@ def qlinear_average_pool(
     count_include_pad: int = 0,
 ) -> Value:
     """Returns the quantised mean of each window of a quantised array (QLinearAveragePool-1)."""
-    zero = np.zeros((), x.dtype) if y_zero_point is None else y_zero_point
     wide = dequantize_linear(x, x_scale, x_zero_point)
     pooled = average_pool(
         jnp.moveaxis(wide, -1, 1) if channels_last else wide,
@@ -196,7 +196,8 @@ def qlinear_average_pool(
         ceil_mode=ceil_mode,
         count_include_pad=count_include_pad,
     )
-    return _quantised(jnp.moveaxis(pooled, 1, -1) if channels_last else pooled, y_scale, zero)
+    pooled = jnp.moveaxis(pooled, 1, -1) if channels_last else pooled
+    return _requantised(pooled, x, y_scale, y_zero_point)
 
 
 @register("QLinearGlobalAveragePool", domain=MICROSOFT, settings=("x_scale", "y_scale"))
