@@ -1,4 +1,4 @@
-"""What the package takes from parts of jax that have no promise of stability.
+"""Names that the package takes from parts of jax without a promise of stability.
 
 These are ``jax.core``, ``jax.extend``, ``jax.interpreters`` and ``jax.experimental``, other than
 Pallas, which the kernels in :mod:`jaxatr.kernels.pallas` are written in. Everything else imports

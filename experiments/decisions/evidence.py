@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What is recorded of a task.
+    """The record of a task.
 
     Attributes:
       name: its name.

@@ -318,7 +318,7 @@ def probabilities(
 
 
 NAMERS = ("head", "nndr_stage2", "nndr_stage3", "nndr_features", "template")
-"""What can name the class: the head, or the nearest training chip by a map, features or image."""
+"""Ways to name the class: the head, or the nearest training chip by a map, features or image."""
 
 
 def naming(t: Standardised) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the benchmark uses of the package: training, recording outputs, single scores.
+"""The benchmark's uses of the package: training, recording outputs, single scores.
 
 Everything else in this folder works with arrays alone.
 """

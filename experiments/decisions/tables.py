@@ -138,7 +138,7 @@ def estimates() -> str:
 
 
 def names() -> str:
-    """What names the class right, on known test chips in percent."""
+    """Accuracy of each way to name the class, on known test chips in percent."""
     found = recorded()["tasks"]
     kinds = list(found[0]["named"])
     rows = [[one["name"], *(f"{100 * one['named'][kind]:.1f}" for kind in kinds)] for one in found]

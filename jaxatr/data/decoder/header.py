@@ -1,4 +1,4 @@
-"""What a file states about its image before the pixels are decoded, and the limits on it."""
+"""The header of an image file, read before the pixels are decoded, and the limits on it."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What an image file says beside the pixels that are read from it."""
+"""Marks of an image file that its pixels, as they are read, do not show."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ _READ = {"L": 1, "RGB": 3}  # samples of the modes to which images are converted
 
 
 class Marks(NamedTuple):
-    """What reading an image leaves out.
+    """Properties of an image file that are left out when it is read.
 
     Attributes:
       turned: whether it has an EXIF orientation, which is not applied.
