@@ -185,7 +185,8 @@ def test_connections_are_bounded(asked, server):
         wait(lambda: running._places._value == 0)
         with opened(running, b"") as more:
             assert more.recv(100).startswith(b"HTTP/1.0 503")
-    wait(lambda: asked("GET", "/api/health")[0] == 200)
+    wait(lambda: running._places._value == places)
+    assert asked("GET", "/api/health")[0] == 200
 
 
 def test_few_images_are_decoded_at_once(asked, server, monkeypatch):
