@@ -58,6 +58,10 @@ def _with_bias(result: Value, b: Value | None) -> Value:
     return result if b is None else result + jnp.reshape(b, (-1, *(1,) * (result.ndim - 2)))
 
 
+EXACT = 1024
+"""Number of products of bytes whose sum is exact in float32, at most 2²⁴."""
+
+
 @register("Conv", weights=("w", "b"), layout="channels")
 def conv(
     x: Value,
@@ -210,9 +214,40 @@ def conv_integer(
 def matmul_integer(
     a: Value, b: Value, a_zero_point: Value | None = None, b_zero_point: Value | None = None
 ) -> Value:
-    """Returns the int32 matrix product of integers (ONNX MatMulInteger-10)."""
-    left = _centred(a, a_zero_point, a.ndim - 2)
-    return jnp.matmul(left, _centred(b, b_zero_point, b.ndim - 1))
+    """Returns the int32 matrix product of integers (ONNX MatMulInteger-10).
+
+    XLA multiplies matrices of integers in a plain loop, and of floats in a tuned one. The product
+    of bytes is computed in float32: numbers from −128 to 127, sums of at most 1,024 products, which
+    are exact there, and the zero points afterwards.
+    """
+    if not {a.dtype.name, b.dtype.name} <= {"int8", "uint8"} or min(a.ndim, b.ndim) < 2:
+        left = _centred(a, a_zero_point, a.ndim - 2)
+        return jnp.matmul(left, _centred(b, b_zero_point, b.ndim - 1))
+    (left, left_zero), (right, right_zero) = (
+        _around_zero(a, a_zero_point, -2),
+        _around_zero(b, b_zero_point, -1),
+    )
+    depth, total = a.shape[-1], jnp.zeros((), "int32")
+    for start in range(0, depth, EXACT) or (0,):
+        part = slice(start, start + EXACT)
+        factors = (one.astype("float32") for one in (left[..., part], right[..., part, :]))
+        product = jnp.matmul(*factors, precision=jax.lax.Precision.HIGHEST)
+        total = total + product.astype("int32")
+    total = total - left.sum(-1, keepdims=True, dtype="int32") * right_zero
+    total = total - left_zero * right.sum(-2, keepdims=True, dtype="int32")
+    return total + depth * left_zero * right_zero
+
+
+def _around_zero(x: Value, zero: Value | None, axis: int) -> tuple[Value, Value]:
+    """Returns bytes from −128 to 127 and their zero point, in int32, one for each slice of an axis.
+
+    Those of uint8 are moved by 128, as their zero points are.
+    """
+    moved = 128 if x.dtype == "uint8" else 0
+    zero = jnp.asarray(0 if zero is None else zero).astype("int32") - moved
+    if zero.ndim == 1:
+        zero = zero[:, None] if axis == -2 else zero
+    return jnp.asarray(x).astype("int32") - moved, zero
 
 
 @register("CausalConvWithState")

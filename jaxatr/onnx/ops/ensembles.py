@@ -1,41 +1,137 @@
 """The tree ensembles of ``ai.onnx.ml``, in the current and the older format."""
 
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeAlias
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.onnx.ops.ml import ML, Floats, Ints, Texts, labelled, transformed
+from jaxatr.onnx.ops.ml import ML, Ints, Texts, labelled, transformed
 from jaxatr.onnx.ops.registry import register
-from jaxatr.onnx.ops.trees import FUNCTIONS, MODES, Trees, aggregated, leaf_table
+from jaxatr.onnx.ops.trees import (
+    FUNCTIONS,
+    MODES,
+    Tabled,
+    Tables,
+    Trees,
+    Weights,
+    aggregated,
+    tables,
+)
 from jaxatr.onnx.ops.values import Value, first_place, sized
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
+Numbers: TypeAlias = Sequence[int] | Sequence[float] | np.ndarray
 
-@register("TreeEnsemble", domain=ML, ignored=("nodes_hitrates",))
-def tree_ensemble(
+
+@register("TreeTables", domain="jaxatr", optional=("columns", "modes", "missing", "members"))
+def tree_tables(
     x: Value,
+    roots: Value,
+    features: Value,
+    splits: Value,
+    children: Value,
+    weights: Value,
+    columns: Value | None = None,
+    modes: Value | None = None,
+    missing: Value | None = None,
+    members: Value | None = None,
     *,
-    aggregate_function: int = 1,
-    leaf_targetids: Ints,
-    leaf_weights: np.ndarray,
-    membership_values: np.ndarray | None = None,
-    n_targets: int = 1,
-    nodes_falseleafs: Ints,
-    nodes_falsenodeids: Ints,
-    nodes_featureids: Ints,
-    nodes_missing_value_tracks_true: Ints | None = None,
-    nodes_modes: np.ndarray,
-    nodes_splits: np.ndarray,
-    nodes_trueleafs: Ints,
-    nodes_truenodeids: Ints,
-    post_transform: int = 0,
-    tree_roots: Ints,
-) -> Value:
-    """Returns the aggregated leaf values of each row, ``[b, n_targets]`` (TreeEnsemble-5).
+    base: tuple[float, ...] = (0.0,),
+    depth: int,
+    dtype: str | None = "float32",
+    features_used: int,
+    function: str = "SUM",
+    labels: Ints | Texts | None = None,
+    mode: str = "LEQ",
+    post_transform: str = "NONE",
+    shares: bool = False,
+    single: int | None = None,
+    targets: int = 1,
+) -> Value | tuple[Value, Value]:
+    """Returns the scores of tree ensembles given as tables, or labels and scores.
+
+    The operators below are this function of their attributes' tables. Nodes and leaves have one
+    numbering, of m together.
 
     Args:
       x: ``[b, features]``.
+      roots: root node of each tree.
+      features: feature that each node compares, ``[m]``.
+      splits: value that each node compares with, ``[m]``.
+      children: next node after a false and after a true comparison, ``[2 m]``.
+      weights: ``[leaves, targets]``, or ``[leaves, entries]`` if there are ``columns``.
+      columns: column of each weight; ``targets`` if it is none.
+      modes: comparison of each node, as an index into
+        :data:`jaxatr.onnx.ops.trees.MODES`, where nodes differ.
+      missing: whether NaN takes the true branch, ``[m]``.
+      members: sets for the nodes that test membership, ``[m, members]``, padded with NaN.
+      base: value added to each column, or to all.
+      depth: number of comparisons on the longest path.
+      dtype: type of the scores, and of ``x`` unless it is float64; None if it stays that of ``x``.
+      features_used: number of features that ``x`` must have.
+      function: SUM, AVERAGE, MIN or MAX over the trees.
+      labels: labels of the columns; None for scores alone.
+      mode: comparison of all nodes, where they do not differ.
+      post_transform: one of :data:`TRANSFORMS`.
+      shares: whether the score of a ``single`` class is a probability.
+      single: of two classes, the one that has scores; None if both do.
+      targets: number of columns.
+
+    Raises:
+      ValueError: ``x`` has too few features.
+    """
+    x = jnp.asarray(x)
+    if dtype is not None and x.dtype != np.float64:
+        x = x.astype(dtype)
+    if x.ndim != 2 or x.shape[1] < features_used:
+        raise ValueError(f"nodes_featureids: an index is out of range for {x.shape[-1]} features")
+    arrays = roots, features, splits, children, weights, columns, modes, missing, members
+    scores = aggregated(x, *arrays, depth=depth, function=function, mode=mode, targets=targets)
+    offset = np.asarray(base)
+    if labels is None:
+        scores = (scores + offset.astype(scores.dtype)).astype(dtype or x.dtype)
+        return transformed(scores, post_transform)
+    scores = scores.astype("float32")
+    if single is not None:
+        second = scores[:, single] + np.float32(offset[single if len(offset) > 1 else 0])
+        best = (second > (0.5 if shares else 0)).astype("int32")
+        scores = jnp.stack([1 - second if shares else -second, second], 1)
+    else:
+        scores = scores + offset.astype(np.float32)
+        best = first_place(jax.lax.argmax, scores, 1)
+    return labelled(best, labels), transformed(scores, post_transform)
+
+
+_tabled = partial(Tabled, form=tree_tables)
+
+
+@register("TreeEnsemble", domain=ML, ignored=("nodes_hitrates",))
+@_tabled
+def tree_ensemble(
+    *,
+    aggregate_function: int = 1,
+    leaf_targetids: Numbers,
+    leaf_weights: np.ndarray,
+    membership_values: np.ndarray | None = None,
+    n_targets: int = 1,
+    nodes_falseleafs: Numbers,
+    nodes_falsenodeids: Numbers,
+    nodes_featureids: Numbers,
+    nodes_missing_value_tracks_true: Numbers | None = None,
+    nodes_modes: np.ndarray,
+    nodes_splits: np.ndarray,
+    nodes_trueleafs: Numbers,
+    nodes_truenodeids: Numbers,
+    post_transform: int = 0,
+    tree_roots: Numbers,
+) -> Tables:
+    """Returns the aggregated leaf values of each row, ``[b, n_targets]`` (TreeEnsemble-5).
+
+    Args:
       aggregate_function: mean (0), sum (1), minimum (2) or maximum (3) over the trees.
       leaf_targetids: column of each leaf.
       leaf_weights: value of each leaf.
@@ -74,13 +170,17 @@ def tree_ensemble(
         np.array(nodes_featureids),
         np.asarray(nodes_splits),
         np.asarray(nodes_modes).astype(np.int32),
-        np.array(nodes_missing_value_tracks_true or (0,) * count) != 0,
+        _flags(nodes_missing_value_tracks_true, count),
         _members(nodes_modes, membership_values),
     )
-    leaves, weights = np.arange(len(leaf_weights)), np.asarray(leaf_weights)
-    table = leaf_table(leaves, np.array(leaf_targetids), weights, len(leaves))
-    scores = aggregated(x, trees, table, n_targets, function)
-    return transformed(scores.astype(x.dtype), transform)
+    leaves, values = np.arange(len(leaf_weights)), np.asarray(leaf_weights)
+    weights = Weights(leaves, np.array(leaf_targetids), values, len(leaves))
+    arrays, keywords = tables(trees, weights, n_targets, function)
+    return Tables(arrays, keywords | {"dtype": None, "post_transform": transform})
+
+
+def _flags(given: Numbers | None, count: int) -> np.ndarray:
+    return np.zeros(count, bool) if given is None or not len(given) else np.array(given) != 0
 
 
 def _numbered(name: str, number: int, names: tuple[str, ...]) -> str:
@@ -92,33 +192,32 @@ def _numbered(name: str, number: int, names: tuple[str, ...]) -> str:
 @register(
     "TreeEnsembleRegressor", domain=ML, ignored=("nodes_hitrates", "nodes_hitrates_as_tensor")
 )
+@_tabled
 def tree_ensemble_regressor(
-    x: Value,
     *,
     aggregate_function: str = "SUM",
-    base_values: Floats | None = None,
+    base_values: Numbers | None = None,
     base_values_as_tensor: np.ndarray | None = None,
     n_targets: int = 1,
-    nodes_falsenodeids: Ints,
-    nodes_featureids: Ints,
-    nodes_missing_value_tracks_true: Ints | None = None,
+    nodes_falsenodeids: Numbers,
+    nodes_featureids: Numbers,
+    nodes_missing_value_tracks_true: Numbers | None = None,
     nodes_modes: Texts,
-    nodes_nodeids: Ints,
-    nodes_treeids: Ints,
-    nodes_truenodeids: Ints,
-    nodes_values: Floats | None = None,
+    nodes_nodeids: Numbers,
+    nodes_treeids: Numbers,
+    nodes_truenodeids: Numbers,
+    nodes_values: Numbers | None = None,
     nodes_values_as_tensor: np.ndarray | None = None,
     post_transform: str = "NONE",
-    target_ids: Ints,
-    target_nodeids: Ints,
-    target_treeids: Ints,
-    target_weights: Floats | None = None,
+    target_ids: Numbers,
+    target_nodeids: Numbers,
+    target_treeids: Numbers,
+    target_weights: Numbers | None = None,
     target_weights_as_tensor: np.ndarray | None = None,
-) -> Value:
+) -> Tables:
     """Returns predictions ``[b, n_targets]``, float32 (ONNX ML TreeEnsembleRegressor-3).
 
     Args:
-      x: ``[b, features]``.
       aggregate_function: SUM, AVERAGE, MIN or MAX over the trees.
       base_values: value added to each column.
       base_values_as_tensor: ``base_values`` as an array.
@@ -149,38 +248,41 @@ def tree_ensemble_regressor(
         values,
         nodes_missing_value_tracks_true,
     )
-    table = _table(trees, positions, (target_treeids, target_nodeids), target_ids, weights)
-    scores = aggregated(_floats(x), trees, table, n_targets, aggregate_function)
-    base = _given("base_values", base_values or (0.0,), base_values_as_tensor)
-    return transformed((scores + base.astype(scores.dtype)).astype("float32"), post_transform)
+    found = _weights(trees, positions, (target_treeids, target_nodeids), target_ids, weights)
+    arrays, keywords = tables(trees, found, n_targets, aggregate_function)
+    base = _base(base_values, base_values_as_tensor)
+    return Tables(arrays, keywords | {"base": base, "post_transform": post_transform})
 
 
 @register(
-    "TreeEnsembleClassifier", domain=ML, ignored=("nodes_hitrates", "nodes_hitrates_as_tensor")
+    "TreeEnsembleClassifier",
+    domain=ML,
+    ignored=("nodes_hitrates", "nodes_hitrates_as_tensor"),
+    labels=("classlabels_strings", "classlabels_int64s"),
 )
+@_tabled
 def tree_ensemble_classifier(
-    x: Value,
     *,
-    base_values: Floats | None = None,
+    base_values: Numbers | None = None,
     base_values_as_tensor: np.ndarray | None = None,
-    class_ids: Ints,
-    class_nodeids: Ints,
-    class_treeids: Ints,
-    class_weights: Floats | None = None,
+    class_ids: Numbers,
+    class_nodeids: Numbers,
+    class_treeids: Numbers,
+    class_weights: Numbers | None = None,
     class_weights_as_tensor: np.ndarray | None = None,
     classlabels_int64s: Ints | None = None,
     classlabels_strings: Texts | None = None,
-    nodes_falsenodeids: Ints,
-    nodes_featureids: Ints,
-    nodes_missing_value_tracks_true: Ints | None = None,
+    nodes_falsenodeids: Numbers,
+    nodes_featureids: Numbers,
+    nodes_missing_value_tracks_true: Numbers | None = None,
     nodes_modes: Texts,
-    nodes_nodeids: Ints,
-    nodes_treeids: Ints,
-    nodes_truenodeids: Ints,
-    nodes_values: Floats | None = None,
+    nodes_nodeids: Numbers,
+    nodes_treeids: Numbers,
+    nodes_truenodeids: Numbers,
+    nodes_values: Numbers | None = None,
     nodes_values_as_tensor: np.ndarray | None = None,
     post_transform: str = "NONE",
-) -> tuple[Value, Value]:
+) -> Tables:
     """Returns the label and the class scores of each row (TreeEnsembleClassifier-3).
 
     The attributes are those of :func:`tree_ensemble_regressor`, with ``class_…`` for ``target_…``.
@@ -201,42 +303,41 @@ def tree_ensemble_classifier(
         values,
         nodes_missing_value_tracks_true,
     )
-    table = _table(trees, positions, (class_treeids, class_nodeids), class_ids, weights)
-    scores = aggregated(_floats(x), trees, table, len(labels), "SUM").astype("float32")
-    base = _given("base_values", base_values or (0.0,), base_values_as_tensor)
-    if len(labels) == 2 and len(set(class_ids)) == 1:
-        second = scores[:, class_ids[0]] + np.float32(base[class_ids[0] if len(base) > 1 else 0])
+    found = _weights(trees, positions, (class_treeids, class_nodeids), class_ids, weights)
+    arrays, keywords = tables(trees, found, len(labels), "SUM")
+    keywords |= {"base": _base(base_values, base_values_as_tensor), "labels": labels}
+    keywords["post_transform"] = post_transform
+    scored = np.unique(class_ids)
+    if len(labels) == 2 and len(scored) == 1:
         plain = post_transform == "NONE" and bool((weights >= 0).all())
-        share = plain or post_transform == "PROBIT"
-        best = (second > (0.5 if share else 0)).astype("int32")
-        scores = jnp.stack([1 - second if share else -second, second], 1)
-    else:
-        scores = scores + base.astype(np.float32)
-        best = first_place(jax.lax.argmax, scores, 1)
-    chosen = labelled(best, classlabels_int64s, classlabels_strings)
-    return chosen, transformed(scores, post_transform)
+        shares = plain or post_transform == "PROBIT"
+        keywords |= {"shares": shares, "single": int(scored[0])}
+    return Tables(arrays, keywords)
 
 
-def _given(name: str, numbers: Floats | None, array: np.ndarray | None) -> np.ndarray:
+def _base(numbers: Numbers | None, array: np.ndarray | None) -> tuple[float, ...]:
+    if numbers is not None and not len(numbers):
+        numbers = None
+    if numbers is None and array is None:
+        return (0.0,)
+    return tuple(_given("base_values", numbers, array).tolist())
+
+
+def _given(name: str, numbers: Numbers | None, array: np.ndarray | None) -> np.ndarray:
     """Returns an attribute that the model stores either as a list or as an array."""
     if numbers is None and array is None:
         raise ValueError(f"{name}: got neither {name} nor {name}_as_tensor")
     return np.array(numbers, np.float32) if array is None else np.asarray(array)
 
 
-def _floats(x: Value) -> Value:
-    x = jnp.asarray(x)
-    return x if x.dtype == np.float64 else x.astype("float32")
-
-
 def _listed(
-    names: tuple[Ints, Ints],
+    names: tuple[Numbers, Numbers],
     modes: Texts,
-    branches: tuple[Ints, Ints],
-    features: Ints,
+    branches: tuple[Numbers, Numbers],
+    features: Numbers,
     splits: np.ndarray,
-    missing: Ints | None,
-) -> tuple[Trees, dict[tuple[int, int], int]]:
+    missing: Numbers | None,
+) -> tuple[Trees, "_Positions"]:
     """Converts trees from the older format, in which nodes and leaves share one list.
 
     Args:
@@ -253,61 +354,92 @@ def _listed(
     count = len(modes)
     if not all(len(given) == count for given in (*names, *branches, features, splits)):
         raise ValueError(f"nodes: wanted {count} values of each attribute, one for each node")
-    inner = np.array([mode != "LEAF" for mode in modes])
-    order = np.argsort(~inner, kind="stable")
-    listed = list(zip(*names, strict=True))
-    positions = {listed[node]: place for place, node in enumerate(order)}
-    if len(positions) < count:
-        raise ValueError("nodes_nodeids: two nodes of a tree have the same number")
-    roots: dict[int, int] = {}
-    for name in listed:
-        roots.setdefault(name[0], positions[name])
-    deciding = order[: int(inner.sum())]
-    kinds = {f"BRANCH_{mode}": number for number, mode in enumerate(MODES[:-1])}
+    numbers = {f"BRANCH_{mode}": number for number, mode in enumerate(MODES[:-1])} | {"LEAF": -1}
     try:
-        children = [[positions[names[0][i], branch[i]] for i in deciding] for branch in branches]
-        numbers = [kinds[modes[i]] for i in deciding]
+        kinds = np.array([numbers[mode] for mode in modes], np.int32)
     except KeyError as error:
         raise ValueError(f"nodes: got {error}, wanted an existing node or mode") from None
-    tracks = np.array(missing or (0,) * count) != 0
+    order = np.argsort(kinds < 0, kind="stable")  # inner nodes, then leaves
+    owners = np.array(names[0], np.int64)
+    positions = _Positions(owners[order], np.array(names[1], np.int64)[order])
+    deciding = order[: int((kinds >= 0).sum())]
+    children = [positions(owners[deciding], np.array(b, np.int64)[deciding]) for b in branches]
+    if any((found < 0).any() for found in children):
+        raise ValueError("nodes: a branch leads to a node that does not exist")
+    rank = np.empty(count, np.int64)
+    rank[order] = np.arange(count)
+    first = np.sort(np.unique(owners, return_index=True)[1])
     trees = Trees(
-        np.array(list(roots.values()), np.int64),
+        rank[first],
         np.array(children, np.int64).reshape(2, -1),
         np.array(features)[deciding],
         splits[deciding],
-        np.array(numbers, np.int32),
-        tracks[deciding],
-        np.full((len(deciding), 1), np.nan),
+        kinds[deciding],
+        _flags(missing, count)[deciding],
     )
     return trees, positions
 
 
-def _table(
+class _Positions:
+    """Finds nodes by their tree and their number in it."""
+
+    def __init__(self, trees: np.ndarray, nodes: np.ndarray):
+        self.count = len(trees)
+        self.trees, self.nodes = np.unique(trees), np.unique(nodes)
+        names = self._names(trees, nodes)
+        self.order = np.argsort(names)
+        self.names = names[self.order]
+        if (np.diff(self.names) == 0).any():
+            raise ValueError("nodes_nodeids: two nodes of a tree have the same number")
+
+    def __call__(self, trees: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Returns the positions of nodes, −1 for those that do not exist."""
+        names = self._names(trees, nodes)
+        found, place = _places(self.names, names)
+        return np.where(found & (names >= 0), self.order[place] if self.count else -1, -1)
+
+    def _names(self, trees: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Returns one number for each pair; −1 for those whose parts do not occur."""
+        (known, tree), (also, node) = _places(self.trees, trees), _places(self.nodes, nodes)
+        return np.where(known & also, tree * len(self.nodes) + node, -1)
+
+
+def _places(table: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns whether each value is in a sorted table, and where."""
+    if not len(table):
+        return np.zeros(len(values), bool), np.zeros(len(values), np.int64)
+    place = np.minimum(np.searchsorted(table, values), len(table) - 1)
+    return table[place] == values, place
+
+
+def _weights(
     trees: Trees,
-    positions: dict[tuple[int, int], int],
-    names: tuple[Ints, Ints],
-    columns: Ints,
-    weights: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the :func:`leaf_table` of leaves that are identified by tree and node number."""
+    positions: _Positions,
+    names: tuple[Numbers, Numbers],
+    columns: Numbers,
+    values: np.ndarray,
+) -> Weights:
+    """Returns the weights of leaves that are identified by tree and node number."""
+    if not len(names[0]) == len(names[1]):
+        raise ValueError(f"got {len(names[1])} nodes for {len(names[0])} trees of weights")
     inner = len(trees.splits)
-    leaves = [positions.get(name, -1) - inner for name in zip(*names, strict=True)]
-    if min(leaves, default=0) < 0:
+    leaves = positions(np.array(names[0], np.int64), np.array(names[1], np.int64)) - inner
+    if leaves.min(initial=0) < 0:
         raise ValueError("a weight belongs to a node that is not a leaf")
-    return leaf_table(
-        np.array(leaves, np.int64), np.array(columns), weights, len(positions) - inner
-    )
+    return Weights(leaves, np.array(columns, np.int64), values, positions.count - inner)
 
 
-def _members(modes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
+def _members(modes: np.ndarray, values: np.ndarray | None) -> np.ndarray | None:
     """Returns the membership sets of the nodes, ``[nodes, members]``, padded with NaN."""
+    testing = np.flatnonzero(np.asarray(modes) == MODES.index("MEMBER"))
+    if not len(testing):
+        return None
     sets: list[list[float]] = [[]]
     for value in () if values is None else np.asarray(values).tolist():
         if value != value:
             sets.append([])
         else:
             sets[-1].append(value)
-    testing = np.flatnonzero(np.asarray(modes) == MODES.index("MEMBER"))
     if len(testing) > len(sets) - 1:
         raise ValueError(f"membership_values: got {len(sets) - 1} sets, wanted {len(testing)}")
     table = np.full(sized((len(modes), max(1, *(len(s) for s in sets)))), np.nan)

@@ -179,11 +179,20 @@ def category_mapper(
     return _looked_up(array, numbers, texts, default_string)
 
 
-def labelled(best: Value, ints: Ints | None, strings: Texts | None) -> Value:
-    """Returns the labels of class indices, which must be known if labels are strings."""
-    if strings:
-        return np.array(strings, object)[known("x", best)]
-    return jnp.asarray(best, "int64") if not ints else jnp.asarray(ints, "int64")[best]
+@register("Labels", domain="jaxatr", host=True)
+def labelled(best: Value, labels: Ints | Texts = ()) -> Value:
+    """Returns the labels of class indices, which must be known if labels are strings.
+
+    The importer makes this call of its own out of a classifier with labels that are strings, so
+    that the rest can be compiled.
+
+    Args:
+      best: class of each row; itself the label if there are no labels.
+      labels: label of each class.
+    """
+    if labels and isinstance(labels[0], str):
+        return np.array(labels, object)[known("x", best)]
+    return jnp.asarray(best, "int64") if not labels else jnp.asarray(labels, "int64")[best]
 
 
 def _looked_up(x: np.ndarray, keys: np.ndarray, values: np.ndarray, default: Any) -> np.ndarray:
@@ -229,7 +238,12 @@ def linear_regressor(
     return transformed(scores, post_transform)
 
 
-@register("LinearClassifier", domain=ML, ignored=("multi_class",))
+@register(
+    "LinearClassifier",
+    domain=ML,
+    ignored=("multi_class",),
+    labels=("classlabels_strings", "classlabels_ints"),
+)
 def linear_classifier(
     x: Value,
     *,
@@ -256,5 +270,5 @@ def linear_classifier(
     if scores.shape[1] != len(labels):
         raise ValueError(f"coefficients: got {scores.shape[1]} rows, wanted {len(labels)}")
     best = first_place(jax.lax.argmax, scores, 1)
-    chosen = labelled(best, classlabels_ints, classlabels_strings)
+    chosen = labelled(best, classlabels_strings or classlabels_ints or ())
     return chosen, transformed(scores, post_transform)

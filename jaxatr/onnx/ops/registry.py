@@ -32,6 +32,7 @@ class Operator:
       counted: whether the results depend on how many outputs the node has, used or not.
       host: whether the results are Python objects, such as dictionaries, which cannot be compiled.
       shape_only: whether the function reads only the shapes of its operands, not their values.
+      labels: attributes with the labels of classes as strings and as integers.
       layout: ``"any"`` for elementwise functions with NumPy broadcasting, whose operands may have
         their axes in any order; ``"channels"`` for functions that compute images channels-last;
         otherwise empty.
@@ -53,6 +54,7 @@ class Operator:
     counted: bool = False
     host: bool = False
     shape_only: bool = False
+    labels: tuple[str, str] | tuple[()] = ()
     layout: Literal["", "any", "channels"] = ""
 
     @cached_property
@@ -123,10 +125,11 @@ def find(name: str, domain: str, opset: int) -> Operator | None:
     return versions[max(usable)] if usable else None
 
 
-def operators() -> Iterator[Operator]:
-    """Yields every implementation, by domain, name and version."""
+def operators(domain: str | None = None) -> Iterator[Operator]:
+    """Yields every implementation (of one domain), by domain, name and version."""
     for key in sorted(_TABLE):
-        yield from (_TABLE[key][since] for since in sorted(_TABLE[key]))
+        if domain in (None, key[0]):
+            yield from (_TABLE[key][since] for since in sorted(_TABLE[key]))
 
 
 def own(domain: str) -> str:

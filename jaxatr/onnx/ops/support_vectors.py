@@ -73,7 +73,7 @@ def svm_regressor(
     return transformed(scores, post_transform)
 
 
-@register("SVMClassifier", domain=ML)
+@register("SVMClassifier", domain=ML, labels=("classlabels_strings", "classlabels_ints"))
 def svm_classifier(
     x: Value,
     *,
@@ -94,7 +94,7 @@ def svm_classifier(
     Args:
       x: ``[b, features]``.
       classlabels_ints: the k class labels, if they are integers.
-      classlabels_strings: the k class labels, if they are strings; x must then be known.
+      classlabels_strings: the k class labels, if they are strings.
       coefficients: k − 1 rows of weights of the support vectors; without support vectors, k rows of
         weights of the features.
       kernel_params: gamma, offset and degree.
@@ -119,7 +119,7 @@ def svm_classifier(
             raise ValueError(f"coefficients: got {len(weights)} rows, wanted {count}")
         scores = rows @ weights.T + np.float32(rho[0])
         best = first_place(jax.lax.argmax, scores, 1)
-        chosen = labelled(best, classlabels_ints, classlabels_strings)
+        chosen = labelled(best, classlabels_strings or classlabels_ints or ())
         return chosen, transformed(scores, post_transform)
     vectors = _rows("support_vectors", support_vectors, rows.shape[1])
     if len(vectors_per_class) != count or sum(vectors_per_class) != len(vectors):
@@ -134,7 +134,8 @@ def svm_classifier(
     first, second = (np.array(side) for side in zip(*pairs, strict=True))
     winners = jnp.where(scores > 0, first, second)
     votes = jnp.sum(winners[..., None] == np.arange(count), 1)
-    chosen = labelled(first_place(jax.lax.argmax, votes, 1), classlabels_ints, classlabels_strings)
+    best = first_place(jax.lax.argmax, votes, 1)
+    chosen = labelled(best, classlabels_strings or classlabels_ints or ())
     if prob_a:
         if not len(prob_a) == len(prob_b) == len(pairs):
             raise ValueError(f"prob_a: got {len(prob_a)} numbers, wanted {len(pairs)}")

@@ -1,7 +1,12 @@
 """Decision trees as arrays, and their evaluation."""
 
-from typing import NamedTuple
+import operator
+from collections.abc import Callable
+from functools import partial, update_wrapper
+from inspect import Parameter, signature
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -9,6 +14,17 @@ from jaxatr.onnx.ops.values import Value, sized
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 FUNCTIONS = ("AVERAGE", "SUM", "MIN", "MAX")
+COMPARED: tuple[Callable[[Any, Any], Any], ...] = (
+    operator.le,
+    operator.lt,
+    operator.ge,
+    operator.gt,
+    operator.eq,
+    operator.ne,
+)
+
+DENSE = 16
+"""A table has a weight for each leaf and column unless that is so many times what is given."""
 
 
 class Trees(NamedTuple):
@@ -21,7 +37,8 @@ class Trees(NamedTuple):
       splits: value that each node compares with.
       modes: comparison of each node, as an index into :data:`MODES`.
       missing: whether NaN takes the true branch, for each node.
-      members: sets for the nodes that test membership, ``[n, members]``, padded with NaN.
+      members: sets for the nodes that test membership, ``[n, members]``, padded with NaN; None if
+        no node does.
     """
 
     roots: np.ndarray
@@ -30,87 +47,201 @@ class Trees(NamedTuple):
     splits: np.ndarray
     modes: np.ndarray
     missing: np.ndarray
-    members: np.ndarray
+    members: np.ndarray | None = None
 
 
-def leaf_table(
-    leaves: np.ndarray, targets: np.ndarray, weights: np.ndarray, count: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the columns and the weights of ``count`` leaves, ``[count, entries]`` each.
+class Weights(NamedTuple):
+    """The weights of ``count`` leaves, in any order.
 
-    Leaves with fewer entries are padded with column −1.
-
-    Args:
+    Attributes:
       leaves: leaf of each weight.
-      targets: column of each weight.
-      weights: the weights.
+      columns: column of each weight.
+      values: the weights.
       count: number of leaves.
     """
-    if not len(leaves) == len(targets) == len(weights):
-        raise ValueError(f"got {len(weights)} weights for {len(targets)} columns")
+
+    leaves: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+    count: int
+
+
+class Tables(NamedTuple):
+    """What evaluates trees: operands and keywords of its ``form``.
+
+    Attributes:
+      arrays: the operands after ``x``, by name.
+      keywords: the keywords.
+    """
+
+    arrays: dict[str, np.ndarray]
+    keywords: dict[str, Any]
+
+
+class Tabled:
+    """An operator's function whose attributes are turned into tables once, not in each call.
+
+    Called with ``x`` and the attributes by name, it computes the operator. When a model is read,
+    :mod:`jaxatr.onnx.reader.lowering` puts ``form`` in its place, with the tables as operands, so
+    that they are arrays of the model like its weights.
+
+    Attributes:
+      maker: returns the tables of the attributes.
+      form: the function of ``x``, the tables' arrays and keywords that computes the operator.
+    """
+
+    def __init__(self, maker: Callable[..., Tables], form: Callable[..., Any]):
+        self.maker, self.form = maker, form
+        update_wrapper(self, maker)
+        given = signature(maker)
+        x = Parameter("x", Parameter.POSITIONAL_OR_KEYWORD, annotation=Value)
+        self.__signature__ = given.replace(parameters=[x, *given.parameters.values()])
+
+    def __call__(self, x: Value, **attributes: Any) -> Any:
+        """Computes the operator."""
+        arrays, keywords = self.maker(**attributes)
+        return self.form(x, **arrays, **keywords)
+
+
+def tables(trees: Trees, weights: Weights, targets: int, function: str) -> Tables:
+    """Returns what evaluates trees.
+
+    Leaves are nodes that lead to themselves, so that all paths are as long as the longest.
+
+    Args:
+      trees: the trees.
+      weights: the weights of the leaves.
+      targets: number of columns.
+      function: one of :data:`FUNCTIONS`.
+
+    Raises:
+      ValueError: an index is out of range, a node is its own descendant, or lengths differ.
+    """
+    count, leaves = len(trees.splits), np.arange(weights.count)
+    if function not in FUNCTIONS:
+        raise ValueError(f"aggregate_function: got {function!r}, wanted one of {FUNCTIONS}")
+    if not ((trees.modes >= 0) & (trees.modes < len(MODES))).all():
+        raise ValueError(f"nodes_modes: wanted numbers from 0 to {len(MODES) - 1}")
+    itself = np.broadcast_to(count + leaves, (2, len(leaves)))
+    arrays = {
+        "roots": trees.roots.astype(np.int32),
+        "features": np.concatenate([_indices(trees.features), 0 * leaves]).astype(np.int32),
+        "splits": np.concatenate([trees.splits, np.zeros(len(leaves), trees.splits.dtype)]),
+        "children": np.concatenate([trees.children, itself], 1).T.reshape(-1).astype(np.int32),
+        **_leaf_table(weights, targets, function),
+    }
+    kinds = np.unique(trees.modes)
+    if len(kinds) > 1 or trees.members is not None:
+        arrays["modes"] = np.concatenate([trees.modes, 0 * leaves]).astype(np.int32)
+    if trees.missing.any():
+        arrays["missing"] = np.concatenate([trees.missing, leaves < 0])
+    if trees.members is not None:
+        holes = np.full((len(leaves), trees.members.shape[1]), np.nan, trees.members.dtype)
+        arrays["members"] = np.concatenate([trees.members, holes])
+    keywords = {
+        "depth": _depth(trees.children),
+        "features_used": int(trees.features.max(initial=-1)) + 1,
+        "function": function,
+        "mode": MODES[kinds[0]] if len(kinds) else MODES[0],
+        "targets": targets,
+    }
+    return Tables(arrays, keywords)
+
+
+def _indices(features: np.ndarray) -> np.ndarray:
+    if not ((features >= 0) & (features < 2**31)).all():
+        raise ValueError("nodes_featureids: an index is out of range")
+    return features
+
+
+def _leaf_table(weights: Weights, targets: int, function: str) -> dict[str, np.ndarray]:
+    """Returns ``weights [leaves, targets]``, or ``[leaves, entries]`` with their ``columns``."""
+    leaves, columns, values, count = weights
+    if not len(leaves) == len(columns) == len(values):
+        raise ValueError(f"got {len(values)} weights for {len(columns)} columns")
+    if not ((columns >= 0) & (columns < targets)).all():
+        raise ValueError(f"the column of a weight is out of range: wanted 0 to {targets - 1}")
+    start = {"MIN": np.inf, "MAX": -np.inf}.get(function, 0)
+    dense = count * targets <= DENSE * len(leaves)
+    if dense and (np.diff(np.sort(leaves * targets + columns)) != 0).all():
+        table = np.full(sized((count, targets)), start, values.dtype)
+        table[leaves, columns] = values
+        return {"weights": table}
     order = np.argsort(leaves, kind="stable")
     per_leaf = np.bincount(leaves, minlength=count)
     slot = np.arange(len(order)) - (np.cumsum(per_leaf) - per_leaf)[leaves[order]]
     shape = sized((count, int(per_leaf.max(initial=0))))
-    columns, values = np.full(shape, -1), np.zeros(shape, weights.dtype)
-    columns[leaves[order], slot] = targets[order]
-    values[leaves[order], slot] = weights[order]
-    return columns, values
+    # An extra column collects what is not given.
+    places, table = (
+        np.full(shape, *sized((targets,)), np.int32),
+        np.full(shape, start, values.dtype),
+    )
+    places[leaves[order], slot] = columns[order]
+    table[leaves[order], slot] = values[order]
+    return {"weights": table, "columns": places}
 
 
+@partial(jax.jit, static_argnames=("depth", "function", "mode", "targets"))
 def aggregated(
-    x: Value, trees: Trees, table: tuple[np.ndarray, np.ndarray], targets: int, function: str
-) -> Value:
+    x: jax.Array,
+    roots: jax.Array,
+    features: jax.Array,
+    splits: jax.Array,
+    children: jax.Array,
+    weights: jax.Array,
+    columns: jax.Array | None,
+    modes: jax.Array | None,
+    missing: jax.Array | None,
+    members: jax.Array | None,
+    *,
+    depth: int,
+    function: str,
+    mode: str,
+    targets: int,
+) -> jax.Array:
     """Aggregates the weights of the leaves reached over the trees: ``[b, targets]``.
 
-    Args:
-      x: ``[b, features]``.
-      trees: the trees.
-      table: columns and weights of the leaves, from :func:`leaf_table`.
-      targets: number of columns.
-      function: one of :data:`FUNCTIONS`.
+    The arguments are those of :func:`jaxatr.onnx.ops.ensembles.tree_tables`.
     """
-    columns, weights = table
-    if function not in FUNCTIONS:
-        raise ValueError(f"aggregate_function: got {function!r}, wanted one of {FUNCTIONS}")
-    if not ((columns >= -1) & (columns < targets)).all():
-        raise ValueError(f"the column of a weight is out of range: wanted 0 to {targets - 1}")
-    at = _reached(x, trees)
-    rows, shape = x.shape[0], (x.shape[0], at.shape[1] * columns.shape[1])
-    column = jnp.asarray(columns)[at].reshape(shape)
-    weight = jnp.asarray(weights)[at].reshape(shape)
-    # An extra column collects the padding entries.
-    column = jnp.where(column < 0, targets, column)
-    place = jnp.arange(rows)[:, None], column
+    rows, count = x.shape[0], features.shape[0] - weights.shape[0]
+    splits, flat = splits.astype(x.dtype), x.reshape(-1)
+    first = jnp.arange(rows, dtype="int32")[:, None] * x.shape[1]
+
+    def followed(_, node):
+        value, split = _taken(flat, first + _taken(features, node)), _taken(splits, node)
+        if modes is None:
+            yes = COMPARED[MODES.index(mode)](value, split)
+        else:
+            answers = [compared(value, split) for compared in COMPARED]
+            if members is not None:
+                held = _taken(members.astype(x.dtype), node)
+                answers.append((value[..., None] == held).any(-1))
+            yes = jax.lax.select_n(jnp.minimum(_taken(modes, node), len(answers) - 1), *answers)
+        if missing is not None:
+            yes = yes | (_taken(missing, node) & jnp.isnan(value))
+        return _taken(children, 2 * node + yes.astype("int32"))
+
+    # A loop, because XLA computes each of its rounds in one pass without intermediate arrays.
+    node = jnp.broadcast_to(roots.astype("int32"), (rows, roots.shape[0]))
+    node = jax.lax.fori_loop(0, depth, followed, node) if depth else node
+    weight = _taken(weights, node - count)
     start = {"MIN": jnp.inf, "MAX": -jnp.inf}.get(function, 0)
-    made = jnp.full(sized((rows, targets + 1)), start, weight.dtype).at[place]
+    if columns is None:
+        reduce = {"MIN": jnp.min, "MAX": jnp.max}.get(function, jnp.sum)
+        result = reduce(weight, 1, initial=start, keepdims=False)
+    else:
+        place = jnp.arange(rows)[:, None, None], _taken(columns, node - count)
+        made = jnp.full(sized((rows, targets + 1)), start, weight.dtype).at[place]
+        gather = {"MIN": made.min, "MAX": made.max}.get(function, made.add)
+        result = gather(weight)[:, :targets]
     if function in ("MIN", "MAX"):
-        result = (made.min if function == "MIN" else made.max)(weight)[:, :targets]
         return jnp.where(jnp.isinf(result), 0, result)
-    result = made.add(weight)[:, :targets]
-    return result / len(trees.roots) if function == "AVERAGE" else result
+    return result / roots.shape[0] if function == "AVERAGE" else result
 
 
-def _reached(x: Value, trees: Trees) -> Value:
-    """Returns the leaf that each row reaches in each tree, ``[b, trees]``."""
-    x, count = jnp.asarray(x), len(trees.splits)
-    if not ((trees.features >= 0) & (trees.features < x.shape[1])).all():
-        raise ValueError(f"nodes_featureids: an index is out of range for {x.shape[1]} features")
-    if not ((trees.modes >= 0) & (trees.modes < len(MODES))).all():
-        raise ValueError(f"nodes_modes: wanted numbers from 0 to {len(MODES) - 1}")
-    at = jnp.broadcast_to(jnp.asarray(trees.roots), (x.shape[0], len(trees.roots)))
-    for _ in range(_depth(trees.children)):
-        node = jnp.where(at < count, at, 0)
-        value = jnp.take_along_axis(x, jnp.asarray(trees.features)[node], 1)
-        split = jnp.asarray(trees.splits).astype(x.dtype)[node]
-        members = jnp.asarray(trees.members, x.dtype)[node]
-        answers = [value <= split, value < split, value >= split, value > split]
-        answers += [value == split, value != split, (value[..., None] == members).any(-1)]
-        mode = jnp.asarray(trees.modes)[node]
-        yes = jnp.take_along_axis(jnp.stack(answers), mode[None], 0)[0]
-        yes = yes | (jnp.asarray(trees.missing)[node] & jnp.isnan(value))
-        at = jnp.where(at < count, jnp.asarray(trees.children)[yes.astype("int32"), node], at)
-    return at - count
+def _taken(table: jax.Array, index: jax.Array) -> jax.Array:
+    """Returns rows of a table by indices that :func:`tables` has checked."""
+    return table.at[index].get(mode="promise_in_bounds")
 
 
 def _depth(children: np.ndarray) -> int:
@@ -121,16 +252,13 @@ def _depth(children: np.ndarray) -> int:
     """
     count = children.shape[1]
     waiting = np.bincount(children[children < count], minlength=count)
-    levels, ready = np.ones(count, np.int64), list(np.flatnonzero(waiting == 0))
-    seen = 0
-    while ready:
-        node, seen = ready.pop(), seen + 1
-        for child in children[:, node]:
-            if child < count:
-                levels[child] = max(levels[child], levels[node] + 1)
-                waiting[child] -= 1
-                if not waiting[child]:
-                    ready.append(child)
+    level, depth, seen = np.flatnonzero(waiting == 0), 0, 0
+    while len(level):
+        depth, seen = depth + 1, seen + len(level)
+        below = children[:, level].reshape(-1)
+        below, times = np.unique(below[below < count], return_counts=True)
+        waiting[below] -= times
+        level = below[waiting[below] == 0]
     if seen < count:
         raise ValueError("nodes: a node is its own descendant")
-    return int(levels.max(initial=0))
+    return depth

@@ -37,7 +37,9 @@ def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
     if attribute.type == kinds.INTS:
         return tuple(attribute.ints)
     if attribute.type == kinds.STRINGS:
-        return tuple(text.decode("utf-8", "surrogateescape") for text in attribute.strings)
+        given = list(attribute.strings)  # in trees often and equal
+        texts = {text: text.decode("utf-8", "surrogateescape") for text in set(given)}
+        return tuple(map(texts.__getitem__, given))
     if attribute.type == kinds.TENSOR:
         return to_array(attribute.t, folder)
     if attribute.type == kinds.SPARSE_TENSOR:
@@ -45,6 +47,16 @@ def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
     if attribute.type == kinds.TYPE_PROTO:
         return attribute.tp
     raise NodeError(f"node {name!r}: attribute {attribute.name!r} has type {attribute.type}")
+
+
+def numbers(attribute: Any, name: str, folder: Path | None = None) -> Any:
+    """Returns an attribute's value as :func:`plain` does, but a list of numbers as an array."""
+    kinds = onnx.AttributeProto
+    if attribute.type == kinds.FLOATS and not attribute.ref_attr_name:
+        return np.array(attribute.floats, np.float32)
+    if attribute.type == kinds.INTS and not attribute.ref_attr_name:
+        return np.array(attribute.ints, np.int64)
+    return plain(attribute, name, folder)
 
 
 def shortest(number: float) -> float:

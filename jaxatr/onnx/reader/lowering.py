@@ -4,7 +4,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ import numpy as np
 
 from jaxatr.onnx.ops.control import loop
 from jaxatr.onnx.ops.dtypes import NAMES
-from jaxatr.onnx.ops.registry import Operator, find, own
+from jaxatr.onnx.ops.ml import labelled
+from jaxatr.onnx.ops.registry import Operator, find, operators, own
+from jaxatr.onnx.ops.trees import Tabled
 from jaxatr.onnx.package import PRODUCER, onnx
 from jaxatr.onnx.reader import expansion
-from jaxatr.onnx.reader.attributes import constant, plain
+from jaxatr.onnx.reader.attributes import constant, numbers, plain
 from jaxatr.onnx.reader.program import Call, NodeError, Program
 from jaxatr.onnx.reader.proto import opsets, ordered, printable, value_info
 from jaxatr.onnx.reader.tensors import to_array, to_dense
@@ -250,7 +252,7 @@ class _Lowering:
         # A function of the model may redefine one of ONNX's standard operators. In other domains
         # a registered implementation takes precedence over the model's function.
         if operator is not None and not (function is not None and domain == ""):
-            scope.calls.append(self.call(node, name, operator, inputs, scope))
+            scope.calls += self.calls(node, name, operator, inputs, scope)
             return
         body = expansion.function_body(node, scope.versions, function)
         if body is not None:
@@ -260,10 +262,13 @@ class _Lowering:
         for output in filter(None, node.output):
             scope.define(output, "output")
 
-    def call(
+    def calls(
         self, node: Any, name: str, operator: Operator, inputs: list[str], scope: _Scope
-    ) -> Call:
-        """Returns the call for a node whose operator has an implementation."""
+    ) -> list[Call]:
+        """Returns the call for a node whose operator has an implementation.
+
+        Labels that are strings, which cannot be compiled, are put in by a second call.
+        """
         outputs = [scope.define(output, "output") if output else "" for output in node.output]
         if len(outputs) == 1 and outputs[0]:
             self.sources[outputs[0]] = node
@@ -276,7 +281,33 @@ class _Lowering:
                 names.pop()
         _check_inputs(f"node {name!r} ({node.op_type})", operator, inputs, attributes)
         version = scope.versions.get(operator.domain, 1)
-        return Call(name, operator, tuple(inputs), tuple(outputs), attributes, version)
+        further = []
+        strings, integers = operator.labels or ("", "")
+        if texts := attributes.pop(strings, ()):
+            attributes[integers] = tuple(range(len(texts)))
+            if outputs and outputs[0]:
+                best = self.values.fresh(f"{name}/class", name)
+                wanted = (best,), (outputs[0],)
+                further.append(
+                    Call(f"{name}/labels", _own(labelled), *wanted, {"labels": texts}, 1)
+                )
+                outputs[0] = best
+        if isinstance(operator.function, Tabled):
+            operator, arrays, attributes = _tables(
+                node.op_type, operator.function, name, attributes
+            )
+            inputs += [self.array(f"{name}/{key}", name, value) for key, value in arrays]
+            while not inputs[-1]:
+                inputs.pop()
+        return [Call(name, operator, tuple(inputs), tuple(outputs), attributes, version), *further]
+
+    def array(self, wanted: str, prefix: str, value: np.ndarray | None) -> str:
+        """Returns the name of a new constant; an empty one if there is none."""
+        if value is None:
+            return ""
+        unique = self.values.fresh(wanted, prefix)
+        self.constants[unique] = value
+        return unique
 
     def attributes(self, node: Any, operator: Operator, scope: _Scope, name: str) -> dict[str, Any]:
         """Returns a node's attributes as keyword arguments, except those equal to the default."""
@@ -302,6 +333,8 @@ class _Lowering:
                     value = self.graph(attribute.g, scope.names, scope.versions, inner)
                 if operator.function is loop:
                     keywords |= _loop_shapes(attribute.g)
+            elif isinstance(operator.function, Tabled) and key not in operator.labels:
+                value = numbers(attribute, name, self.folder)
             else:
                 given = (attribute, name, self.folder)
                 value = self.once(plain, *given) if large else plain(*given)
@@ -349,6 +382,23 @@ class _Lowering:
                     )
                 passed = (names[output],), (scope.define(wanted, "output"),)
                 scope.calls.append(Call(f"{name}/{output}", identity, *passed, {}, 1))
+
+
+def _own(function: Callable[..., Any]) -> Operator:
+    """Returns the operator of a function that files do not name."""
+    return next(one for one in operators("jaxatr") if one.function is function)
+
+
+def _tables(
+    kind: str, function: Tabled, node: str, attributes: dict[str, Any]
+) -> tuple[Operator, list[tuple[str, np.ndarray | None]], dict[str, Any]]:
+    """Returns the operator that takes tables instead of attributes, the tables and keywords."""
+    try:
+        arrays, keywords = function.maker(**attributes)
+    except ValueError as error:
+        raise NodeError(f"node {node!r} ({kind}): {error}") from error
+    operator = replace(_own(function.form), name=kind)
+    return operator, [(key, arrays.get(key)) for key in operator.operands[1:]], keywords
 
 
 def _check_inputs(

@@ -60,7 +60,7 @@ def check_labels(operator: Operator, given: dict[str, Any]) -> None:
     Raises:
       ValueError: one has more than 32 bits.
     """
-    if operator.domain != "ai.onnx.ml" or operator.host:
+    if operator.domain not in ("ai.onnx.ml", "jaxatr") or operator.host:
         return
     for key, value in given.items():
         if isinstance(value, np.ndarray) or _whole(value):

@@ -132,6 +132,36 @@ def test_trees_with_tensors_for_attributes_and_under_jit():
     np.testing.assert_allclose(result, expected, atol=1e-6)
 
 
+def test_the_source_of_trees_keeps_their_tables_beside_the_weights(tmp_path, onnxruntime):
+    attributes = forest("class", (0, 1, 2), trees=12) | {"classlabels_strings": ["a", "b", "c"]}
+    proto = proto_of("TreeEnsembleClassifier", attributes, [STRING, FLOAT])
+    source = importer.generate(proto, tmp_path).read_text()
+    assert len(source.splitlines()) < 40
+    variables = importer.load_weights(tmp_path / "weights.safetensors")
+    scope = {"__name__": "generated"}
+    exec(source, scope)
+    made = scope["Model"]().apply(variables, HOLED)
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    agree(list(map(np.asarray, made)), session.run(None, {"x": HOLED}))
+
+
+def test_a_classifier_with_names_is_compiled_up_to_the_names(onnxruntime):
+    attributes = forest("class", (0, 1, 2)) | {"classlabels_strings": ["a", "b", "c"]}
+    proto = proto_of("TreeEnsembleClassifier", attributes, [STRING, FLOAT])
+    made = importer.load(proto)(HOLED)
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    agree(list(map(np.asarray, made)), session.run(None, {"x": HOLED}))
+
+
+def test_trees_whose_leaves_have_few_of_many_columns():
+    attributes = forest("target", (7,)) | {"n_targets": 1000}
+    (made,) = results_of(proto_of("TreeEnsembleRegressor", attributes, [FLOAT]), X)
+    narrow = {**attributes, "n_targets": 1, "target_ids": [0] * len(attributes["target_ids"])}
+    (expected,) = results_of(proto_of("TreeEnsembleRegressor", narrow, [FLOAT]), X)
+    np.testing.assert_allclose(made[:, 7], expected[:, 0], rtol=1e-6)
+    assert not np.delete(made, 7, 1).any()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

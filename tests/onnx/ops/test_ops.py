@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxatr import onnx as importer
+from jaxatr.onnx import ops
 
 onnx = pytest.importorskip("onnx")
 node = onnx.helper.make_node
@@ -261,3 +262,12 @@ def test_an_empty_auto_pad_is_none_at_all():
 def test_a_range_of_floats_has_the_length_that_onnxruntime_gives(bounds, count):
     made = importer.ops.range_(*(np.asarray(v, np.float32) for v in bounds))
     assert made.size == count
+
+
+@pytest.mark.parametrize(("left", "right"), [("uint8", "int8"), ("int8", "uint8")])
+def test_products_of_bytes_are_exact_however_long(left, right):
+    a = RNG.choice(np.array([0, 255], "uint8"), (3, 2500)).view(left)  # 0 and the largest, or −1
+    b = RNG.integers(0, 256, (2500, 4)).astype("uint8").view(right)
+    zeros = np.arange(3, dtype=left), np.arange(100, 104).astype(right)
+    centred = a.astype(int) - zeros[0][:, None], b.astype(int) - zeros[1].astype(int)
+    np.testing.assert_array_equal(ops.matmul_integer(a, b, *zeros), centred[0] @ centred[1])
