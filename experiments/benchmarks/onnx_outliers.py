@@ -2,8 +2,8 @@
 
 Trees of scikit-learn's and of boosted kinds, with and without ``ZipMap``, at three batch sizes; a
 transformer that onnxruntime quantised dynamically to int8; a recurrent network whose steps are a
-``Loop``, as TensorFlow's exporter writes it. All have random weights. The contenders run alternately
-in one process, on all cores with their default settings: ``compiled`` is the loaded model as it is
+``Loop``, as TensorFlow's exporter writes it. All have random weights. The contenders run
+alternately in one process, on all cores with their default settings: ``compiled`` is the loaded model as it is
 called, ``eager`` the same node by node.
 
 Run: python experiments/benchmarks/onnx_outliers.py [--repeats=20]
@@ -183,6 +183,7 @@ def looped(batch: int) -> tuple[onnx.ModelProto, np.ndarray]:
     ]
     info = helper.make_tensor_value_info
     state = [batch, units]
+    states = [info(name, FLOAT, state) for name in ("h0", "c0", "h1", "c1", "y")]
     inner = helper.make_graph(
         nodes,
         "step",
@@ -264,7 +265,7 @@ def page(recording: Recording) -> Iterator[str]:
         "eager, ×",
     ]
     yield from table(
-        header,
+        [*header, *(f"{form}, ×" for form in forms)],
         *(
             [
                 row["model"],

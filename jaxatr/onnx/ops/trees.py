@@ -91,6 +91,7 @@ class Tabled:
     """
 
     def __init__(self, maker: Callable[..., Tables], form: Callable[..., Any]):
+        """Takes the names, texts and attributes of ``maker``."""
         self.maker, self.form = maker, form
         update_wrapper(self, maker)
         given = signature(maker)
