@@ -3,8 +3,8 @@
 Trees of scikit-learn's and of boosted kinds, with and without ``ZipMap``, at three batch sizes; a
 transformer that onnxruntime quantised dynamically to int8; a recurrent network whose steps are a
 ``Loop``, as TensorFlow's exporter writes it. All have random weights. The contenders run
-alternately in one process, on all cores with their default settings: ``compiled`` is the loaded model as it is
-called, ``eager`` the same node by node.
+alternately in one process, on all cores with their default settings: ``compiled`` is the loaded
+model as it is called, ``eager`` the same node by node.
 
 Run: python experiments/benchmarks/onnx_outliers.py [--repeats=20]
 It needs ``pip install 'jaxatr[onnx]' onnxruntime``.
@@ -46,10 +46,10 @@ ML = "ai.onnx.ml"
 BATCHES = (1, 100, 5000)
 
 
-def grown(rng: np.random.Generator, trees: int, depth: int, features: int) -> dict[str, list]:
+def grown(rng: np.random.Generator, trees: int, depth: int, features: int) -> dict[str, Any]:
     """Returns the nodes of random trees; most branches reach the depth."""
     names = "treeids nodeids featureids values modes truenodeids falsenodeids".split()
-    found: dict[str, list] = {f"nodes_{name}": [] for name in names}
+    found: dict[str, Any] = {f"nodes_{name}": [] for name in names}
     for tree in range(trees):
         levels, count = [0], 1
         while levels:
@@ -75,7 +75,7 @@ def trees(
     nodes = grown(rng, count, depth, features)
     leaves = [i for i, mode in enumerate(nodes["nodes_modes"]) if mode == "LEAF"]
     kind, width = ("class", classes) if classes else ("target", 1)
-    said = {
+    said: dict[str, Any] = {
         f"{kind}_ids": list(range(width)) * len(leaves),
         f"{kind}_treeids": np.repeat(np.array(nodes["nodes_treeids"])[leaves], width).tolist(),
         f"{kind}_nodeids": np.repeat(np.array(nodes["nodes_nodeids"])[leaves], width).tolist(),
@@ -83,7 +83,7 @@ def trees(
     }
     outputs = [helper.make_tensor_value_info("scores", FLOAT, ["n", width])]
     if classes:
-        labels = {"classlabels_int64s": list(range(classes))}
+        labels: dict[str, Any] = {"classlabels_int64s": list(range(classes))}
         labels = {"classlabels_strings": list("abcdefgh"[:classes])} if maps else labels
         steps = [
             helper.make_node(
@@ -176,7 +176,7 @@ def looped(batch: int) -> tuple[onnx.ModelProto, np.ndarray]:
         ("Identity", "h1", "y"),
         ("Identity", "more", "going"),
     ]
-    axes = {"Gather": {"axis": 0}, "Concat": {"axis": 1}, "Split": {"axis": 1}}
+    axes: dict[str, Any] = {"Gather": {"axis": 0}, "Concat": {"axis": 1}, "Split": {"axis": 1}}
     nodes = [
         helper.make_node(kind, given.split(), made.split(), **axes.get(kind, {}))
         for kind, given, made in body
@@ -187,13 +187,8 @@ def looped(batch: int) -> tuple[onnx.ModelProto, np.ndarray]:
     inner = helper.make_graph(
         nodes,
         "step",
-        [
-            info("i", INT64, []),
-            info("more", BOOL, []),
-            info("h0", FLOAT, state),
-            info("c0", FLOAT, state),
-        ],
-        [info("going", BOOL, []), *(info(name, FLOAT, state) for name in ("h1", "c1", "y"))],
+        [info("i", INT64, []), info("more", BOOL, []), *states[:2]],
+        [info("going", BOOL, []), *states[2:]],
     )
     loop = helper.make_node(
         "Loop", ["trips", "true", "zero", "zero"], ["h", "c", "all"], body=inner
@@ -255,15 +250,8 @@ def page(recording: Recording) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     yield f"Made by `onnx_outliers.py`. {about['device']}, {about['cores']} cores; {versions}."
     yield ""
-    header = [
-        "model",
-        "batch",
-        "file, MB",
-        "loading, s",
-        "onnxruntime, ms",
-        "compiled, ×",
-        "eager, ×",
-    ]
+    header = ["model", "batch", "file, MB", "loading, s", "onnxruntime, ms"]
+    forms = ("compiled", "eager")
     yield from table(
         [*header, *(f"{form}, ×" for form in forms)],
         *(
@@ -273,10 +261,7 @@ def page(recording: Recording) -> Iterator[str]:
                 f"{row['megabytes']:.1f}",
                 f"{row['loading']:.1f}",
                 f"{row['ms']['onnxruntime']:.2f}",
-                *(
-                    f"{row['ms'][who] / row['ms']['onnxruntime']:.1f}"
-                    for who in ("compiled", "eager")
-                ),
+                *(f"{row['ms'][form] / row['ms']['onnxruntime']:.1f}" for form in forms),
             ]
             for row in recording.rows
         ),

@@ -174,7 +174,7 @@ def _leaf_table(weights: Weights, targets: int, function: str) -> dict[str, np.n
     shape = sized((count, int(per_leaf.max(initial=0))))
     # An extra column collects what is not given.
     places, table = (
-        np.full(shape, *sized((targets,)), np.int32),
+        np.full(shape, sized((targets,))[0], np.int32),
         np.full(shape, start, values.dtype),
     )
     places[leaves[order], slot] = columns[order]

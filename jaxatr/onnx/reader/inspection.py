@@ -127,13 +127,16 @@ def summary(layers: Sequence[Layer]) -> str:
 def operator_table() -> str:
     """Returns a Markdown table of every operator that has an implementation.
 
-    Operators that ONNX defines as functions of others are left out: they are expanded.
+    Operators that ONNX defines as functions of others are left out: they are expanded. So are those
+    of jaxatr's own domain, which files do not name.
     """
     versions: dict[tuple[str, str], list[Operator]] = {}
     for operator in operators():
         versions.setdefault((operator.domain, operator.name), []).append(operator)
     lines = ["| operator | from version | function |", "|---|---|---|"]
     for (domain, name), implementations in versions.items():
+        if domain == "jaxatr":
+            continue
         title = f"{domain}.{name}".lstrip(".")
         since = ", ".join(str(operator.since) for operator in implementations)
         functions = ", ".join(dict.fromkeys(f"`{o.function.__name__}`" for o in implementations))
