@@ -52,6 +52,8 @@ def computed(arrays: Arrays, *, refit: bool) -> dict[str, np.ndarray]:
             made |= {f"{name}/{key}": values for key, values in found.items()}
             made |= {f"{name}/labels": own["labels"], f"{name}/logits": own["logits"]}
             made[f"{name}/predicted"] = own["logits"].argmax(axis=1)
+    for name, area in scores.image_areas(train["image"], train["labels"].astype(int)).items():
+        made[f"area_{name}"] = np.array(area)
     if refit and "validation_labels" in arrays:
         made |= _refitted(train, part_of(arrays, "validation"), head)
     return made

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from jaxatr import metrics
 from jaxatr.typing import Float, Int, Shaped
 
 SCORES = (
@@ -16,7 +17,10 @@ SCORES = (
     "nndr_features", "nndr_image", "template", "spatial_stage1", "spatial_stage2",
     "spatial_stage3", "spatial_stage4", "nndr_stage1", "nndr_stage2", "nndr_stage3", "nndr_stage4",
 )  # fmt: skip
+TOGETHER = ("nndr_stage2", "nndr_stage3", "nndr_image", "template")
+"""Members whose distances, multiplied, name the class in the package's default rule."""
 NEIGHBOUR = 50
+FEWEST_CLASSES, THIRDS, PARTS, MOST_IMAGES = 3, 3, 4, 240
 _LEAST = 1e-6
 _SHIFT, _WINDOWS = 3, (1.0, 0.75, 0.5)
 
@@ -201,6 +205,44 @@ def computed(
     made["template"] = np.log(other / nearest)
     made |= {name: ratio(one) for name, one in distances.items()}
     named = {**distances, "template": found}
+    together = [named[name] for name in TOGETHER if name in named]
+    logs = [np.log(np.maximum(one, _LEAST)) for one in together]
+    named["together"] = np.exp(np.mean(logs, axis=0))
     return {f"score_{name}": np.asarray(one, np.float64) for name, one in made.items()} | {
         f"label_{name}": one.argmin(axis=1) for name, one in named.items()
     }
+
+
+def image_areas(
+    chips: Shaped[np.ndarray, "n h w c"], labels: Int[np.ndarray, " n"]
+) -> dict[str, float]:
+    """Computes how well the scores of the image alone separate classes that are left out.
+
+    No network is involved, so that training chips serve as queries: in each of four parts of a
+    sample they are compared with the other three, in turn without each third of the classes.
+
+    Returns:
+      Mean AUROC by score; empty with fewer than three classes.
+    """
+    classes = int(labels.max()) + 1
+    if classes < FEWEST_CLASSES:
+        return {}
+    order = np.random.default_rng(0).permutation(len(labels))[:MOST_IMAGES]
+    order = order[np.argsort(labels[order], kind="stable")]
+    order = order[: len(order) // PARTS * PARTS]
+    part = np.arange(len(order)) % PARTS
+    chips, labels = chips[order], labels[order]
+    pixels = chips.reshape(len(chips), -1) / 255.0
+    found = {name: np.zeros((len(order), classes)) for name in ("template", "nndr_image")}
+    for own in (part == number for number in range(PARTS)):
+        rest, known = ~own, labels[~own]
+        found["template"][own] = template_distances(chips[rest], known, chips[own], classes)
+        distances = euclidean(pixels[rest], pixels[own])
+        found["nndr_image"][own] = of_classes(distances, known, classes)
+    areas: dict[str, list[float]] = {name: [] for name in found}
+    for group in np.array_split(np.arange(classes), THIRDS):
+        held = np.isin(labels, group)
+        for name, distances in found.items():
+            values = ratio(np.delete(distances, group, axis=1))
+            areas[name].append(metrics.auroc(values[~held], values[held]))
+    return {name: float(np.mean(one)) for name, one in areas.items()}

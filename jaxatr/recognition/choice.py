@@ -10,17 +10,24 @@ import numpy as np
 from tqdm import tqdm
 
 from jaxatr import openset
+from jaxatr.openset.detectors import consensus
 from jaxatr.parallel import wait_for_all
 from jaxatr.recognition import store, trials
 from jaxatr.recognition.session import head
 from jaxatr.recognition.trials import MOST_COMPARED
-from jaxatr.tasks.open_set.deciders import AUTO, RULE, score_of
+from jaxatr.tasks.open_set.deciders import AUTO, DEFAULT, FORMS, RULE, score_of
 from jaxatr.tasks.open_set.needs import NEEDS, refusal
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.typing import Config, PyTree
 
 _FEWEST_CLASSES = 3
+
+_CHOICES = {AUTO: store.CHOICE, DEFAULT: store.DEFAULT}
+"""Names that stand for a score, and the file that records for which."""
+
+NO_ESTIMATE = "cannot be estimated without trials"
+"""Recorded in place of an AUROC where the network has seen the classes that are left out."""
 
 
 class Made(NamedTuple):
@@ -48,6 +55,7 @@ def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:
         score
         for score in openset.SCORES.values()
         if score.training is None
+        and score.name not in FORMS
         and not refusal(score, given)
         and not any(NEEDS[need].of_classes for need in score.all_needs)
     ]
@@ -69,7 +77,7 @@ def made_for(
       variables: variables of the checkpoint.
       workdir: the run's folder; without it, nothing is read or saved.
       step: step of the checkpoint.
-      score: name of a score, or ``"auto"``; by default the configured one.
+      score: name of a score, ``"consensus"`` or ``"auto"``; by default the configured one.
     """
     name = score or task.config.open_set.score
     if workdir is None or step is None:
@@ -81,8 +89,8 @@ def made_for(
         if made.decision is not None and name != RULE:
             kept = kept_as(made.decision.score.name, task.config)
             store.save(workdir, step, kept, made.decision, made.record)
-        if name == AUTO:
-            store.save_choice(workdir, step, made.record, kept_as(store.CHOICE, task.config))
+        if name in _CHOICES:
+            store.save_choice(workdir, step, made.record, kept_as(_CHOICES[name], task.config))
     except OSError as error:
         warnings.warn(f"the fit of score={name} could not be saved: {error}", stacklevel=2)
     wait_for_all(f"decision {name}")  # from here on, other processes may read the files
@@ -96,15 +104,15 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
       workdir: the run's folder.
       step: step of the checkpoint.
       config: the run's configuration.
-      score: name of a score, or ``"auto"``; by default the configured one.
+      score: name of a score, ``"consensus"`` or ``"auto"``; by default the configured one.
 
     Raises:
       ValueError: there is no such score, or a file is corrupt.
     """
     name = score or config.open_set.score
     record: dict[str, Any] = {"by": "name"}
-    if name == AUTO:
-        chosen = store.load_choice(workdir, step, kept_as(store.CHOICE, config))
+    if name in _CHOICES:
+        chosen = store.load_choice(workdir, step, kept_as(_CHOICES[name], config))
         if chosen is None:
             return None
         if chosen["decides"] is None:
@@ -127,36 +135,120 @@ def fit(task: OpenSet, variables: PyTree, name: str, workdir: Path | None = None
     Args:
       task: the run's task.
       variables: variables of a checkpoint.
-      name: name of a score; ``"auto"`` chooses the score that best separates known classes from
-        held-out ones (:mod:`jaxatr.openset.trials`). For the comparison, scores are fitted to a
-        random sample of at most :data:`MOST_COMPARED` training examples; the chosen score is then
-        fitted to all of them. With fewer than three known classes, or without validation examples,
-        no scores are compared and ``"auto"`` stands for CBC. A network without CBC then uses
-        softmax, or has no decision if there are no validation examples.
-      workdir: the run's folder, with any trials (:mod:`jaxatr.tasks.open_set.trials`); without it,
-        classes are held out from this network's outputs.
+      name: name of a score. ``"consensus"`` is the rule of
+        :mod:`jaxatr.openset.detectors.consensus`, in the first form that the run can compute;
+        a run that can compute none, because it has no maps, decides as ``"auto"``. ``"auto"``
+        chooses the score that best separates known classes from held-out ones
+        (:mod:`jaxatr.openset.trials`). For the comparison, scores are fitted to a random sample of
+        at most :data:`MOST_COMPARED` training examples; the chosen score is then fitted to all of
+        them. With fewer than three known classes, ``"auto"`` stands for CBC, and so do both without
+        validation examples. A network without CBC then uses softmax, or has no decision if there
+        are no validation examples.
+      workdir: the run's folder, with any trials (:mod:`jaxatr.tasks.open_set.trials`). Without
+        trials, ``"consensus"`` is fitted without them, and for other scores classes are held out
+        from this network's outputs, which the record does not call an estimate.
 
     Raises:
       ValueError: the run cannot compute or fit the named score.
     """
-    fields, parts = task.config.open_set, task.parts
     if name == RULE:
-        return Made(openset.gamma_rule(fields.gamma), _rule_record(task.config))
+        return Made(openset.gamma_rule(task.config.open_set.gamma), _rule_record(task.config))
+    reason = ""
+    if name == DEFAULT:
+        one, reason = _default(task)
+        if one is not None:
+            try:
+                return _fit_listed(task, variables, name, (one,), workdir)
+            except ValueError as error:
+                reason = f"{DEFAULT} cannot be fitted ({error})"
+        reason += f": {AUTO} decides"
+        warnings.warn(f"open_set.score: {reason}", stacklevel=4)
+        name = AUTO
     listed = candidates(task.given) if name == AUTO else (score_of(name),)
     for score in listed:
-        if reason := refusal(score, task.given):
-            raise ValueError(f"open_set.score: {score.name} {reason}")
-    if "validation" not in parts:
+        if refused := refusal(score, task.given):
+            raise ValueError(f"open_set.score: {score.name} {refused}")
+    made = _fit_listed(task, variables, name, listed, workdir)
+    by = f"{made.record['by']}; {reason}" if reason else made.record["by"]
+    return made._replace(record=made.record | {"by": by})
+
+
+def _default(task: OpenSet) -> tuple[openset.Score | None, str]:
+    """Returns the default rule in the form that a run can compute, or why it can compute none."""
+    forms = [score_of(form) for form in FORMS]
+    reasons = [refusal(one, task.given) for one in forms]
+    if all(reasons):
+        return None, f"{DEFAULT} {reasons[-1]}"
+    if "validation" not in task.parts:
+        return None, f"{DEFAULT} needs validation examples"
+    return forms[reasons.index("")], ""
+
+
+def _fit_listed(
+    task: OpenSet,
+    variables: PyTree,
+    name: str,
+    listed: tuple[openset.Score, ...],
+    workdir: Path | None,
+) -> Made:
+    """Fits the score that decides, one of those listed."""
+    fields = task.config.open_set
+    if "validation" not in task.parts:
         return _without_validation(task, variables, name, listed)
-    classes, last = tuple(task.record["split"]["known"]), head(variables)
+    last = head(variables)
     folders = trials.folders_of(task, workdir) if workdir is not None else []
     training = validation = None
     most = MOST_COMPARED if name == AUTO else None
+    if not folders:
+        training, validation = _outputs(task, variables, listed, most=most)
+    compared = _compare(task, listed, folders, training, validation, last)
+    score, why = _choose(name, listed, compared, task.config, len(folders))
+    sampled = most is not None and training is not None and len(training.labels) == most
+    if training is None or validation is None or sampled:
+        training = validation = None  # freed before the next ones
+        training, validation = _outputs(task, variables, [score])
+    models = openset.fit_scores([score], training, last, validation=validation).models
+    if folders and score.name in FORMS:
+        areas = {key: row.mean for key, row in compared.items() if row.areas}
+        models[score.name] = consensus.weighted(score, models[score.name], areas)
+    one, names = compared.get(score.name), _accuracies(score, models, validation)
+    decision = openset.calibrate(
+        openset.Decision(score, models, gallery=names.get("gallery", -1.0) >= names["head"]),
+        validation,
+        tpr=fields.tpr,
+        per_class=fields.per_class,
+        sigmoid=openset.fit_sigmoid(one.standing, one.known) if one else None,
+    )
+    record = {"decides": score.name, **why, **facts(decision, validation)}
+    record["validation_accuracy"] = names
+    record["estimate"] = one.mean if folders and one and one.areas else NO_ESTIMATE
+    record["candidates"] = {key: _row(value) for key, value in compared.items()}
+    return Made(decision, record)
+
+
+def _compare(
+    task: OpenSet,
+    listed: tuple[openset.Score, ...],
+    folders: list[Path],
+    training: openset.Outputs | None,
+    validation: openset.Outputs | None,
+    last: openset.Head,
+) -> dict[str, openset.Compared]:
+    """Compares scores in trials, or else on classes left out of this network's outputs.
+
+    The default rule is tested in trials only, with its members.
+    """
+    if listed[0].name in FORMS:
+        if not folders:
+            return {}
+        members = consensus.names_of(listed[0])
+        listed = (*listed, *(openset.SCORES[member] for member in members))
     if folders:
         needs = frozenset().union(*(score.all_needs for score in listed))
         left_out = trials.load(task, folders, needs)
     else:
-        training, validation = _outputs(task, variables, listed, most=most)
+        assert training is not None and validation is not None
+        classes = tuple(task.record["split"]["known"])
         left_out = openset.leave_classes_out(training, validation, last, classes)
     trial_runs = tqdm(  # disable=None: shown on terminals only
         left_out,
@@ -166,25 +258,7 @@ def fit(task: OpenSet, variables: PyTree, name: str, workdir: Path | None = None
         leave=False,
         disable=None,
     )
-    compared = openset.compare(listed, iter(trial_runs))
-    score, why = _choose(name, listed, compared, task.config, len(folders))
-    sampled = most is not None and training is not None and len(training.labels) == most
-    if training is None or validation is None or sampled:
-        training = validation = None  # freed before the next ones
-        training, validation = _outputs(task, variables, [score])
-    models = openset.fit_scores([score], training, last, validation=validation).models
-    one, names = compared[score.name], _accuracies(score, models, validation)
-    decision = openset.calibrate(
-        openset.Decision(score, models, gallery=names.get("gallery", -1.0) >= names["head"]),
-        validation,
-        tpr=fields.tpr,
-        per_class=fields.per_class,
-        sigmoid=openset.fit_sigmoid(one.standing, one.known),
-    )
-    record = {"decides": score.name, **why, **facts(decision, validation)}
-    record["validation_accuracy"] = names
-    record["candidates"] = {key: _row(value) for key, value in compared.items()}
-    return Made(decision, record)
+    return openset.compare(listed, iter(trial_runs))
 
 
 def _outputs(
@@ -214,6 +288,8 @@ def _choose(
     config: Config,
     trained: int,
 ) -> tuple[openset.Score, dict[str, Any]]:
+    if name == DEFAULT:
+        return listed[0], {"by": f"default, weights of {trained} trainings" if trained else "default"}
     if name != AUTO:
         return listed[0], {"by": "name"}
     if (best := openset.best_of(compared)) is not None:

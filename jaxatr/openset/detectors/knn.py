@@ -1,7 +1,8 @@
 """Distance to the 50th nearest training example (Sun et al. 2022, "Deep nearest neighbors").
 
-With a class of fewer training examples, it is the distance to the n-th nearest, with n the number
-of examples of the smallest class: a neighbour of a higher rank is of another class.
+With a class of fewer than 100 training examples, it is the distance to the n-th nearest, with n
+half the number of examples of the smallest class: a neighbour of a higher rank may be of another
+class.
 """
 
 from typing import NamedTuple
@@ -34,7 +35,7 @@ class Neighbours(NamedTuple):
 def fit(
     features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"], *, k: int = NEIGHBOUR
 ) -> Neighbours:
-    """Stores features, and bounds k by the number of examples of the smallest class.
+    """Stores features, and bounds k by half of the smallest class.
 
     Args:
       k: rank of the neighbour.
@@ -44,8 +45,8 @@ def fit(
     """
     if k < 1:
         raise ValueError(f"k: got {k}, wanted at least 1")
-    smallest = np.unique_counts(np.asarray(labels)).counts.min(initial=k)
-    return Neighbours(nearest_neighbour.fit(features).features, k=np.array(min(k, smallest)))
+    smallest = np.unique_counts(np.asarray(labels)).counts.min(initial=2 * k)
+    return Neighbours(nearest_neighbour.fit(features).features, k=np.array(max(1, min(k, smallest // 2))))
 
 
 def _rank(model: Neighbours) -> int:

@@ -6,6 +6,13 @@ from jaxatr.typing import Config
 AUTO = "auto"
 """Stands for the score that is chosen after the training."""
 
+DEFAULT = "consensus"
+"""The rule that decides unless another score is named (:mod:`jaxatr.openset.detectors.consensus`).
+It stands for the first of its forms that a run can compute."""
+
+FORMS = (DEFAULT, "consensus_closed")
+"""The rule, and the same for a classifier without binary classifiers."""
+
 RULE = "cbc"
 """Score of the paper's rule, which compares a probability with γ."""
 

@@ -28,9 +28,10 @@ FIELDS: Fields = {
         '`loss.open="none"`',
     ),
     "open_set.score": Field(
-        "auto",
-        "the [score that decides](open_set.md#the-score-that-decides): its name, or `auto`, which "
-        "chooses a score on held-out known classes; `cbc` is the paper's rule, with threshold γ",
+        "consensus",
+        "the [score that decides](open_set.md#the-score-that-decides): `consensus`, a sum of "
+        "unlike scores; another score's name, of which `cbc` is the paper's rule, with threshold "
+        "γ; or `auto`, which chooses one on held-out known classes",
         earlier="cbc",
     ),
     "open_set.gamma": Field(
@@ -61,8 +62,8 @@ RECIPES: Fields = {
     "open_set.trials": Field(
         0,
         "number of short additional trainings, each without a third of the known classes, on which "
-        "[`auto`](open_set.md#the-score-that-decides) compares the scores; 0: the held-out classes "
-        "are only removed from the outputs of the trained network",
+        "`consensus` weights its members and its AUROC is estimated, or `auto` [compares the "
+        "scores](open_set.md#the-score-that-decides); 0: none, and no estimate",
     ),
     "open_set.trial_share": Field(0.5, "steps of each trial, as a fraction of the run's steps"),
     "open_set.continues": Field(

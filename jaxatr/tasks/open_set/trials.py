@@ -1,4 +1,4 @@
-"""Trials: short trainings without some known classes, for choosing the score that decides.
+"""Trials: short trainings without some known classes, for the score that decides, and its estimate.
 
 Classes can also be held out from a trained network's outputs (:mod:`jaxatr.openset.trials`), at
 no cost. But that network was trained to separate them from the others, which favours scores of its
@@ -9,6 +9,7 @@ import copy
 from collections.abc import Mapping
 
 from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.open_set.deciders import AUTO, DEFAULT
 from jaxatr.typing import Config
 
 _FEWEST = 3  # known classes: at least two must remain
@@ -26,7 +27,9 @@ def configurations(config: Config, known: int, steps: int) -> Mapping[str, Confi
       ValueError: a field is out of range.
     """
     fields = config.open_set
-    if "trials" not in fields or fields.score != "auto" or fields.negatives or fields.hold_out:
+    if "trials" not in fields or fields.score not in (AUTO, DEFAULT):
+        return {}
+    if fields.negatives or fields.hold_out:
         return {}
     check_limits(
         config,

@@ -1,0 +1,202 @@
+r"""The default rule: a sum of unlike members, weighted by what they tell apart without training.
+
+No single score is best on all data. Maps of the network, its features, its binary classifiers and
+the image itself fail on different data, and the sum of such members is nearly as good as the best
+of them, which nobody knows beforehand. The eight members compare a chip
+
+- with the nearest training chip, and with the nearest one of another class (a ratio), on the maps
+  of stages 2 and 3 and on the image (the ratio of shifted templates and that of pixels),
+- with the training chips' features (k-NN), and with the class (CBC).
+
+Member j is standardised by the median and the spread of known chips that took no part in the fit,
+and bent, so that no member can outvote all others:
+
+.. math:: s = \sum_j w_j \operatorname{arsinh}\!\left(\frac{z_j}{3}\right), \qquad
+          w_j = e^{6 (a_j - 1/2)}
+
+where :math:`a_j` is the AUROC with which the member separates training chips of some classes from
+those of classes left out of its gallery. The network has seen all classes, so that only the two
+members that compare images can be tested in this way; the others have weight 1. The members and
+constants were chosen on the tasks of docs/results/decisions.md, which also measures the choice on
+data sets that had no part in it.
+
+The class is the one with the smallest product of distances, over the members that search a gallery.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxatr import metrics
+from jaxatr.openset import gallery
+from jaxatr.openset.calibration import unit_of
+from jaxatr.openset.detectors import cbc, fusion, knn, mls, nndr, spatial, template
+from jaxatr.openset.outputs import Outputs
+from jaxatr.openset.score import Answer, Score
+from jaxatr.typing import ArrayLike, Float, Int, Shaped
+
+BEND = 3.0
+"""Distance from the median, in spreads, from which a member counts by its logarithm."""
+
+SHARPNESS = 6.0
+"""Change of the logarithm of a member's weight with its AUROC."""
+
+MOST = 240
+"""Largest number of training chips on which image members are tested."""
+
+_MAPS = spatial.SCORES[1:3]
+_FEWEST_CLASSES, _GROUPS, _PARTS = 3, 3, 4
+_IMAGES = {
+    one.name: one for one in (template.SCORE, *nndr.SCORES) if one.name in ("template", "nndr_image")
+}
+
+
+class Consensus(NamedTuple):
+    """A fitted model.
+
+    Attributes:
+      weights: ``[m]``, positive, in the order of :func:`names_of`.
+      middle: ``[m]``, median of each member on known validation examples.
+      spread: ``[m]``, their spread.
+    """
+
+    weights: Float[ArrayLike, " m"]
+    middle: Float[ArrayLike, " m"] = np.zeros(0)
+    spread: Float[ArrayLike, " m"] = np.zeros(0)
+
+
+def weight_of(area: float) -> float:
+    """Returns the weight of a member that separates left-out classes with an AUROC."""
+    return float(np.exp(SHARPNESS * (area - 0.5)))
+
+
+def image_areas(
+    chips: Shaped[np.ndarray, "n h w c"], labels: Int[ArrayLike, " n"], classes: int
+) -> dict[str, float]:
+    """Measures how well each score of images separates classes that are left out of its gallery.
+
+    Each of four parts of a sample is compared with the other three, in turn without each third of
+    the classes. No network is involved, so that training chips can be used.
+
+    Args:
+      chips: ``[n, h, w, c]``, of known classes.
+      labels: ``[n]``, their classes.
+      classes: k, number of classes.
+
+    Returns:
+      Mean AUROC by name of the score; empty for fewer than three classes, or too few chips.
+    """
+    labels = np.asarray(labels)
+    order = np.random.default_rng(0).permutation(len(labels))[:MOST]
+    order = order[np.argsort(labels[order], kind="stable")]
+    order = order[: len(order) // _PARTS * _PARTS]  # equal parts share a compiled search
+    groups = np.array_split(np.arange(classes), _GROUPS)
+    sampled = labels[order]
+    if classes < _FEWEST_CLASSES or not all(np.isin(group, sampled).any() for group in groups):
+        return {}
+    part, found = np.arange(len(order)) % _PARTS, {}
+    for name, one in _IMAGES.items():
+        distances = np.zeros((len(order), classes))
+        for number in range(_PARTS):
+            own, rest = order[part == number], order[part != number]
+            model = one.fit(_outputs(chips[rest], labels[rest], classes), None)
+            searched = one.answer(model, _outputs(chips[own], labels[own], classes))
+            distances[part == number] = searched.distances
+        areas = []
+        for group in groups:
+            held = np.isin(sampled, group)
+            values = nndr.of_distances(np.delete(distances, group, axis=1)).score
+            areas.append(metrics.auroc(values[~held], values[held]))
+        found[name] = float(np.mean(areas))
+    return found
+
+
+def _outputs(chips: np.ndarray, labels: np.ndarray, classes: int) -> Outputs:
+    nothing = np.zeros((len(chips), classes), np.float32)
+    return Outputs(nothing, nothing, labels, {"image": chips})
+
+
+def _columns(member: Score, outputs: Outputs) -> list[Any]:
+    """Returns what a member says, ``[n]`` each: a map also the ratio of its distances."""
+    found = [outputs.more[f"score_{member.name}"]]
+    if member in _MAPS:
+        found.append(nndr.of_distances(outputs.more[f"distances_{member.name}"]).score)
+    return found
+
+
+def weighted(score: Score, model: Consensus, areas: Mapping[str, float]) -> Consensus:
+    """Returns the rule's model with weights by trials, in which every member can be tested.
+
+    Args:
+      score: the rule.
+      model: its fitted model.
+      areas: AUROC by name of the score, of networks that have not seen the classes left out; a
+        member that is not among them has weight 1.
+    """
+    return model._replace(weights=np.array([weight_of(areas.get(n, 0.5)) for n in names_of(score)]))
+
+
+def names_of(score: Score) -> list[str]:
+    """Returns the names of the scores that the rule adds, in the order of its model."""
+    maps, others = score.members[: len(_MAPS)], score.members[len(_MAPS) :]
+    names = [n for one in maps for n in (one.name, one.name.replace("spatial", "nndr"))]
+    return names + [one.name for one in others]
+
+
+def consensus(name: str, title: str, head: Score) -> Score:
+    """Creates the rule, with one of the scores of the network's head.
+
+    Args:
+      head: the score of the head.
+    """
+    searching = (*_MAPS, *_IMAGES.values())
+    members = (*searching, knn.SCORE, head)
+
+    def values(outputs: Outputs) -> Any:
+        found = [one for member in members for one in _columns(member, outputs)]
+        return gallery.numpy_of(found[0]).stack(list(map(gallery.in_double, found)), axis=1)
+
+    def fit(outputs: Outputs, last: Any) -> Consensus:
+        del last
+        classes = outputs.logits.shape[1]
+        areas = image_areas(outputs.more["image"], outputs.labels, classes)
+        return weighted(made, Consensus(np.zeros(0)), areas)
+
+    def calibrate(model: Consensus, outputs: Outputs) -> Consensus:
+        found = np.asarray(values(outputs), np.float64)
+        if len(found) < 2:
+            raise ValueError(f"validation: got {len(found)} examples, wanted two or more")
+        if not np.isfinite(found).all():
+            finite = np.isfinite(found).all(axis=0)
+            bad = ", ".join(n for n, good in zip(names_of(made), finite, strict=True) if not good)
+            raise ValueError(f"{bad}: not finite on validation examples")
+        middle, spread = zip(*map(unit_of, found.T), strict=True)
+        return model._replace(middle=np.array(middle), spread=np.array(spread))
+
+    def answer(model: Consensus, outputs: Outputs) -> Answer:
+        z = (values(outputs) - model.middle) / model.spread
+        bent = gallery.numpy_of(z).arcsinh(z / BEND)
+        distances = fusion.product([outputs.more[f"distances_{one.name}"] for one in searching])
+        return Answer(bent @ model.weights, distances.argmin(axis=1), distances)
+
+    made = Score(
+        name=name,
+        title=title,
+        score=answer,
+        traced=answer,
+        fit=fit,
+        calibrate=calibrate,
+        needs=("image",),
+        names_class=True,
+        members=members,
+        model=Consensus,
+    )
+    return made
+
+
+SCORES = (
+    consensus("consensus", "consensus", cbc.SCORE),
+    consensus("consensus_closed", "consensus, without CBC", mls.SCORE),
+)
+"""The rule, and the same for a classifier without binary classifiers."""

@@ -1,0 +1,121 @@
+"""The default rule: its members' standardised sum, its weights, its class and its storage."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from jaxatr import metrics, openset
+from jaxatr.openset.detectors import consensus, template
+
+COUNT, CLASSES = 48, 3
+
+
+def outputs_of(count, seed, *, noise=1.0):
+    """Draws outputs that are correlated with their classes."""
+    rng, labels = np.random.default_rng(seed), np.arange(count) % CLASSES
+
+    def near(*shape, noise=1.0):
+        own = np.random.default_rng(0).normal(size=(CLASSES, *shape))
+        return (own[labels] + noise * rng.normal(size=(count, *shape))).astype(np.float32)
+
+    more = {f"map_stage{stage}": near(4, 4, 3) for stage in (2, 3)}
+    more |= {"features": np.abs(near(6)), "image": np.abs(near(14, 14, 1, noise=noise))}
+    return openset.Outputs(near(CLASSES), near(CLASSES), labels, more)
+
+
+TRAINING, VALIDATION, TEST = (outputs_of(COUNT, seed) for seed in range(3))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    head = openset.Head(np.zeros((6, CLASSES)), None)
+    return openset.fit_scores(
+        openset.choose_scores("consensus"), TRAINING, head, validation=VALIDATION
+    )
+
+
+def test_it_is_the_weighted_sum_of_bent_standardised_members(fitted):
+    names = ["spatial_stage2", "nndr_stage2", "spatial_stage3", "nndr_stage3"]
+    names += ["template", "nndr_image", "knn", "cbc"]
+    assert consensus.names_of(openset.SCORES["consensus"]) == names
+    head = openset.Head(np.zeros((6, CLASSES)), None)
+    singles = openset.fit_scores(openset.choose_scores(names), TRAINING, head)
+    known, test = singles.on(VALIDATION), singles.on(TEST)
+    areas = consensus.image_areas(TRAINING.more["image"], TRAINING.labels, CLASSES)
+    expected = np.zeros(COUNT)
+    for name in names:
+        middle = np.median(known[name])
+        spread = 1.4826 * np.median(np.abs(known[name] - middle))
+        bent = np.arcsinh((test[name] - middle) / spread / 3)
+        expected += bent * np.exp(6 * (areas.get(name, 0.5) - 0.5))
+    np.testing.assert_allclose(fitted.on(TEST)["consensus"], expected, rtol=1e-4)
+
+
+def test_the_class_has_the_smallest_product_of_distances(fitted):
+    answer = fitted.answers(TEST)["consensus"]
+    names = ("spatial_stage2", "spatial_stage3", "template", "nndr_image")
+    single = openset.Fitted(openset.choose_scores(names), fitted.models).answers(TEST)
+    product = np.prod([single[name].distances for name in names], axis=0)
+    np.testing.assert_array_equal(answer.label, product.argmin(axis=1))
+
+
+def test_images_are_tested_on_classes_left_out_of_their_gallery():
+    """By hand: each quarter is compared with the rest, without each class in turn."""
+    chips, labels = TRAINING.more["image"], TRAINING.labels
+    order = np.random.default_rng(0).permutation(COUNT)
+    order = order[np.argsort(labels[order], kind="stable")]
+    quarter, scores = np.arange(COUNT) % 4, np.zeros((CLASSES, COUNT))
+    for number in range(4):
+        rest, own = order[quarter != number], order[quarter == number]
+        for out in range(CLASSES):
+            kept = rest[labels[rest] != out]
+            model = template.fit(chips[kept], np.searchsorted(np.delete(range(3), out), labels[kept]), 2)
+            scores[out, own] = template.answer(model, chips[own]).score
+    areas = [metrics.auroc(s[labels != c], s[labels == c]) for c, s in enumerate(scores)]
+    found = consensus.image_areas(chips, labels, CLASSES)
+    assert found["template"] == pytest.approx(np.mean(areas), abs=1e-6)
+    assert set(found) == {"template", "nndr_image"}
+
+
+def test_an_image_that_tells_nothing_weighs_less_than_one_that_does():
+    clear, noise = (
+        consensus.image_areas(one.more["image"], one.labels, CLASSES)["nndr_image"]
+        for one in (outputs_of(COUNT, 0, noise=0.1), outputs_of(COUNT, 0, noise=30.0))
+    )
+    assert clear > 0.9 > 0.7 > noise
+    assert consensus.weight_of(0.5) == 1
+
+
+def test_two_classes_leave_equal_weights():
+    two = TRAINING.labels < 2
+    assert consensus.image_areas(TRAINING.more["image"][two], TRAINING.labels[two], 2) == {}
+
+
+def test_trials_weight_every_member(fitted):
+    score, model = openset.SCORES["consensus"], fitted.models["consensus"]
+    made = consensus.weighted(score, model, {"knn": 0.75, "cbc": 0.25})
+    np.testing.assert_allclose(made.weights, [1] * 6 + [np.exp(1.5), np.exp(-1.5)])
+    np.testing.assert_array_equal(made.middle, model.middle)
+
+
+def test_it_is_stored_and_read(fitted):
+    score = openset.SCORES["consensus"]
+    decision = openset.calibrate(
+        openset.Decision(score, fitted.models, gallery=True), VALIDATION, tpr=0.9
+    )
+    again = openset.from_arrays(score, openset.to_arrays(decision))
+    one, other = (dataclasses.asdict(d)["calibration"] for d in (decision, again))
+    np.testing.assert_array_equal(one[0], other[0])
+    np.testing.assert_array_equal(decision(TEST).scores, again(TEST).scores)
+
+
+def test_too_few_validation_examples_are_refused():
+    head = openset.Head(np.zeros((6, CLASSES)), None)
+    with pytest.raises(ValueError, match="consensus: validation: got 1 examples"):
+        openset.fit_scores(
+            openset.choose_scores("consensus"),
+            TRAINING,
+            head,
+            validation=VALIDATION.select(np.arange(1)),
+        )
