@@ -7,8 +7,8 @@ import pytest
 
 from experiments.decisions import (
     chips,
+    choices,
     combinations,
-    measure,
     members,
     rules,
     scores,
@@ -19,12 +19,18 @@ from experiments.decisions.tasks import TASKS
 from jaxatr import metrics, openset
 
 
-def test_members_are_in_units_of_the_known_chips_below_the_median():
+def test_members_are_in_units_of_the_known_chips():
     values = np.array([[1.0], [2.0], [3.0], [10.0], [20.0]])
     unit = rules.unit_of(values)
     assert unit.middle.tolist() == [3.0]
-    assert unit.spread.tolist() == pytest.approx([1.4826 * 1.0])  # of the distances 0, 1, 2
-    assert rules.standardised(unit, np.array([[3.0 - 1.4826]])).tolist() == [[pytest.approx(-1.0)]]
+    assert unit.spread.tolist() == pytest.approx([1.4826 * 2.0])  # of the distances 2, 1, 0, 7, 17
+    assert rules.standardised(unit, np.array([[3.0 - 2 * 1.4826]])).tolist() == [[-1.0]]
+
+
+def test_the_default_rule_bends_members_and_weights_those_of_the_image():
+    z = np.array([[3.0, -30.0]])
+    expected = 0.75 * np.arcsinh(1.0) - 0.25 * np.arcsinh(10.0)
+    assert rules.bent(z, np.array([0.75, 0.25]))[0] == pytest.approx(expected)
 
 
 def test_a_member_without_spread_counts_in_its_own_unit():
@@ -59,15 +65,6 @@ def test_weights_take_members_out():
     for power in (1, 2, math.inf):
         found = rules.power_mean(z, power=power, weights=np.array([0.0, 1.0]))
         assert found[0] == pytest.approx(-1.0)
-
-
-def test_a_default_is_left_only_for_a_gain_beyond_its_spread():
-    steady, shaky = [0.86, 0.87, 0.88], [0.60, 0.80, 1.35]
-    default = [0.80, 0.81, 0.82]
-    assert rules.left_for(default, steady, margin=0.02, spreads=2)
-    assert not rules.left_for(default, steady, margin=0.1, spreads=2)
-    assert not rules.left_for(default, shaky, margin=0.02, spreads=2)
-    assert not rules.left_for([0.5], [0.9], margin=0.0, spreads=0)  # a single trial has no spread
 
 
 def test_areas_are_those_of_the_metrics():
@@ -157,7 +154,7 @@ def test_tasks_are_unlike_and_have_their_trainings():
     ],
 )
 def test_constants_are_chosen_without_the_tasks_data_set(name, data):
-    assert measure.data_of(name) == data
+    assert choices.data_of(name) == data
 
 
 def test_unlike_members_are_a_map_the_features_the_head_and_the_image():

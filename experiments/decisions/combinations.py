@@ -21,6 +21,7 @@ COMBINE: dict[str, Combine] = {
     "power 2": functools.partial(rules.power_mean, power=2),
     "power 4": functools.partial(rules.power_mean, power=4),
     "smallest": functools.partial(rules.power_mean, power=np.inf),
+    "bent": rules.bent,
 }
 """Ways of combining: the sum rule, and power means of what speaks against a chip."""
 
@@ -35,9 +36,15 @@ FIVE = ("spatial_stage2", "spatial_stage3", "nearest", "cbc", "template")
 """Two maps, the features, the binary classifiers and the image."""
 SIX = ("spatial_stage2", "spatial_stage3", "nndr_stage3", "knn", "cbc", "template")
 """Two maps, the ratio on one of them, the features, the binary classifiers and the image."""
-CHEAP = SIX[:5]
-"""The same without the image, whose templates cost about as much as a forward pass."""
-NAMED = {"four": UNLIKE, "five": FIVE, "six": SIX, "six less image": CHEAP}
+EIGHT = (
+    "spatial_stage2", "nndr_stage2", "spatial_stage3", "nndr_stage3",
+    "template", "nndr_image", "knn", "cbc",
+)  # fmt: skip
+"""The members of the package's default rule."""
+NINE = (*EIGHT, "nndr_features")
+"""Two maps, the features and the image, each by the nearest chip and by the two nearest classes,
+and the binary classifiers."""
+NAMED = {"four": UNLIKE, "five": FIVE, "six": SIX, "eight": EIGHT, "nine": NINE}
 
 
 class Combination(NamedTuple):

@@ -52,6 +52,9 @@ class Evidence(NamedTuple):
         them; None if not computed.
       box_off: the test chips with boxes that are off; None if not recorded.
       training: number of training chips.
+      image_areas: AUROC of the scores of the image on training chips of classes left out.
+      seen_areas: AUROC of single scores on classes that the network has seen, by which ``auto``
+        chooses without trials.
     """
 
     name: str
@@ -66,6 +69,8 @@ class Evidence(NamedTuple):
     refitted: Part | None
     box_off: Part | None
     training: int
+    image_areas: Mapping[str, float]
+    seen_areas: Mapping[str, float]
 
     @property
     def small(self) -> bool:
@@ -106,7 +111,8 @@ def _of_trained(task: DecisionTask, workdir: Path) -> Evidence | None:
         )
         for name in names
     }
-    return _evidence(task.name, task.kind, found)
+    left_out = members.left_out_of(partial(_read, place / "main.npz"), kept / "left-out.npz")
+    return _evidence(task.name, task.kind, found, left_out)
 
 
 def _of_frozen(task: frozen.FrozenTask, workdir: Path) -> Evidence | None:
@@ -122,7 +128,9 @@ def _of_frozen(task: frozen.FrozenTask, workdir: Path) -> Evidence | None:
     for name in names:
         outputs: Callable[[], members.Arrays] = partial(made.__getitem__, name)
         found[name] = members.members_of(outputs, kept / f"{name}.npz", refit=False)
-    return _evidence(task.name, f"{task.kind}, frozen network", found)
+    main: Callable[[], members.Arrays] = lambda: next(frozen.fits(task, _read(path)))[1]  # noqa: E731
+    left_out = members.left_out_of(main, kept / "left-out.npz")
+    return _evidence(task.name, f"{task.kind}, frozen network", found, left_out)
 
 
 def _read(path: Path) -> members.Arrays:
@@ -130,7 +138,12 @@ def _read(path: Path) -> members.Arrays:
         return dict(arrays)
 
 
-def _evidence(name: str, kind: str, found: Mapping[str, members.Arrays]) -> Evidence:
+def _evidence(
+    name: str,
+    kind: str,
+    found: Mapping[str, members.Arrays],
+    seen_areas: Mapping[str, float],
+) -> Evidence:
     main = found["main"]
     labels = main["test/labels"]
     singles = {
@@ -161,6 +174,8 @@ def _evidence(name: str, kind: str, found: Mapping[str, members.Arrays]) -> Evid
         _part(main, "refit", names) if "refit/labels" in main else None,
         _part(main, "box_off", names) if "box_off/labels" in main else None,
         int(main["training"]),
+        {one: float(main[f"area_{one}"]) for one in scores.SCORES if f"area_{one}" in main},
+        seen_areas,
     )
 
 

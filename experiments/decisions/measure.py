@@ -8,216 +8,37 @@ once and kept in the folder.
 """
 
 import argparse
-import itertools
 import json
-import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from experiments.decisions import evidence, package, thresholds
+from experiments.decisions.choices import Table, data_of, rules_of, table_of
 from experiments.decisions.combinations import (
-    COMBINE,
-    NAMED,
-    SIX,
     Combination,
     Standardised,
     area,
-    listed,
-    singles,
     standardised,
     trial_areas,
-    unlike,
 )
-from experiments.decisions.rules import left_for, unit_of
 from experiments.decisions.rules import standardised as in_units
-from experiments.decisions.scores import SCORES
+from experiments.decisions.rules import unit_of
 from jaxatr import metrics
 
 RESULTS = Path(__file__).parent / "results"
 TPR = 0.95
-WORST = 0.2
-"""Weight of the largest regret, beside the mean one, when constants are chosen on other tasks."""
-
-SUM = "sum within 3"
-LEAST_GAIN = 2e-3
-"""Least fall of the criterion for which a further member is added."""
-
 SHOWN = (
     "softmax", "cbc", "mahalanobis", "knn", "spatial_stage2", "spatial_stage3", "template",
-    "best in trials", "four, sum within 3", "five, sum within 3", "six, sum within 3",
-    "six, power 2", "six, smallest", "six less image, sum within 3", "left out",
-    "unlike, left out", "forward, left out", "default unless trials", "unlike, by trials",
-    "six, by trials",
+    "auto", "best in trials", "four, sum within 3", "five, sum within 3", "six, sum within 3",
+    "six, power 2", "six, smallest", "nine, bent", "eight, bent", "left out", "unlike, left out",
+    "forward, left out", "unlike, by trials", "six, by trials", "consensus",
+    "consensus, left out", "consensus, by trials", "consensus, by trials, left out",
 )  # fmt: skip
 """Rules of the record, in the order of the tables."""
-
-Rule = Callable[[int, Sequence[int]], Combination]
-
-
-class Table(NamedTuple):
-    """AUROCs of combinations on all tasks.
-
-    Attributes:
-      tasks: the tasks.
-      combinations: the single members, and systematic combinations.
-      areas: ``[c, t]``, on the test.
-      best: ``[t]``, of the best single score.
-      trials: by combination and task, the AUROC in each trial.
-    """
-
-    tasks: list[Standardised]
-    combinations: list[Combination]
-    areas: np.ndarray
-    best: np.ndarray
-    trials: list[list[list[float]]]
-
-    def regrets(self) -> np.ndarray:
-        """``[c, t]``, how far each combination is below the best single score."""
-        return self.best - self.areas
-
-
-def table_of(tasks: list[Standardised]) -> Table:
-    """Computes all combinations on all tasks, and the single members on all trials."""
-    combinations = singles() + listed()
-    areas = np.array(
-        [
-            [area(one.on(t.evidence, t.test), t.evidence.test.known) for t in tasks]
-            for one in combinations
-        ]
-    )
-    trials = [[trial_areas(t, one) for t in tasks] for one in singles()]
-    best = np.array([max(t.evidence.singles.values()) for t in tasks])
-    return Table(tasks, combinations, areas, best, trials)
-
-
-def data_of(name: str) -> str:
-    """Returns the data set of a task, from its name: ``frozen-small-mstar-60`` has ``mstar``."""
-    kind = re.sub(r"^(frozen-)?(small-)?(thermal-(?=boxes))?", "", name)
-    return re.sub(r"-(\d+|random|imagenet)(-\d+)?$", "", kind)
-
-
-def cost(regrets: np.ndarray) -> Any:
-    """Computes the criterion by which constants are chosen, over the last axis."""
-    return regrets.mean(axis=-1) + WORST * regrets.max(axis=-1)
-
-
-def rules_of(table: Table) -> dict[str, tuple[str, Rule]]:
-    """Returns the rules by name, with their meanings.
-
-    Each takes a task and the tasks of other data sets, on which its constants are chosen.
-    """
-    regrets = table.regrets()
-    members = list(range(len(SCORES)))
-    number = {one.names[0]: i for i, one in enumerate(table.combinations[: len(SCORES)])}
-
-    def fixed(one: Combination) -> Rule:
-        return lambda task, others: one
-
-    def left_out(task: int, others: Sequence[int]) -> Combination:
-        return table.combinations[int(np.argmin(cost(regrets[:, others])))]
-
-    able = np.array([unlike(one.names) for one in table.combinations])
-
-    def unlike_left_out(task: int, others: Sequence[int]) -> Combination:
-        costs = np.where(able, cost(regrets[:, others]), np.inf)
-        return table.combinations[int(np.argmin(costs))]
-
-    added: dict[frozenset[str], np.ndarray] = {}
-
-    def sum_of(names: Iterable[str]) -> np.ndarray:
-        """Computes the regrets of a sum on all tasks, once."""
-        key = frozenset(names)
-        if key not in added:
-            one = Combination(tuple(sorted(key)), SUM)
-            added[key] = np.array([_regret(one, t, table) for t in range(len(table.tasks))])
-        return added[key]
-
-    def forward(task: int, others: Sequence[int]) -> Combination:
-        chosen: list[str] = []
-        least = np.inf
-        while True:
-            left = [name for name in SCORES if name not in chosen]
-            costs = {name: cost(sum_of([*chosen, name])[list(others)]) for name in left}
-            best = min(costs, key=lambda name: costs[name])
-            if costs[best] >= least - LEAST_GAIN:
-                return Combination(tuple(sorted(chosen)), SUM)
-            chosen.append(best)
-            least = costs[best]
-
-    def by_trials(task: int, others: Sequence[int]) -> Combination:
-        if not table.tasks[task].trials:
-            return unlike_left_out(task, others)
-        return table.combinations[max(members, key=lambda i: np.mean(table.trials[i][task]))]
-
-    def unless(task: int, others: Sequence[int]) -> Combination:
-        default = unlike_left_out(task, others)
-        grid = itertools.product((0.0, 0.02, 0.05, 0.1), (0.0, 1.0, 2.0))
-        own = [trial_areas(t, default) for t in table.tasks]
-
-        def chosen(t: int, margin: float, spreads: float) -> Combination:
-            better = [
-                i
-                for i in members
-                if left_for(own[t], table.trials[i][t], margin=margin, spreads=spreads)
-            ]
-            best = max(better, key=lambda i: np.mean(table.trials[i][t]), default=None)
-            return default if best is None else table.combinations[best]
-
-        def on_others(constants: tuple[float, float]) -> float:
-            found = [_regret(chosen(t, *constants), t, table) for t in others]
-            return cost(np.array(found))
-
-        return chosen(task, *min(grid, key=on_others))
-
-    def weighted(names_of: Rule) -> Rule:
-        """Weights members by the exponential of their AUROC in trials; sharpness from others."""
-
-        def made(names: tuple[str, ...], t: int, sharpness: float) -> Combination:
-            if not table.tasks[t].trials:
-                return Combination(names, SUM)
-            means = np.array([np.mean(table.trials[number[name]][t]) for name in names])
-            raw = np.exp(sharpness * (means - means.max()))
-            return Combination(names, SUM, tuple(float(w) for w in raw / raw.sum()))
-
-        def rule(task: int, others: Sequence[int]) -> Combination:
-            names = names_of(task, others).names
-
-            def on_others(sharpness: float) -> float:
-                found = [_regret(made(names, t, sharpness), t, table) for t in others]
-                return cost(np.array(found))
-
-            return made(names, task, min((0.0, 3.0, 6.0, 12.0, 25.0), key=on_others))
-
-        return rule
-
-    found: dict[str, tuple[str, Rule]] = {}
-    for name in SCORES:
-        found[name] = ("single score", fixed(Combination((name,))))
-    for label, names in NAMED.items():
-        for name in COMBINE:
-            one = Combination(names, name)
-            found[f"{label}, {name}"] = (str(one), fixed(one))
-    return found | {
-        "left out": ("the combination with the least regret on other data sets", left_out),
-        "unlike, left out": (
-            "the same among combinations of a map, features, the head and the image",
-            unlike_left_out,
-        ),
-        "forward, left out": ("members added while the regret on other data sets falls", forward),
-        "best in trials": ("the single score with the highest AUROC in trials", by_trials),
-        "default unless trials": ("unlike, left for a single score better in trials", unless),
-        "unlike, by trials": ("unlike, weighted by trials", weighted(unlike_left_out)),
-        "six, by trials": ("six, weighted by trials", weighted(fixed(Combination(SIX, SUM)))),
-    }
-
-
-def _regret(one: Combination, task: int, table: Table) -> float:
-    t = table.tasks[task]
-    return float(table.best[task] - area(one.on(t.evidence, t.test), t.evidence.test.known))
 
 
 def measured(one: Combination, task: int, table: Table) -> dict[str, Any]:
@@ -317,15 +138,17 @@ def probabilities(
     return made
 
 
-NAMERS = ("head", "nndr_stage2", "nndr_stage3", "nndr_features", "template")
-"""Ways to name the class: the head, or the nearest training chip by a map, features or image."""
+NAMERS = ("head", "nndr_stage2", "nndr_stage3", "nndr_features", "template", "together")
+"""Ways to name the class: the head, or the nearest training chip by a map, features, the image, or
+the product of distances by two maps and the image twice."""
 
 
 def naming(t: Standardised) -> dict[str, Any]:
     """Measures what names the class right on known test chips, and two ways of choosing it.
 
     ``chosen`` is right most often on the calibration chips. ``head unless`` is the head, unless the
-    chosen one is better there by two standard errors of the difference.
+    chosen one is better there by two standard errors of the difference. The package takes
+    ``together`` if it is right on at least as many calibration chips as the head (``package``).
     """
     test, parts = t.evidence.test, t.evidence.folds or (t.evidence.validation,)
     right = {
@@ -337,7 +160,14 @@ def naming(t: Standardised) -> dict[str, Any]:
     chosen = max(NAMERS, key=lambda name: right[name].mean())
     gain = right[chosen].astype(float) - right["head"]
     clear = gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
-    return found | {"chosen": found[chosen], "head unless": found[chosen if clear else "head"]}
+    gain = right["together"].astype(float) - right["head"]
+    better = gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
+    return found | {
+        "chosen": found[chosen],
+        "head unless": found[chosen if clear else "head"],
+        "package": found["together" if gain.mean() >= 0 else "head"],
+        "head unless together": found["together" if better else "head"],
+    }
 
 
 def results(tasks: Iterable[evidence.Evidence]) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from experiments.decisions import scores
+from jaxatr import metrics
 
 _FOLDS = 5
+_THIRDS, _TRAINED, _QUERIES = 3, 400, 100
 _PARTS = ("validation", "test", "held_out", "box_off", "query")
 
 Arrays = Mapping[str, np.ndarray]
@@ -57,6 +59,56 @@ def computed(arrays: Arrays, *, refit: bool) -> dict[str, np.ndarray]:
     if refit and "validation_labels" in arrays:
         made |= _refitted(train, part_of(arrays, "validation"), head)
     return made
+
+
+def left_out_of(outputs: Callable[[], Arrays], kept: Path) -> dict[str, float]:
+    """Returns the AUROC of single scores on classes left out after the training.
+
+    They are what ``score=auto`` chooses by: the network has seen the classes. At most
+    :data:`_TRAINED` training and :data:`_QUERIES` validation chips are used, and the classes are
+    left out in thirds.
+
+    Returns:
+      Mean AUROC by score, from a file if it was computed before; empty for two classes.
+    """
+    if not kept.exists():
+        np.savez(kept, allow_pickle=False, **_left_out(outputs()))
+    with np.load(kept) as arrays:
+        return {name: float(value) for name, value in arrays.items()}
+
+
+def _left_out(arrays: Arrays) -> dict[str, float]:
+    kernel = arrays["head_kernel"].astype(np.float64)
+    bias, classes = np.asarray(arrays.get("head_bias", np.zeros(kernel.shape[1]))), kernel.shape[1]
+    train, validation = (
+        _sampled(part_of(arrays, name), most)
+        for name, most in (("train", _TRAINED), ("validation", _QUERIES))
+    )
+    areas: dict[str, list[float]] = {}
+    for group in np.array_split(np.arange(classes), _THIRDS) if classes >= _THIRDS else ():
+        kept = np.delete(np.arange(classes), group)
+        held = np.isin(validation["labels"], group)
+        if held.all() or not held.any():
+            continue
+        own = ~np.isin(train["labels"], group)
+        rest = _of_classes({name: values[own] for name, values in train.items()}, kept)
+        rest["labels"] = np.searchsorted(kept, rest["labels"])
+        head = kernel[:, kept], bias[kept].astype(np.float64)
+        found = scores.computed(rest, head, _of_classes(validation, kept))
+        for name in (one for one in found if one.startswith("score_")):
+            one = metrics.auroc(found[name][~held], found[name][held])
+            areas.setdefault(name.removeprefix("score_"), []).append(one)
+    return {name: float(np.mean(values)) for name, values in areas.items()}
+
+
+def _sampled(part: dict[str, np.ndarray], most: int) -> dict[str, np.ndarray]:
+    chosen = np.random.default_rng(0).permutation(len(part["labels"]))[:most]
+    return {name: values[chosen] for name, values in part.items()}
+
+
+def _of_classes(part: Arrays, kept: np.ndarray) -> dict[str, np.ndarray]:
+    """Keeps the logits of some classes."""
+    return {n: v[:, kept] if n in ("logits", "open_logits") else v for n, v in part.items()}
 
 
 def part_of(arrays: Arrays, part: str) -> dict[str, np.ndarray]:

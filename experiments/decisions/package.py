@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from jaxatr import bundled, openset, runs, training
+from jaxatr.openset import calibration
 from jaxatr.recognition.session import head
 
 Arrays = dict[str, np.ndarray]
@@ -99,3 +100,8 @@ def sigmoid_of(scores: np.ndarray, known: np.ndarray) -> tuple[float, float] | N
     """Fits the slope and the offset of the probability of being known, at even odds."""
     found = openset.fit_sigmoid(scores, known)
     return None if found is None else (found.slope, found.offset)
+
+
+def unit_of(known: np.ndarray) -> tuple[float, float]:
+    """Computes the median and the spread of known chips' scores."""
+    return calibration.unit_of(known)

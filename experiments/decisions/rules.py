@@ -16,11 +16,11 @@ member; p = 2 is close to Fisher's sum of log p-values of Gaussian members. The 
 single member can say.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from experiments.decisions import package
 from jaxatr import metrics
 from jaxatr.typing import Float
 
@@ -40,21 +40,13 @@ class Unit(NamedTuple):
 
 
 def unit_of(values: Float[np.ndarray, "n m"]) -> Unit:
-    """Computes the median and the spread of members on calibration chips.
-
-    The spread is 1.4826 times the median absolute deviation from the median of the values *below*
-    it, which are those that a decision is about; if it is 0, the standard deviation, and if that is
-    0, 1.
+    """Computes the median and the spread of members on calibration chips, as the package does.
 
     Args:
       values: ``[n, m]``, n > 0.
     """
-    middle = np.median(values, axis=0)
-    below = np.where(values <= middle, middle - values, np.nan)
-    spread = 1.4826 * np.nanmedian(below, axis=0)
-    deviation = values.std(axis=0)
-    spread = np.where(spread > _LEAST * (np.abs(middle) + 1), spread, deviation)
-    return Unit(middle, np.where(spread > _LEAST * (np.abs(middle) + 1), spread, 1.0))
+    middle, spread = zip(*map(package.unit_of, values.T), strict=True)
+    return Unit(np.array(middle), np.array(spread))
 
 
 def standardised(unit: Unit, values: Float[np.ndarray, "b m"]) -> Float[np.ndarray, "b m"]:
@@ -115,6 +107,19 @@ def mean(
     return (bounded + 1e-3 * np.sign(beyond) * np.log1p(np.abs(beyond))) @ shares
 
 
+def bent(
+    z: Float[np.ndarray, "b m"], weights: Float[np.ndarray, " m"] | None = None
+) -> Float[np.ndarray, " b"]:
+    """Combines standardised members as the package's default rule, bent from three spreads on.
+
+    Args:
+      z: ``[b, m]``, from :func:`standardised`.
+      weights: ``[m]``; equal by default.
+    """
+    shares = np.full(z.shape[1], 1 / z.shape[1]) if weights is None else weights
+    return np.arcsinh(z / 3) @ shares
+
+
 class Trial(NamedTuple):
     """Members of a network that has not seen some known classes.
 
@@ -133,21 +138,3 @@ def trial_area(score, trial: Trial) -> float:
     return metrics.auroc(
         score(standardised(unit, trial.known)), score(standardised(unit, trial.unknown))
     )
-
-
-def left_for(
-    default: Sequence[float], other: Sequence[float], *, margin: float, spreads: float
-) -> bool:
-    """Returns whether another rule is better than the default by more than its spread.
-
-    Args:
-      default: the default's AUROC in each trial.
-      other: the other's.
-      margin: least mean gain.
-      spreads: least mean gain in standard errors of the mean over trials.
-    """
-    gains = np.asarray(other) - np.asarray(default)
-    if len(gains) < 2:
-        return False
-    error = gains.std(ddof=1) / np.sqrt(len(gains))
-    return bool(gains.mean() > margin and gains.mean() > spreads * error)

@@ -26,9 +26,6 @@ _FEWEST_CLASSES = 3
 _CHOICES = {AUTO: store.CHOICE, DEFAULT: store.DEFAULT}
 """Names that stand for a score, and the file that records for which."""
 
-NO_ESTIMATE = "cannot be estimated without trials"
-"""Recorded in place of an AUROC where the network has seen the classes that are left out."""
-
 
 class Made(NamedTuple):
     """A decision of a run and its provenance.
@@ -221,7 +218,8 @@ def _fit_listed(
     )
     record = {"decides": score.name, **why, **facts(decision, validation)}
     record["validation_accuracy"] = names
-    record["estimate"] = one.mean if folders and one and one.areas else NO_ESTIMATE
+    if folders and one and one.areas and score.name in FORMS:
+        record["estimate"] = one.mean  # that of a score which was chosen as the best is too high
     record["candidates"] = {key: _row(value) for key, value in compared.items()}
     return Made(decision, record)
 
@@ -289,7 +287,9 @@ def _choose(
     trained: int,
 ) -> tuple[openset.Score, dict[str, Any]]:
     if name == DEFAULT:
-        return listed[0], {"by": f"default, weights of {trained} trainings" if trained else "default"}
+        return listed[0], {
+            "by": f"default, weights by {trained} trainings" if trained else "default"
+        }
     if name != AUTO:
         return listed[0], {"by": "name"}
     if (best := openset.best_of(compared)) is not None:

@@ -11,7 +11,7 @@ from jaxatr.recognition import enrolments, extension, store
 from jaxatr.recognition.choice import Made, made_for, read
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.embedding.task import Embedding
-from jaxatr.tasks.open_set.deciders import AUTO, RULE, score_of
+from jaxatr.tasks.open_set.deciders import AUTO, DEFAULT, RULE, score_of
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as
@@ -195,7 +195,7 @@ def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
             f"{run.workdir}: score={name} is not fitted at step {run.step}, and the data for a fit "
             f"cannot be read: {error}"
         ) from error
-    if name != AUTO and (reason := refusal(score_of(name), task.given)):
+    if name not in (AUTO, DEFAULT) and (reason := refusal(score_of(name), task.given)):
         raise ValueError(f"score: {name} {reason}")
     warnings.warn(
         f"{run.workdir}: score={name} is not fitted yet: fitting it to the training data",

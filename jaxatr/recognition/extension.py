@@ -126,12 +126,9 @@ def check_takes(
         return
     able = [one.name for one in takers(given)]
     able.sort(key=lambda name: -areas.get(name, -1.0))
-    listed = ", ".join(
-        f"{name} ({100 * areas[name]:.1f})" if name in areas else name for name in able
-    )
-    measured = " (AUROC on held-out known classes)" if set(areas) & set(able) else ""
+    measured = " (best on held-out known classes first)" if set(areas) & set(able) else ""
     raise ValueError(
         f"{workdir}: {score.name} decides, but does not compare with training examples, so it "
         f"cannot take new classes. --score=NAME enrols with another score, which then decides: "
-        f"{listed}{measured}"
+        f"{', '.join(able)}{measured}"
     )

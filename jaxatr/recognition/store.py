@@ -1,9 +1,9 @@
 """Saving and loading fitted decisions in a run's folder, ``fitted/STEP/NAME.npz``.
 
 Each file belongs to the checkpoint of its step. ``choice.json`` records the score that ``auto``
-chose, and why; ``default.json``, the form of the default rule. ``NAME.field.npz`` is a calibration to field chips, which takes precedence over that
-of the run. Fits to averaged outputs have names of their own
-(:func:`jaxatr.tasks.open_set.views.kept_as`).
+chose, and why; ``default.json``, what the default rule stands for. ``NAME.field.npz`` is a
+calibration to field chips, which takes precedence over that of the run. Fits to averaged outputs
+have names of their own (:func:`jaxatr.tasks.open_set.views.kept_as`).
 """
 
 import json

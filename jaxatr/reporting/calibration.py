@@ -10,7 +10,7 @@ from jaxatr.reporting import axes
 from jaxatr.reporting.charts import COLOURS, Chart, Series, chart
 from jaxatr.reporting.kind import Numbered, Section
 from jaxatr.reporting.recorded import RecordedRun
-from jaxatr.reporting.tables import percent
+from jaxatr.reporting.tables import by_trials, percent
 from jaxatr.typing import Float
 
 _PROBABILITIES = {
@@ -62,7 +62,10 @@ def _cells(run: RecordedRun) -> dict[str, str]:
 
 
 def _candidates(run: RecordedRun) -> list[tuple[str, str, bool]]:
-    """Lists the scores that auto compared, best first: (title, mean AUROC or reason, chosen)."""
+    """Lists the scores that were compared, best first: (title, mean AUROC or reason, chosen).
+
+    An AUROC of classes that the network has seen is not shown, because it is no estimate.
+    """
     compared = run.evaluation["decision"].get("candidates", {})
     measured = {name: row["auroc"] for name, row in compared.items() if "auroc" in row}
     refused = {name: row["refused"] for name, row in compared.items() if "refused" in row}
@@ -70,7 +73,11 @@ def _candidates(run: RecordedRun) -> list[tuple[str, str, bool]]:
         return []
     chosen = run.evaluation["decides"]
     ordered = sorted(measured, key=lambda name: -measured[name])
-    rows = [(run.label(name), percent(measured[name]), name == chosen) for name in ordered]
+    tested = by_trials(run.evaluation["decision"])
+    rows = [
+        (run.label(name), percent(measured[name]) if tested else str(place), name == chosen)
+        for place, name in enumerate(ordered, 1)
+    ]
     return rows + [(run.label(name), reason, False) for name, reason in refused.items()]
 
 

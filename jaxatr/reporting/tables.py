@@ -112,6 +112,19 @@ def outside_lines(evaluation: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+NO_ESTIMATE = "cannot be estimated without trials (open_set.trials=3)"
+"""Stands in place of an AUROC of classes that the network has seen."""
+
+
+def by_trials(record: Mapping[str, Any]) -> bool:
+    """Returns whether a decision's figures are of networks that have not seen the classes.
+
+    Args:
+      record: the ``decision`` of ``evaluation.json`` or ``record.json``.
+    """
+    return "trainings" in record.get("by", "")
+
+
 def decision_lines(evaluation: Mapping[str, Any]) -> list[str]:
     """Formats a run's deciding score, how it was chosen, and its figures in percent.
 
@@ -126,10 +139,18 @@ def decision_lines(evaluation: Mapping[str, Any]) -> list[str]:
     test = record.get("test", {})
     lines = [f"decides: {evaluation['decides']}, by {record['by']}"]
     areas = {n: row["auroc"] for n, row in record.get("candidates", {}).items() if "auroc" in row}
+    best, tested = sorted(areas, key=lambda name: -areas[name])[:5], by_trials(record)
     if len(areas) > 1:
-        best = sorted(areas, key=lambda name: -areas[name])[:5]
-        listed = ", ".join(f"{name} {percent(areas[name])}" for name in best)
-        lines.append(f"mean AUROC on held-out known classes: {listed} (of {len(areas)} scores)")
+        listed = ", ".join(f"{name} {percent(areas[name])}" if tested else name for name in best)
+        how = "mean AUROC in trials" if tested else "best on classes that the network has seen"
+        lines.append(f"{how}: {listed} (of {len(areas)} scores)")
+    if "estimate" in record:
+        estimate = f"{percent(record['estimate'])}, estimated by trials"
+    elif tested:
+        estimate = "no estimate: a score that was best in trials is worse on others"
+    else:
+        estimate = NO_ESTIMATE
+    lines.append(f"AUROC against unknown classes: {estimate}")
     accuracy = record.get("validation_accuracy", {})
     if "gallery" in accuracy:
         shown = ", ".join(f"{name} {percent(value)}" for name, value in accuracy.items())

@@ -48,7 +48,9 @@ MOST = 240
 _MAPS = spatial.SCORES[1:3]
 _FEWEST_CLASSES, _GROUPS, _PARTS = 3, 3, 4
 _IMAGES = {
-    one.name: one for one in (template.SCORE, *nndr.SCORES) if one.name in ("template", "nndr_image")
+    one.name: one
+    for one in (template.SCORE, *nndr.SCORES)
+    if one.name in ("template", "nndr_image")
 }
 
 

@@ -46,7 +46,9 @@ def fit(
     if k < 1:
         raise ValueError(f"k: got {k}, wanted at least 1")
     smallest = np.unique_counts(np.asarray(labels)).counts.min(initial=2 * k)
-    return Neighbours(nearest_neighbour.fit(features).features, k=np.array(max(1, min(k, smallest // 2))))
+    return Neighbours(
+        nearest_neighbour.fit(features).features, k=np.array(max(1, min(k, smallest // 2)))
+    )
 
 
 def _rank(model: Neighbours) -> int:

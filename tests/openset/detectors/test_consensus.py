@@ -70,7 +70,9 @@ def test_images_are_tested_on_classes_left_out_of_their_gallery():
         rest, own = order[quarter != number], order[quarter == number]
         for out in range(CLASSES):
             kept = rest[labels[rest] != out]
-            model = template.fit(chips[kept], np.searchsorted(np.delete(range(3), out), labels[kept]), 2)
+            model = template.fit(
+                chips[kept], np.searchsorted(np.delete(range(3), out), labels[kept]), 2
+            )
             scores[out, own] = template.answer(model, chips[own]).score
     areas = [metrics.auroc(s[labels != c], s[labels == c]) for c, s in enumerate(scores)]
     found = consensus.image_areas(chips, labels, CLASSES)
