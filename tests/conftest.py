@@ -205,7 +205,7 @@ def small_config(chips, tmp_path_factory) -> ConfigDict:
     config.data.validation = 0.25
     config.model.backbone = "jaxatr_test_networks:Small"
     config.open_set.split = "random-3/1"
-    config.open_set.score = "auto"  # the network has no maps for the default rule
+    config.open_set.score = "auto"  # compares all scores, which many tests are about
     config.optimizer.learning_rate = 0.1
     config.train.batch_size = 16
     config.train.epochs = 12

@@ -154,7 +154,7 @@ def main(arguments: Sequence[str]) -> None:
             workdir,
             progress=values.progress,
             begun_in=lambda folder: print(f"run folder: {folder}", flush=True),
-            trained=lambda: inputs.say("completing the run"),
+            say=inputs.say,
         )
     with training.stopping_at_once():
         for baseline, folder in baselines.items():

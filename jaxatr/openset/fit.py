@@ -53,6 +53,7 @@ def fit_scores(
     *,
     validation: Outputs | None = None,
     trained: Mapping[str, Any] | None = None,
+    ready: Mapping[str, Any] | None = None,
     leave_out: bool = False,
     begins: Callable[[Score], None] | None = None,
 ) -> Fitted:
@@ -67,6 +68,7 @@ def fit_scores(
       validation: outputs on known examples that took no part in training; needed by scores that
         are calibrated.
       trained: models of the scores with a training of their own, by name.
+      ready: models of scores that were fitted and calibrated before, by name; they are kept.
       leave_out: leave out a score whose fit rejects the outputs, with a warning, instead of raising
         an error.
       begins: called with each score before it is fitted or calibrated.
@@ -76,8 +78,8 @@ def fit_scores(
         training is missing; or its fit rejects the outputs. The message begins with the score's
         name.
     """
-    ready, refused, done = [], {}, set()
-    models = dict(trained or {})
+    able, refused, done = [], {}, set(ready or ())
+    models = {**(trained or {}), **(ready or {})}
 
     def add(score: Score) -> None:
         if score.fit is not None and training is not None:
@@ -86,8 +88,9 @@ def fit_scores(
             models[score.name] = calibrate_one(score, models, validation)
 
     for score in scores:
-        _check(score, training is not None and head is not None, models)
-        if begins is not None and (score.fitted or score.calibrated):
+        if score.name not in done:
+            _check(score, training is not None and head is not None, models)
+        if begins is not None and score.name not in done and (score.fitted or score.calibrated):
             begins(score)
         try:
             members_first(score, add, done)
@@ -97,8 +100,8 @@ def fit_scores(
             refused[score.name] = str(error)
             warnings.warn(str(error).replace(":", " is left out:", 1), stacklevel=2)
             continue
-        ready.append(score)
-    return Fitted(tuple(ready), models, refused)
+        able.append(score)
+    return Fitted(tuple(able), models, refused)
 
 
 def _check(score: Score, fits: bool, models: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from jaxatr.tasks.open_set.deciders import AUTO, DEFAULT, FORMS, RULE, score_of
 from jaxatr.tasks.open_set.needs import NEEDS, refusal
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as
+from jaxatr.training.task import silent
 from jaxatr.typing import Config, PyTree
 
 _FEWEST_CLASSES = 3
@@ -66,6 +67,7 @@ def made_for(
     step: int | None = None,
     *,
     score: str | None = None,
+    say: Callable[[str], None] = silent,
 ) -> Made:
     """Reads the decision of a checkpoint, or fits and saves it.
 
@@ -75,13 +77,14 @@ def made_for(
       workdir: the run's folder; without it, nothing is read or saved.
       step: step of the checkpoint.
       score: name of a score, ``"consensus"`` or ``"auto"``; by default the configured one.
+      say: called with each step that takes time.
     """
     name = score or task.config.open_set.score
     if workdir is None or step is None:
-        return fit(task, variables, name)
+        return fit(task, variables, name, say=say)
     if (found := read(workdir, step, task.config, score=name)) is not None:
         return found
-    made = fit(task, variables, name, workdir)
+    made = fit(task, variables, name, workdir, say=say)
     try:
         if made.decision is not None and name != RULE:
             kept = kept_as(made.decision.score.name, task.config)
@@ -126,7 +129,14 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
     return Made(as_configured(found, config), record)
 
 
-def fit(task: OpenSet, variables: PyTree, name: str, workdir: Path | None = None) -> Made:
+def fit(
+    task: OpenSet,
+    variables: PyTree,
+    name: str,
+    workdir: Path | None = None,
+    *,
+    say: Callable[[str], None] = silent,
+) -> Made:
     """Chooses, fits and calibrates the score that decides.
 
     Args:
@@ -144,6 +154,7 @@ def fit(task: OpenSet, variables: PyTree, name: str, workdir: Path | None = None
       workdir: the run's folder, with any trials (:mod:`jaxatr.tasks.open_set.trials`). Without
         trials, ``"consensus"`` is fitted without them, and for other scores classes are held out
         from this network's outputs, which the record does not call an estimate.
+      say: called with each step that takes time.
 
     Raises:
       ValueError: the run cannot compute or fit the named score.
@@ -155,7 +166,7 @@ def fit(task: OpenSet, variables: PyTree, name: str, workdir: Path | None = None
         one, reason = _default(task)
         if one is not None:
             try:
-                return _fit_listed(task, variables, name, (one,), workdir)
+                return _fit_listed(task, variables, name, (one,), workdir, say)
             except ValueError as error:
                 reason = f"{DEFAULT} cannot be fitted ({error})"
         reason += f": {AUTO} decides"
@@ -165,7 +176,7 @@ def fit(task: OpenSet, variables: PyTree, name: str, workdir: Path | None = None
     for score in listed:
         if refused := refusal(score, task.given):
             raise ValueError(f"open_set.score: {score.name} {refused}")
-    made = _fit_listed(task, variables, name, listed, workdir)
+    made = _fit_listed(task, variables, name, listed, workdir, say)
     by = f"{made.record['by']}; {reason}" if reason else made.record["by"]
     return made._replace(record=made.record | {"by": by})
 
@@ -187,6 +198,7 @@ def _fit_listed(
     name: str,
     listed: tuple[openset.Score, ...],
     workdir: Path | None,
+    say: Callable[[str], None],
 ) -> Made:
     """Fits the score that decides, one of those listed."""
     fields = task.config.open_set
@@ -196,14 +208,20 @@ def _fit_listed(
     folders = trials.folders_of(task, workdir) if workdir is not None else []
     training = validation = None
     most = MOST_COMPARED if name == AUTO else None
+    examples = sum(len(task.parts[part].labels) for part in ("train", "validation"))
     if not folders:
+        say(f"computing outputs on {examples} examples (train, validation)")
         training, validation = _outputs(task, variables, listed, most=most)
+    if folders or len(listed) > 1:
+        say(f"comparing {len(listed)} scores" if len(listed) > 1 else "testing members in trials")
     compared = _compare(task, listed, folders, training, validation, last)
     score, why = _choose(name, listed, compared, task.config, len(folders))
     sampled = most is not None and training is not None and len(training.labels) == most
     if training is None or validation is None or sampled:
         training = validation = None  # freed before the next ones
+        say(f"computing outputs on {examples} examples (train, validation)")
         training, validation = _outputs(task, variables, [score])
+    say(f"fitting {score.name}, and its threshold")
     models = openset.fit_scores([score], training, last, validation=validation).models
     if folders and score.name in FORMS:
         areas = {key: row.mean for key, row in compared.items() if row.areas}

@@ -20,6 +20,7 @@ from jaxatr.tasks.open_set.deciders import decides
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.parts import BOX_OFF, EVALUATED, Part, box_off, ids, part_arrays
+from jaxatr.training.task import silent
 from jaxatr.typing import Bool, PyTree
 
 
@@ -31,12 +32,14 @@ class Chosen(NamedTuple):
       trained: models of those scores that were trained separately, by name.
       networks: folders of the networks of further scores, by name.
       leave_out: skip scores that cannot be fitted, with a warning.
+      ready: models of the score that decides and of its members, by name.
     """
 
     scores: tuple[openset.Score, ...]
     trained: dict[str, Any]
     networks: dict[str, Path]
     leave_out: bool
+    ready: Mapping[str, Any] = {}
 
     @property
     def needs(self) -> frozenset[str]:
@@ -45,8 +48,8 @@ class Chosen(NamedTuple):
 
     @property
     def needs_of_fit(self) -> frozenset[str] | None:
-        """Inputs of the scores that are fitted to training examples; None if there are none."""
-        fitted = [score.all_needs for score in self.scores if score.fitted]
+        """Inputs of the scores to fit to training examples; None if there are none."""
+        fitted = [s.all_needs for s in self.scores if s.fitted and s.name not in self.ready]
         return frozenset().union(*fitted) if fitted else None
 
 
@@ -101,7 +104,8 @@ def choose(
                 warnings.warn(f"{score.name} is left out: it {reason}", stacklevel=3)
             continue
         chosen.append(score)
-    return Chosen(tuple(chosen), trained, networks, leave_out=scores == "all")
+    ready = made.decision.models if made is not None and made.decision is not None else {}
+    return Chosen(tuple(chosen), trained, networks, scores == "all", ready)
 
 
 class Scored(NamedTuple):
@@ -168,7 +172,7 @@ def evaluate(
     The network's outputs are computed once for each part; scores, measures, the decision's measures
     and the recorded arrays follow from them.
     """
-    say = partial(print, file=sys.stderr, flush=True) if progress else _silent
+    say = partial(print, file=sys.stderr, flush=True) if progress else silent
     default = openset.DEFAULT
     if task.config.open_set.negatives:  # scores for networks with a class of negatives
         default = [s.name for s in openset.SCORES.values() if "extra_logits" in s.needs]
@@ -188,6 +192,7 @@ def evaluate(
     if made is not None and made.decision is not None and enrolment is not None:
         joined = enrolment_measures.join(task, variables, workdir, step, made, enrolment, needs)
         made, parts = joined.made, joined.parts_of(parts, task)
+        chosen = chosen._replace(ready={})  # of the classes of the training only
 
     outputs = {}
     for name, part in parts.items():
@@ -218,10 +223,6 @@ def evaluate(
     return measured, arrays
 
 
-def _silent(text: str) -> None:
-    del text
-
-
 def _scored(
     task: OpenSet,
     variables: PyTree,
@@ -241,6 +242,7 @@ def _scored(
         head(variables).select(slice(len(task.record["split"]["known"]))),  # without negatives
         validation=outputs.get("validation"),
         trained=_adapted(chosen, outputs.get("validation")),
+        ready=chosen.ready,
         leave_out=chosen.leave_out,
         begins=lambda score: say(f"fitting {score.name}"),
     )

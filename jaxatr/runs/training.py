@@ -17,6 +17,7 @@ from jaxatr.data.sources import arrays
 from jaxatr.resolve import nearest
 from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Task, task_class
+from jaxatr.training.task import silent
 from jaxatr.typing import Config
 
 _FREE = ("data.source",)  # the fingerprint identifies the data, not its location
@@ -37,7 +38,7 @@ def train_run(
     test: Labelled | None = None,
     progress: bool = True,
     begun_in: Callable[[Path], None] | None = None,
-    trained: Callable[[], None] | None = None,
+    say: Callable[[str], None] = silent,
     **fields: Any,
 ) -> Path:
     """Trains a run from a configuration, or continues the one in ``workdir``, without evaluation.
@@ -49,7 +50,7 @@ def train_run(
       test: images of the test, for ``data``; None to draw ``data.options.test_fraction`` of it.
       progress: show a progress bar.
       begun_in: called with the run's folder once it is created, before the first step.
-      trained: called after the last step, before the score that decides is chosen and fitted.
+      say: called after the last step, with each step of the run's completion that takes time.
       **fields: fields of the configuration to change, by dotted name:
         ``**{"train.epochs": 10, "open_set.split": "known:a,b"}``.
 
@@ -84,7 +85,7 @@ def train_run(
     free = (*_FREE, *task_class(full.task).free_fields)
     training.check_config(workdir, full, free=free)  # before any data is prepared
     with training.training_alone(workdir):
-        _train(full, workdir, free, progress, begun_in, trained)
+        _train(full, workdir, free, progress, begun_in, say)
     return workdir
 
 
@@ -94,7 +95,7 @@ def _train(
     free: Collection[str],
     progress: bool,
     begun_in: Callable[[Path], None] | None,
-    trained: Callable[[], None] | None,
+    say: Callable[[str], None],
 ) -> None:
     task = make_task(full, workdir)
     _warn_of_one_size(full, task.record)
@@ -121,9 +122,8 @@ def _train(
     )
     for folder, other in task.beside(full).items():
         train_run(other, workdir / folder, progress=progress)
-    if trained is not None:
-        trained()
-    decided = task.finished(result.variables, workdir, result.step)
+    say("completing the run")
+    decided = task.finished(result.variables, workdir, result.step, say)
     training.update_record(workdir, **decided)
 
 

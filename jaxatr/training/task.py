@@ -24,6 +24,11 @@ from jaxatr.training.networks import Exportable, Surrogate, Target
 from jaxatr.typing import ArrayLike, Batch, Config, Network, PyTree
 
 
+def silent(text: str) -> None:
+    """Says nothing; stands for a function that tells the user what is being done."""
+    del text
+
+
 class LossOutput(flax.struct.PyTreeNode):
     """The loss and metrics of one device's part of a batch, which the loop sums over all devices.
 
@@ -197,18 +202,25 @@ class Task(abc.ABC):
         del variables
         return {}, {}
 
-    def finished(self, variables: PyTree, workdir: Path, step: int) -> dict[str, Any]:
+    def finished(
+        self,
+        variables: PyTree,
+        workdir: Path,
+        step: int,
+        say: Callable[[str], None] = silent,
+    ) -> dict[str, Any]:
         """Completes a run after the end of its training.
 
         Args:
           variables: parameters and other variables, on one device.
           workdir: the run's folder.
           step: step of the last checkpoint.
+          say: called with each step that takes time.
 
         Returns:
           Fields for ``record.json``.
         """
-        del variables, workdir, step
+        del variables, workdir, step, say
         return {}
 
     def thumbnails(

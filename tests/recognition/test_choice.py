@@ -264,3 +264,35 @@ def test_scores_are_compared_on_a_sample_of_many_chips_and_fitted_to_all(folder,
     named = choice.fit(task, variables, "nearest")
     assert jax.tree.leaves(made.decision.models)
     jax.tree.map(np.testing.assert_array_equal, made.decision.models, named.decision.models)
+
+
+def test_the_default_rule_is_fitted_and_read(folder, tmp_path, monkeypatch):
+    run = copied(folder, tmp_path)
+    config = training.load_config(run)
+    task, snapshot = runs.make_task(config, run), training.load_snapshot(run, "latest")
+    variables, step = training.variables_of(snapshot), snapshot.step
+    made = choice.made_for(task, variables, run, step, score="consensus")
+    assert made.record["decides"] == "consensus" and made.record["by"] == "default"
+    # The network has seen all classes: there is nothing to estimate an AUROC or a probability from.
+    assert made.record["candidates"] == {} and "estimate" not in made.record
+    assert made.decision.probability_is == "p-value"
+    read = choice.read(run, step, config, score="consensus")
+    assert read.record == json.loads(json.dumps(made.record))
+    test = task.decided_outputs(variables, "test", made.decision.score.all_needs)
+    for one, other in zip(made.decision(test), read.decision(test), strict=True):
+        np.testing.assert_array_equal(one, other)
+    lines = reporting.tables.decision_lines({"decides": "consensus", "decision": made.record})
+    assert any("cannot be estimated without trials" in line for line in lines)
+    given = task.given
+    for missing, decides in (("open_logits", "consensus_closed"), ("map_stage2", None)):
+        less = property(lambda self, missing=missing: given - {missing})
+        monkeypatch.setattr(type(task), "given", less)
+        if decides is None:
+            monkeypatch.setattr(choice, "candidates", lambda _: openset.choose_scores(["mls"]))
+            with pytest.warns(
+                UserWarning, match="consensus needs the map of stage 2.*auto decides"
+            ):
+                made = choice.fit(task, variables, "consensus")
+            assert made.record["decides"] == "mls" and "needs the map" in made.record["by"]
+        else:
+            assert choice.fit(task, variables, "consensus").record["decides"] == decides

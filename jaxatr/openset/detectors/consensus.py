@@ -32,6 +32,7 @@ from jaxatr import metrics
 from jaxatr.openset import gallery
 from jaxatr.openset.calibration import unit_of
 from jaxatr.openset.detectors import cbc, fusion, knn, mls, nndr, spatial, template
+from jaxatr.openset.fit import fit_one
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Answer, Score
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
@@ -102,7 +103,7 @@ def image_areas(
         distances = np.zeros((len(order), classes))
         for number in range(_PARTS):
             own, rest = order[part == number], order[part != number]
-            model = one.fit(_outputs(chips[rest], labels[rest], classes), None)
+            model = fit_one(one, _outputs(chips[rest], labels[rest], classes), None)
             searched = one.answer(model, _outputs(chips[own], labels[own], classes))
             distances[part == number] = searched.distances
         areas = []
@@ -170,7 +171,7 @@ def consensus(name: str, title: str, head: Score) -> Score:
         if len(found) < 2:
             raise ValueError(f"validation: got {len(found)} examples, wanted two or more")
         if not np.isfinite(found).all():
-            finite = np.isfinite(found).all(axis=0)
+            finite = np.isfinite(found).all(axis=0).tolist()
             bad = ", ".join(n for n, good in zip(names_of(made), finite, strict=True) if not good)
             raise ValueError(f"{bad}: not finite on validation examples")
         middle, spread = zip(*map(unit_of, found.T), strict=True)

@@ -30,6 +30,7 @@ from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.parts import Part, ids
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Target, Task, TrainedRun, digest
+from jaxatr.training.task import silent
 from jaxatr.typing import ArrayLike, Batch, Config, Float, PyTree, Shaped
 
 
@@ -288,14 +289,20 @@ class OpenSet(Task):
         return self.outputs_of(variables, train.sample(most, self.config.seed), needs)
 
     def beside(self, config: Config) -> Mapping[str, Config]:
-        """Returns the configurations of trials, trainings from which ``auto`` chooses a score."""
+        """Returns the configurations of trials, trainings without some classes."""
         return trials.configurations(config, len(self.split.known), self.phases[0].steps)
 
-    def finished(self, variables: PyTree, workdir: Path, step: int) -> dict[str, Any]:
+    def finished(
+        self,
+        variables: PyTree,
+        workdir: Path,
+        step: int,
+        say: Callable[[str], None] = silent,
+    ) -> dict[str, Any]:
         """Fits the score that decides, and saves it in the run's folder."""
         if not decides(self.config):
             return {}
-        made = imported(self.decider)(self, variables, workdir, step)
+        made = imported(self.decider)(self, variables, workdir, step, say=say)
         return {"decision": {"step": step, **made.record}}
 
     def _infer_with(self, computed: frozenset[str]) -> Callable[..., dict[str, jax.Array]]:
