@@ -1,9 +1,10 @@
 """Times a decision by a gallery of 10,000 training examples against the network's forward pass.
 
 A network of the default variant's size processes batches of chips: for its outputs alone, and in
-recognisers that decide by CBC, by the map of stage 2, by the template, and by the fusion of the
-last two. The galleries hold random examples, because their content does not affect the cost of a
-search. All run alternately in one process; the record has medians and ratios to the outputs alone.
+recognisers that decide by CBC, by the map of stage 2, by the template, by the fusion of the last
+two, and by the default rule. The galleries hold random examples, because their content does not
+affect the cost of a search. All run alternately in one process; the record has medians and ratios
+to the outputs alone.
 
 Run: python experiments/benchmarks/decision.py [--examples=10000] [--repeats=20]
 """
@@ -23,16 +24,19 @@ from small_run import trained
 import jaxatr
 from jaxatr import openset, training
 from jaxatr.openset import gallery
-from jaxatr.openset.detectors import spatial, template
+from jaxatr.openset.detectors import knn, spatial, template
 from jaxatr.openset.gallery import reduction
 
 OUTPUT = Path(__file__).parent / "results" / "decision_cpu.json"
-SCORES = ("cbc", "spatial_stage2", "template", "fusion_template")
+SCORES = ("cbc", "spatial_stage2", "template", "fusion_template", "consensus")
 BATCHES = (1, 32)
 
 
 def enlarged(model: Any, examples: int) -> Any:
     """Replaces a model's gallery by random examples, spread evenly over its classes."""
+    if isinstance(model, knn.Neighbours):
+        rows = np.random.default_rng(0).normal(size=(examples, model.features.shape[1]))
+        return model._replace(features=gallery.unit(rows), k=np.array(knn.NEIGHBOUR))
     if "examples" not in getattr(model, "_fields", ()):
         return model
     rng, classes = np.random.default_rng(0), int(model.classes)
@@ -45,9 +49,11 @@ def enlarged(model: Any, examples: int) -> Any:
             classes,
             most_bytes=min(spatial.MOST_BYTES, spatial.MOST_OF_ALL // examples),
         )
-    kept = reduction.sample(labels, template.MOST)
+    of_template = isinstance(model, template.Template)
+    kept = reduction.sample(labels, template.MOST if of_template else spatial.MOST)
     rows = rng.normal(size=(len(kept), model.examples.shape[1]))
-    return model._replace(**gallery.directions(rows, labels[kept], classes)._asdict())
+    build = gallery.directions if of_template else gallery.build
+    return model._replace(**build(rows, labels[kept], classes)._asdict())
 
 
 def contenders(folder: Path, examples: int, chips: list[np.ndarray]) -> dict[str, Callable]:
