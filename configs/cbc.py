@@ -119,6 +119,7 @@ def _mstar(config: Config) -> None:
     config.data.center_crop = 64  # the image's size gives the class away: never resize it
     config.augment.shift = 4
     config.open_set.split = "mstar/reference-0"
+    config.open_set.score = "auto"
     config.open_set.trials, config.open_set.trial_share = 3, 0.3
     config.train.epochs = 20
 

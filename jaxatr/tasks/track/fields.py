@@ -1,8 +1,13 @@
 """The configuration fields of tracks, in addition to those of open-set recognition."""
 
 from jaxatr.config import Field, Fields
+from jaxatr.tasks.open_set.fields import FIELDS as OF_SINGLE_CHIPS
+
+_SCORE = OF_SINGLE_CHIPS["open_set.score"]
 
 FIELDS: Fields = {
+    # Tracks have neither maps nor an image for the default rule.
+    "open_set.score": _SCORE._replace(default="auto"),
     "track.frames": Field(8, "maximum chips per track; longer tracks are cut into pieces"),
     "track.hidden": Field(
         128,
