@@ -29,15 +29,32 @@ _CHOICES = {AUTO: store.CHOICE, DEFAULT: store.DEFAULT}
 
 
 class Made(NamedTuple):
-    """A decision of a run and its provenance.
+    """The decision of a run, with its origin and what a user has to know about it.
 
     Attributes:
       decision: the decision; None if no score can decide.
-      record: JSON values, for ``record.json`` and ``evaluation.json``.
+      record: its origin, as JSON values for ``record.json`` and ``evaluation.json``.
+      gamma: the given or recorded γ, or None.
+      note: a notice for the user; empty if there is none.
+      further: names of the enrolled classes that the decision includes.
     """
 
     decision: openset.Decision | None
     record: dict[str, Any]
+    gamma: float | None = None
+    note: str = ""
+    further: tuple[str, ...] = ()
+
+    @property
+    def rule(self) -> openset.Decision:
+        """The decision.
+
+        Raises:
+          ValueError: no score can decide.
+        """
+        if self.decision is None:
+            raise ValueError(f"no score decides: {self.record['by']}")
+        return self.decision
 
 
 def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import cast
 
 from jaxatr import openset
 from jaxatr.recognition import enrolments, extension, store
@@ -19,22 +19,6 @@ from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Checkpoint, TrainedRun
 
 
-class Loaded(NamedTuple):
-    """A decision that is ready to use.
-
-    Attributes:
-      decision: the decision, with a threshold.
-      gamma: the given or recorded γ, or None.
-      note: a notice for the user; empty if there is none.
-      further: names of the enrolled classes that the decision includes.
-    """
-
-    decision: openset.Decision
-    gamma: float | None
-    note: str
-    further: tuple[str, ...] = ()
-
-
 def load_decision(
     run: TrainedRun,
     score: str | None,
@@ -45,7 +29,7 @@ def load_decision(
     field: bool = True,
     enrolment: enrolments.Enrolment | bool = True,
     session: Session | None = None,
-) -> Loaded:
+) -> Made:
     """Loads the decision of a run, fitting and saving it in the run's folder if necessary.
 
     Args:
@@ -68,7 +52,8 @@ def load_decision(
         joined = enrolment
     name = score or (joined.score if joined else run.config.open_set.score)
     threshold = as_number(gamma)
-    decision = _decision_of(run, name, where, needs_threshold=threshold is None)
+    made = _made(run, name, where, needs_threshold=threshold is None)
+    decision = made.rule
     further, notes = (), ["", ""]
     if joined is not None:
         decision, further, notes[0] = _with_enrolled(
@@ -89,12 +74,12 @@ def load_decision(
     else:
         fixed = name == RULE and decision.calibration is None
         given = run.config.open_set.gamma if fixed else None
-    return Loaded(decision, given, "; ".join(filter(None, notes)), further)
+    return made._replace(
+        decision=decision, gamma=given, note="; ".join(filter(None, notes)), further=further
+    )
 
 
-def _decision_of(
-    run: TrainedRun, name: str, where: Mapping[str, str], *, needs_threshold: bool
-) -> openset.Decision:
+def _made(run: TrainedRun, name: str, where: Mapping[str, str], *, needs_threshold: bool) -> Made:
     """Returns the decision of a score as it was fitted, fitting it now if necessary.
 
     Raises:
@@ -112,7 +97,7 @@ def _decision_of(
     made = made or _fit_now(run, name, where)
     if made.decision is None:
         raise ValueError(f"{run.workdir} has no score that decides: {made.record['by']}")
-    return made.decision
+    return made
 
 
 def _at(decision: openset.Decision, threshold: float) -> tuple[openset.Decision, float | None]:

@@ -113,12 +113,12 @@ def enrol_chips(
         before = enrolments.read(workdir)
         chosen = _chosen(run, score, where, session) or (before.score if before else None)
         loaded = load_decision(run, chosen, None, where, run.step, field=False, enrolment=False)
-        _check_takes(run, loaded.decision.score)
+        _check_takes(run, loaded.rule.score)
         images, left_out = _new_chips(before, name, chips)
         entry = enrolments.keep(workdir, name, source, images)
         entries = (*(before.entries if before else ()), entry)
         # Record the score by name, not "auto": auto's comparison was made without these classes.
-        enrolment = Enrolment(loaded.decision.score.name, entries)
+        enrolment = Enrolment(loaded.rule.score.name, entries)
         try:
             made = load_decision(
                 run,
@@ -129,7 +129,7 @@ def enrol_chips(
                 field=False,
                 enrolment=enrolment,
                 session=session,
-            ).decision
+            ).rule
         except BaseException:
             enrolments.discard(workdir, [entry])
             raise

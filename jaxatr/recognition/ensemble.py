@@ -117,7 +117,7 @@ class Members:
                     "support: use the run alone, or jaxatr enrol --remove=NAME"
                 )
             loaded = load_decision(run, score, None, self._where, checkpoint, field=False)
-            recogniser = Recogniser(run, loaded.decision, gamma=loaded.gamma, runtime=runtime)
+            recogniser = Recogniser(run, loaded.rule, gamma=loaded.gamma, runtime=runtime)
             self.members.append(Member(run, recogniser))
 
     @property

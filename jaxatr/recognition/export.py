@@ -75,7 +75,7 @@ def _decides(
 ) -> _Decides:
     where = {} if source is None else {"source": source}
     loaded = load_decision(run, score, None, where, run.step)
-    decision = loaded.decision
+    decision = loaded.rule
     name = decision.score.name
     if decision.further is not None:
         raise ValueError(

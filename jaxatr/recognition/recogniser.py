@@ -193,7 +193,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         own: dict[str, Any] = {"gamma": loaded.gamma, "further": loaded.further}
         if neighbours:
             own["needs"] = {FEATURES}
-        recogniser = cls(run, loaded.decision, **own, runtime=runtime)
+        recogniser = cls(run, loaded.rule, **own, runtime=runtime)
         if neighbours:
             recogniser._search(run, where, neighbours)
         recogniser.note = "; ".join(filter(None, [loaded.note, recogniser.engine]))
