@@ -9,13 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxatr.openset import nearest_neighbour
+from jaxatr import search
+from jaxatr.openset import gallery, nearest_neighbour
 from jaxatr.openset.nearest_neighbour import NearestNeighbour
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 NEIGHBOUR = 50
 """Rank of the neighbour, as in the paper for CIFAR-10."""
+
+BLOCK = 64
+"""Number of queries that are compared at once, which bounds memory."""
 
 
 class Neighbours(NamedTuple):
@@ -55,9 +59,23 @@ def _rank(model: Neighbours) -> int:
     return min(int(model.k), len(model.features))  # of runs of earlier versions, 50
 
 
-def score(model: Neighbours, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
-    """Computes minus the distance to the k-th nearest training example."""
-    return nearest_neighbour.score(NearestNeighbour(model.features), features, k=_rank(model))
+def score(model: Neighbours, features: Float[ArrayLike, "b d"]) -> Float[np.ndarray, " b"]:
+    """Computes minus the distance to the k-th nearest training example.
+
+    In NumPy, whose partial sort of one row of products is several times as fast as XLA's on a CPU.
+    """
+    examples, k = np.asarray(model.features), _rank(model)
+    queries = gallery.unit(np.asarray(features, np.float32))
+    half_squares = np.square(examples).sum(axis=1) / 2
+    count, found = min(k + search.MARGIN, len(examples)), []
+    for start in range(0, len(queries), BLOCK):
+        block = queries[start : start + BLOCK]
+        behind = half_squares - block @ examples.T
+        nearest = np.argpartition(behind, count - 1, axis=1)[:, :count]
+        # By differences: the squares of a product's terms cancel where examples are close.
+        apart = np.square(examples[nearest] - block[:, None]).sum(axis=2)
+        found.append(np.partition(apart, k - 1, axis=1)[:, k - 1])
+    return -np.sqrt(np.concatenate(found)) if found else np.zeros(0, np.float32)
 
 
 def _traced(model: Neighbours, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
