@@ -92,7 +92,7 @@ def _subject(name: str) -> Iterator[doctor.Subject]:
     for flag in ("source", "data_dir"):
         if values[flag].value is not None:
             raise ValueError(f"--{flag} is for data sets given by name, but {name} is a path")
-    settings = all_options(image_folder.SOURCE, options)
+    settings = all_options(image_folder.PART, options)
     with tempfile.TemporaryDirectory(prefix="jaxatr-check-") as scratch:
         folder = image_folder.image_folder(path.absolute(), settings, Path(scratch) / "source")
         yield doctor.of_folder(folder, path.name or str(path))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from jaxatr import models, training
 from jaxatr.models.pretrained import Weights, put_into
-from jaxatr.models.published.finding import tensors_of
+from jaxatr.models.published_files import tensors_of
 from jaxatr.resolve import nearest
 from jaxatr.typing import Config, PyTree
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import jaxatr
-from jaxatr import batch, bundled, runs
+from jaxatr import batch, bundled, parts, runs
 from jaxatr import config as configuration
-from jaxatr.cli import explain, inputs, main, predict, train
+from jaxatr.cli import inputs, main, predict, train
 from jaxatr.explain import METHODS
 from jaxatr.onnx import sessions
 
@@ -114,7 +114,7 @@ def test_names_in_the_flags_are_those_of_the_package():
     assert inputs.RUNTIMES == sessions.RUNTIMES
     assert predict._ENGINES == tuple(sorted(batch.ENGINES))
     assert train._BASELINES == tuple(sorted(runs.BASELINES))
-    assert explain._methods() == list(METHODS)
+    assert parts.files("jaxatr.explain.methods") == list(METHODS)
 
 
 def test_help_of_training_has_the_configurations_and_no_librarys_flags(command):

@@ -90,9 +90,9 @@ def test_a_method_of_ones_own_is_found_by_its_path(own, images):
 
 
 def test_a_method_of_ones_own_that_cannot_be_used(own):
-    with pytest.raises(ValueError, match="FUNCTION is of type function, wanted a jaxatr.explain.M"):
+    with pytest.raises(ValueError, match="FUNCTION is a function, wanted a Method"):
         find_method(f"{own}:FUNCTION")
-    with pytest.raises(ValueError, match="TAKEN has the name of a built-in method, 'rise'"):
+    with pytest.raises(ValueError, match="TAKEN has the name of a built-in one, 'rise'"):
         find_method(f"{own}:TAKEN")
     with pytest.raises(ValueError, match="no 'GRADENT' in my_methods; did you mean 'GRADIENT'"):
         find_method(f"{own}:GRADENT")

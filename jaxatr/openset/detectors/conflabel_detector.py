@@ -158,7 +158,7 @@ def _adapt(detector: Detector, validation: Outputs) -> Detector:
     return adapted(detector, validation.more["gradient_norms"])
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "conflabel_detector",
     "ConfLabel",
     score,

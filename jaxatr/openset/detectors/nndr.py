@@ -155,8 +155,8 @@ def on_maps(member: Score, stage: int) -> Score:
     )
 
 
-SCORES = (
-    *(on_maps(spatial.SCORES[stage - 1], stage) for stage in spatial.STAGES),
+PARTS = (
+    *(on_maps(spatial.PARTS[stage - 1], stage) for stage in spatial.STAGES),
     on_rows("nndr_features", "ratio, features", "features", gallery.unit),
     on_rows("nndr_image", "ratio, pixels", "image", pixels),
 )

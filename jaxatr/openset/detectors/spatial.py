@@ -197,7 +197,7 @@ def spatial(name: str, title: str, need: str, **options: Any) -> Score:
     )
 
 
-SCORES = (
+PARTS = (
     *(spatial(f"spatial_stage{i}", f"map of stage {i}", f"map_stage{i}") for i in STAGES),
     spatial("spatial_stage2_centre", "centre of stage 2", "map_stage2", window=0.75),
 )

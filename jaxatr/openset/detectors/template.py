@@ -213,7 +213,7 @@ def _unmoved(model: Template, chips: Shaped[ArrayLike, "n h w c"]) -> Float[np.n
     return np.asarray(gallery.unit(rows))
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "template",
     "template",
     answer,

@@ -99,7 +99,7 @@ class Embedding(Task):
     @classmethod
     def fields(cls) -> Fields:
         """Declares the task's own configuration fields."""
-        return {**FIELDS, **augmentations.FIELDS}
+        return {**FIELDS, **augmentations.fields()}
 
     @property
     def record(self) -> dict[str, Any]:

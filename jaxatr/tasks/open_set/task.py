@@ -102,7 +102,8 @@ class OpenSet(Task):
     def fields(cls) -> Fields:
         """Declares the task's own configuration fields."""
         # The generator's fields are for the baseline G-OpenMax.
-        return {**FIELDS, **RECIPES, **TESTS, **augmentations.FIELDS, **GENERATOR}
+        own = {**FIELDS, **RECIPES, **terms.fields(), **TESTS}
+        return {**own, **augmentations.fields(), **GENERATOR}
 
     def open(self, config: Config) -> tuple[Examples, dict[str, Part]]:
         """Opens the data, and returns it with :attr:`parts`."""

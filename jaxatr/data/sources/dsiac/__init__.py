@@ -7,14 +7,14 @@ from jaxatr.data.sources.dsiac.boxes import SOURCES, Box, find_box
 from jaxatr.data.sources.dsiac.chips import cut, image_dtype
 from jaxatr.data.sources.dsiac.clips import Clip, find_clips
 from jaxatr.data.sources.dsiac.names import BANDS, PAPER_CLASSES, RANGES_M, TARGETS
-from jaxatr.data.sources.dsiac.source import SOURCE
+from jaxatr.data.sources.dsiac.source import PART
 from jaxatr.data.sources.dsiac.survey import Look, Survey, survey, turn_of
 
 __all__ = [
     "BANDS",
     "PAPER_CLASSES",
     "RANGES_M",
-    "SOURCE",
+    "PART",
     "SOURCES",
     "TARGETS",
     "Arf",

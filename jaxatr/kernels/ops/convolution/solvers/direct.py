@@ -149,4 +149,4 @@ class Direct(Solver):
         return partial(run, problem)
 
 
-SOLVERS = (Direct(),)
+PART = Direct()

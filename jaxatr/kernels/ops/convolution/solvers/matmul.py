@@ -167,4 +167,4 @@ class Matmul(Solver):
         return partial(run, problem)
 
 
-SOLVERS = (Matmul(),)
+PART = Matmul()

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.padding import pad
 from jaxatr.kernels.ops.convolution.problem import Pair, Problem
-from jaxatr.kernels.ops.convolution.solvers import taps, transposed
+from jaxatr.kernels.ops.convolution.solvers import taps, turned
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
@@ -43,7 +43,7 @@ def _as_convolution(problem: Problem, y: Array, w: Array) -> Array:
 # channels.
 _INNER: Mapping[str, Mapping[str, Callable[[Problem, Array, Array], Array]]] = {
     "data": {"taps": taps.run, "convolution": _as_convolution},
-    "weight": {"turned": partial(transposed.run, "x"), "taps": taps.run},
+    "weight": {"turned": partial(turned.run, "x"), "taps": taps.run},
 }
 
 
@@ -153,4 +153,4 @@ class SpaceToDepth(Solver):
         return partial(run, str(dict(config)["inner"]), problem)
 
 
-SOLVERS = (SpaceToDepth(),)
+PART = SpaceToDepth()

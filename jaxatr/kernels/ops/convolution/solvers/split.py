@@ -61,4 +61,4 @@ class Split(Solver):
         return partial(run, int(dict(config)["pieces"]), problem)
 
 
-SOLVERS = (Split(),)
+PART = Split()

@@ -129,4 +129,4 @@ class Taps(Solver):
         return partial(run, problem)
 
 
-SOLVERS = (Taps(),)
+PART = Taps()

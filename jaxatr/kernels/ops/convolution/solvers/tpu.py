@@ -90,4 +90,4 @@ class TPU(Solver):
         return partial(run, problem)
 
 
-SOLVERS = (TPU(),)
+PART = TPU()

@@ -66,4 +66,4 @@ class XLA(Solver):
         return partial(run, problem)
 
 
-SOLVERS = (XLA(),)
+PART = XLA()
