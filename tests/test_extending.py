@@ -73,8 +73,10 @@ def placed(tmp_path, monkeypatch):
     def put(path, page, heading, block=0):
         *folder, name = path.removesuffix(".py").split("/")
         package = importlib.import_module(".".join(folder))
-        (tmp_path / f"{name}.py").write_text(examples(page, heading)[block], encoding="utf-8")
-        monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+        place = tmp_path / package.__name__
+        place.mkdir(exist_ok=True)
+        (place / f"{name}.py").write_text(examples(page, heading)[block], encoding="utf-8")
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(place)])
         made.append((package, name))
 
     yield put
@@ -134,9 +136,10 @@ def test_a_loss_of_an_embedding_has_a_name(placed):
 def test_a_score_is_computed_inside_and_outside(placed, outside):
     logits = np.float32([[0.0, 3.0, 1.0], [5.0, 4.0, 4.5]])
     outside("outer_margin", examples("extending.md", "## A score")[0])
-    for name in ("outer_margin:PART", "margin"):
-        np.testing.assert_array_equal(openset.create(name).score(logits=logits), [2.0, 0.5])
-        placed("jaxatr/openset/detectors/margin.py", "extending.md", "## A score")
+    found = [openset.create("outer_margin:PART").score(logits=logits)]
+    placed("jaxatr/openset/detectors/margin.py", "extending.md", "## A score")
+    found.append(openset.create("margin").score(logits=logits))
+    np.testing.assert_array_equal(found, [[2.0, 0.5]] * 2)
     assert "margin" in openset.list()
 
 
