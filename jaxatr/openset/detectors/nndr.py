@@ -33,11 +33,8 @@ class Examples(NamedTuple):
     Attributes:
       mean: ``[d]``, subtracted from every example.
       scale: ``[]``, by which the difference is divided.
-      examples: ``[n, d]``, the examples of the :class:`~jaxatr.openset.gallery.Gallery`.
-      half_squares: ``[n]``, half their squared lengths.
-      labels: ``[n]``, their classes, ascending.
+      examples, half_squares, labels, index: the :class:`~jaxatr.openset.gallery.Gallery`.
       classes: ``[]``, k.
-      index: index of the gallery, or None.
     """
 
     mean: Float[ArrayLike, " d"]

@@ -39,11 +39,8 @@ class Spatial(NamedTuple):
       mean: ``[h, w, f]``, mean of the training maps.
       axes: ``[f, m]``, directions that each pixel is projected to; ``[f, 0]`` for no projection.
       window: ``[]``, share of each side that is compared.
-      examples: ``[n, d]``, the examples of the :class:`~jaxatr.openset.gallery.Gallery`.
-      half_squares: ``[n]``, half their squared lengths.
-      labels: ``[n]``, their classes, ascending.
+      examples, half_squares, labels, index: the :class:`~jaxatr.openset.gallery.Gallery`.
       classes: ``[]``, k.
-      index: index of the gallery, or None.
     """
 
     mean: Float[ArrayLike, "h w f"]
