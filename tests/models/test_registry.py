@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxatr import models
+from jaxatr import models, parts
 
 SMALL = {
     "width": 4,
@@ -27,7 +27,7 @@ def test_backbones_are_imported_on_first_use(monkeypatch):
     def refused(name):
         raise AssertionError(name)
 
-    monkeypatch.setattr(models.backbones.importlib, "import_module", refused)
+    monkeypatch.setattr(parts.importlib, "import_module", refused)
     assert "resnet18" in models.list()
 
 
