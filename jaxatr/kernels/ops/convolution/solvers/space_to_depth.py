@@ -130,6 +130,7 @@ class SpaceToDepth(Solver):
 
     name = "space_to_depth"
     version = 3  # raised with the version of `turned`
+    run = staticmethod(run)
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns whether the device is a CPU and the problem has a stride to fold."""
@@ -147,10 +148,6 @@ class SpaceToDepth(Solver):
         if problem.direction == "data" and folded(problem).x_shape[3] > _FEW:
             names.reverse()  # with so many channels, taps writes large intermediate products
         return [(("inner", name),) for name in names]
-
-    def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, str(dict(config)["inner"]), problem)
 
 
 PART = SpaceToDepth()

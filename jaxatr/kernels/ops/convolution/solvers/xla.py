@@ -1,12 +1,10 @@
 """XLA's convolution operation and the gradients that jax derives from it."""
 
-from functools import partial
-
 import jax
 
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.problem import Pair, Problem
-from jaxatr.kernels.solver import Config, Solver
+from jaxatr.kernels.solver import Solver
 from jaxatr.typing import Array
 
 
@@ -52,6 +50,7 @@ class XLA(Solver):
 
     name = "xla"
     version = 2  # crops only pixels that a window would read
+    run = staticmethod(run)
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns True."""
@@ -60,10 +59,6 @@ class XLA(Solver):
     def workspace_bytes(self, problem: Problem) -> int:
         """Returns 0, because XLA's workspace is unknown."""
         return 0
-
-    def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, problem)
 
 
 PART = XLA()
