@@ -4,6 +4,7 @@ A quantised operator computes in float32 between a dequantisation and a quantisa
 Runtime does for all but matrix products, which are exact in int32.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from jaxatr.onnx.ops.quantisation import (
 )
 from jaxatr.onnx.ops.recurrence import Options, Weights, run_layer
 from jaxatr.onnx.ops.recurrent import lstm_cell
-from jaxatr.onnx.ops.registry import register
+from jaxatr.onnx.ops.registry import register, share_keywords
 from jaxatr.onnx.ops.values import Value
 
 MICROSOFT = "com.microsoft"
@@ -42,6 +43,32 @@ def _requantised(wide: Value, x: Value, scale: Value, zero: Value | None) -> Val
     return _quantised(wide, scale, np.zeros((), x.dtype) if zero is None else zero)
 
 
+def _published(name: str, quantised: Any, result: str, **facts: Any) -> Any:
+    """Names and registers a quantised form of a function."""
+    quantised.__name__ = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    quantised.__qualname__ = quantised.__name__
+    quantised.__doc__ = f"Returns the quantised {result} ({name}-1)."
+    return register(name, domain=MICROSOFT, **facts)(quantised)
+
+
+def _unary(name: str, function: Callable[..., Value], result: str) -> Any:
+    """Registers a quantised operator of one operand, with the function's attributes."""
+
+    def quantised(
+        x: Value,
+        x_scale: Value,
+        x_zero_point: Value | None,
+        y_scale: Value,
+        y_zero_point: Value | None = None,
+        **attributes: Any,
+    ) -> Value:
+        wide = function(dequantize_linear(x, x_scale, x_zero_point), **attributes)
+        return _requantised(wide, x, y_scale, y_zero_point)
+
+    facts = {"settings": _SCALES, "optional": ("x_zero_point",), "attributes_of": function}
+    return _published(name, quantised, result, **facts)
+
+
 def _binary(name: str, function: Callable[[Value, Value], Value], result: str) -> Any:
     """Registers a quantised operator of two operands."""
 
@@ -59,47 +86,14 @@ def _binary(name: str, function: Callable[[Value, Value], Value], result: str) -
         right = dequantize_linear(b, b_scale, b_zero_point)
         return _requantised(function(left, right), a, c_scale, c_zero_point)
 
-    quantised.__name__ = quantised.__qualname__ = f"qlinear_{function.__name__}"
-    quantised.__doc__ = f"Returns the quantised {result} of quantised arrays ({name}-1)."
-    register(
-        name,
-        domain=MICROSOFT,
-        settings=("a_scale", "b_scale", "c_scale"),
-        optional=("a_zero_point", "b_zero_point"),
-    )(quantised)
-    return quantised
+    scales, zeros = ("a_scale", "b_scale", "c_scale"), ("a_zero_point", "b_zero_point")
+    return _published(name, quantised, result, settings=scales, optional=zeros)
 
 
-qlinear_add = _binary("QLinearAdd", add, "sum")
-qlinear_mul = _binary("QLinearMul", mul, "product")
-
-
-@register("QLinearSigmoid", domain=MICROSOFT, settings=_SCALES, optional=("x_zero_point",))
-def qlinear_sigmoid(
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value | None,
-    y_scale: Value,
-    y_zero_point: Value | None = None,
-) -> Value:
-    """Returns the quantised logistic function of a quantised array (QLinearSigmoid-1)."""
-    wide = sigmoid(dequantize_linear(x, x_scale, x_zero_point))
-    return _requantised(wide, x, y_scale, y_zero_point)
-
-
-@register("QLinearLeakyRelu", domain=MICROSOFT, settings=_SCALES, optional=("x_zero_point",))
-def qlinear_leaky_relu(
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value | None,
-    y_scale: Value,
-    y_zero_point: Value | None = None,
-    *,
-    alpha: float = 0.01,
-) -> Value:
-    """Returns the quantised leaky ReLU of a quantised array (QLinearLeakyRelu-1)."""
-    wide = leaky_relu(dequantize_linear(x, x_scale, x_zero_point), alpha=alpha)
-    return _requantised(wide, x, y_scale, y_zero_point)
+qlinear_add = _binary("QLinearAdd", add, "sum of quantised arrays")
+qlinear_mul = _binary("QLinearMul", mul, "product of quantised arrays")
+qlinear_sigmoid = _unary("QLinearSigmoid", sigmoid, "logistic function of a quantised array")
+qlinear_leaky_relu = _unary("QLinearLeakyRelu", leaky_relu, "leaky ReLU of a quantised array")
 
 
 @register(
@@ -168,28 +162,15 @@ def qlinear_concat(y_scale: Value, y_zero_point: Value, *values: Value, axis: in
     return _quantised(jnp.concatenate(parts, axis), y_scale, y_zero_point)
 
 
-@register(
-    "QLinearAveragePool",
-    domain=MICROSOFT,
-    settings=_SCALES,
-    optional=("x_zero_point",),
-    attributes_of=average_pool,
+def _average_pool(x: Value, *, channels_last: int = 0, **attributes: Any) -> Value:
+    pooled = average_pool(jnp.moveaxis(x, -1, 1) if channels_last else x, **attributes)
+    return jnp.moveaxis(pooled, 1, -1) if channels_last else pooled
+
+
+share_keywords(_average_pool, average_pool)
+qlinear_average_pool = _unary(
+    "QLinearAveragePool", _average_pool, "mean of each window of a quantised array"
 )
-def qlinear_average_pool(
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value | None,
-    y_scale: Value,
-    y_zero_point: Value | None = None,
-    *,
-    channels_last: int = 0,
-    **attributes: Any,
-) -> Value:
-    """Returns the quantised mean of each window of a quantised array (QLinearAveragePool-1)."""
-    wide = dequantize_linear(x, x_scale, x_zero_point)
-    pooled = average_pool(jnp.moveaxis(wide, -1, 1) if channels_last else wide, **attributes)
-    pooled = jnp.moveaxis(pooled, 1, -1) if channels_last else pooled
-    return _requantised(pooled, x, y_scale, y_zero_point)
 
 
 @register("QLinearGlobalAveragePool", domain=MICROSOFT, settings=("x_scale", "y_scale"))

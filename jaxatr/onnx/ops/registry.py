@@ -120,7 +120,7 @@ def register(
 
     def decorate(function: Function) -> Function:
         if attributes_of is not None:
-            _share_keywords(function, attributes_of)
+            share_keywords(function, attributes_of)
         entry = Operator(name, domain, since, function, **facts)
         _TABLE.setdefault((domain, name), {})[since] = entry
         return function
@@ -128,7 +128,7 @@ def register(
     return decorate
 
 
-def _share_keywords(function: Callable[..., Any], other: Callable[..., Any]) -> None:
+def share_keywords(function: Callable[..., Any], other: Callable[..., Any]) -> None:
     """Replaces ``**keywords`` in a function's signature by the other's parameters with names."""
     own = dict(inspect.signature(function).parameters)
     shared = {
