@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from jaxatr.resolve import nearest, resolve
 
@@ -49,7 +49,7 @@ def modules(package: str, *others: str) -> list[ModuleType]:
     return [importlib.import_module(f"{package}.{name}") for name in files(package, *others)]
 
 
-class Parts(Mapping[str, T], Generic[T]):
+class Parts(Mapping[str, T]):
     """The parts of a folder by name; a part is imported when it is asked for."""
 
     def __init__(
@@ -99,14 +99,8 @@ class Parts(Mapping[str, T], Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         """Returns a part by name."""
-        existing = self.files()
-        if name in existing:
-            wanted = [name]
-        elif self._variants:  # the longest first: conflabel_detector before conflabel
-            wanted = sorted((file for file in existing if name.startswith(file)), key=len)[::-1]
-        else:
-            wanted = []
-        for file in wanted:
+        declaring = [f for f in self.files() if f == name or self._variants and name.startswith(f)]
+        for file in sorted(declaring, key=len, reverse=True):  # conflabel_detector, then conflabel
             for part in self.declared(file):
                 if name == getattr(part, "name", file):
                     return part
