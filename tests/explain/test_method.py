@@ -64,17 +64,7 @@ def test_names():
         find_method("surrogate")
 
 
-def test_every_file_of_the_folder_is_a_method():
-    assert set(METHODS) == {
-        "grad_cam",
-        "grad_cam_plus_plus",
-        "integrated_gradients",
-        "lime",
-        "occlusion",
-        "rise",
-        "smoothgrad",
-    }
-    assert all(name == method.name for name, method in METHODS.items())
+def test_titles():
     titles = [method_title(name) for name in ("grad_cam_plus_plus", "surrogate", "of_a_user")]
     assert titles == ["Grad-CAM++", "surrogate", "of_a_user"]
 
