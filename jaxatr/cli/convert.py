@@ -58,8 +58,11 @@ def define_flags() -> None:
         "run's.",
     )
     flags.DEFINE_string(
-        "source", None, "export: present location of the training data, if a score must be fitted."
+        "data_source",
+        None,
+        "export: present location of the training data, if a score must be fitted.",
     )
+    flags.DEFINE_alias("source", "data_source")
     flags.DEFINE_bool("card", True, "export: write MODEL_CARD.md beside the file.")
     flags.DEFINE_string("licence", "", "export: licence of the model, for its card.")
     flags.DEFINE_string("data_licence", "", "export: licence of the training data, for the card.")
@@ -149,7 +152,7 @@ def _export(arguments: Sequence[str]) -> None:
     values = flags.FLAGS
     given: dict[str, Any] = {"checkpoint": inputs.checkpoint(values.checkpoint)}
     given |= {name: values[name].value for name in ("layout", "takes", "batch", "channels")}
-    given |= inputs.given("score", "opset", "source")
+    given |= inputs.given("score", "opset") | {"source": values.data_source}
     if values.size:
         given["size"] = _size(values.size)
     out = Path(_needed("out"))

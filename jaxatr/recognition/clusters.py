@@ -153,7 +153,7 @@ def enrol_command(
       number: number of the group.
       score: the score that decides from then on; empty for the run's.
     """
-    words = ["jaxatr", "enrol", f"--workdir={workdir}", f"--source={file}", f"--group={number}"]
+    words = ["jaxatr", "enrol", f"--workdir={workdir}", f"--chips={file}", f"--group={number}"]
     words += [f"--score={score}"] * bool(score)
     return f"{shlex.join(words)} --name=NAME"
 

@@ -270,7 +270,7 @@ def _check_folder(path: Path, images: tuple[ImagePath, ...]) -> None:
     if folders:
         raise ValueError(
             f"source: {path} holds folders ({', '.join(folders[:3])}), but one class is enrolled "
-            f"at a time: --source={shlex.quote(str(path / folders[0]))}, or --name=NAME for all of "
+            f"at a time: --chips={shlex.quote(str(path / folders[0]))}, or --name=NAME for all of "
             "them"
         )
 

@@ -59,7 +59,7 @@ def tables(found: Diagnosis) -> list[str]:
         written += ["", "cannot be read:"]
         written += [f"  {name}: {_without(name, why)}" for name, why in facts.unreadable[:_LISTED]]
         if len(facts.unreadable) > _LISTED:
-            written.append(f"  and {len(facts.unreadable) - _LISTED} more (--page lists them)")
+            written.append(f"  and {len(facts.unreadable) - _LISTED} more (the page lists them)")
     written += [f"skipped: {line.removeprefix('left out: ')}" for line in subject.passed]
     return [*written, "", *lines(found)]
 

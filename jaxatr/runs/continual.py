@@ -78,7 +78,7 @@ def train_enrolled(
     if enrolment is None:
         raise ValueError(
             f"{workdir}: no class is enrolled in it; enrol one first: jaxatr enrol "
-            f"--workdir={workdir} --source=FOLDER/NAME"
+            f"--workdir={workdir} --chips=FOLDER/NAME"
         )
     run = training.load_run(workdir)
     try:

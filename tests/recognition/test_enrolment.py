@@ -194,7 +194,7 @@ def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
     config = json.loads((run / "config.json").read_text())
     config["data"] |= {"source": "/nowhere", "data_dir": str(tmp_path / "empty")}
     files.write_fields(run / "config.json", config)
-    told = "previous threshold is used: .*for enrol by --data_source="
+    told = "previous threshold is used: .*by --data_source="
     with pytest.warns(UserWarning, match=told):
         alone = Recogniser.load(run).predict(test)
     assert [one.nearest for one in alone] == [one.nearest for one in first]
@@ -407,10 +407,10 @@ def test_the_commands_enrol_group_and_remove(
     assert content["images"] == 24 and content["groups"][0]["size"] >= 4
     assert f"{content['rejected']} of 24 images are unknown" in printed.out
     text = page.read_text(encoding="utf-8")
-    command = f"--source={page.with_suffix('.json')} --group=1 --score={SCORE} --name=NAME"
+    command = f"--chips={page.with_suffix('.json')} --group=1 --score={SCORE} --name=NAME"
     assert command in printed.out and command in text
     assert "data:image/jpeg;base64," in text and "<script" not in text
-    group = [f"--workdir={run}", f"--source={page.with_suffix('.json')}", "--group=1"]
+    group = [f"--workdir={run}", f"--chips={page.with_suffix('.json')}", "--group=1"]
     enrol.main(flags_of(enrol, *group, f"--name={stranger}", f"--score={SCORE}"))
     printed = capsys.readouterr()
     said = printed.out
@@ -428,7 +428,7 @@ def test_the_commands_enrol_group_and_remove(
     ):
         with pytest.raises(ValueError, match=message):
             enrol.main(flags_of(enrol, f"--workdir={run}", group[1], *wrong))
-    with pytest.raises(ValueError, match="wanted one of --source"):
+    with pytest.raises(ValueError, match="wanted one of --chips"):
         enrol.main(flags_of(enrol, f"--workdir={run}"))
     with pytest.raises(ValueError, match="--json cannot be combined with --remove"):
         enrol.main(flags_of(enrol, f"--workdir={run}", "--remove=a", "--json"))
