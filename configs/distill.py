@@ -44,7 +44,7 @@ from functools import partial
 from ml_collections import ConfigDict
 
 from jaxatr import config as configuration
-from jaxatr.config import published
+from jaxatr.config import fine_tuning
 from jaxatr.typing import Config
 
 
@@ -157,7 +157,7 @@ def _pretrained(config: Config) -> None:
     """
     _by_curves(_folder, config, masks=6)
     config.distillation.masks_weight = 50.0
-    network = published.DEFAULT  # that of configs/cbc.py:pretrained
+    network = fine_tuning.DEFAULT  # that of configs/cbc.py:pretrained
     config.model.backbone = config.data.normalize_by = network
     config.optimizer.backbone_factor = 0.01
     config.explanation.learning_rate = 3e-3

@@ -49,7 +49,7 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Prints tables and findings, and writes the page; returns 1 if a finding is an error."""
-    from jaxatr.reporting import checked  # late, to keep --help fast
+    from jaxatr.reporting import check_page  # late, to keep --help fast
 
     given = inputs.only(arguments, "one folder, archive, table or data set")
     trust_names_in(given)  # the user's own
@@ -63,9 +63,9 @@ def main(arguments: Sequence[str]) -> int:
         diagnosis = doctor.examine(
             subject, chip=chip, alike=values.alike, limit=values.limit, begins=inputs.say
         )
-        print("\n".join(checked.tables(diagnosis)))
+        print("\n".join(check_page.tables(diagnosis)))
         if values.out:
-            checked.write_page(diagnosis, values.out, chip)
+            check_page.write_page(diagnosis, values.out, chip)
             print(f"page: {values.out}")
     return 1 if any(one.level == "error" for one in diagnosis.findings) else 0
 

@@ -74,7 +74,7 @@ def read(name: str, arguments: Sequence[str]) -> tuple["Config", list[str]]:
       flags.Error: a value is wrong.
       ValueError: there is no such configuration, field or option of the data set.
     """
-    from jaxatr.config.building import has  # late, to keep --help fast
+    from jaxatr.config.construction import has  # late, to keep --help fast
 
     config = _loaded(name)
     lacking = [field for field in _names(arguments) if not has(config, field)]

@@ -53,7 +53,7 @@ def description(arguments: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Prepares a data set, and prints its classes, splits, folder and skipped files."""
-    from jaxatr.reporting import checked  # late, to keep --help fast
+    from jaxatr.reporting import check_page  # late, to keep --help fast
 
     given = inputs.only(arguments, "the name of one data set")
     inputs.say(f"preparing {given}")
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> None:
         diagnosis = doctor.examine(
             doctor.of_dataset(dataset), limit=inputs.CHECKED, begins=inputs.say
         )
-        print("\n".join(checked.lines(diagnosis)))
+        print("\n".join(check_page.lines(diagnosis)))
         unnamed = given == "image_folder" and flags.FLAGS.name is None
         name = flags.FLAGS.data_source if unnamed else dataset.name
         print(f"for all findings with pictures: {_check_command(name, given, unnamed)}")

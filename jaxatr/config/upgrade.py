@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jaxatr.config.building import built, fields_of, group_of, locked
 from jaxatr.config.common import COMMON
+from jaxatr.config.construction import built, fields_of, group_of, locked
 from jaxatr.config.field import Field, Fields
 from jaxatr.typing import Config
 
