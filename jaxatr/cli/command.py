@@ -37,9 +37,6 @@ class Command(Protocol):
     def main(self, arguments: Sequence[str]) -> int | None:
         """Runs the command.
 
-        Args:
-          arguments: positional arguments.
-
         Returns:
           The exit code; ``None`` for 0.
         """

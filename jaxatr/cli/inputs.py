@@ -103,10 +103,6 @@ def data_place() -> dict[str, str]:
 def check_unused(*names: str, by: str) -> None:
     """Checks that flags that another flag does not use are not on the command line.
 
-    Args:
-      *names: names of the flags.
-      by: name of the other flag.
-
     Raises:
       ValueError: one is given.
     """

@@ -31,10 +31,6 @@ _AS_IN_TABLES = {"probability_is": "known_probability_is"}
 def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
     """Predicts the inputs.
 
-    Args:
-      arguments: the inputs.
-      options: options of the predictor.
-
     Returns:
       The exit code.
     """

@@ -38,7 +38,6 @@ class SubCommand:
     """A sub-command as a command of its own."""
 
     def __init__(self, name: str):
-        """Finds the sub-command of a name."""
         self._name, self._command = name, commands()[name]
         self.define_flags = self._command.define_flags
 

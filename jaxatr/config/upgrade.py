@@ -32,9 +32,6 @@ def completed(recorded: Mapping[str, Any]) -> Config:
     behaviour. The fields of other tasks, which every run once recorded, had no effect and are
     dropped.
 
-    Args:
-      recorded: content of a run's ``config.json``.
-
     Raises:
       ValueError: the task cannot be imported, or a field has a value of another type.
     """

@@ -140,10 +140,6 @@ def confident_mistakes(
 def worst_mistakes(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> Int[np.ndarray, " _"]:
     """Finds the test examples that any of the scores gets most confidently wrong.
 
-    Args:
-      arrays: the arrays of ``scores.npz``.
-      names: names of the scores.
-
     Returns:
       Row numbers in ascending order.
     """

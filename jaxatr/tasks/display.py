@@ -66,7 +66,6 @@ class PredictionCards(Sequence[PredictionCard[Answer]]):
     """One or more predictions with their chips, displayed by notebooks."""
 
     def __init__(self, seen: Iterable[PredictionCard[Answer]]):
-        """Takes the predictions to display."""
         self._seen = tuple(seen)
 
     def __getitem__(self, place: Any) -> Any:

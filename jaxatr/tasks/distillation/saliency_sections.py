@@ -32,11 +32,7 @@ def saliency_sheet(runs: Sequence[Numbered[RecordedSurrogate]]) -> Section | Non
 
 
 def explanation_table(evaluation: Mapping[str, Any]) -> str:
-    """Formats the metrics of a surrogate as a table, with accuracies in percent.
-
-    Args:
-      evaluation: content of a surrogate run's ``evaluation.json``.
-    """
+    """Formats the metrics of a surrogate as a table, with accuracies in percent."""
     found = evaluation["explanation"]
     networks = [
         ["target", percent(found["target_accuracy"]), "-"],

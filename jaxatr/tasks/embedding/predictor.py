@@ -92,7 +92,6 @@ class Retriever(NotebookPredictor[np.ndarray, Match]):
         max_distance: float | None,
         runtime: str = "jax",
     ):
-        """Creates a retriever from a run and its index; :meth:`load` reads both from a folder."""
         self.workdir = run.workdir
         self.classes, self.chip, self.index = run.classes, run.intake, index
         self.neighbours, self.max_distance = neighbours, max_distance
