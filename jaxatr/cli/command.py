@@ -55,8 +55,8 @@ def run(command: Command, arguments: Sequence[str]) -> None:
     sys.stdout = cast(TextIO, terminal.Plain(sys.stdout))
     sys.stderr = cast(TextIO, terminal.Plain(sys.stderr))
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
-    if hasattr(command, "chosen"):  # tune, whose sub-commands have flags of their own
-        command = command.chosen(arguments) or command
+    if choose := getattr(command, "chosen", None):  # tune, whose sub-commands have their own flags
+        command = choose(arguments) or command
     command.define_flags()
     if "workdir" in flags.FLAGS or "data_dir" in flags.FLAGS:
         flags.DEFINE_bool(
