@@ -11,8 +11,7 @@ from typing import Protocol, TextIO, cast, runtime_checkable
 from absl import app, flags, logging
 
 from jaxatr import resolve
-from jaxatr.cli import configuration, help_page, terminal
-from jaxatr.cli.numbers import Number, WholeNumber
+from jaxatr.cli import configuration, help_page, numbers, terminal
 
 EXIT_USER_ERROR = 2
 EXIT_BUG = 70  # EX_SOFTWARE of BSD's sysexits.h
@@ -68,9 +67,7 @@ def run(command: Command, arguments: Sequence[str]) -> None:
     flags.DEFINE_bool("debug", False, "Print the tracebacks of errors.")
     own = [flags.FLAGS[name] for name in flags.FLAGS if _is_own(name)]  # not those of libraries
     for flag in own:
-        for parser, ours in ((flags.IntegerParser, WholeNumber), (flags.FloatParser, Number)):
-            if isinstance(flag.parser, parser):
-                flag.parser = ours(flag.parser.lower_bound, flag.parser.upper_bound)
+        flag.parser = numbers.explained(flag.parser)
     app.run(
         lambda argv: _guarded(command, argv[1:]),
         [sys.argv[0], *arguments],

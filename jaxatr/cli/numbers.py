@@ -31,3 +31,12 @@ class Number(flags.FloatParser):
             return super().convert(argument)
         except ValueError:
             raise ValueError(f"wanted a number, got {argument!r}") from None
+
+
+def explained(parser: flags.ArgumentParser) -> flags.ArgumentParser:
+    """Returns a parser of numbers with these messages and the same bounds; others unchanged."""
+    if isinstance(parser, flags.IntegerParser):
+        return WholeNumber(parser.lower_bound, parser.upper_bound)
+    if isinstance(parser, flags.FloatParser):
+        return Number(parser.lower_bound, parser.upper_bound)
+    return parser

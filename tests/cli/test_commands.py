@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from absl import flags
+
+from jaxatr.cli import calibrate, check, convert, enrol, evaluate, inputs, predict, prepare, serve
 
 ROOT = Path(__file__).parents[2]
 
@@ -128,6 +131,29 @@ def test_a_users_error_is_one_line(command, arguments, message):
     assert done.returncode == 2
     assert message in done.stderr and "Traceback" not in done.stderr
     assert done.stderr.count("error:") == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "former", "flag", "value"),
+    [
+        (calibrate, "--source=a", "chips", "a"),
+        (check, "--page=a", "out", "a"),
+        (check, "--source=a", "data_source", "a"),
+        (convert, "--source=a", "data_source", "a"),
+        (enrol, "--source=a", "chips", "a"),
+        (evaluate, "--source=a", "data_source", "a"),
+        (predict, "--jsonl", "json", True),
+        (predict, "--source=a", "data_source", "a"),
+        (prepare, "--source=a", "data_source", "a"),
+        (serve, "--source=a", "data_source", "a"),
+    ],
+)
+def test_the_flags_of_version_0_2_have_their_meaning(flags_of, module, former, flag, value):
+    required = () if module in (check, prepare) else ("--workdir=x",)
+    assert flags_of(module, *required, former) == []
+    found = flags.FLAGS[flag]
+    assert found.value == value and found.present
+    assert former.split("=")[0].removeprefix("--") in inputs.FORMER
 
 
 def test_a_run_folder_is_announced_when_it_is_made(command, chips, tmp_path):
