@@ -195,7 +195,7 @@ def mine(tmp_path_factory):
         ("image_folder", {"source": "x", "options": {"fraction": 1}}, "no option 'fraction'"),
         ("image_folder", {"source": "x", "options": {"root": 1}}, "no option 'root'"),
         ("image_folder", {"source": "gone"}, "there is no folder .*gone; .*--data_source=PATH"),
-        ("mine", {"data_dir": "gone"}, "no data set 'mine' .* in gone, which does not exist"),
+        ("mine", {"data_dir": "gone"}, "no data set 'mine'.* in gone, which does not exist"),
     ],
 )
 def test_missing_entries_are_named(mine, name, arguments, match):
