@@ -74,14 +74,13 @@ def read(name: str, arguments: Sequence[str]) -> tuple["Config", list[str]]:
       flags.Error: a value is wrong.
       ValueError: there is no such configuration, field or option of the data set.
     """
-    from jaxatr.config.construction import has  # late, to keep --help fast
-
     config = _loaded(name)
-    lacking = [field for field in _names(arguments) if not has(config, field)]
+    known, given = list(_fields(config.to_dict())), _names(arguments)
+    lacking = [field for field in given if field not in known]
     if wrong := next((field for field in lacking if not field.startswith(_OPTION)), None):
-        close = resolve.nearest(wrong, _leaves(config.to_dict()))
+        close = resolve.nearest(wrong, known)
         raise ValueError(f"--config.{wrong}: there is no field {wrong!r}{close}")
-    rest = _set(config, [field for field in _names(arguments) if field not in lacking], arguments)
+    rest = _set(config, [field for field in given if field in known], arguments)
     if lacking:  # those of the data set that is named, whose name may just have been set
         _add_options(config, [field.removeprefix(_OPTION) for field in lacking])
         rest = _set(config, lacking, rest)
@@ -146,12 +145,12 @@ def _names(arguments: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name[1] for name in names if name))
 
 
-def _leaves(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
+def _fields(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yields the dotted names of a configuration's groups and fields."""
     for name, value in values.items():
+        yield above + name
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{above}{name}.")
-        else:
-            yield above + name
+            yield from _fields(value, f"{above}{name}.")
 
 
 def _set(config: "Config", fields: Sequence[str], arguments: Sequence[str]) -> list[str]:
@@ -203,4 +202,6 @@ def _set_data(config: "Config", fields: Sequence[str]) -> None:
             continue
         if f"data.{field}" in fields:
             raise ValueError(f"--{name} and --config.data.{field} are the same: give only one")
+        if field not in config.get("data", {}):
+            raise ValueError(f"--{name}: the configuration has no field 'data.{field}'")
         config.data[field] = flag.value

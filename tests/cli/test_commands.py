@@ -105,6 +105,7 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
         (["train", "--config=configs/none.py"], "configs/none.py"),
         (["train"], "--config is missing"),
         (["train", "--config.seed=3"], "--config.seed: --config=NAME is missing"),
+        (["train", "--config=cbc", "--config.seed.x=3"], "no field 'seed.x'; did you mean 'seed"),
         (["train", "--config=cbc", "--config.seed=x"], "wanted a whole number, got 'x'"),
         (["train", "--config=cbc", "--config.sede=3", "--wrokdir=x"], "did you mean 'seed'?"),
         (["train", "--config=cbc", "--wrokdir=x"], "no flag --wrokdir; did you mean 'workdir'?"),
