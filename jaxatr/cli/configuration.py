@@ -176,6 +176,7 @@ def _add_options(config: "Config", names: Sequence[str]) -> None:
     """
     from jaxatr.data import sources  # late, to keep --help fast
 
+    resolve.trust_names_in(config.data.name)  # the user's own
     source = sources.find(config.data.name)
     known = getattr(source, "options", {})
     for name in names:

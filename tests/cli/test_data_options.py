@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jaxatr import training
+from jaxatr import bundled, training
 from jaxatr.cli import configuration
 
 
@@ -35,15 +35,24 @@ def test_options_have_the_types_of_their_defaults():
     assert options.to_dict() == {"ranges": (1000, 2000), "every": 3, "band": "visible"}
 
 
-def test_options_of_a_source_of_ones_own(monkeypatch, tmp_path):
-    (tmp_path / "jaxatr_own_source.py").write_text(
+@pytest.mark.parametrize("in_the_file", [False, True])
+def test_options_of_a_source_of_ones_own(monkeypatch, tmp_path, in_the_file):
+    name = f"jaxatr_own_source_{in_the_file}"  # a name is trusted for the rest of the process
+    (tmp_path / f"{name}.py").write_text(
         "from jaxatr.data.source import Option, Source\n\n\nclass Own(Source):\n"
         "    name, version = 'own', 1\n    options = {'least': Option(None, 'unset: any')}\n\n"
         "    def scan(self, request): ...\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    given = ("--config.data.name=jaxatr_own_source:Own", "--config.data.options.least=3")
-    assert parsed("cbc:folder", *given).data.options.least == 3
+    config, given = "cbc:folder", [f"--config.data.name={name}:Own"]
+    if in_the_file:
+        config, given = str(tmp_path / "mine.py"), []
+        text = (bundled.folder() / "cbc.py").read_text(encoding="utf-8")
+        text += f"    config.data.name = {name + ':Own'!r}\n"  # of the last function, `pretrained`
+        (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+        config += ":pretrained"
+    made = parsed(config, "--config.data.options.least=3", *given)
+    assert made.data.options.least == 3
 
 
 def test_the_options_are_those_of_the_data_set_on_the_command_line():
