@@ -29,11 +29,6 @@ class Pretrained:
     def __init__(self, fields: Config, backbone: nn.Module, in_channels: int):
         """Reads the weights.
 
-        Args:
-          fields: ``config.model``.
-          backbone: the backbone to initialise.
-          in_channels: channels of its images.
-
         Raises:
           ValueError: the weights cannot be read, or do not fit the backbone.
         """

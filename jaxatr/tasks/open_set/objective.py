@@ -23,7 +23,6 @@ class Objective:
     """
 
     def __init__(self, config: Config, examples: Examples, module: nn.Module):
-        """Creates the objective from a run's configuration, data and network."""
         self._config, self._examples, self._module = config, examples, module
         self.terms = terms.of(config)
 

@@ -62,9 +62,6 @@ class OpenSet(Task):
     def __init__(self, config: Config):
         """Opens the data and sets up the training.
 
-        Args:
-          config: the run's configuration.
-
         Raises:
           ValueError: the data is missing or does not match the configuration, or a field is
             invalid.
@@ -355,10 +352,6 @@ class OpenSet(Task):
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
         """Returns small pictures of the most confident mistakes of each score in the test.
-
-        Args:
-          measured: from :meth:`test`.
-          arrays: from :meth:`test`.
 
         Returns:
           ``id`` int32 ``[n]``; ``class`` ``[n]``, names of the true classes, also of unknown ones;

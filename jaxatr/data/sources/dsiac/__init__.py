@@ -1,6 +1,6 @@
 """The DSIAC ATR Algorithm Development Image Database: readers of its files, and its data source."""
 
-from jaxatr.data.sources.dsiac.agt import GroundTruth, Target, read_agt
+from jaxatr.data.sources.dsiac.agt import AgtTarget, GroundTruth, read_agt
 from jaxatr.data.sources.dsiac.arf import Arf, Footer, open_arf
 from jaxatr.data.sources.dsiac.bbox_met import Corners, read_corners
 from jaxatr.data.sources.dsiac.boxes import SOURCES, Box, find_box
@@ -25,7 +25,7 @@ __all__ = [
     "GroundTruth",
     "Look",
     "Survey",
-    "Target",
+    "AgtTarget",
     "cut",
     "find_box",
     "find_clips",

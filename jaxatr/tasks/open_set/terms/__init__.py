@@ -29,10 +29,6 @@ def of(config: Config) -> tuple[Term, ...]:
 def check(config: Config, image_shape: tuple[int, int, int]) -> None:
     """Checks the fields of all terms.
 
-    Args:
-      config: the run's configuration.
-      image_shape: shape of the chips.
-
     Raises:
       ValueError: a value is not allowed; the message names its field.
     """
