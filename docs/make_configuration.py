@@ -8,10 +8,11 @@ from pathlib import Path
 
 from jaxatr import config as configuration
 from jaxatr.config import Field
-from jaxatr.data.augmentations import FIELDS as AUGMENTATIONS
+from jaxatr.data import augmentations
 from jaxatr.tasks.distillation.fields import FIELDS as DISTILLATION
 from jaxatr.tasks.embedding.fields import FIELDS as EMBEDDING
 from jaxatr.tasks.gan.fields import FIELDS as GAN
+from jaxatr.tasks.open_set import terms
 from jaxatr.tasks.open_set.fields import FIELDS as OPEN_SET
 from jaxatr.tasks.open_set.fields import RECIPES, TESTS
 from jaxatr.tasks.track.fields import FIELDS as TRACK
@@ -51,7 +52,7 @@ KINDS = {
     "Recipes of open-set recognition": (
         "Fields of `jaxatr.tasks.open_set:OpenSet`, all off by default. "
         "[Guide](training.md#recipes).",
-        RECIPES,
+        {**RECIPES, **terms.fields()},
     ),
     "Tests of open-set recognition": (
         "Fields of `jaxatr.tasks.open_set:OpenSet`, all off by default, which can be changed after "
@@ -61,7 +62,7 @@ KINDS = {
     "Further augmentations": (
         "Fields of open-set recognition of single images and of embeddings, all off by default. "
         "[Guide](training.md#recipes).",
-        AUGMENTATIONS,
+        augmentations.fields(),
     ),
     "Tracks": (
         "Fields of `jaxatr.tasks.track:TrackOpenSet`, in addition to those of open-set "

@@ -7,6 +7,7 @@ kinds are ``scores``, all open-set scores, ``fields``, the named fields of a tas
 published networks, and ``options``, those of the data sources.
 """
 
+import importlib
 import inspect
 import re
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from jaxatr import config as configuration
 from jaxatr.data import sources
 from jaxatr.models.published import NETWORKS
 from jaxatr.openset import Score
-from jaxatr.openset.registry import DEFAULT, declared, modules
+from jaxatr.openset.registry import DEFAULT, SCORES
 from jaxatr.tasks.open_set.needs import MAPS, NEEDS
 
 FOLDER = Path(__file__).parent
@@ -71,10 +72,11 @@ def scores() -> str:
         "| name | score | needs besides the logits | threshold at γ = 0.9 |",
         "|---|---|---|---|",
     ]
-    for module in sorted(modules(), key=lambda m: (_place(declared(m)), m.__name__)):
+    for file in sorted(SCORES.files(), key=lambda file: (_place(SCORES.declared(file)), file)):
+        module = importlib.import_module(f"{SCORES.package}.{file}")
         about = (inspect.getdoc(module) or "").partition("\n")[0].removesuffix(".")
         groups: dict[tuple[str, str], list[Score]] = {}
-        for score in declared(module):
+        for score in SCORES.declared(file):
             groups.setdefault((_needs(score), _threshold(score)), []).append(score)
         for (needs, threshold), group in groups.items():
             names = ", ".join(f"`{score.name}`" for score in group)

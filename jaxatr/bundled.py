@@ -3,15 +3,20 @@
 import ast
 import importlib.util
 import inspect
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ml_collections import ConfigDict
 
 from jaxatr.resolve import nearest
 
 if TYPE_CHECKING:
     from jaxatr.typing import Config
 else:  # the same class, without the arrays of jaxatr.typing, which are slow to import
-    from ml_collections import ConfigDict as Config
+    Config = ConfigDict
+
+_MODULE = "jaxatr_configuration"  # dataclasses look for the module of their annotations
 
 
 def folder() -> Path:
@@ -58,19 +63,23 @@ def load(text: str) -> Config:
       text: a file or the name of a bundled one, optionally followed by a colon and a variant.
 
     Raises:
-      ValueError: the file or the variant does not exist, or the file has no ``get_config``.
+      ValueError: the file or the variant does not exist, or the file has no ``get_config``, or this
+        does not return a ``ConfigDict``.
     """
     path, _, variant = locate(text).partition(":")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    spec = importlib.util.spec_from_file_location(_MODULE, path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[_MODULE] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not hasattr(module, "get_config"):
         raise ValueError(f"{path} has no function get_config")
     if variant and not inspect.signature(module.get_config).parameters:
         raise ValueError(f"{path} has no variants, got {variant!r}")
-    return module.get_config(variant) if variant else module.get_config()
+    config = module.get_config(variant) if variant else module.get_config()
+    if not isinstance(config, ConfigDict):
+        raise ValueError(f"{path}: get_config returned {config!r}, wanted a ConfigDict")
+    return config
 
 
 def described() -> list[tuple[str, str, list[str]]]:

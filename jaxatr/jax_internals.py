@@ -10,10 +10,24 @@ from jax.core import ShapedArray, Tracer
 from jax.experimental import multihost_utils
 from jax.experimental.compilation_cache import compilation_cache
 from jax.experimental.xla_metadata import set_xla_metadata
-from jax.extend.core import JaxprEqn, Literal, Primitive, Var
+from jax.extend import source_info_util
+from jax.extend.core import (
+    ClosedJaxpr,
+    InconclusiveDimensionOperation,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Primitive,
+    Var,
+    jaxpr_as_fun,
+    jaxprs_in_params,
+)
 from jax.interpreters import ad, batching, mlir
 
 __all__ = [
+    "ClosedJaxpr",
+    "InconclusiveDimensionOperation",
+    "Jaxpr",
     "JaxprEqn",
     "Literal",
     "Primitive",
@@ -23,7 +37,10 @@ __all__ = [
     "ad",
     "batching",
     "compilation_cache",
+    "jaxpr_as_fun",
+    "jaxprs_in_params",
     "mlir",
     "multihost_utils",
     "set_xla_metadata",
+    "source_info_util",
 ]

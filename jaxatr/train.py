@@ -5,7 +5,7 @@ import sys
 if __name__ == "__main__":
     from jaxatr.cli.main import run
 
-    run("train")
+    run("train", sys.argv[1:])
 else:  # importing this module must not hide the function of its name
     from jaxatr.runs import train_run
 

@@ -36,6 +36,7 @@ from jaxatr.resolve import EVERYTHING, trust
 collect_ignore = ["fixtures/make_runs.py"]  # of an earlier version of the package
 
 CLASSES = ("cross", "disc", "ring", "square")
+KINDS_OF_FLAGS = ("string", "multi_string", "list", "integer", "float", "bool", "enum", "alias")
 
 
 SECONDS = Path(__file__).parents[1] / "experiments/benchmarks/results/test_seconds.json"
@@ -160,7 +161,7 @@ def flags_of(monkeypatch):
             values[name] = flags.FLAGS[name]  # which it reads as it gives batches
         monkeypatch.setattr(module.flags, "FLAGS", values)
         with monkeypatch.context() as patch:
-            for name in ("string", "multi_string", "list", "integer", "float", "bool", "enum"):
+            for name in KINDS_OF_FLAGS:
                 define = functools.partial(getattr(flags, f"DEFINE_{name}"), flag_values=values)
                 patch.setattr(module.flags, f"DEFINE_{name}", define)
             module.define_flags()

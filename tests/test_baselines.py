@@ -9,7 +9,7 @@ import scipy.special
 from PIL import Image
 
 from jaxatr import data, files, metrics, openset, reporting, runs, training
-from jaxatr.reporting.recorded import read_run
+from jaxatr.reporting.recorded_run import read_run
 
 pytestmark = pytest.mark.slow
 
@@ -74,9 +74,9 @@ def test_the_confounding_labels_detector_never_saw_an_unknown_class(compared_run
 def test_the_detector_is_adapted_to_the_run_it_judges(compared_run):
     saved = np.load(compared_run / "scores.npz")
     with np.load(compared_run / "conflabel" / "detector.npz") as arrays:
-        detector = openset.conflabel_detector.Detector(**arrays)
+        detector = openset.conflabel_detector.NormDetector(**arrays)
     prefix = "fitted_conflabel_detector_"
-    used = openset.conflabel_detector.Detector(
+    used = openset.conflabel_detector.NormDetector(
         *(saved[prefix + field] for field in detector._fields)
     )
     np.testing.assert_array_equal(used.hidden_kernel, detector.hidden_kernel)

@@ -61,12 +61,22 @@ def test_missing_entries_are_named(tmp_path, monkeypatch, text, message):
     [
         ("", "", "own.py has no function get_config$"),
         ("def get_config(): return {}", ":small", "own.py has no variants, got 'small'$"),
+        ("def get_config(): return {}", "", "own.py: get_config returned {}, wanted a ConfigDict$"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_named(tmp_path, content, variant, message):
     (tmp_path / "own.py").write_text(content)
     with pytest.raises(ValueError, match=message):
         bundled.load(f"{tmp_path / 'own.py'}{variant}")
+
+
+def test_a_file_may_define_a_dataclass(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "from __future__ import annotations\nimport dataclasses\nimport ml_collections\n\n\n"
+        "@dataclasses.dataclass\nclass Size:\n    rows: int = 3\n\n\n"
+        "def get_config():\n    return ml_collections.ConfigDict({'rows': Size().rows})\n"
+    )
+    assert bundled.load(str(tmp_path / "own.py")).rows == 3
 
 
 def test_the_listed_variants_exist():

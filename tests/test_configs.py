@@ -5,10 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
-from ml_collections import ConfigDict, config_flags
+from ml_collections import ConfigDict
 
 from jaxatr import config as configuration
 from jaxatr import data, models, openset
+from jaxatr.cli import configuration as configuration_flags
 from jaxatr.config import Field
 from jaxatr.data import sources
 
@@ -149,13 +150,8 @@ def test_a_field_can_be_unset_and_take_any_value(tmp_path):
         "def get_config():\n"
         "    return config.of_task('jaxatr.tasks.embedding:Embedding')\n"
     )
-    from absl import flags
-
-    values = flags.FlagValues()
-    given = ["x", f"--config={path}", "--config.embedding.margin=0"]
-    config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=given)
-    values(given)
-    assert values.config.embedding.margin == 0.0
+    read, _ = configuration_flags.read(str(path), ["--config.embedding.margin=0"])
+    assert read.embedding.margin == 0.0
 
 
 def test_another_tasks_configuration_keeps_the_common_fields():

@@ -1,8 +1,8 @@
 """The page docs/extending.md: its rows are true, and the examples that they point to run.
 
 The longer examples have tests of their own: a kind of run (tests/tasks/test_own_kind.py), losses
-(tests/losses/test_own_loss.py), a source (tests/data/sources/test_sources.py) and a method of
-explanation (tests/explain/test_explainer.py).
+(tests/losses/test_own_loss.py), a source outside the package (tests/data/sources/test_sources.py)
+and a method of explanation outside it (tests/explain/test_explainer.py).
 """
 
 import hashlib
@@ -18,16 +18,18 @@ import optax
 import pytest
 import safetensors.numpy
 
-from jaxatr import bundled, models, openset
+from jaxatr import bundled, data, explain, models, openset, parts
 from jaxatr import config as configuration
 from jaxatr.data import augmentations
+from jaxatr.kernels import recurrent
 from jaxatr.kernels.benchmark import relative_error
 from jaxatr.kernels.device import of_platform
-from jaxatr.kernels.ops.convolution import solvers
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.models import published
-from jaxatr.models.published.finding import tensors_of
+from jaxatr.models.published_files import tensors_of
+from jaxatr.tasks.embedding import in_batch
 from jaxatr.tasks.open_set import terms
 from jaxatr.tasks.optimizer import build_optimizer
 
@@ -63,6 +65,26 @@ def outside(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.fixture
+def placed(tmp_path, monkeypatch):
+    """Adds an example to a folder of the package, as its only change."""
+    made = []
+
+    def put(path, page, heading, block=0):
+        *folder, name = path.removesuffix(".py").split("/")
+        package = importlib.import_module(".".join(folder))
+        place = tmp_path / package.__name__
+        place.mkdir(exist_ok=True)
+        (place / f"{name}.py").write_text(examples(page, heading)[block], encoding="utf-8")
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(place)])
+        made.append((package, name))
+
+    yield put
+    for package, name in made:
+        sys.modules.pop(f"{package.__name__}.{name}", None)
+        vars(package).pop(name, None)
+
+
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0].strip("[").partition("]")[0])
 def test_a_row_names_one_place_for_the_thing_and_its_test_and_an_example(row):
     example, _, file, test = row
@@ -80,17 +102,15 @@ def test_a_row_names_one_place_for_the_thing_and_its_test_and_an_example(row):
 
 
 def test_every_thing_to_add_has_a_row():
-    assert len(rows()) == 14
+    assert len(rows()) == 15
 
 
-def test_a_term_of_the_loss_adds_up_over_known_examples(outside, small_config, monkeypatch):
-    outside("own_term", examples("extending.md", "## A term of the loss")[0])
-    term = importlib.import_module("own_term").TERM
-    monkeypatch.setattr(terms, "TERMS", (*terms.TERMS, term))
-    config = small_config.copy_and_resolve_references()
-    with config.unlocked():
-        config.loss.feature_norm_weight = 0.5
-    assert term in terms.of(config)
+def test_a_term_of_the_loss_adds_up_over_known_examples(placed):
+    placed("jaxatr/tasks/open_set/terms/feature_norm.py", "extending.md", "## A term of the loss")
+    config = configuration.of_task()
+    assert not terms.of(config)
+    config.loss.feature_norm_weight = 0.5
+    (term,) = terms.of(config)
     rng = np.random.default_rng(0)
     features = jnp.asarray(rng.normal(size=(4, 8)), jnp.float32)
     out = models.OpenSetOutput(jnp.zeros((4, 3)), jnp.zeros((4, 3)), features)
@@ -99,10 +119,28 @@ def test_a_term_of_the_loss_adds_up_over_known_examples(outside, small_config, m
     weights = np.array([1, 0, 0.25, 1])
     np.testing.assert_allclose(total, weights @ np.square(features).sum(axis=1), rtol=1e-6)
     assert count == 2.25
-    with config.unlocked():
-        config.loss.feature_norm_weight = -1.0
+    config.loss.feature_norm_weight = -1.0
     with pytest.raises(ValueError, match="loss.feature_norm_weight: got -1.0, wanted 0"):
         terms.check(config, (24, 24, 1))
+
+
+def test_a_loss_of_an_embedding_has_a_name(placed):
+    placed("jaxatr/losses/mine.py", "extending.md", "## A loss")
+    placed("jaxatr/tasks/embedding/in_batch/compact.py", "extending.md", "## A loss", block=1)
+    rows, labels = jnp.array([[0.0], [2.0], [9.0]]), jnp.array([0, 0, 1])
+    # Two pairs of distance 4 in class 0, and three of an example and itself, less the margin.
+    found = in_batch.in_batch_loss("compact", rows, labels, margin=1.0)
+    np.testing.assert_allclose(found, (2 * (4 - 1)) / 5)
+
+
+def test_a_score_is_computed_inside_and_outside(placed, outside):
+    logits = np.float32([[0.0, 3.0, 1.0], [5.0, 4.0, 4.5]])
+    outside("outer_margin", examples("extending.md", "## A score")[0])
+    found = [openset.create("outer_margin:PART").score(logits=logits)]
+    placed("jaxatr/openset/detectors/margin.py", "extending.md", "## A score")
+    found.append(openset.create("margin").score(logits=logits))
+    np.testing.assert_array_equal(found, [[2.0, 0.5]] * 2)
+    assert "margin" in openset.list()
 
 
 def test_a_score_of_ones_own_is_fitted_and_computed(outside):
@@ -118,35 +156,78 @@ def test_a_score_of_ones_own_is_fitted_and_computed(outside):
     )
 
 
-def test_an_operator_of_ones_own_is_one_of_a_models_nodes():
+def test_a_source_is_prepared_and_listed(placed, tmp_path):
+    placed("jaxatr/data/sources/shades.py", "extending.md", "## A source")
+    dataset = data.open_dataset("shades", data_dir=tmp_path / "sets", options={"count": 2})
+    test = dataset.splits["test"]
+    assert dataset.classes == ("dark", "bright") and test.columns["label"].tolist() == [0, 1, 0, 1]
+    assert [int(test[i]["image"][0, 0, 0]) for i in range(2)] == [60, 180]
+
+
+def test_a_backbone_is_created_by_its_name_and_by_a_configuration(placed):
+    placed("jaxatr/models/backbones/pooled.py", "extending.md", "## A backbone")
+    assert "pooled" in models.list()
+    model, variables = models.create("pooled", in_channels=1, width=3)
+    assert model.apply(variables, jnp.zeros((2, 8, 8, 1))).shape == (2, 3)
+    config = configuration.of_task()
+    config.model.backbone, config.model.width = "pooled", 5
+    network = models.build_open_set(config.model, 2)
+    images = jnp.zeros((2, 8, 8, 1))
+    out = network.apply(network.init(jax.random.key(0), images, train=False), images, train=False)
+    assert out.features.shape == (2, 5) and out.logits.shape == (2, 2)
+
+
+def test_a_method_of_explanation_is_found_and_right(placed):
+    placed("jaxatr/explain/methods/input_gradient.py", "extending.md", "## A method of expl")
+    method = explain.find_method("input_gradient")
+    weights = jnp.arange(8.0).reshape(4, 2)
+    maps = method.function(lambda images: images.reshape(-1, 4) @ weights, jnp.ones((3, 2, 2, 1)))
+    np.testing.assert_array_equal(maps, np.tile([[1.0, 3.0], [5.0, 7.0]], (3, 1, 1)))
+
+
+@pytest.mark.parametrize("name", ["Twice", "Multiple"])
+def test_an_operator_of_ones_own_is_one_of_a_models_nodes(name, placed):
     onnx = pytest.importorskip("onnx")
     from jaxatr import onnx as room
     from jaxatr.onnx.ops import registry
 
-    (code,) = [one for one in examples("onnx.md", "**Operators of your own**") if "Twice" in one]
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
-    node = helper.make_node("Twice", ["x"], ["y"], domain="my.domain", times=3)
-    values = [helper.make_tensor_value_info(name, kind, [2]) for name in ("x", "y")]
+    node = helper.make_node(name, ["x"], ["y"], domain="my.domain", times=3)
+    values = [helper.make_tensor_value_info(value, kind, [2]) for value in ("x", "y")]
     graph = helper.make_graph([node], "g", values[:1], values[1:])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("my.domain", 1)]
     proto = helper.make_model(graph, opset_imports=opsets)
     with registry.restored():
-        exec(code, {"onnx": room})
+        if name == "Twice":  # a program's own
+            found = examples("onnx.md", "**Operators of your own**")
+            exec(next(code for code in found if name in code), {"onnx": room})
+        else:
+            placed("jaxatr/onnx/ops/doubling.py", "extending.md", "## An ONNX operator")
+            parts.modules("jaxatr.onnx.ops")  # as when the package is imported
         model = room.load(proto)
         found = model.apply(model.variables, np.float32([1, -2]))
     np.testing.assert_array_equal(jax.tree.leaves(found)[0], [3, -6])
-    with pytest.raises(ValueError, match="Twice"):
+    with pytest.raises(ValueError, match=name):
         room.load(proto)
 
 
+def test_a_recurrent_algorithm_computes_the_same_as_the_others(placed):
+    placed(
+        "jaxatr/kernels/ops/recurrent/algorithms/plain.py", "extending.md", "## A recurrent algo"
+    )
+    params = recurrent.init(jax.random.key(0), "gru", 3, 4)
+    x = jax.random.normal(jax.random.key(1), (2, 5, 3))
+    found, wanted = (recurrent.gru(params, x, algorithm=name)[0] for name in ("plain", "scan"))
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_a_solver_of_ones_own_is_found_and_right(outside, monkeypatch, dtype):
-    path = outside("one_pixel", examples("kernels.md", "## Adding a solver")[0])
-    monkeypatch.setattr(solvers, "__path__", [*solvers.__path__, str(path.parent)])
-    found = solvers._solvers()
-    sys.modules.pop(f"{solvers.__name__}.one_pixel")
-    assert set(found) == {*solvers.SOLVERS, "one_pixel"}
-    solver, cpu = found["one_pixel"], of_platform("cpu")
+def test_a_solver_of_ones_own_is_found_and_right(placed, dtype):
+    placed(
+        "jaxatr/kernels/ops/convolution/solvers/one_pixel.py", "kernels.md", "## Adding a solver"
+    )
+    solver, cpu = SOLVERS["one_pixel"], of_platform("cpu")
+    assert "one_pixel" in list(SOLVERS)
     unit, edges = (1, 1), ((0, 0), (0, 0))
     problem = Problem("forward", (2, 3, 4, 5), (1, 1, 5, 6), unit, edges, unit, 1, dtype)
     arguments = OPERATION.arguments(problem, np.random.default_rng(0))
@@ -157,15 +238,9 @@ def test_a_solver_of_ones_own_is_found_and_right(outside, monkeypatch, dtype):
         assert error <= OPERATION.tolerance(problem, cpu)
 
 
-def test_an_augmentation_of_ones_own_is_found_checked_and_applied(outside, monkeypatch):
-    path = outside("dead_row", examples("extending.md", "## An augmentation")[0])
-    monkeypatch.setattr(augmentations, "__path__", [*augmentations.__path__, str(path.parent)])
-    found = augmentations._augmentations()
-    sys.modules.pop(f"{augmentations.__name__}.dead_row")
-    assert [one.name for one in found if one not in augmentations.AUGMENTATIONS] == ["dead_row"]
-    fields = {name: field for one in found for name, field in one.fields.items()}
-    monkeypatch.setattr(augmentations, "AUGMENTATIONS", found)
-    monkeypatch.setattr(augmentations, "FIELDS", fields)
+def test_an_augmentation_of_ones_own_is_found_checked_and_applied(placed):
+    placed("jaxatr/data/augmentations/dead_row.py", "extending.md", "## An augmentation")
+    assert configuration.of_task().augment.dead_row == 0.0
     with pytest.raises(ValueError, match="augment.dead_row: got 2.0, wanted 0 to 1"):
         augmentations.check({"dead_row": 2.0})
     images, ids = jnp.ones((6, 5, 3, 1)), jnp.arange(6)
@@ -178,14 +253,10 @@ def test_an_augmentation_of_ones_own_is_found_checked_and_applied(outside, monke
 
 
 def test_a_published_network_of_ones_own_is_found_and_its_file_is_checked(
-    outside, monkeypatch, tmp_path
+    placed, monkeypatch, tmp_path
 ):
-    path = outside("my_mobilenet", examples("extending.md", "## A published network")[0])
-    monkeypatch.setattr(published, "__path__", [*published.__path__, str(path.parent)])
-    found = published._by_name()
-    sys.modules.pop(f"{published.__name__}.my_mobilenet")
-    assert set(found) == {*published.NETWORKS, "my_mobilenet"}
-    network = found["my_mobilenet"]
+    placed("jaxatr/models/published/my_mobilenet.py", "extending.md", "## A published network")
+    network = published.NETWORKS["my_mobilenet"]
     assert network.backbone in models.list()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(ValueError, match="pip install my-mobilenet-weights"):

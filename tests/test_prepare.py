@@ -31,7 +31,7 @@ def run(*arguments):
 
 def run_here(*arguments, **values):
     """Runs the command in this process and without the check, for many small cases."""
-    if "source" not in flags.FLAGS:
+    if "data_source" not in flags.FLAGS:
         prepare.define_flags()
     flags.FLAGS.mark_as_parsed()
     with flagsaver.flagsaver(**{"check": False, **values}):
@@ -54,13 +54,13 @@ def test_it_describes_its_result(folder, tmp_path):
     assert lines[6].startswith("  fingerprint ")
     assert lines[7] == "checked 6 images:"
     assert "!! 4 pairs of equal images of two splits (test/car/0.png and" in done.stdout
-    check = f"jaxatr check mine --data_dir={tmp_path / 'd'} --page=FILE.html"
+    check = f"jaxatr check mine --data_dir={tmp_path / 'd'} --out=FILE.html"
     assert lines[-1] == f"for all findings with pictures: {check}"
     assert done.stderr.splitlines()[:2] == ["preparing image_folder", "reading 6 images"]
 
 
 def test_without_the_check_it_is_not_made(folder, tmp_path, capsys):
-    place = {"source": str(folder), "data_dir": str(tmp_path / "d")}
+    place = {"data_source": str(folder), "data_dir": str(tmp_path / "d")}
     run_here("image_folder", **place)
     printed = capsys.readouterr().out
     assert "fingerprint" in printed and "checked" not in printed
@@ -69,7 +69,7 @@ def test_without_the_check_it_is_not_made(folder, tmp_path, capsys):
 def test_skipped_images_and_hierarchy_are_listed(folder, tmp_path, capsys):
     (folder / "train" / "car" / "1.png").write_bytes(b"broken")
     (folder / "coarse.json").write_text('{"car": "wheels", "tank": "tracks"}')
-    place = {"source": str(folder), "data_dir": str(tmp_path / "d")}
+    place = {"data_source": str(folder), "data_dir": str(tmp_path / "d")}
     with pytest.raises(ValueError, match="train/car/1.png: not a readable image"):
         run_here("image_folder", **place)
     run_here("image_folder", **place, skip_corrupt=True)
@@ -95,11 +95,11 @@ def test_the_flags_of_dsiac(tmp_path, monkeypatch):
     monkeypatch.setattr(prepare.data, "prepare", prepared)
     flags_given = {"band": "thermal", "ranges": ["1000", "2000"], "time": "day", "every": 5}
     with pytest.raises(KeyError):
-        run_here("dsiac", source=str(tmp_path), option=["size=64"], **flags_given)
+        run_here("dsiac", data_source=str(tmp_path), option=["size=64"], **flags_given)
     wanted = {"band": "thermal", "ranges": [1000, 2000], "time": "day", "every": 5, "size": 64}
     assert (asked["name"], asked["options"]) == ("dsiac", wanted)
     with pytest.raises(KeyError):
-        run_here("dsiac", source=str(tmp_path))
+        run_here("dsiac", data_source=str(tmp_path))
     assert asked["options"] == {}
 
 

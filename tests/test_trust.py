@@ -11,7 +11,7 @@ from jaxatr import config as configuration
 from jaxatr import files, models, openset, resolve, training
 from jaxatr.data import sources
 from jaxatr.explain import find_method, load_target
-from jaxatr.recognition import enrolments
+from jaxatr.recognition import enrolment_file
 from jaxatr.tasks.embedding.in_batch import find_in_batch
 from jaxatr.tasks.open_set.checks import find_open_loss
 from jaxatr.tasks.optimizer import build_optimizer
@@ -122,10 +122,10 @@ def test_no_name_in_enrolled_json_leaves_the_folder(tmp_path, file):
     precious.write_text("")
     (run / "out").symlink_to(tmp_path)
     file = file.replace("ROOT", str(tmp_path))
-    entry = enrolments.Entry("a", "b", "c", file, ("d",))
-    files.write_fields(run / enrolments.FILE, {"score": "knn", "enrolments": [entry._asdict()]})
+    entry = enrolment_file.Entry("a", "b", "c", file, ("d",))
+    files.write_fields(run / enrolment_file.FILE, {"score": "knn", "enrolments": [entry._asdict()]})
     with pytest.raises(ValueError, match=f"'.*' is not a path within {run}"):
-        enrolments.read(run)
+        enrolment_file.read(run)
     with pytest.raises(ValueError, match="is not a path within"):
-        enrolments.discard(run, [entry])
+        enrolment_file.discard(run, [entry])
     assert precious.exists()

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import JaxprEqn, Literal, Var
 
+from jaxatr.jax_internals import JaxprEqn, Literal, Var
 from jaxatr.kernels.folding import Specialised, _aval, _Chain, _read, _run
 from jaxatr.kernels.ops.convolution.primitive import convolution_p
 from jaxatr.kernels.ops.convolution.problem import Problem

@@ -25,7 +25,7 @@ def checked_persistent(
     cell: str, batch: int, hidden: int, steps: int, runs: int, options
 ) -> dict[str, Any]:
     """Compares the results and gradients of all steps in one kernel with the plain loop's."""
-    from jaxatr.kernels.ops.recurrent import persistent
+    from jaxatr.kernels.ops.recurrent.algorithms import persistent
 
     run = partial(persistent.run, **interpreter(options))
     # Before jax 0.12 the interpreter does not transpose operands, as the backward pass does.
@@ -45,7 +45,8 @@ def checked_layer(
     import jax.numpy as jnp
 
     from jaxatr.kernels import recurrent
-    from jaxatr.kernels.ops.recurrent import Problem, scan
+    from jaxatr.kernels.ops.recurrent import Problem
+    from jaxatr.kernels.ops.recurrent.algorithms import scan
 
     problem = Problem(cell, steps, batch, hidden, hidden, False, False, "bfloat16")
     ((weights,),) = recurrent.init(jax.random.key(0), cell, hidden, hidden, dtype="bfloat16")

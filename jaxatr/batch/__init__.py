@@ -5,7 +5,7 @@ and writes its part file atomically (``parts``). When a batch is started again, 
 kept. An ``engine`` distributes the shards to workers; ``predicting`` runs a batch.
 """
 
-from jaxatr.batch.predicting import ENGINES, Totals, predict_parts
+from jaxatr.batch.prediction import ENGINES, Totals, predict_parts
 from jaxatr.batch.worker import Part
 
 __all__ = ["ENGINES", "Part", "Totals", "predict_parts"]

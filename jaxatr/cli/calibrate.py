@@ -1,6 +1,6 @@
 """Fits the threshold and probabilities of a finished run to a few labelled chips from the field.
 
-jaxatr calibrate --workdir=DIR --source=DATA [--score=NAME] [--tpr=0.95] [--per_class]
+jaxatr calibrate --workdir=DIR --chips=DATA [--score=NAME] [--tpr=0.95] [--per_class]
 jaxatr calibrate --workdir=DIR --undo [--score=NAME]
 """
 
@@ -16,9 +16,7 @@ from jaxatr.cli import inputs
 def define_flags() -> None:
     """Defines the command's flags."""
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
-    flags.DEFINE_string(
-        "source", None, "Labelled chips: a folder of class folders, a table or an archive."
-    )
+    inputs.define_chips("Labelled chips: a folder of class folders, a table or an archive.")
     flags.DEFINE_string("score", None, "The score to calibrate; default: the one that decides.")
     flags.DEFINE_float("tpr", None, "Share of known chips to accept; default: as configured.")
     flags.DEFINE_bool("per_class", False, "Fit a threshold per class; default: as configured.")
@@ -36,8 +34,8 @@ def main(arguments: Sequence[str]) -> None:
     options: dict[str, Any] = inputs.given("score") | {
         "checkpoint": inputs.checkpoint(values.checkpoint)
     }
-    if values.undo == (values.source is not None):
-        raise ValueError("wanted either --source=DATA or --undo")
+    if values.undo == (values.chips is not None):
+        raise ValueError("wanted either --chips=DATA or --undo")
     if values.undo:
         inputs.check_unused("tpr", "per_class", "json", by="undo")
     training.enable_compilation_cache()
@@ -45,8 +43,8 @@ def main(arguments: Sequence[str]) -> None:
         print(f"removed: {runs.undo_calibration(values.workdir, **options)}")
         return
     options |= inputs.given("tpr", "per_class")
-    inputs.say(f"predicting the chips of {values.source}")
-    result = runs.calibrate_run(values.workdir, values.source, **options)
+    inputs.say(f"predicting the chips of {values.chips}")
+    result = runs.calibrate_run(values.workdir, values.chips, **options)
     print(json.dumps(result, indent=2) if values.json else text(result))
 
 

@@ -1,7 +1,7 @@
 """Checks a data set for damaged files, duplicates, imbalance, and facts that reveal the class.
 
-jaxatr check PATH [--page=FILE.html] [--center_crop=64]
-jaxatr check NAME [--source=PATH] [--option=NAME=VALUE] [--page=FILE.html]
+jaxatr check PATH [--out=FILE.html] [--center_crop=64]
+jaxatr check NAME [--data_source=PATH] [--option=NAME=VALUE] [--out=FILE.html]
 
 PATH is a folder of images, an archive of such a folder, or a table; NAME is a
 data set known to `jaxatr prepare`. The exit code is 1 if a problem would
@@ -27,7 +27,8 @@ from jaxatr.resolve import trust_names_in
 
 def define_flags() -> None:
     """Defines the command's flags."""
-    flags.DEFINE_string("page", None, "Also write an HTML page with pictures to this file.")
+    flags.DEFINE_string("out", None, "Also write an HTML page with pictures to this file.")
+    flags.DEFINE_alias("page", "out")
     flags.DEFINE_integer(
         "center_crop",
         0,
@@ -40,31 +41,32 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "limit", inputs.CHECKED, "Check at most this many images, sampled randomly; 0: all.", 0
     )
-    flags.DEFINE_string("source", None, "With NAME: folder or archive of the data.")
-    flags.DEFINE_string("data_dir", None, "With NAME: folder of prepared data sets.")
+    inputs.define_data(
+        "With NAME: folder or archive of the data.", "With NAME: folder of prepared data sets."
+    )
     inputs.define_options()
 
 
 def main(arguments: Sequence[str]) -> int:
     """Prints tables and findings, and writes the page; returns 1 if a finding is an error."""
-    from jaxatr.reporting import checked  # late, to keep --help fast
+    from jaxatr.reporting import check_page  # late, to keep --help fast
 
     given = inputs.only(arguments, "one folder, archive, table or data set")
     trust_names_in(given)  # the user's own
     values = flags.FLAGS
     require("jinja2", "sklearn", extra="report", what="jaxatr check")
     chip = data.Chip(center_crop=values.center_crop) if values.center_crop else None
-    if values.page:
-        files.check_replaceable(values.page)
+    if values.out:
+        files.check_replaceable(values.out)
     inputs.say(f"listing the images of {given}")  # an archive is unpacked
     with _subject(given) as subject:
         diagnosis = doctor.examine(
             subject, chip=chip, alike=values.alike, limit=values.limit, begins=inputs.say
         )
-        print("\n".join(checked.tables(diagnosis)))
-        if values.page:
-            checked.write_page(diagnosis, values.page, chip)
-            print(f"page: {values.page}")
+        print("\n".join(check_page.tables(diagnosis)))
+        if values.out:
+            check_page.write_page(diagnosis, values.out, chip)
+            print(f"page: {values.out}")
     return 1 if any(one.level == "error" for one in diagnosis.findings) else 0
 
 
@@ -80,19 +82,18 @@ def _subject(name: str) -> Iterator[doctor.Subject]:
         try:
             dataset = data.open_dataset(
                 name,
-                data_dir=values.data_dir,
-                source=values.source,
+                **inputs.data_place(),
                 options=options,
-                skip_corrupt=values.source is not None,
+                skip_corrupt=values.data_source is not None,
             )
         except NoSuchDatasetError as error:
             raise ValueError(f"there is no folder, archive or table {name}, and {error}") from error
         yield doctor.of_dataset(dataset)
         return
-    for flag in ("source", "data_dir"):
+    for flag in ("data_source", "data_dir"):
         if values[flag].value is not None:
             raise ValueError(f"--{flag} is for data sets given by name, but {name} is a path")
-    settings = all_options(image_folder.SOURCE, options)
+    settings = all_options(image_folder.PART, options)
     with tempfile.TemporaryDirectory(prefix="jaxatr-check-") as scratch:
         folder = image_folder.image_folder(path.absolute(), settings, Path(scratch) / "source")
         yield doctor.of_folder(folder, path.name or str(path))

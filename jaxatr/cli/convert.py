@@ -27,6 +27,9 @@ from absl import flags
 from jaxatr.cli import inputs
 from jaxatr.resolve import nearest
 
+# The sub-commands of the flags that are not those of export alone.
+_TAKERS = {"json": ("inspect", "describe"), "out": ("import", "export")}
+
 
 def define_flags() -> None:
     """Defines the command's flags."""
@@ -58,8 +61,11 @@ def define_flags() -> None:
         "run's.",
     )
     flags.DEFINE_string(
-        "source", None, "export: present location of the training data, if a score must be fitted."
+        "data_source",
+        None,
+        "export: present location of the training data, if a score must be fitted.",
     )
+    flags.DEFINE_alias("source", "data_source")
     flags.DEFINE_bool("card", True, "export: write MODEL_CARD.md beside the file.")
     flags.DEFINE_string("licence", "", "export: licence of the model, for its card.")
     flags.DEFINE_string("data_licence", "", "export: licence of the training data, for the card.")
@@ -82,14 +88,14 @@ def main(arguments: Sequence[str]) -> int | None:
 
 
 def _check_flags(name: str) -> None:
-    """Checks that the flags are those of a sub-command; their descriptions begin with its name.
+    """Checks that the flags are those of a sub-command.
 
     Raises:
       ValueError: one is a flag of other sub-commands only.
     """
-    for flag in (flags.FLAGS[one] for one in flags.FLAGS):
-        takers = str(flag.help).partition(":")[0].split(", ")
-        if flag.present and set(takers) <= _COMMANDS.keys() and name not in takers:
+    for flag in flags.FLAGS.get_flags_for_module(__name__):
+        takers = _TAKERS.get(flag.name, ("export",))
+        if flag.present and name not in takers:
             raise ValueError(f"--{flag.name} is a flag of {', '.join(takers)}, but not of {name}")
 
 
@@ -149,7 +155,7 @@ def _export(arguments: Sequence[str]) -> None:
     values = flags.FLAGS
     given: dict[str, Any] = {"checkpoint": inputs.checkpoint(values.checkpoint)}
     given |= {name: values[name].value for name in ("layout", "takes", "batch", "channels")}
-    given |= inputs.given("score", "opset", "source")
+    given |= inputs.given("score", "opset") | {"source": values.data_source}
     if values.size:
         given["size"] = _size(values.size)
     out = Path(_needed("out"))

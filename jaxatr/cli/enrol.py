@@ -1,7 +1,7 @@
 """Adds a class to a finished run by a few chips, without training; or continues its training.
 
-jaxatr enrol --workdir=DIR --source=FOLDER/NAME [--name=NAME] [--score=spatial_stage2]
-jaxatr enrol --workdir=DIR --source=clusters.json --group=2 --name=NAME
+jaxatr enrol --workdir=DIR --chips=FOLDER/NAME [--name=NAME] [--score=spatial_stage2]
+jaxatr enrol --workdir=DIR --chips=clusters.json --group=2 --name=NAME
 jaxatr enrol --workdir=DIR --remove=NAME
 jaxatr enrol --workdir=DIR --train=NEW_DIR [--epochs=5] [--learning_rate=0.001]
 """
@@ -16,18 +16,16 @@ from absl import flags
 
 from jaxatr.cli import inputs
 
-_WAYS = ("source", "remove", "train")
-_OF = {"source": ("name", "group", "score"), "train": ("epochs", "learning_rate")}
+_WAYS = ("chips", "remove", "train")
+_OF = {"chips": ("name", "group", "score"), "train": ("epochs", "learning_rate")}
 
 
 def define_flags() -> None:
     """Defines the command's flags."""
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
-    flags.DEFINE_string(
-        "source",
-        None,
+    inputs.define_chips(
         "The chips of one class: a folder with the name of the class, an archive or a file; or "
-        "the JSON file of `jaxatr cluster`.",
+        "the JSON file of `jaxatr cluster`."
     )
     flags.DEFINE_string("name", None, "Name of the class; default: the folder's name.")
     flags.DEFINE_integer("group", None, "Number of the group in the JSON file.")
@@ -49,8 +47,7 @@ def define_flags() -> None:
         "learning_rate", None, "With --train; default: a tenth of the run's learning rate."
     )
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
-    flags.DEFINE_string("data_source", None, "Present location of the training data.")
-    flags.DEFINE_string("data_dir", None, "Present folder of prepared data sets.")
+    inputs.define_data(former=False)  # there --source names chips
     flags.DEFINE_bool("json", False, "Print the figures as JSON.")
     flags.DEFINE_bool("progress", True, "With --train: show a progress bar.")
 
@@ -68,15 +65,13 @@ def main(arguments: Sequence[str]) -> None:
         print(f"removed: {values.remove}, {count} chips")
         print(_to_measure(values.workdir))
         return
-    named = {"data_source": "source", "data_dir": "data_dir"}
-    where = {named[flag]: value for flag, value in inputs.given(*named).items()}
     options: dict[str, Any] = inputs.given(*_OF[way]) | {
         "checkpoint": inputs.checkpoint(values.checkpoint),
-        "where": where,
+        "where": inputs.data_place(),
     }
-    if way == "source":
-        inputs.say(f"enrolling {values.source}, and fitting the decision again")
-        result = runs.enrol_run(values.workdir, values.source, **options)
+    if way == "chips":
+        inputs.say(f"enrolling {values.chips}, and fitting the decision again")
+        result = runs.enrol_run(values.workdir, values.chips, **options)
         formatted = text(result)
     else:
         result = runs.train_enrolled(
@@ -90,7 +85,7 @@ def _way() -> str:
     """Returns the flag that selects the operation; checks that the other flags belong to it."""
     given = [name for name in _WAYS if flags.FLAGS[name].present]
     if len(given) != 1:
-        raise ValueError("wanted one of --source=FOLDER/NAME, --remove=NAME and --train=DIR")
+        raise ValueError("wanted one of --chips=FOLDER/NAME, --remove=NAME and --train=DIR")
     for way, names in _OF.items():
         if way != given[0] and (strange := inputs.given(*names)):
             raise ValueError(f"--{next(iter(strange))} needs --{way}")

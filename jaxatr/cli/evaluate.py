@@ -22,8 +22,7 @@ def define_flags() -> None:
         "workdir", None, "The run's folder; repeat it for an ensemble.", required=True
     )
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
-    flags.DEFINE_string("source", None, "Present location of the data's folder or archive.")
-    flags.DEFINE_string("data_dir", None, "Present folder of prepared data sets.")
+    inputs.define_data()
     flags.DEFINE_string(
         "scores",
         None,
@@ -55,7 +54,7 @@ def main(arguments: Sequence[str]) -> None:
     workdirs, options = flags.FLAGS.workdir, inputs.given("scores", "outside", "methods")
     shared: dict[str, Any] = {
         "checkpoint": inputs.checkpoint(flags.FLAGS.checkpoint),
-        "data": inputs.given("source", "data_dir"),
+        "data": inputs.data_place(),
     }
     if len(workdirs) > 1:
         if options or flags.FLAGS.fresh:

@@ -3,33 +3,26 @@
 jaxatr explain --workdir=DIR IMAGE|FOLDER|ARCHIVE... --out=DIR [--method=grad_cam|rise|…|all]
 """
 
-import pkgutil
 from collections.abc import Sequence
-from pathlib import Path
 
 from absl import flags
 
-import jaxatr
+from jaxatr import parts
 
 
 def define_flags() -> None:
     """Defines the command's flags."""
+    methods = ", ".join(parts.files("jaxatr.explain.methods"))
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
     flags.DEFINE_string("out", None, "The folder to write to.", required=True)
     flags.DEFINE_string(
         "method",
         None,
-        f"The method: surrogate, {', '.join(_methods())}, module:NAME of your own, or 'all' for "
+        f"The method: surrogate, {methods}, module:NAME of your own, or 'all' for "
         "one sheet of all methods with their agreement. Default: surrogate for a surrogate's run, "
         "else grad_cam.",
     )
     flags.DEFINE_integer("seed", 0, "Random seed of RISE, LIME and SmoothGrad.")
-
-
-def _methods() -> list[str]:
-    """Lists the methods of the package without importing them, which is slow."""
-    folder = Path(jaxatr.__file__).parent / "explain" / "methods"
-    return [module.name for module in pkgutil.iter_modules([str(folder)])]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -3,33 +3,42 @@
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from absl import flags
+
+from jaxatr.cli.inputs import FORMER
 
 _COLUMN = 26  # column of the flags' descriptions
 _WIDEST = 100
 _ADDED_BY_ABSL = re.compile(r"^<[^>]*>: |;\s+repeat this option to specify a list of values")
 
 
-def page(command: Any, own: Iterable[flags.Flag]) -> str:
+def page(command: Any, own: Iterable[flags.Flag], arguments: Sequence[str] = ()) -> str:
     """Formats a command's help page.
 
     Args:
-      command: the command's module. Its docstring, or the result of its function ``description()``
-        if it has one, consists of a summary line, a paragraph of usage lines that begin with
-        ``jaxatr``, and further paragraphs.
+      command: the command's module. Its docstring, or the result of its function
+        ``description(arguments)`` if it has one, consists of a summary line, a paragraph of usage
+        lines that begin with ``jaxatr``, and further paragraphs.
       own: the flags that the command defines.
+      arguments: those of the command line, on which the description may depend.
     """
-    text = command.description() if hasattr(command, "description") else command.__doc__
+    text = command.description(arguments) if hasattr(command, "description") else command.__doc__
     summary, usage, *rest = text.strip().split("\n\n")
     lines = [f"usage: {textwrap.indent(usage, ' ' * 7).lstrip()}", "", summary, "", "flags:"]
-    lines += [row for flag in own for row in columns(*_described(flag), _COLUMN)]
+    shown = [flag for flag in own if flag.name not in FORMER]
+    lines += [row for flag in shown for row in columns(*_described(flag), _COLUMN)]
     for paragraph in rest:
         lines += ["", paragraph]
     lines += ["", "`--helpfull` also lists the flags of the libraries."]
     return "\n".join(lines)
+
+
+def is_required(flag: flags.Flag) -> bool:
+    """Returns whether a flag must be given."""
+    return any(not check.checker(None) for check in flag.validators)
 
 
 def columns(name: str, meaning: str, column: int) -> list[str]:
@@ -57,7 +66,7 @@ def _described(flag: flags.Flag) -> tuple[str, str]:
     sentences = [text if text.endswith(".") else f"{text}."]
     if choices := getattr(flag.parser, "enum_values", None):
         sentences.append(f"One of {', '.join(choices)}.")
-    if any("other than None" in check.message for check in flag.validators):
+    if is_required(flag):
         sentences.append("Required.")
     elif flag.default and "efault" not in text:
         default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from absl import flags
@@ -12,6 +13,34 @@ CHECKED = 20_000
 
 RUNTIMES = ("jax", "onednn", "onnxruntime", "openvino")
 """The engines of :mod:`jaxatr.onnx.sessions`, which is slow to import."""
+
+FORMER = ("source", "jsonl", "page")
+"""Flags of version 0.2 that still work under their earlier names; ``--help`` leaves them out."""
+
+
+def define_data(
+    source: str = "Present location of the training data: its folder or archive.",
+    folder: str = "Present folder of prepared data sets.",
+    *,
+    former: bool = True,
+) -> None:
+    """Defines ``--data_source`` and ``--data_dir``, by which every command finds its data.
+
+    Args:
+      source: description of ``--data_source``.
+      folder: description of ``--data_dir``.
+      former: whether version 0.2 had the command's ``--data_source`` as ``--source``.
+    """
+    flags.DEFINE_string("data_source", None, source)
+    if former:
+        flags.DEFINE_alias("source", "data_source")
+    flags.DEFINE_string("data_dir", None, folder)
+
+
+def define_chips(meaning: str) -> None:
+    """Defines ``--chips``, labelled chips that are not the run's data."""
+    flags.DEFINE_string("chips", None, meaning)
+    flags.DEFINE_alias("source", "chips")
 
 
 def define_options() -> None:
@@ -59,12 +88,20 @@ def given(*names: str) -> dict[str, Any]:
     return {name: flags.FLAGS[name].value for name in names if flags.FLAGS[name].present}
 
 
+def data_place() -> dict[str, str]:
+    """Returns the values of ``--data_source`` and ``--data_dir`` as ``source`` and ``data_dir``.
+
+    Raises:
+      ValueError: there is no such folder of prepared data sets.
+    """
+    place = {"source": flags.FLAGS.data_source, "data_dir": flags.FLAGS.data_dir}
+    if place["data_dir"] is not None and not Path(place["data_dir"]).expanduser().is_dir():
+        raise ValueError(f"--data_dir: there is no folder {place['data_dir']}")
+    return {name: value for name, value in place.items() if value is not None}
+
+
 def check_unused(*names: str, by: str) -> None:
     """Checks that flags that another flag does not use are not on the command line.
-
-    Args:
-      *names: names of the flags.
-      by: name of the other flag.
 
     Raises:
       ValueError: one is given.

@@ -7,6 +7,7 @@ import os
 import pkgutil
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
 
 import jaxatr
@@ -30,21 +31,19 @@ def main() -> None:
     elif name == "--version":
         print(f"jaxatr {jaxatr.__version__}")
     elif name in COMMANDS:
-        # ml_collections and tune read sys.argv: make it the same as for python -m jaxatr.train.
-        sys.argv = [f"jaxatr {name}", *rest]
-        run(name)
+        run(name, rest)
     else:
         wanted = f"wanted one of {', '.join(COMMANDS)}{nearest(name, COMMANDS)}"
         print(f"error: got {name!r}, {wanted}", file=sys.stderr)
         sys.exit(2)
 
 
-def run(name: str) -> None:
-    """Runs a command with the arguments in ``sys.argv``, and exits with its code.
+def run(name: str, arguments: Sequence[str]) -> None:
+    """Runs a command, and exits with its code.
 
     Args:
-      name: one of :data:`COMMANDS`, a module of this package with ``define_flags()`` and
-        ``main(arguments)``.
+      name: one of :data:`COMMANDS`, the module of a :class:`jaxatr.cli.command.Command`.
+      arguments: the command's flags and positional arguments.
     """
     if name == "train":
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -55,7 +54,7 @@ def run(name: str) -> None:
     # Python does by default delays the first step.
     gc.set_threshold(10_000, 10, 10)
     command = importlib.import_module("jaxatr.cli.command")
-    command.run(importlib.import_module(f"jaxatr.cli.{name}"))
+    command.run(importlib.import_module(f"jaxatr.cli.{name}"), arguments)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

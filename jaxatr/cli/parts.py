@@ -17,12 +17,7 @@ _LINES = 30.0
 
 
 def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
-    """Predicts into the folder ``--out``.
-
-    Args:
-      arguments: the inputs.
-      options: options of the predictor.
-    """
+    """Predicts into the folder ``--out``."""
     values = flags.FLAGS
     totals = batch.predict_parts(
         Path(values.out),

@@ -1,13 +1,13 @@
 """Predicts the content of images: a known class or "unknown", or the nearest training chips.
 
-jaxatr predict --workdir=DIR IMAGE... [--jsonl] [--score=auto|cbc|vim|…] [--gamma=0.9|fitted]
+jaxatr predict --workdir=DIR IMAGE... [--json] [--score=auto|cbc|vim|…] [--gamma=0.9|fitted]
 jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE|TABLE... [--out=table.csv|.jsonl|.parquet]
 jaxatr predict --workdir=DIR SOURCE... --engine=ray|local --out=FOLDER [--shard=10000]
 jaxatr predict --workdir=DIR IMAGE... --runtime=jax|onednn|onnxruntime|openvino
 jaxatr predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
-jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_distance=0.5]
-jaxatr predict --workdir=DIR --workdir=DIR IMAGE... [--jsonl]
-jaxatr predict --workdir=TRACKS FOLDER... [--jsonl] [--gamma=0.9|fitted]
+jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--json] [--max_distance=0.5]
+jaxatr predict --workdir=DIR --workdir=DIR IMAGE... [--json]
+jaxatr predict --workdir=TRACKS FOLDER... [--json] [--gamma=0.9|fitted]
 
 IMAGE is an image file, FOLDER a folder of images, ARCHIVE a .zip or .tar file
 of images, TABLE a .csv, .tsv or .parquet file with a column of paths. SOURCE is
@@ -26,10 +26,7 @@ from jaxatr.cli import inputs
 _ENGINES = ("local", "ray")  # those of jaxatr.batch, which is slow to import
 _SHARD = 10_000
 # Options of the predictors; each kind of run has some of them.
-_OPTIONS = (
-    *("checkpoint", "gamma", "score", "source", "data_dir", "neighbours", "max_distance"),
-    "runtime",
-)
+_OPTIONS = (*("checkpoint", "gamma", "score", "neighbours", "max_distance", "runtime"),)
 
 
 def define_flags() -> None:
@@ -49,10 +46,7 @@ def define_flags() -> None:
         "The threshold: a probability γ for CBC, a value of the score for others, or 'fitted'. "
         "Default: 'fitted', but the configured γ with --score=cbc.",
     )
-    flags.DEFINE_string(
-        "source", None, "Present location of the training data, if a score must be fitted."
-    )
-    flags.DEFINE_string("data_dir", None, "Present folder of prepared data sets.")
+    inputs.define_data()
     flags.DEFINE_integer(
         "neighbours",
         None,
@@ -82,7 +76,8 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "surrogate", None, "With --explain: folder of the run whose surrogate explains."
     )
-    flags.DEFINE_bool("jsonl", False, "Print a JSON object per line.")
+    flags.DEFINE_bool("json", False, "Print a JSON object per line.")
+    flags.DEFINE_alias("jsonl", "json")
     flags.DEFINE_enum(
         "engine",
         None,
@@ -135,7 +130,7 @@ def _check_batch_flags() -> None:
         return
     if not values.out:
         raise ValueError("--engine needs --out=FOLDER, the folder of the part files")
-    for name in ("jsonl", "explain", "method", "surrogate"):
+    for name in ("json", "explain", "method", "surrogate"):
         if values[name].present:
             raise ValueError(
                 f"--{name} cannot be combined with --engine, which writes Parquet only"
@@ -160,7 +155,7 @@ def _check_explanation_flags() -> None:
 
 def _options() -> dict[str, Any]:
     """Collects the options on the command line; the predictor checks that its kind has them."""
-    options = inputs.given(*_OPTIONS)
+    options = inputs.given(*_OPTIONS) | inputs.data_place()
     if "checkpoint" in options:
         options["checkpoint"] = inputs.checkpoint(options["checkpoint"])
     return options

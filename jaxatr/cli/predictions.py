@@ -31,10 +31,6 @@ _AS_IN_TABLES = {"probability_is": "known_probability_is"}
 def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
     """Predicts the inputs.
 
-    Args:
-      arguments: the inputs.
-      options: options of the predictor.
-
     Returns:
       The exit code.
     """
@@ -61,7 +57,7 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             named="warning" if values.out else "error",
         )
         verdicts: list[tuple[str, str]] = []  # with the class that is named
-        quiet = None if values.out and not values.jsonl else True  # None: unless on a terminal
+        quiet = None if values.out and not values.json else True  # None: unless on a terminal
         bar = tqdm(desc="predicting", unit=" images", leave=False, disable=quiet)
         explained: list[np.ndarray] = []
         chips = _remembered(found, explained) if explainers else found
@@ -73,7 +69,7 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             bar.update()
             if values.out:
                 rows[number] = _row(path.name, predictor, prediction)
-            if values.jsonl:
+            if values.json:
                 fields = {"path": path.name, "runtime": predictor.runtime}
                 fields |= predictor.to_json(prediction)
                 fields = {_AS_IN_TABLES.get(name, name): value for name, value in fields.items()}
@@ -145,7 +141,7 @@ def _explain(
     verdicts: list[tuple[str, str]],
 ) -> None:
     """Writes the pictures, and prints their paths; to standard error if stdout has JSON lines."""
-    out = sys.stderr if flags.FLAGS.jsonl else sys.stdout
+    out = sys.stderr if flags.FLAGS.json else sys.stdout
     pictures = Pictures(flags.FLAGS.explain)
     explained = explain_all(explainers, chips)
     for path, (said, named), explanations in zip(paths, verdicts, explained, strict=True):

@@ -1,10 +1,10 @@
 """Prepares a data set for training, prints its content, and checks it.
 
 jaxatr prepare simulated --option=aspects=36
-jaxatr prepare image_folder --source=DIR_OR_ARCHIVE --name=mstar10
-jaxatr prepare dsiac --source=DIR --band=thermal --ranges=1000,2000,3000 --every=10
-jaxatr prepare mstar --source=DIR
-jaxatr prepare fgvc_aircraft --source=fgvc-aircraft-2013b --option=size=512
+jaxatr prepare image_folder --data_source=DIR_OR_ARCHIVE --name=mstar10
+jaxatr prepare dsiac --data_source=DIR --band=thermal --ranges=1000,2000,3000 --every=10
+jaxatr prepare mstar --data_source=DIR
+jaxatr prepare fgvc_aircraft --data_source=fgvc-aircraft-2013b --option=size=512
 jaxatr prepare cifar10
 """
 
@@ -24,10 +24,8 @@ from jaxatr.data import doctor, sources
 
 def define_flags() -> None:
     """Defines the command's flags and those of the data sources."""
-    flags.DEFINE_string("source", None, "Folder or archive of the data.")
-    flags.DEFINE_string(
-        "data_dir",
-        None,
+    inputs.define_data(
+        "Folder or archive of the data.",
         "Folder of prepared data sets; default: $JAXATR_DATA_DIR, or a folder in the user's cache.",
     )
     flags.DEFINE_string("name", None, "Name of the prepared data set; default: the source's.")
@@ -41,7 +39,7 @@ def define_flags() -> None:
         getattr(flags, f"DEFINE_{flag.kind}")(name, None, *choices, meaning)
 
 
-def description() -> str:
+def description(arguments: Sequence[str]) -> str:
     """Returns the text of ``--help`` with the options of the package's data sets."""
     rows = []
     for name in sources.names():
@@ -55,14 +53,14 @@ def description() -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Prepares a data set, and prints its classes, splits, folder and skipped files."""
-    from jaxatr.reporting import checked  # late, to keep --help fast
+    from jaxatr.reporting import check_page  # late, to keep --help fast
 
     given = inputs.only(arguments, "the name of one data set")
     inputs.say(f"preparing {given}")
     dataset = data.prepare(
         given,
         data_dir=flags.FLAGS.data_dir,
-        source=flags.FLAGS.source,
+        source=flags.FLAGS.data_source,
         as_name=flags.FLAGS.name,
         options=_options(given),
         skip_corrupt=flags.FLAGS.skip_corrupt,
@@ -72,9 +70,9 @@ def main(arguments: Sequence[str]) -> None:
         diagnosis = doctor.examine(
             doctor.of_dataset(dataset), limit=inputs.CHECKED, begins=inputs.say
         )
-        print("\n".join(checked.lines(diagnosis)))
+        print("\n".join(check_page.lines(diagnosis)))
         unnamed = given == "image_folder" and flags.FLAGS.name is None
-        name = flags.FLAGS.source if unnamed else dataset.name
+        name = flags.FLAGS.data_source if unnamed else dataset.name
         print(f"for all findings with pictures: {_check_command(name, given, unnamed)}")
 
 
@@ -85,10 +83,10 @@ def _check_command(name: str, source: str, is_path: bool) -> str:
     if not is_path and values.data_dir is not None:
         words.append(f"--data_dir={values.data_dir}")
     if values.name is None:  # a set with a name of its own knows where it is from
-        if not is_path and values.source is not None:
-            words.append(f"--source={values.source}")
+        if not is_path and values.data_source is not None:
+            words.append(f"--data_source={values.data_source}")
         words += [f"--option={key}={json.dumps(value)}" for key, value in _options(source).items()]
-    return shlex.join([*words, "--page=FILE.html"])
+    return shlex.join([*words, "--out=FILE.html"])
 
 
 def _options(source: str) -> dict[str, Any]:

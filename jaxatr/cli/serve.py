@@ -46,8 +46,7 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "scores", [], "Additional scores to offer; CBC and fitted scores are always offered."
     )
-    flags.DEFINE_string("source", None, "Present location of the training data.")
-    flags.DEFINE_string("data_dir", None, "Present folder of prepared data sets.")
+    inputs.define_data()
     flags.DEFINE_integer(
         "examples",
         5000,
@@ -92,15 +91,14 @@ def main(arguments: Sequence[str]) -> None:
     wanted = engine.Wanted(
         values.workdir,
         inputs.checkpoint(values.checkpoint),
-        values.score,
-        values.gamma,
-        tuple(values.scores),
-        values.source,
-        values.data_dir,
-        "" if values.method == "none" else values.method,
-        values.surrogate,
-        values.examples,
-        values.runtime,
+        score=values.score,
+        gamma=values.gamma,
+        scores=tuple(values.scores),
+        method="" if values.method == "none" else values.method,
+        surrogate=values.surrogate,
+        examples=values.examples,
+        runtime=values.runtime,
+        **inputs.data_place(),
     )
     training.task_of(values.workdir)  # raises an error for a folder that is not a run
     training.enable_compilation_cache()

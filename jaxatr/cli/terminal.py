@@ -30,7 +30,6 @@ class Plain:
     """
 
     def __init__(self, stream: Writes):
-        """Takes the stream to write to."""
         self._stream = stream
 
     def write(self, text: str) -> int:

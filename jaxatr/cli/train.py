@@ -7,87 +7,29 @@ jaxatr train --workdir=DIR --baselines=conflabel,gopenmax
 
 import datetime
 import os
-import re
 import shlex
-import sys
-from collections.abc import Sequence
-from functools import reduce
-from operator import getitem
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from absl import flags
-from ml_collections import config_dict, config_flags
 
-from jaxatr import bundled, resolve
-from jaxatr.cli import inputs
-from jaxatr.cli.help_page import columns
-
-if TYPE_CHECKING:
-    from jaxatr.typing import Config
+from jaxatr.cli import configuration, inputs
 
 _BASELINES = ("conflabel", "gopenmax")  # those of jaxatr.runs, which is slow to import
-_OPTIONS = "data.options."
-_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link in Markdown
-
-
-class _Parser(config_flags.config_flags.ConfigFileFlagParser):
-    """A parser that also accepts the names of bundled configurations and all data set options."""
-
-    def parse(self, path: str):
-        config = super().parse(bundled.locate(path))
-        _add_options(config, flags.FLAGS.read_flags_from_files(sys.argv, force_gnu=False))
-        return config
-
-
-def _add_options(config: "Config", argv: Sequence[str]) -> None:
-    """Adds the options of the data set that the command line sets and the configuration lacks.
-
-    They are added with their defaults, which tell ml_collections their types.
-
-    Raises:
-      KeyError: the data set has no such option.
-    """
-    given: dict[str, str] = {}
-    for argument, following in zip(argv, [*argv[1:], ""], strict=True):
-        name, equals, value = argument.partition("=")
-        if re.match("--?config[.]", name):
-            given[name.partition(".")[2]] = value if equals else following
-    options = [name.removeprefix(_OPTIONS) for name in given if name.startswith(_OPTIONS)]
-    lacking = [name for name in options if name not in config.data.options]
-    if not lacking:
-        return
-    from jaxatr.data import sources  # late, to keep --help fast
-
-    name = given.get("data.name") or config.data.name
-    resolve.trust_names_in(name)  # the user's own
-    source = sources.find(name)
-    known = getattr(source, "options", {})
-    if misspelt := next((name for name in lacking if name not in known), None):
-        # In the form of ml_collections: the name, and a hint on a second line.
-        hint = f"{source.name} has {', '.join(known)}" if source and known else ""
-        raise KeyError(f"{misspelt!r}\n{hint}")
-    with config.unlocked():
-        for name in lacking:
-            value = known[name].default
-            if value is None:
-                value = config_dict.placeholder(object)
-            # Tuples are the only sequences that ml_collections parses.
-            config.data.options[name] = tuple(value) if isinstance(value, list) else value
 
 
 def define_flags() -> None:
     """Defines the command's flags."""
-    config_flags.DEFINE_config_file(
-        "config",
-        help_string="The configuration: the name of a bundled one or a file, optionally followed "
-        "by a colon and a variant. --config.FIELD=VALUE sets a field; repeatable.",
-    )
-    flags.FLAGS["config"].parser = _Parser("config")
+    configuration.define()
     flags.DEFINE_string(
         "workdir",
         None,
         "The run's folder; an existing run is continued. Default: runs/DATE-TIME.",
+    )
+    inputs.define_data(
+        "The data's folder or archive: --config.data.source.",
+        "Folder of prepared data sets: --config.data.data_dir.",
+        former=False,
     )
     flags.DEFINE_list(
         "baselines",
@@ -98,41 +40,9 @@ def define_flags() -> None:
     flags.DEFINE_bool("progress", True, "Show a progress bar.")
 
 
-def description() -> str:
+def description(arguments: Sequence[str]) -> str:
     """Returns the text of ``--help`` with the fields of --config, or else the bundled files."""
-    text, name = (__doc__ or "").strip(), _named()
-    if name:
-        return f"{text}\n\nfields of {name}, as --config.FIELD=VALUE:\n{_fields(name)}"
-    rows = []
-    for name, summary, variants in bundled.described():
-        rows += columns(name, summary, 14) + columns("", f"Variants: {', '.join(variants)}.", 14)
-    return "\n\n".join(
-        [
-            text,
-            "configurations:\n" + "\n".join(rows),
-            f"The variants are described in the files in {bundled.folder()}.\n"
-            "`jaxatr train --config=cbc --help` lists the fields of cbc, and so on.",
-        ]
-    )
-
-
-def _named() -> str:
-    """Returns the value of --config on the command line, which is not parsed for --help."""
-    given = (argument.lstrip("-").partition("=") for argument in sys.argv[1:])
-    return next((value for name, _, value in given if name == "config"), "")
-
-
-def _fields(name: str) -> str:
-    """Lists the fields of a configuration with their meanings and values."""
-    from jaxatr import config as configuration  # late, to keep --help fast
-
-    config = bundled.load(name)
-    rows, values = [], config.to_dict()
-    for name, field in configuration.fields_of(config.task).items():
-        value = reduce(getitem, name.split("."), values)
-        meaning = _LINK.sub(r"\1", field.meaning).replace("`", "")
-        rows += columns(name, f"{meaning}. Value: {value!r}.", 34)
-    return "\n".join(rows)
+    return f"{(__doc__ or '').strip()}\n\n{configuration.described(arguments)}"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -153,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
             values.config,
             workdir,
             progress=values.progress,
-            begun_in=lambda folder: print(f"run folder: {folder}", flush=True),
+            begun_in=_begun(values.config.data.data_dir),
             say=inputs.say,
         )
     with training.stopping_at_once():
@@ -167,9 +77,23 @@ def main(arguments: Sequence[str]) -> None:
     print(f"use it: jaxatr {usage}")
 
 
+def _begun(data_dir: str) -> Callable[[Path], None]:
+    """Returns what to print when the run's folder is made, and a new folder of prepared data."""
+    is_new = bool(data_dir) and not Path(data_dir).expanduser().exists()
+
+    def say(folder: Path) -> None:
+        if is_new and Path(data_dir).expanduser().exists():
+            print(f"made the folder {data_dir} for the prepared data", flush=True)
+        print(f"run folder: {folder}", flush=True)
+
+    return say
+
+
 def _check(baselines: bool) -> None:
     """Checks that --config and --workdir are given where they are needed."""
     if flags.FLAGS.config is None and not (baselines and flags.FLAGS.workdir):
         raise ValueError("--config is missing: --config=cbc, or a file of your own")
+    if flags.FLAGS.config is None and (unused := inputs.given("data_source", "data_dir")):
+        raise ValueError(f"--{next(iter(unused))} needs --config: a finished run has its data")
     if os.environ.get("JAX_NUM_PROCESSES") and flags.FLAGS.workdir is None:
         raise ValueError("--workdir is missing: give the same one to every process")

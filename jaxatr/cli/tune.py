@@ -14,7 +14,6 @@ jaxatr tune show
 """
 
 import functools
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,34 +27,49 @@ def commands() -> dict[str, Any]:
     return {"conv": conv, **operation.commands(), **ends}
 
 
-def _named() -> str | None:
-    """Returns the sub-command on the command line, whose flags must be defined before parsing."""
-    first = next(iter(sys.argv[1:]), "-")
-    return first if not first.startswith("-") and first in commands() else None
+def chosen(arguments: Sequence[str]) -> "SubCommand | None":
+    """Returns the sub-command that the first argument names, whose flags are its own."""
+    name = arguments[0] if arguments else ""
+    # What begins with a dash is a flag of no sub-command: --help needs none of them.
+    return SubCommand(name) if not name.startswith("-") and name in commands() else None
+
+
+class SubCommand:
+    """A sub-command as a command of its own."""
+
+    def __init__(self, name: str):
+        self._name, self._command = name, commands()[name]
+        self.define_flags = self._command.define_flags
+
+    def description(self, arguments: Sequence[str]) -> str:
+        """Returns the text of ``--help``."""
+        uses = [line for line in (__doc__ or "").splitlines()[2:] if line.split()[2] == self._name]
+        summary = (self._command.__doc__ or "").strip().partition("\n")[0]
+        return "\n\n".join([summary, "\n".join(uses)])
+
+    def main(self, arguments: Sequence[str]) -> int | None:
+        """Runs the sub-command; the first argument is its name."""
+        from jaxatr import training  # late, to keep --help fast
+
+        training.enable_compilation_cache()
+        return self._command.main(arguments[1:])
 
 
 def define_flags() -> None:
-    """Defines the flags of the sub-command on the command line."""
-    if (name := _named()) is not None:
-        commands()[name].define_flags()
+    """Defines no flags, because only sub-commands have some."""
 
 
-def description() -> str:
-    """Returns the text of ``--help``, of the sub-command if one is given."""
-    text = (__doc__ or "").strip()
-    if (name := _named()) is None:
-        return f"{text}\n\n`jaxatr tune conv --help` lists the flags of conv, and so on."
-    uses = [line for line in text.splitlines()[2:] if line.split()[2] == name]
-    summary = (commands()[name].__doc__ or "").strip().partition("\n")[0]
-    return "\n\n".join([summary, "\n".join(uses)])
+def description(arguments: Sequence[str]) -> str:
+    """Returns the text of ``--help``."""
+    more = "`jaxatr tune conv --help` lists the flags of conv, and so on."
+    return f"{(__doc__ or '').strip()}\n\n{more}"
 
 
-def main(arguments: Sequence[str]) -> int | None:
-    """Runs the sub-command named by the first argument."""
-    if not arguments or arguments[0] != _named():
-        got = f"got {arguments[0]!r}" if arguments else "no sub-command given"
-        raise ValueError(f"{got}, wanted one of {', '.join(commands())} first")
-    from jaxatr import training
+def main(arguments: Sequence[str]) -> None:
+    """Says that a sub-command is missing.
 
-    training.enable_compilation_cache()
-    return commands()[arguments[0]].main(arguments[1:])
+    Raises:
+      ValueError: always, because :func:`chosen` returns the sub-commands.
+    """
+    got = f"got {arguments[0]!r}" if arguments else "no sub-command given"
+    raise ValueError(f"{got}, wanted one of {', '.join(commands())} first")

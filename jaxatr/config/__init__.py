@@ -6,12 +6,12 @@ generates the tables of the documentation from these declarations.
 
 from collections.abc import Callable, Mapping
 
-from jaxatr.config.building import built, fields_of, group_of, has
 from jaxatr.config.common import COMMON, OPEN_SET
+from jaxatr.config.construction import built, fields_of, group_of, has
 from jaxatr.config.field import Field, Fields, table
-from jaxatr.config.published import from_published
-from jaxatr.config.recorded import completed
+from jaxatr.config.fine_tuning import from_published
 from jaxatr.config.simulated import simulated_vehicles
+from jaxatr.config.upgrade import completed
 from jaxatr.resolve import trust_names_in
 from jaxatr.typing import Config
 

@@ -1,6 +1,13 @@
 """The fields that every run has."""
 
+from jaxatr import parts
 from jaxatr.config.field import Field, Fields
+
+
+def _listed(package: str, *others: str) -> str:
+    """Lists the parts of a folder, except its other files, in Markdown."""
+    return ", ".join(f"`{name}`" for name in parts.files(package, *others))
+
 
 OPEN_SET = "jaxatr.tasks.open_set:OpenSet"
 
@@ -12,14 +19,13 @@ COMMON: Fields = {
     "task": Field(OPEN_SET, "the task to train, `module:Class`"),
     "data.name": Field(
         "simulated",
-        "a [source](data.md), such as `simulated` or `image_folder`; `my.module:Source`, the name "
-        "of a prepared set, or any TFDS name",
+        f"a [source](data.md), {_listed('jaxatr.data.sources')}; `my.module:Source`, the name of a "
+        "prepared set, or any TFDS name",
     ),
     "data.source": Field(
         "",
-        "the folder, archive or file that the source reads: for `image_folder`, the folder or "
-        "archive of class folders, or the table of images; other sources need it until they are "
-        "prepared",
+        "the [folder, archive or file](data.md) that the source reads; most sources that read one "
+        "need it until they are prepared",
     ),
     "data.data_dir": Field(
         "",
@@ -119,8 +125,8 @@ COMMON: Fields = {
     ),
     "model.backbone": Field(
         "resnet18",
-        "`resnet18`, `resnet34`, `resnet50`, `resnet50_v1`, `resnet101`, `mobilenet_v2`, "
-        "`efficientnet_lite0`, `efficientnet_lite2` or [your own](backbone.md), `my.module:Class`",
+        f"{_listed('jaxatr.models.backbones', 'backbone')} or [your own](backbone.md), "
+        "`my.module:Class`",
     ),
     "model.onnx": Field(
         "",

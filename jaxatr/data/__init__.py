@@ -9,7 +9,6 @@ device. ``augmentations`` and ``mixing`` hold further variations, which are off 
 """
 
 from jaxatr.data.augment import augment
-from jaxatr.data.bounded import decode_bounded, pixels_of
 from jaxatr.data.catalogue import find_dataset, open_dataset, prepare
 from jaxatr.data.chip import Chip
 from jaxatr.data.class_names import class_name
@@ -20,6 +19,7 @@ from jaxatr.data.combined_splits import (
     read_names,
 )
 from jaxatr.data.dataset import Dataset, Split
+from jaxatr.data.decoding_bounds import decode_bounded, pixels_of
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.image_paths import (
     ImagePath,

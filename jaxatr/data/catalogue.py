@@ -18,10 +18,6 @@ from jaxatr.resolve import nearest, trust_names_in
 REPORT = "report.json"
 
 
-BY_FLAGS = "--source=PATH, for enrol by --data_source=PATH, for train by --config.data.source=PATH"
-"""How commands take the location of moved data; a command's message has only its own flag."""
-
-
 class NoSuchDatasetError(ValueError):
     """There is no data set with this name."""
 
@@ -136,9 +132,10 @@ def _found(
     choices = sorted({*sources.names(), *cache.names(root)})
     if Path(name).exists():
         raise ValueError(f"{name!r} is a path, not a data set: image_folder takes it as its source")
+    gone = "" if root.is_dir() else ", which does not exist"
     raise NoSuchDatasetError(
         f"there is no data set {name!r}{nearest(name, [*choices, *_tfds.names()])} "
-        f"(there are {', '.join(choices)} in {root}, and those of TFDS)"
+        f"(there are {', '.join(choices)} in {root}{gone}, and those of TFDS)"
     )
 
 
@@ -148,8 +145,8 @@ def _check_path(name: str, source: Source | None, path: Any, *, is_prepared: boo
         raise ValueError(f"{name!r} takes no source; {', '.join(known)} do{nearest(name, known)}")
     if path is None and source and source.takes and (source.any_data or not is_prepared):
         raise ValueError(
-            f"{name} needs a source, {source.takes} "
-            "(--config.data.source=PATH in a configuration, --source=PATH for jaxatr prepare)"
+            f"{name} needs a source, {source.takes}: --data_source=PATH (data.source in a "
+            "configuration, source= in Python)"
         )
 
 
@@ -167,7 +164,7 @@ def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
     except ValueError as error:
         if not source.takes or request.path.exists() or str(request.path) not in str(error):
             raise
-        raise ValueError(f"{error}; give its location by {BY_FLAGS}") from error
+        raise ValueError(f"{error}; give its location by --data_source=PATH") from error
     key = name if scan.source is source else scan.source.name
     origin = {
         "builder": key,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jaxatr.data.reasons import Reasons
 
-_NOWHERE = "links to nothing"
+NOWHERE = "links to nothing"
 _AGAIN = "folders that are read at another path"
 _DEVICE = "devices, pipes and sockets"
 
@@ -43,19 +43,8 @@ def files_below(root: Path) -> list[PurePosixPath]:
 def add_dead_links(root: Path, left_out: Reasons) -> None:
     """Counts the links to nothing among the files of :func:`files_below`."""
     for one in _walked(root, everything=True):
-        if one.passed == _NOWHERE:
+        if one.passed == NOWHERE:
             left_out.add(one.passed, str(one.path))
-
-
-def visible_below(root: Path) -> list[PurePosixPath]:
-    """Returns the paths of :func:`iterate_visible` that are files or links to nothing.
-
-    Raises:
-      ValueError: the folder does not exist.
-      OSError: a folder cannot be listed.
-    """
-    found = map(_listed, iterate_visible(root))
-    return [one.path for one in found if one.passed in ("", _NOWHERE)]
 
 
 def iterate_visible(root: Path) -> Iterator[Below]:
@@ -134,7 +123,7 @@ class _Walk:
                 if not (self._everything and is_link and self._has(target)):
                     yield Below(below)
             elif not (os.path.isdir(path) if is_link else entry.is_dir()):
-                yield Below(below, _NOWHERE if is_link else _DEVICE)
+                yield Below(below, NOWHERE if is_link else _DEVICE)
             elif path == target:
                 yield from self.below(path, target)
             elif self._has(target) or target in self._linked:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +13,8 @@ from jaxatr.data import archive
 from jaxatr.data.catalogue import open_dataset
 from jaxatr.data.combined_splits import concatenated
 from jaxatr.data.dataset import SHAPE_COLUMNS, Split
-from jaxatr.data.files_below import visible_below
-from jaxatr.data.image_paths import reason_of
+from jaxatr.data.files_below import NOWHERE
+from jaxatr.data.image_paths import ImagePath, image_paths, reason_of
 from jaxatr.data.images import read_image
 from jaxatr.data.intake import Intake
 from jaxatr.typing import Int, Shaped
@@ -74,8 +74,8 @@ def read_others(
     dtype differs from the training images', are left out.
 
     Args:
-      source: a folder or an archive, read recursively with all its files except hidden ones; or
-        the name of a data set, read with all its splits.
+      source: a folder or an archive of images (:func:`image_paths`), or the name of a data set,
+        read with all its splits.
       intake: the network's requirements.
       most: the largest number of images, a random sample if there are more; 0 for all.
       seed: seed of the draw.
@@ -114,31 +114,39 @@ def _opened(
         split = concatenated([dataset.splits[name] for name in sorted(dataset.splits)])
         yield [f"{split.name} {number}" for number in range(len(split))], split.image
         return
-    with image_files(source) as opened:
-        yield opened
+    with images_at(source) as images:
+        yield [one.name for one in images], lambda number: read_listed(images[number])
 
 
 @contextlib.contextmanager
-def image_files(
-    source: str | os.PathLike,
-) -> Iterator[tuple[list[str], Callable[[int], np.ndarray]]]:
-    """Yields the names of a folder's or archive's files, and a function that reads one by number.
+def images_at(source: str | os.PathLike) -> Iterator[tuple[ImagePath, ...]]:
+    """Yields the images in a folder or an archive, those that predictions would be made for.
 
-    Hidden files and files in hidden folders are left out.
+    The files that links to nothing stand for are among them, with their error.
 
     Raises:
-      ValueError: there is no such folder or archive, or, from the function, the file is no image;
-        the message does not repeat its name.
+      ValueError: there is no such folder or archive, or it has no image.
     """
+    path = Path(source).expanduser()
+    if not path.exists():
+        raise ValueError(f"there is no folder {source}")
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        root = archive.opened(Path(source).expanduser(), Path(scratch))
-        paths = visible_below(root)
-        names = [str(PurePath(source, one)) for one in paths]
-        yield names, lambda number: _read(root / paths[number], names[number])
+        images, passed = image_paths(str(path), scratch)
+        if count := passed.get(NOWHERE):
+            missing = ImagePath(str(path), str(path), "", ValueError(f"{count} {NOWHERE}"))
+            images = (*images, missing)
+        yield images
 
 
-def _read(file: Path, name: str) -> np.ndarray:
+def read_listed(image: ImagePath) -> np.ndarray:
+    """Reads a listed image.
+
+    Raises:
+      ValueError: it cannot be read; the message does not repeat its name.
+    """
     try:
-        return read_image(file)
-    except ValueError as error:
-        raise ValueError(reason_of(error, name, str(file))) from error
+        if image.error is not None:
+            raise image.error
+        return read_image(image.file)
+    except (ValueError, OSError) as error:
+        raise ValueError(reason_of(error, image.name, image.file)) from error

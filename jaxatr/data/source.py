@@ -1,8 +1,8 @@
 """The protocol of data sources, which define where examples come from and what they contain.
 
-A source is an object ``SOURCE`` in a module or package of :mod:`jaxatr.data.sources`, discovered
-automatically and opened by its name; or any class, opened as ``"my.module:Source"``. Writing,
-caching and indexing are done by the package.
+A source is the ``PART`` of a module or package of :mod:`jaxatr.data.sources`, opened by its name;
+or any class, opened as ``"my.module:Source"``. Writing, caching and indexing are done by the
+package.
 """
 
 import dataclasses

@@ -254,7 +254,7 @@ def explainers_of(
     if method == "all":
         chosen = [*own.values(), *METHODS.values()]
     else:
-        chosen = [find_method(method or ("surrogate" if own else "grad_cam"), own | METHODS)]
+        chosen = [find_method(method or ("surrogate" if own else "grad_cam"), own)]
     predict = jax.tree_util.Partial(target.logits, target.variables)
     explainers, probabilities = {}, compiled_probabilities(target)
     for one in chosen:

@@ -8,6 +8,7 @@ MIOpen, sections III.A and III.B). This module does not depend on any particular
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -63,10 +64,12 @@ class Solver(abc.ABC):
       name: the name by which choices refer to it.
       version: to be raised with every change of its results or its speed; recorded choices of
         another version are not used.
+      run: the function that :meth:`build` binds to a problem, unless a solver has a ``build``.
     """
 
     name: str
     version: int = 1
+    run: Callable[..., Any]
 
     @abc.abstractmethod
     def applies(self, problem: Any, device: Device) -> bool:
@@ -81,9 +84,13 @@ class Solver(abc.ABC):
         del problem
         return ((),)
 
-    @abc.abstractmethod
     def build(self, problem: Any, config: Config) -> Callable[..., Any]:
-        """Returns a traceable function of the problem's arguments that computes the result."""
+        """Returns a traceable function of the problem's arguments that computes the result.
+
+        By default it is ``run``, whose first arguments are the configuration's values and the
+        problem.
+        """
+        return partial(self.run, *(value for _, value in config), problem)
 
 
 @dataclass(frozen=True, eq=False)

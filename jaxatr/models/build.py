@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxatr import parallel
 from jaxatr.config.common import COMMON
-from jaxatr.models import backbones
+from jaxatr.models.backbones import BACKBONES
 from jaxatr.models.cbam import CBAM
 from jaxatr.models.embedding import EmbeddingNetwork
 from jaxatr.models.freezing import frozen, frozen_parts
@@ -114,13 +114,12 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
         raise ValueError(f"model.freeze: got {model.freeze!r}; a student cannot be frozen")
     if model.onnx:
         raise ValueError("model.onnx: a student needs attention, which ONNX networks do not have")
-    names = backbones.names()
-    if (name := backbone_name(model)) not in names:
+    if (name := backbone_name(model)) not in BACKBONES:
         raise ValueError(
             f"model.backbone: got {name!r}, wanted a student among "
-            f"{', '.join(names)}{nearest(name, names)}"
+            f"{', '.join(BACKBONES)}{nearest(name, BACKBONES)}"
         )
-    openness = backbones.find(name).openness
+    openness = BACKBONES[name].openness
     attention = partial(CBAM, openness=openness) if openness else CBAM
     backbone = _backbone(model, attention=attention)
     student = Student(backbone, num_classes, head_bias=model.head_bias, deltas=fields.deltas)
@@ -154,7 +153,7 @@ def _is_still(config: Config) -> bool:
     This includes partly frozen backbones that are not built in, because it is not known which batch
     statistics belong to which part.
     """
-    built_in = backbone_name(config) in backbones.names() and not config.onnx
+    built_in = backbone_name(config) in BACKBONES and not config.onnx
     return bool(frozen(config.freeze)) and not (built_in and frozen_parts(config.freeze))
 
 
@@ -165,8 +164,8 @@ def _backbone(config: Config, **options: Any) -> Any:
         return imported(_ONNX)(file=config.onnx, output=config.output, **options, **args)
     if config.output:
         raise ValueError(f"model.output: got {config.output!r} without a model.onnx")
-    if name in (names := backbones.names()):
-        built_in = backbones.find(name)
+    if name in BACKBONES:
+        built_in = BACKBONES[name]
         dtype = config.dtype
         if dtype not in _DTYPES:
             raise ValueError(f"model.dtype: got {dtype!r}, wanted one of {', '.join(_DTYPES)}")
@@ -176,8 +175,8 @@ def _backbone(config: Config, **options: Any) -> Any:
         return built_in.build(**options | args)
     if ":" not in name and "." not in name:
         raise ValueError(
-            f"model.backbone: got {name!r}, wanted one of {', '.join(names)} or "
-            f"'my.module:Class'{nearest(name, names)}"
+            f"model.backbone: got {name!r}, wanted one of {', '.join(BACKBONES)} or "
+            f"'my.module:Class'{nearest(name, BACKBONES)}"
         )
     try:
         kind = resolve(name)

@@ -8,9 +8,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxatr.models import backbones, published
+from jaxatr.models import published
+from jaxatr.models.backbones import BACKBONES
 from jaxatr.models.pretrained import fit, load, of_backbone, put_into
-from jaxatr.models.published.finding import tensors_of
+from jaxatr.models.published_files import tensors_of
 from jaxatr.resolve import nearest
 from jaxatr.typing import Key, PyTree
 
@@ -58,7 +59,7 @@ def create(
         this machine (the message tells how to get them), or they do not fit the options.
       TypeError: the network does not take one of the options.
     """
-    model = backbones.find(name).build(**options)
+    model = BACKBONES.find(name).build(**options)
     loaded = None
     if pretrained is True:
         network = published.of_backbone(name)
@@ -89,5 +90,4 @@ def list(*, pretrained: bool = False) -> builtins.list[str]:
     >>> "resnet18" in list(), "resnet18" in list(pretrained=True)
     (True, False)
     """
-    names = backbones.names()
-    return [name for name in names if not pretrained or published.of_backbone(name)]
+    return [name for name in BACKBONES if not pretrained or published.of_backbone(name)]

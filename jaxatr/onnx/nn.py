@@ -123,8 +123,8 @@ def array(values: Any, dtype: str, shape: Ints | None = None) -> np.ndarray:
     return result if shape is None else result.reshape(shape)
 
 
-class Conv(nn.Module):
-    """Convolution, ``[b, c, …]`` → ``[b, features, …]``: :func:`jaxatr.onnx.ops.conv`."""
+class _Convolution(nn.Module):
+    """Base of the convolutions: a kernel, a bias, and the operator's attributes."""
 
     features: int
     kernel_shape: Ints
@@ -134,53 +134,37 @@ class Conv(nn.Module):
     auto_pad: str = "NOTSET"
     group: int = 1
     use_bias: bool = True
+
+    def arguments(self, x: Any, *shape: int, **further: Any) -> tuple[tuple, dict[str, Any]]:
+        """Returns the arguments of the operator, with a kernel of ``shape`` and the taps."""
+        kernel = self.param("kernel", _HE, (*shape, *self.kernel_shape), x.dtype)
+        bias = self.param("bias", _ZEROS, (self.features,), x.dtype) if self.use_bias else None
+        names = ("strides", "dilations", "pads", "auto_pad", "group")
+        return (x, kernel, bias), {name: getattr(self, name) for name in names} | further
+
+
+class Conv(_Convolution):
+    """Convolution, ``[b, c, …]`` → ``[b, features, …]``: :func:`jaxatr.onnx.ops.conv`."""
 
     @nn.compact
     def __call__(self, x: Any) -> Any:
         """Returns the convolution."""
-        shape = (self.features, x.shape[1] // self.group, *self.kernel_shape)
-        return ops.conv(
-            x,
-            self.param("kernel", _HE, shape, x.dtype),
-            self.param("bias", _ZEROS, (self.features,), x.dtype) if self.use_bias else None,
-            strides=self.strides,
-            dilations=self.dilations,
-            pads=self.pads,
-            auto_pad=self.auto_pad,
-            group=self.group,
-        )
+        arrays, settings = self.arguments(x, self.features, x.shape[1] // self.group)
+        return ops.conv(*arrays, **settings)
 
 
-class ConvTranspose(nn.Module):
+class ConvTranspose(_Convolution):
     """Transposed convolution: :func:`jaxatr.onnx.ops.conv_transpose`."""
 
-    features: int
-    kernel_shape: Ints
-    strides: Ints | None = None
-    dilations: Ints | None = None
-    pads: Ints | None = None
     output_padding: Ints | None = None
     output_shape: Ints | None = None
-    auto_pad: str = "NOTSET"
-    group: int = 1
-    use_bias: bool = True
 
     @nn.compact
     def __call__(self, x: Any) -> Any:
         """Returns the transposed convolution."""
-        shape = (x.shape[1], self.features // self.group, *self.kernel_shape)
-        return ops.conv_transpose(
-            x,
-            self.param("kernel", _HE, shape, x.dtype),
-            self.param("bias", _ZEROS, (self.features,), x.dtype) if self.use_bias else None,
-            strides=self.strides,
-            dilations=self.dilations,
-            pads=self.pads,
-            output_padding=self.output_padding,
-            output_shape=self.output_shape,
-            auto_pad=self.auto_pad,
-            group=self.group,
-        )
+        further = {"output_padding": self.output_padding, "output_shape": self.output_shape}
+        arrays, settings = self.arguments(x, x.shape[1], self.features // self.group, **further)
+        return ops.conv_transpose(*arrays, **settings)
 
 
 class Dense(nn.Module):

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxatr.metrics import threshold_at_tpr
 from jaxatr.openset.decision import Decision
-from jaxatr.openset.detectors.cbc import SCORE as CBC
+from jaxatr.openset.detectors.cbc import PART as CBC
 from jaxatr.openset.detectors.cbc import cbc_score
 from jaxatr.openset.logistic import logit, sigmoid
 from jaxatr.typing import Array, ArrayLike, Float, Int

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxatr import openset
 from jaxatr.reporting import score_record
-from jaxatr.reporting.recorded import read_arrays, read_evaluation
+from jaxatr.reporting.recorded_run import read_arrays, read_evaluation
 from jaxatr.training.folder import EVALUATION, SCORES
 
 

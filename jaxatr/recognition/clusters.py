@@ -16,7 +16,7 @@ from jaxatr.data import ImagePath
 from jaxatr.openset.grouping import FEWEST, group
 from jaxatr.recognition.enrolment import check_kind
 from jaxatr.recognition.recogniser import Recogniser
-from jaxatr.reporting import clustered
+from jaxatr.reporting import cluster_page
 from jaxatr.training import Checkpoint
 
 _SHOWN = 32  # largest number of pictures of a group on the page
@@ -121,7 +121,7 @@ def cluster_run(
         by = "auto"  # the best of those that can take the class decides from then on
     content["enrols_by"] = by
     clusters = [
-        clustered.Cluster(
+        cluster_page.Cluster(
             number=one["group"],
             size=one["size"],
             spread=one["spread"],
@@ -137,7 +137,7 @@ def cluster_run(
         f"{len(rejected)} of {seen} images are unknown to {workdir}, by "
         f"{recogniser.decision.score.name}."
     )
-    text = clustered.render(title, summary, clusters, pictures[-1], len(lone))
+    text = cluster_page.render(title, summary, clusters, pictures[-1], len(lone))
     files.write_text(page, text)
     return Clustered(content, str(page), str(beside), left_out)
 
@@ -153,7 +153,7 @@ def enrol_command(
       number: number of the group.
       score: the score that decides from then on; empty for the run's.
     """
-    words = ["jaxatr", "enrol", f"--workdir={workdir}", f"--source={file}", f"--group={number}"]
+    words = ["jaxatr", "enrol", f"--workdir={workdir}", f"--chips={file}", f"--group={number}"]
     words += [f"--score={score}"] * bool(score)
     return f"{shlex.join(words)} --name=NAME"
 
@@ -203,11 +203,11 @@ def _counts(names: Sequence[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def _pictures(recogniser: Recogniser, chosen: Sequence[_Rejected]) -> list[clustered.Picture]:
+def _pictures(recogniser: Recogniser, chosen: Sequence[_Rejected]) -> list[cluster_page.Picture]:
     return [
-        clustered.Picture(
+        cluster_page.Picture(
             one.path.name,
-            data.thumbnail(recogniser.chip(recogniser.read(one.path.file)), side=clustered.SIDE),
+            data.thumbnail(recogniser.chip(recogniser.read(one.path.file)), side=cluster_page.SIDE),
             f"nearest {one.nearest}, score {one.score:.3g}",
         )
         for one in chosen

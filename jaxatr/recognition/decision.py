@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from jaxatr import openset
-from jaxatr.recognition import enrolments, extension, store
+from jaxatr.recognition import enrolment_file, extension, store
 from jaxatr.recognition.choice import Made, made_for, read
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.embedding.task import Embedding
@@ -27,7 +27,7 @@ def load_decision(
     checkpoint: Checkpoint,
     *,
     field: bool = True,
-    enrolment: enrolments.Enrolment | bool = True,
+    enrolment: enrolment_file.Enrolment | bool = True,
     session: Session | None = None,
 ) -> Made:
     """Loads the decision of a run, fitting and saving it in the run's folder if necessary.
@@ -47,7 +47,7 @@ def load_decision(
       ValueError: there is no such score or threshold, or no data to fit it to.
     """
     if isinstance(enrolment, bool):
-        joined = enrolments.read(run.workdir) if enrolment else None
+        joined = enrolment_file.read(run.workdir) if enrolment else None
     else:
         joined = enrolment
     name = score or (joined.score if joined else run.config.open_set.score)
@@ -192,7 +192,7 @@ def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
 def _with_enrolled(
     run: TrainedRun,
     decision: openset.Decision,
-    enrolment: enrolments.Enrolment,
+    enrolment: enrolment_file.Enrolment,
     where: Mapping[str, str],
     session: Session,
 ) -> tuple[openset.Decision, tuple[str, ...], str]:
@@ -224,7 +224,7 @@ def _with_enrolled(
         return session.validation(opened, enrolment.checksums)
 
     made = extension.extend(session, decision, enrolment, validation)
-    return made, further, enrolments.describe(enrolment)
+    return made, further, enrolment_file.describe(enrolment)
 
 
 def _in_the_field(run: TrainedRun, decision: openset.Decision) -> tuple[openset.Decision, str]:

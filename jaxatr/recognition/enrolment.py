@@ -12,10 +12,10 @@ import numpy as np
 
 from jaxatr import data, openset, training
 from jaxatr.data import ImagePath
-from jaxatr.recognition import enrolments, extension
+from jaxatr.recognition import enrolment_file, extension
 from jaxatr.recognition.choice import made_for
 from jaxatr.recognition.decision import load_decision, open_task
-from jaxatr.recognition.enrolments import Enrolment
+from jaxatr.recognition.enrolment_file import Enrolment
 from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.open_set.deciders import AUTO
@@ -109,13 +109,13 @@ def enrol_chips(
     """
     workdir, where = run.workdir, where or {}
     session = session or Session(run)
-    with enrolments.locked(workdir, given_up):
-        before = enrolments.read(workdir)
+    with enrolment_file.locked(workdir, given_up):
+        before = enrolment_file.read(workdir)
         chosen = _chosen(run, score, where, session) or (before.score if before else None)
         loaded = load_decision(run, chosen, None, where, run.step, field=False, enrolment=False)
         _check_takes(run, loaded.rule.score)
         images, left_out = _new_chips(before, name, chips)
-        entry = enrolments.keep(workdir, name, source, images)
+        entry = enrolment_file.keep(workdir, name, source, images)
         entries = (*(before.entries if before else ()), entry)
         # Record the score by name, not "auto": auto's comparison was made without these classes.
         enrolment = Enrolment(loaded.rule.score.name, entries)
@@ -131,16 +131,16 @@ def enrol_chips(
                 session=session,
             ).rule
         except BaseException:
-            enrolments.discard(workdir, [entry])
+            enrolment_file.discard(workdir, [entry])
             raise
-        enrolments.write(workdir, enrolment)
+        enrolment_file.write(workdir, enrolment)
     facts = {
         "name": name,
         "chips": enrolment.counts()[name],
         "added": len(images),
         "left_out": left_out,
         "score": enrolment.score,
-        "path": str(Path(workdir) / enrolments.FILE),
+        "path": str(Path(workdir) / enrolment_file.FILE),
     }
     return facts | _promises(run, made, enrolment, name)
 
@@ -152,8 +152,8 @@ def remove_class(workdir: str | os.PathLike, name: str) -> int:
       ValueError: no chips of the class are enrolled.
     """
     check_kind(workdir)
-    with enrolments.locked(workdir):
-        enrolment = enrolments.read(workdir)
+    with enrolment_file.locked(workdir):
+        enrolment = enrolment_file.read(workdir)
         entries = () if enrolment is None else enrolment.entries
         name = data.class_name(name)
         gone = [entry for entry in entries if entry.name == name]
@@ -161,8 +161,8 @@ def remove_class(workdir: str | os.PathLike, name: str) -> int:
             listed = ", ".join(enrolment.counts()) if enrolment else "none"
             raise ValueError(f"{workdir}: cannot remove {name!r}; enrolled classes: {listed}")
         left = tuple(entry for entry in entries if entry.name != name)
-        enrolments.write(workdir, enrolment._replace(entries=left) if left else None)
-        enrolments.discard(workdir, gone)
+        enrolment_file.write(workdir, enrolment._replace(entries=left) if left else None)
+        enrolment_file.discard(workdir, gone)
     return sum(len(entry.sha256) for entry in gone)
 
 
@@ -270,7 +270,7 @@ def _check_folder(path: Path, images: tuple[ImagePath, ...]) -> None:
     if folders:
         raise ValueError(
             f"source: {path} holds folders ({', '.join(folders[:3])}), but one class is enrolled "
-            f"at a time: --source={shlex.quote(str(path / folders[0]))}, or --name=NAME for all of "
+            f"at a time: --chips={shlex.quote(str(path / folders[0]))}, or --name=NAME for all of "
             "them"
         )
 
@@ -321,7 +321,7 @@ def _new_chips(
     count = 0
     for title, chip in chips:
         count += 1
-        checksum = enrolments.checksum(chip)
+        checksum = enrolment_file.checksum(chip)
         if (other := there.get(checksum, name)) != name:
             raise ValueError(f"{title}: already enrolled as {other}")
         images[checksum] = chip

@@ -9,7 +9,7 @@ import numpy as np
 from jaxatr import metrics, openset
 from jaxatr.recognition import extension
 from jaxatr.recognition.choice import Made
-from jaxatr.recognition.enrolments import Enrolment, chips
+from jaxatr.recognition.enrolment_file import Enrolment, chips
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.parts import BOX_OFF, Part

@@ -16,14 +16,14 @@ import numpy as np
 from jaxatr import openset, training
 from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
-from jaxatr.recognition import enrolments, evaluation, store
+from jaxatr.recognition import enrolment_file, evaluation, store
 from jaxatr.recognition.choice import Made, as_configured, facts
 from jaxatr.recognition.decision import as_number, load_decision, open_task
 from jaxatr.recognition.measures import judge
 from jaxatr.recognition.recogniser import Recogniser
+from jaxatr.tasks.display import HeatMap
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.parts import ids
-from jaxatr.tasks.shown import HeatMap
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.typing import Int
 
@@ -110,7 +110,7 @@ class Members:
             training.check_predictor(run, Recogniser)
             if self.members:
                 _check_alike(self.members[0].run, run)
-            if (enrolment := enrolments.read(run.workdir)) is not None:
+            if (enrolment := enrolment_file.read(run.workdir)) is not None:
                 listed = ", ".join(enrolment.counts())
                 raise ValueError(
                     f"{workdir}: has the enrolled classes {listed}, which ensembles do not "

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.recognition import enrolment_measures, enrolments, other_data
+from jaxatr.recognition import enrolment_file, enrolment_measures, other_data
 from jaxatr.recognition.baselines import add_recorded, trained_scores
 from jaxatr.recognition.choice import Made, made_for
 from jaxatr.recognition.measures import accepted, judge
@@ -182,7 +182,7 @@ def evaluate(
     parts = {name: task.parts[name] for name in EVALUATED if name in task.parts}
     parts |= {other_data.PART + name: one.part for name, one in others.items()}
     made, joined = None, None
-    enrolment = enrolments.read(workdir) if workdir is not None else None
+    enrolment = enrolment_file.read(workdir) if workdir is not None else None
     if decides(task.config):
         say("loading the score that decides, or fitting it if necessary")
         deciding = None if enrolment is None else enrolment.score

@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxatr import openset
 from jaxatr.recognition import store
-from jaxatr.recognition.enrolments import Enrolment, chips
+from jaxatr.recognition.enrolment_file import Enrolment, chips
 from jaxatr.recognition.session import Session
 from jaxatr.training import TrainedRun
 

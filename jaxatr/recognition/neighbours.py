@@ -16,7 +16,7 @@ from jaxatr.openset import gallery, nearest_neighbour
 from jaxatr.openset.gallery import reduction
 from jaxatr.recognition import store
 from jaxatr.recognition.decision import open_divided
-from jaxatr.reporting.recorded import read_arrays
+from jaxatr.reporting.recorded_run import read_arrays
 from jaxatr.tasks.neighbour import Neighbour
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.tasks.parts import Part

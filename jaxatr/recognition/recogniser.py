@@ -18,16 +18,16 @@ from jaxatr.recognition.neighbours import TrainingChips, build_examples
 from jaxatr.recognition.prediction import UNKNOWN, Prediction
 from jaxatr.recognition.session import FEATURES, Network, Session, of_single_images
 from jaxatr.resolve import imported
+from jaxatr.tasks.display import HeatMap, NotebookPredictor
 from jaxatr.tasks.neighbour import Neighbour, blank, describe, listed
 from jaxatr.tasks.open_set.deciders import RULE
 from jaxatr.tasks.open_set.needs import in_jax_alone
-from jaxatr.tasks.shown import HeatMap, Showing
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.training.predictor import Item, flattened, types_of
 from jaxatr.typing import Float, PyTree, Shaped
 
 
-class OpenSetPredictor(Showing[Item, Prediction]):
+class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
     """A trained network and its decision, for images or tracks.
 
     Attributes:

@@ -22,7 +22,7 @@ from jaxatr.typing import PyTree
 TRACKS, MEAN, CHIPS = "all", "mean over chips", "single chips"
 
 
-class Group(NamedTuple):
+class TrackGroup(NamedTuple):
     """A group of an evaluation: tracks, means over chips, or single chips.
 
     Attributes:
@@ -46,7 +46,7 @@ class Group(NamedTuple):
         return arrays
 
 
-class Seen(NamedTuple):
+class TrackOutputs(NamedTuple):
     """A network's outputs, and the scores to compute from them.
 
     Attributes:
@@ -61,17 +61,17 @@ class Seen(NamedTuple):
     training: PartOutputs | None
     parts: dict[str, PartOutputs]
 
-    def tracks(self) -> Group:
+    def tracks(self) -> TrackGroup:
         """Scores each track by its own outputs."""
         return self._scored(lambda found: found.tracks, "", "")
 
-    def chips(self, head: str, *, mean: str, recorded: str | None) -> dict[str, Group]:
+    def chips(self, head: str, *, mean: str, recorded: str | None) -> dict[str, TrackGroup]:
         """Scores each chip, and each track by the mean over its chips.
 
         Args:
           head: prefix of the parameter names of the chips' heads.
           mean: name of the group of means.
-          recorded: :attr:`Group.recorded` of the group of means.
+          recorded: :attr:`TrackGroup.recorded` of the group of means.
         """
         chips = self._scored(lambda found: found.chips, head, "chip_")
         outputs, values = {}, {}
@@ -82,11 +82,11 @@ class Seen(NamedTuple):
                 for name, score in chips.scored.values[part].items()
             }
         means = chips.scored._replace(values=values, named={})
-        return {mean: Group(means, outputs, recorded), CHIPS: chips}
+        return {mean: TrackGroup(means, outputs, recorded), CHIPS: chips}
 
     def _scored(
         self, take: Callable[[PartOutputs], openset.Outputs], prefix: str, recorded: str
-    ) -> Group:
+    ) -> TrackGroup:
         outputs = {part: take(found) for part, found in self.parts.items()}
         fitted = openset.fit_scores(
             self.chosen.scores,
@@ -95,10 +95,10 @@ class Seen(NamedTuple):
             validation=outputs.get("validation"),
             leave_out=self.chosen.leave_out,
         )
-        return Group(Scored.of(fitted, outputs), outputs, recorded)
+        return TrackGroup(Scored.of(fitted, outputs), outputs, recorded)
 
 
-def groups(task: OfTracks, seen: Seen) -> dict[str, Group]:
+def groups(task: OfTracks, seen: TrackOutputs) -> dict[str, TrackGroup]:
     """Returns the groups of a task: of tracks and, where chips are trained, means and chips."""
     if isinstance(task, TrackChips):
         return seen.chips("", mean=TRACKS, recorded="")
@@ -128,7 +128,7 @@ def evaluate(
     if chosen.needs_of_fit is not None:
         training = task.part_outputs(variables, "train", chosen.needs_of_fit)
     figures, arrays = {}, {}
-    for name, group in groups(task, Seen(chosen, variables, training, found)).items():
+    for name, group in groups(task, TrackOutputs(chosen, variables, training, found)).items():
         figures[name] = evaluation.measure(task, group.outputs["test"], group.scored)
         if name == TRACKS and (off := group.outputs.get(BOX_OFF)):
             figures[box_off(task.config)] = evaluation.measure(

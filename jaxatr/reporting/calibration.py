@@ -9,7 +9,7 @@ from jaxatr import metrics, openset
 from jaxatr.reporting import axes
 from jaxatr.reporting.charts import COLOURS, Chart, Series, chart
 from jaxatr.reporting.kind import Numbered, Section
-from jaxatr.reporting.recorded import RecordedRun
+from jaxatr.reporting.recorded_run import RecordedRun
 from jaxatr.reporting.tables import by_trials, percent
 from jaxatr.typing import Float
 

@@ -31,10 +31,6 @@ _LOCATIONS = ("data_dir", "weights_dir", "source", "find")
 def check_card(folder: str | os.PathLike, name: str) -> None:
     """Checks that writing a card would not overwrite one that was edited by hand.
 
-    Args:
-      folder: the card's folder.
-      name: name of the exported file.
-
     Raises:
       ValueError: there is a card of this file that does not begin with :data:`MARK`.
     """
@@ -79,9 +75,6 @@ def write_card(
 def check_repeats(workdirs: Sequence[str | os.PathLike]) -> None:
     """Checks that runs differ only in their seeds.
 
-    Args:
-      workdirs: the runs' folders.
-
     Raises:
       ValueError: a folder is not a run, or is given twice, or another field differs; the message
         names it.
@@ -103,9 +96,6 @@ def check_repeats(workdirs: Sequence[str | os.PathLike]) -> None:
 
 def check_evaluations(workdirs: Sequence[str | os.PathLike]) -> None:
     """Checks that runs were evaluated without enrolled classes, which an exported file lacks.
-
-    Args:
-      workdirs: the runs' folders.
 
     Raises:
       ValueError: a run was last evaluated with enrolled classes.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jaxatr import metrics
 from jaxatr.data.splits import MSTAR_CLASSES
 from jaxatr.reporting import score_record
-from jaxatr.reporting.recorded import SIMULATED
+from jaxatr.reporting.recorded_run import SIMULATED
 from jaxatr.reporting.tables import COLUMNS, FURTHER
 
 MISSING = "missing"

@@ -15,7 +15,7 @@ from jaxatr import openset
 from jaxatr.extras import extra
 from jaxatr.reporting import axes, charts, score_record
 from jaxatr.reporting.kind import Numbered, Section
-from jaxatr.reporting.recorded import RecordedRun
+from jaxatr.reporting.recorded_run import RecordedRun
 from jaxatr.reporting.sprite import Sprite
 from jaxatr.typing import Int
 

@@ -11,7 +11,7 @@ from jaxatr.reporting import axes
 from jaxatr.reporting.charts import COLOURS, DASHES, Chart, Series, chart
 from jaxatr.reporting.curves import rate_curve
 from jaxatr.reporting.kind import Numbered, Recorded, Section
-from jaxatr.reporting.recorded import RecordedRun
+from jaxatr.reporting.recorded_run import RecordedRun
 from jaxatr.reporting.tables import percent
 from jaxatr.typing import Float
 

@@ -19,9 +19,6 @@ def colour_map(steps: int = 256) -> UInt8[np.ndarray, "n 3"]:
     the chroma is low enough for every colour to be in the sRGB gamut. Equal differences therefore
     look equal, even in gray and to colour-blind readers.
 
-    Args:
-      steps: number of colours n.
-
     Returns:
       ``[n, 3]`` RGB.
     """

@@ -6,7 +6,7 @@ from typing import Any
 from jaxatr import openset
 from jaxatr.extras import extra
 from jaxatr.reporting.kind import Numbered, Recorded, Section
-from jaxatr.reporting.recorded import RecordedRun
+from jaxatr.reporting.recorded_run import RecordedRun
 from jaxatr.reporting.tables import COLUMNS, FURTHER, percent
 
 _LOWER_IS_BETTER = ("fpr_at_tpr", "fpr_at_tpr_of_unknown")

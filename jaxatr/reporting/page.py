@@ -15,10 +15,6 @@ from jaxatr.reporting.sprite import sprite
 def write_report(workdirs: Sequence[str | os.PathLike], out: str | os.PathLike) -> None:
     """Writes a self-contained page about evaluated runs.
 
-    Args:
-      workdirs: the runs' folders.
-      out: the HTML file.
-
     Raises:
       ValueError: there is no run, a run is given twice, or a folder is not an evaluated run.
     """

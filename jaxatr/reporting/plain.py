@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from jaxatr import training
 from jaxatr.reporting.kind import Numbered, Report, Section
-from jaxatr.reporting.recorded import is_simulated
+from jaxatr.reporting.recorded_run import is_simulated
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.reporting.tables import text_table
 

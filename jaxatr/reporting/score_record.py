@@ -13,7 +13,7 @@ MISTAKES = ("misclassified", "accepted", "rejected")
 rejected."""
 
 
-class Shown(NamedTuple):
+class ScoreStyle(NamedTuple):
     """How tables and reports show a score.
 
     Attributes:
@@ -31,10 +31,10 @@ def further_scores(scores: Iterable[Score]) -> dict[str, dict[str, str]]:
     They let a report be written without the modules that define the scores.
     """
     outside = (score for score in scores if score.name not in SCORES)
-    return {score.name: Shown(score.title, score.scale)._asdict() for score in outside}
+    return {score.name: ScoreStyle(score.title, score.scale)._asdict() for score in outside}
 
 
-def shown(name: str, evaluation: Mapping[str, Any] | None = None) -> Shown:
+def shown(name: str, evaluation: Mapping[str, Any] | None = None) -> ScoreStyle:
     """Returns the title and scale of a recorded score; an unknown score's title is its name.
 
     Args:
@@ -42,9 +42,9 @@ def shown(name: str, evaluation: Mapping[str, Any] | None = None) -> Shown:
       evaluation: the content of ``evaluation.json``, for scores from outside the package.
     """
     if name in SCORES:
-        return Shown(SCORES[name].title, SCORES[name].scale)
+        return ScoreStyle(SCORES[name].title, SCORES[name].scale)
     recorded = (evaluation or {}).get("further_scores", {})
-    return Shown(**recorded[name]) if name in recorded else Shown(name)
+    return ScoreStyle(**recorded[name]) if name in recorded else ScoreStyle(name)
 
 
 def label(name: str, evaluation: Mapping[str, Any] | None = None) -> str:
@@ -139,10 +139,6 @@ def confident_mistakes(
 
 def worst_mistakes(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> Int[np.ndarray, " _"]:
     """Finds the test examples that any of the scores gets most confidently wrong.
-
-    Args:
-      arrays: the arrays of ``scores.npz``.
-      names: names of the scores.
 
     Returns:
       Row numbers in ascending order.

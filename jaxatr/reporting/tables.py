@@ -25,11 +25,7 @@ FURTHER = {
 
 
 def open_set_table(evaluation: Mapping[str, Any]) -> str:
-    """Formats the recorded evaluation of an open-set run as a table, in percent.
-
-    Args:
-      evaluation: the content of a run's ``evaluation.json``.
-    """
+    """Formats the recorded evaluation of an open-set run as a table, in percent."""
     groups = evaluation["groups"]
     every = [row for measured in groups.values() for row in measured["scores"].values()]
     own = any("closed_accuracy" in row for row in every)

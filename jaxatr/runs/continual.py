@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from jaxatr import training
-from jaxatr.recognition import enrolment_measures, enrolments
+from jaxatr.recognition import enrolment_file, enrolment_measures
 from jaxatr.recognition.choice import made_for
 from jaxatr.recognition.decision import open_task
 from jaxatr.recognition.enrolment import check_kind
-from jaxatr.recognition.enrolments import Enrolment
+from jaxatr.recognition.enrolment_file import Enrolment
 from jaxatr.runs.evaluation import evaluate_run
 from jaxatr.runs.training import train_run
 from jaxatr.tasks.pretrained import begun
@@ -74,11 +74,11 @@ def train_enrolled(
         raise ValueError("a run is continued from its latest checkpoint: omit --checkpoint")
     if Path(out).resolve() == Path(workdir).resolve():
         raise ValueError(f"{out} is the run's own folder: the new run needs another one")
-    enrolment = enrolments.read(workdir)
+    enrolment = enrolment_file.read(workdir)
     if enrolment is None:
         raise ValueError(
             f"{workdir}: no class is enrolled in it; enrol one first: jaxatr enrol "
-            f"--workdir={workdir} --source=FOLDER/NAME"
+            f"--workdir={workdir} --chips=FOLDER/NAME"
         )
     run = training.load_run(workdir)
     try:
@@ -93,7 +93,7 @@ def train_enrolled(
         config.train.epochs, config.train.steps = epochs, 0
     if learning_rate is not None:
         config.optimizer.learning_rate = learning_rate
-    chips = enrolments.chips(run.workdir, enrolment, run.classes)
+    chips = enrolment_file.chips(run.workdir, enrolment, run.classes)
     names = np.array([*run.classes, *enrolment.further(run.classes)])[chips.labels]
     training.check_config(out, config, free=(*run.task.free_fields, "data.source"))
     with training.training_alone(out):

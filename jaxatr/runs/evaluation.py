@@ -14,7 +14,7 @@ from jaxatr import kernels, resolve, training
 from jaxatr.data import Intake
 from jaxatr.data.sources import arrays
 from jaxatr.recognition import ensemble
-from jaxatr.runs.merging import Evaluated, merged
+from jaxatr.runs.merge import Evaluated, merged
 from jaxatr.runs.training import Labelled, make_task
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.parts import part_of_chips

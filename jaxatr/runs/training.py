@@ -135,10 +135,6 @@ def new_folder() -> Path:
 def with_fields(config: Config, fields: Mapping[str, Any]) -> Config:
     """Returns a copy of a configuration with some fields changed.
 
-    Args:
-      config: a full configuration.
-      fields: values by dotted name.
-
     Raises:
       ValueError: there is no such field, or its type is another.
     """

@@ -13,9 +13,6 @@ DATA = "data"
 def normalizing_network(config: Config) -> PublishedNetwork | None:
     """Returns the network whose constants normalise images; None to use the images' statistics.
 
-    Args:
-      config: the run's configuration.
-
     Raises:
       ValueError: ``data.normalize_by`` is not the name of a network.
     """

@@ -34,7 +34,6 @@ class Part:
         labels: Int[np.ndarray, " n"],
         chip: data.Chip,
     ):
-        """Creates a part from its attributes."""
         self.split, self.indices, self.labels, self.chip = split, indices, labels, chip
 
     def column(self, name: str) -> np.ndarray | None:
@@ -229,10 +228,6 @@ def _track_numbers(train: data.Split, test: data.Split) -> np.ndarray:
 
 def trainable_classes(dataset: data.Dataset, fields: Config) -> list[str]:
     """Returns the names of the classes with examples in the training split.
-
-    Args:
-      dataset: the data set.
-      fields: ``config.data``.
 
     Raises:
       ValueError: the data set has no such split.

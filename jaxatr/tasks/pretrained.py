@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from jaxatr import models, training
 from jaxatr.models.pretrained import Weights, put_into
-from jaxatr.models.published.finding import tensors_of
+from jaxatr.models.published_files import tensors_of
 from jaxatr.resolve import nearest
 from jaxatr.typing import Config, PyTree
 
@@ -28,11 +28,6 @@ class Pretrained:
 
     def __init__(self, fields: Config, backbone: nn.Module, in_channels: int):
         """Reads the weights.
-
-        Args:
-          fields: ``config.model``.
-          backbone: the backbone to initialise.
-          in_channels: channels of its images.
 
         Raises:
           ValueError: the weights cannot be read, or do not fit the backbone.

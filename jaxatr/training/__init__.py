@@ -29,7 +29,7 @@ from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.state import TrainState
 from jaxatr.training.stop import EXIT_PREEMPTED, Preempted, Stopped, stopping_at_once
 from jaxatr.training.task import Hook, LossOutput, Phase, Task, TrainedRun
-from jaxatr.training.trained import (
+from jaxatr.training.trained_run import (
     Checkpoint,
     check_predictor,
     load_run,

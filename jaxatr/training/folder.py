@@ -72,9 +72,6 @@ def training_alone(workdir: str | os.PathLike) -> Iterator[None]:
     systems without locks, that of a dead process of this host is taken over. The same process may
     enter the context again.
 
-    Args:
-      workdir: the run's folder.
-
     Raises:
       ValueError: another process is training in it; the message names it. All processes of a run
         raise it.

@@ -24,10 +24,6 @@ def recorded_choices(workdir: str | os.PathLike, phase: str) -> dict[str, Any]:
     """Returns the recorded kernels of a phase; empty on another kind of device.
 
     The present content of the kernel database must not change a run's results.
-
-    Args:
-      workdir: the run's folder.
-      phase: name of the phase.
     """
     record = read_record(workdir)
     return record.get(RECORDED, {}).get(phase, {}) if _made_for(record) == _here() else {}

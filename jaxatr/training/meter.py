@@ -37,13 +37,6 @@ class Meter:
     """
 
     def __init__(self, log_every: int, total: int, emit: Callable[[dict[str, Any]], None]):
-        """Creates a meter.
-
-        Args:
-          log_every: steps between records.
-          total: number of the last step.
-          emit: called with each record.
-        """
         self._log_every, self._total, self._emit = log_every, total, emit
         self._pending: deque[tuple] = deque()
         self._windows: dict[str, dict[str, list[float]]] = {}

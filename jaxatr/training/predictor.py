@@ -83,10 +83,6 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     def __call__(self, items: Iterable[Item], **options: Any) -> Iterator[Answer]:
         """Yields a prediction for each input, in order.
 
-        Args:
-          items: inputs as :meth:`read` returns them.
-          **options: keyword arguments of :meth:`answers`.
-
         Raises:
           ValueError: an input is not valid for this network.
         """
@@ -218,10 +214,6 @@ def types_of(row: Mapping[str, Cell]) -> dict[str, type]:
 
 def flattened(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Cell]:
     """Flattens nested JSON values into one row.
-
-    Args:
-      fields: values by name.
-      prefix: prefix of the column names.
 
     Raises:
       ValueError: two values have the same column name.

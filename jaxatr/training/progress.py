@@ -26,7 +26,6 @@ class Progress:
     def __init__(
         self, total: int, *, step: int, enabled: bool, stream: io.TextIOBase | None = None
     ):
-        """Starts at ``step`` of ``total``; ``stream`` is standard error by default."""
         self._stream: Any = sys.stderr if stream is None else stream
         self._enabled = enabled and jax.process_index() == 0
         self._total, self._step = total, step

@@ -172,12 +172,7 @@ def _devices(device: Mapping[str, Any]) -> str:
 
 
 def update_record(workdir: str | os.PathLike, **fields: Any) -> None:
-    """Sets fields of ``record.json`` (class names, split, γ …) atomically, from process 0 only.
-
-    Args:
-      workdir: the run's folder, created if missing.
-      **fields: JSON values.
-    """
+    """Sets fields of ``record.json`` (class names, split, γ …) atomically, from process 0 only."""
     if jax.process_index() == 0:
         path = Path(workdir) / RECORD
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,6 @@ class Preempted(Stopped):
     """
 
     def __init__(self, step: int):
-        """Creates the exception for the saved step."""
         super().__init__(f"stopped on request after step {step}, which is saved")
         self.step = step
 
@@ -44,7 +43,6 @@ class StopRequest:
     """
 
     def __init__(self):
-        """Creates a request that has not been made yet."""
         self.heard = False
         self._previous: dict[int, Any] = {}
 

@@ -267,7 +267,7 @@ def test_the_command(trained_run, damaged_chips, flags, capsys, tmp_path):
         (["--engine=local"], "--engine needs --out=FOLDER"),
         (["--shard=3"], "--shard needs --engine"),
         (["--workers=3"], "--workers needs --engine"),
-        (["--engine=local", "--out=x", "--jsonl"], "--jsonl cannot be combined with --engine"),
+        (["--engine=local", "--out=x", "--jsonl"], "--json cannot be combined with --engine"),
         (["--engine=local", "--out=x", "--method=cam"], "--method cannot be combined"),
         (["--engine=local", "--out=x", "--workers=2"], "'local' runs in one process"),
         (["--engine=local", "--out=pyproject.toml"], "wanted a folder, got a file"),

@@ -38,7 +38,10 @@ def spoil(folder):
 @pytest.fixture(scope="module", autouse=True)
 def own_flags():
     """The command's flags, which replace those of commands that other tests run in this process."""
-    names = ("page", "center_crop", "alike", "limit", "source", "data_dir", "option")
+    names = (
+        *("out", "page", "center_crop", "alike", "limit"),
+        *("data_source", "source", "data_dir", "option"),
+    )
     before = {name: flags.FLAGS[name] for name in names if name in flags.FLAGS}
     for name in before:
         delattr(flags.FLAGS, name)
@@ -72,7 +75,7 @@ def test_all_faults_are_reported_at_once_and_end_with_1(folder, tmp_path, capsys
     (folder / "train/readme.txt").write_text("")
     page = tmp_path / "out" / "page.html"
     page.parent.mkdir()
-    assert run_here(str(folder), page=str(page)) == 1
+    assert run_here(str(folder), out=str(page)) == 1
     printed = capsys.readouterr().out
     for wanted in (
         "  train/car/0.png: not a readable image (cannot identify image file)",
@@ -121,10 +124,13 @@ def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
     assert run_here(archive, center_crop=16) == 0
     assert "set.tar.gz: 28 images of 2 classes" in capsys.readouterr().out
     place = {"data_dir": str(tmp_path / "d")}
-    assert run_here("image_folder", source=str(folder), **place) == 0
+    with pytest.raises(ValueError, match="--data_dir: there is no folder .*d"):
+        run_here("image_folder", data_source=str(folder), **place)
+    (tmp_path / "d").mkdir()
+    assert run_here("image_folder", data_source=str(folder), **place) == 0
     assert "image_folder: 28 images" in capsys.readouterr().out
     spoil(folder)
-    assert run_here("image_folder", source=str(folder), **place) == 1
+    assert run_here("image_folder", data_source=str(folder), **place) == 1
     assert "!! 2 files cannot be read" in capsys.readouterr().out
 
 
@@ -141,18 +147,18 @@ def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
 )
 def test_invalid_arguments_are_refused(arguments, values, match, tmp_path):
     with pytest.raises(ValueError, match=match):
-        run_here(*arguments, data_dir=str(tmp_path / "d"), **values)
+        run_here(*arguments, data_dir=str(tmp_path), **values)
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(folder, tmp_path, capsys):
     with pytest.raises(OSError, match="page.html: there is no folder"):
-        run_here(str(folder), page=str(tmp_path / "none" / "page.html"))
+        run_here(str(folder), out=str(tmp_path / "none" / "page.html"))
     assert "reading" not in capsys.readouterr().err
 
 
 def test_a_path_takes_no_source(folder):
-    with pytest.raises(ValueError, match="--source is for data sets given by name"):
-        run_here(str(folder), source=str(folder))
+    with pytest.raises(ValueError, match="--data_source is for data sets given by name"):
+        run_here(str(folder), data_source=str(folder))
     with pytest.raises(ValueError, match="--data_dir is for data sets given by name"):
         run_here(str(folder), data_dir=str(folder))
     with pytest.raises(ValueError, match="no option 'layuot'; did you mean 'layout'"):

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from absl import flags
+
+from jaxatr.cli import calibrate, check, convert, enrol, evaluate, inputs, predict, prepare, serve
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,8 +33,8 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
     done = command(
         "train",
         "--config=configs/cbc.py:folder",
-        f"--config.data.source={chips}",
-        f"--config.data.data_dir={tmp_path / 'data'}",
+        f"--data_source={chips}",
+        f"--data_dir={tmp_path / 'data'}",
         "--config.open_set.split=random-3/1",
         "--config.model.backbone=jaxatr_test_networks:Small",
         "--config.train.epochs=2",
@@ -40,6 +43,7 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
         **shared,
     )
     assert done.returncode == 0, done.stderr
+    assert f"made the folder {tmp_path / 'data'} for the prepared data" in done.stdout
     assert "closed acc." in done.stdout and "cbc" in done.stdout
     assert "images/s" in done.stderr and "left" in done.stderr
 
@@ -87,19 +91,30 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
     [
         (
             ["train", "--config=configs/cbc.py", "--config.model.bakbone=x"],
-            'Did you mean "backbone"',
+            "no field 'model.bakbone'; did you mean 'model.backbone'?",
         ),
         (
             ["train", "--config=configs/cbc.py", "--config.gan.step=3"],
-            """--config.gan.step: there is no field 'step'. Did you mean "steps" instead""",
+            "--config.gan.step: there is no field 'gan.step'; did you mean 'gan.steps'?",
         ),
         (
             ["train", "--config=configs/cbc.py", "--config.embedding.margin=1"],
-            "--config.embedding.margin: there is no field 'embedding'.",
+            "--config.embedding.margin: there is no field 'embedding.margin'",
         ),
         (["train", "--config=configs/cbc.py:defalt"], "variant: got 'defalt'"),
         (["train", "--config=configs/none.py"], "configs/none.py"),
         (["train"], "--config is missing"),
+        (["train", "--config.seed=3"], "--config.seed: --config=NAME is missing"),
+        (["train", "--config=cbc", "--config.seed.x=3"], "no field 'seed.x'; did you mean 'seed"),
+        (["train", "--config=cbc", "--config.seed=x"], "wanted a whole number, got 'x'"),
+        (["train", "--config=cbc", "--config.sede=3", "--wrokdir=x"], "did you mean 'seed'?"),
+        (["train", "--config=cbc", "--wrokdir=x"], "no flag --wrokdir; did you mean 'workdir'?"),
+        (
+            ["train", "--config=cbc", "--data_dir=a", "--config.data.data_dir=b"],
+            "--data_dir and --config.data.data_dir are the same: give only one",
+        ),
+        (["evaluate", "--workdir=x", "--data_dir=none"], "--data_dir: there is no folder none"),
+        (["serve", "--workdir=x", "--port=x"], "flag --port=x: wanted a whole number, got 'x'"),
         (["train", "--baselines=conflabel"], "--config is missing"),
         (["train", "--workdir=nowhere", "--baselines=odin"], "baselines: got 'odin'"),
         (["train", "--workdir=nowhere", "--baselines=gopenmax"], "nowhere is not a run's folder"),
@@ -117,6 +132,29 @@ def test_a_users_error_is_one_line(command, arguments, message):
     assert done.returncode == 2
     assert message in done.stderr and "Traceback" not in done.stderr
     assert done.stderr.count("error:") == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "former", "flag", "value"),
+    [
+        (calibrate, "--source=a", "chips", "a"),
+        (check, "--page=a", "out", "a"),
+        (check, "--source=a", "data_source", "a"),
+        (convert, "--source=a", "data_source", "a"),
+        (enrol, "--source=a", "chips", "a"),
+        (evaluate, "--source=a", "data_source", "a"),
+        (predict, "--jsonl", "json", True),
+        (predict, "--source=a", "data_source", "a"),
+        (prepare, "--source=a", "data_source", "a"),
+        (serve, "--source=a", "data_source", "a"),
+    ],
+)
+def test_the_flags_of_version_0_2_have_their_meaning(flags_of, module, former, flag, value):
+    required = () if module in (check, prepare) else ("--workdir=x",)
+    assert flags_of(module, *required, former) == []
+    found = flags.FLAGS[flag]
+    assert found.value == value and found.present
+    assert former.split("=")[0].removeprefix("--") in inputs.FORMER
 
 
 def test_a_run_folder_is_announced_when_it_is_made(command, chips, tmp_path):
@@ -138,8 +176,9 @@ def test_a_misspelt_field_of_a_configuration_file_is_named(command, tmp_path):
     )
     done = command("train", f"--config={path}", f"--workdir={tmp_path / 'run'}")
     assert done.returncode == 2
-    wanted = "error: --config: there is no field 'learning_rat'. Did you mean \"learning_rate\""
+    wanted = f'error: --config: {path}, line 6: Key "learning_rat" does not exist'
     assert done.stderr.startswith(wanted) and len(done.stderr.splitlines()) == 1
+    assert done.stderr.endswith('Did you mean "learning_rate" instead of "learning_rat"?\n')
 
 
 def test_a_folder_that_is_not_there_cannot_be_prepared(command, tmp_path):

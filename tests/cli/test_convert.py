@@ -56,6 +56,7 @@ def test_a_flag_of_another_sub_command_is_refused(flags_of, model, tmp_path):
     for arguments, message in (
         (["inspect", model, f"--out={tmp_path}"], "--out is a flag of import, export, but not of"),
         (["import", model, "--score=cbc"], "--score is a flag of export, but not of import"),
+        (["import", model, "--takes=chips"], "--takes is a flag of export, but not of import"),
         (["export", "--json"], "--json is a flag of inspect, describe, but not of export"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -3,22 +3,16 @@
 import json
 
 import pytest
-from absl import flags
 
-from jaxatr import training
-from jaxatr.cli import train
+from jaxatr import bundled, training
+from jaxatr.cli import configuration
 
 
-def parsed(monkeypatch, *arguments):
+def parsed(name, *arguments):
     """Returns the configuration that a command line of ``train`` gives."""
-    line = ["jaxatr train", *arguments]
-    monkeypatch.setattr("sys.argv", line)
-    values = flags.FlagValues()
-    monkeypatch.setattr(train.flags, "FLAGS", values)
-    train.config_flags.DEFINE_config_file("config", flag_values=values)
-    values["config"].parser = train._Parser("config")
-    values(line)
-    return values.config
+    config, rest = configuration.read(name, arguments)
+    assert rest == []
+    return config
 
 
 @pytest.mark.parametrize(
@@ -29,32 +23,41 @@ def parsed(monkeypatch, *arguments):
         ["-config.data.options.layout=class", "--config.data.options.layout=class/split"],
     ],
 )
-def test_an_option_that_the_configuration_does_not_name(monkeypatch, given):
-    config = parsed(monkeypatch, "--config=cbc:folder", *given)
+def test_an_option_that_the_configuration_does_not_name(given):
+    config = parsed("cbc:folder", *given)
     assert config.data.options.to_dict() == {"test_fraction": 0.2, "layout": "class/split"}
 
 
-def test_options_have_the_types_of_their_defaults(monkeypatch):
+def test_options_have_the_types_of_their_defaults():
     given = {"ranges": "1000,2000", "every": "3", "band": "visible"}
     line = [f"--config.data.options.{name}={value}" for name, value in given.items()]
-    options = parsed(monkeypatch, "--config=cbc:dsiac", *line).data.options
+    options = parsed("cbc:dsiac", *line).data.options
     assert options.to_dict() == {"ranges": (1000, 2000), "every": 3, "band": "visible"}
 
 
-def test_options_of_a_source_of_ones_own(monkeypatch, tmp_path):
-    (tmp_path / "jaxatr_own_source.py").write_text(
+@pytest.mark.parametrize("in_the_file", [False, True])
+def test_options_of_a_source_of_ones_own(monkeypatch, tmp_path, in_the_file):
+    name = f"jaxatr_own_source_{in_the_file}"  # a name is trusted for the rest of the process
+    (tmp_path / f"{name}.py").write_text(
         "from jaxatr.data.source import Option, Source\n\n\nclass Own(Source):\n"
         "    name, version = 'own', 1\n    options = {'least': Option(None, 'unset: any')}\n\n"
         "    def scan(self, request): ...\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    given = ("--config.data.name=jaxatr_own_source:Own", "--config.data.options.least=3")
-    assert parsed(monkeypatch, "--config=cbc:folder", *given).data.options.least == 3
+    config, given = "cbc:folder", [f"--config.data.name={name}:Own"]
+    if in_the_file:
+        config, given = str(tmp_path / "mine.py"), []
+        text = (bundled.folder() / "cbc.py").read_text(encoding="utf-8")
+        text += f"    config.data.name = {name + ':Own'!r}\n"  # of the last function, `pretrained`
+        (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+        config += ":pretrained"
+    made = parsed(config, "--config.data.options.least=3", *given)
+    assert made.data.options.least == 3
 
 
-def test_the_options_are_those_of_the_data_set_on_the_command_line(monkeypatch):
+def test_the_options_are_those_of_the_data_set_on_the_command_line():
     given = ("--config.data.name=fgvc_aircraft", "--config.data.options.level=family")
-    assert parsed(monkeypatch, "--config=quadruplet:default", *given).data.options.level == "family"
+    assert parsed("quadruplet:default", *given).data.options.level == "family"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_a_wrong_value_is_one_line_that_names_the_field(command, chips, tmp_path
     flat = tmp_path / "flat"
     flat.symlink_to(chips / "train")
     line = [f"--config.data.options.{one}" for one in given]
-    folders = [f"--config.data.source={flat}", f"--workdir={tmp_path / 'run'}"]
+    folders = [f"--data_source={flat}", f"--workdir={tmp_path / 'run'}"]
     done = command("train", "--config=cbc:folder", *folders, *line)
     assert done.returncode == 2 and not (tmp_path / "run").exists()
     assert done.stderr.startswith(f"error: {message}") and done.stderr.count("\n") == 1
@@ -110,8 +113,8 @@ def test_a_run_finds_its_data_again(
     line = [
         "train",
         "--config=cbc:folder",
-        f"--config.data.source={below}",
-        f"--config.data.data_dir={tmp_path / 'data'}",
+        f"--data_source={below}",
+        f"--data_dir={tmp_path / 'data'}",
         "--config.data.train_split=day",
         "--config.data.test_split=night",
         f"--config.open_set.split={split}",

@@ -6,7 +6,7 @@ import types
 import pytest
 from absl import flags
 
-from jaxatr.cli import convert, evaluate, explain, help_page, predict, prepare
+from jaxatr.cli import convert, evaluate, explain, help_page, inputs, predict, prepare
 from jaxatr.data import sources
 
 
@@ -20,7 +20,8 @@ def test_a_page_says_everything_in_its_columns(flags_of, monkeypatch, command):
     assert lines[0].startswith(f"usage: jaxatr {command.__name__.rpartition('.')[2]} ")
     assert command.__doc__.partition("\n")[0] in lines
     rows = lines[lines.index("flags:") + 1 :]
-    assert sum(row.startswith("  --") for row in rows) == len(own)
+    shown = [flag for flag in own if flag.name not in inputs.FORMER]
+    assert sum(row.startswith("  --") for row in rows) == len(shown)
     assert all(len(row) <= 80 for row in rows)
 
 
@@ -63,7 +64,7 @@ def test_a_long_name_has_a_line_of_its_own():
 
 
 def test_help_of_preparing_has_every_option_of_every_source():
-    listed = prepare.description().split("options of the data sets, for --option:\n")[1]
+    listed = prepare.description([]).split("options of the data sets, for --option:\n")[1]
     for name in sources.names():
         own = re.split(r"^  (?! )", listed.split(f"  {name}\n")[1], flags=re.MULTILINE)[0]
         options = sources.find(name).options

@@ -1,6 +1,5 @@
 """The console script, and modules run as commands."""
 
-import importlib
 import os
 import re
 import runpy
@@ -12,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import jaxatr
-from jaxatr import batch, bundled, runs
+from jaxatr import batch, bundled, parts, runs
 from jaxatr import config as configuration
-from jaxatr.cli import explain, inputs, main, predict, train
+from jaxatr.cli import inputs, main, predict, train
 from jaxatr.explain import METHODS
 from jaxatr.onnx import sessions
 
@@ -61,17 +60,18 @@ def test_a_misspelt_command_names_the_nearest(monkeypatch, capsys):
 
 def test_train_is_a_module_too(monkeypatch):
     ran = []
-    monkeypatch.setattr(main, "run", ran.append)
+    monkeypatch.setattr(main, "run", lambda *given: ran.append(given))
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config=cbc"])
     runpy.run_path(str(Path(jaxatr.__file__).parent / "train.py"), run_name="__main__")
-    assert ran == ["train"]
+    assert ran == [("train", ["--config=cbc"])]
 
 
 def test_a_command_sees_its_own_command_line(monkeypatch):
     seen = []
-    monkeypatch.setattr(main, "run", lambda name: seen.append((name, sys.argv)))
+    monkeypatch.setattr(main, "run", lambda *given: seen.append(given))
     monkeypatch.setattr(sys, "argv", ["jaxatr", "tune", "conv", "-n", "1"])
     main.main()
-    assert seen == [("tune", ["jaxatr tune", "conv", "-n", "1"])]
+    assert seen == [("tune", ["conv", "-n", "1"])]
 
 
 def test_memory_is_kept_before_anything_starts_threads():
@@ -114,7 +114,7 @@ def test_names_in_the_flags_are_those_of_the_package():
     assert inputs.RUNTIMES == sessions.RUNTIMES
     assert predict._ENGINES == tuple(sorted(batch.ENGINES))
     assert train._BASELINES == tuple(sorted(runs.BASELINES))
-    assert explain._methods() == list(METHODS)
+    assert parts.files("jaxatr.explain.methods") == list(METHODS)
 
 
 def test_help_of_training_has_the_configurations_and_no_librarys_flags(command):
@@ -123,7 +123,8 @@ def test_help_of_training_has_the_configurations_and_no_librarys_flags(command):
     page = done.stdout
     assert page.startswith("usage: jaxatr train --config=NAME[:VARIANT]")
     flags = re.findall(r"^  --(?:\[no\])?(\w+)", page, re.MULTILINE)
-    assert flags == ["config", "workdir", "baselines", "progress", "trust", "debug"]
+    of_data = ["data_source", "data_dir"]
+    assert flags == ["config", "workdir", *of_data, "baselines", "progress", "trust", "debug"]
     variants = (
         "default, smoke, paper, dsiac, mstar, mstar_strong, cifar10, cifar10_strong, folder, "
         "pretrained"
@@ -134,9 +135,8 @@ def test_help_of_training_has_the_configurations_and_no_librarys_flags(command):
 
 
 def test_help_of_training_a_configuration_has_its_fields(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["jaxatr train", "--config=cbc:smoke", "--help"])
     monkeypatch.setenv("COLUMNS", "100")
-    page = importlib.import_module("jaxatr.cli.train").description()
+    page = train.description(["--config", "cbc:smoke", "--help"])
     config = bundled.load("cbc:smoke")
     fields = configuration.fields_of(config.task)
     assert re.findall(r"^  (\w[\w.]*)", page.split("fields of cbc:smoke")[1], re.MULTILINE) == [

@@ -188,18 +188,20 @@ def mine(tmp_path_factory):
             "did you mean 'mine'.*dsiac, fgvc_aircraft, image_folder, mine, mstar, simulated, "
             "simulated_tracks in",
         ),
-        ("image_folder", {}, "image_folder needs a source.*--config.data.source=PATH"),
+        ("image_folder", {}, "image_folder needs a source.*: --data_source=PATH"),
         ("image_foldr", {"source": "x"}, "takes no source.*did you mean 'image_folder'"),
         ("mine", {"options": {"x": 1}}, "'mine' takes no options"),
         ("simulated", {"options": {"aspect": 1}}, "no option 'aspect'; did you mean 'aspects'"),
         ("image_folder", {"source": "x", "options": {"fraction": 1}}, "no option 'fraction'"),
         ("image_folder", {"source": "x", "options": {"root": 1}}, "no option 'root'"),
-        ("image_folder", {"source": "gone"}, "there is no folder .*gone; .*--source=PATH"),
+        ("image_folder", {"source": "gone"}, "there is no folder .*gone; .*--data_source=PATH"),
+        ("mine", {"data_dir": "gone"}, "no data set 'mine'.* in gone, which does not exist"),
     ],
 )
 def test_missing_entries_are_named(mine, name, arguments, match):
     with pytest.raises(ValueError, match=match):
-        data.open_dataset(name, data_dir=mine, **arguments)
+        data.open_dataset(name, **{"data_dir": mine, **arguments})
+    assert not Path("gone").exists()
 
 
 @pytest.mark.parametrize(

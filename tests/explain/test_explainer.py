@@ -29,7 +29,7 @@ from jaxatr.explain import (
     measures,
 )
 from jaxatr.inference import filled_batches
-from jaxatr.training import trained
+from jaxatr.training import trained_run as trained
 
 QUICK = {
     "rise": {"samples": 20, "cells": 4},
@@ -223,7 +223,7 @@ def test_the_command_writes_picture_map_and_figures(surrogate_run, images, flags
 @pytest.fixture
 def read(monkeypatch):
     """Lists the runs whose checkpoints are read."""
-    found, load = [], trained.load_snapshot
+    found, load = [], trained_run.load_snapshot
 
     def load_snapshot(workdir, which):
         found.append(Path(workdir))

@@ -64,17 +64,7 @@ def test_names():
         find_method("surrogate")
 
 
-def test_every_file_of_the_folder_is_a_method():
-    assert set(METHODS) == {
-        "grad_cam",
-        "grad_cam_plus_plus",
-        "integrated_gradients",
-        "lime",
-        "occlusion",
-        "rise",
-        "smoothgrad",
-    }
-    assert all(name == method.name for name, method in METHODS.items())
+def test_titles():
     titles = [method_title(name) for name in ("grad_cam_plus_plus", "surrogate", "of_a_user")]
     assert titles == ["Grad-CAM++", "surrogate", "of_a_user"]
 
@@ -90,9 +80,9 @@ def test_a_method_of_ones_own_is_found_by_its_path(own, images):
 
 
 def test_a_method_of_ones_own_that_cannot_be_used(own):
-    with pytest.raises(ValueError, match="FUNCTION is of type function, wanted a jaxatr.explain.M"):
+    with pytest.raises(ValueError, match="FUNCTION is a function, wanted a Method"):
         find_method(f"{own}:FUNCTION")
-    with pytest.raises(ValueError, match="TAKEN has the name of a built-in method, 'rise'"):
+    with pytest.raises(ValueError, match="TAKEN has the name of a built-in one, 'rise'"):
         find_method(f"{own}:TAKEN")
     with pytest.raises(ValueError, match="no 'GRADENT' in my_methods; did you mean 'GRADIENT'"):
         find_method(f"{own}:GRADENT")

@@ -28,7 +28,7 @@ SAME = functools.partial(models.MobileNet, stages=STAGES, padding="same", epsilo
     ],
 )
 def test_parameter_counts_are_the_published_ones(name, count):
-    model = models.backbones.find(name).build()
+    model = models.backbones.BACKBONES[name].build()
     shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 64, 64, 3)))
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes["params"])) == count
     features = jax.eval_shape(model.apply, shapes, jnp.zeros((2, 65, 96, 3)))

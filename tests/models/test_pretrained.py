@@ -28,7 +28,7 @@ def jax_resnet(name, width=64):
         depths, bottleneck = SHALLOW[name]
         block = models.resnet.Bottleneck if bottleneck else models.resnet.BasicBlock
         return models.ResNet(depths, block, width)
-    return models.backbones.find(name).build(width=width)
+    return models.backbones.BACKBONES[name].build(width=width)
 
 
 def pytorch_resnet(name, width=64, classes=10):

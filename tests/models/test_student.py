@@ -84,7 +84,7 @@ def backbone(variables):
     ],
 )
 def test_attention_modules_of_each_stage(name, modules):
-    model = models.backbones.find(name).build(width=4, attention=CBAM)
+    model = models.backbones.BACKBONES[name].build(width=4, attention=CBAM)
     params = jax.eval_shape(model.init, jax.random.key(0), IMAGES)["params"]
     blocks = [block for block, parts in params.items() if "attention" in parts]
     counts = [sum(block.startswith(f"stage{stage}_") for block in blocks) for stage in (1, 2, 3, 4)]
@@ -113,7 +113,7 @@ def test_without_attention_all_is_as_in_the_plain_network():
     ],
 )
 def test_attention_modules_of_inverted_residuals(name, modules):
-    model = models.backbones.find(name).build(attention=CBAM)
+    model = models.backbones.BACKBONES[name].build(attention=CBAM)
     shapes = jax.eval_shape(model.init, jax.random.key(0), IMAGES)
     blocks = [block for block, parts in shapes["params"].items() if "attention" in parts]
     counts = [sum(block.startswith(f"stage{stage}_") for block in blocks) for stage in range(1, 8)]

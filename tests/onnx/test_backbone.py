@@ -4,13 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from absl import flags
-from ml_collections import config_flags
 
 onnx = pytest.importorskip("onnx")
 
 from jaxatr import bundled, models, parallel, runs, training  # noqa: E402
 from jaxatr import config as configuration  # noqa: E402 (what needs the package comes after it)
+from jaxatr.cli import configuration as flags_of_configurations  # noqa: E402
 from jaxatr.cli import convert  # noqa: E402
 from jaxatr.explain import load_target  # noqa: E402
 from jaxatr.onnx.backbone import OnnxBackbone, until  # noqa: E402
@@ -222,24 +221,11 @@ def test_a_part_that_a_file_has_not_is_named(small_config, path, tmp_path):
         runs.train_run(config, tmp_path, progress=False)
 
 
-@pytest.fixture
-def parsed(monkeypatch):
-    """Parses a command line's ``--config``."""
-
-    def parse(*arguments):
-        values = flags.FlagValues()
-        config_flags.DEFINE_config_file("config", flag_values=values)
-        monkeypatch.setattr("sys.argv", ["train", *arguments])  # where it looks for fields
-        values(["train", *arguments])
-        return values.config
-
-    return parse
-
-
 @pytest.mark.parametrize("name", ["cbc", "quadruplet"])
-def test_the_flags_of_both_configurations(parsed, name, path):
-    flags = (f"--config.model.onnx={path}", "--config.model.output=relu")
-    model = parsed(f"--config={CONFIGS / name}.py:folder", *flags).model
+def test_the_flags_of_both_configurations(name, path):
+    given = (f"--config.model.onnx={path}", "--config.model.output=relu")
+    config, _ = flags_of_configurations.read(f"{CONFIGS / name}.py:folder", given)
+    model = config.model
     if name == "cbc":
         network = models.build_open_set(model, 3)
     else:

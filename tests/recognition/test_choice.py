@@ -158,7 +158,7 @@ def test_without_the_data_it_is_refused_clearly(folder, chips, tmp_path):
     config["data"]["source"], config["data"]["data_dir"] = "/nowhere", str(tmp_path / "none")
     files.write_fields(run / "config.json", config)
     assert Recogniser.load(run).decision.score.name in openset.SCORES  # what is kept suffices
-    with pytest.raises(ValueError, match="score=rmds is not fitted at step.*--source=PATH"):
+    with pytest.raises(ValueError, match="score=rmds is not fitted at step.*--data_source=PATH"):
         Recogniser.load(run, score="rmds")
     with pytest.warns(UserWarning, match="rmds is not fitted"):
         found = Recogniser.load(run, score="rmds", source=str(chips))

@@ -14,7 +14,7 @@ import pytest
 
 from jaxatr import data, files, openset, reporting, runs, training
 from jaxatr.cli import cluster, enrol
-from jaxatr.recognition import enrolments, extension, store
+from jaxatr.recognition import enrolment_file, extension, store
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs import continual
 
@@ -100,7 +100,7 @@ def test_an_enrolled_class_is_known_measured_and_taken_out_again(run, chips, str
     assert 'id="enrolled"' in page and f'<th scope="row">{stranger}</th><td>24</td>' in page
 
     assert runs.remove_class(run, stranger) == 24
-    assert not (run / enrolments.FILE).exists()
+    assert not (run / enrolment_file.FILE).exists()
     assert Recogniser.load(run, score=SCORE).predict(test) == answers
     again = training.digest(training.variables_of(training.load_snapshot(run, "latest")))
     assert again == digest
@@ -108,12 +108,12 @@ def test_an_enrolled_class_is_known_measured_and_taken_out_again(run, chips, str
 
 def test_enrolled_classes_are_recorded(run, source, stranger):
     runs.enrol_run(run, source, score=SCORE)
-    content = json.loads((run / enrolments.FILE).read_text())
+    content = json.loads((run / enrolment_file.FILE).read_text())
     (entry,) = content["enrolments"]
     assert content["score"] == SCORE and entry["name"] == stranger and entry["chips"] == 24
     assert entry["source"] == str(source) and entry["date"].startswith("20")
     chip = training.load_run(run).intake(images_of(source)[0])
-    assert entry["sha256"][0] == enrolments.checksum(chip)
+    assert entry["sha256"][0] == enrolment_file.checksum(chip)
     assert (run / entry["file"]).is_file()
 
 
@@ -170,7 +170,7 @@ def test_other_scores_take_classes_too(run, chips, stranger, source, score):
 def test_a_score_that_cannot_enrol_names_those_that_can(run, source):
     with pytest.raises(ValueError, match="energy decides, but does not compare.*spatial_stage"):
         runs.enrol_run(run, source, score="energy")
-    assert not (run / enrolments.FILE).exists() and not (run / enrolments.FOLDER).exists()
+    assert not (run / enrolment_file.FILE).exists() and not (run / enrolment_file.FOLDER).exists()
     areas = training.read_record(run)["decision"]["candidates"]
     takers = {n: row["auroc"] for n, row in areas.items() if openset.SCORES[n].takes_classes}
     training.update_record(run, decision={})  # as of a run whose score was named: compared now
@@ -194,7 +194,7 @@ def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
     config = json.loads((run / "config.json").read_text())
     config["data"] |= {"source": "/nowhere", "data_dir": str(tmp_path / "empty")}
     files.write_fields(run / "config.json", config)
-    told = "previous threshold is used: .*for enrol by --data_source="
+    told = "previous threshold is used: .*by --data_source="
     with pytest.warns(UserWarning, match=told):
         alone = Recogniser.load(run).predict(test)
     assert [one.nearest for one in alone] == [one.nearest for one in first]
@@ -208,8 +208,8 @@ def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
 
 def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_path, earlier):
     runs.enrol_run(run, few(source, tmp_path, 2), score=SCORE)
-    before = (run / enrolments.FILE).read_text()
-    kept = sorted((run / enrolments.FOLDER).iterdir())
+    before = (run / enrolment_file.FILE).read_text()
+    kept = sorted((run / enrolment_file.FOLDER).iterdir())
     other = few(source, tmp_path, 3, name="other")
     with pytest.raises(ValueError, match=f"already enrolled as {source.name}"):
         runs.enrol_run(run, other)
@@ -230,8 +230,8 @@ def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_pa
         runs.remove_class(run, "tank")
     with pytest.raises(ValueError, match="wanted one of open-set recognition of single images"):
         runs.enrol_run(earlier / "embedding", source)
-    assert (run / enrolments.FILE).read_text() == before
-    assert sorted((run / enrolments.FOLDER).iterdir()) == kept
+    assert (run / enrolment_file.FILE).read_text() == before
+    assert sorted((run / enrolment_file.FOLDER).iterdir()) == kept
     kept[0].write_bytes(b"damaged")
     for path in run.rglob("*.enrolled.npz"):
         path.unlink()
@@ -266,7 +266,7 @@ def test_a_damaged_archive_is_named(run, source, tmp_path):
     why = "not a readable archive .Bad CRC-32 for file 'a/bad.png'"
     with pytest.raises(ValueError, match=f"^{path}/a/bad.png: {why}"):
         runs.enrol_run(run, path, name="new", score=SCORE)
-    assert not (run / enrolments.FILE).exists()
+    assert not (run / enrolment_file.FILE).exists()
     found = runs.cluster_run(run, [str(path)], tmp_path / "page.html", score=SCORE)
     ((name, reason),) = found.left_out
     assert name == f"{path}/a/bad.png" and reason.startswith("not a readable archive")
@@ -298,10 +298,10 @@ def test_one_that_is_killed_leaves_the_run_as_it_was(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(enrolments, "write", killed)
+        patch.setattr(enrolment_file, "write", killed)
         with pytest.raises(KeyboardInterrupt):
             runs.enrol_run(run, source)
-    assert enrolments.read(run).counts() == {stranger: 2}
+    assert enrolment_file.read(run).counts() == {stranger: 2}
     assert Recogniser.load(run).predict(test) == before
     assert runs.enrol_run(run, source)["chips"] == 24
 
@@ -368,10 +368,10 @@ def test_further_training_adds_the_class_to_the_heads_and_measures_forgetting(
 @pytest.mark.slow
 def test_the_network_begins_as_the_one_that_is_continued(run, source, tmp_path):
     runs.enrol_run(run, few(source, tmp_path, 3), score=SCORE)
-    loaded, found = training.load_run(run), enrolments.read(run)
+    loaded, found = training.load_run(run), enrolment_file.read(run)
     config = continual.configuration(loaded, found, tmp_path / "new", {})
     (tmp_path / "new").mkdir()
-    images, labels = enrolments.chips(run, found, loaded.classes)
+    images, labels = enrolment_file.chips(run, found, loaded.classes)
     names = np.array([source.name] * len(labels))
     np.savez(tmp_path / "new" / continual.CHIPS, images=images, names=names)
     task = runs.make_task(config, tmp_path / "new")
@@ -407,10 +407,10 @@ def test_the_commands_enrol_group_and_remove(
     assert content["images"] == 24 and content["groups"][0]["size"] >= 4
     assert f"{content['rejected']} of 24 images are unknown" in printed.out
     text = page.read_text(encoding="utf-8")
-    command = f"--source={page.with_suffix('.json')} --group=1 --score={SCORE} --name=NAME"
+    command = f"--chips={page.with_suffix('.json')} --group=1 --score={SCORE} --name=NAME"
     assert command in printed.out and command in text
     assert "data:image/jpeg;base64," in text and "<script" not in text
-    group = [f"--workdir={run}", f"--source={page.with_suffix('.json')}", "--group=1"]
+    group = [f"--workdir={run}", f"--chips={page.with_suffix('.json')}", "--group=1"]
     enrol.main(flags_of(enrol, *group, f"--name={stranger}", f"--score={SCORE}"))
     printed = capsys.readouterr()
     said = printed.out
@@ -428,7 +428,7 @@ def test_the_commands_enrol_group_and_remove(
     ):
         with pytest.raises(ValueError, match=message):
             enrol.main(flags_of(enrol, f"--workdir={run}", group[1], *wrong))
-    with pytest.raises(ValueError, match="wanted one of --source"):
+    with pytest.raises(ValueError, match="wanted one of --chips"):
         enrol.main(flags_of(enrol, f"--workdir={run}"))
     with pytest.raises(ValueError, match="--json cannot be combined with --remove"):
         enrol.main(flags_of(enrol, f"--workdir={run}", "--remove=a", "--json"))

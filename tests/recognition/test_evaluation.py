@@ -73,7 +73,7 @@ def test_every_score_is_computed_once_for_each_part(run, monkeypatch):
         return mls.score(model, outputs)
 
     counting = openset.Score("mls", "MLS", counted, fixed_threshold=mls.fixed_threshold)
-    monkeypatch.setattr(openset.detectors.mls, "SCORE", counting)
+    monkeypatch.setattr(openset.detectors.mls, "PART", counting)
     result = runs.evaluate_run(run, scores="mls", fresh=True)
     assert calls == [18, 40] and set(result["groups"]["all"]["scores"]) == {"mls"}
 

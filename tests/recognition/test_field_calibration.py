@@ -154,11 +154,11 @@ def test_the_command_prints_before_and_after(run, field, flags_of, capsys):
     printed = capsys.readouterr().out
     assert "score: energy; chips: " in printed and "saved in" in printed
     assert [line.split()[0] for line in printed.splitlines()[3:5]] == ["before", "after"]
-    calibrate.main(flags_of(calibrate, *arguments, f"--source={field}", "--tpr=0.9", "--json"))
+    calibrate.main(flags_of(calibrate, *arguments, f"--chips={field}", "--tpr=0.9", "--json"))
     assert json.loads(capsys.readouterr().out)["after"]["accepted"] > 0.7
     calibrate.main(flags_of(calibrate, *arguments, "--undo"))
     assert "energy.field.npz" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="--source=DATA or --undo"):
+    with pytest.raises(ValueError, match="--chips=DATA or --undo"):
         calibrate.main(flags_of(calibrate, *arguments))
     with pytest.raises(ValueError, match="--tpr cannot be combined with --undo"):
         calibrate.main(flags_of(calibrate, *arguments, "--undo", "--tpr=0.9"))

@@ -37,7 +37,8 @@ def near(tmp_path_factory):
         folder = root / "deep" / "er" if index == 5 else root
         image = np.uint8(rng.integers(0, 255, (24, 24)))
         Image.fromarray(image).save(folder / f"{index}.png")
-    (root / "notes.txt").write_text("no image")
+    (root / "torn.png").write_text("no image")
+    (root / "notes.txt").write_text("not counted")
     (root / ".hidden").write_text("neither")
     return root
 
@@ -66,7 +67,7 @@ def test_chips_are_those_of_predict(near):
     assert found.chips.shape == (6, *GRAY) and found.chips.dtype == np.uint8
     np.testing.assert_array_equal(found.chips[0], intake()(data.read_image(str(near / "0.png"))))
     ((name, reason),) = found.left_out
-    assert name == f"{near}/notes.txt" and reason.startswith("not a readable image")
+    assert name == f"{near}/torn.png" and reason.startswith("not a readable image")
     split = found.split("near")
     np.testing.assert_array_equal(split.image(3), found.chips[3])
     assert set(split.columns["label"].tolist()) == {-1}
@@ -76,8 +77,9 @@ def test_a_link_to_nothing_is_left_out(near, tmp_path):
     (tmp_path / "0.png").symlink_to(near / "0.png")
     (tmp_path / "gone.png").symlink_to(near / "gone.png")
     found = data.read_others(tmp_path, intake())
-    assert len(found.chips) == 1
-    assert found.left_out == [(f"{tmp_path}/gone.png", "No such file or directory")]
+    assert len(found.chips) == 1 and found.left_out == [(str(tmp_path), "1 links to nothing")]
+    with pytest.raises(ValueError, match="1 links to nothing"):  # a training needs all of them
+        data.read_chips(tmp_path, data.Chip())
 
 
 def test_images_of_another_size_and_colour_become_chips(near, far):
@@ -128,12 +130,12 @@ def test_unreadable_sources_are_refused(near, tmp_path):
         data.read_others(near / "0.png", intake())
     with pytest.raises(ValueError, match="no image in it that can be used.*wanted uint16"):
         data.read_others(near, intake(dtype="uint16"))
-    with pytest.raises(ValueError, match="no image in it that can be used"):
+    with pytest.raises(ValueError, match="there is no image in it$"):
         data.read_others(tmp_path, intake())
 
 
 def test_groups_are_measured_against_the_known_test_examples(run, near, far):
-    with pytest.warns(UserWarning, match="skipped 1 unusable images of .*near, such.*notes"):
+    with pytest.warns(UserWarning, match="skipped 1 unusable images of .*near, such.*torn"):
         result = runs.evaluate_run(run, outside=f"near={near},far={far}", scores=SCORES, fresh=True)
     assert list(result["groups"]) == ["all", "near", "far"]
     arrays, everything = dict(np.load(run / "scores.npz")), result["groups"]["all"]

@@ -264,5 +264,6 @@ def test_neighbours_that_there_are_not(trained_run, tmp_path):
     with pytest.raises(ValueError, match="neighbours: an ensemble cannot"):
         Recogniser.load([trained_run, trained_run], neighbours=1)
     gone = tmp_path / "gone"
-    with pytest.raises(ValueError, match="neighbours: the training data cannot be read.*--source"):
+    told = "neighbours: the training data cannot be read.*--data_source"
+    with pytest.raises(ValueError, match=told):
         Recogniser.load(trained_run, neighbours=1, source=str(gone), field=False)

@@ -12,7 +12,7 @@ from jaxatr import openset, reporting
 from jaxatr.reporting import score_record
 from jaxatr.tasks.distillation.sheet import arrays_to_record
 from jaxatr.tasks.embedding import retrieval
-from jaxatr.tasks.embedding.recorded import read_embedding
+from jaxatr.tasks.embedding.recorded_embedding import read_embedding
 
 SPLIT = {"name": "random-3/2", "version": 1, "seed": 0}
 

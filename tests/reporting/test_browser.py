@@ -10,7 +10,7 @@ import pytest
 
 from jaxatr import metrics, openset, reporting
 from jaxatr.reporting import score_record
-from jaxatr.reporting.recorded import read_run
+from jaxatr.reporting.recorded_run import read_run
 
 
 @pytest.fixture(scope="module")

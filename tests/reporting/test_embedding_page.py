@@ -12,7 +12,7 @@ import pytest
 from jaxatr import reporting, runs
 from jaxatr.reporting import charts
 from jaxatr.tasks.embedding.map_section import SHAPES, embedding_map
-from jaxatr.tasks.embedding.recorded import read_embedding
+from jaxatr.tasks.embedding.recorded_embedding import read_embedding
 
 SECTIONS = "retrieval map searches scores curves explorer confusion training settings".split()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxatr import reporting
-from jaxatr.tasks.distillation.recorded import read_surrogate
+from jaxatr.tasks.distillation.recorded_surrogate import read_surrogate
 
 
 @pytest.fixture(scope="module")

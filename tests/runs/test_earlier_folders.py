@@ -7,7 +7,7 @@ import pytest
 
 import jaxatr
 from jaxatr import data, runs, training
-from jaxatr.reporting.recorded import read_run
+from jaxatr.reporting.recorded_run import read_run
 
 CLASSES = ("cross", "disc", "ring", "square")
 

@@ -10,15 +10,22 @@ import pytest
 from safetensors.numpy import save
 
 from jaxatr import models, runs, training
-from jaxatr.models import backbones
-from jaxatr.models.backbones import Backbone
-from jaxatr.models.published import NETWORKS, PublishedNetwork, WeightFile
+from jaxatr.models import backbones, published
+from jaxatr.models.published import PublishedNetwork, WeightFile
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs.export import export_run
 from jaxatr.tasks import OpenSet
 from jaxatr.tasks.pretrained import begun
 
 STEPS = 4
+BACKBONE = """
+from functools import partial
+from jaxatr import models
+
+PART = models.backbones.Backbone(
+    partial(models.MobileNet, stages=((3, 1, 1, 1, 8), (3, 1, 2, 2, 8)))
+)
+"""
 TINY = functools.partial(models.MobileNet, stages=((3, 1, 1, 1, 8), (3, 1, 2, 2, 8)))
 
 
@@ -52,15 +59,13 @@ def folder(patch, tmp_path_factory):
         licence="MIT",
         source="nobody",
     )
-    patch.setitem(NETWORKS, "tiny", network)
-    names = backbones.names()
-    patch.setattr(backbones, "names", lambda: [*names, "tiny"])
-    find = backbones.find
-    patch.setattr(
-        backbones,
-        "find",
-        lambda name: Backbone(TINY) if name == "tiny" else find(name),
-    )
+    for package, code in (
+        (published, f"from {published.__name__}.network import *\nPART = {network!r}\n"),
+        (backbones, BACKBONE),
+    ):
+        place = tmp_path_factory.mktemp("parts")
+        (place / "tiny.py").write_text(code)
+        patch.setattr(package, "__path__", [*package.__path__, str(place)])
     patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     return folder
 

@@ -1,12 +1,9 @@
-"""Augmentations that are off by default; each module of this folder defines one.
+"""Augmentations that are off by default, a file each, found by their place (:mod:`jaxatr.parts`).
 
-A module with an object ``AUGMENTATION`` is discovered automatically: its fields join the
-configuration, its limits are checked, and :func:`jaxatr.data.augment` applies it where its first
-field is set.
+The fields of each join the configuration, its limits are checked, and :func:`jaxatr.data.augment`
+applies it where its first field is set.
 """
 
-import importlib
-import pkgutil
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -17,24 +14,22 @@ import numpy as np
 
 from jaxatr.config import Fields
 from jaxatr.data.augmentations.augmentation import Augmentation
+from jaxatr.parts import Parts
 from jaxatr.resolve import nearest
 from jaxatr.typing import Array, ArrayLike, Float, Int, Key, Shaped
 
-
-def _augmentations() -> tuple[Augmentation, ...]:
-    modules = (
-        importlib.import_module(f"{__name__}.{found.name}")
-        for found in pkgutil.iter_modules(__path__)
-    )
-    found = [module.AUGMENTATION for module in modules if hasattr(module, "AUGMENTATION")]
-    return tuple(sorted(found, key=lambda one: one.place))
+#: The augmentations by the names of their files.
+AUGMENTATIONS = Parts(__name__, Augmentation)
 
 
-#: All augmentations, in the order in which they are applied.
-AUGMENTATIONS: tuple[Augmentation, ...] = _augmentations()
+def in_order() -> list[Augmentation]:
+    """Returns all augmentations, in the order in which they are applied."""
+    return sorted(AUGMENTATIONS.values(), key=lambda one: one.place)
 
-#: The configuration fields of all augmentations.
-FIELDS: Fields = {name: field for one in AUGMENTATIONS for name, field in one.fields.items()}
+
+def fields() -> Fields:
+    """Returns the configuration fields of all augmentations."""
+    return {name: field for one in in_order() for name, field in one.fields.items()}
 
 
 def check(given: Mapping[str, Any]) -> None:
@@ -46,7 +41,7 @@ def check(given: Mapping[str, Any]) -> None:
     Raises:
       ValueError: a value is not allowed; the message names the option.
     """
-    for one in AUGMENTATIONS:
+    for one in in_order():
         for name, option in one.options.items():
             if name in given and not option.fits(given[name]):
                 raise ValueError(f"augment.{name}: got {given[name]!r}, wanted {option.wanted}")
@@ -78,15 +73,16 @@ def vary(
     Raises:
       ValueError: an option does not exist.
     """
-    known = [name.removeprefix("augment.") for name in FIELDS]
+    every = in_order()
+    known = [name for one in every for name in one.options]
     for name in given:
         if name not in known:
             raise ValueError(f"augment: got {name!r}, which is not a field{nearest(name, known)}")
     centre, scale = np.asarray(mean, np.float32), np.asarray(std, np.float32)
-    for one in AUGMENTATIONS:
+    for one in every:
         values = [given.get(name, option.default) for name, option in one.options.items()]
         if values[0] and (one.place < 0) == first:
-            keys = keys_of(key, ids, epochs, one.name)
+            keys = keys_of(key, ids, epochs, one.switch)
             if one.units == "raw":
                 images = (one.apply(keys, images * scale + centre, *values) - centre) / scale
             else:

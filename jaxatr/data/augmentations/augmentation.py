@@ -47,7 +47,7 @@ class Augmentation:
     units: Units = "normalised"
 
     @property
-    def name(self) -> str:
+    def switch(self) -> str:
         """The name of the option that switches the augmentation on."""
         return next(iter(self.options))
 

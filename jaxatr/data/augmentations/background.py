@@ -57,7 +57,7 @@ def _share(value: float) -> bool:
     return 0 <= value <= 1
 
 
-AUGMENTATION = Augmentation(
+PART = Augmentation(
     suppress_background,
     {
         "background": Option(

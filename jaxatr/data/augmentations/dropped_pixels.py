@@ -24,7 +24,7 @@ def drop_pixels(
     return jnp.where(dead, jnp.min(images, axis=(1, 2), keepdims=True), images)
 
 
-AUGMENTATION = Augmentation(
+PART = Augmentation(
     drop_pixels,
     {
         "dropped_pixels": Option(

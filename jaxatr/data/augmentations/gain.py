@@ -21,7 +21,7 @@ def gain(
     return images * jnp.exp(exponent * jnp.log(largest))[:, None, None, None]
 
 
-AUGMENTATION = Augmentation(
+PART = Augmentation(
     gain,
     {
         "gain": Option(

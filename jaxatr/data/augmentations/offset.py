@@ -20,7 +20,7 @@ def offset(
     return images + largest * draw(keys)[:, None, None, None]
 
 
-AUGMENTATION = Augmentation(
+PART = Augmentation(
     offset,
     {
         "offset": Option(

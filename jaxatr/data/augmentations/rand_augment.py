@@ -203,7 +203,7 @@ def _blend(without: Array, unit: Image, signed: Array) -> Image:
     return without + (1 + _ENHANCEMENT * signed) * (unit - without)
 
 
-AUGMENTATION = Augmentation(
+PART = Augmentation(
     rand_augment,
     {
         "rand_operations": Option(

@@ -46,7 +46,7 @@ def erase(
     return jax.vmap(one)(keys, images)
 
 
-AUGMENTATION = Augmentation(
+PART = Augmentation(
     erase,
     {
         "erase": Option(

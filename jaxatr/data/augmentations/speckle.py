@@ -33,7 +33,7 @@ def speckle(
     return images * (jnp.sqrt(noise) if of == "amplitude" else noise)
 
 
-AUGMENTATION = Augmentation(
+PART = Augmentation(
     speckle,
     {
         "speckle": Option(

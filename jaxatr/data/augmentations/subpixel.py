@@ -26,7 +26,7 @@ def shift_subpixel(
     return jax.vmap(one)(keys, images)
 
 
-AUGMENTATION = Augmentation(
+PART = Augmentation(
     shift_subpixel,
     {
         "subpixel": Option(

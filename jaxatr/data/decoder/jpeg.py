@@ -12,7 +12,6 @@ from jaxatr.data.decoder.header import Header
 START = b"\xff\xd8\xff"
 _SCAN, _END, _TEMPORARY = 0xDA, 0xD9, 0x01
 _COMMENT, _APPLICATION = 0xFE, range(0xE0, 0xF0)
-_WITHOUT_LENGTH = (_SCAN, 0xFF, *range(0xD0, 0xDA))  # or with pixels after it
 _COLOURS = (0xE0, 0xEE)  # the segments of JFIF and of Adobe say how colours are stored
 # In a scan, 0xFF is followed by 0 or the number of a restart, unless it begins a segment.
 _MARKER = re.compile(rb"\xff([\x01\xc0-\xcf\xd8-\xfe])")

@@ -1,23 +1,22 @@
-"""The data sources: each module of this folder defines one as ``SOURCE``, with the module's name.
+"""The data sources, a file or folder each, found by their place (:mod:`jaxatr.parts`)."""
 
-A source is imported on first use. Modules whose names begin with an underscore are not sources.
-"""
-
-import importlib
-import pkgutil
 import re
 
 from jaxatr.data.source import Flag, Source
 from jaxatr.data.sources import _tfds
+from jaxatr.parts import Parts
 from jaxatr.resolve import resolve
 
 _DOTTED_PATH = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # does not match TFDS's name:1.2.3
 
 
+#: The package's sources by name.
+SOURCES = Parts(__name__, Source)
+
+
 def names() -> list[str]:
     """Returns the names of the package's sources without importing them."""
-    found = (module.name for module in pkgutil.iter_modules(__path__))
-    return sorted(name for name in found if not name.startswith("_"))
+    return list(SOURCES)
 
 
 def find(name: str) -> Source | None:
@@ -33,9 +32,7 @@ def find(name: str) -> Source | None:
     """
     if _DOTTED_PATH.fullmatch(name):
         return _from_outside(name)
-    if name not in names():
-        return None
-    return importlib.import_module(f"{__name__}.{name}").SOURCE
+    return SOURCES.get(name)
 
 
 def _from_outside(path: str) -> Source:
@@ -50,7 +47,7 @@ def _from_outside(path: str) -> Source:
             else f"{path!r} is not a data source: wanted a class that inherits jaxatr.data.Source"
         )
     check_name(source.name)
-    if source.name in names() or _tfds.exists(source.name):
+    if source.name in SOURCES or _tfds.exists(source.name):
         raise ValueError(f"{path!r}: {source.name!r} is already the name of another data set")
     return source
 
@@ -63,14 +60,13 @@ def check_name(name: str) -> None:
 
 def with_path() -> list[str]:
     """Returns the names of the package's sources that read a path."""
-    return [name for name in names() if getattr(find(name), "takes", "")]
+    return [name for name, source in SOURCES.items() if source.takes]
 
 
 def flags() -> dict[str, dict[str, Flag]]:
     """Returns the sources' flags of ``jaxatr prepare``: flag name to source name to flag."""
     found: dict[str, dict[str, Flag]] = {}
-    for name in names():
-        source = find(name)
-        for flag in source.flags if source else ():
+    for name, source in SOURCES.items():
+        for flag in source.flags:
             found.setdefault(flag.name, {})[name] = flag
     return found

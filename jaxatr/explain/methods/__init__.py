@@ -1,4 +1,4 @@
-"""Explanation methods: every module of this folder declares one as ``METHOD``.
+"""Explanation methods, a file each, found by their place (:mod:`jaxatr.parts`).
 
 Each module also has a function ``name(predict, images, *, targets=None, ...)``, which computes maps
 ``[b, h, w]`` and works with any model. ``predict`` maps float images ``[b, h, w, c]``, in the
@@ -22,57 +22,37 @@ normalisation in test mode). Grad-CAM and Grad-CAM++ take a network in two parts
   to rounding a map does not depend on the other images of the batch or on ``batch_size``.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from jaxatr.explain.method import Method
-from jaxatr.resolve import nearest, resolve
-
-
-def _methods() -> dict[str, Method]:
-    modules = (
-        importlib.import_module(f"{__name__}.{found.name}")
-        for found in pkgutil.iter_modules(__path__)
-    )
-    return {module.METHOD.name: module.METHOD for module in modules}
-
+from jaxatr.parts import Parts
 
 #: The package's methods, by name.
-METHODS: dict[str, Method] = _methods()
+METHODS = Parts(__name__, Method, field="method")
 
 
-def find_method(name: str, among: Mapping[str, Method] = METHODS) -> Method:
+def find_method(name: str, more: Mapping[str, Method] = MappingProxyType({})) -> Method:
     """Looks up a method by its name or an alias, or imports a user's own.
 
     Args:
       name: a name such as ``"rise"``, an alias such as ``"gradcam"``, or an import path such as
         ``"my.module:METHOD"``.
-      among: the methods to choose from, by name.
+      more: methods to choose from besides the package's, by name.
 
     Raises:
       ValueError: the method does not exist, the path leads to something else, or the user's method
         has the name of one of the package, which would make records ambiguous.
     """
-    if ":" in name:
-        return _users_own(name)
-    for method in among.values():
-        if name in (method.name, *method.aliases):
-            return method
-    raise ValueError(
-        f"method: got {name!r}, wanted one of {', '.join(among)} or 'module:NAME' of your own"
-        f"{nearest(name, among)}"
-    )
-
-
-def _users_own(path: str) -> Method:
-    method = resolve(path)
-    if not isinstance(method, Method):
-        raise ValueError(
-            f"method: {path} is of type {type(method).__name__}, wanted a jaxatr.explain.Method"
-        )
-    if method.name == "surrogate" or METHODS.get(method.name, method) is not method:
-        raise ValueError(f"method: {path} has the name of a built-in method, {method.name!r}")
+    if name in more:
+        return more[name]
+    if name not in METHODS and ":" not in name:
+        for method in METHODS.values():
+            if name in method.aliases:
+                return method
+    method = METHODS.find(name)
+    if method.name == "surrogate":
+        raise ValueError(f"method: {name} has the name of a built-in one, {method.name!r}")
     return method
 
 

@@ -102,6 +102,6 @@ def _mean_gradient(maps: Float[Array, "b p q f"], gradient: Float[Array, "b p q 
     return jnp.mean(gradient, axis=(1, 2))
 
 
-METHOD = Method(
+PART = Method(
     "grad_cam", "Grad-CAM", partial(grad_cam, raw=True), aliases=("gradcam",), two_parts=True
 )

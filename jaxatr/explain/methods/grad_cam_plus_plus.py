@@ -51,7 +51,7 @@ def _higher_orders(maps: Float[Array, "b p q f"], gradient: Float[Array, "b p q 
     return jnp.sum(alpha * jax.nn.relu(gradient), axis=(1, 2))
 
 
-METHOD = Method(
+PART = Method(
     "grad_cam_plus_plus",
     "Grad-CAM++",
     partial(grad_cam_plus_plus, raw=True),

@@ -87,7 +87,7 @@ def _added(total, predict, images, origin, targets, point, weight) -> Float[Arra
     return total + weight * target_gradient(predict, there, targets)
 
 
-METHOD = Method(
+PART = Method(
     "integrated_gradients",
     "integrated gradients",
     partial(integrated_gradients, raw=True),

@@ -157,4 +157,4 @@ def _coefficients(
     return np.where(np.abs(model.coef_) > rounding, model.coef_, 0)
 
 
-METHOD = Method("lime", "LIME", partial(lime, raw=True), draws=True, batching="copies")
+PART = Method("lime", "LIME", partial(lime, raw=True), draws=True, batching="copies")

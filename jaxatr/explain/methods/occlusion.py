@@ -111,4 +111,4 @@ def _windows(
     return (inside[0][:, :, None] & inside[1][:, None, :]).astype(jnp.float32)
 
 
-METHOD = Method("occlusion", "occlusion", partial(occlusion, raw=True), batching="copies")
+PART = Method("occlusion", "occlusion", partial(occlusion, raw=True), batching="copies")

@@ -143,7 +143,7 @@ def _masks(
     return jax.vmap(mask)(jnp.asarray(numbers))
 
 
-METHOD = Method(
+PART = Method(
     "rise",
     "RISE",
     partial(rise, raw=True),

@@ -75,6 +75,6 @@ def _added(total, predict, images, targets, noise, squared) -> Float[Array, "b h
     return total + jnp.where(squared, jnp.square(gradient), gradient)
 
 
-METHOD = Method(
+PART = Method(
     "smoothgrad", "SmoothGrad", partial(smoothgrad, raw=True), draws=True, batching="ragged"
 )

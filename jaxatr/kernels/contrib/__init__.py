@@ -5,9 +5,7 @@ plans. The rest of the package does not import this folder. Every module here is
 automatically, which registers its operation with the find step, the database and ``tune``.
 """
 
-import importlib
-import pkgutil
-
+from jaxatr import parts
 from jaxatr.kernels.contrib.response_norm import local_response_norm
 
 __all__ = ["import_operations", "local_response_norm"]
@@ -15,8 +13,7 @@ __all__ = ["import_operations", "local_response_norm"]
 
 def import_operations() -> None:
     """Imports every module of this folder, which registers its operation."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
+    parts.modules(__name__)
 
 
 import_operations()

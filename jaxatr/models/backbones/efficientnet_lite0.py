@@ -3,4 +3,4 @@
 from jaxatr.models.backbones.backbone import Backbone
 from jaxatr.models.mobile import OPENNESS, EfficientNetLite0
 
-BACKBONE = Backbone(EfficientNetLite0, openness=OPENNESS)
+PART = Backbone(EfficientNetLite0, openness=OPENNESS)

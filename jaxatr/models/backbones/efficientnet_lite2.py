@@ -3,4 +3,4 @@
 from jaxatr.models.backbones.backbone import Backbone
 from jaxatr.models.mobile import OPENNESS, EfficientNetLite2
 
-BACKBONE = Backbone(EfficientNetLite2, openness=OPENNESS)
+PART = Backbone(EfficientNetLite2, openness=OPENNESS)

@@ -3,4 +3,4 @@
 from jaxatr.models.backbones.backbone import Backbone
 from jaxatr.models.mobile import OPENNESS, MobileNetV2
 
-BACKBONE = Backbone(MobileNetV2, openness=OPENNESS)
+PART = Backbone(MobileNetV2, openness=OPENNESS)

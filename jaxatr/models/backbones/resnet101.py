@@ -3,4 +3,4 @@
 from jaxatr.models.backbones.backbone import Backbone
 from jaxatr.models.resnet import ResNet101
 
-BACKBONE = Backbone(ResNet101, fields=("stem", "width"))
+PART = Backbone(ResNet101, fields=("stem", "width"))

@@ -3,4 +3,4 @@
 from jaxatr.models.backbones.backbone import Backbone
 from jaxatr.models.resnet import ResNet18
 
-BACKBONE = Backbone(ResNet18, fields=("stem", "width"))
+PART = Backbone(ResNet18, fields=("stem", "width"))

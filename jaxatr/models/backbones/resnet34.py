@@ -3,4 +3,4 @@
 from jaxatr.models.backbones.backbone import Backbone
 from jaxatr.models.resnet import ResNet34
 
-BACKBONE = Backbone(ResNet34, fields=("stem", "width"))
+PART = Backbone(ResNet34, fields=("stem", "width"))

@@ -3,4 +3,4 @@
 from jaxatr.models.backbones.backbone import Backbone
 from jaxatr.models.resnet import ResNet50V1
 
-BACKBONE = Backbone(ResNet50V1, fields=("stem", "width"))
+PART = Backbone(ResNet50V1, fields=("stem", "width"))

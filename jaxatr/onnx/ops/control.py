@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
+from jaxatr.jax_internals import Tracer
 from jaxatr.onnx.ops.dtypes import is_text
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import EAGER, Known, Value, axis_of, known, library

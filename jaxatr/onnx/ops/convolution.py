@@ -9,7 +9,7 @@ import numpy as np
 from jaxatr import kernels
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, at_least_rank
-from jaxatr.onnx.ops.windows import Ints, along, around, windows
+from jaxatr.onnx.ops.windows import Ints, Windows, along, around, windows
 
 
 def convolved(x: Value, w: Value, window: Any, group: int, b: Value | None = None) -> Value:
@@ -45,7 +45,9 @@ def _has_kernel(x: jax.Array, w: jax.Array) -> bool:
     return x.ndim in (3, 4) and x.dtype == w.dtype and floating and w.size > 0
 
 
-def _windows(x: Value, w: Value, kernel_shape, strides, dilations, pads, auto_pad):
+def _windows(
+    x, w, kernel_shape=None, strides=None, dilations=None, pads=None, auto_pad="NOTSET"
+) -> Windows:
     at_least_rank("x", x, 3)
     if w.ndim != x.ndim:
         raise ValueError(f"w: got shape {w.shape}, wanted {x.ndim} dimensions, as many as x")
@@ -190,24 +192,19 @@ def _centred(x: Value, zero: Value | None, axis: int | None = None) -> Value:
     return wide - zero
 
 
-@register("ConvInteger")
+@register("ConvInteger", attributes_of=conv)
 def conv_integer(
     x: Value,
     w: Value,
     x_zero_point: Value | None = None,
     w_zero_point: Value | None = None,
     *,
-    kernel_shape: Ints | None = None,
-    strides: Ints | None = None,
-    dilations: Ints | None = None,
-    pads: Ints | None = None,
-    auto_pad: str = "NOTSET",
     group: int = 1,
+    **window: Any,
 ) -> Value:
     """Returns the int32 convolution of integers, padded with the zero point (ConvInteger-10)."""
-    window = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
     left, right = _centred(x, x_zero_point), _centred(w, w_zero_point, 0)
-    return convolved(left, right, window, group)
+    return convolved(left, right, _windows(x, w, **window), group)
 
 
 @register("MatMulInteger")

@@ -4,6 +4,7 @@ A quantised operator computes in float32 between a dequantisation and a quantisa
 Runtime does for all but matrix products, which are exact in int32.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,10 +21,9 @@ from jaxatr.onnx.ops.quantisation import (
     quantize_linear,
 )
 from jaxatr.onnx.ops.recurrence import Options, Weights, run_layer
-from jaxatr.onnx.ops.recurrent import Floats, lstm_cell
-from jaxatr.onnx.ops.registry import register
+from jaxatr.onnx.ops.recurrent import lstm_cell
+from jaxatr.onnx.ops.registry import register, share_keywords
 from jaxatr.onnx.ops.values import Value
-from jaxatr.onnx.ops.windows import Ints
 
 MICROSOFT = "com.microsoft"
 
@@ -43,6 +43,32 @@ def _requantised(wide: Value, x: Value, scale: Value, zero: Value | None) -> Val
     return _quantised(wide, scale, np.zeros((), x.dtype) if zero is None else zero)
 
 
+def _published(name: str, quantised: Any, result: str, **facts: Any) -> Any:
+    """Names and registers a quantised form of a function."""
+    quantised.__name__ = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    quantised.__qualname__ = quantised.__name__
+    quantised.__doc__ = f"Returns the quantised {result} ({name}-1)."
+    return register(name, domain=MICROSOFT, **facts)(quantised)
+
+
+def _unary(name: str, function: Callable[..., Value], result: str) -> Any:
+    """Registers a quantised operator of one operand, with the function's attributes."""
+
+    def quantised(
+        x: Value,
+        x_scale: Value,
+        x_zero_point: Value | None,
+        y_scale: Value,
+        y_zero_point: Value | None = None,
+        **attributes: Any,
+    ) -> Value:
+        wide = function(dequantize_linear(x, x_scale, x_zero_point), **attributes)
+        return _requantised(wide, x, y_scale, y_zero_point)
+
+    facts = {"settings": _SCALES, "optional": ("x_zero_point",), "attributes_of": function}
+    return _published(name, quantised, result, **facts)
+
+
 def _binary(name: str, function: Callable[[Value, Value], Value], result: str) -> Any:
     """Registers a quantised operator of two operands."""
 
@@ -60,47 +86,14 @@ def _binary(name: str, function: Callable[[Value, Value], Value], result: str) -
         right = dequantize_linear(b, b_scale, b_zero_point)
         return _requantised(function(left, right), a, c_scale, c_zero_point)
 
-    quantised.__name__ = quantised.__qualname__ = f"qlinear_{function.__name__}"
-    quantised.__doc__ = f"Returns the quantised {result} of quantised arrays ({name}-1)."
-    register(
-        name,
-        domain=MICROSOFT,
-        settings=("a_scale", "b_scale", "c_scale"),
-        optional=("a_zero_point", "b_zero_point"),
-    )(quantised)
-    return quantised
+    scales, zeros = ("a_scale", "b_scale", "c_scale"), ("a_zero_point", "b_zero_point")
+    return _published(name, quantised, result, settings=scales, optional=zeros)
 
 
-qlinear_add = _binary("QLinearAdd", add, "sum")
-qlinear_mul = _binary("QLinearMul", mul, "product")
-
-
-@register("QLinearSigmoid", domain=MICROSOFT, settings=_SCALES, optional=("x_zero_point",))
-def qlinear_sigmoid(
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value | None,
-    y_scale: Value,
-    y_zero_point: Value | None = None,
-) -> Value:
-    """Returns the quantised logistic function of a quantised array (QLinearSigmoid-1)."""
-    wide = sigmoid(dequantize_linear(x, x_scale, x_zero_point))
-    return _requantised(wide, x, y_scale, y_zero_point)
-
-
-@register("QLinearLeakyRelu", domain=MICROSOFT, settings=_SCALES, optional=("x_zero_point",))
-def qlinear_leaky_relu(
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value | None,
-    y_scale: Value,
-    y_zero_point: Value | None = None,
-    *,
-    alpha: float = 0.01,
-) -> Value:
-    """Returns the quantised leaky ReLU of a quantised array (QLinearLeakyRelu-1)."""
-    wide = leaky_relu(dequantize_linear(x, x_scale, x_zero_point), alpha=alpha)
-    return _requantised(wide, x, y_scale, y_zero_point)
+qlinear_add = _binary("QLinearAdd", add, "sum of quantised arrays")
+qlinear_mul = _binary("QLinearMul", mul, "product of quantised arrays")
+qlinear_sigmoid = _unary("QLinearSigmoid", sigmoid, "logistic function of a quantised array")
+qlinear_leaky_relu = _unary("QLinearLeakyRelu", leaky_relu, "leaky ReLU of a quantised array")
 
 
 @register(
@@ -169,35 +162,15 @@ def qlinear_concat(y_scale: Value, y_zero_point: Value, *values: Value, axis: in
     return _quantised(jnp.concatenate(parts, axis), y_scale, y_zero_point)
 
 
-@register("QLinearAveragePool", domain=MICROSOFT, settings=_SCALES, optional=("x_zero_point",))
-def qlinear_average_pool(
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value | None,
-    y_scale: Value,
-    y_zero_point: Value | None = None,
-    *,
-    kernel_shape: Ints,
-    strides: Ints | None = None,
-    pads: Ints | None = None,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    channels_last: int = 0,
-    count_include_pad: int = 0,
-) -> Value:
-    """Returns the quantised mean of each window of a quantised array (QLinearAveragePool-1)."""
-    wide = dequantize_linear(x, x_scale, x_zero_point)
-    pooled = average_pool(
-        jnp.moveaxis(wide, -1, 1) if channels_last else wide,
-        kernel_shape=kernel_shape,
-        strides=strides,
-        pads=pads,
-        auto_pad=auto_pad,
-        ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad,
-    )
-    pooled = jnp.moveaxis(pooled, 1, -1) if channels_last else pooled
-    return _requantised(pooled, x, y_scale, y_zero_point)
+def _average_pool(x: Value, *, channels_last: int = 0, **attributes: Any) -> Value:
+    pooled = average_pool(jnp.moveaxis(x, -1, 1) if channels_last else x, **attributes)
+    return jnp.moveaxis(pooled, 1, -1) if channels_last else pooled
+
+
+share_keywords(_average_pool, average_pool)
+qlinear_average_pool = _unary(
+    "QLinearAveragePool", _average_pool, "mean of each window of a quantised array"
+)
 
 
 @register("QLinearGlobalAveragePool", domain=MICROSOFT, settings=("x_scale", "y_scale"))
@@ -347,6 +320,7 @@ def _dynamically_rounded(x: Value) -> Value:
     settings=("w_scale", "r_scale"),
     weights=("b", "p"),
     optional=("b", "sequence_lens", "initial_h", "initial_c", "p"),
+    attributes_of=Options,
 )
 def dynamic_quantize_lstm(
     x: Value,
@@ -363,13 +337,8 @@ def dynamic_quantize_lstm(
     r_zero_point: Value,
     *,
     activations: tuple[str, ...] = ("Sigmoid", "Tanh", "Tanh"),
-    activation_alpha: Floats | None = None,
-    activation_beta: Floats | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
     input_forget: int = 0,
-    outputs: int = 1,
+    **attributes: Any,
 ) -> Any:
     """Runs an LSTM with quantised weights (DynamicQuantizeLSTM-1).
 
@@ -377,31 +346,15 @@ def dynamic_quantize_lstm(
     states of sequences that have ended still count there, unlike in ONNX Runtime, where they are
     zero; the difference is smaller than a step of the quantisation.
 
+    All other arguments and the results are those of :func:`jaxatr.onnx.ops.recurrent.lstm`.
+
     Args:
-      x: ``[t, b, i]``.
       w: input weights ``[directions, i, 4h]``, 8 bits.
       r: state weights ``[directions, h, 4h]``, 8 bits.
-      b: biases ``[directions, 8h]``.
-      sequence_lens: lengths of the sequences ``[b]``.
-      initial_h: initial hidden state ``[directions, b, h]``, zeros by default.
-      initial_c: initial cell state ``[directions, b, h]``, zeros by default.
-      p: peephole weights ``[directions, 3h]``.
       w_scale: scale of ``w``, ``[directions]`` or ``[directions, 4h]``.
       w_zero_point: zero point of ``w``, in the shape of ``w_scale``.
       r_scale: scale of ``r``.
       r_zero_point: zero point of ``r``.
-      activations: names of the activations of the gates, the cell and the hidden state, for each
-        direction.
-      activation_alpha: alpha of each activation that has one.
-      activation_beta: beta of each activation that has one.
-      clip: bound on the absolute value of each activation's input.
-      direction: forward, reverse or bidirectional.
-      hidden_size: size h of the hidden state; ignored, since ``r`` determines it.
-      input_forget: whether the forget gate is 1 minus the input gate.
-      outputs: number of outputs.
-
-    Returns:
-      As :func:`jaxatr.onnx.ops.recurrent.lstm` does.
     """
 
     def restored(matrix: Value, scale: Value, zero: Value) -> Value:
@@ -411,8 +364,7 @@ def dynamic_quantize_lstm(
 
     weights = Weights(restored(w, w_scale, w_zero_point), restored(r, r_scale, r_zero_point), b, p)
     states = initial_h, initial_c
-    parameters = activation_alpha, activation_beta
-    options = Options(activations, *parameters, clip, direction, 0, outputs)
+    options = Options(activations=activations, **attributes)
     cell, usual = lstm_cell(options, input_forget, _dynamically_rounded), ("",) * 3
     rounded = _dynamically_rounded(jnp.asarray(x))
     return run_layer(cell, None, usual, rounded, weights, states, sequence_lens, options)

@@ -50,8 +50,7 @@ def _for_kernel(x: Value, window: Windows) -> tuple[Any, ...] | None:
     return jnp.moveaxis(jnp.asarray(x), 1, -1), window.kernel, window.strides, pads
 
 
-@register("MaxPool", ignored=("consumed_inputs",), layout="channels")
-def max_pool(
+def _window_of(
     x: Value,
     *,
     kernel_shape: Ints,
@@ -60,10 +59,8 @@ def max_pool(
     pads: Ints | None = None,
     auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
-    storage_order: int = 0,
-    outputs: int = 1,
-) -> Value | tuple[Value, Value]:
-    """Returns the maximum of each window, optionally with its index (ONNX MaxPool-22).
+) -> Windows:
+    """Returns the windows of a pooling.
 
     Args:
       x: ``[b, c, …]``.
@@ -73,12 +70,30 @@ def max_pool(
       pads: padding, ``(start_1, …, start_n, end_1, …, end_n)``; 0 by default.
       auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
       ceil_mode: whether the last window may extend beyond the end.
+    """
+    at_least_rank("x", x, 3)
+    return windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+
+
+@register("MaxPool", ignored=("consumed_inputs",), layout="channels", attributes_of=_window_of)
+def max_pool(
+    x: Value,
+    *,
+    storage_order: int = 0,
+    outputs: int = 1,
+    **attributes: Any,
+) -> Value | tuple[Value, Value]:
+    """Returns the maximum of each window, optionally with its index (ONNX MaxPool-22).
+
+    Args:
+      x: ``[b, c, …]``.
       storage_order: order of the indices, row-major (0) or column-major (1).
       outputs: 1 for the maxima alone, 2 for the maxima and their int64 indices in the flattened
         tensor.
+      **attributes: those of every pooling (``kernel_shape``, ``strides``, ``dilations``, ``pads``,
+        ``auto_pad`` and ``ceil_mode``).
     """
-    at_least_rank("x", x, 3)
-    window = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    window = _window_of(x, **attributes)
     arguments = _for_kernel(x, window)
     if arguments is not None:
         largest = jnp.moveaxis(kernels.max_pool(*arguments), -1, 1)
@@ -129,24 +144,18 @@ def _places(x: Value, window: Windows, storage_order: int) -> Value:
     return chosen[..., 0] + planes * int(np.prod(spatial))
 
 
-@register("AveragePool", layout="channels")
+@register("AveragePool", layout="channels", attributes_of=_window_of)
 def average_pool(
     x: Value,
     *,
-    kernel_shape: Ints,
-    strides: Ints | None = None,
-    dilations: Ints | None = None,
-    pads: Ints | None = None,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
     count_include_pad: int = 0,
+    **attributes: Any,
 ) -> Value:
     """Returns the mean of each window (ONNX AveragePool-22).
 
     Padding counts as zeros if ``count_include_pad`` is 1, else not at all.
     """
-    at_least_rank("x", x, 3)
-    window = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    window = _window_of(x, **attributes)
     arguments = _for_kernel(x, window)
     if arguments is not None and not any(window.extra):
         pooled = kernels.average_pool(*arguments, include_padding=bool(count_include_pad))
@@ -160,21 +169,10 @@ def average_pool(
     return _pooled(x, window, 0, jax.lax.add) / jnp.asarray(counts, x.dtype)
 
 
-@register("LpPool")
-def lp_pool(
-    x: Value,
-    *,
-    kernel_shape: Ints,
-    p: int | float = 2,
-    strides: Ints | None = None,
-    dilations: Ints | None = None,
-    pads: Ints | None = None,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-) -> Value:
+@register("LpPool", attributes_of=_window_of)
+def lp_pool(x: Value, *, p: int | float = 2, **attributes: Any) -> Value:
     """Returns the p-norm of each window (ONNX LpPool-22)."""
-    at_least_rank("x", x, 3)
-    window = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    window = _window_of(x, **attributes)
     powers = jnp.power(jnp.abs(x), p).astype(x.dtype)
     return jnp.power(_pooled(powers, window, 0, jax.lax.add), 1 / p).astype(x.dtype)
 

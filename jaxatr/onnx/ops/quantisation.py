@@ -1,14 +1,15 @@
 """Quantisation operators."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 from jaxatr.onnx.ops.casting import FLOAT8, cast
-from jaxatr.onnx.ops.convolution import conv_integer, matmul_integer
+from jaxatr.onnx.ops.convolution import conv, conv_integer, matmul_integer
 from jaxatr.onnx.ops.dtypes import NAMES, dtype_of, is_float, name_of
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, axis_of
-from jaxatr.onnx.ops.windows import Ints
 
 RANGES = {
     "uint8": (0, 255),
@@ -158,7 +159,7 @@ def qlinear_matmul(
     return quantize_linear(result, scale.astype("float32"), zero, axis=result.ndim - 2)
 
 
-@register("QLinearConv", settings=("x_scale", "w_scale", "y_scale"))
+@register("QLinearConv", settings=("x_scale", "w_scale", "y_scale"), attributes_of=conv)
 def qlinear_conv(
     x: Value,
     x_scale: Value,
@@ -169,27 +170,10 @@ def qlinear_conv(
     y_scale: Value,
     y_zero_point: Value,
     b: Value | None = None,
-    *,
-    kernel_shape: Ints | None = None,
-    strides: Ints | None = None,
-    dilations: Ints | None = None,
-    pads: Ints | None = None,
-    auto_pad: str = "NOTSET",
-    group: int = 1,
+    **attributes: Any,
 ) -> Value:
     """Returns the quantised convolution of quantised tensors, plus int32 bias (QLinearConv-10)."""
-    total = conv_integer(
-        x,
-        w,
-        x_zero_point,
-        w_zero_point,
-        kernel_shape=kernel_shape,
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
-        group=group,
-    )
+    total = conv_integer(x, w, x_zero_point, w_zero_point, **attributes)
     shape = (-1, *(1,) * (x.ndim - 2))
     total = total if b is None else total + jnp.reshape(b, shape)
     scale = jnp.reshape(x_scale, ()) * jnp.reshape(w_scale, shape)

@@ -59,17 +59,18 @@ class Weights(NamedTuple):
 Kernel: TypeAlias = tuple[kernels.recurrent.Cell, Callable[..., Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
-    """The settings that all recurrent operators share; :func:`.recurrent.rnn` describes them."""
+    """The attributes that all recurrent operators share; :func:`.recurrent.rnn` describes them."""
 
     activations: Sequence[str]
-    activation_alpha: Sequence[float] | None
-    activation_beta: Sequence[float] | None
-    clip: float | None
-    direction: str
-    layout: int
-    outputs: int
+    activation_alpha: Sequence[float] | None = None
+    activation_beta: Sequence[float] | None = None
+    clip: float | None = None
+    direction: str = "forward"
+    hidden_size: int | None = None
+    layout: int = 0
+    outputs: int = 1
 
 
 def run_layer(

@@ -8,11 +8,10 @@ from jaxatr.onnx.ops.recurrence import Kernel, Options, Weights, biases, clipped
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value
 
-Floats = tuple[float, ...]
 Texts = tuple[str, ...]
 
 
-@register("RNN", weights=("w", "r", "b"), ignored=("output_sequence",))
+@register("RNN", weights=("w", "r", "b"), ignored=("output_sequence",), attributes_of=Options)
 def rnn(
     x: Value,
     w: Value,
@@ -22,13 +21,7 @@ def rnn(
     initial_h: Value | None = None,
     *,
     activations: Texts = ("Tanh", "Tanh"),
-    activation_alpha: Floats | None = None,
-    activation_beta: Floats | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-    outputs: int = 1,
+    **attributes: Any,
 ) -> Any:
     """Runs a recurrent layer over sequences (ONNX RNN-22).
 
@@ -40,21 +33,17 @@ def rnn(
       sequence_lens: lengths of the sequences ``[b]``; results past the end are zero.
       initial_h: initial hidden state ``[directions, b, h]``, zeros by default.
       activations: names of the activations, one for each direction.
-      activation_alpha: alpha of each activation that has one.
-      activation_beta: beta of each activation that has one.
-      clip: bound on the absolute value of each activation's input.
-      direction: forward, reverse or bidirectional.
-      hidden_size: size h of the hidden state; ignored, since ``r`` determines it.
-      layout: 1 if ``x`` is ``[b, t, i]``; results are then ``[b, t, directions, h]`` and
-        ``[b, directions, h]``.
-      outputs: number of outputs.
+      **attributes: ``activation_alpha`` and ``activation_beta``, the parameters of each activation
+        that has one; ``clip``, a bound on the absolute value of each activation's input;
+        ``direction``, forward, reverse or bidirectional; ``hidden_size``, which is ignored, since
+        ``r`` determines it; ``layout``, 1 if ``x`` is ``[b, t, i]`` and results are
+        ``[b, t, directions, h]`` and ``[b, directions, h]``; and ``outputs``, their number.
 
     Returns:
       All hidden states ``[t, directions, b, h]``, and with two ``outputs`` the last hidden states
       ``[directions, b, h]``.
     """
-    parameters = activation_alpha, activation_beta
-    options = Options(activations, *parameters, clip, direction, layout, outputs)
+    options = Options(activations=activations, **attributes)
     usual: Literal["relu", "tanh"] = "relu" if activations[0].lower() == "relu" else "tanh"
 
     def run(params, x, lengths, initial):
@@ -68,7 +57,7 @@ def rnn(
 
         def step(carry, value):
             total = value @ w.T + carry[0] @ r.T + of_input + of_state
-            return (functions[0](clipped(total, clip)),)
+            return (functions[0](clipped(total, options.clip)),)
 
         return step
 
@@ -77,7 +66,7 @@ def rnn(
     )
 
 
-@register("GRU", weights=("w", "r", "b"), ignored=("output_sequence",))
+@register("GRU", weights=("w", "r", "b"), ignored=("output_sequence",), attributes_of=Options)
 def gru(
     x: Value,
     w: Value,
@@ -87,14 +76,8 @@ def gru(
     initial_h: Value | None = None,
     *,
     activations: Texts = ("Sigmoid", "Tanh"),
-    activation_alpha: Floats | None = None,
-    activation_beta: Floats | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
     linear_before_reset: int = 0,
-    outputs: int = 1,
+    **attributes: Any,
 ) -> Any:
     """Runs a gated recurrent unit (GRU) layer over sequences (ONNX GRU-22).
 
@@ -108,8 +91,7 @@ def gru(
       activations: names of the activations of the gates and the hidden state, for each direction.
       linear_before_reset: whether the reset gate is applied after the state product.
     """
-    parameters = activation_alpha, activation_beta
-    options = Options(activations, *parameters, clip, direction, layout, outputs)
+    options = Options(activations=activations, **attributes)
 
     def run(params, x, lengths, initial):
         start = None if initial is None else initial[0]
@@ -126,13 +108,13 @@ def gru(
             (state,) = carry
             inputs = value @ w.T + of_input
             gates = inputs[:, : 2 * h] + state @ r[: 2 * h].T + of_state[: 2 * h]
-            gates = functions[0](clipped(gates, clip))
+            gates = functions[0](clipped(gates, options.clip))
             update, reset = gates[:, :h], gates[:, h:]
             if linear_before_reset:
                 part = reset * (state @ r[2 * h :].T + of_state[2 * h :])
             else:
                 part = (reset * state) @ r[2 * h :].T + of_state[2 * h :]
-            new = functions[1](clipped(inputs[:, 2 * h :] + part, clip))
+            new = functions[1](clipped(inputs[:, 2 * h :] + part, options.clip))
             return ((1 - update) * new + update * state,)
 
         return step
@@ -143,7 +125,7 @@ def gru(
     )
 
 
-@register("LSTM", weights=("w", "r", "b", "p"), ignored=("output_sequence",))
+@register("LSTM", weights=("w", "r", "b", "p"), ignored=("output_sequence",), attributes_of=Options)
 def lstm(
     x: Value,
     w: Value,
@@ -155,14 +137,8 @@ def lstm(
     p: Value | None = None,
     *,
     activations: Texts = ("Sigmoid", "Tanh", "Tanh"),
-    activation_alpha: Floats | None = None,
-    activation_beta: Floats | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
     input_forget: int = 0,
-    layout: int = 0,
-    outputs: int = 1,
+    **attributes: Any,
 ) -> Any:
     """Runs a long short-term memory (LSTM) layer over sequences (ONNX LSTM-22).
 
@@ -183,8 +159,7 @@ def lstm(
       All hidden states ``[t, directions, b, h]``, and with more ``outputs`` the last hidden and
       cell states, ``[directions, b, h]`` each.
     """
-    parameters = activation_alpha, activation_beta
-    options = Options(activations, *parameters, clip, direction, layout, outputs)
+    options = Options(activations=activations, **attributes)
 
     def run(params, x, lengths, initial):
         return kernels.lstm(params, x, lengths=lengths, initial=initial)

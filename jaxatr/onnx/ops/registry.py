@@ -86,7 +86,14 @@ class Operator:
 _TABLE: dict[tuple[str, str], dict[int, Operator]] = {}
 
 
-def register(name: str, domain: str = "", since: int = 1, **facts: Any):
+def register(
+    name: str,
+    domain: str = "",
+    since: int = 1,
+    *,
+    attributes_of: Callable[..., Any] | None = None,
+    **facts: Any,
+):
     """Returns a decorator that registers a function as the implementation of an operator.
 
     The function takes the operator's inputs in order (None for an absent optional input) and its
@@ -100,6 +107,7 @@ def register(name: str, domain: str = "", since: int = 1, **facts: Any):
       name: name of the operator.
       domain: domain of the operator; ``""`` and ``"ai.onnx"`` both mean ONNX's standard domain.
       since: first opset version that the function implements.
+      attributes_of: what the function passes its ``**keywords`` on to, whose keywords it shares.
       **facts: further attributes of :class:`Operator`.
 
     >>> @register("Twice", domain="my.domain")
@@ -111,11 +119,25 @@ def register(name: str, domain: str = "", since: int = 1, **facts: Any):
     domain = own(domain)
 
     def decorate(function: Function) -> Function:
+        if attributes_of is not None:
+            share_keywords(function, attributes_of)
         entry = Operator(name, domain, since, function, **facts)
         _TABLE.setdefault((domain, name), {})[since] = entry
         return function
 
     return decorate
+
+
+def share_keywords(function: Callable[..., Any], other: Callable[..., Any]) -> None:
+    """Replaces ``**keywords`` in a function's signature by the other's parameters with names."""
+    own = dict(inspect.signature(function).parameters)
+    shared = {
+        p.name: p.replace(kind=p.KEYWORD_ONLY)
+        for p in inspect.signature(other).parameters.values()
+        if p.kind == p.KEYWORD_ONLY and p.name not in own
+    }
+    kept = [p for p in own.values() if p.kind != p.VAR_KEYWORD]
+    vars(function)["__signature__"] = inspect.Signature([*kept, *shared.values()])
 
 
 def find(name: str, domain: str, opset: int) -> Operator | None:

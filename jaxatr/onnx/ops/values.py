@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
+
+from jaxatr.jax_internals import Tracer
 
 # A tensor: a NumPy array if its value is known, else a jax array. NumPy's arithmetic turns 0-d
 # arrays into scalars. These have all methods used here, but the type checker cannot tell.

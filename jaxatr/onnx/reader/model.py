@@ -9,8 +9,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
+from jaxatr.jax_internals import Tracer
 from jaxatr.kernels.compiled import Compiled
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.ops.precision import wide

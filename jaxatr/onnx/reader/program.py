@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
+from jaxatr.jax_internals import Tracer
 from jaxatr.onnx.ops.dtypes import is_text
 from jaxatr.onnx.ops.registry import Operator
 from jaxatr.onnx.ops.values import EAGER

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
-import jax.extend.core as jex
 import numpy as np
 from jax import export as jax_export
 
+from jaxatr.jax_internals import InconclusiveDimensionOperation
 from jaxatr.typing import PyTree
 
 BATCH = "batch"
@@ -86,7 +86,7 @@ def trace(
     given = jax.tree.map(_spec, variables)
     try:
         jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(given, *specs)
-    except (TypeError, jex.InconclusiveDimensionOperation) as error:
+    except (TypeError, InconclusiveDimensionOperation) as error:
         symbolic = dynamic_batch or bool(free)
         if not symbolic or not any(word in str(error) for word in (*names, "_DimExpr")):
             raise

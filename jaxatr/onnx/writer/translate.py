@@ -10,11 +10,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import source_info_util
 
+from jaxatr.jax_internals import (
+    ClosedJaxpr,
+    Jaxpr,
+    Literal,
+    jaxpr_as_fun,
+    jaxprs_in_params,
+    source_info_util,
+)
 from jaxatr.kernels.ops import channels
 from jaxatr.kernels.ops.convolution.solvers import xla
 from jaxatr.onnx.writer.dimensions import (
@@ -181,7 +187,7 @@ class Translator:
         env |= dict(zip(jaxpr.invars, arguments, strict=True))
 
         def read(atom: Any) -> Tensor:
-            if not isinstance(atom, jex.Literal):
+            if not isinstance(atom, Literal):
                 return env[atom]
             aval: Any = atom.aval
             return constant(np.asarray(atom.val, aval.dtype))
@@ -343,7 +349,7 @@ def _computed(jaxpr: Any, equations: list[Any], env: Mapping[Any, Tensor]) -> di
     known = {var for var, value in env.items() if value.array is not None}
     fixed = []
     for equation in equations:
-        if all(isinstance(a, jex.Literal) or a in known for a in equation.invars):
+        if all(isinstance(a, Literal) or a in known for a in equation.invars):
             if _is_fixed(equation):
                 fixed.append(equation)
                 known.update(equation.outvars)
@@ -352,9 +358,9 @@ def _computed(jaxpr: Any, equations: list[Any], env: Mapping[Any, Tensor]) -> di
     taken = [var for var in env if any(var in equation.invars for equation in fixed)]
     computed = [var for equation in fixed for var in equation.outvars]
     # Long parts are compiled as one function; otherwise jax would compile each primitive.
-    part = jex.Jaxpr(taken, [], computed, fixed, debug_info=jaxpr.debug_info)
-    run = jex.jaxpr_as_fun(
-        jex.ClosedJaxpr(part, [_broadcast(env[var].array, var.aval.shape) for var in taken])
+    part = Jaxpr(taken, [], computed, fixed, debug_info=jaxpr.debug_info)
+    run = jaxpr_as_fun(
+        ClosedJaxpr(part, [_broadcast(env[var].array, var.aval.shape) for var in taken])
     )
     results = (jax.jit(run) if len(fixed) > 3 else run)()
     return dict(zip(computed, map(constant, results), strict=True))
@@ -363,7 +369,7 @@ def _computed(jaxpr: Any, equations: list[Any], env: Mapping[Any, Tensor]) -> di
 def _is_fixed(equation: Any) -> bool:
     if equation.primitive.name in _LATER:
         return False
-    inner = [e for jaxpr in jex.jaxprs_in_params(equation.params) for e in jaxpr.eqns]
+    inner = [e for jaxpr in jaxprs_in_params(equation.params) for e in jaxpr.eqns]
     return all(is_static(v.aval.shape) for v in equation.outvars) and all(map(_is_fixed, inner))
 
 
@@ -373,10 +379,10 @@ def _broadcast(array: Any, shape: Shape) -> Any:
 
 def _live(jaxpr: Any) -> list[Any]:
     """Returns the equations that the results depend on."""
-    wanted = {atom for atom in jaxpr.outvars if not isinstance(atom, jex.Literal)}
+    wanted = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
     kept = []
     for equation in reversed(jaxpr.eqns):
         if any(var in wanted for var in equation.outvars):
             kept.append(equation)
-            wanted |= {atom for atom in equation.invars if not isinstance(atom, jex.Literal)}
+            wanted |= {atom for atom in equation.invars if not isinstance(atom, Literal)}
     return kept[::-1]

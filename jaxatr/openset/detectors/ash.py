@@ -70,4 +70,4 @@ def score(
     return energy_score(logits_of(x, model.kernel, model.bias))
 
 
-SCORE = Score.of_arrays("ash", "ASH-S", score, scale.fit, traced=score, model=Head)
+PART = Score.of_arrays("ash", "ASH-S", score, scale.fit, traced=score, model=Head)

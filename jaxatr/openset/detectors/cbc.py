@@ -32,6 +32,6 @@ def cbc_score(
     return jnp.take_along_axis(jnp.asarray(open_logits), predicted, axis=-1)[:, 0]
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "cbc", "CBC", cbc_score, traced=cbc_score, scale="logit", fixed_threshold=logit
 )

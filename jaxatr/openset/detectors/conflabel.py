@@ -30,6 +30,6 @@ def sum_score(norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
     return -jnp.sum(jnp.asarray(norms), axis=-1)
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "conflabel", "ConfLabel (sum)", sum_score, arrays={"norms": "gradient_norms"}
 )

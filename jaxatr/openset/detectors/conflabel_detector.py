@@ -20,7 +20,7 @@ from jaxatr.typing import Array, ArrayLike, Float, Key
 _SMALLEST = 1e-30  # lower bound of squared norms, for their logarithms
 
 
-class Detector(NamedTuple):
+class NormDetector(NamedTuple):
     """A network of two layers on the logarithms of squared gradient norms.
 
     Attributes:
@@ -49,7 +49,7 @@ def fit(
     steps: int = 500,
     learning_rate: float = 1e-2,
     weight_decay: float = 1e-3,
-) -> Detector:
+) -> NormDetector:
     """Trains the detector to distinguish known from unknown examples.
 
     It is trained by AdamW in full batches; known and unknown examples have the same total weight.
@@ -75,7 +75,7 @@ def fit(
         )
     inside, outside = _logarithms(known), _logarithms(unknown)
     keys, layers = jax.random.split(key), inside.shape[-1]
-    initial = Detector(
+    initial = NormDetector(
         *_moments(inside),
         hidden_kernel=_he(keys[0], (layers, width)),
         hidden_bias=jnp.zeros(width),
@@ -86,7 +86,7 @@ def fit(
     return _trained(initial, inside, outside, steps, optimizer)
 
 
-def adapted(detector: Detector, known: Float[ArrayLike, "n l"]) -> Detector:
+def adapted(detector: NormDetector, known: Float[ArrayLike, "n l"]) -> NormDetector:
     """Adapts the detector to another network with the same layers.
 
     The scale of gradients varies between trainings, so the inputs are standardised again. The
@@ -107,7 +107,7 @@ def adapted(detector: Detector, known: Float[ArrayLike, "n l"]) -> Detector:
     return detector._replace(mean=mean, std=std)
 
 
-def score(model: Detector, norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
+def score(model: NormDetector, norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
     """Computes the detector's logit; higher is more known."""
     chex.assert_shape(norms, (None, *np.shape(model.mean)))
     return _logit(model, _logarithms(norms))
@@ -121,11 +121,13 @@ def _moments(logs: Float[Array, "n l"]) -> tuple[Float[Array, " l"], Float[Array
     return jnp.mean(logs, axis=0), jnp.maximum(jnp.std(logs, axis=0), 1e-6)
 
 
-def _trained(initial: Detector, known: Array, unknown: Array, steps: int, optimizer) -> Detector:
+def _trained(
+    initial: NormDetector, known: Array, unknown: Array, steps: int, optimizer
+) -> NormDetector:
     moments, first = initial[:2], initial[2:]
 
     def loss(weights):
-        detector = Detector(*moments, *weights)
+        detector = NormDetector(*moments, *weights)
         wrong = [
             jax.nn.softplus(-_logit(detector, known)),
             jax.nn.softplus(_logit(detector, unknown)),
@@ -141,10 +143,10 @@ def _trained(initial: Detector, known: Array, unknown: Array, steps: int, optimi
 
         return jax.lax.scan(step, (weights, optimizer.init(weights)), None, steps)[0][0]
 
-    return Detector(*moments, *train(first))
+    return NormDetector(*moments, *train(first))
 
 
-def _logit(detector: Detector, logs: Array) -> Array:
+def _logit(detector: NormDetector, logs: Array) -> Array:
     x = (logs - detector.mean) / detector.std
     x = jax.nn.relu(x @ detector.hidden_kernel + detector.hidden_bias)
     return (x @ detector.out_kernel + detector.out_bias)[:, 0]
@@ -154,11 +156,11 @@ def _he(key: Key, shape: tuple[int, int]) -> Array:
     return jax.random.normal(key, shape) * np.sqrt(2 / shape[0])
 
 
-def _adapt(detector: Detector, validation: Outputs) -> Detector:
+def _adapt(detector: NormDetector, validation: Outputs) -> NormDetector:
     return adapted(detector, validation.more["gradient_norms"])
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "conflabel_detector",
     "ConfLabel",
     score,
@@ -167,7 +169,7 @@ SCORE = Score.of_arrays(
         baseline="conflabel",
         train="jaxatr.runs.baselines.conflabel:train",
         leaves="detector.npz",
-        model=Detector,
+        model=NormDetector,
         adapt=_adapt,
     ),
 )

@@ -46,12 +46,10 @@ SHARPNESS = 6.0
 MOST = 240
 """Largest number of training chips on which image members are tested."""
 
-_MAPS = spatial.SCORES[1:3]
+_MAPS = spatial.PARTS[1:3]
 _FEWEST_CLASSES, _GROUPS, _PARTS = 3, 3, 4
 _IMAGES = {
-    one.name: one
-    for one in (template.SCORE, *nndr.SCORES)
-    if one.name in ("template", "nndr_image")
+    one.name: one for one in (template.PART, *nndr.PARTS) if one.name in ("template", "nndr_image")
 }
 
 
@@ -154,7 +152,7 @@ def consensus(name: str, title: str, head: Score) -> Score:
       head: the score of the head.
     """
     searching = (*_MAPS, *_IMAGES.values())
-    members = (*searching, knn.SCORE, head)
+    members = (*searching, knn.PART, head)
 
     def values(outputs: Outputs) -> Any:
         found = [one for member in members for one in _columns(member, outputs)]
@@ -171,8 +169,8 @@ def consensus(name: str, title: str, head: Score) -> Score:
         if len(found) < 2:
             raise ValueError(f"validation: got {len(found)} examples, wanted two or more")
         if not np.isfinite(found).all():
-            finite = np.isfinite(found).all(axis=0).tolist()
-            bad = ", ".join(n for n, good in zip(names_of(made), finite, strict=True) if not good)
+            lost = np.flatnonzero(~np.isfinite(found).all(axis=0)).tolist()
+            bad = ", ".join(names_of(made)[place] for place in lost)
             raise ValueError(f"{bad}: not finite on validation examples")
         middle, spread = zip(*map(unit_of, found.T), strict=True)
         return model._replace(middle=np.array(middle), spread=np.array(spread))
@@ -198,8 +196,8 @@ def consensus(name: str, title: str, head: Score) -> Score:
     return made
 
 
-SCORES = (
-    consensus("consensus", "consensus", cbc.SCORE),
-    consensus("consensus_closed", "consensus, without CBC", mls.SCORE),
+PARTS = (
+    consensus("consensus", "consensus", cbc.PART),
+    consensus("consensus_closed", "consensus, without CBC", mls.PART),
 )
 """The rule, and the same for a classifier without binary classifiers."""

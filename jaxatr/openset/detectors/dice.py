@@ -38,4 +38,4 @@ def score(model: Head, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
     return energy_score(logits_of(features, model.kernel, model.bias))
 
 
-SCORE = Score.of_arrays("dice", "DICE", score, fit, traced=score, model=Head)
+PART = Score.of_arrays("dice", "DICE", score, fit, traced=score, model=Head)

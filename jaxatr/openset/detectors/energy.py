@@ -31,4 +31,4 @@ def energy_score(
     return temperature * jax.nn.logsumexp(jnp.asarray(logits) / temperature, axis=-1)
 
 
-SCORE = Score.of_arrays("energy", "energy", energy_score, traced=energy_score)
+PART = Score.of_arrays("energy", "energy", energy_score, traced=energy_score)

@@ -65,4 +65,4 @@ def score(
     return total / ((z.shape[1] - 1) * jnp.maximum(away, 1e-8))
 
 
-SCORE = Score.of_arrays("fdbd", "fDBD", score, fit, traced=score, model=Boundaries)
+PART = Score.of_arrays("fdbd", "fDBD", score, fit, traced=score, model=Boundaries)

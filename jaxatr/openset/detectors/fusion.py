@@ -109,12 +109,12 @@ def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
     )
 
 
-SCORES = (
+PARTS = (
     fuse(
         "fusion",
         "stage 2 + Mahalanobis + nearest chip",
-        (spatial.SCORES[1], mahalanobis.SCORE, nearest.SCORE),
+        (spatial.PARTS[1], mahalanobis.PART, nearest.PART),
     ),
-    fuse("fusion_cbc", "CBC + stage 2", (cbc.SCORE, spatial.SCORES[1])),
-    fuse("fusion_template", "stage 2 + template", (spatial.SCORES[1], template.SCORE)),
+    fuse("fusion_cbc", "CBC + stage 2", (cbc.PART, spatial.PARTS[1])),
+    fuse("fusion_template", "stage 2 + template", (spatial.PARTS[1], template.PART)),
 )

@@ -48,4 +48,4 @@ def gen_score(
     return -jnp.sum(jnp.exp(gamma * (log_p + rest))[:, -largest:], axis=-1)
 
 
-SCORE = Score.of_arrays("gen", "GEN", gen_score, traced=gen_score)
+PART = Score.of_arrays("gen", "GEN", gen_score, traced=gen_score)

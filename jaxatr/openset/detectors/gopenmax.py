@@ -33,7 +33,7 @@ def score(
     return openmax.score(model, every, extra=np.shape(extra_logits)[1])
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "gopenmax",
     "G-OpenMax",
     score,

@@ -45,4 +45,4 @@ def gradnorm_score(
     return jnp.sum(jnp.abs(jnp.asarray(features)), axis=-1) * away
 
 
-SCORE = Score.of_arrays("gradnorm", "GradNorm", gradnorm_score, traced=gradnorm_score)
+PART = Score.of_arrays("gradnorm", "GradNorm", gradnorm_score, traced=gradnorm_score)

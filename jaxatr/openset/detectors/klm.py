@@ -55,4 +55,4 @@ def score(model: KLMatching, logits: Float[ArrayLike, "b k"]) -> Float[Array, " 
     return -jnp.min(jnp.sum(jnp.exp(log_p) * beyond, axis=-1), axis=-1)
 
 
-SCORE = Score.of_arrays("klm", "KL matching", score, calibrate=fit, traced=score, model=KLMatching)
+PART = Score.of_arrays("klm", "KL matching", score, calibrate=fit, traced=score, model=KLMatching)

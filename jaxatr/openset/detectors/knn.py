@@ -83,6 +83,6 @@ def _traced(model: Neighbours, features: Float[ArrayLike, "b d"]) -> Float[Array
     return nearest_neighbour.traced_score(searched, features, k=_rank(model))
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "knn", "k-NN", score, fit, traced=_traced, shapes=("k",), recorded=False, model=Neighbours
 )

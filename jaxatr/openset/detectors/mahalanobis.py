@@ -108,7 +108,7 @@ def _with_means(
     return model._replace(means=every, further=np.array(classes - fitted))
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "mahalanobis",
     "Mahalanobis",
     _score,

@@ -19,7 +19,7 @@ def max_logit_score(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
     return jnp.max(jnp.asarray(logits), axis=-1)
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "mls",
     "MLS",
     max_logit_score,

@@ -70,4 +70,4 @@ def score(
     return jnp.sum(own * centred, axis=-1) / length + alpha * jnp.sum(jnp.abs(x), axis=-1)
 
 
-SCORE = Score.of_arrays("nci", "NCI", score, fit, traced=score, model=Collapse)
+PART = Score.of_arrays("nci", "NCI", score, fit, traced=score, model=Collapse)

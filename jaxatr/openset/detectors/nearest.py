@@ -18,7 +18,7 @@ def _traced(model: NearestNeighbour, features: Float[ArrayLike, "b d"]) -> Array
     return nearest_neighbour.traced_score(model, features, k=1)
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "nearest",
     "nearest chip",
     _score,

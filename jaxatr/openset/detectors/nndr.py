@@ -27,17 +27,14 @@ SIDE = 64
 """Largest side of the chips compared by pixels; larger chips are reduced by averaging."""
 
 
-class Examples(NamedTuple):
+class ClassExamples(NamedTuple):
     """A fitted model.
 
     Attributes:
       mean: ``[d]``, subtracted from every example.
       scale: ``[]``, by which the difference is divided.
-      examples: ``[n, d]``, the examples of the :class:`~jaxatr.openset.gallery.Gallery`.
-      half_squares: ``[n]``, half their squared lengths.
-      labels: ``[n]``, their classes, ascending.
+      examples, half_squares, labels, index: the :class:`~jaxatr.openset.gallery.Gallery`.
       classes: ``[]``, k.
-      index: index of the gallery, or None.
     """
 
     mean: Float[ArrayLike, " d"]
@@ -56,7 +53,7 @@ def fit(
     *,
     most: int = spatial.MOST,
     seed: int = 0,
-) -> Examples:
+) -> ClassExamples:
     """Builds a gallery of the training examples, centred and in float16.
 
     Args:
@@ -79,17 +76,17 @@ def fit(
     # Scaled to fit the range of float16, which does not change ratios.
     scale = np.sqrt(np.mean(np.square(rows - mean)))
     built = gallery.build((rows - mean) / scale, labels, classes)
-    return Examples(mean, scale, classes=np.array(classes), **built._asdict())
+    return ClassExamples(mean, scale, classes=np.array(classes), **built._asdict())
 
 
-def answer(model: Examples, rows: Shaped[ArrayLike, "b d"]) -> Answer:
+def answer(model: ClassExamples, rows: Shaped[ArrayLike, "b d"]) -> Answer:
     """Computes minus the ratio, and the nearest class."""
     model = gallery.ready(model)
     searched, classes = gallery.of(model), int(model.classes)
     return of_distances(gallery.class_distances(searched, centred(model, rows), classes))
 
 
-def centred(model: Examples, rows: Shaped[ArrayLike, "b d"]) -> Any:
+def centred(model: ClassExamples, rows: Shaped[ArrayLike, "b d"]) -> Any:
     """Centres and scales rows like the training examples."""
     return (gallery.in_double(rows) - model.mean) / model.scale
 
@@ -122,7 +119,7 @@ def pixels(chips: Shaped[ArrayLike, "n h w c"]) -> Any:
 def on_rows(name: str, title: str, need: str, rows_of: Callable[[Any], Any]) -> Score:
     """Creates a score that compares the vectors which ``rows_of`` makes of an array."""
 
-    def score(model: Examples, rows: Any) -> Answer:
+    def score(model: ClassExamples, rows: Any) -> Answer:
         return answer(model, rows_of(rows))
 
     return Score.of_arrays(
@@ -135,7 +132,7 @@ def on_rows(name: str, title: str, need: str, rows_of: Callable[[Any], Any]) -> 
         shapes=("labels", "classes"),
         names_class=True,
         recorded=False,
-        model=Examples,
+        model=ClassExamples,
         comparing=Comparing(
             lambda model, rows: centred(model, rows_of(rows)), gallery.with_examples
         ),
@@ -155,8 +152,8 @@ def on_maps(member: Score, stage: int) -> Score:
     )
 
 
-SCORES = (
-    *(on_maps(spatial.SCORES[stage - 1], stage) for stage in spatial.STAGES),
+PARTS = (
+    *(on_maps(spatial.PARTS[stage - 1], stage) for stage in spatial.STAGES),
     on_rows("nndr_features", "ratio, features", "features", gallery.unit),
     on_rows("nndr_image", "ratio, pixels", "image", pixels),
 )

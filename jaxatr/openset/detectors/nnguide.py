@@ -97,6 +97,6 @@ def _traced(
     return energy_score(logits) * jnp.mean(nearest, axis=1)
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "nnguide", "NNGuide", score, fit, traced=_traced, recorded=False, model=Guide
 )

@@ -53,4 +53,4 @@ def _score(odin: Float[ArrayLike, " b"]) -> Float[ArrayLike, " b"]:
     return odin
 
 
-SCORE = Score.of_arrays("odin", "ODIN", _score, traced=_score)
+PART = Score.of_arrays("odin", "ODIN", _score, traced=_score)

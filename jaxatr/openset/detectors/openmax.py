@@ -281,7 +281,7 @@ def _traced(model: OpenMax, logits: Float[ArrayLike, "b k"]) -> Array:
     return jax.nn.logsumexp(z - taken, axis=1) - jnp.sum(taken, axis=1)
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "openmax",
     "OpenMax",
     score,

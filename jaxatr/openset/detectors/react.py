@@ -53,4 +53,4 @@ def score(model: ReAct, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]
     return energy_score(logits_of(clipped, model.kernel, model.bias))
 
 
-SCORE = Score.of_arrays("react", "ReAct", score, fit, traced=score, model=ReAct)
+PART = Score.of_arrays("react", "ReAct", score, fit, traced=score, model=ReAct)

@@ -56,6 +56,6 @@ def score(model: RelativeMahalanobis, features: Float[ArrayLike, "b d"]) -> Floa
     return mahalanobis.score(classes, features) - mahalanobis.score(everything, features)
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "rmds", "relative Mahalanobis", score, fit, traced=score, model=RelativeMahalanobis
 )

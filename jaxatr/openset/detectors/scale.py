@@ -65,4 +65,4 @@ def score(
     return energy_score(logits_of(x * factor(x, percentile), model.kernel, model.bias))
 
 
-SCORE = Score.of_arrays("scale", "SCALE", score, fit, traced=score, model=Head)
+PART = Score.of_arrays("scale", "SCALE", score, fit, traced=score, model=Head)

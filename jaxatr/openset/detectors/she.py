@@ -57,4 +57,4 @@ def score(
     return jnp.sum(jnp.asarray(features) * own, axis=-1)
 
 
-SCORE = Score.of_arrays("she", "SHE", score, fit, traced=score, model=Patterns)
+PART = Score.of_arrays("she", "SHE", score, fit, traced=score, model=Patterns)

@@ -36,7 +36,7 @@ def _score(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
     return softmax_score(logits, log=True)
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "softmax",
     "SoftMax",
     _score,

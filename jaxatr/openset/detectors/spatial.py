@@ -39,11 +39,8 @@ class Spatial(NamedTuple):
       mean: ``[h, w, f]``, mean of the training maps.
       axes: ``[f, m]``, directions that each pixel is projected to; ``[f, 0]`` for no projection.
       window: ``[]``, share of each side that is compared.
-      examples: ``[n, d]``, the examples of the :class:`~jaxatr.openset.gallery.Gallery`.
-      half_squares: ``[n]``, half their squared lengths.
-      labels: ``[n]``, their classes, ascending.
+      examples, half_squares, labels, index: the :class:`~jaxatr.openset.gallery.Gallery`.
       classes: ``[]``, k.
-      index: index of the gallery, or None.
     """
 
     mean: Float[ArrayLike, "h w f"]
@@ -197,7 +194,7 @@ def spatial(name: str, title: str, need: str, **options: Any) -> Score:
     )
 
 
-SCORES = (
+PARTS = (
     *(spatial(f"spatial_stage{i}", f"map of stage {i}", f"map_stage{i}") for i in STAGES),
     spatial("spatial_stage2_centre", "centre of stage 2", "map_stage2", window=0.75),
 )

@@ -53,13 +53,11 @@ class Template(NamedTuple):
     Attributes:
       examples: ``[n, d]``, the examples of the :class:`~jaxatr.openset.gallery.Gallery`: the
         training chips without a margin of ``shift`` pixels, as windows with mean 0 and equal norm.
-      half_squares: ``[n]``, half the examples' squared lengths.
-      labels: ``[n]``, their classes, ascending.
+      half_squares, labels, index: the rest of the gallery.
       classes: ``[]``, k.
       shift: ``[]``, largest shift in pixels.
       windows: ``[w]``, sides of the windows, relative to the chip's. Models of earlier versions
         have a single window, 1.0.
-      index: index of the gallery, or None.
     """
 
     examples: Shaped[ArrayLike, "n d"]
@@ -213,7 +211,7 @@ def _unmoved(model: Template, chips: Shaped[ArrayLike, "n h w c"]) -> Float[np.n
     return np.asarray(gallery.unit(rows))
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "template",
     "template",
     answer,

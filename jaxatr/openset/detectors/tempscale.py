@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.openset.detectors.softmax import SCORE as SOFTMAX
+from jaxatr.openset.detectors.softmax import PART as SOFTMAX
 from jaxatr.openset.detectors.softmax import softmax_score
 from jaxatr.openset.inputs import finite, known_labels
 from jaxatr.openset.logistic import logsumexp
@@ -72,7 +72,7 @@ def _traced(model: Temperature, logits: Float[ArrayLike, "b k"]) -> Array:
     return softmax_score(jnp.asarray(logits) / model.temperature, log=True)
 
 
-SCORE = Score.of_arrays(
+PART = Score.of_arrays(
     "tempscale",
     "TempScale",
     score,

@@ -92,4 +92,4 @@ def score(
     return jax.nn.logsumexp(jnp.asarray(logits), axis=-1) - virtual
 
 
-SCORE = Score.of_arrays("vim", "ViM", score, fit, traced=score, model=ViM)
+PART = Score.of_arrays("vim", "ViM", score, fit, traced=score, model=ViM)

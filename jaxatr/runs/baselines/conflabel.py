@@ -16,7 +16,7 @@ from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.training import load_snapshot, variables_of
 
 
-def train(run: Beside) -> conflabel_detector.Detector:
+def train(run: Beside) -> conflabel_detector.NormDetector:
     """Trains a network without some known classes, and fits the detector to its gradients.
 
     Raises:

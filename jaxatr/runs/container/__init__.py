@@ -22,9 +22,6 @@ _DECODER = "jaxatr.data.decoder"
 def check_container(folder: str | os.PathLike) -> None:
     """Checks that writing the container's files would not overwrite other files.
 
-    Args:
-      folder: the container's folder.
-
     Raises:
       ValueError: a file of the same name exists that does not begin with :data:`MARK`.
     """
@@ -36,9 +33,6 @@ def check_container(folder: str | os.PathLike) -> None:
 
 def write_container(model: str | os.PathLike) -> list[Path]:
     """Writes the files of a container beside an exported model.
-
-    Args:
-      model: path of the ONNX file.
 
     Returns:
       The paths of the written files.

@@ -7,9 +7,6 @@ from jaxatr.typing import Config
 def check_fields(config: Config) -> None:
     """Checks values that would otherwise fail during training or silently spoil it.
 
-    Args:
-      config: the run's configuration.
-
     Raises:
       ValueError: a value is invalid; the message names its field.
     """

@@ -1,7 +1,7 @@
 """The report of a surrogate's results."""
 
 from jaxatr.reporting.kind import Report
-from jaxatr.tasks.distillation.recorded import RecordedSurrogate, read_surrogate
+from jaxatr.tasks.distillation.recorded_surrogate import RecordedSurrogate, read_surrogate
 from jaxatr.tasks.distillation.saliency_sections import (
     explanation_table,
     methods,

@@ -7,7 +7,7 @@ from jaxatr.explain import method_title
 from jaxatr.explain.measures import TITLES
 from jaxatr.reporting.kind import Numbered, Section
 from jaxatr.reporting.tables import percent, text_table
-from jaxatr.tasks.distillation.recorded import RecordedSurrogate, Shown
+from jaxatr.tasks.distillation.recorded_surrogate import ExplainedChip, RecordedSurrogate
 
 _LOWER_IS_BETTER = ("deletion",)
 _NO_MERIT = ("mean_intensity",)  # neither low nor high is better: an empty map has the lowest
@@ -24,7 +24,7 @@ def saliency_sheet(runs: Sequence[Numbered[RecordedSurrogate]]) -> Section | Non
     """Shows chips with the maps of every method side by side."""
     sheets = []
     for number, run in runs:
-        kinds: dict[str, list[Shown]] = {}
+        kinds: dict[str, list[ExplainedChip]] = {}
         for one in run.sheet:
             kinds.setdefault(one.kind, []).append(one)
         sheets.append({"number": number, "run": run, "kinds": kinds})
@@ -32,11 +32,7 @@ def saliency_sheet(runs: Sequence[Numbered[RecordedSurrogate]]) -> Section | Non
 
 
 def explanation_table(evaluation: Mapping[str, Any]) -> str:
-    """Formats the metrics of a surrogate as a table, with accuracies in percent.
-
-    Args:
-      evaluation: content of a surrogate run's ``evaluation.json``.
-    """
+    """Formats the metrics of a surrogate as a table, with accuracies in percent."""
     found = evaluation["explanation"]
     networks = [
         ["target", percent(found["target_accuracy"]), "-"],

@@ -55,9 +55,6 @@ class Distillation(Task):
     def __init__(self, config: Config):
         """Opens the data and sets up the training.
 
-        Args:
-          config: the run's configuration.
-
         Raises:
           ValueError: the data or the target is missing, or they do not match each other or the
             configuration.
@@ -166,10 +163,6 @@ class Distillation(Task):
 
     def check_continues(self, workdir: str | os.PathLike, recorded: Mapping[str, Any]) -> None:
         """Checks that a run can be continued with the present data and target.
-
-        Args:
-          workdir: the run's folder.
-          recorded: content of the run's ``record.json``.
 
         Raises:
           ValueError: the data or the target differs; the target's location is ignored.

@@ -1,6 +1,7 @@
 """The configuration fields of an embedding."""
 
 from jaxatr.config import Field, Fields
+from jaxatr.tasks.embedding.in_batch import IN_BATCH
 
 FIELDS: Fields = {
     "data.coarse": Field(
@@ -10,8 +11,8 @@ FIELDS: Fields = {
     ),
     "embedding.loss": Field(
         "quadruplet",
-        "`quadruplet`, `semi_hard_triplet`, `semi_hard_one`, `lifted_structure`, `n_pairs`, "
-        "`clustering`, `triplet_global`, or [your own](extending.md#a-loss), `my.module:function`",
+        f"`quadruplet`, {', '.join(f'`{name}`' for name in IN_BATCH)}, or "
+        "[your own](extending.md#a-loss), `my.module:function`",
     ),
     "embedding.dimension": Field(
         1024,

@@ -8,7 +8,7 @@ import numpy as np
 from jaxatr import openset
 from jaxatr.reporting import axes, charts
 from jaxatr.reporting.kind import Numbered, Section
-from jaxatr.tasks.embedding.recorded import EmbeddingMap, RecordedEmbedding
+from jaxatr.tasks.embedding.recorded_embedding import EmbeddingMap, RecordedEmbedding
 from jaxatr.typing import Float
 
 SHAPES = (

@@ -13,11 +13,11 @@ from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.reporting import notebook
-from jaxatr.reporting.recorded import read_arrays
+from jaxatr.reporting.recorded_run import read_arrays
+from jaxatr.tasks.display import NotebookPredictor
 from jaxatr.tasks.embedding.evaluation import SCORE
 from jaxatr.tasks.neighbour import Neighbour, blank, describe, listed
 from jaxatr.tasks.runtime import Infer, engine_note, forms_of, ready_network
-from jaxatr.tasks.shown import Showing
 from jaxatr.training import TrainedRun
 from jaxatr.training.predictor import flattened, types_of
 from jaxatr.typing import ArrayLike, Float, Int, PyTree, Shaped
@@ -72,7 +72,7 @@ class Index(NamedTuple):
     paths: Shaped[np.ndarray, " n"] | None
 
 
-class Retriever(Showing[np.ndarray, Match]):
+class Retriever(NotebookPredictor[np.ndarray, Match]):
     """A trained embedding that finds the training chips most similar to an image.
 
     Attributes:
@@ -92,7 +92,6 @@ class Retriever(Showing[np.ndarray, Match]):
         max_distance: float | None,
         runtime: str = "jax",
     ):
-        """Creates a retriever from a run and its index; :meth:`load` reads both from a folder."""
         self.workdir = run.workdir
         self.classes, self.chip, self.index = run.classes, run.intake, index
         self.neighbours, self.max_distance = neighbours, max_distance

@@ -8,7 +8,7 @@ from jaxatr.reporting.kind import Report
 from jaxatr.reporting.tables import open_set_table
 from jaxatr.tasks.embedding.evaluation import SCORE
 from jaxatr.tasks.embedding.map_section import embedding_map
-from jaxatr.tasks.embedding.recorded import RecordedEmbedding, read_embedding
+from jaxatr.tasks.embedding.recorded_embedding import RecordedEmbedding, read_embedding
 from jaxatr.tasks.embedding.retrieval_sections import retrieval, retrieval_table, search_sheet
 from jaxatr.tasks.open_set.report import SECTIONS, introduce
 

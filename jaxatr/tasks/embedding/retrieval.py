@@ -37,10 +37,6 @@ def retrieval(
 ) -> dict[str, Any]:
     """Computes Recall@K, MAP@R and NMI of retrieval among the examples.
 
-    Args:
-      embeddings: ``[n, d]``.
-      labels: ``[n]``.
-
     Returns:
       ``examples``, ``classes``, ``recall_at_1`` … ``recall_at_8``, ``map_at_r`` (absent if no
       class has two members), ``nmi``.

@@ -6,7 +6,7 @@ from typing import Any
 from jaxatr import openset
 from jaxatr.reporting.kind import Numbered, Section
 from jaxatr.reporting.tables import percent, text_table
-from jaxatr.tasks.embedding.recorded import RecordedEmbedding, Searches
+from jaxatr.tasks.embedding.recorded_embedding import RecordedEmbedding, Searches
 
 KINDS = ("new", "trained")
 """Retrieval is measured among new classes and among trained classes."""

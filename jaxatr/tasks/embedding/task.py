@@ -58,9 +58,6 @@ class Embedding(Task):
     def __init__(self, config: Config):
         """Opens the data and sets up the training.
 
-        Args:
-          config: the run's configuration.
-
         Raises:
           ValueError: the data is missing or does not match the configuration, or a field is
             invalid.
@@ -99,7 +96,7 @@ class Embedding(Task):
     @classmethod
     def fields(cls) -> Fields:
         """Declares the task's own configuration fields."""
-        return {**FIELDS, **augmentations.FIELDS}
+        return {**FIELDS, **augmentations.fields()}
 
     @property
     def record(self) -> dict[str, Any]:
@@ -350,12 +347,7 @@ class Embedding(Task):
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Returns small pictures of the worst mistakes and of other examples in the report.
-
-        Args:
-          measured: from :meth:`test`.
-          arrays: from :meth:`test`.
-        """
+        """Returns small pictures of the worst mistakes and of other examples in the report."""
         shown = [arrays[name].ravel() for name in ("map_row", "sheet_row", "sheet_neighbour")]
         worst = score_record.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
         return self.examples.thumbnails("test", np.unique(np.concatenate([worst, *shown])))

@@ -37,9 +37,6 @@ def find_open_loss(name: str) -> Callable[..., jax.Array] | None:
 def check_fields(config: Config) -> None:
     """Checks values that would otherwise fail during training or silently spoil it.
 
-    Args:
-      config: the run's configuration.
-
     Raises:
       ValueError: a value is invalid; the message names its field.
     """

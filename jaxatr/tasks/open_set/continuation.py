@@ -22,10 +22,6 @@ class Continued:
     def __init__(self, workdir: str | os.PathLike, known: tuple[str, ...]):
         """Reads the run.
 
-        Args:
-          workdir: folder of the run.
-          known: known classes of the new run.
-
         Raises:
           ValueError: there is no such run, or its classes are not the first of ``known``.
         """

@@ -1,7 +1,6 @@
 """The configuration fields of open-set recognition."""
 
 from jaxatr.config import Field, Fields
-from jaxatr.tasks.open_set import terms
 
 FIELDS: Fields = {
     "loss.open": Field(
@@ -58,7 +57,6 @@ RECIPES: Fields = {
         "With both mixup and CutMix, each applies to half of the images",
     ),
     "mix.probability": Field(1.0, "probability that an image is mixed by mixup or CutMix"),
-    **terms.FIELDS,
     "open_set.trials": Field(
         0,
         "number of short additional trainings, each without a third of the known classes, on which "

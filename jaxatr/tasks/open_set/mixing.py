@@ -17,12 +17,6 @@ def mixed(
     two losses. If each of the two classes is the other one's hardest negative, the terms of
     their binary classifiers are the binary cross-entropy with these fractions as targets. Any
     other classifier is trained to reject the image.
-
-    Args:
-      config: the run's configuration.
-      key: the run's key.
-      images: augmented images of a batch.
-      batch: the batch.
     """
     labels, mix = jnp.asarray(batch["label"]), config.get("mix")
     if not mix or not (mix.mixup or mix.cutmix):

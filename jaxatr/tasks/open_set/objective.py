@@ -23,7 +23,6 @@ class Objective:
     """
 
     def __init__(self, config: Config, examples: Examples, module: nn.Module):
-        """Creates the objective from a run's configuration, data and network."""
         self._config, self._examples, self._module = config, examples, module
         self.terms = terms.of(config)
 
@@ -38,7 +37,7 @@ class Objective:
             batch["epoch"],
         )
         images, targets = mixed(self._config, key, images, batch)
-        copies = {t.name: t.copies(key, images, batch) for t in self.terms if t.copies}
+        copies = {t.metric: t.copies(key, images, batch) for t in self.terms if t.copies}
         views = jnp.concatenate([images, *(one.images for one in copies.values())])
         every, model_state = apply_training(self._module, params, model_state, views, key, step)
         out = jax.tree.map(lambda rows: rows[: len(images)], every)
@@ -49,11 +48,11 @@ class Objective:
         known = parallel.psum(jnp.float32(count))  # the loop divides the loss by it
         for term in self.terms:
             own = seen
-            if term.name in copies:
-                _, of_copies = copies[term.name]
+            if term.metric in copies:
+                _, of_copies = copies[term.metric]
                 features = every.features[start : start + len(of_copies)]
                 own, start = seen._replace(copies=(features, of_copies)), start + len(of_copies)
-            value, number = sums[term.name] = term.value(own)
+            value, number = sums[term.metric] = term.value(own)
             mean_of = known / jnp.maximum(parallel.psum(number), 1)
             total += term.weight(self._config) * value * mean_of
         return LossOutput(total, count, sums, model_state)

@@ -2,7 +2,7 @@
 
 from jaxatr.reporting import calibration, explorer, figures, overview
 from jaxatr.reporting.kind import Report
-from jaxatr.reporting.recorded import RecordedRun, read_run
+from jaxatr.reporting.recorded_run import RecordedRun, read_run
 from jaxatr.reporting.tables import open_set_table
 
 SECTIONS = (

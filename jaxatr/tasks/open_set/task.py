@@ -63,9 +63,6 @@ class OpenSet(Task):
     def __init__(self, config: Config):
         """Opens the data and sets up the training.
 
-        Args:
-          config: the run's configuration.
-
         Raises:
           ValueError: the data is missing or does not match the configuration, or a field is
             invalid.
@@ -103,7 +100,8 @@ class OpenSet(Task):
     def fields(cls) -> Fields:
         """Declares the task's own configuration fields."""
         # The generator's fields are for the baseline G-OpenMax.
-        return {**FIELDS, **RECIPES, **TESTS, **augmentations.FIELDS, **GENERATOR}
+        own = {**FIELDS, **RECIPES, **terms.fields(), **TESTS}
+        return {**own, **augmentations.fields(), **GENERATOR}
 
     def open(self, config: Config) -> tuple[Examples, dict[str, Part]]:
         """Opens the data, and returns it with :attr:`parts`."""
@@ -361,10 +359,6 @@ class OpenSet(Task):
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
         """Returns small pictures of the most confident mistakes of each score in the test.
-
-        Args:
-          measured: from :meth:`test`.
-          arrays: from :meth:`test`.
 
         Returns:
           ``id`` int32 ``[n]``; ``class`` ``[n]``, names of the true classes, also of unknown ones;

@@ -43,12 +43,7 @@ def views_of(config: Config) -> tuple[View, ...]:
 
 
 def kept_as(name: str, config: Config) -> str:
-    """Returns the name under which a fit to averaged outputs is saved; it identifies the views.
-
-    Args:
-      name: name of the fit without averaging.
-      config: the run's configuration.
-    """
+    """Returns the name under which a fit to averaged outputs is saved; it identifies the views."""
     horizontal, vertical, by = (config.open_set.get(field, 0) for field in _FIELDS)
     marks = "h" * bool(horizontal) + "v" * bool(vertical) + (f"{by}" if by else "")
     return f"{name}.mean_{marks}" if marks else name

@@ -37,9 +37,6 @@ class OfTracks(OpenSet):
     def __init__(self, config: Config):
         """Opens the data and sets up the training.
 
-        Args:
-          config: the run's configuration.
-
         Raises:
           ValueError: the data is missing, has no tracks or does not match the configuration, or a
             field is invalid.

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxatr.data.augmentations import AUGMENTATIONS, FIELDS, check, keys_of, vary
+from jaxatr.data.augmentations import check, fields, in_order, keys_of, vary
 
 # As an attribute, ``jaxatr.data.augment`` is the function, which hides its module.
 augment = importlib.import_module("jaxatr.data.augment").augment
@@ -45,14 +45,14 @@ def varied(images, ids, epochs, options, key=KEY):
 
 
 def test_each_has_its_place_and_is_listed_here():
-    assert [one.name for one in AUGMENTATIONS] == list(ON)
-    names = {zlib.crc32(one.name.encode()) for one in AUGMENTATIONS}
+    assert [one.switch for one in in_order()] == list(ON)
+    names = {zlib.crc32(one.switch.encode()) for one in in_order()}
     assert len(names) == len(ON) and not names & {0, 1, 2}  # used for flips, shifts and rotations
 
 
 def test_the_defaults_change_nothing():
     images, zeros = chips(), jnp.zeros(6, jnp.int32)
-    defaults = {name.removeprefix("augment."): field.default for name, field in FIELDS.items()}
+    defaults = {name.removeprefix("augment."): field.default for name, field in fields().items()}
     np.testing.assert_array_equal(augment(KEY, images, zeros, zeros, **defaults), images)
     check(defaults)
 

@@ -185,7 +185,7 @@ def test_classes_are_counted_beyond_the_draw(subject):
 
 
 def folder_findings(root, tmp_path, **options):
-    settings = all_options(image_folder.SOURCE, options)
+    settings = all_options(image_folder.PART, options)
     folder = image_folder.image_folder(root, settings, tmp_path / "scratch")
     return [one.text for one in doctor.examine(doctor.of_folder(folder, "mine")).findings]
 

@@ -113,7 +113,7 @@ class Nothing:
     name = "nothing"
 
 
-SOURCE = Stripes()
+PART = Stripes()
 '''
 
 

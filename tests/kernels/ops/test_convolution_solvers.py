@@ -1,14 +1,11 @@
 """Every solver in every configuration, direction and type on random problems, against NumPy."""
 
-import sys
-
 import jax
 import numpy as np
 import pytest
 
 from jaxatr.kernels.benchmark import relative_error
 from jaxatr.kernels.device import Device, of_platform
-from jaxatr.kernels.ops.convolution import solvers
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
@@ -207,26 +204,6 @@ def test_the_tolerance_follows_the_precision_of_the_device():
     assert accepted("float32", "tpu") == accepted("bfloat16", "cpu") == 8 * 8.2e-3
     with jax.default_matmul_precision("highest"):
         assert accepted("float32", "gpu") == 1.5e-6
-
-
-SECOND_XLA = """
-from jaxatr.kernels.ops.convolution.solvers.xla import XLA
-
-
-class Second(XLA):
-    name = "second"
-
-
-SOLVERS = (Second(),)
-"""
-
-
-def test_a_solver_is_one_file(tmp_path, monkeypatch):
-    (tmp_path / "second.py").write_text(SECOND_XLA)
-    monkeypatch.setattr(solvers, "__path__", [*solvers.__path__, str(tmp_path)])
-    found = solvers._solvers()
-    monkeypatch.delitem(sys.modules, f"{solvers.__name__}.second")
-    assert set(found) == {*SOLVERS, "second"}
 
 
 def test_lengths_of_transforms():

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from jaxatr.kernels import lstm, recurrent
-from jaxatr.kernels.ops.recurrent import Problem, gemm, pallas, scan
+from jaxatr.kernels.ops.recurrent import Problem, pallas
+from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.pallas.gates import grouped
 from jaxatr.kernels.pallas.hopper import lstm as hopper
 from jaxatr.kernels.pallas.tpu import lstm as tpu
@@ -67,7 +68,7 @@ def test_all_steps_of_a_layer_on_hopper(reverse, skip, dtype, mosaic):
         return pallas.run("hopper", problem, weights, x, state, None, reverse, **options)
 
     def theirs(x):
-        return scan.run(problem, weights, x, state, None, reverse)
+        return ALGORITHMS["scan"].run(problem, weights, x, state, None, reverse)
 
     both = jnp.stack([x, 2 * x])
     for one, other in (
@@ -87,7 +88,7 @@ def test_a_derivative_on_hopper_is_that_of_gemm():
     def gradient(run):
         return jax.jit(jax.grad(lambda w: run(problem, w, x, state, None, False)[0].sum()))(weights)
 
-    ours, theirs = gradient(partial(pallas.run, "hopper")), gradient(gemm.run)
+    ours, theirs = gradient(partial(pallas.run, "hopper")), gradient(ALGORITHMS["gemm"].run)
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -132,7 +133,7 @@ def test_a_layer_with_its_gradient_on_a_tpu(skip):
         )
 
     (ours, hs), gradient = both(lambda *a: pallas.run("tpu", *a, interpret=True))
-    (theirs, wanted_hs), wanted = jax.jit(lambda: both(scan.run))()
+    (theirs, wanted_hs), wanted = jax.jit(lambda: both(ALGORITHMS["scan"].run))()
     np.testing.assert_allclose(hs, wanted_hs, atol=1e-2)
     np.testing.assert_allclose(ours, theirs, rtol=1e-2)
     for one, other in zip(jax.tree.leaves(gradient), jax.tree.leaves(wanted), strict=True):

@@ -9,7 +9,8 @@ import pytest
 
 from jaxatr.kernels import gru, lstm, recurrent
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.recurrent import Problem, persistent, scan
+from jaxatr.kernels.ops.recurrent import Problem
+from jaxatr.kernels.ops.recurrent.algorithms import persistent, scan
 from jaxatr.kernels.ops.recurrent.operation import SOLVERS
 from jaxatr.kernels.pallas.hopper import recurrent as kernels
 

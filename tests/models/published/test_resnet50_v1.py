@@ -12,8 +12,8 @@ import pytest
 
 from jaxatr.models import pretrained, tfjs_file
 from jaxatr.models.published import PublishedNetwork, WeightFile
-from jaxatr.models.published.finding import tensors_of
 from jaxatr.models.published.resnet50_v1 import NETWORK, from_keras
+from jaxatr.models.published_files import tensors_of
 from jaxatr.models.resnet import BottleneckV1, ResNet
 
 WIDTH = 8

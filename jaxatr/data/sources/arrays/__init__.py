@@ -57,7 +57,7 @@ class ArraySource(Source):
         return Scan(self, settings, state, lambda _: _contents(images, labels, parts))
 
 
-SOURCE = ArraySource()
+PART = ArraySource()
 
 
 def checked(

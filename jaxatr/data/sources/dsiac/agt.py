@@ -12,7 +12,7 @@ _FRAME = re.compile(r"frame ?#? ?(\d{1,9})", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
+class AgtTarget:
     """A target in one frame; values that are missing or ambiguous in the file are None.
 
     Attributes:
@@ -45,7 +45,7 @@ class GroundTruth:
       tree: the parsed file, including everything that is not interpreted here.
     """
 
-    frames: dict[int, tuple[Target, ...]]
+    frames: dict[int, tuple[AgtTarget, ...]]
     fov_deg: tuple[float, float] | None
     problems: tuple[str, ...]
     tree: Block
@@ -113,7 +113,7 @@ def _frame_number(update: Block, problems: list[str]) -> int | None:
     return None
 
 
-def _target(block: Block, problems: list[str]) -> Target | None:
+def _target(block: Block, problems: list[str]) -> AgtTarget | None:
     if not block.closed:
         return None  # reported by the parser
     aspect = _values(block, "aspect", 1, problems)
@@ -122,7 +122,7 @@ def _target(block: Block, problems: list[str]) -> Target | None:
         aspect = None
     distance = _values(block, "range", 1, problems)
     pixel, box = (_values(block, name, n, problems) for name, n in (("pixloc", 2), ("pixbox", 4)))
-    return Target(
+    return AgtTarget(
         at=block.at,
         kind=_string(block, "tgttype", problems),
         ply=canonical_ply(_string(block, "plyid", problems)),

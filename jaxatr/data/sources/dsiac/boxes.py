@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from jaxatr.data.sources.dsiac.agt import Target
+from jaxatr.data.sources.dsiac.agt import AgtTarget
 from jaxatr.data.sources.dsiac.bbox_met import Corner
 
 # In order of preference.
@@ -25,7 +25,7 @@ class Box(NamedTuple):
 
 
 def find_box(
-    target: Target,
+    target: AgtTarget,
     corner: Corner | None,
     size_m: tuple[float, float, float] | None,
     *,

@@ -89,7 +89,7 @@ class Dsiac(Source):
         return Scan(self, settings, state, lambda _: _contents(request, paths, settings))
 
 
-SOURCE = Dsiac()
+PART = Dsiac()
 
 
 def _check_choice(name: str, got: Sequence[Any], known: Collection[Any]) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxatr.data.reasons import Reasons
-from jaxatr.data.sources.dsiac.agt import Target, read_agt
+from jaxatr.data.sources.dsiac.agt import AgtTarget, read_agt
 from jaxatr.data.sources.dsiac.arf import Arf, open_arf
 from jaxatr.data.sources.dsiac.bbox_met import Corners, read_corners
 from jaxatr.data.sources.dsiac.boxes import Box, find_box
@@ -110,8 +110,8 @@ def _note_problems(noted: Reasons, name: str, what: str, problems: tuple[str, ..
 
 
 def _renumbered(
-    frames: dict[int, tuple[Target, ...]], count: int, name: str, noted: Reasons
-) -> dict[int, tuple[Target, ...]]:
+    frames: dict[int, tuple[AgtTarget, ...]], count: int, name: str, noted: Reasons
+) -> dict[int, tuple[AgtTarget, ...]]:
     """Returns the frames numbered from 1.
 
     In some files, according to a public reader of the database, the targets' frames continue the
@@ -135,7 +135,7 @@ class _Sight:
     left_out: Reasons
     noted: Reasons
 
-    def looks(self, number: int, targets: tuple[Target, ...]) -> list[Look]:
+    def looks(self, number: int, targets: tuple[AgtTarget, ...]) -> list[Look]:
         if not targets:
             self._skip("frames without a target", number)
             return []
@@ -152,7 +152,7 @@ class _Sight:
                 found.append(look)
         return found
 
-    def _look(self, number: int, turn: int, target: Target) -> Look | None:
+    def _look(self, number: int, turn: int, target: AgtTarget) -> Look | None:
         kind = self._kind(number, target)
         if kind is None:
             return None
@@ -180,7 +180,7 @@ class _Sight:
             target_range_m=float("nan") if distance is None else distance,
         )
 
-    def _kind(self, number: int, target: Target) -> str | None:
+    def _kind(self, number: int, target: AgtTarget) -> str | None:
         by_name = TARGETS.get(self.clip.name.target)
         if target.kind is None:
             kind = by_name
@@ -197,7 +197,7 @@ class _Sight:
             return kind
         return None
 
-    def _note_box(self, number: int, target: Target, box: Box) -> None:
+    def _note_box(self, number: int, target: AgtTarget, box: Box) -> None:
         if box.source == "dimensions":
             self._note("boxes estimated from the vehicle's size, range and aspect", number)
         if box.cut:

@@ -72,7 +72,7 @@ class FgvcAircraft(Source):
         return Scan(self, settings, state, contents)
 
 
-SOURCE = FgvcAircraft()
+PART = FgvcAircraft()
 
 
 def _contents(root: Path, there: set[str], lists: Lists, size: int, request: Request) -> Contents:

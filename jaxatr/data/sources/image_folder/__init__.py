@@ -68,7 +68,7 @@ class ImageFolderSource(Source):
         return Scan(self, settings, found.signature(), lambda _: _contents(found, skip_corrupt))
 
 
-SOURCE = ImageFolderSource()
+PART = ImageFolderSource()
 
 
 def image_folder(

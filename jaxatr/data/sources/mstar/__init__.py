@@ -22,7 +22,7 @@ from jaxatr.data.source import (
 )
 from jaxatr.data.sources import image_folder
 
-__all__ = ["SOURCE", "Mstar", "RawChip", "SceneError", "is_raw", "read_chip"]
+__all__ = ["PART", "Mstar", "RawChip", "SceneError", "is_raw", "read_chip"]
 
 # Class to the serial number of its vehicle in the standard operating condition. The names are those
 # of the class folders in which the chips are usually distributed.
@@ -76,7 +76,7 @@ class Mstar(Source):
         likely = [path for path in likely if path.suffix.lower() not in _SUFFIXES]
         paths = [path for path in likely if is_raw(root / path)]
         if not paths:
-            return image_folder.SOURCE.scan(request)
+            return image_folder.PART.scan(request)
         settings = all_options(self, request.options)
         if settings["serials"] not in ("standard", "all"):
             raise ValueError(f"serials: got {settings['serials']!r}, wanted 'standard' or 'all'")
@@ -84,7 +84,7 @@ class Mstar(Source):
         return Scan(self, settings, state, lambda _: _contents(request, paths, settings["serials"]))
 
 
-SOURCE = Mstar()
+PART = Mstar()
 
 
 def _contents(request: Request, paths: list[PurePosixPath], serials: str) -> Contents:

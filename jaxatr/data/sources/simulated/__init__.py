@@ -15,7 +15,7 @@ from jaxatr.data.sources.simulated.views import RANGES_M, SPLITS, VEHICLES, gene
 __all__ = [
     "BANDS",
     "RANGES_M",
-    "SOURCE",
+    "PART",
     "SPLITS",
     "VEHICLES",
     "View",
@@ -32,7 +32,7 @@ def _bands_at_ranges(settings: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-SOURCE = Simulator(
+PART = Simulator(
     "simulated",
     "1.0.0",
     generate,

@@ -80,7 +80,7 @@ def _vehicles(settings: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"vehicles": (vehicle,)} for vehicle in VEHICLES]
 
 
-SOURCE = Simulator(
+PART = Simulator(
     "simulated_tracks",
     "1.0.0",
     generate,

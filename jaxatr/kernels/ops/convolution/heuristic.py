@@ -13,7 +13,7 @@ from jaxatr.kernels.ops.convolution.solvers import (
     space_to_depth,
     split,
     taps,
-    transposed,
+    turned,
     winograd,
 )
 
@@ -63,7 +63,7 @@ def _pointwise(problem: Problem, pixels: int) -> str:
 def _can_be_transposed(problem: Problem) -> bool:
     """Returns whether a weight gradient has a type that was timed and its patches fit."""
     known = isinstance(problem.x_shape[0], int) and problem.dtype in _FULL
-    return known and transposed.workspace_bytes(problem) <= _ROOM
+    return known and turned.workspace_bytes(problem) <= _ROOM
 
 
 def _few(problem: Problem, pixels: int) -> bool:

@@ -46,18 +46,10 @@ def average_pool(
 ) -> Float[Array, "b h2 w2 c"]:
     """Computes the average over windows, summed in float32 or wider.
 
-    Args:
-      x: images.
-      window: size of the window, one number or ``(rows, columns)``.
-      stride: pixels between neighbouring windows, one number or ``(rows, columns)``; by default
-        the window's size.
-      padding: pixels around the image, less than the window: one number, ``(rows, columns)``,
-        ``((top, bottom), (left, right))``, ``"VALID"`` or ``"SAME"``.
-      include_padding: whether padding counts as zeros in the average; by default it is excluded.
-      algorithm: ``"auto"``, the fastest known for the problem, or ``"taps"`` or ``"xla"``.
+    The other arguments are those of :func:`max_pool`.
 
-    Raises:
-      ValueError: an argument is invalid, or no window fits.
+    Args:
+      include_padding: whether padding counts as zeros in the average; by default it is excluded.
     """
     mode: Mode = "average_inclusive" if include_padding else "average"
     return _pool(mode, x, window, stride, padding, algorithm)

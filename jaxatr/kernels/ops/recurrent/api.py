@@ -76,25 +76,16 @@ def gru(
     ``r, z = sigmoid(x W + h R + b)``, ``n = tanh(x W + b + r * (h R + rb))``,
     ``h = (1 - z) n + z h``, with the columns of ``W`` and ``R`` in the order r, z, n.
 
+    The other arguments and the results are those of :func:`lstm`.
+
     Args:
-      params: ``params[layer][direction]``, a tree of :class:`Weights`; the second direction runs
-        backwards in time.
-      x: input sequences.
-      lengths: the number of steps of each sequence, by default all: an array ``[b]``, or integers
-        in a tuple or list, which are static if they are longest first (see :func:`lstm`).
       initial: ``[layers * directions, b, h]``; zeros if None.
       reset: whether the reset gate acts ``"after"`` the recurrent product, as above and in cuDNN,
         PyTorch and flax, or ``"before"`` it, ``n = tanh(x W + b + (r * h) R + rb)``, the default
         of ONNX.
-      algorithm: ``"auto"``, or one of :data:`ALGORITHMS` for every layer and direction (see
-        :func:`lstm`).
 
     Returns:
-      The top layer's ``h`` at each step, ``[b, t, directions * h]``, zero beyond a sequence's
-      length; and the final ``h`` at each sequence's end, of the shape of ``initial``.
-
-    Raises:
-      ValueError: shapes or names do not fit, or the algorithm cannot compute the network.
+      All ``h`` of the top layer, and the final ``h``, of the shape of ``initial``.
     """
     if reset not in ("after", "before"):
         raise ValueError(f"reset: got {reset!r}, wanted 'after' or 'before'")
@@ -114,23 +105,10 @@ def rnn(
 ) -> tuple[Float[Array, "b t features"], Float[Array, "n b h"]]:
     """Runs a vanilla recurrent network, ``h = activation(x W + h R + b)``.
 
+    The other arguments and the results are those of :func:`gru`.
+
     Args:
-      params: ``params[layer][direction]``, a tree of :class:`Weights`; the second direction runs
-        backwards in time.
-      x: input sequences.
       activation: ``"relu"`` or ``"tanh"``.
-      lengths: the number of steps of each sequence, by default all: an array ``[b]``, or integers
-        in a tuple or list, which are static if they are longest first (see :func:`lstm`).
-      initial: ``[layers * directions, b, h]``; zeros if None.
-      algorithm: ``"auto"``, or one of :data:`ALGORITHMS` for every layer and direction (see
-        :func:`lstm`).
-
-    Returns:
-      The top layer's ``h`` at each step, ``[b, t, directions * h]``, zero beyond a sequence's
-      length; and the final ``h`` at each sequence's end, of the shape of ``initial``.
-
-    Raises:
-      ValueError: shapes or names do not fit, or the algorithm cannot compute the network.
     """
     if activation not in ("relu", "tanh"):
         raise ValueError(f"activation: got {activation!r}, wanted 'relu' or 'tanh'")

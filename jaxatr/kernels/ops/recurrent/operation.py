@@ -6,7 +6,6 @@ from typing import Any
 import jax
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.recurrent import gemm
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.ops.recurrent.cells import State
 from jaxatr.kernels.ops.recurrent.problem import CELLS, Problem
@@ -14,37 +13,28 @@ from jaxatr.kernels.ops.recurrent.reference import arguments, reference
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.kernels.ops.tolerance import of_products
 from jaxatr.kernels.options import Command, Option
-from jaxatr.kernels.pallas import Device as Accelerator
 from jaxatr.kernels.pallas import runs_on
 from jaxatr.kernels.solver import Choice, Config, Operation, Solver, register
 from jaxatr.typing import Array
 
 # The tolerances of MIOpen's driver for recurrent networks.
 _TOLERANCE = {"float32": 1e-6, "float16": 5e-2, "bfloat16": 5e-2, "float64": 1e-13}
-_ONLY_ON: dict[str, Accelerator] = {"hopper": "hopper", "persistent": "hopper", "tpu": "tpu"}
 
 
 class Recurrent(Solver):
     """A solver that runs one algorithm, tuned by the steps per iteration of its loops."""
 
-    version = 2
-
     def __init__(self, name: str):
         """Makes the solver of the algorithm of this name."""
         self.name, self._algorithm = name, ALGORITHMS[name]
-        if name in ("hopper", "tpu"):
-            self.version = 3  # does not write gates that are not needed
+        self.version = self._algorithm.version
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Returns whether the algorithm applies and, for a Pallas kernel, the device is right.
-
-        Hopper's kernel only computes the forward direction; its derivative is ``gemm``.
-        """
-        if (on := _ONLY_ON.get(self.name)) and not runs_on(on, device):
+        """Returns whether the algorithm applies, to this direction and on this device."""
+        own = self._algorithm
+        if own.device and not runs_on(own.device, device):
             return False
-        if self.name == "hopper" and problem.direction != "forward":
-            return False
-        return self._algorithm.applies(problem)
+        return (own.backward or problem.direction == "forward") and own.applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
         """Returns the size of the gates, and of the states that a derivative keeps."""
@@ -54,7 +44,7 @@ class Recurrent(Solver):
 
     def configs(self, problem: Problem) -> Sequence[Config]:
         """Returns the numbers of steps per iteration, starting with one."""
-        most = 1 if self.name == "persistent" else problem.steps  # it has no loop to unroll
+        most = problem.steps if self._algorithm.unrolls else 1
         return [(("unroll", n),) for n in (1, 2, 4, 8) if n == 1 or n <= most]
 
     def build(self, problem: Problem, config: Config) -> Callable[..., Any]:
@@ -75,7 +65,7 @@ SOLVERS = {name: Recurrent(name) for name in ALGORITHMS}
 
 
 def _heuristic(problem: Problem, device: Device) -> Choice:
-    name = "gemm" if gemm.applies(problem) else "scan"
+    name = "gemm" if ALGORITHMS["gemm"].applies(problem) else "scan"
     # On an H200, Hopper's kernel was 1.07 to 1.19 times as fast as gemm for these sizes.
     sizes = problem.batch >= 64 and 512 <= problem.hidden <= 2048
     if sizes and problem.dtype == "bfloat16" and SOLVERS["hopper"].applies(problem, device):

@@ -1,6 +1,6 @@
-"""One Pallas kernel per step of an LSTM, with the derivative of :mod:`.gemm`.
+"""One Pallas kernel per step of an LSTM, with the derivative of :mod:`.algorithms.gemm`.
 
-Hopper's kernel is for inference. If a layer is differentiated there, :mod:`.gemm` computes the
+Hopper's kernel is for inference. If a layer is differentiated there, that module computes the
 forward pass too: it is faster when the gates have to be saved.
 """
 
@@ -10,11 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxatr.kernels.ops.recurrent.algorithms.gemm import hoisted, merged
 from jaxatr.kernels.ops.recurrent.cells import State, input_part, with_bias
-from jaxatr.kernels.ops.recurrent.gemm import hoisted, recurrence
 from jaxatr.kernels.ops.recurrent.loop import loop
 from jaxatr.kernels.ops.recurrent.problem import Problem
-from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.kernels.pallas import Device, kernel
 from jaxatr.kernels.pallas.gates import grouped
 from jaxatr.typing import Array
@@ -30,32 +29,9 @@ def applies(device: Device, problem: Problem) -> bool:
     return kernel(device, "lstm").applies(problem.hidden, problem.dtype)
 
 
-def run(
-    device: Device,
-    problem: Problem,
-    weights: Weights,
-    x: Array,
-    state: State,
-    mask: Array | None,
-    reverse: bool,
-    unroll: int = 1,
-    **options: Any,
-) -> tuple[Array, State]:
-    """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state.
-
-    Args:
-      device: the device that the kernel is for.
-      problem: the layer's problem.
-      weights: the layer's weights.
-      x: ``[t, b, d]``.
-      state: the initial state.
-      mask: ``[t, b, 1]`` or None.
-      reverse: whether to run from the last step to the first.
-      unroll: steps per iteration of the loop.
-      **options: passed on to the kernel.
-    """
-    forward = partial(_forward, device, options)
-    return recurrence(forward, problem, reverse, unroll, weights, x, state, mask)
+def run(device: Device, *layer: Any, unroll: int = 1, **options: Any) -> tuple[Array, State]:
+    """Computes a layer (:class:`.algorithm.Algorithm`); further options go to the kernel."""
+    return merged(partial(_forward, device, options))(*layer, unroll=unroll)
 
 
 def _forward(device, options, problem, reverse, unroll, weights, x, state, mask, saves=True):

@@ -15,8 +15,7 @@ from jaxatr.jax_internals import Primitive, ShapedArray, batching, mlir
 from jaxatr.kernels import choosing
 from jaxatr.kernels.device import PLATFORMS, of_platform
 from jaxatr.kernels.ops.checks import refuse_varying
-from jaxatr.kernels.ops.recurrent import scan
-from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
+from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS, scan
 from jaxatr.kernels.ops.recurrent.cells import State
 from jaxatr.kernels.ops.recurrent.operation import OPERATION
 from jaxatr.kernels.ops.recurrent.problem import Problem

@@ -1,7 +1,5 @@
 """Rules that translate primitives to ONNX nodes; every module of this folder registers its own."""
 
-import importlib
-import pkgutil
+from jaxatr import parts
 
-for _found in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_found.name}")
+parts.modules(__name__)

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxatr.kernels.ops.recurrent import scan
+from jaxatr.kernels.ops.recurrent.algorithms import scan
 from jaxatr.kernels.ops.recurrent.convert.order import ONNX, OURS, reordered
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.onnx.writer.graph import TensorType

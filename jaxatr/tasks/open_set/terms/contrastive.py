@@ -33,7 +33,7 @@ def _gathered(rows: Array) -> Array:
     return jax.lax.all_gather(rows, parallel.AXIS, tiled=True)
 
 
-TERM = Term(
+PART = Term(
     "contrastive",
     {
         "loss.contrastive_weight": Option(

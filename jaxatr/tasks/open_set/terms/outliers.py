@@ -16,7 +16,7 @@ def value(seen: Seen) -> Share:
     return jnp.sum(weights * values), jnp.sum(weights)
 
 
-TERM = Term(
+PART = Term(
     "outlier_exposure",
     {
         "loss.outlier_weight": Option(

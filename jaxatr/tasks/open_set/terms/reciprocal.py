@@ -13,7 +13,7 @@ def value(seen: Seen) -> Share:
     )
 
 
-TERM = Term(
+PART = Term(
     "open_space_risk",
     {
         "loss.reciprocal_weight": Option(

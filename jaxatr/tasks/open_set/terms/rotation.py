@@ -56,7 +56,7 @@ def check(config: Config, image_shape: tuple[int, int, int]) -> None:
         )
 
 
-TERM = Term(
+PART = Term(
     "rotation",
     {
         "loss.rotation_weight": Option(

@@ -84,7 +84,7 @@ class Term:
     """A loss that is added to equation 4, as its mean over all devices times its weight.
 
     Attributes:
-      name: name of the loss in the run's metrics.
+      metric: name of the loss in the run's metrics.
       options: configuration fields by name; the first one is the weight.
       value: ``(seen) -> (sum, count)`` on one device.
       on: returns whether a configuration uses the term; by default, whether its weight is not 0.
@@ -94,7 +94,7 @@ class Term:
       init: ``(key, width) -> parameters`` of the term, for features of that width; None for none.
     """
 
-    name: str
+    metric: str
     options: Mapping[str, Option]
     value: Callable[[Seen], Share]
     on: Callable[[Config], bool] | None = None

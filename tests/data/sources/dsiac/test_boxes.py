@@ -11,7 +11,7 @@ from jaxatr.data.sources.simulated.vehicles import FLEET
 def target(pixel=(100.0, 80.0), box=None, aspect=90.0, distance=1000.0):
     aspect, distance = (None if value is None else float(value) for value in (aspect, distance))
     pixel, box = (None if value is None else tuple(map(float, value)) for value in (pixel, box))
-    return dsiac.Target(0, "T72", "1", aspect, distance, pixel, box)
+    return dsiac.AgtTarget(0, "T72", "1", aspect, distance, pixel, box)
 
 
 def found(target, corner=None, size=(6.59, 3.59, 2.21), fov=(3.4, 2.6), shape=(512, 640)):

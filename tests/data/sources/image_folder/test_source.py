@@ -12,7 +12,8 @@ from PIL import Image
 from jaxatr import data
 from jaxatr.data import ImageError, open_dataset, write_table
 from jaxatr.data.source import Request
-from jaxatr.data.sources.image_folder import SOURCE, table
+from jaxatr.data.sources.image_folder import PART as SOURCE
+from jaxatr.data.sources.image_folder import table
 from jaxatr.data.sources.image_folder.folder import divided, find
 
 

@@ -1,18 +1,7 @@
-"""The solvers of convolutions. Every module of this folder lists its own in ``SOLVERS``."""
-
-import importlib
-import pkgutil
+"""The solvers of convolutions, a file each, found by their place (:mod:`jaxatr.parts`)."""
 
 from jaxatr.kernels.solver import Solver
-
-
-def _solvers() -> dict[str, Solver]:
-    modules = (
-        importlib.import_module(f"{__name__}.{module.name}")
-        for module in pkgutil.iter_modules(__path__)
-    )
-    return {solver.name: solver for module in modules for solver in module.SOLVERS}
-
+from jaxatr.parts import Parts
 
 #: All solvers by name.
-SOLVERS: dict[str, Solver] = _solvers()
+SOLVERS: Parts[Solver] = Parts(__name__, Solver, field="algorithm", variants=True)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +40,7 @@ class Blocked(Solver):
     """Solves batches of more than one image; tuned by the number of images in a block."""
 
     name = "blocked"
+    run = staticmethod(run)
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns whether the batch can be divided and the algorithm needs patches."""
@@ -62,9 +62,5 @@ class Blocked(Solver):
         others = [count for count in counts if count != first]
         return [(("images", count),) for count in (first, *others)]
 
-    def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, int(dict(config)["images"]), problem)
 
-
-SOLVERS = (Blocked(),)
+PART = Blocked()

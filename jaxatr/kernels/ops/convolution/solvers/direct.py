@@ -17,7 +17,7 @@ from jaxatr.kernels.ops.convolution.padding import pad
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import matmul, taps
 from jaxatr.kernels.ops.sums import sums
-from jaxatr.kernels.solver import Config, Solver
+from jaxatr.kernels.solver import Solver
 from jaxatr.typing import Array
 
 _PRODUCTS = 16  # the most products per tap and pixel within a group; more are slow to compile
@@ -135,6 +135,7 @@ class Direct(Solver):
 
     name = "direct"
     version = 2  # sums over pixels in blocks
+    run = staticmethod(run)
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns whether the groups and the kernel are small."""
@@ -144,9 +145,5 @@ class Direct(Solver):
         """Returns the size of one tap's part of the result, in case it is not fused."""
         return problem.bytes(problem.result_shape)
 
-    def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, problem)
 
-
-SOLVERS = (Direct(),)
+PART = Direct()

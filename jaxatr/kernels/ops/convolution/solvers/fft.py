@@ -7,7 +7,6 @@ convolution, long enough not to wrap around; strides and dilations insert zeros.
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import jax.numpy as jnp
 
@@ -128,6 +127,7 @@ class FFT(Solver):
     """Solves large floating-point kernels; tuned by the length of the transforms."""
 
     name = "fft"
+    run = staticmethod(run)
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns whether the kernel is large and of a floating-point type."""
@@ -145,9 +145,5 @@ class FFT(Solver):
         same = _sizes(problem, "smooth") == _sizes(problem, "power")
         return [(("lengths", name),) for name in (["smooth"] if same else ["smooth", "power"])]
 
-    def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, str(dict(config)["lengths"]), problem)
 
-
-SOLVERS = (FFT(),)
+PART = FFT()

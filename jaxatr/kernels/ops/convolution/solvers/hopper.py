@@ -114,4 +114,4 @@ class Hopper(Solver):
         return partial(run, problem, config)
 
 
-SOLVERS = (Hopper(),)
+PART = Hopper()

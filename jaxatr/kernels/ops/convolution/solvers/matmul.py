@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeAlias
 
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.padding import pad
 from jaxatr.kernels.ops.convolution.problem import Problem
-from jaxatr.kernels.solver import Config, Solver
+from jaxatr.kernels.solver import Solver
 from jaxatr.typing import Array
 
 #: A function ``(problem, parts, w) -> result`` like :func:`_product`.
@@ -153,6 +152,7 @@ class Matmul(Solver):
     """Solves everything; its memory is the image's size times the number of taps."""
 
     name = "matmul"
+    run = staticmethod(run)
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns True."""
@@ -162,9 +162,5 @@ class Matmul(Solver):
         """Returns the size of the patches."""
         return patch_bytes(problem)
 
-    def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, problem)
 
-
-SOLVERS = (Matmul(),)
+PART = Matmul()

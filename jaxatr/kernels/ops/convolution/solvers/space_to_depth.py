@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.padding import pad
 from jaxatr.kernels.ops.convolution.problem import Pair, Problem
-from jaxatr.kernels.ops.convolution.solvers import taps, transposed
+from jaxatr.kernels.ops.convolution.solvers import taps, turned
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
@@ -43,7 +43,7 @@ def _as_convolution(problem: Problem, y: Array, w: Array) -> Array:
 # channels.
 _INNER: Mapping[str, Mapping[str, Callable[[Problem, Array, Array], Array]]] = {
     "data": {"taps": taps.run, "convolution": _as_convolution},
-    "weight": {"turned": partial(transposed.run, "x"), "taps": taps.run},
+    "weight": {"turned": partial(turned.run, "x"), "taps": taps.run},
 }
 
 
@@ -130,6 +130,7 @@ class SpaceToDepth(Solver):
 
     name = "space_to_depth"
     version = 3  # raised with the version of `turned`
+    run = staticmethod(run)
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns whether the device is a CPU and the problem has a stride to fold."""
@@ -148,9 +149,5 @@ class SpaceToDepth(Solver):
             names.reverse()  # with so many channels, taps writes large intermediate products
         return [(("inner", name),) for name in names]
 
-    def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, str(dict(config)["inner"]), problem)
 
-
-SOLVERS = (SpaceToDepth(),)
+PART = SpaceToDepth()

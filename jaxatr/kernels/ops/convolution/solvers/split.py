@@ -7,7 +7,6 @@ call makes the pieces ready at the same time.
 
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +42,7 @@ class Split(Solver):
     """Solves batches that can be cut into enough pieces; tuned by the number of pieces."""
 
     name = "split"
+    run = staticmethod(run)
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns whether the batch can be cut into enough pieces."""
@@ -56,9 +56,5 @@ class Split(Solver):
         """Returns the numbers of pieces, the largest first."""
         return [(("pieces", count),) for count in _counts(problem)]
 
-    def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, int(dict(config)["pieces"]), problem)
 
-
-SOLVERS = (Split(),)
+PART = Split()

@@ -6,7 +6,6 @@ padding. A product per tap skips those and reads each tap's weights in place.
 
 import math
 from collections.abc import Iterator
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.windows import Shape
-from jaxatr.kernels.solver import Config, Solver
+from jaxatr.kernels.solver import Solver
 from jaxatr.typing import Array
 
 
@@ -115,6 +114,7 @@ class Taps(Solver):
     """Solves kernels of few taps and one group, adding one tap's product at a time."""
 
     name = "taps"
+    run = staticmethod(run)
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns whether there is one group and at most 25 taps."""
@@ -124,9 +124,5 @@ class Taps(Solver):
         """Returns the size of one tap's part of the result."""
         return problem.bytes(problem.result_shape)
 
-    def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, problem)
 
-
-SOLVERS = (Taps(),)
+PART = Taps()

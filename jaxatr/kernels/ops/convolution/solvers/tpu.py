@@ -3,7 +3,6 @@
 The data gradient at stride 1 is the forward product with the kernel rotated by 180 degrees.
 """
 
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.pallas import kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.rows import Rows
-from jaxatr.kernels.solver import Config, Solver
+from jaxatr.kernels.solver import Solver
 from jaxatr.typing import Array
 
 
@@ -75,6 +74,7 @@ class TPU(Solver):
 
     name = "tpu"
     version = 2
+    run = staticmethod(run)
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns whether the device is a TPU and the problem :func:`fits`."""
@@ -85,9 +85,5 @@ class TPU(Solver):
         rows, channels = rows_of(problem), problem.argument_shapes[0][3]
         return problem.bytes((rows.taps[1], rows.batch, rows.lines, rows.pitch, channels))
 
-    def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, problem)
 
-
-SOLVERS = (TPU(),)
+PART = TPU()

@@ -245,4 +245,4 @@ class Winograd(Solver):
         return partial(run, self._filtering, int(dict(config).get("pieces", 1)), problem)
 
 
-SOLVERS = (Winograd("winograd", TWO), Winograd("winograd4", FOUR))
+PARTS = (Winograd("winograd", TWO), Winograd("winograd4", FOUR))

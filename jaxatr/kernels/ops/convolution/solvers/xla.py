@@ -1,12 +1,10 @@
 """XLA's convolution operation and the gradients that jax derives from it."""
 
-from functools import partial
-
 import jax
 
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.problem import Pair, Problem
-from jaxatr.kernels.solver import Config, Solver
+from jaxatr.kernels.solver import Solver
 from jaxatr.typing import Array
 
 
@@ -52,6 +50,7 @@ class XLA(Solver):
 
     name = "xla"
     version = 2  # crops only pixels that a window would read
+    run = staticmethod(run)
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns True."""
@@ -61,9 +60,5 @@ class XLA(Solver):
         """Returns 0, because XLA's workspace is unknown."""
         return 0
 
-    def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, problem)
 
-
-SOLVERS = (XLA(),)
+PART = XLA()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import training
-from jaxatr.reporting import recorded
+from jaxatr.reporting import recorded_run
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.typing import Float, Int
 
@@ -39,7 +39,7 @@ class Searches(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class RecordedEmbedding(recorded.RecordedRun):
+class RecordedEmbedding(recorded_run.RecordedRun):
     """A trained and evaluated embedding.
 
     Attributes:
@@ -67,8 +67,8 @@ def read_embedding(folder: Path, name: str | None = None) -> RecordedEmbedding:
       ValueError: the folder is not an evaluated run, or its files cannot be read or do not belong
         together.
     """
-    run = recorded.read_run(folder, name=name)
-    arrays = recorded.read_arrays(folder / training.SCORES)
+    run = recorded_run.read_run(folder, name=name)
+    arrays = recorded_run.read_arrays(folder / training.SCORES)
     laid_out, searches = _pictures(folder, arrays, run.thumbnails)
     return RecordedEmbedding(**vars(run), map=laid_out, searches=searches)
 
@@ -83,5 +83,5 @@ def _pictures(
     searches = Searches(*(arrays[f"sheet_{name}"] for name in ("row", "neighbour", "distance")))
     shown = np.concatenate([drawn.rows, searches.rows, searches.neighbours.ravel()])
     if not thumbnails.keys() >= set(shown.tolist()):
-        raise recorded.different(folder, training.SCORES, training.THUMBNAILS)
+        raise recorded_run.different(folder, training.SCORES, training.THUMBNAILS)
     return drawn, searches

@@ -8,7 +8,6 @@ is ``turned``.
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -78,6 +77,7 @@ class Transposed(Solver):
 
     name = "turned"
     version = 2  # columns first, then rows
+    run = staticmethod(run)
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Returns whether it is a weight gradient of one group on CPU."""
@@ -95,9 +95,5 @@ class Transposed(Solver):
         images_first = taps * channels <= features or (few_results and plain)
         return [(("side", side),) for side in ("xy" if images_first else "yx")]
 
-    def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` for the problem and the configuration."""
-        return partial(run, str(dict(config)["side"]), problem)
 
-
-SOLVERS = (Transposed(),)
+PART = Transposed()

@@ -5,8 +5,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from jaxatr.kernels.ops.recurrent.algorithm import Algorithm, of_steps
 from jaxatr.kernels.ops.recurrent.cells import State, product, update, update_gru
-from jaxatr.kernels.ops.recurrent.loop import loop
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.typing import Array
@@ -15,20 +15,6 @@ from jaxatr.typing import Array
 def applies(problem: Problem) -> bool:
     """Returns whether the input has a matrix and a GRU's reset gate acts after the product."""
     return not problem.skip and problem.reset_after
-
-
-def run(
-    problem: Problem,
-    weights: Weights,
-    x: Array,
-    state: State,
-    mask: Array | None,
-    reverse: bool,
-    unroll: int = 1,
-) -> tuple[Array, State]:
-    """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state."""
-    final, ((hs, *_), _) = loop(joined(problem, weights), state, x, mask, reverse, unroll)
-    return hs, final
 
 
 def joined(problem: Problem, weights: Weights) -> Callable:
@@ -60,3 +46,6 @@ def joined(problem: Problem, weights: Weights) -> Callable:
         return update_gru(joint, own, inner, state[0])
 
     return step
+
+
+PART = Algorithm(applies, of_steps(lambda problem, weights, x: (joined(problem, weights), x)))

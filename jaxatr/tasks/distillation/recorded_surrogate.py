@@ -10,7 +10,7 @@ from PIL import Image
 
 from jaxatr import training
 from jaxatr.explain import method_title
-from jaxatr.reporting import recorded
+from jaxatr.reporting import recorded_run
 from jaxatr.reporting.overlay import blended
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.typing import UInt8
@@ -18,7 +18,7 @@ from jaxatr.typing import UInt8
 _SIDE = 96  # side in pixels to which smaller chips are enlarged, so that maps are legible
 
 
-class Shown(NamedTuple):
+class ExplainedChip(NamedTuple):
     """A test chip with the maps of every method.
 
     Attributes:
@@ -56,13 +56,13 @@ class RecordedSurrogate(NamedTuple):
     record: dict[str, Any]
     evaluation: dict[str, Any]
     metrics: list[dict[str, Any]]
-    sheet: list[Shown]
+    sheet: list[ExplainedChip]
     thumbnails: dict[int, Thumbnail]
 
     @property
     def simulated(self) -> bool:
         """Whether the images come from the simulated sensor."""
-        return recorded.is_simulated(self.record)
+        return recorded_run.is_simulated(self.record)
 
     @property
     def methods(self) -> dict[str, dict[str, float]]:
@@ -82,12 +82,12 @@ def read_surrogate(workdir: str | os.PathLike, *, name: str | None = None) -> Re
         together.
     """
     folder = Path(workdir)
-    evaluation = recorded.read_evaluation(folder)
-    arrays = recorded.read_arrays(folder / training.SCORES)
-    found = recorded.read_thumbnails(folder / training.THUMBNAILS, arrays["test_id"])
+    evaluation = recorded_run.read_evaluation(folder)
+    arrays = recorded_run.read_arrays(folder / training.SCORES)
+    found = recorded_run.read_thumbnails(folder / training.THUMBNAILS, arrays["test_id"])
     methods = tuple(evaluation["explanation"]["methods"])
     if len(found) != len(arrays["test_id"]) or any(f"{m}_map" not in arrays for m in methods):
-        raise recorded.different(folder, training.EVALUATION, training.SCORES)
+        raise recorded_run.different(folder, training.EVALUATION, training.SCORES)
     sheet, pictures = _sheet(evaluation, arrays, found, methods)
     return RecordedSurrogate(
         name=name or folder.resolve().name,
@@ -105,7 +105,7 @@ def _sheet(
     arrays: dict[str, np.ndarray],
     found: dict[int, Thumbnail],
     methods: Sequence[str],
-) -> tuple[list[Shown], dict[int, Thumbnail]]:
+) -> tuple[list[ExplainedChip], dict[int, Thumbnail]]:
     kinds = [(k, int(r)) for k in ("worst", "drawn") for r in arrays[f"sheet_{k}"]]
     sheet, pictures = [], {}
     for place, (kind, row) in enumerate(kinds):
@@ -127,7 +127,7 @@ def _sheet(
             pictures[len(pictures)] = Thumbnail(chip.name, np.asarray(over))
         predicted = evaluation["known"][arrays["test_predicted"][row]]
         probability = float(arrays["test_probability"][row])
-        sheet.append(Shown(kind, chip.name, predicted, probability, key, maps))
+        sheet.append(ExplainedChip(kind, chip.name, predicted, probability, key, maps))
     return sheet, pictures
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxatr.kernels.ops.recurrent.algorithm import Algorithm
+from jaxatr.kernels.ops.recurrent.algorithms.gemm import linear, states_before
 from jaxatr.kernels.ops.recurrent.cells import (
     State,
     advance,
@@ -18,7 +20,6 @@ from jaxatr.kernels.ops.recurrent.cells import (
     product,
     with_bias,
 )
-from jaxatr.kernels.ops.recurrent.gemm import linear, states_before
 from jaxatr.kernels.ops.recurrent.pallas import padded
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.kernels.ops.recurrent.weights import Weights
@@ -43,21 +44,12 @@ def run(
     unroll: int = 1,
     interpret: Any = None,
 ) -> tuple[Array, State]:
-    """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state.
+    """Computes a layer (:class:`~.algorithm.Algorithm`) without masks.
 
-    Only reverse mode can differentiate it, and only once.
-
-    Args:
-      problem: the layer's problem.
-      weights: the layer's weights.
-      x: ``[t, b, d]``.
-      state: the initial state.
-      mask: None.
-      reverse: whether to run from the last step to the first.
-      unroll: ignored, as there is no loop outside the kernel.
-      interpret: parameters of Mosaic's interpreter, for tests.
+    Only reverse mode can differentiate it, and only once. ``interpret`` has the parameters of
+    Mosaic's interpreter, for tests.
     """
-    del mask, unroll
+    del mask, unroll  # there is no loop outside the kernel
     return _layer(problem, reverse, interpret, weights, x, state)
 
 
@@ -134,3 +126,6 @@ _layer.defvjp(_saving, _backward)
 
 def _parts(problem: Problem, weights: Weights, x: Array) -> Array:
     return with_bias(input_part(problem, weights, x), weights.b)
+
+
+PART = Algorithm(applies, run, device="hopper", unrolls=False)

@@ -9,7 +9,7 @@ import pytest
 
 from jaxatr import reporting, runs, training
 from jaxatr.reporting import score_record
-from jaxatr.runs.merging import Evaluated, merged
+from jaxatr.runs.merge import Evaluated, merged
 from jaxatr.tasks import Distillation, OpenSet
 
 

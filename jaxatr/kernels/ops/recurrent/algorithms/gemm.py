@@ -1,9 +1,9 @@
 """MIOpen's merged matrix products: one for all inputs, and one for each weight gradient.
 
-Forward: eq. 11 and 12, or one product of ``[x, h]`` per step, which is faster on XLA:CPU. Backward:
-one recurrent product per step (eq. 15), then one product each for the gradients of the inputs
-(eq. 17), the input matrix (eq. 19) and the recurrent matrix (eq. 21). jax's own derivative of the
-loop would instead accumulate the recurrent matrix's gradient at every step.
+Forward: eq. 11 and 12. Backward: one recurrent product per step (eq. 15), then one product each for
+the gradients of the inputs (eq. 17), the input matrix (eq. 19) and the recurrent matrix (eq. 21).
+jax's own derivative of the loop would instead accumulate the recurrent matrix's gradient at every
+step.
 
 The derivative is a linear loop (``custom_jvp``), which jax transposes. A ``custom_vjp`` would
 compute the same but lose forward mode.
@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from jaxatr.kernels.ops.recurrent.algorithm import Algorithm
 from jaxatr.kernels.ops.recurrent.cells import State, advance, gates, input_part, with_bias
 from jaxatr.kernels.ops.recurrent.loop import loop
 from jaxatr.kernels.ops.recurrent.problem import Problem
-from jaxatr.kernels.ops.recurrent.step import joined
 from jaxatr.kernels.ops.recurrent.tangents import linearised
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.typing import Array, ArrayLike
@@ -30,32 +30,6 @@ Forward: TypeAlias = Callable[..., tuple[State, State, tuple[Array, ...]]]
 def applies(problem: Problem) -> bool:
     """Returns whether a GRU's reset gate acts after the product, as the derivative assumes."""
     return problem.reset_after
-
-
-def run(
-    problem: Problem,
-    weights: Weights,
-    x: Array,
-    state: State,
-    mask: Array | None,
-    reverse: bool,
-    unroll: int = 1,
-) -> tuple[Array, State]:
-    """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state."""
-    return recurrence(hoisted, problem, reverse, unroll, weights, x, state, mask)
-
-
-def run_joined(
-    problem: Problem,
-    weights: Weights,
-    x: Array,
-    state: State,
-    mask: Array | None,
-    reverse: bool,
-    unroll: int = 1,
-) -> tuple[Array, State]:
-    """Computes the same as :func:`run`, with one product of ``[x, h]`` per forward step."""
-    return recurrence(one_product, problem, reverse, unroll, weights, x, state, mask)
 
 
 def hoisted(problem, reverse, unroll, weights, x, state, mask, saves=True):
@@ -69,13 +43,6 @@ def hoisted(problem, reverse, unroll, weights, x, state, mask, saves=True):
         reverse,
         unroll,
     )
-    return states, final, gates(problem, saved)
-
-
-def one_product(problem, reverse, unroll, weights, x, state, mask, saves=True):
-    """Runs the forward pass with one product of ``[x, h]`` per step."""
-    del saves  # XLA removes unused results
-    final, (states, saved) = loop(joined(problem, weights), state, x, mask, reverse, unroll)
     return states, final, gates(problem, saved)
 
 
@@ -131,6 +98,15 @@ def _derivative(forward, problem, reverse, unroll, primals, tangents):
 
     dfinal, ((dhs, *_), _) = loop(tangent, dstate, inputs, mask, reverse, unroll)
     return (states[0], final), (dhs, dfinal)
+
+
+def merged(forward: Forward) -> Callable[..., tuple[Array, State]]:
+    """Makes an algorithm's ``run`` from its forward pass (:func:`recurrence`)."""
+
+    def run(problem, weights, x, state, mask, reverse, unroll=1):
+        return recurrence(forward, problem, reverse, unroll, weights, x, state, mask)
+
+    return run
 
 
 def linear(
@@ -210,3 +186,6 @@ def states_before(after: State, first: State, reverse: bool) -> State:
         return jnp.concatenate([first[None], after[:-1]])
 
     return tuple(map(one, after, first))
+
+
+PART = Algorithm(applies, merged(hoisted))

@@ -1,38 +1,18 @@
-"""Losses that form their tuples within the batch, as baselines of quadruplet selection."""
+"""Losses that form their tuples within the batch, as baselines of quadruplet selection.
 
-from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
+Each is a file, found by its place (:mod:`jaxatr.parts`).
+"""
 
-from jaxatr import losses
+from jaxatr.parts import Parts
 from jaxatr.resolve import nearest, resolve
+from jaxatr.tasks.embedding.in_batch.batch_loss import BatchLoss
 from jaxatr.typing import Array, Float, Int
 
-
-class _InBatch(NamedTuple):
-    """A loss that forms its tuples within the batch.
-
-    Attributes:
-      function: maps embeddings and labels to a scalar.
-      margin: name of its margin parameter; None if it has none.
-    """
-
-    function: Callable[..., Array]
-    margin: str | None
+#: Losses by their name in ``embedding.loss``.
+IN_BATCH = Parts(__name__, BatchLoss, field="embedding.loss")
 
 
-IN_BATCH = {
-    "semi_hard_triplet": _InBatch(losses.semi_hard_triplet, "margin"),
-    "semi_hard_one": _InBatch(partial(losses.semi_hard_triplet, negatives="one"), "margin"),
-    "lifted_structure": _InBatch(losses.lifted_structure, "margin"),
-    "n_pairs": _InBatch(losses.n_pairs, None),
-    "clustering": _InBatch(losses.clustering, "margin_multiplier"),
-    "triplet_global": _InBatch(losses.triplet_global, "margin"),
-}
-"""Losses by their name in ``embedding.loss``."""
-
-
-def find_in_batch(name: str) -> _InBatch:
+def find_in_batch(name: str) -> BatchLoss:
     """Returns a loss that forms its tuples within the batch.
 
     Args:
@@ -50,7 +30,7 @@ def find_in_batch(name: str) -> _InBatch:
             f"embedding.loss: got {name!r}, wanted one of {', '.join(wanted)} or "
             f"'my.module:function'{nearest(name, wanted)}"
         )
-    return _InBatch(resolve(name), "margin")
+    return BatchLoss(resolve(name))
 
 
 def in_batch_loss(

@@ -68,7 +68,7 @@ class RecordedRun:
         """Name of a score to its measures over all test examples."""
         return self.evaluation["groups"]["all"]["scores"]
 
-    def shown(self, score: str) -> score_record.Shown:
+    def shown(self, score: str) -> score_record.ScoreStyle:
         """Returns the title and scale of a score."""
         return score_record.shown(score, self.evaluation)
 

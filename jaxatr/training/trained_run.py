@@ -115,10 +115,6 @@ def predictor_class(task: type[Task]) -> type[Predictor]:
 def check_predictor(run: TrainedRun, wanted: type[Predictor]) -> None:
     """Checks that a predictor class can load a run.
 
-    Args:
-      run: the run.
-      wanted: the predictor class.
-
     Raises:
       ValueError: the run's task has another predictor class, which the message names.
     """

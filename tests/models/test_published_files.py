@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save
 
 from jaxatr import models
 from jaxatr.models.published import NETWORKS, PublishedNetwork, WeightFile
-from jaxatr.models.published.finding import VARIABLE, tensors_of
+from jaxatr.models.published_files import VARIABLE, tensors_of
 
 PACKAGE = "jaxatr_test_tiny_weights"
 TENSORS = {
@@ -210,7 +210,7 @@ def test_the_published_weights_give_the_published_features(name):
     images = np.random.default_rng(0).normal(size=(2, 65, 96, 3)).astype(np.float32)
     session = runtime.InferenceSession(proto.SerializeToString())
     (wanted,) = session.run(["features"], {"image": images.transpose(0, 3, 1, 2)})
-    model = models.backbones.find(NETWORKS[name].backbone).build()
+    model = models.backbones.BACKBONES[NETWORKS[name].backbone].build()
     weights = read_weights(name, model, folder=str(root))
     assert weights.source["name"] == name
     found = jax.jit(model.apply)(weights.variables, images)

@@ -24,11 +24,7 @@ _CLASSES = 60  # classes with pictures on the page
 
 
 def lines(found: Diagnosis) -> list[str]:
-    """Formats the findings, each with a line for its remedy.
-
-    Args:
-      found: result of a check.
-    """
+    """Formats the findings, each with a line for its remedy."""
     if not found.findings:
         return [f"checked {len(found.facts.number)} images: nothing found"]
     written = [f"checked {len(found.facts.number)} images:"]
@@ -40,11 +36,7 @@ def lines(found: Diagnosis) -> list[str]:
 
 
 def tables(found: Diagnosis) -> list[str]:
-    """Formats the tables of classes and leaks, the unreadable files, and the findings.
-
-    Args:
-      found: result of a check.
-    """
+    """Formats the tables of classes and leaks, the unreadable files, and the findings."""
     subject, facts = found.subject, found.facts
     rows = [
         [name, *map(str, found.counts[:, number])] for number, name in enumerate(subject.classes)
@@ -59,7 +51,7 @@ def tables(found: Diagnosis) -> list[str]:
         written += ["", "cannot be read:"]
         written += [f"  {name}: {_without(name, why)}" for name, why in facts.unreadable[:_LISTED]]
         if len(facts.unreadable) > _LISTED:
-            written.append(f"  and {len(facts.unreadable) - _LISTED} more (--page lists them)")
+            written.append(f"  and {len(facts.unreadable) - _LISTED} more (the page lists them)")
     written += [f"skipped: {line.removeprefix('left out: ')}" for line in subject.passed]
     return [*written, "", *lines(found)]
 

@@ -80,7 +80,7 @@ class Enrolment(NamedTuple):
         return hashlib.sha256(json.dumps(named).encode()).hexdigest()
 
 
-class Chips(NamedTuple):
+class EnrolledChips(NamedTuple):
     """The enrolled chips.
 
     Attributes:
@@ -169,7 +169,7 @@ def discard(workdir: str | os.PathLike, entries: Sequence[Entry]) -> None:
         files.within(workdir, entry.file).unlink(missing_ok=True)
 
 
-def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]) -> Chips:
+def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]) -> EnrolledChips:
     """Reads the enrolled chips.
 
     Args:
@@ -196,7 +196,7 @@ def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]
             ) from error
         images.append(enrolled)
         labels += [classes.index(entry.name)] * len(enrolled)
-    return Chips(np.concatenate(images), np.array(labels, np.int32))
+    return EnrolledChips(np.concatenate(images), np.array(labels, np.int32))
 
 
 def locked(

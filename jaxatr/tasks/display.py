@@ -15,7 +15,7 @@ FRAMES = 4
 
 
 @runtime_checkable
-class Carded(Protocol):
+class HasCard(Protocol):
     """A prediction that a notebook can show."""
 
     def card(self) -> notebook.Card:
@@ -36,7 +36,7 @@ class HeatMap(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen(Generic[Answer]):
+class PredictionCard(Generic[Answer]):
     """A prediction and the network's input.
 
     Attributes:
@@ -59,20 +59,19 @@ class Seen(Generic[Answer]):
         if self.heat_map is not None:
             over = notebook.picture(self.chips[-1], self.heat_map.saliency)
             pictures[self.heat_map.title] = over
-        return cast(Carded, self.prediction).card()._replace(pictures=pictures)
+        return cast(HasCard, self.prediction).card()._replace(pictures=pictures)
 
 
-class Shown(Sequence[Seen[Answer]]):
+class PredictionCards(Sequence[PredictionCard[Answer]]):
     """One or more predictions with their chips, displayed by notebooks."""
 
-    def __init__(self, seen: Iterable[Seen[Answer]]):
-        """Takes the predictions to display."""
+    def __init__(self, seen: Iterable[PredictionCard[Answer]]):
         self._seen = tuple(seen)
 
     def __getitem__(self, place: Any) -> Any:
         """Returns the prediction at an index, or the predictions of a slice."""
         chosen = self._seen[place]
-        return Shown(chosen) if isinstance(place, slice) else chosen
+        return PredictionCards(chosen) if isinstance(place, slice) else chosen
 
     def __len__(self) -> int:
         """Returns the number of predictions."""
@@ -82,10 +81,12 @@ class Shown(Sequence[Seen[Answer]]):
         return notebook.render_cards([one.card() for one in self._seen])
 
 
-class Showing(Predictor[Item, Answer]):
+class NotebookPredictor(Predictor[Item, Answer]):
     """A predictor whose predictions can be displayed in a notebook with their chips."""
 
-    def show(self, inputs: One | Iterable[Any], *, heat_map: bool | str = False) -> Shown[Answer]:
+    def show(
+        self, inputs: One | Iterable[Any], *, heat_map: bool | str = False
+    ) -> PredictionCards[Answer]:
         """Predicts one or a few inputs and keeps their chips, for display in a notebook.
 
         For many inputs use :meth:`predict`, whose predictions contain no images.
@@ -105,7 +106,7 @@ class Showing(Predictor[Item, Answer]):
         if method:
             maps = self._heat_maps(chips, method)
         stacked = [chip[None] if chip.ndim == 3 else chip for chip in chips]
-        return Shown(map(Seen, self.answers(chips), stacked, maps))
+        return PredictionCards(map(PredictionCard, self.answers(chips), stacked, maps))
 
     def _heat_maps(self, chips: Sequence[np.ndarray], method: str) -> Sequence[HeatMap]:
         """Computes a map for each chip; supported only by classifiers of single images."""

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jaxatr.config.building import built, fields_of, group_of, locked
 from jaxatr.config.common import COMMON
+from jaxatr.config.construction import built, fields_of, group_of, locked
 from jaxatr.config.field import Field, Fields
 from jaxatr.typing import Config
 
@@ -31,9 +31,6 @@ def completed(recorded: Mapping[str, Any]) -> Config:
     Fields that were added later get their default, or the value that describes the earlier
     behaviour. The fields of other tasks, which every run once recorded, had no effect and are
     dropped.
-
-    Args:
-      recorded: content of a run's ``config.json``.
 
     Raises:
       ValueError: the task cannot be imported, or a field has a value of another type.

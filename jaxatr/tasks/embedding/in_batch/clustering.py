@@ -1,0 +1,6 @@
+"""Structured clustering."""
+
+from jaxatr import losses
+from jaxatr.tasks.embedding.in_batch.batch_loss import BatchLoss
+
+PART = BatchLoss(losses.clustering, margin="margin_multiplier")

@@ -1,0 +1,6 @@
+"""Lifted structure."""
+
+from jaxatr import losses
+from jaxatr.tasks.embedding.in_batch.batch_loss import BatchLoss
+
+PART = BatchLoss(losses.lifted_structure)

@@ -1,0 +1,6 @@
+"""Triplets with the global loss."""
+
+from jaxatr import losses
+from jaxatr.tasks.embedding.in_batch.batch_loss import BatchLoss
+
+PART = BatchLoss(losses.triplet_global)
