@@ -138,8 +138,8 @@ def _search(
     def distances(part: _Layout, centred: Array, squares: Array) -> tuple[Array, Array]:
         """Returns squared distances, ``[b, m]``, and bounds of their errors."""
         found = search.by_products(part.centred, part.squares, centred, squares)
-        parts = (search.margin(dimensions, one) for one in (part.squares, squares[:, None]))
-        return found, sum(parts)
+        of_part, of_query = (search.margin(dimensions, one) for one in (part.squares, squares))
+        return found, of_part + of_query[:, None]
 
     def own_class(number: Array) -> tuple[_Layout, Array]:
         """Returns a chunk, and a mask of its examples in each query's coarse class."""

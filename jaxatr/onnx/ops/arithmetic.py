@@ -72,7 +72,7 @@ def div(a: Value, b: Value) -> Value:
     return floor + inexact.astype(floor.dtype)
 
 
-def _misses_whole_quotients(divisor: np.ndarray) -> bool:
+def _misses_whole_quotients(divisor: Value) -> bool:
     """Whether multiples of a whole divisor are no longer whole after a division by XLA.
 
     XLA multiplies by the reciprocal of a broadcast divisor, and 41 times the rounded 1/41 is less
