@@ -45,6 +45,7 @@ from jaxatr.openset.rule import calibrate_gamma, decide, gamma_rule
 from jaxatr.openset.score import Answer, Comparing, OwnTraining, Scale, Score
 from jaxatr.openset.storage import from_arrays, to_arrays
 from jaxatr.openset.trials import Compared, Trial, best_of, compare, leave_classes_out
+from jaxatr.openset.unseen import are_few, with_training
 
 __all__ = [
     "Answer",
@@ -69,6 +70,7 @@ __all__ = [
     "Sigmoid",
     "TracedDecision",
     "Trial",
+    "are_few",
     "as_pooled",
     "best_of",
     "calibrate",
@@ -113,5 +115,6 @@ __all__ = [
     "to_arrays",
     "traced_decision",
     "vim",
+    "with_training",
     "without_form",
 ]

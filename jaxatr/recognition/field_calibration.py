@@ -14,6 +14,7 @@ import numpy as np
 from jaxatr import metrics, openset
 from jaxatr.data import archive, class_name, line_of
 from jaxatr.recognition import store
+from jaxatr.recognition.prediction import guarantee_in_words
 from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
 
 
@@ -86,17 +87,20 @@ def calibrate(
 
 
 def _warn_of_few(decision: openset.Decision, classes: Sequence[str]) -> None:
-    """Warns if there are too few chips to reject anything, in all or in some of the classes."""
+    """Warns if there are too few chips to guarantee the rate, in all or in some of the classes."""
     calibration = decision.calibration
     assert calibration is not None
-    few = calibration.accepts_all(len(classes))
+    guarantees = calibration.guarantees(len(classes))
+    few = ~(guarantees >= calibration.tpr)
     if not few.any():
         return
     every = "" if few.all() else f" taken for {', '.join(np.array(classes)[few])}"
+    promise = guarantee_in_words(calibration.guarantee(len(classes)))
     warnings.warn(
         f"tpr: {len(calibration.scores)} chips are too few to guarantee a rate of "
-        f"{calibration.tpr:.3g} and reject anything, so every chip{every} is accepted: at least "
-        f"{calibration.needed} are needed, or fewer with a lower tpr",
+        f"{calibration.tpr:.3g} for chips{every}: the threshold is an estimate, with {promise}; "
+        f"{openset.examples_needed(calibration.tpr)}{' per class' * calibration.per_class} are "
+        "needed, or fewer with a lower tpr",
         stacklevel=3,
     )
 
@@ -196,6 +200,7 @@ def _figures(
 ) -> dict[str, Any]:
     answers = decision(outputs)
     thresholds = set(decision.thresholds(outputs.logits.shape[1]).tolist())
+    least = float(np.min(decision.guarantees(outputs.logits.shape[1])))
     alone = thresholds.pop() if len(thresholds) == 1 else None
     # The network has no probabilities of enrolled classes.
     trained = outputs.labels < outputs.logits.shape[1]
@@ -210,6 +215,7 @@ def _figures(
     calibration = decision.calibration
     return {
         "threshold": alone if alone is not None and np.isfinite(alone) else None,
+        "guarantee": None if np.isnan(least) else least,
         "accepted": float(np.mean(accepted)),
         "temperature": 1.0 if calibration is None else calibration.temperature,
         "calibration_error": error,
@@ -223,13 +229,14 @@ def _by_the_others(decision: openset.Decision) -> np.ndarray:
     accepted = []
     for row, nearest in enumerate(calibration.nearest):
         others = np.arange(len(calibration.scores)) != row
+        count = calibration.unseen and calibration.unseen - 1
+        rest = calibration._replace(
+            scores=calibration.scores[others], nearest=calibration.nearest[others], unseen=count
+        )
         if further is not None and nearest >= further.first:
-            rest = calibration._replace(scores=calibration.scores[others])
             threshold = further.thresholds(rest)[nearest - further.first]
         else:
-            if calibration.per_class:
-                others &= calibration.nearest == nearest
-            threshold = openset.conformal_threshold(calibration.scores[others], tpr=calibration.tpr)
+            threshold = rest.thresholds(int(nearest) + 1)[nearest]
         accepted.append(calibration.scores[row] >= threshold)
     return np.array(accepted)
 

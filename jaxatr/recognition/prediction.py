@@ -9,6 +9,17 @@ from jaxatr.tasks.neighbour import Neighbour, describe
 UNKNOWN = "unknown"
 
 
+def guarantee_in_words(guarantee: float | None) -> str:
+    """Describes the share of known examples that a threshold is guaranteed to accept.
+
+    >>> guarantee_in_words(0.857), guarantee_in_words(None)
+    ('at least 85.7 % guaranteed', 'no guarantee')
+    """
+    if guarantee is None:
+        return "no guarantee"
+    return f"at least {100 * guarantee:.3g} % guaranteed"
+
+
 class Prediction(NamedTuple):
     """A recogniser's prediction for one image.
 
@@ -30,6 +41,8 @@ class Prediction(NamedTuple):
         probability, as in CBC), or empty.
       neighbours: the nearest training chips by the network's features, nearest first; empty unless
         the recogniser searches for them. Chips of enrolled classes are not among them.
+      guarantee: the smallest probability with which the threshold accepts a known image that is
+        like the validation examples; None without a guarantee, as for a given threshold.
     """
 
     label: str
@@ -43,6 +56,7 @@ class Prediction(NamedTuple):
     p_value: float | None = None
     probability_is: str = ""
     neighbours: tuple[Neighbour, ...] = ()
+    guarantee: float | None = None
 
     def card(self) -> notebook.Card:
         """Describes the prediction for a notebook: verdict, score, threshold and probabilities."""
@@ -62,7 +76,7 @@ class Prediction(NamedTuple):
             limit = "no threshold"
         elif self.gamma is not None:
             limit += f" (γ {self.gamma:.4g})"
-        facts = [f"{shown.title}: {score}, {limit}"]
+        facts = [f"{shown.title}: {score}, {limit}", guarantee_in_words(self.guarantee)]
         if self.known_probability is not None and self.probability_is != "p-value":
             facts.append(f"known with probability {self.known_probability:.3f}")
         if self.p_value is not None:
