@@ -189,9 +189,14 @@ class Calibration(NamedTuple):
     unseen: int | None = None
 
     @property
+    def held_out(self) -> int:
+        """The number of examples that took no part in training."""
+        return len(self.scores) if self.unseen is None else self.unseen
+
+    @property
     def pooled(self) -> bool:
         """Whether there are training examples among the examples."""
-        return self.unseen is not None and self.unseen < len(self.scores)
+        return self.held_out < len(self.scores)
 
     @property
     def reference(self) -> Float[np.ndarray, " n"]:
@@ -238,7 +243,7 @@ class Calibration(NamedTuple):
         if self.tpr == 1:
             return np.ones(num_classes)
         if not self.per_class:
-            count = len(self.scores) if self.unseen is None else self.unseen
+            count = self.held_out
             rank = conformal_rank(count, tpr=self.tpr, least=0 if self.unseen is None else 1)
             if self.pooled:
                 rank = rank_below(count, tpr=self.tpr)
@@ -262,9 +267,8 @@ class Calibration(NamedTuple):
     @property
     def basis(self) -> str:
         """The examples that the thresholds were fitted to, in words."""
-        held_out = len(self.scores) if self.unseen is None else self.unseen
-        plain = f"{held_out} validation example{'s' if held_out != 1 else ''}"
-        more = len(self.scores) - held_out
+        plain = f"{self.held_out} validation example{'s' if self.held_out != 1 else ''}"
+        more = len(self.scores) - self.held_out
         return f"{plain} and {more} training examples as if not seen" if more else plain
 
     def p_values(self, scores: ArrayLike, nearest: ArrayLike | None = None) -> np.ndarray:

@@ -73,6 +73,8 @@ def calibrate_gamma(known_scores: Float[np.ndarray, " n"], *, tpr: float = 0.95)
     Raises:
       ValueError: scores are empty or contain NaN, or ``tpr`` is out of range.
     """
+    if not len(known_scores):
+        raise ValueError("known_scores: got none, wanted [n] with n > 0")
     threshold = conformal_threshold(known_scores, tpr=tpr, least=1)
     gamma = float(sigmoid(threshold))
     while gamma > 0 and logit(gamma) > threshold:  # because the sigmoid is rounded

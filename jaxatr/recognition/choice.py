@@ -12,9 +12,9 @@ from tqdm import tqdm
 from jaxatr import openset
 from jaxatr.parallel import wait_for_all
 from jaxatr.recognition import store, trials
-from jaxatr.recognition.prediction import guarantee_in_words
 from jaxatr.recognition.session import head
 from jaxatr.recognition.trials import MOST_COMPARED
+from jaxatr.reporting.tables import guarantee_in_words
 from jaxatr.tasks.open_set.deciders import AUTO, RULE, score_of
 from jaxatr.tasks.open_set.needs import NEEDS, refusal
 from jaxatr.tasks.open_set.task import OpenSet

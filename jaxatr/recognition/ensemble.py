@@ -283,7 +283,7 @@ def evaluate(
     scores, nearest = decision.score_of(test)
     values = {"test": {openset.ENSEMBLE.name: scores}}
     if decision.calibration is not None:
-        values["validation"] = {openset.ENSEMBLE.name: decision.calibration.scores}
+        values["validation"] = {openset.ENSEMBLE.name: decision.calibration.reference}
     named = {"test": {openset.ENSEMBLE.name: nearest}} if decision.gallery else {}
     scored = evaluation.Scored((openset.ENSEMBLE,), values, named)
     groups = evaluation.groups_of(task, task.parts, scored, {"test": test})

@@ -4,20 +4,10 @@ import math
 from typing import NamedTuple
 
 from jaxatr.reporting import notebook, score_record
+from jaxatr.reporting.tables import guarantee_in_words
 from jaxatr.tasks.neighbour import Neighbour, describe
 
 UNKNOWN = "unknown"
-
-
-def guarantee_in_words(guarantee: float | None) -> str:
-    """Describes the share of known examples that a threshold is guaranteed to accept.
-
-    >>> guarantee_in_words(0.857), guarantee_in_words(None)
-    ('at least 85.7 % guaranteed', 'no guarantee')
-    """
-    if guarantee is None:
-        return "no guarantee"
-    return f"at least {100 * guarantee:.3g} % guaranteed"
 
 
 class Prediction(NamedTuple):

@@ -15,8 +15,9 @@ from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.openset.logistic import sigmoid
 from jaxatr.recognition.decision import load_decision
 from jaxatr.recognition.neighbours import TrainingChips, build_examples
-from jaxatr.recognition.prediction import UNKNOWN, Prediction, guarantee_in_words
+from jaxatr.recognition.prediction import UNKNOWN, Prediction
 from jaxatr.recognition.session import FEATURES, Network, Session, of_single_images
+from jaxatr.reporting.tables import guarantee_in_words
 from jaxatr.resolve import imported
 from jaxatr.tasks.display import HeatMap, NotebookPredictor
 from jaxatr.tasks.neighbour import Neighbour, blank, describe, listed
@@ -238,7 +239,7 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
         if self.gamma is not None and self.decision.threshold is None:
             gammas = sigmoid(answers.thresholds).tolist()
         own = self.classes[: outputs.logits.shape[1]]
-        promised = [None if np.isnan(one) else one for one in answers.guarantees]
+        promised = [None if math.isnan(one) else one for one in answers.guarantees.tolist()]
         near: Sequence[tuple[Neighbour, ...]] = [()] * len(answers.nearest)
         if self.examples is not None:
             near = self.examples.nearest(outputs.more[FEATURES], self.neighbours)
@@ -257,9 +258,7 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
                 p_value=_at(answers.p_values, index),
                 probability_is=self.decision.probability_is,
                 neighbours=near[index],
-                guarantee=None
-                if np.isnan(promise := answers.guarantees[index])
-                else float(promise),
+                guarantee=promised[index],
             )
 
     def verdict(self, prediction: Prediction) -> str:
