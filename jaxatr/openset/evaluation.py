@@ -7,8 +7,8 @@ import chex
 import numpy as np
 
 from jaxatr import metrics
-from jaxatr.openset.outputs import UNKNOWN
 from jaxatr.openset.conformal import conformal_threshold
+from jaxatr.openset.outputs import UNKNOWN
 from jaxatr.openset.rule import SCORE, calibrate_gamma
 from jaxatr.openset.score import Score
 from jaxatr.typing import Int, Shaped

@@ -196,7 +196,7 @@ def evaluate(
         say(f"computing outputs on {len(part.indices)} examples ({name})")
         outputs[name] = task.outputs_of(variables, part, needs)
     scored = _scored(task, variables, chosen, outputs, joined, say)
-    scored = scored._replace(decided=_decided(made, outputs["test"].logits.shape[1]))
+    scored = scored._replace(decided=decided(made, outputs["test"].logits.shape[1]))
     say("scoring and measuring")
     measured = summary(task, groups_of(task, parts, scored, outputs), scored.scores)
     if others:
@@ -221,8 +221,16 @@ def evaluate(
     return measured, arrays
 
 
-def _decided(made: Made | None, classes: int) -> dict[str, float]:
-    """Returns the calibrated threshold of the score that decides, if all classes share one."""
+def decided(made: Made | None, classes: int) -> dict[str, float]:
+    """Returns the calibrated threshold of the score that decides, if all classes share one.
+
+    Args:
+      made: the decision.
+      classes: number of classes of the network.
+
+    Returns:
+      The threshold by the name of the score; empty if there is none.
+    """
     if made is None or made.decision is None or made.decision.calibration is None:
         return {}
     shared = set(made.decision.thresholds(classes).tolist())

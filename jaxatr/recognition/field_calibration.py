@@ -54,8 +54,8 @@ def calibrate(
 
     Returns:
       ``score``, ``chips`` (count by class), ``path`` of the calibration, and ``before`` and
-      ``after``, each with ``threshold`` (None if it accepts everything or differs between classes), ``guarantee`` (smallest share of
-      known chips that it is guaranteed to accept, or None),
+      ``after``, each with ``threshold`` (None if it accepts everything or differs between classes),
+      ``guarantee`` (smallest share of known chips that it is guaranteed to accept, or None),
       ``accepted`` (fraction of the chips; leave-one-out after the calibration), and ``temperature``
       and ``calibration_error`` of the class probabilities on the same chips, except those of
       enrolled classes, which have no probabilities (None if no chips are left).
