@@ -284,7 +284,7 @@ class Calibration(NamedTuple):
         values = np.asarray(scores, np.float64)
         reference, classes = self.reference, _assigned(self, nearest)
         p_values = conformal_p_values(reference, values)
-        for label in np.unique(classes) if self.per_class else ():
+        for label in np.unique(classes).tolist() if self.per_class else ():
             chosen = classes == label
             p_values[chosen] = conformal_p_values(reference[self.compared(label)], values[chosen])
         return p_values

@@ -124,8 +124,8 @@ def as_unseen(
     Raises:
       ValueError: there is no validation example.
 
-    >>> as_unseen([4.0, 5.0, 7.0], [1.0, 3.0]).tolist()  # the differences' median is -3
-    [1.0, 2.0, 4.0]
+    >>> as_unseen([4.0, 5.0, 6.0], [1.0, 3.0]).tolist()  # the differences' median is -3
+    [1.0, 2.0, 3.0]
     """
     held_out, known = np.asarray(validation, np.float64), np.asarray(seen, np.float64)
     if not held_out.size:
