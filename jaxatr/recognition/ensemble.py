@@ -190,8 +190,13 @@ class Members:
             return as_configured(pooled, first.config)
         validation = self.pooled("validation", self.shared("validation"))
         fields = first.config.open_set
+        training = [ids(task.parts["train"]) for task in self.tasks]
         decision = openset.fit_ensemble(
-            self.decisions, validation, tpr=fields.tpr, per_class=fields.per_class
+            self.decisions,
+            validation,
+            tpr=fields.tpr,
+            per_class=fields.per_class,
+            same_training=all(np.array_equal(training[0], one) for one in training),
         )
         runs = [{"workdir": str(run.workdir), "step": run.step} for run, _ in self.members]
         made = {"decides": openset.ENSEMBLE.name, "members": runs, **facts(decision, validation)}
