@@ -91,7 +91,8 @@ def main() -> None:
     flags = parser.parse_args()
     made = results(Path(flags.workdir).absolute())
     path = RESULTS / "few.json"
-    path.write_text(json.dumps(made, indent=0) + "\n", encoding="utf-8")
+    rounded = json.loads(json.dumps(made), parse_float=lambda digits: round(float(digits), 4))
+    path.write_text(json.dumps(rounded, indent=0) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
