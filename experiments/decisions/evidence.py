@@ -127,7 +127,8 @@ def _of_frozen(task: frozen.FrozenTask, workdir: Path) -> Evidence | None:
     made = dict(fits)
     for name in names:
         outputs: Callable[[], members.Arrays] = partial(made.__getitem__, name)
-        found[name] = members.members_of(outputs, kept / f"{name}.npz", refit=False)
+        refit = name == "main" and task.folds > 0
+        found[name] = members.members_of(outputs, kept / f"{name}.npz", refit=refit)
     main: Callable[[], members.Arrays] = lambda: next(frozen.fits(task, _read(path)))[1]  # noqa: E731
     left_out = members.left_out_of(main, kept / "left-out.npz")
     return _evidence(task.name, f"{task.kind}, frozen network", found, left_out)

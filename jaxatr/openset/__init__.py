@@ -45,6 +45,7 @@ from jaxatr.openset.rule import calibrate_gamma, decide, gamma_rule
 from jaxatr.openset.score import Answer, Comparing, OwnTraining, Scale, Score
 from jaxatr.openset.storage import from_arrays, to_arrays
 from jaxatr.openset.trials import Compared, Trial, best_of, compare, leave_classes_out
+from jaxatr.openset.unseen import are_few, as_unseen, folds_of, out_of_fold, with_training
 
 __all__ = [
     "Answer",
@@ -69,7 +70,9 @@ __all__ = [
     "Sigmoid",
     "TracedDecision",
     "Trial",
+    "are_few",
     "as_pooled",
+    "as_unseen",
     "best_of",
     "calibrate",
     "calibrate_gamma",
@@ -96,6 +99,7 @@ __all__ = [
     "fit_sigmoid",
     "fit_temperature",
     "fixed_thresholds",
+    "folds_of",
     "from_arrays",
     "gamma_rule",
     "leave_classes_out",
@@ -107,11 +111,13 @@ __all__ = [
     "nearest_neighbour",
     "odin_score",
     "openmax",
+    "out_of_fold",
     "pool",
     "softmax_score",
     "standing_of",
     "to_arrays",
     "traced_decision",
     "vim",
+    "with_training",
     "without_form",
 ]

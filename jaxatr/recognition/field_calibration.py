@@ -15,6 +15,7 @@ from jaxatr import metrics, openset
 from jaxatr.data import archive, class_name, line_of
 from jaxatr.recognition import store
 from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
+from jaxatr.reporting.tables import guarantee_in_words
 
 
 class Chips(NamedTuple):
@@ -54,6 +55,7 @@ def calibrate(
     Returns:
       ``score``, ``chips`` (count by class), ``path`` of the calibration, and ``before`` and
       ``after``, each with ``threshold`` (None if it accepts everything or differs between classes),
+      ``guarantee`` (smallest share of known chips that it is guaranteed to accept, or None),
       ``accepted`` (fraction of the chips; leave-one-out after the calibration), and ``temperature``
       and ``calibration_error`` of the class probabilities on the same chips, except those of
       enrolled classes, which have no probabilities (None if no chips are left).
@@ -86,17 +88,20 @@ def calibrate(
 
 
 def _warn_of_few(decision: openset.Decision, classes: Sequence[str]) -> None:
-    """Warns if there are too few chips to reject anything, in all or in some of the classes."""
+    """Warns if there are too few chips to guarantee the rate, in all or in some of the classes."""
     calibration = decision.calibration
     assert calibration is not None
-    few = calibration.accepts_all(len(classes))
+    guarantees = calibration.guarantees(len(classes))
+    few = ~(guarantees >= calibration.tpr)
     if not few.any():
         return
     every = "" if few.all() else f" taken for {', '.join(np.array(classes)[few])}"
+    promise = guarantee_in_words(calibration.guarantee(len(classes)))
     warnings.warn(
         f"tpr: {len(calibration.scores)} chips are too few to guarantee a rate of "
-        f"{calibration.tpr:.3g} and reject anything, so every chip{every} is accepted: at least "
-        f"{calibration.needed} are needed, or fewer with a lower tpr",
+        f"{calibration.tpr:.3g} for chips{every}: the threshold is an estimate, with {promise}; "
+        f"{openset.examples_needed(calibration.tpr)}{' per class' * calibration.per_class} are "
+        "needed, or fewer with a lower tpr",
         stacklevel=3,
     )
 
@@ -196,6 +201,7 @@ def _figures(
 ) -> dict[str, Any]:
     answers = decision(outputs)
     thresholds = set(decision.thresholds(outputs.logits.shape[1]).tolist())
+    least = float(np.min(decision.guarantees(outputs.logits.shape[1])))
     alone = thresholds.pop() if len(thresholds) == 1 else None
     # The network has no probabilities of enrolled classes.
     trained = outputs.labels < outputs.logits.shape[1]
@@ -210,6 +216,7 @@ def _figures(
     calibration = decision.calibration
     return {
         "threshold": alone if alone is not None and np.isfinite(alone) else None,
+        "guarantee": None if np.isnan(least) else least,
         "accepted": float(np.mean(accepted)),
         "temperature": 1.0 if calibration is None else calibration.temperature,
         "calibration_error": error,
@@ -223,13 +230,14 @@ def _by_the_others(decision: openset.Decision) -> np.ndarray:
     accepted = []
     for row, nearest in enumerate(calibration.nearest):
         others = np.arange(len(calibration.scores)) != row
+        count = calibration.unseen and calibration.unseen - 1
+        rest = calibration._replace(
+            scores=calibration.scores[others], nearest=calibration.nearest[others], unseen=count
+        )
         if further is not None and nearest >= further.first:
-            rest = calibration._replace(scores=calibration.scores[others])
             threshold = further.thresholds(rest)[nearest - further.first]
         else:
-            if calibration.per_class:
-                others &= calibration.nearest == nearest
-            threshold = openset.conformal_threshold(calibration.scores[others], tpr=calibration.tpr)
+            threshold = rest.thresholds(int(nearest) + 1)[nearest]
         accepted.append(calibration.scores[row] >= threshold)
     return np.array(accepted)
 

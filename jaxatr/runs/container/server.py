@@ -122,6 +122,8 @@ class Model:
         for name in ("known_probability", "p_value"):
             if name in outputs:
                 answer[name] = float(outputs[name])
+        if "guarantees" in self.metadata:
+            answer["guarantee"] = self.metadata["guarantees"][int(outputs["nearest"])]
         if "class_distances" in outputs:
             answer["distances"] = self._by_class(outputs["class_distances"])
         return answer
