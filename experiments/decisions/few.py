@@ -14,11 +14,15 @@ from typing import Any
 import numpy as np
 
 from experiments.decisions import evidence, package
-from experiments.decisions.combinations import SIX, UNLIKE, Combination
-from experiments.decisions.measure import RESULTS, SUM, TPR
+from experiments.decisions.choices import SHARPNESS, SUM, consensus_of
+from experiments.decisions.combinations import EIGHT, SIX, UNLIKE, Combination
+from experiments.decisions.combinations import standardised as in_units
+from experiments.decisions.measure import RESULTS, TPR
 from experiments.decisions.rules import standardised, unit_of
 
+DEFAULT = "consensus"
 RULES = {
+    DEFAULT: Combination(EIGHT, "bent"),  # with the task's own weights
     "six, sum within 3": Combination(SIX, SUM),
     "four, sum within 3": Combination(UNLIKE, SUM),
     **{name: Combination((name,)) for name in ("cbc", "knn", "spatial_stage2", "template")},
@@ -43,6 +47,8 @@ def measured(name: str, e: evidence.Evidence, draws: int = DRAWS) -> dict[str, A
     """
     assert e.refitted is not None
     one, move = RULES[name], name not in IMAGES_ONLY
+    if name == DEFAULT:
+        one = consensus_of(in_units(e), EIGHT, SHARPNESS)
     unit = unit_of(e.refitted.values)
     seen, validation, test = (
         one.on(e, standardised(unit, values))
