@@ -1,7 +1,7 @@
 """Boxes: x0, y0, x1, y1 in pixels, with continuous edges.
 
-The pixel in row r and column c covers ``[c, c + 1] x [r, r + 1]``, so the box of a whole image is 0,
-0, width, height. A box with ``x1 <= x0`` or ``y1 <= y0`` is empty.
+The pixel in row r and column c covers ``[c, c + 1] x [r, r + 1]``, so the box of a whole image is
+0, 0, width, height. A box with ``x1 <= x0`` or ``y1 <= y0`` is empty.
 
 NumPy arrays give NumPy arrays of their precision; jax's arrays may be traced and differentiated.
 Leading axes broadcast: ``iou(boxes[:, None], others)`` compares each with each.
@@ -92,7 +92,7 @@ def to_centres(boxes: Boxes) -> Boxes:
     return _stacked((x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0)
 
 
-def clipped(boxes: Boxes, width: float | Values, height: float | Values) -> Boxes:
+def clipped(boxes: Boxes, width: int | float | Values, height: int | float | Values) -> Boxes:
     """Clips boxes to an image; those outside of it become empty."""
     space = _space(boxes)
     x0, y0, x1, y1 = _columns(boxes)

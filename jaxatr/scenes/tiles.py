@@ -117,7 +117,7 @@ def merge(
 
     pairs: list[tuple[int, int]] = []
     seen_whole = np.zeros(len(parts), bool)
-    for number, part in enumerate(parts):
+    for number, part in enumerate(parts.tolist()):
         alike = _same_target(part, whole, own, bounds, label, seam, agreement)
         seen_whole[number] = alike.any()
         after = parts[number + 1 :]
@@ -180,7 +180,9 @@ def _same_target(
 
 
 def _within(
-    boxes: Float[np.ndarray, "... 4"], common: Float[np.ndarray, "m 4"], thin: Bool[np.ndarray, "m 2"]
+    boxes: Float[np.ndarray, "... 4"],
+    common: Float[np.ndarray, "m 4"],
+    thin: Bool[np.ndarray, "m 2"],
 ) -> Float[np.ndarray, "m 4"]:
     """Clips boxes to a common part; across a strip, a box that reaches it fills it."""
     low = np.maximum(boxes[..., :2], common[:, :2])

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 
 from jaxatr.scenes import boxes
 
@@ -55,7 +56,7 @@ def test_giou_pulls_boxes_together_that_do_not_meet():
     assert boxes.iou(away, target) == 0
     slope = jax.grad(boxes.giou)(away, target)
     assert slope[2] > 0  # moving the right edge to the target helps
-    jax.test_util.check_grads(boxes.giou, (away, target + 0.3), 1, modes=["rev"], eps=1e-2)
+    check_grads(boxes.giou, (away, target + 0.3), 1, modes=["rev"], eps=1e-2)
 
 
 def test_conversions():
@@ -79,4 +80,6 @@ def test_rotated_boxes():
     np.testing.assert_allclose(boxes.polygon_area(far[:, ::-1]), boxes.area(some(8) + 1e5))
     one = boxes.rotated(box, np.array(45.0))
     np.testing.assert_allclose(jax.jit(boxes.rotated)(box, 45.0), one, atol=1e-5)
-    np.testing.assert_allclose(boxes.hull(one), [2 - 4.5**0.5, 1 - 4.5**0.5, 2 + 4.5**0.5, 1 + 4.5**0.5])
+    np.testing.assert_allclose(
+        boxes.hull(one), [2 - 4.5**0.5, 1 - 4.5**0.5, 2 + 4.5**0.5, 1 + 4.5**0.5]
+    )

@@ -24,7 +24,9 @@ def merged(targets, height, width, side, overlap, jitter=0.0, labels=None, **opt
     return tiles.merge(windows, parts, scores, labels, size=(height, width), **options)
 
 
-@pytest.mark.parametrize("height,width,side,overlap", [(50, 70, 20, 0), (50, 71, 20, 5), (7, 90, 20, 19)])
+@pytest.mark.parametrize(
+    "height,width,side,overlap", [(50, 70, 20, 0), (50, 71, 20, 5), (7, 90, 20, 19)]
+)
 def test_windows_cover_the_image(height, width, side, overlap):
     count = np.zeros((max(height, side), max(width, side)), int)
     for window in tiles.windows(height, width, side, overlap):
