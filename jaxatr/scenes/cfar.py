@@ -116,10 +116,8 @@ def grouped(found: Exceedance, *, gap: int = 0, least: int = 1) -> Found:
     """
     joined = found.mask
     if gap:
-        before, after = gap // 2, gap - gap // 2
-        padded = np.pad(joined, ((before, after), (before, after)))
-        joined = ndimage.maximum_filter(padded, size=gap + 1, origin=0 if gap % 2 == 0 else -1)
-        joined = joined[before : before + found.mask.shape[0], before : before + found.mask.shape[1]]
+        # Every detection reaches right and down, so that those across the gap meet in the image.
+        joined = ndimage.maximum_filter(joined, gap + 1, mode="constant", origin=gap // 2)
     groups, count = ndimage.label(joined, np.ones((3, 3)))
     groups = np.where(found.mask, groups, 0)
     pixels = np.bincount(groups.ravel(), minlength=count + 1)[1:]
@@ -159,9 +157,7 @@ def _table(settings: Cfar) -> tuple[np.ndarray, np.ndarray]:
 def _edge_counts(height: int, width: int, guard: int, reach: int) -> tuple[np.ndarray, ...]:
     """Returns how many rows and columns of an image are within reach, and among the guard cells."""
     return tuple(
-        np.minimum(np.arange(length) + far, length - 1)
-        - np.maximum(np.arange(length) - far, 0)
-        + 1
+        np.minimum(np.arange(length) + far, length - 1) - np.maximum(np.arange(length) - far, 0) + 1
         for length in (height, width)
         for far in (reach, guard)
     )
@@ -187,7 +183,7 @@ def _exceeds_mean(
         number = _ring_sum(usable.astype(jnp.float32), guard, reach).astype(jnp.int32)
         total = _ring_sum(jnp.where(usable, own, 0), guard, reach)
     factor = table[number]
-    level = total / jnp.maximum(number, 1).astype(jnp.float32)
+    level = jnp.where(number > 0, total / number.astype(jnp.float32), 1)
     threshold = factor * (jnp.exp(level) if logarithm else level)
     return values > threshold, values / threshold
 
@@ -208,7 +204,7 @@ def _ring_sum(values: Float[Array, "h w"], guard: int, reach: int) -> Float[Arra
     return above + below + left + right
 
 
-def _running_sum(values: Float[Array, "h w"], length: int, axis: int) -> Float[Array, "h w"]:
+def _running_sum(values: Float[Array, "h w"], length: int, axis: int) -> Float[Array, "y x"]:
     """Sums runs of ``length`` values, by sums of runs of powers of two.
 
     Differences of one cumulative sum would lose digits along a large image.

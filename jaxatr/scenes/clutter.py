@@ -63,9 +63,9 @@ def multipliers(
     r"""Solves for the multipliers of a level that the rate of false alarms asks for.
 
     The rate is :math:`E[S(\alpha R)]`, with S the share of clutter above an intensity and R the
-    level of n training cells. For order statistics R's law is exact. For means it is a gamma law, or
-    that of its logarithm, with R's mean, variance and skewness, which is exact for the mean of a
-    gamma law's cells.
+    level of n training cells. For order statistics R's law is exact. For means it is a shifted
+    gamma law, or that of its logarithm, with R's mean, variance and skewness, which is exact for
+    the mean of a gamma law's cells.
 
     Args:
       method: ``"mean"``, ``"log_mean"`` or ``"order"``.
