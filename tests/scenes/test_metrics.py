@@ -132,8 +132,8 @@ def test_by_hand():
     assert measures.by_class == {0: (pytest.approx(measures.ap), pytest.approx(measures.ap50))}
     curve = metrics.operating_curve(found, truth, classes=[0])
     assert curve.recalls.tolist() == [0.5, 0.5, 1] and curve.alarms.tolist() == [0, 1, 1]
-    assert [curve.alarms_at(r) for r in (0.5, 0.51, 1)] == [0, 1, 1]
-    assert [curve.recall_at(a) for a in (0, 1, 5)] == [0.5, 1, 1]
+    assert [curve.alarms_at(r) for r in (0.5, 0.51, 1.0)] == [0, 1, 1]
+    assert [curve.recall_at(a) for a in (0.0, 1.0, 5.0)] == [0.5, 1, 1]
     missed = Detections(*(column[:2] for column in found))
     assert metrics.operating_curve(missed, truth, classes=[0]).alarms_at(0.6) == np.inf
 
@@ -176,7 +176,7 @@ def test_open_set_by_hand():
     # Class 1: an unknown target, a hit, a hit; class 0: two hits first.
     assert measures.known.ap50 == pytest.approx((1 + 2 / 3) / 2)
     late = metrics.open_set(
-        found._replace(scores=found.scores / 2), truth, classes=[0, 1], recall=1
+        found._replace(scores=found.scores / 2), truth, classes=[0, 1], recall=1.0
     )
     assert late.threshold == 0.05 and late.open_set_errors == 1
 
