@@ -2,10 +2,10 @@
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,10 +22,8 @@ _PIXEL_SCALE, _TIEPOINT, _TRANSFORM, _NODATA = 33550, 33922, 34264, 42113
 _WORLD = {".tif": ".tfw", ".tiff": ".tfw", ".png": ".pgw", ".jpg": ".jgw", ".jpeg": ".jgw"}
 
 
-class _Pixels(Protocol):
-    """Reads pixels by rows and columns, which are within the image."""
-
-    def __call__(self, rows: slice, columns: slice) -> np.ndarray: ...
+_Pixels: TypeAlias = Callable[[slice, slice], np.ndarray]
+"""Reads pixels ``[h, w, c]`` by rows and columns, which are within the image."""
 
 
 class SceneImage(NamedTuple):
@@ -164,7 +162,8 @@ def _only_page(file: Any) -> Any:
     rows = page.tilelength or page.rowsperstrip
     columns = page.tilewidth or page.imagewidth
     small = rows * columns * page.samplesperpixel * page.dtype.itemsize <= _LARGEST
-    plain = page.compression in (1, 8, 32946, 32773)  # others need more than tifffile
+    # Other compressions, and differences of floats, need more than tifffile.
+    plain = page.compression in (1, 8, 32946, 32773) and page.predictor in (1, 2)
     fits = (gray or rgb) and upright and plain and page.bitspersample >= 8
     return page if fits and (small or page.is_contiguous) else None
 
