@@ -25,9 +25,7 @@ def framing_of(workdir: str) -> Framing:
     fields = training.load_config(workdir).data
     if fields.name != SOURCE.name:
         return Framing(float(fields.box_margin))
-    options = {name: option.default for name, option in SOURCE.options.items()}
-    options |= dict(fields.options)
-    return Framing(float(options["box_margin"]), options["square"], options["size"])
+    return Framing.of_options(dict(fields.options))
 
 
 class BoxInputs:

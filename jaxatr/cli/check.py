@@ -79,6 +79,7 @@ def main(arguments: Sequence[str]) -> int:
 def _check_boxes(scenes: Path, boxes: Path) -> int:
     """Prints the sizes of the boxes of scenes, and findings; returns 1 if one is an error."""
     from jaxatr.data.annotations import examined, read_annotations
+    from jaxatr.reporting.checked import finding_lines
     from jaxatr.reporting.tables import text_table
 
     inputs.say(f"reading the boxes of {scenes}")
@@ -94,9 +95,7 @@ def _check_boxes(scenes: Path, boxes: Path) -> int:
     print(f"{len(found.scenes)} scenes; longer sides of boxes in pixels:")
     print(text_table(["class", *parts, "5 %", "median", "95 %"], rows))
     findings = examined.examine(found, scenes if scenes.is_dir() else scenes.parent)
-    print()
-    for level, text, remedy in findings:
-        print(f"{level}: {text}{f': {remedy}' if remedy else ''}")
+    print("\n".join(["", *finding_lines(findings)]))
     return 1 if any(one.level == "error" for one in findings) else 0
 
 

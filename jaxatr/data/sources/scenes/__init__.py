@@ -40,6 +40,14 @@ class Framing(NamedTuple):
     square: bool = True
     size: int = 0
 
+    @classmethod
+    def of_options(cls, options: Mapping[str, Any]) -> "Framing":
+        """Returns the framing of the source's options; those that are missing have defaults."""
+        names = ("box_margin", "square", "size")
+        values = (options.get(name, ScenesSource.options[name].default) for name in names)
+        margin, square, size = values
+        return cls(float(margin), square, size)
+
     def chip(
         self, scene: SceneImage, box: Shaped[np.ndarray, " 4"]
     ) -> tuple[Shaped[np.ndarray, "h w c"], Shaped[np.ndarray, " 4"]]:
@@ -123,7 +131,7 @@ def read(path: Path, settings: Mapping[str, Any]) -> Annotations:
 def _contents(
     root: Path, found: Annotations, settings: Mapping[str, Any], skip_corrupt: bool
 ) -> Contents:
-    framing = Framing(settings["box_margin"], settings["square"], settings["size"])
+    framing = Framing.of_options(settings)
     left_out = Reasons()
     chosen = {scene.path: _chosen(scene, settings, left_out) for scene in found.scenes}
     classes = sorted({s.labels[box] for s in found.scenes for box in chosen[s.path]})
