@@ -90,18 +90,18 @@ def exceedance(intensity: Shaped[np.ndarray, "h w"], settings: Cfar = Cfar()) ->
     complete = bool(known.all())
     reach = settings.guard + settings.train
     usable = None if complete else known
-    counts = _edge_counts(*values.shape, settings.guard, reach) if complete else None
-    table = _table(settings)
+    counts = _edge_counts(values.shape, settings.guard, reach)
+    table, ranks = _table(settings)
     if settings.method == "order":
-        mask = _exceeds_order(values, usable, *table, settings.guard, reach)
+        mask = _exceeds_order(values, usable, table, ranks, settings.guard, reach)
         found = np.array(mask)
         contrast = np.zeros(values.shape, np.float32)
-        at = np.nonzero(found)
-        contrast[at] = _contrast_of_order(values, at, table, settings.guard, reach)
+        y, x = np.nonzero(found)
+        contrast[y, x] = _contrast_of_order(values, (y, x), (table, ranks), settings.guard, reach)
         return Exceedance(found, contrast)
     logarithm = settings.method == "log_mean"
     mask, contrast = _exceeds_mean(
-        values, usable, counts, table[0], settings.guard, reach, logarithm=logarithm
+        values, usable, counts, table, settings.guard, reach, logarithm=logarithm
     )
     return Exceedance(np.asarray(mask), np.asarray(contrast))
 
@@ -118,8 +118,9 @@ def grouped(found: Exceedance, *, gap: int = 0, least: int = 1) -> Found:
     if gap:
         # Every detection reaches right and down, so that those across the gap meet in the image.
         joined = ndimage.maximum_filter(joined, gap + 1, mode="constant", origin=gap // 2)
-    groups, count = ndimage.label(joined, np.ones((3, 3)))
-    groups = np.where(found.mask, groups, 0)
+    groups = np.zeros(joined.shape, np.int32)
+    count = int(ndimage.label(joined, np.ones((3, 3)), groups))  # pyright: ignore[reportArgumentType]
+    groups *= found.mask
     pixels = np.bincount(groups.ravel(), minlength=count + 1)[1:]
     slices = ndimage.find_objects(groups, count)
     boxes = [(x.start, y.start, x.stop, y.stop) for y, x in slices]
@@ -154,11 +155,11 @@ def _table(settings: Cfar) -> tuple[np.ndarray, np.ndarray]:
     return found.astype(np.float32), ranks
 
 
-def _edge_counts(height: int, width: int, guard: int, reach: int) -> tuple[np.ndarray, ...]:
+def _edge_counts(shape: tuple[int, ...], guard: int, reach: int) -> tuple[np.ndarray, ...]:
     """Returns how many rows and columns of an image are within reach, and among the guard cells."""
     return tuple(
         np.minimum(np.arange(length) + far, length - 1) - np.maximum(np.arange(length) - far, 0) + 1
-        for length in (height, width)
+        for length in shape
         for far in (reach, guard)
     )
 
@@ -167,7 +168,7 @@ def _edge_counts(height: int, width: int, guard: int, reach: int) -> tuple[np.nd
 def _exceeds_mean(
     values: Float[Array, "h w"],
     usable: Bool[Array, "h w"] | None,
-    counts: tuple[Array, ...] | None,
+    counts: tuple[Array, ...],
     table: Float[Array, " n"],
     guard: int,
     reach: int,
@@ -210,11 +211,12 @@ def _running_sum(values: Float[Array, "h w"], length: int, axis: int) -> Float[A
     Differences of one cumulative sum would lose digits along a large image.
     """
     size = values.shape[axis] - length + 1
-    total, run, done = None, 1, 0
+    shape = tuple(size if number == axis else n for number, n in enumerate(values.shape))
+    total, run, done = jnp.zeros(shape, values.dtype), 1, 0
     while True:
         if length & run:
-            part = jax.lax.slice_in_dim(values, done, done + size, axis=axis)
-            total, done = part if total is None else total + part, done + run
+            total += jax.lax.slice_in_dim(values, done, done + size, axis=axis)
+            done += run
         if done == length:
             return total
         end = values.shape[axis]

@@ -53,8 +53,10 @@ def fitted(intensity: Shaped[np.ndarray, "..."], *, looks: float | None = None) 
 
 
 def _inverse_trigamma(value: float) -> float:
-    exponent = optimize.brentq(lambda e: special.polygamma(1, math.exp(e)) - value, -14, 14)
-    return math.exp(exponent)
+    def above(exponent: float) -> float:
+        return float(special.polygamma(1, math.exp(exponent))) - value
+
+    return math.exp(optimize.root_scalar(above, bracket=(-14, 14)).root)
 
 
 def multipliers(

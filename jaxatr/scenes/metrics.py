@@ -144,19 +144,18 @@ def average_precision(found: Detections, truth: Truths, *, classes: Sequence[int
                     precisions[number, size] = [
                         _area(h, a, wanted) for h, a in zip(hits, alarms, strict=True)
                     ]
-    ap = _mean(precisions, (0, 2))
-    ar = _mean(recalls, (0, 2))
+    ap, ap_small, ap_medium, ap_large = _mean(precisions, (0, 2)).tolist()
+    ap50, ap75 = (float(_mean(precisions[:, 0, iou], 0)) for iou in (0, 5))
+    (ar1, ar10, ar100), *others = _mean(recalls, (0, 2)).tolist()
+    ar_small, ar_medium, ar_large = (one[-1] for one in others)
+    by_class = {
+        label: (float(precisions[number, 0].mean()), float(precisions[number, 0, 0]))
+        for number, label in enumerate(classes)
+    }
     return Averages(
-        float(ap[0]),
-        float(_mean(precisions[:, 0, 0], 0)),
-        float(_mean(precisions[:, 0, 5], 0)),
-        *map(float, ap[1:]),
-        *map(float, ar[0]),
-        *map(float, ar[1:, -1]),
-        {
-            label: (float(precisions[number, 0].mean()), float(precisions[number, 0, 0]))
-            for number, label in enumerate(classes)
-        },
+        *(ap, ap50, ap75, ap_small, ap_medium, ap_large),
+        *(ar1, ar10, ar100, ar_small, ar_medium, ar_large),
+        by_class,
     )
 
 
@@ -177,7 +176,7 @@ def _area(hits: np.ndarray, alarms: np.ndarray, wanted: int) -> float:
 def _matches(found: Detections, truth: Truths, label: int, most: int) -> _Matches:
     """Assigns detections of a class to targets in each image, the highest score first."""
     crowd, difficult = _flags(truth)
-    areas = geometry.area(truth.boxes) if truth.areas is None else truth.areas
+    areas = np.asarray(geometry.area(truth.boxes) if truth.areas is None else truth.areas)
     own = np.flatnonzero(found.labels == label)
     own = own[np.lexsort((own, -found.scores[own], found.images[own]))]
     ranks = _ranks(found.images[own])
@@ -195,7 +194,7 @@ def _matches(found: Detections, truth: Truths, label: int, most: int) -> _Matche
         crowded = crowd[targets[theirs]]
         overlaps = _overlaps(found.boxes[own[mine]], truth.boxes[targets[theirs]], crowded)
         hit[:, :, mine], ignored[:, :, mine] = _assigned(overlaps, optional[:, theirs], crowded)
-    sizes = geometry.area(np.asarray(found.boxes, float)[own])
+    sizes = np.asarray(geometry.area(np.asarray(found.boxes, float)[own]))
     strange = (sizes < bounds[:, 0]) | (sizes > bounds[:, 1])
     ignored |= ~hit & strange[:, None]
     order = np.argsort(-found.scores[own], kind="stable")

@@ -52,7 +52,7 @@ def suppress(
     usable = jnp.isfinite(boxes).all(axis=1) & (geometry.area(boxes) > 0)
     usable &= jnp.isfinite(scores) & (scores >= least)
     boxes = jnp.where(usable[:, None], boxes, 0)
-    areas = geometry.area(boxes)
+    areas = jnp.asarray(geometry.area(boxes))
 
     def some_left(state: tuple[Array, Array, Array, Array]) -> Array:
         number, left, *_ = state

@@ -132,7 +132,7 @@ def merge(
         members = parts[group == one]
         if not seen_whole[group == one].any():
             corners = own[members].reshape(-1, 2)
-            found.append(geometry.hull(corners)[None])
+            found.append(np.asarray(geometry.hull(corners))[None])
             indices.append(members[[np.argmax(score[members])]])
     every, index = np.concatenate(found), np.concatenate(indices)
     order = np.argsort(index, kind="stable")  # ties go to the earlier box, as within a window

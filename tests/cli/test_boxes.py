@@ -10,7 +10,7 @@ from PIL import Image
 
 import jaxatr
 from jaxatr import data
-from jaxatr.cli import check, predict, prepare
+from jaxatr.cli import check, predict, predictions, prepare
 from jaxatr.cli.boxes import framing_of
 from jaxatr.data.sources.scenes import Framing
 
@@ -30,10 +30,14 @@ def scenes(earlier, tmp_path):
     return tmp_path
 
 
-def test_predict_decides_about_each_box_as_about_its_chip(earlier, scenes, flags_of, capsys):
+def test_predict_decides_about_each_box_as_about_its_chip(
+    earlier, scenes, flags_of, capsys, monkeypatch
+):
     run = earlier / "open_set"
+    recogniser = jaxatr.load(run, score="cbc")
+    monkeypatch.setattr(predictions.runs, "load_predictor", lambda *_, **__: recogniser)
     boxes, out = scenes / "boxes.csv", scenes / "out.csv"
-    given = (f"--workdir={run}", "--score=cbc", f"--boxes={boxes}", f"--out={out}", "--jsonl")
+    given = (f"--workdir={run}", f"--boxes={boxes}", f"--out={out}", "--jsonl")
     assert predict.main(flags_of(predict, *given, scenes / "scenes")) == 0
     printed, told = capsys.readouterr()
     lines = [json.loads(line) for line in printed.splitlines()]
@@ -44,7 +48,7 @@ def test_predict_decides_about_each_box_as_about_its_chip(earlier, scenes, flags
         rows = list(csv.DictReader(file))
     chips = [earlier / f"chips/test/{name}/000.png" for name in ("disc", "cross")]
     side = float(data.read_image(chips[0]).shape[0])
-    wanted = jaxatr.load(run, score="cbc").predict([str(chip) for chip in chips])
+    wanted = recogniser.predict([str(chip) for chip in chips])
     for number, (row, one) in enumerate(zip(rows, wanted, strict=False)):
         assert row["path"] == "a.png" and row["label"] == one.label and not row["error"]
         assert float(row["known_probability"]) == pytest.approx(one.known_probability, abs=1e-6)
@@ -79,7 +83,7 @@ def test_check_names_what_is_wrong_with_boxes(scenes, flags_of, capsys):
         shutil.copy(folder / "a.png", folder / part / "c.png")
     rows = [("train/c.png", 1, 1, 9, 9, "disc"), ("train/c.png", 1, 1, 9, 9, "disc")]
     rows += [("test/c.png", 1, 1, 9, 9, "disc"), ("test/c.png", 1, 1, 9, 9, "cross")]
-    rows += [("test/c.png", -9, 20, 15, 3, "ring")]
+    rows += [("test/c.png", -9, 8, 15, 3, "ring")]
     with open(scenes / "boxes.csv", "a", newline="") as file:
         csv.writer(file).writerows(rows)
     assert check.main(flags_of(check, folder, f"--boxes={scenes / 'boxes.csv'}")) == 1

@@ -48,13 +48,14 @@ def write_chips(
     scan = SOURCE.scan(Request(scenes, options, skip_corrupt))
     with tempfile.TemporaryDirectory() as scratch:
         contents = scan.contents(Path(scratch))
-    folders = {label: _folder_name(label) for label in contents.classes}
+    classes = list(contents.classes)
+    folders = {label: _folder_name(label) for label in classes}
     if len(set(folders.values())) < len(folders):
         raise ValueError(f"classes of one folder's name: {', '.join(sorted(folders))}")
     counts: Counter[tuple[str, str]] = Counter()
     for part, examples in contents.splits.items():
         for example in examples():
-            label = contents.classes[example["label"]]
+            label = classes[example["label"]]
             folder = out / part / folders[label]
             folder.mkdir(parents=True, exist_ok=True)
             scene, _, number = example["path"].rpartition("#")
