@@ -91,7 +91,7 @@ def test_check_names_what_is_wrong_with_boxes(scenes, flags_of, capsys):
     for wanted in (
         "!! 2 annotations cannot be used: ",
         "boxes.csv: line 4 (a.png): the box -9, 0, -4, 5 is outside of its image of 48x16 pixels",
-        "!! 1 scene in two parts: test/c.png = train/c.png",
+        "!! 1 scene in two parts: a.png = test/c.png = train/c.png",
         " ! 1 target drawn twice: train/c.png (boxes.csv: line 7)",
         " ! 1 target of two classes: test/c.png (boxes.csv: line 9)",
         "1 box beyond the image, clipped: test/c.png (boxes.csv: line 10)",

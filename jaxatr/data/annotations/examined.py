@@ -80,19 +80,23 @@ def _in_two_parts(found: Annotations, root: Path) -> list[Finding]:
         by_size[(root / scene.path).stat().st_size].append(scene)
     same: dict[bytes, list[AnnotatedScene]] = defaultdict(list)
     for scenes in by_size.values():
-        if len({scene.part for scene in scenes}) > 1:
+        if len(_parts(scenes)) > 1:
             for scene in scenes:
                 with open(root / scene.path, "rb") as file:
                     same[hashlib.file_digest(file, "sha256").digest()].append(scene)
     shared = [
         " = ".join(scene.path for scene in scenes)
         for scenes in same.values()
-        if len({scene.part for scene in scenes}) > 1
+        if len(_parts(scenes)) > 1
     ]
     if not shared:
         return []
     text = f"{_counted(len(shared), 'scene')} in two parts: {_first(shared, len(shared))}"
     return [Finding("error", text, "leave it in one of them, or figures of the test are too good")]
+
+
+def _parts(scenes: Iterable[AnnotatedScene]) -> set[str]:
+    return {scene.part or "train" for scene in scenes}
 
 
 def _twice(found: Annotations) -> list[Finding]:
