@@ -5,9 +5,9 @@ jaxatr check NAME [--data_source=PATH] [--option=NAME=VALUE] [--out=FILE.html]
 jaxatr check SCENES --boxes=FILE
 
 PATH is a folder of images, an archive of such a folder, or a table; NAME is a
-data set known to `jaxatr prepare`. SCENES and FILE are scenes and their boxes, as
-for `jaxatr prepare scenes`: the boxes are checked instead of the pixels. The exit
-code is 1 if a problem would invalidate a training or its figures.
+data set known to `jaxatr prepare`. SCENES and FILE are scenes and their boxes,
+as for `jaxatr prepare scenes`: the boxes are checked instead of the pixels. The
+exit code is 1 if a problem would invalidate a training or its figures.
 """
 
 import tempfile

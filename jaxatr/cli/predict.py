@@ -13,9 +13,9 @@ jaxatr predict --workdir=TRACKS FOLDER... [--json] [--gamma=0.9|fitted]
 IMAGE is an image file, FOLDER a folder of images, ARCHIVE a .zip or .tar file
 of images, TABLE a .csv, .tsv or .parquet file with a column of paths. SOURCE is
 an image, a folder, an archive, a table of paths, a Parquet table of images, or
-tfds:NAME for a prepared data set. SCENES is a folder of scenes, or one, and FILE
-a file or folder of boxes in them (see jaxatr prepare): a row is a box, whose chip
-is cut as the run's were. TRACKS is the folder of a run on tracks,
+tfds:NAME for a prepared data set. SCENES is a folder of scenes, or one, and
+FILE the file or folder of their boxes (see jaxatr prepare): a row is a box,
+whose chip is cut as the run's were. TRACKS is the folder of a run on tracks,
 whose inputs are folders with the images of one track.
 """
 

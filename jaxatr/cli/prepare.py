@@ -10,8 +10,8 @@ jaxatr prepare scenes --source=SCENES --boxes=FILE [--bad_boxes=skip]
 jaxatr prepare chips --source=SCENES --boxes=FILE --out=CHIPS
 
 The last one writes the chips around the boxes of scenes as image files. FILE is
-COCO's .json, .geojson, a table (path, x, y, width, height, label[, angle]), or a
-folder of COCO, VOC, YOLO or DOTA files.
+COCO's .json, .geojson, a table (path, x, y, width, height, label[, angle]), or
+a folder of COCO, VOC, YOLO or DOTA files.
 """
 
 import json
