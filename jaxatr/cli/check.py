@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
 def _check_boxes(scenes: Path, boxes: Path) -> int:
     """Prints the sizes of the boxes of scenes, and findings; returns 1 if one is an error."""
     from jaxatr.data.annotations import examined, read_annotations
-    from jaxatr.reporting.checked import finding_lines
+    from jaxatr.reporting.check_page import finding_lines
     from jaxatr.reporting.tables import text_table
 
     inputs.say(f"reading the boxes of {scenes}")

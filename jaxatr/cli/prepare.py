@@ -6,8 +6,8 @@ jaxatr prepare dsiac --data_source=DIR --band=thermal --ranges=1000,2000,3000 --
 jaxatr prepare mstar --data_source=DIR
 jaxatr prepare fgvc_aircraft --data_source=fgvc-aircraft-2013b --option=size=512
 jaxatr prepare cifar10
-jaxatr prepare scenes --source=SCENES --boxes=FILE [--bad_boxes=skip]
-jaxatr prepare chips --source=SCENES --boxes=FILE --out=CHIPS
+jaxatr prepare scenes --data_source=SCENES --boxes=FILE [--bad_boxes=skip]
+jaxatr prepare chips --data_source=SCENES --boxes=FILE --out=CHIPS
 
 The last one writes the chips around the boxes of scenes as image files. FILE is
 COCO's .json, .geojson, a table (path, x, y, width, height, label[, angle]), or
@@ -97,13 +97,13 @@ def _write_chips() -> None:
 
     values = flags.FLAGS
     inputs.check_unused("data_dir", "name", "check", by=_CHIPS)
-    for name in ("source", "out"):
+    for name in ("data_source", "out"):
         if not values[name].value:
             raise ValueError(f"jaxatr prepare {_CHIPS} needs --{name}")
     out = Path(values.out).expanduser()
-    inputs.say(f"cutting chips out of {values.source}")
+    inputs.say(f"cutting chips out of {values.data_source}")
     written = write_chips(
-        Path(values.source).expanduser().absolute(),
+        Path(values.data_source).expanduser().absolute(),
         out,
         _options("scenes"),
         skip_corrupt=values.skip_corrupt,

@@ -37,7 +37,7 @@ def test_predict_decides_about_each_box_as_about_its_chip(
     recogniser = jaxatr.load(run, score="cbc")
     monkeypatch.setattr(predictions.runs, "load_predictor", lambda *_, **__: recogniser)
     boxes, out = scenes / "boxes.csv", scenes / "out.csv"
-    given = (f"--workdir={run}", f"--boxes={boxes}", f"--out={out}", "--jsonl")
+    given = (f"--workdir={run}", f"--boxes={boxes}", f"--out={out}", "--json")
     assert predict.main(flags_of(predict, *given, scenes / "scenes")) == 0
     printed, told = capsys.readouterr()
     lines = [json.loads(line) for line in printed.splitlines()]
@@ -101,7 +101,7 @@ def test_check_names_what_is_wrong_with_boxes(scenes, flags_of, capsys):
 
 
 def test_prepare_writes_chips(scenes, flags_of, capsys):
-    given = ["chips", f"--source={scenes / 'scenes'}", f"--boxes={scenes / 'boxes.csv'}"]
+    given = ["chips", f"--data_source={scenes / 'scenes'}", f"--boxes={scenes / 'boxes.csv'}"]
     given += ["--option=box_margin=0", f"--out={scenes / 'out'}"]
     with pytest.raises(ValueError, match="2 annotations cannot be used"):
         prepare.main(flags_of(prepare, *given))
