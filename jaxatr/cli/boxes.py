@@ -13,7 +13,7 @@ from jaxatr.cli import inputs
 from jaxatr.cli.terminal import one_line
 from jaxatr.data.annotations import read_annotations
 from jaxatr.data.scene_image import open_scene
-from jaxatr.data.sources.scenes import SOURCE, Framing
+from jaxatr.data.sources.scenes import PART, Framing
 
 
 def framing_of(workdir: str) -> Framing:
@@ -23,7 +23,7 @@ def framing_of(workdir: str) -> Framing:
     much larger its chips are than their boxes; they are squares.
     """
     fields = training.load_config(workdir).data
-    if fields.name != SOURCE.name:
+    if fields.name != PART.name:
         return Framing(float(fields.box_margin))
     return Framing.of_options(dict(fields.options))
 

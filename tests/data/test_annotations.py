@@ -12,7 +12,7 @@ from jaxatr.data.annotations import read_annotations
 from jaxatr.data.chip import around
 from jaxatr.data.scene_image import open_scene
 from jaxatr.data.source import Request
-from jaxatr.data.sources.scenes import SOURCE, Framing
+from jaxatr.data.sources.scenes import PART, Framing
 from jaxatr.data.sources.scenes.files import write_chips
 
 SIZE = (40, 60)
@@ -192,7 +192,7 @@ def test_map_coordinates_are_asked_for(scenes, tmp_path):
 def test_chips_are_cut_by_the_training_s_function(scenes, tmp_path):
     path = written(tmp_path, "val.json", a_coco())
     options = {"boxes": str(path), "box_margin": 0.5}
-    scan = SOURCE.scan(Request(scenes, options, False))
+    scan = PART.scan(Request(scenes, options, False))
     contents = scan.contents(tmp_path)
     (example,) = list(contents.splits["val"]())
     assert contents.classes == ["car"] and example["path"] == "a.png#0"
@@ -232,7 +232,7 @@ def test_chips_as_files_keep_their_parts(scenes, tmp_path):
 def test_scenes_without_parts_are_held_out_whole(scenes, tmp_path):
     rows = "".join(f"{name}.png,{x},9,5,5,car\n" for name in "ab" for x in (1, 20, 40))
     path = written(tmp_path, "t.csv", f"path,x,y,width,height,label\n{rows}")
-    scan = SOURCE.scan(Request(scenes, {"boxes": str(path), "test_fraction": 0.5}, False))
+    scan = PART.scan(Request(scenes, {"boxes": str(path), "test_fraction": 0.5}, False))
     parts = {
         part: {example["path"][0] for example in examples()}
         for part, examples in scan.contents(tmp_path).splits.items()

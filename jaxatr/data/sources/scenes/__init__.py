@@ -119,7 +119,7 @@ class ScenesSource(Source):
         return Scan(self, settings, state, lambda _: _contents(root, found, settings, skip))
 
 
-SOURCE = ScenesSource()
+PART = ScenesSource()
 
 
 def read(path: Path, settings: Mapping[str, Any]) -> Annotations:

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from jaxatr.data.source import Request
-from jaxatr.data.sources.scenes import SOURCE
+from jaxatr.data.sources.scenes import PART
 from jaxatr.files import replacing
 
 
@@ -45,7 +45,7 @@ def write_chips(
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"--out: {out} exists and is not an empty folder")
-    scan = SOURCE.scan(Request(scenes, options, skip_corrupt))
+    scan = PART.scan(Request(scenes, options, skip_corrupt))
     with tempfile.TemporaryDirectory() as scratch:
         contents = scan.contents(Path(scratch))
     classes = list(contents.classes)
