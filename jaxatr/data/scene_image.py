@@ -93,7 +93,8 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
         except Exception as error:  # of a damaged file, any kind
             raise decoder.ImageError(f"{name}: {decoder.reason(error)}") from error
         if values.ndim in (2, 3):
-            yield SceneImage(name, *values.shape[:2], _of_array(values, name), transform)
+            height, width, *_ = values.shape
+            yield SceneImage(name, height, width, _of_array(values, name), transform)
             return
     if start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
         import tifffile  # slow to import
