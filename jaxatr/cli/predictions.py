@@ -24,6 +24,7 @@ from jaxatr.explain import (
     load_target,
     with_evidence,
 )
+from jaxatr.recognition import drift
 
 _AS_IN_TABLES = {"probability_is": "known_probability_is"}
 
@@ -57,10 +58,13 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             named="warning" if values.out else "error",
         )
         verdicts: list[tuple[str, str]] = []  # with the class that is named
+        looked = drift.Watch.of(predictor) if values.out else None
         quiet = None if values.out and not values.json else True  # None: unless on a terminal
         bar = tqdm(desc="predicting", unit=" images", leave=False, disable=quiet)
         explained: list[np.ndarray] = []
         chips = _remembered(found, explained) if explainers else found
+        if looked is not None:
+            chips = looked.passing(chips)
         for prediction in predictor.answers(chips):
             number, path = found.used.popleft()
             done.append(path)
@@ -69,6 +73,8 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             bar.update()
             if values.out:
                 rows[number] = _row(path.name, predictor, prediction)
+            if looked is not None:
+                looked.scored(prediction.score)
             if values.json:
                 fields = {"path": path.name, "runtime": predictor.runtime}
                 fields |= predictor.to_json(prediction)
@@ -81,6 +87,9 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             print(f"{shapes}: {form}", file=sys.stderr)
         if values.out:
             _write(values.out, rows, found.failed)
+        if looked is not None:
+            for line in looked.drift().lines():
+                print(line, file=sys.stderr)
         if explainers:
             _explain(explainers, done, explained, verdicts)
     if values.out:
