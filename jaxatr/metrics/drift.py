@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 LEAST_DISTANCE = 0.1
 """Least distance of two distributions that counts: among many examples, a test finds any other."""
@@ -61,6 +60,8 @@ def shifts(reference: Mapping[str, ArrayLike], seen: Mapping[str, ArrayLike]) ->
 
 
 def _shift(name: str, reference: np.ndarray, seen: np.ndarray, compared: int) -> Shift:
+    from scipy import stats  # slow to import
+
     for values in (reference, seen):
         if not values.size or np.isnan(values).any():
             raise ValueError(f"{name}: got {values.size} values, wanted some, and none NaN")

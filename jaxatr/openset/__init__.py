@@ -45,6 +45,7 @@ from jaxatr.openset.rule import calibrate_gamma, decide, gamma_rule
 from jaxatr.openset.score import Answer, Comparing, OwnTraining, Scale, Score
 from jaxatr.openset.storage import from_arrays, to_arrays
 from jaxatr.openset.trials import Compared, Trial, best_of, compare, leave_classes_out
+from jaxatr.openset.unlabelled import CannotTell, Mixture, fit_mixture
 
 __all__ = [
     "Answer",
@@ -54,6 +55,7 @@ __all__ = [
     "UNKNOWN",
     "Answers",
     "Calibration",
+    "CannotTell",
     "Compared",
     "Comparing",
     "Decision",
@@ -61,6 +63,7 @@ __all__ = [
     "Fitted",
     "Further",
     "Head",
+    "Mixture",
     "Outputs",
     "OwnTraining",
     "Pooled",
@@ -92,6 +95,7 @@ __all__ = [
     "examples_needed",
     "fit_calibration",
     "fit_ensemble",
+    "fit_mixture",
     "fit_scores",
     "fit_sigmoid",
     "fit_temperature",
