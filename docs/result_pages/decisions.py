@@ -12,6 +12,7 @@ TABLES: Tables = {
     "decisions_probabilities": tables.probabilities,
     "decisions_estimates": tables.estimates,
     "decisions_names": tables.names,
+    "decisions_unlabelled": tables.unlabelled,
     "decisions_trained": tables.trained,
     "decisions_printed": tables.printed,
 }
