@@ -13,6 +13,7 @@ TABLES: Tables = {
     "decisions_estimates": tables.estimates,
     "decisions_names": tables.names,
     "decisions_unlabelled": tables.unlabelled,
+    "decisions_temperatures": tables.temperatures,
     "decisions_trained": tables.trained,
     "decisions_printed": tables.printed,
 }

@@ -116,6 +116,20 @@ def unlabelled() -> str:
     return "\n".join(table([*header, "open-set accuracy", "cannot tell"], rows))
 
 
+def temperatures() -> str:
+    """ECE of the class probabilities by what the temperature is fitted to."""
+    found = json.loads((RESULTS / "temperatures.json").read_text(encoding="utf-8"))["rows"]
+    tasks, rows = dict.fromkeys((row["task"], row["kind"]) for row in found), []
+    for task in tasks:
+        own = [row for row in found if (row["task"], row["kind"]) == task]
+        cells = [task[0], task[1], f"{100 * fmean(row['none'] for row in own):.1f}"]
+        for row in own:
+            cells.append(f"{100 * row['alone']:.1f} → {100 * row['both']:.1f}")
+        rows.append(cells)
+    header = ["task", "what has changed", "no field chips", "5 of a class", "10", "20"]
+    return "\n".join(table(header, rows))
+
+
 def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
     return {name: fmean(row[name] for row in rows) for name in rows[0]}
 

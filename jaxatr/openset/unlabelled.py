@@ -95,10 +95,10 @@ def fit_mixture(known_scores: ArrayLike, scores: ArrayLike, *, tpr: float = 0.95
         return Mixture(float(alone.x[0]), float(np.exp(alone.x[1])), 0.0, -np.inf, 0.0)
     mixtures = [
         Mixture(
-            shift=one.x[0],
+            shift=float(one.x[0]),
             stretch=float(np.exp(one.x[1])),
             unknown=float(1 / (1 + np.exp(-one.x[2]))),
-            centre=middle + unit * (one.x[0] - np.exp(one.x[3])),
+            centre=middle + unit * float(one.x[0] - np.exp(one.x[3])),
             spread=unit * float(np.exp(one.x[4])),
         )
         for one in fits

@@ -62,7 +62,8 @@ def test_thresholds_and_probabilities_are_those_of_the_chips(run, field):
     known = sorted(field.iterdir())
     labels = np.repeat([after.classes.index(folder.name) for folder in known], 10)
     logits = np.concatenate([out.logits for out in after.outputs(images)])
-    temperature = openset.fit_temperature(logits, labels)
+    first = before.decision.calibration.temperature
+    temperature = openset.fit_temperature(logits, labels, before=first)
     assert after.decision.calibration.temperature == pytest.approx(temperature)
     assert result["after"]["threshold"] == pytest.approx(threshold)
     assert result["before"]["threshold"] != result["after"]["threshold"]
