@@ -44,8 +44,8 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike, *, before: float | Non
       before: the temperature that was fitted before; None for none.
 
     Returns:
-      T, between 1e-4 and 1e4; ``before``, or 1 without it, if T has no effect, because there is only
-      one class or the logits of each example are all equal.
+      T, between 1e-4 and 1e4. If it has no effect, because there is only one class or the logits of
+      each example are all equal, ``before``, or 1 without it.
 
     Raises:
       ValueError: there is no example, a logit is not finite, or a label is not a class.
