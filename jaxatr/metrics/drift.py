@@ -65,6 +65,11 @@ def _shift(name: str, reference: np.ndarray, seen: np.ndarray, compared: int) ->
     for values in (reference, seen):
         if not values.size or np.isnan(values).any():
             raise ValueError(f"{name}: got {values.size} values, wanted some, and none NaN")
-    found = stats.ks_2samp(seen, reference)
-    p_value = min(1.0, compared * float(found.pvalue))
-    return Shift(name, float(found.statistic), p_value, bool(found.statistic_sign < 0))
+    distance, p_value = stats.ks_2samp(seen, reference)
+    points = np.concatenate([reference, seen])
+    before, now = (
+        np.searchsorted(np.sort(values), points, side="right") / len(values)
+        for values in (reference, seen)
+    )
+    higher = bool(np.max(before - now) >= np.max(now - before))
+    return Shift(name, float(distance), min(1.0, compared * float(p_value)), higher)

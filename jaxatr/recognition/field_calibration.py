@@ -227,8 +227,9 @@ _MOST_DOUBT = 0.1
 def _check_separates(decision: openset.Decision) -> None:
     """Checks that the score separates known classes from those held out in their place.
 
-    The mean probability of being unknown, at even odds, of known chips is 0.1 if two Gaussians are
-    as near as those that the mixture can tell.
+    The mean probability of being unknown, at even odds, of known chips is 0.1 if known and unknown
+    scores are Gaussians three spreads apart. That is farther than the mixture needs, because the
+    network may have seen the held-out classes.
 
     Raises:
       openset.CannotTell: it does not.
