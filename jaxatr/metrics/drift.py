@@ -65,11 +65,11 @@ def _shift(name: str, reference: np.ndarray, seen: np.ndarray, compared: int) ->
     for values in (reference, seen):
         if not values.size or np.isnan(values).any():
             raise ValueError(f"{name}: got {values.size} values, wanted some, and none NaN")
-    distance, p_value = stats.ks_2samp(seen, reference)
+    distance, p_value = np.asarray(stats.ks_2samp(seen, reference), np.float64).tolist()
     points = np.concatenate([reference, seen])
     before, now = (
         np.searchsorted(np.sort(values), points, side="right") / len(values)
         for values in (reference, seen)
     )
     higher = bool(np.max(before - now) >= np.max(now - before))
-    return Shift(name, float(distance), min(1.0, compared * float(p_value)), higher)
+    return Shift(name, distance, min(1.0, compared * p_value), higher)

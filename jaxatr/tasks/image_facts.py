@@ -37,7 +37,7 @@ def by_name(facts: list[Float[np.ndarray, " f"]]) -> dict[str, Float[np.ndarray,
 
 def save(workdir: Path, facts: dict[str, Float[np.ndarray, " n"]]) -> None:
     """Writes the facts to a run's folder, atomically."""
-    write_file(workdir / FILE, lambda file: np.savez(file, **facts))
+    write_file(workdir / FILE, lambda file: np.savez(file, allow_pickle=False, **facts))
 
 
 def load(workdir: Path) -> dict[str, Float[np.ndarray, " n"]] | None:
