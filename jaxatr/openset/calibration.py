@@ -4,6 +4,7 @@ The thresholds are those of a conformal test (:mod:`~jaxatr.openset.conformal`),
 of the classes have a temperature, and that of "known" is a sigmoid of the score.
 """
 
+import math
 from typing import NamedTuple
 
 import chex
@@ -22,7 +23,7 @@ from jaxatr.typing import Bool, Float, Int
 
 _HALVINGS = 80
 _SPREAD = 0.1  # of log T about that of other examples; chosen on simulated chips with boxes off
-_LARGEST = np.log(1e4)  # log of the largest temperature; the smallest is its reciprocal
+_LARGEST = math.log(1e4)  # log of the largest temperature; the smallest is its reciprocal
 
 
 def fit_temperature(logits: ArrayLike, labels: ArrayLike, *, before: float | None = None) -> float:
@@ -68,10 +69,10 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike, *, before: float | Non
 
     def rises(log: float) -> bool:
         """Returns whether the loss rises with log(1 / T)."""
+        inverse = float(np.exp(log))
         if before is None:
-            return slope(np.exp(log)) > 0
-        pull = (log + np.log(before)) / _SPREAD**2
-        return len(logits) * np.exp(log) * slope(np.exp(log)) + pull > 0
+            return slope(inverse) > 0
+        return len(logits) * inverse * slope(inverse) + (log + math.log(before)) / _SPREAD**2 > 0
 
     low, high = -_LARGEST, _LARGEST  # of log(1 / T)
     for _ in range(_HALVINGS):
