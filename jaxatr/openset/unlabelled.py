@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxatr.openset.calibration import unit_of
-from jaxatr.openset.conformal import conformal_threshold
+from jaxatr.openset.conformal import conformal_threshold, examples_needed
 from jaxatr.typing import Float
 
 if TYPE_CHECKING:
@@ -82,13 +82,18 @@ def fit_mixture(known_scores: ArrayLike, scores: ArrayLike, *, tpr: float = 0.95
       tpr: share of known chips to accept; the refusals depend on it.
 
     Raises:
-      CannotTell: there are too few chips, too few known ones among them, the two parts overlap, or
+      CannotTell: there are too few chips or validation scores, too few known ones among them, the two parts overlap, or
         unlike mixtures fit equally well; the message says which.
     """
     known, every = np.asarray(known_scores, np.float64), np.asarray(scores, np.float64)
     finite = every[np.isfinite(every)]
     if len(finite) < FEWEST:
         raise CannotTell(f"got {len(finite)} chips with a score, wanted at least {FEWEST}")
+    if tpr < 1 and len(known) < examples_needed(tpr):
+        raise CannotTell(
+            f"got {len(known)} validation scores, wanted at least {examples_needed(tpr)} for a "
+            f"threshold that accepts {tpr:.3g}"
+        )
     middle, unit = unit_of(known)
     alone, fits = _fits(_log_density((known - middle) / unit), (finite - middle) / unit)
     if alone.fun < fits[0].fun + 1.5 * np.log(len(finite)):  # three more parameters: no gain

@@ -53,6 +53,8 @@ def test_what_cannot_be_told_is_refused():
     validation = known_scores(rng, 200)
     with pytest.raises(openset.CannotTell, match="got 49 chips with a score, wanted at least 50"):
         openset.fit_mixture(validation, [*validation[:49], np.nan])
+    with pytest.raises(openset.CannotTell, match="got 18 validation scores, wanted at least 19"):
+        openset.fit_mixture(validation[:18], validation)
     middle, unit = unit_of(validation)
     few = [*validation[:4], *rng.normal(middle - 6 * unit, unit, 196)]
     with pytest.raises(openset.CannotTell, match="of the chips seem to be unknown"):

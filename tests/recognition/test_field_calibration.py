@@ -125,8 +125,8 @@ def test_chips_without_labels_move_and_stretch_the_known_scores(
 
     monkeypatch.setattr(openset, "fit_mixture", fit)
     monkeypatch.setattr(field_calibration, "_MOST_DOUBT", 1.0)
-    arguments = flags_of(calibrate, f"--workdir={run}", f"--unlabelled={mixed}", "--score=energy")
-    calibrate.main(arguments)
+    arguments = (f"--workdir={run}", f"--unlabelled={mixed}", "--score=energy", "--tpr=0.8")
+    calibrate.main(flags_of(calibrate, *arguments))
     said = capsys.readouterr().out
     assert "40 chips without labels, of which about 25% seem to be unknown" in said
     assert "about 0% of the unknown ones are accepted" in said and "without a guarantee" in said
@@ -142,7 +142,7 @@ def test_chips_without_labels_move_and_stretch_the_known_scores(
     )
     wanted = middle - 0.5 * unit + 1.2 * (before.scores - middle)
     np.testing.assert_allclose(calibration.scores, wanted)
-    assert calibration.sigmoid == before.sigmoid and tpr == before.tpr
+    assert calibration.sigmoid == before.sigmoid and tpr == 0.8
     assert "energy is shifted to 40 field chips without labels, an estimate" in after.note
     reference = drift.reference_of(after)  # now that of the field
     np.testing.assert_allclose(reference.values["score"], wanted)
