@@ -82,8 +82,8 @@ def fit_mixture(known_scores: ArrayLike, scores: ArrayLike, *, tpr: float = 0.95
       tpr: share of known chips to accept; the refusals depend on it.
 
     Raises:
-      CannotTell: there are too few chips or validation scores, too few known ones among them, the two parts overlap, or
-        unlike mixtures fit equally well; the message says which.
+      CannotTell: there are too few chips or validation scores, too few known chips, the two parts
+        overlap, or unlike mixtures fit equally well; the message says which.
     """
     known, every = np.asarray(known_scores, np.float64), np.asarray(scores, np.float64)
     finite = every[np.isfinite(every)]

@@ -183,7 +183,7 @@ def shift(
     if before.further is not None:
         raise ValueError(
             f"unlabelled: the enrolled classes {', '.join(recogniser.further)} have thresholds of "
-            "their own: wanted a run without them, or --source with labelled chips"
+            "their own: wanted a run without them, or --chips with labelled ones"
         )
     _check_separates(before)
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
@@ -220,7 +220,7 @@ def shift(
 
 
 _CANNOT = "known chips cannot be told from unknown ones, so nothing is changed"
-_INSTEAD = "use --source with a few labelled chips"
+_INSTEAD = "use --chips with a few labelled ones"
 _MOST_DOUBT = 0.1
 
 
