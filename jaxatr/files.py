@@ -16,6 +16,9 @@ import filelock
 import numpy as np
 import platformdirs
 
+MAPPED = 1 << 28
+"""Size in bytes from which an array of a file is memory-mapped, by default."""
+
 LOCK_SECONDS = 60.0
 """Longest time to wait for a lock file, by default."""
 
@@ -96,7 +99,7 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
         raise
 
 
-def load_arrays(path: str | os.PathLike, mapped: int = 1 << 28) -> dict[str, np.ndarray]:
+def load_arrays(path: str | os.PathLike, mapped: int = MAPPED) -> dict[str, np.ndarray]:
     """Reads the arrays of an ``.npz`` file; large ones are memory-mapped.
 
     Args:

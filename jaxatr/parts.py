@@ -141,7 +141,7 @@ class Parts(Mapping[str, T]):
             raise ValueError(
                 f"{self._field}: {name} is a {type(part).__name__}, wanted a {self.kind.__name__}"
             )
-        called = getattr(part, "name", None)
+        called = getattr(part, "name", "")
         if called in self and self[called] is not part:
             raise ValueError(f"{self._field}: {name} has the name of a built-in one, {called!r}")
         return part

@@ -62,25 +62,22 @@ def squared(first: Float[Array, "*b d"], second: Float[Array, "*c d"]) -> Float[
     return jnp.sum(jnp.square(first - second), axis=-1)
 
 
-def tolerance(
-    dimensions: int, squares: Float[Array, " n"], query_squares: Float[Array, " b"]
-) -> Float[Array, "b n"]:
-    r"""Bounds the error of a squared distance that is computed from a product.
+def margin(dimensions: int, squares: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    r"""Returns each vector's part of the error of a squared distance computed from a product.
 
-    It is :math:`c u (\lVert x \rVert + \lVert q \rVert)^2` with u the unit roundoff. For the sum
-    of d products, c is d in the worst case, and :math:`\lambda \sqrt d` with probability
-    :math:`1 - 2 e^{-\lambda^2 / 2}` (Higham and Mary 2019, "A new approach to probabilistic
-    rounding error analysis"), here with :math:`\lambda = 8`. A few more units are for the squared
-    lengths, for centring, and for the sum of the three terms.
+    The error is at most :math:`c u (\lVert x \rVert + \lVert q \rVert)^2` with u the unit roundoff,
+    so at most :math:`2 c u (\lVert x \rVert^2 + \lVert q \rVert^2)`, a sum of one term for each
+    vector. For the sum of d products, c is d in the worst case, and :math:`\lambda \sqrt d` with
+    probability :math:`1 - 2 e^{-\lambda^2 / 2}` (Higham and Mary 2019, "A new approach to
+    probabilistic rounding error analysis"), here with :math:`\lambda = 8`. A few more units are for
+    the squared lengths, for centring, and for the sum of the three terms.
 
     Args:
       dimensions: d.
-      squares: ``[n]``, the examples' squared lengths.
-      query_squares: ``[b]``, the queries' squared lengths.
+      squares: ``[...]``, the vectors' squared lengths; infinite ones, of examples that are not
+        finite, have no error.
     """
-    lengths = jnp.sqrt(jnp.where(jnp.isinf(squares), 0, squares))
-    longest = jnp.sqrt(query_squares)[:, None] + lengths
-    return _roundoff(dimensions, squares) * jnp.square(longest)
+    return 2 * _roundoff(dimensions, squares) * jnp.where(jnp.isinf(squares), 0, squares)
 
 
 def _roundoff(dimensions: int, like: Array) -> float:
@@ -93,7 +90,7 @@ def by_products(
     queries: Float[Array, "b d"],
     query_squares: Float[Array, " b"],
 ) -> Float[Array, "b n"]:
-    """Computes squared distances from products, to the precision of :func:`tolerance`."""
+    """Computes squared distances from products, to the precision of :func:`margin`."""
     products = jnp.dot(queries, centred.T, precision=jax.lax.Precision.HIGHEST)
     return squares + query_squares[:, None] - 2 * products
 
@@ -105,8 +102,8 @@ def bounds(
     points = jnp.ldexp(queries.astype(examples.points.dtype), -examples.exponent)
     centred = points - examples.origin
     lengths = jnp.sum(jnp.square(centred), axis=1)
-    products = by_products(examples.centred, examples.squares, centred, lengths)
-    return points, products - tolerance(points.shape[1], examples.squares, lengths)
+    least = [one - margin(points.shape[1], one) for one in (examples.squares, lengths)]
+    return points, by_products(examples.centred, least[0], centred, least[1])
 
 
 def nearest(

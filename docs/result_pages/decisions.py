@@ -9,6 +9,8 @@ TABLES: Tables = {
     "decisions_rules": tables.rules,
     "decisions_by_task": tables.by_task,
     "decisions_acceptance": tables.acceptance,
+    "decisions_few": tables.few,
+    "decisions_few_by_rule": tables.few_by_rule,
     "decisions_probabilities": tables.probabilities,
     "decisions_estimates": tables.estimates,
     "decisions_names": tables.names,

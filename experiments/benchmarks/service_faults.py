@@ -8,6 +8,8 @@ every 50 ms; its times are recorded beside each fault.
 - unread answers: connections that pipeline requests and read none of the answers.
 - long heads: heads of 100 kB, and heads that do not end.
 - a held lock: SIGTERM during an enrolment that waits for a lock which another process holds.
+- large strips: TIFFs of 64 x 64 pixels with a strip that unpacks to a gigabyte; the memory taken.
+- two trainings: a second training in the folder of one that runs, and SIGTERM to the first.
 
 Run: python experiments/benchmarks/service_faults.py [--enrolments=100]
 """
@@ -22,11 +24,13 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -249,6 +253,55 @@ def held_lock(console: Console, chip: bytes, side: int, folder: Path) -> dict[st
     return {"seconds_until_the_end": round(seconds, 2), "exit_code": code}
 
 
+def tiff_of_a_large_strip(bits: int, kind: int) -> bytes:
+    """Returns a TIFF of 64 x 64 pixels, of samples of a SampleFormat, whose strip has 1 GB."""
+    packer = zlib.compressobj()
+    strip = b"".join(packer.compress(bytes(1 << 20)) for _ in range(1000)) + packer.flush()
+    tags = {256: 64, 257: 64, 258: bits, 259: 8, 262: 1, 273: 8, 277: 1, 278: 64, 279: len(strip)}
+    tags[339] = kind
+    entries = b"".join(struct.pack("<HHLL", tag, 4, 1, value) for tag, value in tags.items())
+    head = struct.pack("<2sHL", b"II", 42, 8 + len(strip)) + strip
+    return head + struct.pack("<H", len(tags)) + entries + bytes(4)
+
+
+def large_strips(console: Console, chip: bytes, side: int) -> dict[str, Any]:
+    content = {bits: tiff_of_a_large_strip(bits, kind) for bits, kind in ((8, 1), (64, 3))}
+    process = Path(f"/proc/{console.process.pid}")
+    (process / "clear_refs").write_text("5")  # the peak becomes the current use
+    before = console.memory()[0]
+    found: dict[str, Any] = {}
+    for bits, one in content.items():
+        asked = [console.ask("POST", "/api/predict", one, "image/tiff")[0] for _ in range(20)]
+        found[f"statuses_of_{bits}_bits"] = sorted(set(asked))
+    peak = re.search(r"VmHWM:\s+(\d+) kB", (process / "status").read_text())
+    assert peak is not None
+    found["peak_mb"] = round(int(peak[1]) * 1024 / 1e6 - before, 1)
+    return found | {"kept_mb": round(console.memory()[0] - before, 1)}
+
+
+def two_trainings(folder: Path) -> dict[str, Any]:
+    line = [sys.executable, "-m", "jaxatr", "train", "--config=cbc:smoke", f"--workdir={folder}"]
+    first = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not (folder / ".training.json").exists():
+            if first.poll() is not None:
+                raise RuntimeError(f"the first training ended with {first.returncode}")
+            time.sleep(0.01)
+        start = time.monotonic()
+        second = subprocess.run(line, capture_output=True, text=True)
+        seconds = time.monotonic() - start
+        first.send_signal(signal.SIGTERM)
+        code = first.wait(120)
+    finally:
+        first.kill()
+    return {
+        "seconds_until_the_second_is_refused": round(seconds, 2),
+        "its_exit_code": second.returncode,
+        "named": str(first.pid) in second.stderr,
+        "exit_code_of_the_first_at_SIGTERM": code,
+    }
+
+
 def opened(console: Console) -> socket.socket:
     return socket.create_connection(("127.0.0.1", console.port), timeout=20)
 
@@ -289,7 +342,9 @@ def main() -> None:
             "slow images": lambda console: slow_images(console, chip, side),
             "unread answers": lambda console: unread_answers(console, chip, side),
             "long heads": lambda console: long_heads(console, chip, side),
-            "a held lock": lambda console: held_lock(console, chip, side, folder),
+            "large strips": lambda console: large_strips(console, chip, side),
+            "two trainings": lambda _: two_trainings(Path(temporary) / "twice"),
+            "a held lock": lambda console: held_lock(console, chip, side, folder),  # ends it
         }
         with served(folder) as console:
             for name, tried in faults.items():

@@ -121,7 +121,8 @@ def _of_frozen(task: frozen.FrozenTask, workdir: Path) -> Evidence | None:
     made = dict(fits)
     for name in names:
         outputs: Callable[[], members.Arrays] = partial(made.__getitem__, name)
-        found[name] = members.members_of(outputs, kept / f"{name}.npz", refit=False)
+        refit = name == "main" and task.folds > 0
+        found[name] = members.members_of(outputs, kept / f"{name}.npz", refit=refit)
     return _evidence(task.name, f"{task.kind}, frozen network", found)
 
 

@@ -95,6 +95,26 @@ def conformal_threshold(known: np.ndarray, tpr: float) -> float:
     return openset.conformal_threshold(known, tpr=tpr)
 
 
+def few_threshold(
+    validation: np.ndarray, seen: np.ndarray, tpr: float, *, move: bool
+) -> tuple[float, float]:
+    """Computes the threshold of few validation chips and of training chips as if not seen.
+
+    Args:
+      validation: ``[v]``, scores of known chips that took no part in training.
+      seen: ``[n]``, scores of training chips by fits without them.
+      tpr: share to accept.
+      move: whether the network has seen the training chips.
+
+    Returns:
+      ``(threshold, promise)``: the promise is a lower bound on the share of known chips accepted.
+    """
+    moved = openset.as_unseen(seen, validation) if move else seen
+    scores = np.concatenate([validation, moved])
+    made = openset.Calibration(scores, np.zeros(len(scores), int), tpr=tpr, unseen=len(validation))
+    return made.threshold, float(made.guarantees(1)[0])
+
+
 def sigmoid_of(scores: np.ndarray, known: np.ndarray) -> tuple[float, float] | None:
     """Fits the slope and the offset of the probability of being known, at even odds."""
     found = openset.fit_sigmoid(scores, known)

@@ -91,6 +91,55 @@ def acceptance() -> str:
     return "\n".join(table([*header, "by cross-conformal p-values, %", "oracle, %"], rows))
 
 
+def few() -> str:
+    """Shares accepted at 95 % by thresholds from few validation chips, and what they promise."""
+    found = json.loads((RESULTS / "few.json").read_text(encoding="utf-8"))
+    rows = []
+    for task, one in found.items():
+        own = one["rules"][DEFAULT]
+        rows.append(
+            [
+                task,
+                f"{one['training']} + {one['validation']}",
+                *(_pair(own[kind]) for kind in ("validation", "as_seen", "own")),
+                f"{100 * own['promise']:.1f}",
+                _pair(own["drawn"]),
+                _pair(own["oracle"]),
+            ]
+        )
+    header = ["task", "chips", "validation alone", "training chips unmoved", "moved", "promised"]
+    return "\n".join(table([*header, "moved, drawn", "oracle"], rows))
+
+
+def few_by_rule() -> str:
+    """The same by rule, in the mean over tasks, and the tasks within the limits."""
+    tasks = json.loads((RESULTS / "few.json").read_text(encoding="utf-8")).values()
+    rows = []
+    for name in next(iter(tasks))["rules"]:
+        every = [task["rules"][name] for task in tasks]
+        cells = [name]
+        for kind in ("own", "drawn"):
+            excess = [one[kind][1] - one["oracle"][1] for one in every]
+            known = [one[kind][0] for one in every]
+            cells += [
+                f"{100 * fmean(known):.1f}",
+                f"{100 * fmean(excess):+.1f}",
+                str(sum(0.85 <= one <= 0.98 for one in known)),
+                str(sum(one <= 0.05 for one in excess)),
+            ]
+        rows.append(cells)
+    kinds = [
+        f"{kind}: {what}"
+        for kind in ("own chips", "drawn")
+        for what in ("known", "unknown above the oracle", "known 85 to 98", "unknown at most + 5")
+    ]
+    return "\n".join(table(["rule", *kinds], rows))
+
+
+def _pair(shares: list[float]) -> str:
+    return " / ".join(f"{100 * one:.0f}" for one in shares)
+
+
 def _shares(own: dict[str, float]) -> str:
     return f"{100 * own['known_accepted']:.0f} / {100 * own['unknown_accepted']:.0f}"
 

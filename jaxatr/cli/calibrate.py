@@ -63,20 +63,22 @@ def text(result: dict[str, Any]) -> str:
     """Formats the result of :func:`jaxatr.runs.calibrate_run`."""
     from jaxatr import reporting
 
-    header = ["", "threshold", "accepted", "temperature", "calibration error"]
+    header = ["", "threshold", "guarantee", "accepted", "temperature", "calibration error"]
     rows = []
     for when in ("before", "after"):
         row = result[when]
         threshold = "-" if row["threshold"] is None else f"{row['threshold']:.6g}"
         shares = [
             "-" if row[name] is None else reporting.percent(row[name])
-            for name in ("accepted", "calibration_error")
+            for name in ("guarantee", "accepted", "calibration_error")
         ]
-        rows.append([when, threshold, shares[0], f"{row['temperature']:.3g}", shares[1]])
+        rows.append([when, threshold, *shares[:2], f"{row['temperature']:.3g}", shares[2]])
     counts = ", ".join(f"{name} {count}" for name, count in result["chips"].items())
     lines = [
         f"score: {result['score']}; chips: {counts}",
         reporting.text_table(header, rows),
+        "guarantee: of known chips like those it was fitted to, at least this share is accepted in "
+        "the mean; -: no guarantee",
         "accepted: share of these chips; after: of each chip by a threshold fitted to the others",
     ]
     if result["after"]["threshold"] is None:

@@ -2,10 +2,12 @@
 
 jaxatr check PATH [--out=FILE.html] [--center_crop=64]
 jaxatr check NAME [--data_source=PATH] [--option=NAME=VALUE] [--out=FILE.html]
+jaxatr check SCENES --boxes=FILE
 
 PATH is a folder of images, an archive of such a folder, or a table; NAME is a
-data set known to `jaxatr prepare`. The exit code is 1 if a problem would
-invalidate a training or its figures.
+data set known to `jaxatr prepare`. SCENES and FILE are scenes and their boxes,
+as for `jaxatr prepare scenes`: the boxes are checked instead of the pixels. The
+exit code is 1 if a problem would invalidate a training or its figures.
 """
 
 import tempfile
@@ -41,6 +43,7 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "limit", inputs.CHECKED, "Check at most this many images, sampled randomly; 0: all.", 0
     )
+    flags.DEFINE_string("boxes", None, "Check the boxes of scenes: their file or folder.")
     inputs.define_data(
         "With NAME: folder or archive of the data.", "With NAME: folder of prepared data sets."
     )
@@ -52,6 +55,9 @@ def main(arguments: Sequence[str]) -> int:
     from jaxatr.reporting import check_page  # late, to keep --help fast
 
     given = inputs.only(arguments, "one folder, archive, table or data set")
+    if flags.FLAGS.boxes:
+        inputs.check_unused("out", "center_crop", "alike", "limit", "data_source", by="boxes")
+        return _check_boxes(Path(given).expanduser(), Path(flags.FLAGS.boxes).expanduser())
     trust_names_in(given)  # the user's own
     values = flags.FLAGS
     require("jinja2", "sklearn", extra="report", what="jaxatr check")
@@ -68,6 +74,29 @@ def main(arguments: Sequence[str]) -> int:
             check_page.write_page(diagnosis, values.out, chip)
             print(f"page: {values.out}")
     return 1 if any(one.level == "error" for one in diagnosis.findings) else 0
+
+
+def _check_boxes(scenes: Path, boxes: Path) -> int:
+    """Prints the sizes of the boxes of scenes, and findings; returns 1 if one is an error."""
+    from jaxatr.data.annotations import examined, read_annotations
+    from jaxatr.reporting.check_page import finding_lines
+    from jaxatr.reporting.tables import text_table
+
+    inputs.say(f"reading the boxes of {scenes}")
+    found = read_annotations(scenes, boxes, bad_boxes="skip")
+    classes = examined.sizes(found)
+    parts = sorted({part for one in classes.values() for part in one.counts})
+    rows = [
+        [label or "no class"]
+        + [str(one.counts[part]) for part in parts]
+        + [f"{side:.0f}" for side in one.sides]
+        for label, one in classes.items()
+    ]
+    print(f"{len(found.scenes)} scenes; longer sides of boxes in pixels:")
+    print(text_table(["class", *parts, "5 %", "median", "95 %"], rows))
+    findings = examined.examine(found, scenes if scenes.is_dir() else scenes.parent)
+    print("\n".join(["", *finding_lines(findings)]))
+    return 1 if any(one.level == "error" for one in findings) else 0
 
 
 @contextmanager

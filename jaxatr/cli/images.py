@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from jaxatr import data
@@ -16,7 +16,10 @@ class Inputs:
     Attributes:
       used: queue of (number, path) of the inputs that were yielded; the consumer removes them.
       failed: number of each unusable input to its row of a table: path and error.
+      facts: number of an input to what else its row says; nothing here.
     """
+
+    facts: Mapping[int, dict[str, data.Cell]] = {}
 
     def __init__(
         self,

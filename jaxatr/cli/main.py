@@ -12,7 +12,6 @@ from types import FrameType
 
 import jaxatr
 from jaxatr import memory
-from jaxatr.cli.help_page import columns
 from jaxatr.resolve import nearest
 
 COMMANDS = (
@@ -74,6 +73,9 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def overview() -> str:
     """Lists the commands with the first lines of their docstrings, without importing them."""
+    # absl takes longer to import than Python to start, and a training answers signals sooner.
+    from jaxatr.cli.help_page import columns
+
     rows = [row for name in COMMANDS for row in columns(name, _summary(name), 13)]
     return "\n".join(
         [

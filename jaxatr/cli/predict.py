@@ -6,13 +6,16 @@ jaxatr predict --workdir=DIR SOURCE... --engine=ray|local --out=FOLDER [--shard=
 jaxatr predict --workdir=DIR IMAGE... --runtime=jax|onednn|onnxruntime|openvino
 jaxatr predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
 jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--json] [--max_distance=0.5]
+jaxatr predict --workdir=DIR SCENES --boxes=FILE [--out=table.csv]
 jaxatr predict --workdir=DIR --workdir=DIR IMAGE... [--json]
 jaxatr predict --workdir=TRACKS FOLDER... [--json] [--gamma=0.9|fitted]
 
 IMAGE is an image file, FOLDER a folder of images, ARCHIVE a .zip or .tar file
 of images, TABLE a .csv, .tsv or .parquet file with a column of paths. SOURCE is
 an image, a folder, an archive, a table of paths, a Parquet table of images, or
-tfds:NAME for a prepared data set. TRACKS is the folder of a run on tracks,
+tfds:NAME for a prepared data set. SCENES is a folder of scenes, or one, and
+FILE the file or folder of their boxes (see jaxatr prepare): a row is a box,
+whose chip is cut as the run's were. TRACKS is the folder of a run on tracks,
 whose inputs are folders with the images of one track.
 """
 
@@ -66,6 +69,9 @@ def define_flags() -> None:
         None,
         "Write a row for each image to this table (.csv, .jsonl or .parquet) instead of printing a "
         "line; with --engine: the folder of the part files.",
+    )
+    flags.DEFINE_string(
+        "boxes", None, "Decide about these boxes of a scene, or of a folder of scenes."
     )
     flags.DEFINE_string(
         "explain", None, "Also write an explanation of each prediction to this folder."
@@ -130,7 +136,7 @@ def _check_batch_flags() -> None:
         return
     if not values.out:
         raise ValueError("--engine needs --out=FOLDER, the folder of the part files")
-    for name in ("json", "explain", "method", "surrogate"):
+    for name in ("json", "boxes", "explain", "method", "surrogate"):
         if values[name].present:
             raise ValueError(
                 f"--{name} cannot be combined with --engine, which writes Parquet only"

@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from jaxatr import data, runs, training
 from jaxatr.cli import command
+from jaxatr.cli.boxes import BoxInputs, framing_of
 from jaxatr.cli.images import Inputs
 from jaxatr.cli.terminal import one_line
 from jaxatr.explain import (
@@ -49,14 +50,7 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
     done: list[data.ImagePath] = []
     rows: dict[int, dict[str, data.Cell]] = {}  # by the input's number
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        found = Inputs(
-            arguments,
-            scratch,
-            read=predictor.read,
-            prepare=predictor.prepare,
-            folders=predictor.takes == "FOLDER",
-            named="warning" if values.out else "error",
-        )
+        found = _inputs(arguments, scratch, predictor)
         verdicts: list[tuple[str, str]] = []  # with the class that is named
         looked = drift.Watch.of(predictor) if values.out else None
         quiet = None if values.out and not values.json else True  # None: unless on a terminal
@@ -72,16 +66,18 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
                 verdicts.append((predictor.verdict(prediction), prediction.nearest))
             bar.update()
             if values.out:
-                rows[number] = _row(path.name, predictor, prediction)
+                rows[number] = _row(path.name, found.facts.get(number, {}), predictor, prediction)
             if looked is not None:
                 looked.scored(prediction.score)
             if values.json:
                 fields = {"path": path.name, "runtime": predictor.runtime}
+                fields |= found.facts.get(number, {})
                 fields |= predictor.to_json(prediction)
                 fields = {_AS_IN_TABLES.get(name, name): value for name, value in fields.items()}
                 print(json.dumps(fields, ensure_ascii=False), flush=True)
             elif not values.out:
-                print(f"{one_line(path.name)}: {predictor.describe(prediction)}", flush=True)
+                at = "".join(f" {name}={v:g}" for name, v in found.facts.get(number, {}).items())
+                print(f"{one_line(path.name)}{at}: {predictor.describe(prediction)}", flush=True)
         bar.close()
         for shapes, form in predictor.forms.items():
             print(f"{shapes}: {form}", file=sys.stderr)
@@ -99,15 +95,44 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
     return 1 if found.failed else 0
 
 
+def _inputs(
+    arguments: Sequence[str], scratch: str, predictor: training.Predictor
+) -> Inputs | BoxInputs:
+    """Returns the images that the arguments name, or the chips of the boxes in them."""
+    values = flags.FLAGS
+    named = "warning" if values.out else "error"
+    if not values.boxes:
+        return Inputs(
+            arguments,
+            scratch,
+            read=predictor.read,
+            prepare=predictor.prepare,
+            folders=predictor.takes == "FOLDER",
+            named=named,
+        )
+    if predictor.takes == "FOLDER":
+        raise ValueError("--boxes: a run on tracks takes folders of images, not boxes of scenes")
+    return BoxInputs(
+        arguments,
+        values.boxes,
+        framing=framing_of(values.workdir[0]),
+        prepare=predictor.prepare,
+        named=named,
+    )
+
+
 def _remembered(chips: Iterable[np.ndarray], kept: list[np.ndarray]) -> Iterator[np.ndarray]:
     for chip in chips:
         kept.append(chip)
         yield chip
 
 
-def _row(path: str, predictor: training.Predictor, prediction: Any) -> dict[str, data.Cell]:
+def _row(
+    path: str, facts: Mapping[str, data.Cell], predictor: training.Predictor, prediction: Any
+) -> dict[str, data.Cell]:
     """Makes the row of an input; the prediction's fields follow the first columns."""
     first: dict[str, data.Cell] = {"path": path, "error": None, "runtime": predictor.runtime}
+    first |= facts
     fields = predictor.to_row(prediction)
     if double := first.keys() & fields.keys():
         raise ValueError(

@@ -6,11 +6,18 @@ jaxatr prepare dsiac --data_source=DIR --band=thermal --ranges=1000,2000,3000 --
 jaxatr prepare mstar --data_source=DIR
 jaxatr prepare fgvc_aircraft --data_source=fgvc-aircraft-2013b --option=size=512
 jaxatr prepare cifar10
+jaxatr prepare scenes --data_source=SCENES --boxes=FILE [--bad_boxes=skip]
+jaxatr prepare chips --data_source=SCENES --boxes=FILE --out=CHIPS
+
+The last one writes the chips around the boxes of scenes as image files. FILE is
+COCO's .json, .geojson, a table (path, x, y, width, height, label[, angle]), or
+a folder of COCO, VOC, YOLO or DOTA files.
 """
 
 import json
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +28,8 @@ from jaxatr.cli import inputs
 from jaxatr.cli.help_page import columns
 from jaxatr.data import doctor, sources
 
+_CHIPS = "chips"  # image files, no prepared set
+
 
 def define_flags() -> None:
     """Defines the command's flags and those of the data sources."""
@@ -30,6 +39,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_string("name", None, "Name of the prepared data set; default: the source's.")
     flags.DEFINE_bool("skip_corrupt", False, "Skip corrupt files and list them.")
+    flags.DEFINE_string("out", None, "With chips: the folder to write, new or empty.")
     inputs.define_options()
     flags.DEFINE_bool("check", True, "Also check the data set, like `jaxatr check`.")
     for name, of_sources in data.source_flags().items():
@@ -56,6 +66,11 @@ def main(arguments: Sequence[str]) -> None:
     from jaxatr.reporting import check_page  # late, to keep --help fast
 
     given = inputs.only(arguments, "the name of one data set")
+    if given == _CHIPS:
+        _write_chips()
+        return
+    if flags.FLAGS.out:
+        raise ValueError(f"--out is for jaxatr prepare {_CHIPS}")
     inputs.say(f"preparing {given}")
     dataset = data.prepare(
         given,
@@ -74,6 +89,31 @@ def main(arguments: Sequence[str]) -> None:
         unnamed = given == "image_folder" and flags.FLAGS.name is None
         name = flags.FLAGS.data_source if unnamed else dataset.name
         print(f"for all findings with pictures: {_check_command(name, given, unnamed)}")
+
+
+def _write_chips() -> None:
+    """Writes chips as files, and prints how many, and what was left out."""
+    from jaxatr.data.sources.scenes.files import write_chips
+
+    values = flags.FLAGS
+    inputs.check_unused("data_dir", "name", "check", by=_CHIPS)
+    for name in ("data_source", "out"):
+        if not values[name].value:
+            raise ValueError(f"jaxatr prepare {_CHIPS} needs --{name}")
+    out = Path(values.out).expanduser()
+    inputs.say(f"cutting chips out of {values.data_source}")
+    written = write_chips(
+        Path(values.data_source).expanduser().absolute(),
+        out,
+        _options("scenes"),
+        skip_corrupt=values.skip_corrupt,
+    )
+    for (part, label), count in sorted(written.counts.items()):
+        print(f"{out / part / label}: {count} chips")
+    for line in written.notes:
+        print(f"left out: {line}")
+    for place, why in written.skipped:
+        print(f"skipped {place}: {why}")
 
 
 def _check_command(name: str, source: str, is_path: bool) -> str:

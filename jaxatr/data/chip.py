@@ -1,6 +1,7 @@
 """Host-side geometry: turns an image of any size into the chip that a network sees."""
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -177,6 +178,44 @@ def _pad_to_square(image: np.ndarray) -> np.ndarray:
     side = max(image.shape[:2])
     before = [(margin(side, length), length) for length in image.shape[:2]]
     return np.pad(image, [(gap, side - length - gap) for gap, length in before] + [(0, 0)])
+
+
+def box_span(longer: float, margin: float) -> float:
+    """Returns the side of a square chip around a box.
+
+    Args:
+      longer: the box's longer side.
+      margin: how much larger the chip is, as a share of that side (``data.box_margin``).
+    """
+    return (1 + margin) * longer
+
+
+def around(
+    box: Shaped[np.ndarray, " 4"], *, margin: float, square: bool
+) -> tuple[int, int, int, int]:
+    """Returns the whole pixels that a chip of a box shows, which may extend beyond the image.
+
+    Args:
+      box: x0, y0, x1, y1, in pixels of the image, not empty.
+      margin: how much larger the chip is than the box, as a share of the box's longer side.
+      square: show the box's surroundings on its shorter sides, too, up to a square.
+
+    Returns:
+      x0, y0, x1, y1.
+
+    >>> around(np.array([10, 10, 20, 14]), margin=0.2, square=True)
+    (9, 6, 21, 18)
+    >>> around(np.array([10, 10, 20, 14]), margin=0.2, square=False)
+    (9, 9, 21, 15)
+    """
+    x0, y0, x1, y1 = map(float, box)
+    longer = max(x1 - x0, y1 - y0)
+    more = box_span(longer, margin) - longer
+    sides = (longer + more,) * 2 if square else (x1 - x0 + more, y1 - y0 + more)
+    width, height = (max(1, round(side)) for side in sides)
+    left, top = (x0 + x1 - width) / 2, (y0 + y1 - height) / 2
+    left, top = math.floor(left + 0.5), math.floor(top + 0.5)
+    return left, top, left + width, top + height
 
 
 def cut_out(

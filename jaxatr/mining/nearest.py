@@ -19,7 +19,7 @@ from jaxatr.mining.classes import Classes
 from jaxatr.search import Best
 from jaxatr.typing import Array, Float, Int
 
-_CHUNK = 1024  # examples at a time
+_CHUNK = 512  # examples at a time, so that the bounds of a block of references stay in the cache
 _NONE = np.int32(0x7FFFFFFF)
 
 
@@ -138,7 +138,8 @@ def _search(
     def distances(part: _Layout, centred: Array, squares: Array) -> tuple[Array, Array]:
         """Returns squared distances, ``[b, m]``, and bounds of their errors."""
         found = search.by_products(part.centred, part.squares, centred, squares)
-        return found, search.tolerance(dimensions, part.squares, squares)
+        of_part, of_query = (search.margin(dimensions, one) for one in (part.squares, squares))
+        return found, of_part + of_query[:, None]
 
     def own_class(number: Array) -> tuple[_Layout, Array]:
         """Returns a chunk, and a mask of its examples in each query's coarse class."""
@@ -163,52 +164,56 @@ def _search(
     radius, negative = jax.lax.fori_loop(0, chunks, find_negative, nothing)
     there = place[jnp.where(negative == _NONE, 0, negative)]
 
-    # A row for each member and rule: the nearest beyond the negative, or else the farthest.
-    def four(column: Array) -> Array:
-        return jnp.concatenate([column] * 4)
+    # A row for each member: the positive of every query, then the sibling of every query.
+    def both(column: Array) -> Array:
+        return jnp.concatenate([column] * 2)
 
-    points, limit = four(queries.points), four(radius)
-    to = layout.points[there] if from_negative else queries.points
-    to = jnp.concatenate([to, to, queries.points, queries.points])
-    of_nearest = jnp.arange(4 * count) < 2 * count
+    points, limit = both(queries.points), both(radius)
+    to = both(layout.points[there]) if from_negative else points
 
-    def find_others(number: Array, best: Best) -> Best:
-        part, inside = own_class(number)
-        away, error = distances(part, queries.centred, queries.squares)
-        least = away - error
-        if from_negative:
-            near, close = distances(part, layout.centred[there], layout.squares[there])
-            least = near - close
-        same = part.fine == queries.fine[:, None]
-        positive = inside & same & (part.index != queries.index[:, None])
-        sibling = inside & ~same & (part.fine >= 0)
-        if queries.drawn is not None:
-            sibling = part.fine == queries.drawn[:, None]
-        possible = away + error > radius[:, None]
-        bounds = [
-            *(jnp.where(allowed & possible, least, jnp.inf) for allowed in (positive, sibling)),
-            *(jnp.where(allowed, -(away + error), jnp.inf) for allowed in (positive, sibling)),
-        ]
+    def others(farthest: bool) -> Best:
+        """Finds the nearest beyond the negative, or the farthest of all."""
 
-        def value(rows: Array, at: Array) -> Array:
-            found = search.squared(at, to[rows])
-            away = search.squared(at, points[rows])
-            return jnp.where(
-                of_nearest[rows], jnp.where(away > limit[rows], found, jnp.inf), -found
+        def find(number: Array, best: Best) -> Best:
+            part, inside = own_class(number)
+            away, error = distances(part, queries.centred, queries.squares)
+            possible, least = True, -(away + error)
+            if not farthest:
+                possible, least = away + error > radius[:, None], away - error
+                if from_negative:
+                    near, close = distances(part, layout.centred[there], layout.squares[there])
+                    least = near - close
+            same = part.fine == queries.fine[:, None]
+            positive = inside & same & (part.index != queries.index[:, None])
+            sibling = inside & ~same & (part.fine >= 0)
+            if queries.drawn is not None:
+                sibling = part.fine == queries.drawn[:, None]
+            bounds = [jnp.where(one & possible, least, jnp.inf) for one in (positive, sibling)]
+
+            def value(rows: Array, at: Array) -> Array:
+                away = search.squared(at, points[rows])
+                if farthest:
+                    return -away
+                found = search.squared(at, to[rows]) if from_negative else away
+                return jnp.where(away > limit[rows], found, jnp.inf)
+
+            return search.lowest(
+                best,
+                jnp.concatenate(bounds),
+                part.index,
+                lambda at: value(jnp.arange(2 * count), part.points[at]),
+                lambda row: value(row, part.points),
             )
 
-        return search.lowest(
-            best,
-            jnp.concatenate(bounds),
-            part.index,
-            lambda at: value(jnp.arange(4 * count), part.points[at]),
-            lambda row: value(row, part.points),
-        )
+        first, last = jnp.min(queries.start) // chunk, (jnp.max(queries.end) - 1) // chunk
+        return jax.lax.fori_loop(first, last + 1, find, Best(*map(both, nothing)))
 
-    first, last = jnp.min(queries.start) // chunk, (jnp.max(queries.end) - 1) // chunk
-    nothing = Best(four(nothing.value), four(nothing.index))
-    found = jax.lax.fori_loop(first, last + 1, find_others, nothing).index.reshape(2, 2, count)
-    others = jnp.where(found[0] == _NONE, found[1], found[0])
-    members = jnp.stack([*others, negative])
+    beyond = others(farthest=False).index
+    found = jax.lax.cond(
+        (beyond == _NONE).any(),
+        lambda: jnp.where(beyond == _NONE, others(farthest=True).index, beyond),
+        lambda: beyond,
+    )
+    members = jnp.stack([*found.reshape(2, count), negative])
     positive, sibling, negative = jnp.where(members == _NONE, -1, members)
     return positive, sibling, negative

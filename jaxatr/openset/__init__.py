@@ -46,6 +46,7 @@ from jaxatr.openset.score import Answer, Comparing, OwnTraining, Scale, Score
 from jaxatr.openset.storage import from_arrays, to_arrays
 from jaxatr.openset.trials import Compared, Trial, best_of, compare, leave_classes_out
 from jaxatr.openset.unlabelled import CannotTell, Mixture, fit_mixture
+from jaxatr.openset.unseen import are_few, as_unseen, folds_of, out_of_fold, with_training
 
 __all__ = [
     "Answer",
@@ -72,7 +73,9 @@ __all__ = [
     "Sigmoid",
     "TracedDecision",
     "Trial",
+    "are_few",
     "as_pooled",
+    "as_unseen",
     "best_of",
     "calibrate",
     "calibrate_gamma",
@@ -100,6 +103,7 @@ __all__ = [
     "fit_sigmoid",
     "fit_temperature",
     "fixed_thresholds",
+    "folds_of",
     "from_arrays",
     "gamma_rule",
     "leave_classes_out",
@@ -111,11 +115,13 @@ __all__ = [
     "nearest_neighbour",
     "odin_score",
     "openmax",
+    "out_of_fold",
     "pool",
     "softmax_score",
     "standing_of",
     "to_arrays",
     "traced_decision",
     "vim",
+    "with_training",
     "without_form",
 ]

@@ -14,8 +14,10 @@ from numpy.typing import ArrayLike
 from jaxatr.openset.conformal import (
     class_thresholds,
     conformal_p_values,
+    conformal_rank,
     conformal_threshold,
-    examples_needed,
+    promised,
+    rank_below,
 )
 from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.logistic import sigmoid, softmax
@@ -177,16 +179,19 @@ def standing_of(scores: ArrayLike, known_scores: ArrayLike) -> Float[np.ndarray,
 
 
 class Calibration(NamedTuple):
-    """A score's calibration on known examples that took no part in training.
+    """A score's calibration on known examples.
 
     Attributes:
-      scores: ``[n]``, scores of the examples.
+      scores: ``[n]``, scores of the examples: first those that took no part in training, then any
+        training examples as if not seen (:mod:`jaxatr.openset.unseen`).
       nearest: ``[n]``, the class that each is assigned to.
       temperature: temperature of the class probabilities.
       tpr: share of known examples to accept.
       per_class: whether ``tpr`` holds for each assigned class separately.
       sigmoid: maps a standardised score to the probability of being known; None if none could be
         fitted.
+      unseen: number of examples that took no part in training. None for the calibrations of earlier
+        versions: all took no part, and with too few of them everything is accepted.
     """
 
     scores: Float[np.ndarray, " n"]
@@ -195,42 +200,107 @@ class Calibration(NamedTuple):
     tpr: float = 0.95
     per_class: bool = False
     sigmoid: Sigmoid | None = None
+    unseen: int | None = None
+
+    @property
+    def held_out(self) -> int:
+        """The number of examples that took no part in training."""
+        return len(self.scores) if self.unseen is None else self.unseen
+
+    @property
+    def pooled(self) -> bool:
+        """Whether there are training examples among the examples."""
+        return self.held_out < len(self.scores)
+
+    @property
+    def reference(self) -> Float[np.ndarray, " n"]:
+        """``[n]``, the scores that new ones are compared with, lowered to keep the guarantee."""
+        if not self.pooled or not self.unseen:
+            return self.scores
+        return promised(self.scores, self.unseen, tpr=self.tpr)
+
+    def compared(self, label: int) -> Bool[np.ndarray, " n"]:
+        """Returns the examples with which those that are assigned to a class are compared.
+
+        With ``per_class`` they are those assigned to the class, unless they are too few for the
+        rate; in calibrations of earlier versions, even then.
+        """
+        own = self.nearest == label
+        if self.unseen is not None and not conformal_rank(int(own.sum()), tpr=self.tpr):
+            return np.ones_like(own)
+        return own if self.per_class else np.ones_like(own)
 
     @property
     def threshold(self) -> float:
         """The threshold of all examples together; a score equal to it is accepted."""
-        return conformal_threshold(self.scores, tpr=self.tpr)
+        least = 0 if self.unseen is None else 1
+        return conformal_threshold(self.reference, tpr=self.tpr, least=least)
 
     def thresholds(self, num_classes: int) -> Float[np.ndarray, " k"]:
-        """Computes the threshold of each class, which may be minus infinity."""
-        if self.per_class:
-            return class_thresholds(self.scores, self.nearest, num_classes, tpr=self.tpr)
-        return np.full(num_classes, self.threshold)
+        """Computes the threshold of each class.
 
-    def accepts_all(self, num_classes: int) -> Bool[np.ndarray, " k"]:
-        """Returns the classes with too few examples to guarantee the rate and reject anything.
-
-        At a rate of 1, which asks for no rejections, there are none.
+        With ``per_class``, a class with too few examples for the rate has the threshold of all
+        examples together; in calibrations of earlier versions, minus infinity.
         """
-        return ~np.isfinite(self.thresholds(num_classes)) & (self.tpr < 1)
+        if not self.per_class:
+            return np.full(num_classes, self.threshold)
+        own = class_thresholds(self.reference, self.nearest, num_classes, tpr=self.tpr)
+        return own if self.unseen is None else np.where(np.isfinite(own), own, self.threshold)
+
+    def guarantees(self, num_classes: int) -> Float[np.ndarray, " k"]:
+        """Computes the smallest probability with which a known example of each class is accepted.
+
+        It holds for examples that are exchangeable with those that took no part in training; with
+        ``per_class``, for those that are assigned to the class. NaN for a class without a
+        guarantee: with ``per_class``, one with too few examples, or with training examples.
+        """
+        if self.tpr == 1:
+            return np.ones(num_classes)
+        if not self.per_class:
+            count = self.held_out
+            rank = conformal_rank(count, tpr=self.tpr, least=0 if self.unseen is None else 1)
+            if self.pooled:
+                rank = rank_below(count, tpr=self.tpr)
+            return np.full(num_classes, 1 - rank / (count + 1) if count else np.nan)
+        if self.pooled:
+            return np.full(num_classes, np.nan)
+        counts = [int(np.sum(self.nearest == c)) for c in range(num_classes)]
+        ranks = [conformal_rank(count, tpr=self.tpr) for count in counts]
+        return np.array(
+            [
+                np.nan if not rank and self.unseen is not None else 1 - rank / (count + 1)
+                for rank, count in zip(ranks, counts, strict=True)
+            ]
+        )
+
+    def guarantee(self, num_classes: int) -> float | None:
+        """Returns the smallest of the classes' guarantees; None if one of them has none."""
+        least = float(np.min(self.guarantees(num_classes)))
+        return None if math.isnan(least) else least
 
     @property
-    def needed(self) -> str:
-        """The number of examples needed to reject anything, for messages."""
-        return f"{examples_needed(self.tpr)}{' per class' if self.per_class else ''}"
+    def basis(self) -> str:
+        """The examples that the thresholds were fitted to, in words."""
+        plain = f"{self.held_out} validation example{'s' if self.held_out != 1 else ''}"
+        more = len(self.scores) - self.held_out
+        return f"{plain} and {more} training examples as if not seen" if more else plain
 
     def p_values(self, scores: ArrayLike, nearest: ArrayLike | None = None) -> np.ndarray:
         """Computes the conformal p-values ``[m]`` of new scores.
+
+        They are among the examples to which the threshold was fitted, so that an example is
+        accepted if its p-value exceeds ``1 - tpr``.
 
         Args:
           scores: ``[m]``.
           nearest: ``[m]``, the class that each example is assigned to; needed with ``per_class``.
         """
         values = np.asarray(scores, np.float64)
-        p_values, classes = conformal_p_values(self.scores, values), _assigned(self, nearest)
-        for label in np.unique(classes) if self.per_class else ():
-            own, chosen = self.scores[self.nearest == label], classes == label
-            p_values[chosen] = conformal_p_values(own, values[chosen])
+        reference, classes = self.reference, _assigned(self, nearest)
+        p_values = conformal_p_values(reference, values)
+        for label in np.unique(classes).tolist() if self.per_class else ():
+            chosen = classes == label
+            p_values[chosen] = conformal_p_values(reference[self.compared(label)], values[chosen])
         return p_values
 
     def accepts(self, scores: ArrayLike, nearest: ArrayLike | None = None) -> np.ndarray:
@@ -272,6 +342,9 @@ def fit_calibration(
 ) -> Calibration:
     """Fits thresholds to the scores of known examples, and a temperature to their logits.
 
+    With too few examples for the rate, the threshold is the lowest score, whose guarantee is lower
+    (:meth:`Calibration.guarantee`).
+
     >>> calibration = fit_calibration([0.3, 0.1, 0.4, 0.2], tpr=0.6)
     >>> calibration.threshold, calibration.accepts([0.1, 0.2]).tolist()
     (0.2, [False, True])
@@ -303,4 +376,4 @@ def fit_calibration(
         if labels is None:
             raise ValueError("labels: got none, wanted those of the examples of the logits")
         temperature = fit_temperature(logits, labels, before=before)
-    return Calibration(values, classes, temperature, tpr, per_class, sigmoid)
+    return Calibration(values, classes, temperature, tpr, per_class, sigmoid, len(values))

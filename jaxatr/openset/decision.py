@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxatr.openset import gallery
 from jaxatr.openset.calibration import Calibration, Sigmoid, fit_calibration
-from jaxatr.openset.conformal import conformal_p_values, conformal_rank, conformal_threshold
+from jaxatr.openset.conformal import conformal_p_values, conformal_rank
 from jaxatr.openset.fit import Fitted
 from jaxatr.openset.logistic import sigmoid, softmax
 from jaxatr.openset.outputs import Outputs
@@ -45,7 +45,7 @@ class Further(NamedTuple):
 
     def thresholds(self, calibration: Calibration) -> Float[np.ndarray, " e"]:
         """Computes the threshold of each enrolled class, which may be minus infinity."""
-        overall = conformal_threshold(calibration.scores, tpr=calibration.tpr)
+        overall = calibration.threshold
         thresholds = np.full(self.count, overall)
         for number in range(self.count):
             own = self.own(self.first + number)
@@ -53,6 +53,11 @@ class Further(NamedTuple):
                 rank = max(1, conformal_rank(own.size, tpr=calibration.tpr))
                 thresholds[number] = min(overall, own[rank - 1])
         return thresholds
+
+    def guarantees(self, calibration: Calibration) -> Float[np.ndarray, " e"]:
+        """Computes the guarantee of each enrolled class; NaN for one that has none."""
+        promises = (self.promise(self.first + i, calibration.tpr) for i in range(self.count))
+        return np.array([np.nan if one is None else one for one in promises])
 
     def p_values(
         self,
@@ -68,7 +73,7 @@ class Further(NamedTuple):
         for label in np.unique(nearest[nearest >= self.first]).tolist():
             own, chosen = self.own(label), nearest == label
             p_values[chosen] = conformal_p_values(
-                own if own.size else calibration.scores, scores[chosen]
+                own if own.size else calibration.reference, scores[chosen]
             )
         return p_values
 
@@ -100,6 +105,8 @@ class Answers(NamedTuple):
         example is known.
       known_probabilities: ``[n]``, probability of being known; None if the score provides none.
       p_values: ``[n]``, conformal p-values; None without a calibration.
+      guarantees: ``[n]``, the smallest probability with which a known example of the assigned class
+        is accepted; NaN without a guarantee.
     """
 
     nearest: Int[np.ndarray, " n"]
@@ -109,6 +116,7 @@ class Answers(NamedTuple):
     probabilities: Float[np.ndarray, "n k"]
     known_probabilities: Float[np.ndarray, " n"] | None
     p_values: Float[np.ndarray, " n"] | None
+    guarantees: Float[np.ndarray, " n"]
 
 
 @dataclass(frozen=True)
@@ -187,6 +195,23 @@ class Decision:
             return thresholds
         return np.concatenate([thresholds, self.further.thresholds(self.calibration)])
 
+    def guarantees(self, num_classes: int) -> Float[np.ndarray, " k"]:
+        """Computes the guarantee of each class's threshold (:meth:`Calibration.guarantees`).
+
+        Args:
+          num_classes: number of classes of the network; enrolled classes follow them.
+
+        Returns:
+          ``[k]``; NaN for a class without a guarantee. A given threshold has none.
+        """
+        further = 0 if self.further is None else self.further.count
+        if self.threshold is not None or self.calibration is None:
+            return np.full(num_classes + further, np.nan)
+        guarantees = self.calibration.guarantees(num_classes)
+        if self.further is None:
+            return guarantees
+        return np.concatenate([guarantees, self.further.guarantees(self.calibration)])
+
     def __call__(self, outputs: Outputs) -> Answers:
         """Decides about n examples.
 
@@ -197,7 +222,8 @@ class Decision:
           ValueError: there is no threshold.
         """
         scores, nearest = self.score_of(outputs)
-        thresholds = self.thresholds(outputs.logits.shape[1])[nearest]
+        known_classes = outputs.logits.shape[1]
+        thresholds = self.thresholds(known_classes)[nearest]
         calibration = self.calibration
         temperature = 1.0 if calibration is None else calibration.temperature
         logits = np.asarray(outputs.logits, np.float64) / temperature
@@ -218,6 +244,7 @@ class Decision:
             softmax(logits),
             known,
             p_values,
+            self.guarantees(known_classes)[nearest],
         )
 
 
@@ -228,6 +255,7 @@ def calibrate(
     tpr: float,
     per_class: bool = False,
     sigmoid: Sigmoid | None = None,
+    seen: tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]] | None = None,
 ) -> Decision:
     """Fits thresholds and probabilities to known examples; the score's models are unchanged.
 
@@ -240,6 +268,8 @@ def calibrate(
       tpr: share of known examples to accept.
       per_class: fit a threshold for each assigned class instead of a common one.
       sigmoid: maps a standardised score to the probability of being known.
+      seen: scores and classes of training examples as if not seen, to which the thresholds are
+        fitted too; none by default.
 
     Raises:
       ValueError: there is no example, an example is unknown, a score is not finite, or ``tpr`` is
@@ -265,4 +295,7 @@ def calibrate(
         raise ValueError(f"{decision.score.name}: {error}") from error
     if not own.any():
         fitted = fitted._replace(temperature=1.0 if before is None else before)
+    if seen is not None:
+        more = (np.concatenate(pair) for pair in zip((scores, nearest), seen, strict=True))
+        fitted = fitted._replace(**dict(zip(("scores", "nearest"), more, strict=True)))
     return replace(decision, calibration=fitted, threshold=None)

@@ -15,6 +15,7 @@ from jaxatr.openset.decision import Decision, Further
 from jaxatr.openset.fit import Fitted
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
+from jaxatr.openset.unseen import with_validation
 from jaxatr.typing import Float
 
 TURNS = 20
@@ -87,8 +88,7 @@ def enrol(
     if enrolled.calibration is None or validation is None:
         return enrolled
     scores, nearest = enrolled.ready().score_of(validation)
-    calibration = enrolled.calibration._replace(scores=scores, nearest=nearest)
-    return replace(enrolled, calibration=calibration)
+    return replace(enrolled, calibration=with_validation(enrolled, scores, nearest))
 
 
 def enrol_scores(fitted: Fitted, outputs: Outputs, classes: int) -> Fitted:

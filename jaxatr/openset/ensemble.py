@@ -23,7 +23,7 @@ from jaxatr.openset.fit import fit_scores
 from jaxatr.openset.logistic import log_softmax, logsumexp
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Answer, Score
-from jaxatr.typing import Float
+from jaxatr.typing import Float, Int
 
 
 class Units(NamedTuple):
@@ -125,7 +125,12 @@ def pool(decisions: Sequence[Decision], outputs: Sequence[Outputs]) -> Outputs:
 
 
 def fit_ensemble(
-    decisions: Sequence[Decision], validation: Outputs, *, tpr: float, per_class: bool = False
+    decisions: Sequence[Decision],
+    validation: Outputs,
+    *,
+    tpr: float,
+    per_class: bool = False,
+    same_training: bool = False,
 ) -> Pooled:
     """Fits an ensemble's score units, threshold and temperature.
 
@@ -134,6 +139,8 @@ def fit_ensemble(
       validation: pooled outputs (:func:`pool`) on known examples that no member was trained on.
       tpr: share of known examples to accept.
       per_class: fit a threshold for each assigned class instead of a common one.
+      same_training: whether the members were trained on the same examples in the same order. If
+        their thresholds are fitted to these as if not seen, that of the ensemble is too.
 
     Raises:
       ValueError: there is no example, an example is unknown, a score is not finite, or ``tpr`` is
@@ -142,9 +149,22 @@ def fit_ensemble(
     models = fit_scores([ENSEMBLE], None, None, validation=validation).models
     gallery = any(decision.gallery for decision in decisions)
     decision = Pooled(ENSEMBLE, models, gallery, mixture=_is_mixture(decisions))
-    fitted = calibrate(decision, validation, tpr=tpr, per_class=per_class)
+    seen = _seen(decisions, models[ENSEMBLE.name]) if same_training else None
+    fitted = calibrate(decision, validation, tpr=tpr, per_class=per_class, seen=seen)
     assert isinstance(fitted, Pooled)
     return fitted
+
+
+def _seen(
+    decisions: Sequence[Decision], units: Units
+) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]] | None:
+    """Returns the ensemble's scores of training examples as if not seen; None without them."""
+    own = [one.calibration for one in decisions if one.calibration and one.calibration.pooled]
+    parts = [(one.scores[one.unseen :], one.nearest[one.unseen :]) for one in own]
+    if len(own) < len(decisions) or len({len(scores) for scores, _ in parts}) > 1:
+        return None
+    columns = np.stack([scores for scores, _ in parts], axis=1)
+    return ((columns - units.middle) / units.spread).mean(axis=1), parts[0][1]
 
 
 def as_pooled(decision: Decision, members: Sequence[Decision]) -> Pooled:

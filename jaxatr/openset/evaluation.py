@@ -7,6 +7,7 @@ import chex
 import numpy as np
 
 from jaxatr import metrics
+from jaxatr.openset.conformal import conformal_threshold
 from jaxatr.openset.outputs import UNKNOWN
 from jaxatr.openset.rule import SCORE, calibrate_gamma
 from jaxatr.openset.score import Score
@@ -37,6 +38,7 @@ def evaluate(
     validation: Mapping[str, Shaped[np.ndarray, " m"]] | None = None,
     *,
     fixed: Mapping[str, float] | None = None,
+    decided: Mapping[str, float] | None = None,
     named: Mapping[str, Int[np.ndarray, " n"]] | None = None,
     tpr: float = 0.95,
 ) -> dict[str, Any]:
@@ -49,6 +51,7 @@ def evaluate(
       validation: scores ``[m]`` of known examples held out of training, by name, for fitting
         thresholds; None to fit none.
       fixed: thresholds by score name, from :func:`fixed_thresholds`; none by default.
+      decided: fitted thresholds by score name, to use instead of those of ``validation``.
       named: for each score that names the class itself, its classes ``[n]``, used instead of
         ``predicted``.
       tpr: true-positive rate of the fitted thresholds and of ``fpr_at_tpr``.
@@ -58,6 +61,8 @@ def evaluate(
       ``scores``, which maps each name to ``threshold``, ``open_accuracy``, ``auroc``, ``oscr``,
       ``fpr_at_tpr``, ``fpr_at_tpr_of_unknown``, ``aupr_in``, ``aupr_out``, ``ccr_at_fpr`` (at
       :data:`FPR`) and, with validation data, ``fitted_threshold`` and ``fitted_open_accuracy``.
+      ``fitted_threshold`` is that of :func:`~jaxatr.openset.conformal_threshold`, or the lowest
+      validation score if there are too few for it; None if nothing is to be rejected.
       ``threshold`` is None if it is infinite or not in ``fixed``; ``open_accuracy`` is absent
       without a fixed threshold. A score that names the class has its own ``closed_accuracy``.
       Measures that compare known with unknown examples are absent if either kind is missing. With
@@ -87,7 +92,11 @@ def evaluate(
         fitted = None
         if validation is not None:
             held_out = np.asarray(validation[name], np.float64)
-            row["fitted_threshold"] = fitted = metrics.threshold_at_tpr(held_out, tpr=tpr)
+            fitted = conformal_threshold(held_out, tpr=tpr, least=1)
+        if decided is not None and name in decided:
+            fitted = decided[name]
+        if fitted is not None:
+            row["fitted_threshold"] = fitted if np.isfinite(fitted) else None
         if known.any() and not known.all():
             row |= _detection(labels, classes, score, tpr)
             if threshold is not None:
@@ -97,6 +106,8 @@ def evaluate(
         result["scores"][name] = row
     if validation is not None and SCORE in scores:
         held_out = np.asarray(validation[SCORE], np.float64)
+        if decided is not None and SCORE in decided:
+            held_out = np.array([decided[SCORE]])
         result["fitted_gamma"] = calibrate_gamma(held_out, tpr=tpr)
     return result
 

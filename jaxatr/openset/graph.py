@@ -59,11 +59,13 @@ def traced_decision(decision: Decision, classes: int) -> TracedDecision:
     arrays["thresholds"] = thresholds.astype(np.float32)
     own = decision.calibration
     if own is not None:
-        _check_digits(decision.score.name, own.scores)
-        arrays["known_scores"] = np.sort(own.scores).astype(np.float32)
+        reference = own.reference
+        _check_digits(decision.score.name, reference)
+        order = np.argsort(reference, kind="stable")
+        arrays["known_scores"] = reference[order].astype(np.float32)
         if own.per_class:
-            order = np.argsort(own.scores, kind="stable")
-            arrays["known_classes"] = np.eye(classes, dtype=np.float32)[own.nearest[order]].T
+            rows = [own.compared(label)[order] for label in range(classes)]
+            arrays["known_classes"] = np.stack(rows).astype(np.float32)
 
     def apply(arrays: PyTree, outputs: Outputs) -> dict[str, Array]:
         found = answer(decision.score, fixed, arrays, outputs)

@@ -5,7 +5,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.metrics import threshold_at_tpr
+from jaxatr.openset.conformal import conformal_threshold
 from jaxatr.openset.decision import Decision
 from jaxatr.openset.detectors.cbc import PART as CBC
 from jaxatr.openset.detectors.cbc import cbc_score
@@ -62,6 +62,9 @@ def _threshold(gamma: float) -> float:
 def calibrate_gamma(known_scores: Float[np.ndarray, " n"], *, tpr: float = 0.95) -> float:
     """Computes the highest γ at which :func:`decide` accepts the share ``tpr`` of known examples.
 
+    It is the threshold of :func:`~jaxatr.openset.conformal_threshold`, or the lowest score if there
+    are too few examples for it.
+
     Args:
       known_scores: ``[n]``, :func:`~jaxatr.openset.cbc_score` of validation examples of known
         classes, which took no part in training.
@@ -70,7 +73,9 @@ def calibrate_gamma(known_scores: Float[np.ndarray, " n"], *, tpr: float = 0.95)
     Raises:
       ValueError: scores are empty or contain NaN, or ``tpr`` is out of range.
     """
-    threshold = threshold_at_tpr(known_scores, tpr=tpr)
+    if not len(known_scores):
+        raise ValueError("known_scores: got none, wanted [n] with n > 0")
+    threshold = conformal_threshold(known_scores, tpr=tpr, least=1)
     gamma = float(sigmoid(threshold))
     while gamma > 0 and logit(gamma) > threshold:  # because the sigmoid is rounded
         gamma = math.nextafter(gamma, 0.0)

@@ -40,6 +40,8 @@ def to_arrays(decision: Decision) -> dict[str, np.ndarray]:
             "calibration.per_class": np.bool_(one.per_class),
             "calibration.sigmoid": np.array(one.sigmoid or (), np.float64),
         }
+        if one.unseen is not None:
+            found["calibration.unseen"] = np.int64(one.unseen)
     if decision.further is not None:
         further = decision.further._asdict()
         found |= {f"further.{name}": np.asarray(value) for name, value in further.items()}
@@ -60,7 +62,8 @@ def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
         raise ValueError(f"got a model fitted for {arrays.get('score')}, wanted {score.name}")
     calibration = None
     if "calibration.scores" in arrays:
-        own = {n: arrays[f"calibration.{n}"] for n in Calibration._fields}
+        own = {n: arrays[f"calibration.{n}"] for n in Calibration._fields if n != "unseen"}
+        unseen = arrays.get("calibration.unseen")  # absent in runs of earlier versions
         sigmoid = Sigmoid(*map(float, own["sigmoid"])) if own["sigmoid"].size else None
         calibration = Calibration(
             own["scores"],
@@ -69,6 +72,7 @@ def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
             float(own["tpr"]),
             bool(own["per_class"]),
             sigmoid,
+            None if unseen is None else int(unseen),
         )
     threshold = float(arrays["threshold"]) if "threshold" in arrays else None
     gallery = bool(arrays["gallery"])

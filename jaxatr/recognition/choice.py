@@ -14,6 +14,7 @@ from jaxatr.parallel import wait_for_all
 from jaxatr.recognition import store, trials
 from jaxatr.recognition.session import head
 from jaxatr.recognition.trials import MOST_COMPARED
+from jaxatr.reporting.tables import guarantee_in_words
 from jaxatr.tasks.open_set.deciders import AUTO, RULE, score_of
 from jaxatr.tasks.open_set.needs import NEEDS, refusal
 from jaxatr.tasks.open_set.task import OpenSet
@@ -174,12 +175,15 @@ def fit(task: OpenSet, variables: PyTree, name: str, workdir: Path | None = None
         training, validation = _outputs(task, variables, [score])
     models = openset.fit_scores([score], training, last, validation=validation).models
     one, names = compared[score.name], _accuracies(score, models, validation)
+    bare = openset.Decision(score, models, gallery=names.get("gallery", -1.0) >= names["head"])
     decision = openset.calibrate(
-        openset.Decision(score, models, gallery=names.get("gallery", -1.0) >= names["head"]),
+        bare,
         validation,
         tpr=fields.tpr,
         per_class=fields.per_class,
-        sigmoid=openset.fit_sigmoid(one.standing, one.known),
+        # Classes that the network has seen stand out less than they should from unknown ones.
+        sigmoid=openset.fit_sigmoid(one.standing, one.known) if folders else None,
+        seen=_as_unseen(task, variables, bare, training, validation),
     )
     record = {"decides": score.name, **why, **facts(decision, validation)}
     record["validation_accuracy"] = names
@@ -205,6 +209,34 @@ def _outputs(
     if most is None:
         return task.decided_outputs(variables, "train", needs), validation
     return task.sampled_outputs(variables, most, needs), validation
+
+
+def _as_unseen(
+    task: OpenSet,
+    variables: PyTree,
+    decision: openset.Decision,
+    training: openset.Outputs,
+    validation: openset.Outputs,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Scores the training examples as if not seen, if there are few validation examples.
+
+    Returns:
+      The scores and the classes; None with enough validation examples, or if the score cannot be
+      fitted without some of the training examples.
+    """
+    if not openset.are_few(len(validation.labels), tpr=task.config.open_set.tpr):
+        return None
+    if not decision.score.fitted:
+        training = task.decided_outputs(variables, "train", decision.score.all_needs)
+    try:
+        return openset.with_training(decision, training, head(variables), validation)
+    except ValueError as error:
+        warnings.warn(
+            f"open_set.tpr: the threshold of {decision.score.name} is fitted to the validation "
+            f"examples alone, because it cannot be fitted without some training examples: {error}",
+            stacklevel=4,
+        )
+        return None
 
 
 def _choose(
@@ -275,20 +307,23 @@ def _accuracies(
 
 
 def facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, Any]:
-    """Returns properties of a calibrated decision, and warns if it cannot reject anything.
+    """Returns properties of a calibrated decision, and warns if it cannot guarantee the rate.
 
     Args:
       decision: the decision.
       validation: outputs for the validation examples to which it was calibrated.
     """
     calibration = decision.calibration
-    if calibration is not None and calibration.accepts_all(validation.logits.shape[1]).any():
-        warnings.warn(
-            f"open_set.tpr: {len(validation.labels)} validation examples are too few to guarantee "
-            f"this rate and reject anything: with fewer than {calibration.needed}, everything "
-            "is accepted (increase data.validation, or lower open_set.tpr to need fewer)",
-            stacklevel=5,
-        )
+    if calibration is not None:
+        least = calibration.guarantee(validation.logits.shape[1])
+        if least is None or least < calibration.tpr:
+            warnings.warn(
+                f"open_set.tpr: {len(validation.labels)} validation examples are too few to "
+                f"guarantee that {100 * calibration.tpr:g} % of known examples are accepted: the "
+                f"threshold is an estimate, with {guarantee_in_words(least)} (increase "
+                "data.validation for more)",
+                stacklevel=5,
+            )
     return {
         "validation_examples": len(validation.labels),
         "class_from": "gallery" if decision.gallery else "head",

@@ -344,7 +344,7 @@ def _promises(
     if of_class.any():
         promises["named"] = float(np.mean(further.nearest[of_class] == number))
     if calibration is not None:
-        of_all = openset.conformal_threshold(calibration.scores, tpr=calibration.tpr)
+        of_all = calibration.threshold
         threshold = float(decision.thresholds(len(run.classes))[number])
         promises["threshold"] = threshold if np.isfinite(threshold) else None
         promises["threshold_of_the_run"] = of_all if np.isfinite(of_all) else None

@@ -190,8 +190,13 @@ class Members:
             return as_configured(pooled, first.config)
         validation = self.pooled("validation", self.shared("validation"))
         fields = first.config.open_set
+        training = [ids(task.parts["train"]) for task in self.tasks]
         decision = openset.fit_ensemble(
-            self.decisions, validation, tpr=fields.tpr, per_class=fields.per_class
+            self.decisions,
+            validation,
+            tpr=fields.tpr,
+            per_class=fields.per_class,
+            same_training=all(np.array_equal(training[0], one) for one in training),
         )
         runs = [{"workdir": str(run.workdir), "step": run.step} for run, _ in self.members]
         made = {"decides": openset.ENSEMBLE.name, "members": runs, **facts(decision, validation)}
@@ -283,7 +288,7 @@ def evaluate(
     scores, nearest = decision.score_of(test)
     values = {"test": {openset.ENSEMBLE.name: scores}}
     if decision.calibration is not None:
-        values["validation"] = {openset.ENSEMBLE.name: decision.calibration.scores}
+        values["validation"] = {openset.ENSEMBLE.name: decision.calibration.reference}
     named = {"test": {openset.ENSEMBLE.name: nearest}} if decision.gallery else {}
     scored = evaluation.Scored((openset.ENSEMBLE,), values, named)
     groups = evaluation.groups_of(task, task.parts, scored, {"test": test})

@@ -112,12 +112,14 @@ class Scored(NamedTuple):
       values: values ``[n]`` of each score, by part and score.
       named: classes ``[n]`` that scores name, by part and score, for those that name one.
       models: arrays of the fitted scores, for ``scores.npz``.
+      decided: threshold of the score that decides, by its name, if all classes share one.
     """
 
     scores: tuple[openset.Score, ...]
     values: Mapping[str, Mapping[str, np.ndarray]]
     named: Mapping[str, Mapping[str, np.ndarray]]
     models: Mapping[str, np.ndarray] = {}
+    decided: Mapping[str, float] = {}
 
     @classmethod
     def of(
@@ -194,6 +196,7 @@ def evaluate(
         say(f"computing outputs on {len(part.indices)} examples ({name})")
         outputs[name] = task.outputs_of(variables, part, needs)
     scored = _scored(task, variables, chosen, outputs, joined, say)
+    scored = scored._replace(decided=decided(made, outputs["test"].logits.shape[1]))
     say("scoring and measuring")
     measured = summary(task, groups_of(task, parts, scored, outputs), scored.scores)
     if others:
@@ -216,6 +219,22 @@ def evaluate(
         for name in others:
             measured["outside"][name] |= accepted(made, outputs[other_data.PART + name])
     return measured, arrays
+
+
+def decided(made: Made | None, classes: int) -> dict[str, float]:
+    """Returns the calibrated threshold of the score that decides, if all classes share one.
+
+    Args:
+      made: the decision.
+      classes: number of classes of the network.
+
+    Returns:
+      The threshold by the name of the score; empty if there is none.
+    """
+    if made is None or made.decision is None or made.decision.calibration is None:
+        return {}
+    shared = set(made.decision.thresholds(classes).tolist())
+    return {made.decision.score.name: shared.pop()} if len(shared) == 1 else {}
 
 
 def _silent(text: str) -> None:
@@ -355,6 +374,7 @@ def measure(
         {name: score[chosen] for name, score in scored.values[part].items()},
         scored.values.get("validation"),
         fixed=openset.fixed_thresholds(scored.scores, fields.gamma),
+        decided=scored.decided,
         named={name: labels[chosen] for name, labels in scored.named.get(part, {}).items()},
         tpr=fields.tpr,
     )

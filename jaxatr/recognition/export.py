@@ -103,17 +103,19 @@ def _decides(
         )
     traced = openset.traced_decision(decision, len(run.classes))
     calibration = decision.calibration
-    limits = decision.thresholds(len(run.classes))
+    limits, guarantees = (of(len(run.classes)) for of in (decision.thresholds, decision.guarantees))
     properties = {
         "decides": name,
         "thresholds": [float(limit) if np.isfinite(limit) else None for limit in limits],
         "class_from": "gallery" if decision.gallery else "head",
+        "guarantees": [None if np.isnan(one) else float(one) for one in guarantees],
         "probability_is": decision.probability_is,
         "unknown": openset.UNKNOWN,
     }
     if calibration is not None:
         properties |= {
-            "validation_examples": len(calibration.scores),
+            "validation_examples": calibration.held_out,
+            "fitted_to": calibration.basis,
             "tpr": calibration.tpr,
             "per_class": calibration.per_class,
             "temperature": calibration.temperature,

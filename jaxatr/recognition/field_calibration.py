@@ -16,6 +16,7 @@ from jaxatr import metrics, openset
 from jaxatr.data import archive, class_name, image_facts, image_paths, line_of
 from jaxatr.recognition import store
 from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
+from jaxatr.reporting.tables import guarantee_in_words
 from jaxatr.tasks.image_facts import by_name
 
 
@@ -58,6 +59,7 @@ def calibrate(
     Returns:
       ``score``, ``chips`` (count by class), ``path`` of the calibration, and ``before`` and
       ``after``, each with ``threshold`` (None if it accepts everything or differs between classes),
+      ``guarantee`` (smallest share of known chips that it is guaranteed to accept, or None),
       ``accepted`` (fraction of the chips; leave-one-out after the calibration), and ``temperature``
       and ``calibration_error`` of the class probabilities on the same chips, except those of
       enrolled classes, which have no probabilities (None if no chips are left).
@@ -91,17 +93,20 @@ def calibrate(
 
 
 def _warn_of_few(decision: openset.Decision, classes: Sequence[str]) -> None:
-    """Warns if there are too few chips to reject anything, in all or in some of the classes."""
+    """Warns if there are too few chips to guarantee the rate, in all or in some of the classes."""
     calibration = decision.calibration
     assert calibration is not None
-    few = calibration.accepts_all(len(classes))
+    guarantees = calibration.guarantees(len(classes))
+    few = ~(guarantees >= calibration.tpr)
     if not few.any():
         return
     every = "" if few.all() else f" taken for {', '.join(np.array(classes)[few])}"
+    promise = guarantee_in_words(calibration.guarantee(len(classes)))
     warnings.warn(
         f"tpr: {len(calibration.scores)} chips are too few to guarantee a rate of "
-        f"{calibration.tpr:.3g} and reject anything, so every chip{every} is accepted: at least "
-        f"{calibration.needed} are needed, or fewer with a lower tpr",
+        f"{calibration.tpr:.3g} for chips{every}: the threshold is an estimate, with {promise}; "
+        f"{openset.examples_needed(calibration.tpr)}{' per class' * calibration.per_class} are "
+        "needed, or fewer with a lower tpr",
         stacklevel=3,
     )
 
@@ -195,7 +200,7 @@ def shift(
     except openset.CannotTell as error:
         raise openset.CannotTell(f"{source}: {_CANNOT}: {error}; {_INSTEAD}") from None
     moved = calibration._replace(
-        scores=mixture.moved(calibration.scores), tpr=tpr, per_class=per_class
+        scores=mixture.moved(calibration.scores), tpr=tpr, per_class=per_class, unseen=0
     )
     after = dataclasses.replace(before, calibration=moved, threshold=None)
     estimate = {"unknown": mixture.unknown, "unknown_accepted": mixture.overlap(moved.threshold)}
@@ -341,6 +346,7 @@ def _figures(
     decision: openset.Decision, outputs: openset.Outputs, accepted: np.ndarray
 ) -> dict[str, Any]:
     answers = decision(outputs)
+    least = float(np.min(decision.guarantees(outputs.logits.shape[1])))
     # The network has no probabilities of enrolled classes.
     trained = outputs.labels < outputs.logits.shape[1]
     shares, labels = answers.probabilities[trained], outputs.labels[trained]
@@ -354,6 +360,7 @@ def _figures(
     calibration = decision.calibration
     return {
         "threshold": _one_threshold(decision, outputs.logits.shape[1]),
+        "guarantee": None if np.isnan(least) else least,
         "accepted": float(np.mean(accepted)),
         "temperature": 1.0 if calibration is None else calibration.temperature,
         "calibration_error": error,
@@ -374,13 +381,14 @@ def _by_the_others(decision: openset.Decision) -> np.ndarray:
     accepted = []
     for row, nearest in enumerate(calibration.nearest):
         others = np.arange(len(calibration.scores)) != row
+        count = calibration.unseen and calibration.unseen - 1
+        rest = calibration._replace(
+            scores=calibration.scores[others], nearest=calibration.nearest[others], unseen=count
+        )
         if further is not None and nearest >= further.first:
-            rest = calibration._replace(scores=calibration.scores[others])
             threshold = further.thresholds(rest)[nearest - further.first]
         else:
-            if calibration.per_class:
-                others &= calibration.nearest == nearest
-            threshold = openset.conformal_threshold(calibration.scores[others], tpr=calibration.tpr)
+            threshold = rest.thresholds(int(nearest) + 1)[nearest]
         accepted.append(calibration.scores[row] >= threshold)
     return np.array(accepted)
 

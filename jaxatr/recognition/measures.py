@@ -37,9 +37,12 @@ def judge(
     }
     if answers.known_probabilities is not None:
         arrays["decided_known_probability"] = answers.known_probabilities
-    thresholds = made.decision.thresholds(test.logits.shape[1])
+    classes, calibration = test.logits.shape[1], made.decision.calibration
+    thresholds, guarantees = made.decision.thresholds(classes), made.decision.guarantees(classes)
     measured["decision"] |= {
         "thresholds": [float(t) if np.isfinite(t) else None for t in thresholds],
+        "guarantees": [None if np.isnan(g) else float(g) for g in guarantees],
+        "fitted_to": None if calibration is None else calibration.basis,
         "test": decision_metrics(made.decision, test, answers),
     }
 

@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 from jaxatr.reporting import notebook, score_record
+from jaxatr.reporting.tables import guarantee_in_words
 from jaxatr.tasks.neighbour import Neighbour, describe
 
 UNKNOWN = "unknown"
@@ -30,6 +31,8 @@ class Prediction(NamedTuple):
         probability, as in CBC), or empty.
       neighbours: the nearest training chips by the network's features, nearest first; empty unless
         the recogniser searches for them. Chips of enrolled classes are not among them.
+      guarantee: the smallest probability with which the threshold accepts a known image that is
+        like the validation examples; None without a guarantee, as for a given threshold.
     """
 
     label: str
@@ -43,6 +46,7 @@ class Prediction(NamedTuple):
     p_value: float | None = None
     probability_is: str = ""
     neighbours: tuple[Neighbour, ...] = ()
+    guarantee: float | None = None
 
     def card(self) -> notebook.Card:
         """Describes the prediction for a notebook: verdict, score, threshold and probabilities."""
@@ -62,7 +66,7 @@ class Prediction(NamedTuple):
             limit = "no threshold"
         elif self.gamma is not None:
             limit += f" (γ {self.gamma:.4g})"
-        facts = [f"{shown.title}: {score}, {limit}"]
+        facts = [f"{shown.title}: {score}, {limit}", guarantee_in_words(self.guarantee)]
         if self.known_probability is not None and self.probability_is != "p-value":
             facts.append(f"known with probability {self.known_probability:.3f}")
         if self.p_value is not None:

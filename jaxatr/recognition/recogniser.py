@@ -17,6 +17,7 @@ from jaxatr.recognition.decision import load_decision
 from jaxatr.recognition.neighbours import TrainingChips, build_examples
 from jaxatr.recognition.prediction import UNKNOWN, Prediction
 from jaxatr.recognition.session import FEATURES, Network, Session, of_single_images
+from jaxatr.reporting.tables import guarantee_in_words
 from jaxatr.resolve import imported
 from jaxatr.tasks.display import HeatMap, NotebookPredictor
 from jaxatr.tasks.neighbour import Neighbour, blank, describe, listed
@@ -238,6 +239,7 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
         if self.gamma is not None and self.decision.threshold is None:
             gammas = sigmoid(answers.thresholds).tolist()
         own = self.classes[: outputs.logits.shape[1]]
+        promised = [None if math.isnan(one) else one for one in answers.guarantees.tolist()]
         near: Sequence[tuple[Neighbour, ...]] = [()] * len(answers.nearest)
         if self.examples is not None:
             near = self.examples.nearest(outputs.more[FEATURES], self.neighbours)
@@ -256,6 +258,7 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
                 p_value=_at(answers.p_values, index),
                 probability_is=self.decision.probability_is,
                 neighbours=near[index],
+                guarantee=promised[index],
             )
 
     def verdict(self, prediction: Prediction) -> str:
@@ -277,6 +280,7 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
         if prediction.gamma is not None:
             limit = f"γ {prediction.gamma:.6g}"
         words += [f"{prediction.decides} {prediction.score:.4g}", limit]
+        words.append(guarantee_in_words(prediction.guarantee))
         near = f"; nearest: {describe(prediction.neighbours)}" if prediction.neighbours else ""
         return f"{prediction.label} ({', '.join(words)}) {classes}{near}"
 
@@ -304,7 +308,8 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
     def columns(self) -> dict[str, type]:
         """Returns the columns of a row."""
         numbers = dict.fromkeys(self.classes[: len(self.classes) - len(self.further)], 0.0)
-        empty = Prediction("", "", 0.0, 0.0, 0.0, numbers, "", 0.0, 0.0, "", blank(self.neighbours))
+        near = blank(self.neighbours)
+        empty = Prediction("", "", 0.0, 0.0, 0.0, numbers, "", 0.0, 0.0, "", near, 0.0)
         return types_of(self.to_row(empty))
 
     def digest(self) -> str:

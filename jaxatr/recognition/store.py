@@ -18,10 +18,12 @@ import numpy as np
 from jaxatr import files, openset
 from jaxatr.files import load_arrays
 from jaxatr.tasks.runtime import FOLDER
+from jaxatr.training import digest
 from jaxatr.training.folder import write_file
 
 CHOICE = "choice"
 FIELD = ".field"
+_DIGEST = "digest"
 
 
 def path_of(workdir: str | os.PathLike, step: int, name: str) -> Path:
@@ -49,9 +51,16 @@ def save(
     arrays: dict[str, Any] = {"step": np.array(step), **openset.to_arrays(decision)}
     if provenance:
         arrays["provenance"] = np.array(json.dumps(provenance, ensure_ascii=False))
+    arrays[_DIGEST] = np.array(_digest(arrays))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, lambda file: np.savez(file, **arrays))
     return path
+
+
+def _digest(arrays: dict[str, Any]) -> str:
+    """Returns the digest of names and arrays, except those large enough to be memory-mapped."""
+    read = {name: value for name, value in arrays.items() if value.nbytes < files.MAPPED}
+    return digest([*sorted(read), read])
 
 
 def load(
@@ -67,8 +76,12 @@ def load(
         return None
     try:
         arrays = load_arrays(path)
-        if int(arrays.pop("step", -1)) != step:
+        if int(arrays.get("step", -1)) != step:
             raise ValueError(f"it does not belong to step {step}")
+        written = arrays.pop(_DIGEST, None)  # absent from files of 0.2.0
+        if written is not None and str(written) != _digest(arrays):
+            raise ValueError("it was changed since it was written")
+        del arrays["step"]
         return openset.from_arrays(score, arrays)
     except (ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(

@@ -129,6 +129,10 @@ def evaluate(
         training = task.part_outputs(variables, "train", chosen.needs_of_fit)
     figures, arrays = {}, {}
     for name, group in groups(task, TrackOutputs(chosen, variables, training, found)).items():
+        if name == TRACKS and not isinstance(task, TrackChips):
+            classes = group.outputs["test"].logits.shape[1]
+            scored = group.scored._replace(decided=evaluation.decided(made, classes))
+            group = group._replace(scored=scored)
         figures[name] = evaluation.measure(task, group.outputs["test"], group.scored)
         if name == TRACKS and (off := group.outputs.get(BOX_OFF)):
             figures[box_off(task.config)] = evaluation.measure(

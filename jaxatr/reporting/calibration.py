@@ -10,7 +10,7 @@ from jaxatr.reporting import axes
 from jaxatr.reporting.charts import COLOURS, Chart, Series, chart
 from jaxatr.reporting.kind import Numbered, Section
 from jaxatr.reporting.recorded_run import RecordedRun
-from jaxatr.reporting.tables import percent
+from jaxatr.reporting.tables import guarantee_lines, percent
 from jaxatr.typing import Float
 
 _PROBABILITIES = {
@@ -52,6 +52,10 @@ def _cells(run: RecordedRun) -> dict[str, str]:
         "accuracy with “unknown”": percent(test.get("open_accuracy")),
         "AURC": percent(test.get("aurc")),
     }
+    if lines := guarantee_lines(record):
+        cells["threshold"] = "; ".join(one.removeprefix("its threshold is ") for one in lines)
+    if record.get("probability"):
+        cells["“known” is"] = record["probability"]
     for name, short in (("class_probability", "class"), ("known_probability", "known")):
         if name in test:
             cells[f"calibration error, {short}"] = percent(test[name]["error"])

@@ -9,7 +9,7 @@ from jaxatr import metrics
 from jaxatr.data.splits import MSTAR_CLASSES
 from jaxatr.reporting import score_record
 from jaxatr.reporting.recorded_run import SIMULATED
-from jaxatr.reporting.tables import COLUMNS, FURTHER
+from jaxatr.reporting.tables import COLUMNS, FURTHER, guarantee_in_words, least_guarantee
 
 MISSING = "missing"
 """Stands for a fact that is not recorded."""
@@ -133,7 +133,19 @@ def decision_metrics(exported: Exported) -> list[str]:
     words = [f"{limit:.6g}" for limit in sorted(limits - {None})]
     shown = _listed(words + ["none, everything is accepted"] * (None in limits))
     lines.append(f"Deciding score: {exported.decides}; threshold: {shown}")
-    if metadata.get("validation_examples"):
+    if "guarantees" in metadata:
+        least = least_guarantee(metadata["guarantees"])
+        lines.append(
+            f"Guarantee: of known examples like the {metadata['validation_examples']} validation "
+            f"examples, {guarantee_in_words(least)} to be accepted, on average; there is none for "
+            "unknown examples"
+            if least is not None
+            else "Guarantee: none (no guarantee)"
+        )
+        if fitted := metadata.get("fitted_to"):
+            share = f"{100 * metadata['tpr']:g} % of known examples"
+            lines.append(f"The threshold is fitted to {line(fitted)}, to accept {share}")
+    elif metadata.get("validation_examples"):
         share = f"{100 * metadata['tpr']:g} %"
         lines.append(
             f"Guarantee: {share} of known examples like the {metadata['validation_examples']} "

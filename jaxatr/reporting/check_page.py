@@ -1,14 +1,14 @@
 """Writes the findings of a data set's check as lines, tables and a page with pictures."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxatr import files
 from jaxatr.data.chip import Chip
-from jaxatr.data.doctor import Diagnosis, Pairs, relations
+from jaxatr.data.doctor import Diagnosis, Finding, Pairs, relations
 from jaxatr.data.thumbnails import thumbnail
 from jaxatr.reporting.environment import environment
 from jaxatr.reporting.sprite import Thumbnail, sprite, squared
@@ -27,8 +27,13 @@ def lines(found: Diagnosis) -> list[str]:
     """Formats the findings, each with a line for its remedy."""
     if not found.findings:
         return [f"checked {len(found.facts.number)} images: nothing found"]
-    written = [f"checked {len(found.facts.number)} images:"]
-    for level, text, remedy in found.findings:
+    return [f"checked {len(found.facts.number)} images:", *finding_lines(found.findings)]
+
+
+def finding_lines(findings: Iterable[Finding]) -> list[str]:
+    """Formats findings alone, each with a line for its remedy."""
+    written = []
+    for level, text, remedy in findings:
         written.append(f"{_MARKS[level]} {text}")
         if remedy:
             written.append(f"     {remedy}")

@@ -81,8 +81,8 @@ def _thresholds(run: RecordedRun, name: str) -> list[dict[str, Any]]:
     if (deciding := _deciding_threshold(run, name)) is not None:
         gamma = axes.to_gamma(scale, deciding)
         listed.insert(0, {"text": "decides", "threshold": deciding, "gamma": gamma})
-    if fitted is not None:
-        share = f"accepts {run.evaluation['tpr']:.0%} of validation"
+    if fitted is not None and fitted != deciding:  # they differ in runs of earlier versions
+        share = f"fitted, to accept {run.evaluation['tpr']:.0%}"
         gamma = axes.to_gamma(scale, fitted)
         listed.append({"text": share, "threshold": fitted, "gamma": gamma})
     if not listed:

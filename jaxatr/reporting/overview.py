@@ -146,5 +146,5 @@ def thresholds(run: RecordedRun) -> dict[str, str]:
         "fixed γ": "–" if gamma is None else f"{gamma:g}",
         "fitted γ": "–"
         if fitted is None
-        else f"{fitted:.6g}, accepts {run.evaluation['tpr']:.0%} of the validation part",
+        else f"{fitted:.6g}, to accept {run.evaluation['tpr']:.0%} of the known examples",
     }

@@ -56,11 +56,27 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
         )
     if any("fitted_threshold" in row for row in groups["all"]["scores"].values()):
         notes.append(
-            "fitted acc.: the same at the threshold that accepts "
-            f"{evaluation['tpr']:.0%} of the validation examples"
+            "fitted acc.: the same at the threshold fitted to the validation examples, to accept "
+            f"{evaluation['tpr']:.0%} of known ones"
             + (f" (γ = {fitted:.6g})" if fitted is not None else "")
+            + _differs(evaluation)
+        )
+    if own:
+        notes.append(
+            "own acc.: share of the known examples that the score itself names right, before "
+            "anything is rejected"
         )
     return "\n".join([text_table(header, rows), *notes, *decision_lines(evaluation)])
+
+
+def _differs(evaluation: Mapping[str, Any]) -> str:
+    """Says how the fitted thresholds of the decision and of the other scores differ."""
+    if "training" not in (evaluation.get("decision", {}).get("fitted_to") or ""):
+        return ""
+    return (
+        f"; for {evaluation['decides']}, which decides, also to the training examples, and so is "
+        "that of predict --score=NAME for another score"
+    )
 
 
 def enrolled_lines(evaluation: Mapping[str, Any]) -> list[str]:
@@ -136,15 +152,48 @@ def decision_lines(evaluation: Mapping[str, Any]) -> list[str]:
             f"unknown accepted {percent(test.get('unknown_accepted'))}, "
             f"open acc. {percent(test.get('open_accuracy'))}"
         )
+        lines += guarantee_lines(record)
         errors = [
             f"{name} {percent(test[key]['error'])}"
             for name, key in (("class", "class_probability"), ("known", "known_probability"))
             if key in test
         ]
+        if record.get("probability") == "p-value":
+            errors.append("known -, a p-value instead of a probability")
         if errors:
             area = percent(test.get("aurc"))
             lines.append(f"calibration error of probabilities: {', '.join(errors)}; AURC {area}")
     return lines
+
+
+def guarantee_lines(record: Mapping[str, Any]) -> list[str]:
+    """Describes what a decision's threshold was fitted to, and what it guarantees.
+
+    Args:
+      record: ``decision`` of ``evaluation.json``; that of an earlier version has no such facts.
+    """
+    if "guarantees" not in record:
+        return []
+    if record["fitted_to"] is None:
+        return ["its threshold is given: no guarantee"]
+    least = least_guarantee(record["guarantees"])
+    return [f"its threshold is fitted to {record['fitted_to']}: {guarantee_in_words(least)}"]
+
+
+def least_guarantee(guarantees: Sequence[float | None]) -> float | None:
+    """Returns the smallest guarantee of a class; None if one of them has none."""
+    return None if None in guarantees else min(one for one in guarantees if one is not None)
+
+
+def guarantee_in_words(guarantee: float | None) -> str:
+    """Describes the share of known examples that a threshold is guaranteed to accept.
+
+    >>> guarantee_in_words(0.857), guarantee_in_words(None)
+    ('at least 85.7 % guaranteed', 'no guarantee')
+    """
+    if guarantee is None:
+        return "no guarantee"
+    return f"at least {100 * guarantee:.3g} % guaranteed"
 
 
 def _own_thresholds(rows: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:

@@ -276,6 +276,7 @@ def _of_match(name: str, match: Match) -> Verdict:
         "decides": name,
         "threshold": None if limit is None else -limit,
         "p_value": None,
+        "guarantee": None,
         "probability_is": "",
     }
 

@@ -40,8 +40,10 @@ class Verdict(BaseModel):
     probability_is: str = Field(
         description='Origin of known_probability: "calibrated", "p-value", "score", or empty.'
     )
-    p_value: float | None = Field(
-        description="Share of known validation examples that score no higher."
+    p_value: float | None = Field(description="Share of known examples that score no higher.")
+    guarantee: float | None = Field(
+        description="Share of known images like the validation examples that the threshold is "
+        "guaranteed to accept, on average; null without a guarantee."
     )
     probabilities: dict[str, float | None] = Field(
         description="Probability of each known class, given that the image is known."

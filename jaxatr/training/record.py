@@ -172,11 +172,18 @@ def _devices(device: Mapping[str, Any]) -> str:
 
 
 def update_record(workdir: str | os.PathLike, **fields: Any) -> None:
-    """Sets fields of ``record.json`` (class names, split, γ …) atomically, from process 0 only."""
+    """Sets fields of ``record.json`` (class names, split, γ …) atomically, from process 0 only.
+
+    What another process writes meanwhile, such as an evaluation beside a training, is kept.
+
+    Raises:
+      TimeoutError: another process holds the lock of the file.
+    """
     if jax.process_index() == 0:
         path = Path(workdir) / RECORD
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_fields(path, dict(sorted((read_record(workdir) | fields).items())))
+        with files.locked(path.with_name(f".{RECORD}.lock")):
+            files.write_fields(path, dict(sorted((read_record(workdir) | fields).items())))
 
 
 def read_record(workdir: str | os.PathLike) -> files.Fields:

@@ -80,7 +80,8 @@ import sys
 from jaxatr import memory
 from jaxatr.cli import main
 
-memory.keep = lambda: print([name for name in ("numpy", "jax") if name in sys.modules])
+# absl, because a training answers signals from here on.
+memory.keep = lambda: print([name for name in ("numpy", "jax", "absl") if name in sys.modules])
 sys.argv = ["jaxatr", "report", "--help"]
 main.main()
 """

@@ -135,6 +135,23 @@ def test_alpha_is_dropped_and_never_divides_the_colours(planar, colours):
 
 
 @pytest.mark.parametrize("planar", ["contig", "separate"])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_a_fourth_band_that_no_tag_explains_is_no_alpha(planar, compression):
+    planes = np.concatenate([COLOURS, np.full_like(COLOURS[..., :1], 7)], axis=2)
+    stored = np.moveaxis(planes, 2, 0) if planar == "separate" else planes
+    content = written(
+        stored,
+        photometric="rgb",
+        planarconfig=planar,
+        compression=compression,
+        extrasamples=["unspecified"],
+    )
+    extra, printer = (struct.pack("<HHL", tag, SHORT, 1) for tag in (338, 337))
+    assert extra in content
+    np.testing.assert_array_equal(decode_image(content.replace(extra, printer), "x"), COLOURS)
+
+
+@pytest.mark.parametrize("planar", ["contig", "separate"])
 @pytest.mark.parametrize("code", ["i1", "f4"])
 def test_colours_of_measured_numbers(planar, code):
     planes = COLOURS.astype(code)

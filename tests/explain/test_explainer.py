@@ -223,7 +223,7 @@ def test_the_command_writes_picture_map_and_figures(surrogate_run, images, flags
 @pytest.fixture
 def read(monkeypatch):
     """Lists the runs whose checkpoints are read."""
-    found, load = [], trained_run.load_snapshot
+    found, load = [], trained.load_snapshot
 
     def load_snapshot(workdir, which):
         found.append(Path(workdir))

@@ -131,10 +131,20 @@ def test_a_threshold_that_is_given_counts():
     assert np.all(answers.thresholds == 4.5) and answers.p_values is not None
 
 
-def test_too_few_examples_accept_everything():
+def test_too_few_examples_have_their_lowest_as_the_threshold():
     few = openset.calibrate(Decision(GALLERY, {}), outputs(5), tpr=0.95)
+    scores, _ = few.score_of(outputs(5))
     answers = few(outputs(20, seed=7))
-    assert np.all(answers.thresholds == -np.inf) and answers.accepted.all()
+    np.testing.assert_array_equal(answers.thresholds, scores.min())
+    np.testing.assert_allclose(answers.guarantees, 5 / 6)
+    assert np.isnan(few.at(0.5)(outputs(20)).guarantees).all()
+
+
+def test_a_file_of_earlier_versions_decides_as_before():
+    arrays = openset.to_arrays(openset.calibrate(Decision(GALLERY, {}), outputs(5), tpr=0.95))
+    del arrays["calibration.unseen"]
+    answers = openset.from_arrays(GALLERY, arrays)(outputs(20, seed=7))
+    assert np.all(answers.thresholds == -np.inf) and np.all(answers.guarantees == 1)
 
 
 def test_values_that_cannot_be_calibrated_or_decided_are_refused():

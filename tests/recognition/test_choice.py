@@ -1,6 +1,7 @@
 """The score that decides: its choice, its fit in the folder of the run, and errors."""
 
 import json
+import math
 import shutil
 import warnings
 
@@ -47,6 +48,13 @@ def copied(folder, tmp_path):
     return tmp_path / "run"
 
 
+def _check_few(held_out, threshold, guarantee):
+    """Checks a threshold at 90 % of few validation examples, and of the training examples."""
+    rank = math.ceil(round(0.1 * (len(held_out) + 1), 9))
+    assert -np.inf < threshold <= np.sort(held_out)[rank - 1] + 1e-5 * abs(threshold)
+    assert guarantee == pytest.approx(1 - rank / (len(held_out) + 1))
+
+
 def test_auto_takes_the_best_by_known_classes(folder, evaluation):
     record = training.read_record(folder)["decision"]
     areas = {n: row["auroc"] for n, row in record["candidates"].items() if "auroc" in row}
@@ -69,7 +77,8 @@ def test_the_evaluation_names_the_deciding_score_and_its_measures(folder, evalua
     known, accepted = labels != openset.UNKNOWN, saved[f"test_score_{name}"] >= threshold
     np.testing.assert_array_equal(saved["decided_accepted"], accepted)
     held_out = saved[f"validation_score_{name}"]
-    assert threshold == pytest.approx(openset.conformal_threshold(held_out, tpr=0.9))
+    _check_few(held_out, threshold, decision["guarantees"][0])
+    assert threshold == evaluation["groups"]["all"]["scores"][name]["fitted_threshold"]
     test = decision["test"]
     assert test["known_accepted"] == np.mean(accepted[known])
     assert test["unknown_accepted"] == np.mean(accepted[~known])
@@ -84,8 +93,10 @@ def test_the_evaluation_names_the_deciding_score_and_its_measures(folder, evalua
     right = shares.argmax(axis=1) == labels[known]
     error = metrics.expected_calibration_error(shares.max(axis=1), right)
     assert test["class_probability"]["error"] == pytest.approx(error)
-    assert "known_probability" in test and decision["probability"] == "calibrated"
+    assert "known_probability" not in test and decision["probability"] == "p-value"
     table = reporting.open_set_table(evaluation)
+    assert f"{len(held_out)} validation examples and " in table and "% guaranteed" in table
+    assert "a p-value instead of a probability" in table
     assert f"decides: {name}, by known classes left out" in table
     assert "AURC" in table and "known accepted" in table
 
@@ -110,6 +121,8 @@ def test_the_recogniser_decides_as_the_evaluation_did(folder, evaluation, images
         assert sum(prediction.probabilities.values()) == pytest.approx(1)
         line = recogniser.describe(prediction)
         assert f"{name} " in line and line.startswith(prediction.label)
+        assert "% guaranteed" in line and "no guarantee" not in line
+        assert prediction.guarantee == pytest.approx(evaluation["decision"]["guarantees"][0])
         fields = json.loads(json.dumps(recogniser.to_json(prediction)))
         assert fields["decides"] == name and fields["threshold"] == prediction.threshold
 
@@ -126,8 +139,7 @@ def test_another_score_is_fitted_once_with_its_own_threshold(folder, images, tmp
     result = runs.evaluate_run(run, scores="mahalanobis")
     assert result["decides"] == training.read_record(folder)["decision"]["decides"]
     held_out = np.load(run / "scores.npz")["validation_score_mahalanobis"]
-    expected = openset.conformal_threshold(held_out, tpr=0.9)
-    assert one[0].threshold == pytest.approx(expected, rel=1e-5)
+    _check_few(held_out, one[0].threshold, one[0].guarantee)
 
 
 @pytest.mark.slow
@@ -196,7 +208,7 @@ def test_the_configured_score_and_classes_count_without_training_again(
     config = training.load_config(run)
     config.open_set.score, config.open_set.per_class = "energy", True
     before = len(training.read_metrics(run))
-    with pytest.warns(UserWarning, match="fewer than 9 per class"):
+    with pytest.warns(UserWarning, match="an estimate, with no guarantee"):
         runs.train_run(config, run, progress=False)
     assert len(training.read_metrics(run)) == before
     recogniser = Recogniser.load(run)
@@ -223,8 +235,9 @@ def test_the_report_shows_the_decision(folder, evaluation):
     title = score_record.label(evaluation["decides"])
     assert "The decision" in page and "Risk and coverage" in page
     assert f'<option value="{evaluation["decides"]}" selected>{title}' in page
-    for name in ("Class probability of known examples", "Probability of being known"):
-        assert name in page
+    assert "Class probability of known examples" in page
+    assert "Probability of being known" not in page  # it is a p-value
+    assert "training examples as if not seen: at least" in page
 
 
 def test_nothing_of_the_test_part_takes_part_in_the_choice(folder, small_config, monkeypatch):

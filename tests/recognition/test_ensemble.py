@@ -89,7 +89,8 @@ def test_two_answer_as_a_loop_over_them(pair, images):
     for (one,), member in zip(outputs, members, strict=True):
         shares.append(scipy.special.softmax(np.float64(one.logits), axis=1))
         scores, _ = member.decision.score_of(one)
-        standings.append(openset.standing_of(scores, calibration_of(member).scores))
+        own = calibration_of(member)
+        standings.append(openset.standing_of(scores, own.scores[: own.held_out]))
     mean, standing = np.mean(shares, axis=0), np.mean(standings, axis=0)
     calibration = calibration_of(ensemble)
     logits = np.log(mean) / calibration.temperature
@@ -97,7 +98,8 @@ def test_two_answer_as_a_loop_over_them(pair, images):
     np.testing.assert_allclose([p.score for p in predictions], standing, rtol=1e-4, atol=1e-4)
     found = np.array([list(p.probabilities.values()) for p in predictions])
     np.testing.assert_allclose(found, scipy.special.softmax(logits, axis=1), atol=1e-5)
-    threshold = openset.conformal_threshold(calibration.scores, tpr=0.9)
+    threshold = calibration.threshold
+    assert calibration.pooled  # the training examples count as if not seen
     for prediction in predictions:
         assert prediction.threshold == threshold
         known = prediction.score >= threshold
@@ -111,11 +113,12 @@ def test_of_the_validation_examples_as_many_are_accepted_as_promised(pair):
     ensemble, task = Recogniser.load(pair), OpenSet(training.load_config(pair[0]))
     part = task.parts["validation"]
     chips = part.chips(np.arange(len(part.indices)))
-    assert len(chips) == len(calibration_of(ensemble).scores) == 18
+    calibration = calibration_of(ensemble)
+    assert len(chips) == calibration.held_out == 18
     scores = np.array([prediction.score for prediction in ensemble(chips)])
-    # The threshold is the first of 18 scores, floor(0.1 * 19), to the rounding of two compilations.
-    threshold = calibration_of(ensemble).thresholds(3)[0]
-    assert np.sum(scores >= threshold - 1e-4) == 18 and np.sum(scores >= threshold + 1e-4) == 17
+    # Never above the second of 18 scores, ceil(0.1 * 19), to the rounding of two compilations.
+    assert np.sum(scores >= calibration.threshold - 1e-4) >= 17
+    assert calibration.guarantee(3) == pytest.approx(17 / 19)
 
 
 def test_it_is_fitted_once_and_needs_no_data_then(copies):

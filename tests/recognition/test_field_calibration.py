@@ -75,15 +75,15 @@ def test_thresholds_and_probabilities_are_those_of_the_chips(run, field):
     assert again == digest  # the network is what it was
 
 
-def test_too_few_chips_to_reject_any_are_a_warning(run, field):
+def test_too_few_chips_for_the_rate_are_a_warning_and_the_lowest_is_the_threshold(run, field):
     for path in images_at(field)[18:]:
         path.unlink()
-    with pytest.warns(
-        UserWarning, match="18 chips are too few.*so every chip is accepted.* 19 are"
-    ):
+    with pytest.warns(UserWarning, match="18 chips are too few.*at least 94.7 % guarant.* 19 are"):
         result = runs.calibrate_run(run, field, score="energy")
-    assert result["after"]["threshold"] is None
-    with pytest.warns(UserWarning, match="every chip taken for .*least 4 per class"):
+    scores = [p.score for p in Recogniser.load(run, score="energy")(images_of(field))]
+    assert result["after"]["threshold"] == pytest.approx(min(scores))
+    assert result["after"]["guarantee"] == pytest.approx(18 / 19)
+    with pytest.warns(UserWarning, match="for chips taken for .*no guarantee; 4 per class"):
         runs.calibrate_run(run, field, score="energy", tpr=0.8, per_class=True)
 
 

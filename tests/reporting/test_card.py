@@ -53,6 +53,18 @@ def test_every_section_is_present_and_every_figure_is_recorded(run):
     assert "&#" not in text and "autoescape" not in text
 
 
+@pytest.mark.parametrize(
+    ("guarantees", "words"),
+    [
+        ([0.9, 0.875, 0.9], "at least 87.5 % guaranteed to be accepted"),
+        ([None, 0.9, 0.9], "Guarantee: none (no guarantee)"),
+    ],
+)
+def test_the_guarantee_of_a_threshold_is_that_of_the_file(run, guarantees, words):
+    text = card([run], exported(run, guarantees=guarantees, fitted_to="8 validation examples"))
+    assert words in text and "fitted to 8 validation examples, to accept 95 %" in text
+
+
 def test_thresholds_are_listed_by_value_and_an_unknown_type_is_missing(run):
     told = exported(run, thresholds=[10.0, None, 9.0])
     del told.metadata["image_dtype"]

@@ -101,7 +101,7 @@ def test_the_threshold_is_a_distance(folder):
     assert 0 <= score["low"] < -fitted < score["high"]
     settings = rows_of(page, "settings")
     assert settings["fixed γ"][0][1] == "–"
-    assert settings["fitted distance"][0][1].startswith(f"{-fitted:.6g}, accepts 95%")
+    assert settings["fitted distance"][0][1].startswith(f"{-fitted:.6g}, to accept 95%")
     description = re.search(r"known: a quarter below ([\d.]+), half below ([\d.]+)", page)
     distances = -run.scores["nearest"][run.labels >= 0].astype(np.float64)
     np.testing.assert_allclose(

@@ -135,6 +135,20 @@ def test_head_answers_as_get_without_the_body(asked):
     assert asked("HEAD", "/else")[0] == 404
 
 
+def test_other_methods_are_refused_with_those_that_a_path_has(asked):
+    assert asked("GET", "/api/health?since=1", token="") == (200, {"status": "ok"})
+    for method, path, wanted in (
+        ("POST", "/api/health", "GET, HEAD"),
+        ("OPTIONS", "/api/model", "GET, HEAD"),
+        ("GET", "/api/predict", "POST"),
+        ("DELETE", "/api/predict", "POST"),
+    ):
+        refused = {"error": f"got {method}, wanted {wanted}"}
+        assert asked(method, path) == (405, refused)
+    assert asked("PUT", "/else")[0] == 404
+    assert asked("OPTIONS", "/api/predict", token="")[0] == 401
+
+
 def opened(running, sent):
     connection = socket.create_connection(("127.0.0.1", running.server_port), timeout=10)
     connection.sendall(sent)

@@ -105,9 +105,7 @@ def test_chips_get_the_recognisers_verdicts(opened, folder, trained_run):
         files = give(page, folder)
         for path, one in wanted_of(trained_run, files).items():
             text = card(page, path.name).inner_text()
-            assert (
-                text.startswith(one.label) and f"known {100 * one.known_probability:.1f} %" in text
-            )
+            assert text.startswith(one.label) and f"p {100 * one.known_probability:.1f} %" in text
         assert "not a readable image" in card(page, "notes.txt").inner_text()
         assert "6 chips" in page.locator("#summary").inner_text()
         assert "1 unreadable" in page.locator("#summary").inner_text()

@@ -2,6 +2,8 @@
 
 import json
 import subprocess
+import threading
+import time
 
 import pytest
 from ml_collections import ConfigDict
@@ -64,6 +66,26 @@ def test_every_other_difference_is_listed(tmp_path):
 def test_fingerprints_tell_runs_apart(tmp_path):
     prints = {record_config(tmp_path / str(n), config(steps=n)) for n in range(3)}
     assert len(prints) == 3
+
+
+def test_two_writers_keep_what_the_other_wrote(tmp_path, monkeypatch):
+    def slowly(workdir):
+        found = read_record(workdir)
+        time.sleep(0.02)  # in which the other one would read the same
+        return found
+
+    monkeypatch.setattr("jaxatr.training.record.read_record", slowly)
+
+    def write(name):
+        for number in range(3):
+            update_record(tmp_path, **{f"{name}{number}": number})
+
+    writers = [threading.Thread(target=write, args=name) for name in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert sorted(read_record(tmp_path)) == ["a0", "a1", "a2", "b0", "b1", "b2"]
 
 
 def test_the_record_names_versions_and_device(tmp_path):

@@ -153,17 +153,15 @@ class Directory:
         """Returns the file with this directory only, reduced to the tags for the pixels.
 
         Args:
-          changed: tags with other values, each a single number of 16 bits.
+          changed: tags with other values or in addition, each a single number of 16 bits.
         """
-        kept = {tag: one for tag, one in sorted(self._entries.items()) if tag in _FOR_PIXELS}
+        kept = {tag: one for tag, one in self._entries.items() if tag in _FOR_PIXELS}
         if sum(one.size for one in kept.values()) > len(self._content):
             raise ValueError("a damaged TIFF: its tags refer to the same bytes several times")
-        raw = [
-            struct.pack(self._order + ("HHQHxxxxxx" if self._big else "HHLHxx"), tag, 3, 1, value)
-            if (value := changed.get(tag)) is not None
-            else one.raw
-            for tag, one in kept.items()
-        ]
+        short = self._order + ("HHQHxxxxxx" if self._big else "HHLHxx")
+        entries = {tag: one.raw for tag, one in kept.items()}
+        entries |= {tag: struct.pack(short, tag, 3, 1, value) for tag, value in changed.items()}
+        raw = [one for _, one in sorted(entries.items())]
         count, word = ("Q", "Q") if self._big else ("H", "L")
         at = len(self._content) + len(self._content) % 2
         first = struct.pack(self._order + word, at)

@@ -157,7 +157,7 @@ def _checked(page: Directory) -> _Facts:
         )
     if photometric == _RGB and facts.kind == _UNSIGNED and facts.bits in (12, 16):
         raise png.too_wide("TIFF")
-    _check_extra(facts)
+    facts = facts._replace(extra=_extra(facts))
     if photometric == _INKS and page.number(tags.INKS, 1) != 1:
         raise ImageError("a TIFF of inks other than CMYK")
     if photometric == _YCBCR and facts.compression not in (_JPEG, _OLD_JPEG):
@@ -170,8 +170,11 @@ def _checked(page: Directory) -> _Facts:
     return facts
 
 
-def _check_extra(facts: _Facts) -> None:
-    """Checks the samples beyond the colours: alpha, or one band of unknown meaning beside RGB."""
+def _extra(facts: _Facts) -> tuple[int, ...]:
+    """Returns the kinds of the samples beyond the colours, 0 (unknown) where none is stated.
+
+    Accepted are alpha, and one band of unknown meaning beside RGB.
+    """
     further = facts.samples - _COLOURS[facts.photometric]
     extra = facts.extra or (0,) * max(further, 0)
     alpha = all(one in (_ASSOCIATED, _UNASSOCIATED) for one in extra)
@@ -180,6 +183,7 @@ def _check_extra(facts: _Facts) -> None:
             f"a TIFF of {facts.samples} samples per pixel (ExtraSamples: "
             f"{list(facts.extra) or 'none'}), wanted gray or colour and at most an alpha plane"
         )
+    return extra
 
 
 class _Segments(NamedTuple):

@@ -61,12 +61,27 @@ def div(a: Value, b: Value) -> Value:
     """Returns the quotient; integers are rounded towards zero (ONNX Div-14)."""
     lib = broadcasting(a, b)
     if a.dtype.kind not in "iu":
+        if lib is jnp and is_known(b) and _misses_whole_quotients(b):
+            shape = jnp.broadcast_shapes(np.shape(a), np.shape(b))
+            b = jax.lax.optimization_barrier(jnp.broadcast_to(b, shape))
         return lib.divide(a, b)
     floor = lib.floor_divide(a, b)
     if a.dtype.kind == "u":
         return floor
     inexact = (floor * b != a) & ((a < 0) != (b < 0))
     return floor + inexact.astype(floor.dtype)
+
+
+def _misses_whole_quotients(divisor: Value) -> bool:
+    """Whether multiples of a whole divisor are no longer whole after a division by XLA.
+
+    XLA multiplies by the reciprocal of a broadcast divisor, and 41 times the rounded 1/41 is less
+    than 1, so that a following Floor or Cast would give 0. Most numbers, such as 255, do not need
+    the array in full, which prevents it.
+    """
+    whole = np.asarray(divisor)
+    whole = whole[(whole == np.rint(whole)) & (whole != 0) & (np.abs(whole) < np.inf)]
+    return bool(np.any(whole * (whole.dtype.type(1) / whole) != 1))
 
 
 @register("Pow", since=7, settings=("y",), folds=True)

@@ -342,9 +342,8 @@ def dynamic_quantize_lstm(
 ) -> Any:
     """Runs an LSTM with quantised weights (DynamicQuantizeLSTM-1).
 
-    The sequences are quantised as a whole, and so are the hidden states before each step. The last
-    states of sequences that have ended still count there, unlike in ONNX Runtime, where they are
-    zero; the difference is smaller than a step of the quantisation.
+    The sequences are quantised as a whole, up to the length of the longest, and so are the hidden
+    states before each step.
 
     All other arguments and the results are those of :func:`jaxatr.onnx.ops.recurrent.lstm`.
 
@@ -366,5 +365,8 @@ def dynamic_quantize_lstm(
     states = initial_h, initial_c
     options = Options(activations=activations, **attributes)
     cell, usual = lstm_cell(options, input_forget, _dynamically_rounded), ("",) * 3
-    rounded = _dynamically_rounded(jnp.asarray(x))
+    x = jnp.asarray(x)
+    if sequence_lens is not None:
+        x = jnp.where(jnp.arange(len(x))[:, None, None] < jnp.max(sequence_lens), x, 0)
+    rounded = _dynamically_rounded(x)
     return run_layer(cell, None, usual, rounded, weights, states, sequence_lens, options)

@@ -247,29 +247,29 @@ def max_roi_pool(x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: fl
     """
     height, width = x.shape[2:]
     sized((*pooled_shape, height, width))
+    rois = jnp.asarray(rois)
+    scaled = rois[:, 1:5] * spatial_scale
+    # Rounds halves away from zero, as in ONNX Runtime; jnp.round rounds them to even.
+    whole = jnp.trunc(scaled)
+    whole = whole + jnp.where(jnp.abs(scaled - whole) >= 0.5, jnp.sign(scaled), 0)
+    left, top, right, bottom = jnp.moveaxis(whole, 1, 0)
+    rows = _cells(top, bottom, pooled_shape[0], height)
+    columns = _cells(left, right, pooled_shape[1], width)
 
-    def one(roi):
-        image = jnp.asarray(x)[roi[0].astype("int32")]
-        scaled = roi[1:5] * spatial_scale
-        # Rounds halves away from zero, as in ONNX Runtime; jnp.round rounds them to even.
-        left, top, right, bottom = jnp.trunc(scaled + jnp.copysign(0.5, scaled))
-        inside = [
-            _cells(start, end, count, length)
-            for start, end, count, length in (
-                (top, bottom, pooled_shape[0], height),
-                (left, right, pooled_shape[1], width),
-            )
-        ]
-        members = inside[0][:, None, :, None] & inside[1][None, :, None, :]
+    def one(index, rows, columns):
+        image = jnp.asarray(x)[index]
+        members = rows[:, None, :, None] & columns[None, :, None, :]
         maxima = jnp.max(jnp.where(members, image[:, None, None], -jnp.inf), (-2, -1))
         return jnp.where(members.any((-2, -1)), maxima, 0)
 
-    return jax.vmap(one)(jnp.asarray(rois))
+    return jax.vmap(one)(rois[:, 0].astype("int32"), rows, columns)
 
 
 def _cells(start: Value, end: Value, count: int, length: int) -> Value:
-    """Returns which pixels of an axis are in each cell of a region, ``[count, length]``."""
-    each = jnp.maximum(end - start + 1, 1) / count
+    """Returns which pixels of an axis are in each cell of each region, ``[r, count, length]``."""
+    start, extent = start[:, None, None], jnp.maximum(end - start + 1, 1)[:, None, None]
+    # XLA would multiply by the reciprocal of the count, which moves bounds that are whole numbers.
+    each = extent / jax.lax.optimization_barrier(jnp.full_like(extent, count))
     number, at = jnp.arange(count)[:, None], jnp.arange(length)
     first = jnp.clip(jnp.floor(number * each) + start, 0, length)
     last = jnp.clip(jnp.ceil((number + 1) * each) + start, 0, length)

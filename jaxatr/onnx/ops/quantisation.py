@@ -131,7 +131,9 @@ def dynamic_quantize_linear(x: Value) -> tuple[Value, Value, Value]:
       The quantised array, its scale and its zero point.
     """
     lowest, highest = jnp.minimum(jnp.min(x), 0), jnp.maximum(jnp.max(x), 0)
-    scale = ((highest - lowest) / 255).astype(x.dtype)
+    width = highest - lowest
+    # By the barrier, the quotient is not a product with 1 / 255, which differs in the last digit.
+    scale = (width / jax.lax.optimization_barrier(jnp.full_like(width, 255))).astype(x.dtype)
     scale = jnp.where(scale == 0, jnp.ones_like(scale), scale)  # all zeros, as in ONNX Runtime
     zero = jnp.clip(jnp.round(-lowest / scale), 0, 255).astype("uint8")
     return quantize_linear(x, scale, zero), scale, zero

@@ -137,8 +137,7 @@ def _scanned(
     if layout:
         x = jnp.swapaxes(x, 0, 1)
         states = [None if s is None else jnp.swapaxes(s, 0, 1) for s in states]
-    time, batch = x.shape[:2]
-    inside = None if lengths is None else jnp.arange(time)[:, None] < jnp.asarray(lengths)
+    batch = x.shape[1]
     ys, lasts = [], []
     for i in range(count):
         step = cell(
@@ -148,7 +147,7 @@ def _scanned(
         hidden = weights.r.shape[-1]
         start = tuple(jnp.zeros((batch, hidden), x.dtype) if s is None else s[i] for s in states)
         backward = direction == "reverse" or i == 1
-        y, last = _over_time(step, start, jnp.asarray(x), inside, backward)
+        y, last = _over_time(step, start, jnp.asarray(x), lengths, backward)
         ys.append(y)
         lasts.append(last)
     every = jnp.stack(ys, 1)
@@ -163,17 +162,37 @@ def _directions(direction: str) -> int:
     return 2 if direction == "bidirectional" else 1
 
 
-def _over_time(step, start, x: Value, inside: Value | None, backward: bool) -> tuple[Any, Any]:
-    def one(carry, now):
-        value, valid = now
-        new = step(carry, value)
-        if valid is None:
-            return new, new[0]
-        new = tuple(jnp.where(valid[:, None], n, o) for n, o in zip(new, carry, strict=True))
-        return new, jnp.where(valid[:, None], new[0], 0)
+def _over_time(
+    step, start: tuple[Value, ...], x: Value, lengths: Value | None, backward: bool
+) -> tuple[Any, Any]:
+    """Scans sequences, each from its own first or last element.
 
-    last, y = jax.lax.scan(one, start, (x, inside), reverse=backward)
-    return y, last
+    A step sees zeros as the hidden state of a sequence that has ended, as in ONNX Runtime; it
+    matters to a cell that quantises the states of a batch together.
+    """
+    if lengths is None:
+
+        def plain(carry, value):
+            new = step(carry, value)
+            return new, new[0]
+
+        last, y = jax.lax.scan(plain, start, x, reverse=backward)
+        return y, last
+
+    at = jnp.arange(len(x))[:, None]
+    inside = at < jnp.asarray(lengths)
+    order = jnp.where(inside, jnp.asarray(lengths) - 1 - at, at)[:, :, None]
+
+    def one(carry, now):
+        (last, output), (value, valid) = carry, now
+        new = step((output, *last[1:]), value)
+        last = tuple(jnp.where(valid[:, None], n, o) for n, o in zip(new, last, strict=True))
+        output = jnp.where(valid[:, None], new[0], 0)
+        return (last, output), output
+
+    x = jnp.take_along_axis(x, order, 0) if backward else x
+    (last, _), y = jax.lax.scan(one, (start, start[0]), (x, inside))
+    return jnp.take_along_axis(y, order, 0) if backward else y, last
 
 
 def clipped(x: Value, limit: float | None) -> Value:

@@ -7,7 +7,8 @@ as minus the energy:
 .. math::
   E(x) \cdot \frac{1}{k} \sum_{i \in \mathrm{top}\,k} E(x_i) \, \hat f(x)^\top \hat f(x_i)
 
-"Nearest neighbor guidance for out-of-distribution detection".
+"Nearest neighbor guidance for out-of-distribution detection". k is at most the number of examples
+of the smallest class, because a neighbour of a higher rank is of another class.
 """
 
 from functools import partial
@@ -22,7 +23,7 @@ from jaxatr.openset.detectors.energy import energy_score
 from jaxatr.openset.inputs import finite
 from jaxatr.openset.logistic import logsumexp
 from jaxatr.openset.score import Score
-from jaxatr.typing import Array, ArrayLike, Float
+from jaxatr.typing import Array, ArrayLike, Float, Int
 
 NEIGHBOURS = 10
 """Default k, as in pytorch-ood; OpenOOD uses 100 and a hundredth of the training set."""
@@ -33,20 +34,34 @@ class Guide(NamedTuple):
 
     Attributes:
       bank: ``[n, d]``, the training examples' features, scaled to length 1, times their energies.
+      k: ``[]``, number of neighbours.
     """
 
     bank: Float[ArrayLike, "n d"]
+    k: Int[ArrayLike, ""] = np.array(NEIGHBOURS)
 
 
-def fit(features: Float[ArrayLike, "n d"], logits: Float[ArrayLike, "n k"]) -> Guide:
+def fit(
+    features: Float[ArrayLike, "n d"],
+    labels: Int[ArrayLike, " n"],
+    logits: Float[ArrayLike, "n k"],
+    *,
+    k: int = NEIGHBOURS,
+) -> Guide:
     """Stores the features of all training examples; the paper samples large sets.
 
+    Args:
+      k: number of neighbours, bounded by the number of examples of the smallest class.
+
     Raises:
-      ValueError: a value is not finite.
+      ValueError: a value is not finite, or ``k`` is not positive.
     """
+    if k < 1:
+        raise ValueError(f"k: got {k}, wanted at least 1")
+    smallest = np.unique_counts(np.asarray(labels)).counts.min(initial=k)
     energies = logsumexp(finite("logits", logits), keepdims=True)
     unit = np.asarray(nearest_neighbour.fit(features).features)
-    return Guide((unit * energies).astype(np.float32))
+    return Guide((unit * energies).astype(np.float32), np.array(min(k, smallest)))
 
 
 def score(
@@ -54,24 +69,25 @@ def score(
     features: Float[ArrayLike, "b d"],
     logits: Float[ArrayLike, "b k"],
     *,
-    k: int = NEIGHBOURS,
     block_size: int = 256,
 ) -> Float[Array, " b"]:
     """Computes the product of minus the energy and the guidance.
 
     Args:
-      k: number of neighbours, limited to the number of training examples.
       block_size: number of queries per block; memory is proportional to ``block_size * n``.
 
     Raises:
-      ValueError: ``k`` or ``block_size`` is not positive.
+      ValueError: ``block_size`` is not positive.
     """
-    for name, value in (("k", k), ("block_size", block_size)):
-        if value < 1:
-            raise ValueError(f"{name}: got {value}, wanted at least 1")
+    if block_size < 1:
+        raise ValueError(f"block_size: got {block_size}, wanted at least 1")
     bank = jnp.asarray(model.bank)
     queries = jnp.asarray(features, bank.dtype)
-    return energy_score(logits) * _guidance(bank, queries, min(k, len(bank)), block_size)
+    return energy_score(logits) * _guidance(bank, queries, _count(model), block_size)
+
+
+def _count(model: Guide) -> int:
+    return min(int(model.k), len(model.bank))  # of runs of earlier versions, 10
 
 
 @partial(jax.jit, static_argnums=(2, 3))
@@ -93,10 +109,10 @@ def _traced(
     """Computes the score without a loop over queries or bit casts."""
     bank, unit = jnp.asarray(model.bank), gallery.unit(jnp.asarray(features))
     products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
-    nearest, _ = jax.lax.top_k(products, min(NEIGHBOURS, len(bank)))
+    nearest, _ = jax.lax.top_k(products, _count(model))
     return energy_score(logits) * jnp.mean(nearest, axis=1)
 
 
 PART = Score.of_arrays(
-    "nnguide", "NNGuide", score, fit, traced=_traced, recorded=False, model=Guide
+    "nnguide", "NNGuide", score, fit, traced=_traced, shapes=("k",), recorded=False, model=Guide
 )

@@ -56,6 +56,11 @@ LONGEST_HEAD = 64 * 2**10
 HEAD_SECONDS, BODY_SECONDS, TURN_SECONDS, WRITE_SECONDS = 10.0, 30.0, 10.0, 10.0
 """Time for a head and a body to arrive, to wait for a turn, and for the answer to be read."""
 
+METHODS = {
+    **dict.fromkeys(("/", "/api/health", "/api/model"), "GET, HEAD"),
+    "/api/predict": "POST",
+}
+"""What is answered at each path."""
 _TYPES = {"tensor(uint8)": "uint8", "tensor(uint16)": "uint16", "tensor(float)": "float32"}
 
 
@@ -117,6 +122,8 @@ class Model:
         for name in ("known_probability", "p_value"):
             if name in outputs:
                 answer[name] = float(outputs[name])
+        if "guarantees" in self.metadata:
+            answer["guarantee"] = self.metadata["guarantees"][int(outputs["nearest"])]
         if "class_distances" in outputs:
             answer["distances"] = self._by_class(outputs["class_distances"])
         return answer
@@ -265,21 +272,39 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answers health checks, and, with the token, requests for the model's metadata."""
-        if self.path == "/api/health":
+        if self._place == "/api/health":
             stuck = self.server.stuck
             self._send(503 if stuck else 200, {"status": "stuck" if stuck else "ok"})
         elif self._may():
-            if self.path in ("/", "/api/model"):
+            if self._place in ("/", "/api/model"):
                 self._send(200, self.model.metadata)
             else:
-                self._send(404, {"error": f"there is nothing at {self.path}"})
+                self._refuse()
+
+    def do_OPTIONS(self) -> None:
+        """Answers methods that no path has."""
+        if self._may():
+            self._refuse()
+
+    do_PUT = do_PATCH = do_DELETE = do_OPTIONS
+
+    @property
+    def _place(self) -> str:
+        """The path without a query, which means nothing here."""
+        return self.path.partition("?")[0]
+
+    def _refuse(self) -> None:
+        if allowed := METHODS.get(self._place):
+            self._send(405, {"error": f"got {self.command}, wanted {allowed}"}, Allow=allowed)
+        else:
+            self._send(404, {"error": f"there is nothing at {self.path}"})
 
     def do_POST(self) -> None:
         """Predicts the image in the body."""
         if not self._may():
             return
-        if self.path != "/api/predict":
-            self._send(404, {"error": f"there is nothing at {self.path}"})
+        if self._place != "/api/predict":
+            self._refuse()
             return
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
@@ -324,7 +349,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(401, {"error": "a token is required: Authorization: Bearer TOKEN"})
         return False
 
-    def _send(self, status: int, value: Any) -> None:
+    def _send(self, status: int, value: Any, **headers: str) -> None:
         body = (json.dumps(value, ensure_ascii=False) + "\n").encode()
         self.server.give(self.connection, WRITE_SECONDS)
         self.send_response(status)
@@ -332,6 +357,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", "1")
         self.send_header("Content-Type", "application/json; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
+        for name, text in headers.items():
+            self.send_header(name, text)
         if status >= 400:  # the rest of the request is not read
             self.send_header("Connection", "close")
             self.close_connection = True

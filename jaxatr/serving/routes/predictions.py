@@ -167,4 +167,4 @@ def _at(verdict: Mapping[str, Any], threshold: float | None) -> Mapping[str, Any
         return verdict
     score = -math.inf if verdict["score"] is None else verdict["score"]
     label = verdict["nearest"] if score >= threshold else UNKNOWN
-    return {**verdict, "threshold": threshold, "label": label}
+    return {**verdict, "threshold": threshold, "guarantee": None, "label": label}

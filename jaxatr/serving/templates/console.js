@@ -72,7 +72,7 @@ function verdict(item) {
   const set = thresholds[scale.name];
   if (set === undefined) return found;
   const score = found.score ?? -Infinity;
-  return {...found, threshold: set, label: score >= set ? found.nearest : UNKNOWN};
+  return {...found, threshold: set, guarantee: null, label: score >= set ? found.nearest : UNKNOWN};
 }
 
 function number(value) {
@@ -86,6 +86,8 @@ function sureness(found) {
   if (found.known_probability === null) return `${scale.unit === "distance" ? "distance" : "score"} ${number(shown(found.score))}`;
   return `${found.probability_is === "p-value" ? "p" : "known"} ${percent(found.known_probability)}`;
 }
+
+const promise = (found) => (found.guarantee === null ? "no guarantee" : `at least ${percent(found.guarantee)} guaranteed`);
 
 function thresholdText(value) {
   if (value === null || value === undefined) {
@@ -396,7 +398,7 @@ async function showMore(item, focus = true) {
   $("more").hidden = false;
   $("more-name").textContent = item.name;
   $("more-verdict").textContent = `${found.label === UNKNOWN ? `unknown, nearest to ${found.nearest}` : found.label}: ` +
-    `${sureness(found)}; ${scale.title} ${number(shown(found.score))}, threshold ${found.threshold === null ? "none" : number(shown(found.threshold))}`;
+    `${sureness(found)}; ${scale.title} ${number(shown(found.score))}, threshold ${found.threshold === null ? "none" : number(shown(found.threshold))}, ${promise(found)}`;
   $("more-chip").src = item.picture;
   $("more-map").hidden = !run.explains;
   const shares = Object.entries(found.probabilities).sort((a, b) => b[1] - a[1]).slice(0, 6);
@@ -530,14 +532,14 @@ function cell(value) {
 }
 
 function table() {
-  const columns = ["name", "id", "label", "nearest", "score_name", "score", "threshold", "threshold_is", "label_of_run",
+  const columns = ["name", "id", "label", "nearest", "score_name", "score", "threshold", "threshold_is", "guarantee", "label_of_run",
     "known_probability", "known_probability_is", "p_value", "wrong", "group", "error"];
   const rows = items.map((item) => {
     const found = verdict(item), mark = marks.get(item.id);
-    if (!found) return [item.name, item.id, ...Array(12).fill(null), item.error ?? "not answered yet"];
+    if (!found) return [item.name, item.id, ...Array(13).fill(null), item.error ?? "not answered yet"];
     const moved = thresholds[scale.name] !== undefined;
     return [item.name, item.id, found.label, found.nearest, scale.name, found.score, found.threshold, moved ? "set on the page" : "the run's",
-      item.by_score[scale.name].label, found.known_probability, found.probability_is, found.p_value, mark?.wrong ? "yes" : "", mark?.group ?? "", "",
+      found.guarantee, item.by_score[scale.name].label, found.known_probability, found.probability_is, found.p_value, mark?.wrong ? "yes" : "", mark?.group ?? "", "",
       ...run.classes.map((name) => found.probabilities[name] ?? null)];
   });
   const head = [...columns, ...run.classes.map((name) => `probability_${name}`)];

@@ -34,7 +34,7 @@ def settings(run: RecordedEmbedding) -> dict[str, str]:
         "selection": run.config["mining"]["method"] if loss == "quadruplet" else "within the batch",
         "fitted distance": "–"
         if fitted is None
-        else f"{-fitted:.6g}, accepts {tpr:.0%} of the validation part",
+        else f"{-fitted:.6g}, to accept {tpr:.0%} of the known examples",
         **overview.thresholds(run),
     }
 

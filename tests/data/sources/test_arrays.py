@@ -34,6 +34,16 @@ def test_without_a_test_a_share_of_each_class_is_drawn(tmp_path):
     assert np.bincount(labels).tolist() == [2, 2, 2]
 
 
+def test_a_class_has_one_name_in_every_form_of_unicode(tmp_path):
+    images, labels = images_of(30)
+    train = np.where(labels == "gray", "\u0160koda", labels)
+    test = np.where(labels == "gray", " S\u030ckoda ", labels)
+    arrays.write(tmp_path / "a.npz", (images, train), (images, test))
+    found = data.open_dataset("arrays", source=tmp_path / "a.npz", data_dir=tmp_path / "d")
+    assert found.classes == ("dark", "light", "\u0160koda")
+    np.testing.assert_array_equal(*(found.splits[part].columns["label"] for part in found.splits))
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -41,6 +51,7 @@ def test_without_a_test_a_share_of_each_class_is_drawn(tmp_path):
         ((np.zeros((3, 8), np.uint8), ["a", "b", "c"]), r"shape \[3, 8\]"),
         ((np.zeros((3, 8, 8), np.uint8), ["a", "b"]), "got 3 images and labels of shape"),
         ((np.full((2, 8, 8), np.nan, np.float32), ["a", "b"]), "not finite"),
+        ((np.zeros((2, 8, 8), np.uint8), ["a", " "]), "label 1 is ' ', wanted the name of a class"),
     ],
 )
 def test_arrays_that_do_not_fit_are_named(given, message, tmp_path):

@@ -70,6 +70,11 @@ CASES = [
     ("DynamicQuantizeLSTM", (normal(5, 2, 3), W[:1], R[:1], None, np.int32([5, 5]),
      normal(1, 2, 4), normal(1, 2, 4), normal(1, 12), *(v[:1] for v in PER_GATE * 2)),
      {"hidden_size": 4, "clip": 2.0}, 3),
+    ("DynamicQuantizeLSTM", (normal(6, 5, 3) * np.arange(1, 7, dtype=np.float32)[:, None, None],
+     W, R, normal(2, 32), np.int32([5, 2, 4, 1, 3]), normal(2, 5, 4), normal(2, 5, 4), None,
+     *PER_DIRECTION, *PER_DIRECTION), {"hidden_size": 4, "direction": "bidirectional"}, 3),
+    ("DynamicQuantizeLSTM", (normal(6, 2, 3), W[:1], R[:1], None, np.int32([2, 6]), None, None,
+     None, *(v[:1] for v in PER_GATE * 2)), {"hidden_size": 4, "direction": "reverse"}, 3),
 ]  # fmt: skip
 CONSTANT = {
     "DynamicQuantizeLSTM": (1, 2, 8, 9, 10, 11),

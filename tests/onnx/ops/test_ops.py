@@ -28,6 +28,10 @@ BYTES, SIGNED = (
     RNG.integers(-9, 9, (6, 4, 3, 3), np.int8),
 )
 
+SQUARE = np.arange(225, dtype=np.float32).reshape(1, 1, 15, 15)
+# Regions of 1 to 15 pixels, of which each begins at the largest number below a half.
+REGIONS = np.float32([[0, 0.49999997, 0.49999997, n, n] for n in range(15)])
+
 # Operator, inputs (None: absent), attributes, and the number of outputs if it is not 1.
 CASES = [
     ("Conv", (IMAGE, KERNEL, normal(6)),
@@ -78,6 +82,7 @@ CASES = [
     ("OneHotEncoder", (np.float32([3.7, 1.0, 9.0]),), {"cats_int64s": [1, 3, 5]}),
     ("MaxRoiPool", (normal(1, 2, 6, 6), np.float32([[0, 8, 24, 40, 56], [0, 0, 8, 8, 8]])),
      {"pooled_shape": [2, 2], "spatial_scale": 1 / 16}),
+    ("MaxRoiPool", (SQUARE, REGIONS), {"pooled_shape": [7, 6]}),
     ("DynamicQuantizeLinear", (normal(3, 4),), {}, 3),
     ("DynamicQuantizeLinear", (np.zeros(3, np.float32),), {}, 3),
     ("LinearRegressor", (normal(3, 2),),
@@ -162,6 +167,20 @@ def test_quantisation_divides_exactly():
         == wanted.tolist()
         == [26, 255]
     )
+
+
+@pytest.mark.parametrize("divisor", [7, 41, 47, 255])
+@pytest.mark.parametrize("eager", [False, True])
+def test_multiples_of_a_whole_number_have_whole_quotients(divisor, eager):
+    """41 times the reciprocal of 41 is 0.99999994 in float32, whose floor is 0."""
+    info = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [30])
+    nodes = [node("Div", ["x", "c"], ["q"]), node("Floor", ["q"], ["y"])]
+    result = onnx.helper.make_empty_tensor_value_info("y")
+    constant = onnx.numpy_helper.from_array(np.float32(divisor), "c")
+    graph = onnx.helper.make_graph(nodes, "one", [info], [result], [constant])
+    model = importer.load(onnx.helper.make_model(graph))
+    quotients = np.arange(30, dtype=np.float32)
+    np.testing.assert_array_equal(model(quotients * divisor, eager=eager), quotients)
 
 
 @pytest.mark.parametrize("saturate", [0, 1])

@@ -342,7 +342,7 @@ def test_features_that_are_all_0_and_a_query_at_the_mean():
     layers = scale.fit(TRAIN.features, HEAD)
     for values in (scale.score(layers, zero), ash.score(layers, zero)):
         np.testing.assert_allclose(values, energy(BIAS), rtol=1e-6)
-    guide = nnguide.fit(TRAIN.features, TRAIN.logits)
+    guide = nnguide.fit(TRAIN.features, TRAIN.labels, TRAIN.logits)
     assert nnguide.score(guide, zero, z)[0] == 0
     mean = TRAIN.features.mean(0, keepdims=True)
     ways = nci.fit(TRAIN.features, HEAD), fdbd.fit(TRAIN.features, HEAD)
@@ -359,11 +359,12 @@ def test_a_layer_without_bias_has_one_of_0():
 
 def test_neighbours_that_tie_and_fewer_than_wanted():
     one = np.float32([[1.0, 0.0]])
-    bank = nnguide.fit(np.repeat(one, 3, axis=0), np.zeros((3, 2), np.float32))
-    got = nnguide.score(bank, one, np.zeros((1, 2), np.float32))
-    np.testing.assert_allclose(got, np.log(2) ** 2, rtol=1e-6)
-    got = nnguide.score(bank, one, np.zeros((1, 2), np.float32), k=2)
-    np.testing.assert_allclose(got, np.log(2) ** 2, rtol=1e-6)
+    three, logits = np.repeat(one, 3, axis=0), np.zeros((3, 2), np.float32)
+    for labels, k, kept in (([0, 0, 0], 10, 3), ([0, 0, 0], 2, 2), ([0, 0, 1], 10, 1)):
+        bank = nnguide.fit(three, np.array(labels), logits, k=k)
+        assert bank.k == kept  # at most the examples of the smallest class
+        got = nnguide.score(bank, one, logits[:1])
+        np.testing.assert_allclose(got, np.log(2) ** 2, rtol=1e-6)
 
 
 def test_relative_distance_without_directions_that_vary():
@@ -399,9 +400,7 @@ def test_wrong_arguments_are_named(unchecked):
     with pytest.raises(ValueError, match="temperature: got 0, wanted a positive number"):
         gradnorm.gradnorm_score(QUERIES.features, QUERIES.logits, temperature=0)
     with pytest.raises(ValueError, match="k: got 0, wanted at least 1"):
-        nnguide.score(
-            nnguide.fit(TRAIN.features, TRAIN.logits), QUERIES.features, QUERIES.logits, k=0
-        )
+        nnguide.fit(TRAIN.features, TRAIN.labels, TRAIN.logits, k=0)
     with pytest.raises(AssertionError, match="shape"):
         dice.fit(TRAIN.features, openset.Head(KERNEL.T, None))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from jaxatr.data.class_names import class_name
 from jaxatr.data.selection import holdout
 from jaxatr.data.source import (
     Contents,
@@ -87,7 +88,11 @@ def checked(
         )
     if images.dtype == np.float32 and not np.isfinite(images).all():
         raise ValueError("data: got images with values that are not finite")
-    return images, labels.astype(str)
+    names = [class_name(str(label)) for label in labels]
+    if "" in names:
+        row = names.index("")
+        raise ValueError(f"data: label {row} is {str(labels[row])!r}, wanted the name of a class")
+    return images, np.array(names)
 
 
 def write(

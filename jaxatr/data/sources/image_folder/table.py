@@ -46,7 +46,7 @@ def read_table(path: Path, *, inside: bool) -> list[Listed]:
     listed: list[Listed] = []
     first: dict[str, str] = {}
     columns: dict[str, str] = {}
-    for place, row in _rows(path):
+    for place, row in rows(path):
         columns = columns or _columns(path, row)
         _check_path(path, place, row[columns["path"]])
         values = {name: _text(row.get(column)) for name, column in columns.items()}
@@ -79,7 +79,7 @@ def read_paths(path: Path) -> Iterator[str | ValueError]:
       ImportError: it is a Parquet file and the extra ``parquet`` is not installed.
     """
     column = ""
-    for place, row in _rows(path):
+    for place, row in rows(path):
         column = column or _columns(path, row, needs=("path",))["path"]
         _check_path(path, place, row[column])
         yield path_in(row[column], place, column)
@@ -111,8 +111,13 @@ def _check_path(table: Path, place: str, cell: Any) -> None:
         )
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields (description of the row, column to cell)."""
+def rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields (description of the row, column to cell) of a CSV or Parquet table.
+
+    Raises:
+      ValueError: the table cannot be read.
+      ImportError: it is a Parquet file and the extra ``parquet`` is not installed.
+    """
     if path.name.lower().endswith(".parquet"):
         arrow = extra("pyarrow.parquet", "parquet", f"{path}: a Parquet table")
         number = 0

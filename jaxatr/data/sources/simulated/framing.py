@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from PIL import Image
 
+from jaxatr.data.chip import box_span
 from jaxatr.data.sources.simulated import sensor
 from jaxatr.typing import Float, UInt8
 
@@ -109,7 +110,7 @@ class ByBox:
 
     def _span(self, longer: float) -> float:
         """Returns the sensor pixels across a chip and its surroundings."""
-        return (1 + MARGIN) * longer * self._side / self.size
+        return box_span(longer, MARGIN) * self._side / self.size
 
     def _start(self, box: np.ndarray) -> np.ndarray:
         """Returns the frame's row and column at which the chip begins."""

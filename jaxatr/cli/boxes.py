@@ -1,0 +1,100 @@
+"""The chips of boxes in scenes, as inputs of a command."""
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxatr import data, training
+from jaxatr.cli import inputs
+from jaxatr.cli.terminal import one_line
+from jaxatr.data.annotations import read_annotations
+from jaxatr.data.scene_image import open_scene
+from jaxatr.data.sources.scenes import PART, Framing
+
+
+def framing_of(workdir: str) -> Framing:
+    """Returns how a run's chips are cut out of scenes.
+
+    A run of the data set ``scenes`` has its options. Of any other, ``data.box_margin`` says how
+    much larger its chips are than their boxes; they are squares.
+    """
+    fields = training.load_config(workdir).data
+    if fields.name != PART.name:
+        return Framing(float(fields.box_margin))
+    return Framing.of_options(dict(fields.options))
+
+
+class BoxInputs:
+    """The chips of boxes in scenes, cut out one after another.
+
+    Attributes:
+      used: queue of (number, scene) of the boxes that were yielded; the consumer removes them.
+      failed: number of each unusable box or scene to its row of a table: path and error.
+      facts: number of each box that was yielded to its corners in pixels of the scene.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        boxes: str,
+        *,
+        framing: Framing,
+        prepare: Callable[[Any], Any],
+        named: str = "error",
+    ):
+        """Takes the scenes and the boxes; nothing is read yet.
+
+        Args:
+          arguments: the folder of the scenes, or one scene.
+          boxes: file or folder of the boxes.
+          framing: how chips are cut.
+          prepare: converts a chip to the network's; raises ``ValueError`` for an unusable one.
+          named: prefix of the line on standard error about an unusable box.
+        """
+        self._scenes = Path(inputs.only(arguments, "one folder of scenes, or one scene"))
+        self._boxes, self._framing = Path(boxes), framing
+        self._prepare, self._named = prepare, named
+        self.used: deque[tuple[int, data.ImagePath]] = deque()
+        self.failed: dict[int, dict[str, data.Cell]] = {}
+        self.facts: dict[int, dict[str, data.Cell]] = {}
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields the usable chips, prepared; reports each unusable box on standard error."""
+        found = read_annotations(self._scenes, self._boxes, bad_boxes="skip")
+        root = self._scenes if self._scenes.is_dir() else self._scenes.parent
+        number = 0
+        for scene in found.scenes:
+            file = str(root / scene.path)
+            with open_scene(file, scene.path) as image:
+                for box, corners in enumerate(scene.boxes):
+                    if scene.crowd[box]:
+                        continue
+                    number += 1
+                    try:
+                        chip = self._prepare(self._framing.chip(image, corners)[0])
+                    except ValueError as error:
+                        why = str(error).removeprefix(f"{scene.path}: ")
+                        self._fail(number, scene.path, scene.where[box], why, corners)
+                        continue
+                    below = f"{Path(scene.path).with_suffix('')}_{box:04}.png"
+                    self.facts[number] = _corners(corners)
+                    self.used.append((number, data.ImagePath(scene.path, file, below)))
+                    yield chip
+        for problem in found.problems:
+            number += 1
+            self._fail(number, problem.where, problem.where, problem.why, None)
+
+    def _fail(
+        self, number: int, path: str, where: str, why: str, corners: np.ndarray | None
+    ) -> None:
+        print(f"{self._named}: {one_line(f'{where}: {why}')}", file=sys.stderr)
+        facts = {} if corners is None else _corners(corners)
+        self.failed[number] = {"path": path, "error": why} | facts
+
+
+def _corners(box: np.ndarray) -> dict[str, data.Cell]:
+    return dict(zip(("x0", "y0", "x1", "y1"), box.tolist(), strict=True))

@@ -1,0 +1,83 @@
+"""COCO's JSON: images, categories and annotations, linked by numbers."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxatr.data.annotations.scene import PARTS, Collector
+
+
+def reads(content: Any) -> bool:
+    """Whether a JSON file's content is COCO's."""
+    return isinstance(content, Mapping) and "images" in content and "annotations" in content
+
+
+def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
+    """Reads the boxes of one file; the part is its name, such as ``val.json``.
+
+    An image is looked for at its ``file_name`` below the scenes' folder, and in a folder of the
+    part's name.
+    """
+    part = PARTS.get(path.stem.removeprefix("instances_").rstrip("0123456789").lower(), "")
+    lists = [content.get(name, []) for name in ("images", "categories", "annotations")]
+    if not all(isinstance(one, list) for one in lists):
+        into.problem(path.name, "wanted lists of images, categories and annotations")
+        return
+    images, categories, annotations = lists
+    paths: dict[Any, str] = {}
+    for place, image in enumerate(images):
+        where = f"{path.name}: images[{place}]"
+        try:
+            number, name = image["id"], str(image["file_name"])
+            size = (int(image["height"]), int(image["width"])) if "height" in image else None
+        except (KeyError, TypeError, ValueError) as error:
+            into.problem(where, f"wanted id and file_name ({error})")
+            continue
+        if number in paths:
+            into.problem(where, f"the id {number} is already that of {paths[number]}")
+            continue
+        beside = f"{path.stem}/{name}"
+        paths[number] = (
+            beside if not (into.root / name).is_file() and (into.root / beside).is_file() else name
+        )
+        into.scene(paths[number], part, size)
+    names: dict[Any, str] = {}
+    for place, category in enumerate(categories):
+        try:
+            number, name = category["id"], str(category["name"])
+        except (KeyError, TypeError) as error:
+            into.problem(f"{path.name}: categories[{place}]", f"wanted id and name ({error})")
+            continue
+        if names.setdefault(number, name) != name:
+            into.problem(
+                f"{path.name}: categories[{place}]",
+                f"the id {number} is already that of {names[number]}",
+            )
+    seen: set[str] = set()
+    for place, one in enumerate(annotations):
+        where = f"{path.name}: annotations[{place}]"
+        try:
+            image, category, box = one["image_id"], one["category_id"], one["bbox"]
+            x, y, width, height = (float(str(value)) for value in box)
+        except (KeyError, TypeError, ValueError) as error:
+            into.problem(where, f"wanted image_id, category_id and a bbox of 4 numbers ({error})")
+            continue
+        number = json.dumps(one.get("id"))
+        if "id" in one and number in seen:
+            into.problem(where, f"the id {number} is already that of another annotation")
+            continue
+        seen.add(number)
+        if image not in paths:
+            into.problem(where, f"there is no image with the id {image}")
+        elif category not in names:
+            into.problem(where, f"there is no category with the id {category}")
+        else:
+            into.box(
+                paths[image],
+                (x, y, x + width, y + height),
+                names[category],
+                where,
+                difficult=bool(one.get("ignore", 0)),
+                crowd=bool(one.get("iscrowd", 0)),
+            )

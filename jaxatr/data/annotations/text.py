@@ -1,0 +1,105 @@
+"""Text files of boxes, one for each image: YOLO's and DOTA's."""
+
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from jaxatr.data.annotations.scene import Collector
+from jaxatr.data.decoder import ImageError
+from jaxatr.data.images import SUFFIXES
+from jaxatr.data.scene_image import open_scene
+from jaxatr.scenes import boxes as geometry
+
+SUFFIX = ".txt"
+_NAMES = ("classes.txt", "obj.names", "data.yaml", "dataset.yaml")
+_HEADERS = ("imagesource:", "gsd:")
+
+
+def is_list(path: Path) -> bool:
+    """Whether a file is one of the classes' names instead of boxes."""
+    return path.name in _NAMES
+
+
+def read(path: Path, into: Collector, below: Path) -> None:
+    """Reads the boxes of one file: lines of YOLO or of DOTA.
+
+    YOLO's are a class's number, x and y of the centre, width and height as shares of the image's;
+    DOTA's are x and y of four corners in pixels, a class, and perhaps 1 for a difficult target.
+
+    Args:
+      path: the file.
+      into: takes the boxes.
+      below: the folder that was given, which ``path`` is in.
+    """
+    name = str(path.relative_to(below))
+    image = _image(into.root, path.relative_to(below))
+    if image is None:
+        into.problem(name, f"there is no image of this name in {into.root}")
+        return
+    into.scene(image)
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        into.problem(name, f"not a readable text file ({error})")
+        return
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        where = f"{name}: line {number}"
+        if not words or words[0].lower().startswith(_HEADERS):
+            continue
+        if len(words) in (9, 10):
+            hard = len(words) == 10 and words[9] not in ("0",)
+            into.box(image, words[:8], words[8], where, difficult=hard)
+        elif len(words) == 5:
+            _yolo(words, image, where, into, below)
+        else:
+            into.problem(
+                where, f"got {len(words)} words, wanted 5 (YOLO) or 9 to 10 (DOTA): {line[:60]!r}"
+            )
+
+
+def _yolo(words: list[str], image: str, where: str, into: Collector, below: Path) -> None:
+    names = _class_names(below) or _class_names(below.parent) or _class_names(into.root)
+    try:
+        kind = int(words[0])
+        shares = np.array(words[1:], float)
+    except ValueError:
+        into.problem(where, f"got {' '.join(words)!r}, wanted a class's number and 4 numbers")
+        return
+    if names and kind not in names:
+        into.problem(where, f"there is no class of number {kind}, only 0 to {max(names)}")
+        return
+    try:
+        with open_scene(into.root / image) as opened:
+            sides = np.array([opened.width, opened.height] * 2)
+    except (ImageError, ValueError):  # named with the scene
+        return
+    corners = geometry.of_centres(shares * sides)
+    into.box(image, corners.tolist(), names.get(kind, str(kind)), where)
+
+
+def _class_names(folder: Path) -> dict[int, str]:
+    """Reads the classes' names beside the files; empty if there are none."""
+    for name in _NAMES:
+        path = folder / name
+        if not path.is_file():
+            continue
+        if path.suffix != ".yaml":
+            return dict(enumerate(path.read_text("utf-8").split("\n")))
+        found = (yaml.safe_load(path.read_text("utf-8")) or {}).get("names", {})
+        pairs = found.items() if isinstance(found, dict) else enumerate(found)
+        return {int(number): str(one) for number, one in pairs}
+    return {}
+
+
+def _image(root: Path, path: Path) -> str | None:
+    """Finds the image of a text file: of the same name, in ``images`` for ``labels``."""
+    folders = {path.parent, Path(*("images" if p == "labels" else p for p in path.parent.parts))}
+    folders |= {Path("images") / path.parent, Path()}
+    for folder in sorted(folders, key=lambda one: (one != path.parent, str(one))):
+        for suffix in SUFFIXES:
+            name = folder / f"{path.stem}{suffix}"
+            if (root / name).is_file():
+                return name.as_posix()
+    return None

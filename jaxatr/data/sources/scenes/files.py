@@ -1,0 +1,80 @@
+"""Chips of annotated scenes as image files in folders of parts and classes."""
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from jaxatr.data.source import Request
+from jaxatr.data.sources.scenes import PART
+from jaxatr.files import replacing
+
+
+class Written(NamedTuple):
+    """What was written.
+
+    Attributes:
+      counts: (part, class) to number of chips.
+      skipped: (place, reason) of what could not be used.
+      notes: lines about what was left out.
+    """
+
+    counts: Mapping[tuple[str, str], int]
+    skipped: list[tuple[str, str]]
+    notes: list[str]
+
+
+def write_chips(
+    scenes: Path, out: Path, options: Mapping[str, Any], *, skip_corrupt: bool
+) -> Written:
+    """Writes the chips of scenes as ``OUT/PART/CLASS/SCENE_NUMBER.png``; floats as ``.npy``.
+
+    Args:
+      scenes: folder of the scenes, or one scene.
+      out: a folder that is empty or does not exist yet.
+      options: of the data source.
+      skip_corrupt: leave damaged scenes out.
+
+    Raises:
+      ValueError: the folder has files, or the scenes or the boxes cannot be used.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"--out: {out} exists and is not an empty folder")
+    scan = PART.scan(Request(scenes, options, skip_corrupt))
+    with tempfile.TemporaryDirectory() as scratch:
+        contents = scan.contents(Path(scratch))
+    classes = list(contents.classes)
+    folders = {label: _folder_name(label) for label in classes}
+    if len(set(folders.values())) < len(folders):
+        raise ValueError(f"classes of one folder's name: {', '.join(sorted(folders))}")
+    counts: Counter[tuple[str, str]] = Counter()
+    for part, examples in contents.splits.items():
+        for example in examples():
+            label = classes[example["label"]]
+            folder = out / part / folders[label]
+            folder.mkdir(parents=True, exist_ok=True)
+            scene, _, number = example["path"].rpartition("#")
+            name = f"{re.sub(r'[^0-9A-Za-z.-]+', '_', scene)}_{int(number):04}"
+            _write(folder / name, example["image"])
+            counts[part, label] += 1
+    return Written(counts, contents.skipped, contents.left_out.lines())
+
+
+def _folder_name(label: str) -> str:
+    """Returns a class's name as the name of a visible folder."""
+    return re.sub(r'[\\/:*?"<>|\x00-\x1f]', "_", label).lstrip(".") or "_"
+
+
+def _write(path: Path, image: np.ndarray) -> None:
+    if image.dtype == np.float32:
+        with replacing(f"{path}.npy") as file:
+            np.save(file, image)
+        return
+    picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+    with replacing(f"{path}.png") as file:
+        picture.save(file, "PNG")

@@ -1,0 +1,102 @@
+"""Non-maximum suppression: of boxes that overlap, the one with the highest score stays."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr import inference
+from jaxatr.scenes import boxes as geometry
+from jaxatr.typing import Array, ArrayLike, Bool, Float, Int, Shaped
+
+
+class Kept(NamedTuple):
+    """The boxes that stay, by descending score; of equal scores, the lower index comes first.
+
+    Attributes:
+      indices: ``[keep]``, row numbers of the boxes; 0 where not valid.
+      valid: ``[keep]``, whether there is such a box.
+    """
+
+    indices: Int[Array, " keep"]
+    valid: Bool[Array, " keep"]
+
+
+@partial(jax.jit, static_argnames="keep")
+def suppress(
+    boxes: Float[ArrayLike, "n 4"],
+    scores: Float[ArrayLike, " n"],
+    labels: Int[ArrayLike, " n"] | None = None,
+    *,
+    keep: int,
+    overlap: float | Float[ArrayLike, ""] = 0.5,
+    least: float | Float[ArrayLike, ""] = -np.inf,
+) -> Kept:
+    """Keeps the box with the highest score, drops those that overlap it, and so on.
+
+    It may be traced, and mapped over the images of a batch. Time is proportional to n times the
+    number of boxes that stay, memory to n.
+
+    Args:
+      boxes: ``[n, 4]``; one that is empty or not finite is never kept.
+      scores: ``[n]``; a box whose score is not finite is never kept, so that padding has the score
+        NaN.
+      labels: ``[n]``, classes, of which each is treated alone; None to suppress over classes.
+      keep: the number of boxes to return at most.
+      overlap: the IoU above which a box is dropped.
+      least: the lowest score that is kept.
+    """
+    boxes, scores = jnp.asarray(boxes), jnp.asarray(scores)
+    usable = jnp.isfinite(boxes).all(axis=1) & (geometry.area(boxes) > 0)
+    usable &= jnp.isfinite(scores) & (scores >= least)
+    boxes = jnp.where(usable[:, None], boxes, 0)
+    areas = jnp.asarray(geometry.area(boxes))
+
+    def some_left(state: tuple[Array, Array, Array, Array]) -> Array:
+        number, left, *_ = state
+        return (number < keep) & left.any()
+
+    def one(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        number, left, indices, valid = state
+        best = jnp.argmax(jnp.where(left, scores, -jnp.inf))  # the first of equals
+        shared = geometry.intersection(boxes[best], boxes)
+        # Without a division, a box with overlap of a simple fraction is decided exactly.
+        drop = shared > overlap * (areas[best] + areas - shared)
+        if labels is not None:
+            drop &= jnp.asarray(labels)[best] == jnp.asarray(labels)
+        left = (left & ~drop).at[best].set(False)
+        return number + 1, left, indices.at[number].set(best), valid.at[number].set(True)
+
+    empty = jnp.zeros(keep, jnp.int32), jnp.zeros(keep, bool)
+    if not scores.size:
+        return Kept(*empty)
+    _, _, indices, valid = jax.lax.while_loop(some_left, one, (jnp.int32(0), usable, *empty))
+    return Kept(indices, valid)
+
+
+def kept(
+    boxes: Shaped[np.ndarray, "n 4"],
+    scores: Shaped[np.ndarray, " n"],
+    labels: Shaped[np.ndarray, " n"] | None = None,
+    *,
+    overlap: float = 0.5,
+    least: float = -np.inf,
+) -> Int[np.ndarray, " m"]:
+    """Returns the row numbers of all boxes that :func:`suppress` keeps, for arrays of any length.
+
+    Arrays are padded to a few lengths, so that few programs are compiled.
+    """
+    count = len(scores)
+    more = inference.filled_size(count) - count
+    padded = np.pad(np.asarray(scores, np.float32), (0, more), constant_values=np.nan)
+    found = suppress(
+        np.pad(np.asarray(boxes, np.float32), ((0, more), (0, 0))),
+        padded,
+        None if labels is None else np.pad(np.asarray(labels, np.int32), (0, more)),
+        keep=count + more,
+        overlap=overlap,
+        least=least,
+    )
+    return np.asarray(found.indices)[np.asarray(found.valid)]

@@ -1,0 +1,323 @@
+"""Boxes of scenes in every format, what is wrong with them, and the chips around them."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from jaxatr.data.annotations import read_annotations
+from jaxatr.data.chip import around
+from jaxatr.data.scene_image import open_scene
+from jaxatr.data.source import Request
+from jaxatr.data.sources.scenes import PART, Framing
+from jaxatr.data.sources.scenes.files import write_chips
+
+SIZE = (40, 60)
+
+
+@pytest.fixture
+def scenes(tmp_path):
+    """Two scenes of 60 x 40 pixels, each pixel of its own value."""
+    folder = tmp_path / "scenes"
+    folder.mkdir()
+    pixels = np.add.outer(2 * np.arange(SIZE[0]), np.arange(SIZE[1])).astype(np.uint8)
+    for name in ("a.png", "b.png"):
+        Image.fromarray(pixels).save(folder / name)
+    return folder
+
+
+def a_coco(**changes):
+    content = {
+        "images": [
+            {"id": 7, "file_name": "a.png", "width": 60, "height": 40},
+            {"id": 8, "file_name": "b.png"},
+        ],
+        "categories": [{"id": 1, "name": "car"}, {"id": 2, "name": "DontCare"}],
+        "annotations": [
+            {"id": 0, "image_id": 7, "category_id": 1, "bbox": [10, 20, 6, 4]},
+            {"id": 1, "image_id": 7, "category_id": 2, "bbox": [0, 0, 9, 9]},
+            {"id": 2, "image_id": 8, "category_id": 1, "bbox": [55, 30, 9, 5], "iscrowd": 1},
+        ],
+    }
+    return content | changes
+
+
+def written(folder, name, content):
+    path = folder / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def a_voc(name="a.png", box=(11, 21, 16, 24), extra=""):
+    sides = zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True)
+    inner = "".join(f"<{side}>{value}</{side}>" for side, value in sides)
+    return (
+        f"<annotation><filename>{name}</filename><object><name>car</name>{extra}"
+        f"<bndbox>{inner}</bndbox></object></annotation>"
+    )
+
+
+WORLD = "0.5\n0\n0\n-0.5\n100.25\n199.75\n"  # half a metre a pixel, from (100, 200) down
+
+
+def of_format(kind, folder, boxes):
+    """Writes the box 10, 20, 16, 24 of a car in a.png in a format; returns what to read."""
+    if kind == "coco":
+        return written(boxes, "val.json", a_coco())
+    if kind == "voc":
+        written(boxes, "a.xml", a_voc())
+    elif kind == "yolo":
+        written(boxes, "classes.txt", "person\ncar\n")
+        written(boxes, "a.txt", "1 0.21666666666666667 0.55 0.1 0.1\n")
+    elif kind == "dota":
+        written(boxes, "a.txt", "imagesource:x\ngsd:1\n10 20 16 20 16 24 10 24 car 0\n")
+    elif kind == "table":
+        return written(boxes, "t.csv", "path,x,y,width,height,label\na.png,10,20,6,4,car\n")
+    elif kind == "geojson":
+        written(folder, "a.pgw", WORLD)
+        ring = [[105, 190], [108, 190], [108, 188], [105, 188], [105, 190]]
+        feature = {
+            "type": "Feature",
+            "properties": {"label": "car", "path": "a.png"},
+            "geometry": {"type": "Polygon", "coordinates": [ring]},
+        }
+        return written(boxes, "t.geojson", {"type": "FeatureCollection", "features": [feature]})
+    return boxes
+
+
+@pytest.mark.parametrize("kind", ["coco", "voc", "yolo", "dota", "table", "geojson"])
+def test_every_format_gives_the_same_box(scenes, tmp_path, kind):
+    found = read_annotations(scenes, of_format(kind, scenes, tmp_path / "boxes"))
+    (scene, *_) = found.scenes
+    assert scene.path == "a.png" and scene.size == SIZE
+    np.testing.assert_allclose(scene.boxes[0], [10, 20, 16, 24], atol=1e-9)
+    assert scene.labels[0] == "car" and not scene.crowd[0] and not scene.difficult[0]
+    assert scene.part == ("val" if kind == "coco" else "")
+
+
+def test_flags_parts_and_clipping(scenes, tmp_path):
+    first, second = read_annotations(scenes, written(tmp_path, "val.json", a_coco())).scenes
+    assert first.crowd.tolist() == [False, True] and first.targets.tolist() == [0]
+    assert second.boxes.tolist() == [[55, 30, 60, 35]] and second.cut.tolist() == [True]
+    assert second.crowd.tolist() == [True]
+    boxes = tmp_path / "voc/Annotations"
+    written(boxes, "a.xml", a_voc(extra="<difficult>1</difficult>"))
+    written(tmp_path / "voc/ImageSets/Main", "test.txt", "a\n")
+    (scene,) = read_annotations(scenes, boxes).scenes
+    assert scene.difficult.tolist() == [True] and scene.part == "test"
+    table = "path;x;y;width;height;label;angle;split\na.png;10;20;6;4;car;90;train\n"
+    (scene,) = read_annotations(scenes, written(tmp_path, "t.csv", table)).scenes
+    np.testing.assert_allclose(scene.boxes, [[11, 19, 15, 25]])
+    assert scene.part == "train"
+
+
+def annotation(**changes):
+    one = {"id": 5, "image_id": 7, "category_id": 1, "bbox": [1, 2, 3, 4]}
+    return {
+        "annotations": [
+            {"id": 4, "image_id": 7, "category_id": 1, "bbox": [1, 2, 3, 4]},
+            one | changes,
+        ]
+    }
+
+
+FAULTS = [
+    (annotation(bbox=[1, float("nan"), 3, 4]), r"annotations\[1\].*is not of finite numbers"),
+    (annotation(bbox=[1, 2, -3, 4]), "ends before it begins"),
+    (annotation(bbox=[1, 2, 0, 4]), "has no size"),
+    (annotation(bbox=[-9, 2, 3, 4]), "outside of its image of 60x40 pixels"),
+    (annotation(bbox=[70, 2, 3, 4]), "outside of its image"),
+    (annotation(bbox=[1, 2, 3]), "wanted image_id, category_id and a bbox of 4 numbers"),
+    (annotation(image_id=99), "no image with the id 99"),
+    (annotation(category_id=99), "no category with the id 99"),
+    (annotation(id=4), "the id 4 is already that of another annotation"),
+    ({"images": [*a_coco()["images"], {"id": 7, "file_name": "b.png"}]}, "already that of a.png"),
+    ({"images": [*a_coco()["images"], {"id": 9, "file_name": "c.png"}]}, "c.png: No such file"),
+    ({"images": [*a_coco()["images"], {"id": 9, "file_name": "../a.png"}]}, "is not below"),
+    (
+        {"images": [a_coco()["images"][0] | {"width": 50}, a_coco()["images"][1]]},
+        "states 50x40 pixels, but it has 60x40",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes,why", FAULTS)
+def test_what_cannot_be_used_is_named_and_refused_or_skipped(scenes, tmp_path, changes, why):
+    path = written(tmp_path, "t.json", a_coco(**changes))
+    with pytest.raises(ValueError, match=f"1 annotations cannot be used.*--bad_boxes=skip.*{why}"):
+        read_annotations(scenes, path)
+    found = read_annotations(scenes, path, bad_boxes="skip")
+    assert len(found.problems) == 1 and len(found.scenes) >= 1
+    assert "\n" not in str(found.problems[0])
+
+
+@pytest.mark.parametrize(
+    "name,content,why",
+    [
+        ("t.json", '{"images": [', "not a readable JSON file"),
+        ("a.xml", "<annotation><object>", "not a readable XML file"),
+        ("a.txt", "1 2 3\n", r"line 1: got 3 words, wanted 5 \(YOLO\) or 9 to 10 \(DOTA\)"),
+        ("a.txt", "x 0.5 0.5 0.1 0.1\n", "wanted a class's number and 4 numbers"),
+        ("a.txt", "10 20 16 20 16 24 10 y car 0\n", "wanted numbers"),
+        ("c.txt", "0 0.5 0.5 0.1 0.1\n", "no image of this name"),
+        ("a.xml", a_voc(box=(1, 2, "x", 4)), "object 0: got a box"),
+        ("a.xml", a_voc(box=(9, 9, 2, 4)), "ends before it begins"),
+        ("t.csv", "path,x,y,width,height\na.png,1,2,x,4\n", "line 2: wanted numbers"),
+        ("t.csv", "path,x,y,width,height\n,1,2,3,4\n", "line 2: has no path"),
+    ],
+)
+def test_faults_of_the_other_formats(scenes, tmp_path, name, content, why):
+    boxes = tmp_path / "boxes"
+    written(boxes, name, content)
+    written(boxes, "b.xml", a_voc("b.png"))
+    given = boxes / name if name.endswith((".csv", ".json")) else boxes
+    with pytest.raises(ValueError, match=why):
+        read_annotations(scenes, given)
+    if given == boxes:
+        found = read_annotations(scenes, boxes, bad_boxes="skip")
+        assert [scene.path for scene in found.scenes if len(scene.boxes)] == ["b.png"]
+
+
+def test_map_coordinates_are_asked_for(scenes, tmp_path):
+    path = of_format("geojson", scenes, tmp_path)
+    (scenes / "a.pgw").unlink()
+    with pytest.raises(ValueError, match="a.png has no map coordinates"):
+        read_annotations(scenes, path)
+
+
+def test_chips_are_cut_by_the_training_s_function(scenes, tmp_path):
+    path = written(tmp_path, "val.json", a_coco())
+    options = {"boxes": str(path), "box_margin": 0.5}
+    scan = PART.scan(Request(scenes, options, False))
+    contents = scan.contents(tmp_path)
+    (example,) = list(contents.splits["val"]())
+    assert contents.classes == ["car"] and example["path"] == "a.png#0"
+    window = around(np.array([10, 20, 16, 24]), margin=0.5, square=True)
+    assert window == (9, 18, 18, 27) or window == (8, 17, 17, 26)
+    x0, y0, x1, y1 = window
+    scene = np.array(Image.open(scenes / "a.png"))
+    assert (example["image"][:, :, 0] == scene[y0:y1, x0:x1]).all()
+    assert example["box"].tolist() == [20 - y0, 10 - x0, 24 - y0, 16 - x0]
+    assert sum(line.startswith("2 regions") for line in contents.left_out.lines()) == 1
+
+
+def test_beyond_the_scene_chips_are_zero_and_sizes_are_resampled(scenes):
+    with open_scene(scenes / "a.png") as scene:
+        chip, inside = Framing(margin=1.0).chip(scene, np.array([0, 0, 4.0, 4]))
+        assert chip.shape == (8, 8, 1) and inside.tolist() == [2, 2, 6, 6]
+        assert not chip[:2].any() and not chip[:, :2].any() and chip[7, 7, 0] == 15
+        resized, inside = Framing(1.0, True, 16).chip(scene, np.array([0, 0, 4.0, 4]))
+        assert resized.shape == (16, 16, 1) and inside.tolist() == [4, 4, 12, 12]
+        with pytest.raises(ValueError, match="outside of 60x40 pixels"):
+            scene.window(60, 0, 70, 5)
+
+
+def test_chips_as_files_keep_their_parts(scenes, tmp_path):
+    path = written(tmp_path, "boxes.csv", "path,x,y,width,height,label,part\n"
+                   "a.png,10,20,6,4,car,train\nb.png,1,1,4,4,big/car,test\n")  # fmt: skip
+    found = write_chips(scenes, tmp_path / "out", {"boxes": str(path)}, skip_corrupt=False)
+    assert found.counts == {("train", "car"): 1, ("test", "big/car"): 1}
+    files = sorted(
+        p.relative_to(tmp_path / "out").as_posix() for p in tmp_path.glob("out/**/*.png")
+    )
+    assert files == ["test/big_car/b.png_0000.png", "train/car/a.png_0000.png"]
+    with pytest.raises(ValueError, match="not an empty folder"):
+        write_chips(scenes, tmp_path / "out", {"boxes": str(path)}, skip_corrupt=False)
+
+
+def test_scenes_without_parts_are_held_out_whole(scenes, tmp_path):
+    rows = "".join(f"{name}.png,{x},9,5,5,car\n" for name in "ab" for x in (1, 20, 40))
+    path = written(tmp_path, "t.csv", f"path,x,y,width,height,label\n{rows}")
+    scan = PART.scan(Request(scenes, {"boxes": str(path), "test_fraction": 0.5}, False))
+    parts = {
+        part: {example["path"][0] for example in examples()}
+        for part, examples in scan.contents(tmp_path).splits.items()
+    }
+    assert sorted(map(len, parts.values())) == [1, 1]
+
+
+TIFFS = {
+    "tiles": {"tile": (16, 16)},
+    "deflate": {"tile": (16, 32), "compression": "zlib"},
+    "strips": {"rowsperstrip": 7},
+    "one strip": {},
+    "big endian": {"byteorder": ">", "rowsperstrip": 7, "compression": "zlib"},
+    "bigtiff": {"bigtiff": True, "tile": (32, 16)},
+}
+
+
+@pytest.mark.parametrize("how", TIFFS)
+@pytest.mark.parametrize("dtype", ["u1", "u2", "f4", "rgb"])
+def test_windows_of_a_tiff_are_those_of_the_whole(tmp_path, how, dtype):
+    shape = (45, 61, 3) if dtype == "rgb" else (45, 61)
+    kind = "u1" if dtype == "rgb" else dtype
+    values = np.random.default_rng(0).integers(1, 200, shape).astype(kind)
+    options = dict(TIFFS[how])
+    bigendian = {k: options.pop(k) for k in ("byteorder", "bigtiff") if k in options}
+    photometric = "rgb" if dtype == "rgb" else "minisblack"
+    with tifffile.TiffWriter(tmp_path / "t.tif", **bigendian) as file:
+        if how == "deflate" and dtype != "f4":
+            options["predictor"] = True
+        file.write(values, photometric=photometric, metadata=None, **options)
+        file.write(values[::2, ::2], photometric=photometric, subfiletype=1, metadata=None)
+    whole = values.reshape(45, 61, -1)
+    with open_scene(tmp_path / "t.tif") as scene:
+        assert (scene.height, scene.width) == (45, 61)
+        for x0, y0, x1, y1 in ((0, 0, 61, 45), (3, 5, 40, 39), (15, 16, 17, 17), (60, 44, 61, 45)):
+            part = scene.window(x0, y0, x1, y1)
+            assert part.dtype == whole.dtype.newbyteorder("=")
+            assert (part == whole[y0:y1, x0:x1]).all()
+
+
+def test_map_coordinates_and_missing_values_of_a_geotiff(tmp_path):
+    values = np.full((8, 8), 3.0, np.float32)
+    values[0, 0], values[1, 1] = -9999, np.nan
+    tags = [
+        (33550, "d", 3, (0.5, 0.5, 0.0)),
+        (33922, "d", 6, (0, 0, 0, 100, 200, 0)),
+        (42113, "s", 0, "-9999"),
+    ]
+    tifffile.imwrite(tmp_path / "t.tif", values, extratags=tags, metadata=None)
+    with open_scene(tmp_path / "t.tif") as scene:
+        assert scene.transform.tolist() == [[0.5, 0, 100], [0, -0.5, 200]]
+        part = scene.window(0, 0, 8, 8)
+    assert part[0, 0] == part[1, 1] == 0 and part.sum() == 62 * 3
+    Image.new("L", (4, 4)).save(tmp_path / "w.png")
+    written(tmp_path, "w.pgw", WORLD)
+    with open_scene(tmp_path / "w.png") as scene:
+        assert scene.transform.tolist() == [[0.5, 0, 100], [0, -0.5, 200]]
+
+
+def test_damaged_scenes_are_named(tmp_path):
+    whole = tmp_path / "t.tif"
+    values = np.random.default_rng(0).integers(0, 255, (64, 64), np.uint8)
+    tifffile.imwrite(whole, values, tile=(16, 16), compression="zlib", metadata=None)
+    content = whole.read_bytes()
+    whole.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match="t.tif"), open_scene(whole) as scene:
+        scene.window(0, 0, 64, 64)
+    (tmp_path / "e.png").write_bytes(b"")
+    with pytest.raises(ValueError, match="e.png"), open_scene(tmp_path / "e.png") as scene:
+        pass
+    # A header of 60,000 x 60,000 pixels, in a small file.
+    start = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR"
+    (tmp_path / "h.png").write_bytes(
+        start + struct.pack(">II", 60000, 60000) + b"\x08\0\0\0\0" * 20
+    )
+    with pytest.raises(ValueError, match="h.png"), open_scene(tmp_path / "h.png") as scene:
+        pass
+
+
+def test_a_gigapixel_is_read_by_windows(tmp_path):
+    """A sparse file: 30,000 x 30,000 pixels, of which a few are on the disk."""
+    path = tmp_path / "large.npy"
+    values = np.lib.format.open_memmap(path, "w+", np.uint16, (30000, 30000))
+    values[29000, 29000] = 7
+    del values
+    with open_scene(path) as scene:
+        part = scene.window(28990, 28990, 29010, 29010)
+        assert part.shape == (20, 20, 1) and part.sum() == 7
