@@ -14,6 +14,8 @@ TABLES: Tables = {
     "decisions_probabilities": tables.probabilities,
     "decisions_estimates": tables.estimates,
     "decisions_names": tables.names,
+    "decisions_unlabelled": tables.unlabelled,
+    "decisions_temperatures": tables.temperatures,
     "decisions_trained": tables.trained,
     "decisions_printed": tables.printed,
 }

@@ -228,14 +228,15 @@ def main() -> None:
     made = results(evidence.every(Path(flags.workdir).absolute()))
     made["seconds"] = round(time.monotonic() - started)
     Path(flags.out).parent.mkdir(exist_ok=True)
-    Path(flags.out).write_text(json.dumps(_rounded(made), indent=0) + "\n")
+    Path(flags.out).write_text(json.dumps(rounded(made), indent=0) + "\n")
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """Rounds the numbers of a record to four digits after the point."""
     if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
+        return {key: rounded(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_rounded(one) for one in value]
+        return [rounded(one) for one in value]
     return round(value, 4) if isinstance(value, float) else value
 
 

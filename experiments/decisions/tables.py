@@ -143,6 +143,45 @@ def _shares(own: dict[str, float]) -> str:
     return f"{100 * own['known_accepted']:.0f} / {100 * own['unknown_accepted']:.0f}"
 
 
+def unlabelled() -> str:
+    """Shares accepted before and after a shift without labels, by task."""
+    found = json.loads((RESULTS / "unlabelled.json").read_text(encoding="utf-8"))["rows"]
+    tasks = dict.fromkeys((row["task"], row["part"], row["kind"]) for row in found)
+    rows = []
+    for task in tasks:
+        own = [row for row in found if (row["task"], row["part"], row["kind"]) == task]
+        shares = sorted({row["share"] for row in own})
+        before, done = own[0]["before"], [row["after"] for row in own if "after" in row]
+        cells = [task[0], task[2], _shares(before)]
+        for share in shares:
+            after = [row["after"] for row in own if row["share"] == share and "after" in row]
+            cells.append(_shares(_mean(after)) if after else "cannot tell")
+        cells.append(_shares(_mean(done)) if done else "")
+        accuracy = f"{100 * _mean(done)['open_accuracy']:.1f}" if done else ""
+        cells.append(f"{100 * before['open_accuracy']:.1f} → {accuracy}" if done else "")
+        rows.append([*cells, f"{len(own) - len(done)} of {len(own)}"])
+    header = ["task", "what has changed", "before", "0 % unknown", "20 %", "50 %", "80 %", "mean"]
+    return "\n".join(table([*header, "open-set accuracy", "cannot tell"], rows))
+
+
+def temperatures() -> str:
+    """ECE of the class probabilities by what the temperature is fitted to."""
+    found = json.loads((RESULTS / "temperatures.json").read_text(encoding="utf-8"))["rows"]
+    tasks, rows = dict.fromkeys((row["task"], row["kind"]) for row in found), []
+    for task in tasks:
+        own = [row for row in found if (row["task"], row["kind"]) == task]
+        cells = [task[0], task[1], f"{100 * fmean(row['none'] for row in own):.1f}"]
+        for row in own:
+            cells.append(f"{100 * row['alone']:.1f} → {100 * row['both']:.1f}")
+        rows.append(cells)
+    header = ["task", "what has changed", "no field chips", "5 of a class", "10", "20"]
+    return "\n".join(table(header, rows))
+
+
+def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
+    return {name: fmean(row[name] for row in rows) for name in rows[0]}
+
+
 def probabilities() -> str:
     """ECE of the probability of being known, by what its sigmoid is fitted to."""
     found, rows = recorded(), []

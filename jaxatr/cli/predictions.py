@@ -25,6 +25,7 @@ from jaxatr.explain import (
     load_target,
     with_evidence,
 )
+from jaxatr.recognition import drift
 
 _AS_IN_TABLES = {"probability_is": "known_probability_is"}
 
@@ -51,10 +52,13 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
         found = _inputs(arguments, scratch, predictor)
         verdicts: list[tuple[str, str]] = []  # with the class that is named
+        looked = drift.Watch.of(predictor) if values.out else None
         quiet = None if values.out and not values.json else True  # None: unless on a terminal
         bar = tqdm(desc="predicting", unit=" images", leave=False, disable=quiet)
         explained: list[np.ndarray] = []
         chips = _remembered(found, explained) if explainers else found
+        if looked is not None:
+            chips = looked.passing(chips)
         for prediction in predictor.answers(chips):
             number, path = found.used.popleft()
             done.append(path)
@@ -63,6 +67,8 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             bar.update()
             if values.out:
                 rows[number] = _row(path.name, found.facts.get(number, {}), predictor, prediction)
+            if looked is not None:
+                looked.scored(prediction.score)
             if values.json:
                 fields = {"path": path.name, "runtime": predictor.runtime}
                 fields |= found.facts.get(number, {})
@@ -77,6 +83,9 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             print(f"{shapes}: {form}", file=sys.stderr)
         if values.out:
             _write(values.out, rows, found.failed)
+        if looked is not None:
+            for line in looked.drift().lines():
+                print(line, file=sys.stderr)
         if explainers:
             _explain(explainers, done, explained, verdicts)
     if values.out:

@@ -21,6 +21,7 @@ from jaxatr.data.combined_splits import (
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.decoding_bounds import decode_bounded, pixels_of
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
+from jaxatr.data.image_facts import FACTS, image_facts
 from jaxatr.data.image_paths import (
     ImagePath,
     ImagePaths,
@@ -60,6 +61,7 @@ from jaxatr.data.truth import Truth
 from jaxatr.data.tuples import class_batches, eval_tuple_batches, tuple_batches
 
 __all__ = [
+    "FACTS",
     "BatchIterator",
     "Cell",
     "Chip",
@@ -97,6 +99,7 @@ __all__ = [
     "hierarchy",
     "hold_out_classes",
     "holdout",
+    "image_facts",
     "image_paths",
     "image_statistics",
     "known_unknown",

@@ -11,6 +11,7 @@ from jaxatr.metrics.calibration import (
     reliability,
     risk_coverage,
 )
+from jaxatr.metrics.drift import Shift, shifts
 from jaxatr.metrics.open_set import (
     aupr_in,
     aupr_out,
@@ -28,6 +29,7 @@ from jaxatr.metrics.summary import Summary, summarize
 
 __all__ = [
     "Reliability",
+    "Shift",
     "Summary",
     "aupr_in",
     "aupr_out",
@@ -45,6 +47,7 @@ __all__ = [
     "recall_at_k",
     "reliability",
     "risk_coverage",
+    "shifts",
     "summarize",
     "threshold_at_tpr",
 ]

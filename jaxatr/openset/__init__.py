@@ -45,6 +45,7 @@ from jaxatr.openset.rule import calibrate_gamma, decide, gamma_rule
 from jaxatr.openset.score import Answer, Comparing, OwnTraining, Scale, Score
 from jaxatr.openset.storage import from_arrays, to_arrays
 from jaxatr.openset.trials import Compared, Trial, best_of, compare, leave_classes_out
+from jaxatr.openset.unlabelled import CannotTell, Mixture, fit_mixture
 from jaxatr.openset.unseen import are_few, as_unseen, folds_of, out_of_fold, with_training
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "UNKNOWN",
     "Answers",
     "Calibration",
+    "CannotTell",
     "Compared",
     "Comparing",
     "Decision",
@@ -62,6 +64,7 @@ __all__ = [
     "Fitted",
     "Further",
     "Head",
+    "Mixture",
     "Outputs",
     "OwnTraining",
     "Pooled",
@@ -95,6 +98,7 @@ __all__ = [
     "examples_needed",
     "fit_calibration",
     "fit_ensemble",
+    "fit_mixture",
     "fit_scores",
     "fit_sigmoid",
     "fit_temperature",

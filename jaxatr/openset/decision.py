@@ -260,7 +260,9 @@ def calibrate(
     """Fits thresholds and probabilities to known examples; the score's models are unchanged.
 
     Args:
-      decision: the decision to calibrate; its given threshold, if any, is dropped.
+      decision: the decision to calibrate; its given threshold, if any, is dropped. If it is already
+        calibrated, the examples are taken as those of another place: its temperature is the start
+        of the new one (:func:`jaxatr.openset.calibration.fit_temperature`).
       outputs: outputs on n known examples that took no part in training. Examples of enrolled
         classes do not contribute to the temperature.
       tpr: share of known examples to accept.
@@ -276,7 +278,7 @@ def calibrate(
     if not len(outputs.labels) or outputs.labels.min() < 0:
         raise ValueError("calibration: wanted known examples only, and at least one")
     scores, nearest = decision.score_of(outputs)
-    temperature = 1.0 if decision.calibration is None else decision.calibration.temperature
+    before = None if decision.calibration is None else decision.calibration.temperature
     own = outputs.labels < outputs.logits.shape[1]
     try:
         fitted = fit_calibration(
@@ -287,11 +289,12 @@ def calibrate(
             sigmoid=sigmoid,
             logits=outputs.logits[own] if own.any() else None,
             labels=outputs.labels[own],
+            before=before,
         )
     except ValueError as error:
         raise ValueError(f"{decision.score.name}: {error}") from error
     if not own.any():
-        fitted = fitted._replace(temperature=temperature)
+        fitted = fitted._replace(temperature=1.0 if before is None else before)
     if seen is not None:
         more = (np.concatenate(pair) for pair in zip((scores, nearest), seen, strict=True))
         fitted = fitted._replace(**dict(zip(("scores", "nearest"), more, strict=True)))

@@ -1,4 +1,4 @@
-"""Calibrates a finished run to labelled chips from the field."""
+"""Calibrates a finished run to chips from the field."""
 
 import os
 from typing import Any
@@ -42,6 +42,49 @@ def calibrate_run(
     """
     recogniser, fields = _recogniser(workdir, score, checkpoint)
     return field_calibration.calibrate(
+        recogniser,
+        workdir,
+        recogniser.step,
+        source,
+        tpr=fields.tpr if tpr is None else tpr,
+        per_class=fields.per_class if per_class is None else per_class,
+    )
+
+
+def shift_run(
+    workdir: str | os.PathLike,
+    source: str | os.PathLike,
+    *,
+    score: str | None = None,
+    tpr: float | None = None,
+    per_class: bool | None = None,
+    checkpoint: Checkpoint = "latest",
+) -> dict[str, Any]:
+    """Shifts the threshold and the probabilities of a run to chips from the field without labels.
+
+    It is used and removed like the calibration of :func:`calibrate_run`, whose arguments it has.
+
+    Args:
+      workdir: the run's folder.
+      source: chips of known and unknown classes: a folder, a table or an archive; for a run on
+        tracks, a folder that contains one folder per track.
+      score: the score to calibrate; by default the one that decides.
+      tpr: share of known chips to accept; by default the configured one.
+      per_class: fit one threshold per predicted class instead of a common one; by default as
+        configured.
+      checkpoint: ``"latest"``, ``"best"`` or a step.
+
+    Returns:
+      ``score``, ``chips``, ``path``, estimates, and figures ``before`` and ``after``
+      (:func:`jaxatr.recognition.field_calibration.shift`).
+
+    Raises:
+      jaxatr.openset.CannotTell: the known chips cannot be told from the unknown ones, so nothing is
+        changed; a ``ValueError``.
+      ValueError: ``workdir`` is not a run of open-set recognition, or ``source`` cannot be used.
+    """
+    recogniser, fields = _recogniser(workdir, score, checkpoint)
+    return field_calibration.shift(
         recogniser,
         workdir,
         recogniser.step,

@@ -235,9 +235,13 @@ def _in_the_field(run: TrainedRun, decision: openset.Decision) -> tuple[openset.
     if saved is None or saved.calibration is None:
         return decision, ""
     origin = store.provenance_of(run.workdir, run.step, kept)
+    chips = origin.get("unlabelled")
+    what = f"calibrated to {len(saved.calibration.scores)} field chips"
+    if chips:
+        what = f"shifted to {chips} field chips without labels, an estimate without a guarantee"
     note = (
-        f"{name} is calibrated to {len(saved.calibration.scores)} field chips, "
-        f"{origin.get('source')}, {origin.get('made')} (jaxatr calibrate --undo removes this)"
+        f"{name} is {what}, {origin.get('source')}, {origin.get('made')} "
+        "(jaxatr calibrate --undo removes this)"
     )
     # Only the calibration is used: classes may have been enrolled since it was saved.
     return dataclasses.replace(decision, calibration=saved.calibration, threshold=None), note

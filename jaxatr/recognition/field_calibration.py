@@ -1,21 +1,23 @@
-"""The calibration of a finished run to labelled field chips, without changing the network."""
+"""The calibration of a finished run to field chips, without changing the network."""
 
+import dataclasses
 import datetime
 import hashlib
 import os
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxatr import metrics, openset
-from jaxatr.data import archive, class_name, line_of
+from jaxatr.data import archive, class_name, image_facts, image_paths, line_of
 from jaxatr.recognition import store
 from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
 from jaxatr.reporting.tables import guarantee_in_words
+from jaxatr.tasks.image_facts import by_name
 
 
 class Chips(NamedTuple):
@@ -25,11 +27,13 @@ class Chips(NamedTuple):
       outputs: outputs of the network, with the chips' classes as labels.
       counts: number of chips of each class, by name.
       digest: SHA-256 of the names and contents of the chips' files.
+      facts: facts of the chips as images, by name; empty for tracks.
     """
 
     outputs: openset.Outputs
     counts: dict[str, int]
     digest: str
+    facts: dict[str, list[float]]
 
 
 def calibrate(
@@ -78,6 +82,7 @@ def calibrate(
         "chips": chips.counts,
         "digest": chips.digest,
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "image_facts": chips.facts,
     }
     path = store.save(workdir, step, recogniser.kept + store.FIELD, after, provenance)
     figures = {
@@ -118,37 +123,178 @@ def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips
     ):
         listed = _listed(recogniser, Path(source), Path(scratch))
         labels = [recogniser.classes.index(one.label) for one in listed]
-        parts = list(recogniser.outputs(_read(recogniser, one) for one in listed))
+        outputs, facts = _outputs(recogniser, listed)
         digest = _digest(listed)
-    outputs = openset.concatenated(parts)._replace(labels=np.array(labels))
     counts = {recogniser.classes[c]: labels.count(c) for c in dict.fromkeys(labels)}
-    return Chips(outputs, counts, digest)
+    return Chips(outputs._replace(labels=np.array(labels)), counts, digest, facts)
 
 
-class _Labelled(NamedTuple):
+def _outputs(
+    recogniser: OpenSetPredictor, listed: Sequence["_Listed"]
+) -> tuple[openset.Outputs, dict[str, list[float]]]:
+    """Reads chips or tracks and applies the network; returns facts of single images, too."""
+    facts: list[np.ndarray] = []
+
+    def read() -> Iterator[np.ndarray]:
+        for one in listed:
+            item = _read(recogniser, one)
+            if isinstance(recogniser, Recogniser):
+                facts.append(image_facts(item))
+            yield item
+
+    outputs = openset.concatenated(list(recogniser.outputs(read())))
+    return outputs, {n: v.tolist() for n, v in by_name(facts).items()} if facts else {}
+
+
+def shift(
+    recogniser: OpenSetPredictor,
+    workdir: str | os.PathLike,
+    step: int,
+    source: str | os.PathLike,
+    *,
+    tpr: float,
+    per_class: bool,
+) -> dict[str, Any]:
+    """Shifts the run's calibration to chips without labels, and saves it beside the run's.
+
+    The validation scores are moved and stretched to the known part of the chips' scores
+    (:mod:`jaxatr.openset.unlabelled`), with thresholds, p-values and probabilities. This is an
+    estimate without a guarantee.
+
+    Args:
+      recogniser: the run's recogniser, without calibration to field chips.
+      workdir: the run's folder.
+      step: step of the checkpoint.
+      source: chips of known and unknown classes: a folder, a table or an archive; for tracks, a
+        folder that contains one folder per track.
+      tpr: fraction of known chips to accept.
+      per_class: fit a separate threshold for each predicted class.
+
+    Returns:
+      ``score``, ``chips`` (their number), ``path`` of the calibration, ``unknown`` (estimated
+      share), ``unknown_accepted`` (estimated share of the unknown chips), and ``before`` and
+      ``after``, each with ``threshold`` (None if it accepts everything or differs between classes)
+      and ``accepted`` (fraction of the chips).
+
+    Raises:
+      openset.CannotTell: the known chips cannot be told from the unknown ones; nothing is saved.
+      ValueError: the decision is not calibrated to validation chips or has enrolled classes, there
+        are no chips, or a chip is invalid.
+    """
+    before = recogniser.decision
+    name, calibration = before.score.name, before.calibration
+    if calibration is None:
+        raise ValueError(f"{name} is not calibrated to validation chips, which could be shifted")
+    if before.further is not None:
+        raise ValueError(
+            f"unlabelled: the enrolled classes {', '.join(recogniser.further)} have thresholds of "
+            "their own: wanted a run without them, or --chips with labelled ones"
+        )
+    _check_separates(before)
+    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+        listed = _unlabelled(recogniser, Path(source), Path(scratch))
+        outputs, facts = _outputs(recogniser, listed)
+        digest = _digest(listed)
+    try:
+        mixture = openset.fit_mixture(calibration.scores, before.score_of(outputs)[0], tpr=tpr)
+    except openset.CannotTell as error:
+        raise openset.CannotTell(f"{source}: {_CANNOT}: {error}; {_INSTEAD}") from None
+    moved = calibration._replace(
+        scores=mixture.moved(calibration.scores), tpr=tpr, per_class=per_class, unseen=0
+    )
+    after = dataclasses.replace(before, calibration=moved, threshold=None)
+    estimate = {"unknown": mixture.unknown, "unknown_accepted": mixture.overlap(moved.threshold)}
+    provenance = {
+        "source": str(Path(source).absolute()),
+        "unlabelled": len(listed),
+        "mixture": mixture._asdict() if mixture.unknown else mixture._asdict() | {"centre": None},
+        "digest": digest,
+        "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "image_facts": facts,
+    }
+    path = store.save(workdir, step, recogniser.kept + store.FIELD, after, provenance)
+    classes = outputs.logits.shape[1]
+    figures = {
+        when: {
+            "threshold": _one_threshold(decision, classes),
+            "accepted": float(np.mean(decision(outputs).accepted)),
+        }
+        for when, decision in (("before", before), ("after", after))
+    }
+    return {"score": name, "chips": len(listed), "path": str(path), **estimate, **figures}
+
+
+_CANNOT = "known chips cannot be told from unknown ones, so nothing is changed"
+_INSTEAD = "use --chips with a few labelled ones"
+_MOST_DOUBT = 0.1
+
+
+def _check_separates(decision: openset.Decision) -> None:
+    """Checks that the score separates known classes from those held out in their place.
+
+    The mean probability of being unknown, at even odds, of known chips is 0.1 if known and unknown
+    scores are Gaussians three spreads apart. That is farther than the mixture needs, because the
+    network may have seen the held-out classes.
+
+    Raises:
+      openset.CannotTell: it does not.
+    """
+    calibration = decision.calibration
+    assert calibration is not None
+    if calibration.sigmoid is None:
+        return
+    known = calibration.known_probabilities(calibration.scores)
+    assert known is not None
+    if (doubt := float(np.mean(1 - known))) > _MOST_DOUBT:
+        raise openset.CannotTell(
+            f"{_CANNOT}: {decision.score.name} gives known validation chips a mean probability of "
+            f"{doubt:.0%} of being unknown, wanted at most {_MOST_DOUBT:.0%}; {_INSTEAD}"
+        )
+
+
+class _Listed(NamedTuple):
     """A chip, or the folder of a track.
 
     Attributes:
       name: its name, whose first or last folder is usually the class.
       path: the file or the folder.
-      label: name of its class.
+      label: name of its class; empty without labels.
     """
 
     name: str
     path: Path
-    label: str
+    label: str = ""
 
 
-def _listed(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[_Labelled]:
+def _unlabelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[_Listed]:
+    """Lists the chips or tracks at a path.
+
+    Raises:
+      ValueError: there are none, or a file cannot be unpacked.
+    """
+    if isinstance(recogniser, Recogniser):
+        listed = []
+        for one in image_paths(str(source), str(scratch)).images:
+            if one.error is not None:
+                raise ValueError(line_of(one.error, one.name, one.file)) from one.error
+            listed.append(_Listed(one.name, Path(one.file)))
+    else:
+        listed = [_Listed(path.name, path) for path in _visible(source) if path.is_dir()]
+    if not listed:
+        raise ValueError(f"{source}: there are no chips")
+    return listed
+
+
+def _listed(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[_Listed]:
     """Lists the chips or tracks at a path, with names of known classes."""
     if isinstance(recogniser, Recogniser):
         from jaxatr.data.sources.image_folder import labelled_images  # not for other commands
 
         found = labelled_images(source, scratch)
-        listed = [_Labelled(one.path, found.root / one.path, one.label) for one in found.listed]
+        listed = [_Listed(one.path, found.root / one.path, one.label) for one in found.listed]
     else:
         listed = [
-            _Labelled(str(path.relative_to(source)), path, class_name(folder.name))
+            _Listed(str(path.relative_to(source)), path, class_name(folder.name))
             for folder in _visible(source)
             if folder.is_dir()
             for path in _visible(folder)
@@ -164,7 +310,7 @@ def _listed(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[_
     return listed
 
 
-def _read(recogniser: OpenSetPredictor, one: _Labelled) -> Any:
+def _read(recogniser: OpenSetPredictor, one: _Listed) -> Any:
     """Reads and prepares a chip or a track, and names it in errors."""
     try:
         return recogniser.prepare(recogniser.read(str(one.path)))
@@ -200,9 +346,7 @@ def _figures(
     decision: openset.Decision, outputs: openset.Outputs, accepted: np.ndarray
 ) -> dict[str, Any]:
     answers = decision(outputs)
-    thresholds = set(decision.thresholds(outputs.logits.shape[1]).tolist())
     least = float(np.min(decision.guarantees(outputs.logits.shape[1])))
-    alone = thresholds.pop() if len(thresholds) == 1 else None
     # The network has no probabilities of enrolled classes.
     trained = outputs.labels < outputs.logits.shape[1]
     shares, labels = answers.probabilities[trained], outputs.labels[trained]
@@ -215,12 +359,19 @@ def _figures(
     )
     calibration = decision.calibration
     return {
-        "threshold": alone if alone is not None and np.isfinite(alone) else None,
+        "threshold": _one_threshold(decision, outputs.logits.shape[1]),
         "guarantee": None if np.isnan(least) else least,
         "accepted": float(np.mean(accepted)),
         "temperature": 1.0 if calibration is None else calibration.temperature,
         "calibration_error": error,
     }
+
+
+def _one_threshold(decision: openset.Decision, classes: int) -> float | None:
+    """Returns the threshold; None if it accepts everything or differs between classes."""
+    thresholds = set(decision.thresholds(classes).tolist())
+    alone = thresholds.pop() if len(thresholds) == 1 else None
+    return alone if alone is not None and np.isfinite(alone) else None
 
 
 def _by_the_others(decision: openset.Decision) -> np.ndarray:
@@ -242,7 +393,7 @@ def _by_the_others(decision: openset.Decision) -> np.ndarray:
     return np.array(accepted)
 
 
-def _digest(listed: list[_Labelled]) -> str:
+def _digest(listed: list[_Listed]) -> str:
     sha256 = hashlib.sha256()
     for one in listed:
         files = _visible(one.path) if one.path.is_dir() else [one.path]

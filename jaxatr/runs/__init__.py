@@ -1,6 +1,6 @@
 """Training, evaluation and use of runs: the functions behind the commands."""
 
-from jaxatr.recognition.calibration import calibrate_run, undo_calibration
+from jaxatr.recognition.calibration import calibrate_run, shift_run, undo_calibration
 from jaxatr.recognition.clusters import cluster_run
 from jaxatr.recognition.enrolment import enrol_chips, enrol_run, remove_class
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
@@ -23,6 +23,7 @@ __all__ = [
     "load_predictor",
     "make_task",
     "remove_class",
+    "shift_run",
     "train_baseline",
     "train_enrolled",
     "train_run",

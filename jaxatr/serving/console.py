@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from jaxatr.serving import metrics
 from jaxatr.serving.batcher import Batcher
+from jaxatr.serving.drift import Drifting
 from jaxatr.serving.engine import Answer, Engine, RecogniserEngine, Wanted
 from jaxatr.serving.enrolment import Enroller
 from jaxatr.serving.forms import FormError, files_of
@@ -38,6 +39,7 @@ class Console:
       options: the options that it is served with.
       batcher: the batches and the thread that computes them.
       metrics: the counters for Prometheus.
+      drift: compares the served chips with the training's.
       reader: decodes uploads.
       marks: the users' marks on predictions.
       page: the HTML page.
@@ -67,6 +69,7 @@ class Console:
             seen=lambda size, count, seconds: self.metrics.batch(size, count, seconds),
         )
         self.metrics = metrics.Metrics(lambda: self.batcher.waiting)
+        self.drift = Drifting(engine.reference, self.metrics.drift)
         self.reader = Reader(engine.intake, most=limits.pixels)
         self._ends = math.inf  # time at which the threads are no longer waited for
         self.idle = True
@@ -84,6 +87,7 @@ class Console:
 
     def _replace(self, engine: Engine) -> None:
         self.batcher.engine = engine
+        self.drift.replace(engine.reference)
 
     @contextlib.asynccontextmanager
     async def running(self, app: object = None) -> AsyncIterator[None]:
@@ -166,6 +170,13 @@ class Console:
                 found.append((one._replace(error="internal error: see the server's log"), None))
             else:
                 found.append((one, answer))
+        own = self.engine.scales[0].name
+        scored = [
+            (one.chip, answer.verdicts[own]["score"])
+            for one, answer in found
+            if one.chip is not None and answer is not None
+        ]
+        await asyncio.to_thread(self.drift.add, scored)
         return found
 
     async def with_marks(self, work: Callable[..., Result], *arguments: Any) -> Result:

@@ -15,6 +15,7 @@ from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.recognition import store
 from jaxatr.recognition.decision import load_decision
+from jaxatr.recognition.drift import Reference, reference_of
 from jaxatr.recognition.extension import takers
 from jaxatr.recognition.neighbours import NEAREST, TrainingChips, build_examples
 from jaxatr.recognition.recogniser import Prediction, Recogniser
@@ -82,10 +83,12 @@ class Engine(abc.ABC):
       note: a note for the user about the decision; may be empty.
       takers: names of the scores that accept enrolled classes.
       runtime: engine that runs the network.
+      reference: what the served chips are compared with, to notice a drift.
     """
 
     kind = ""
     runtime = "jax"
+    reference = Reference({}, "the chips of an embedding are not compared with the training")
     takers: tuple[str, ...] = ()
 
     def __init__(
@@ -187,7 +190,7 @@ class RecogniserEngine(Engine):
         self.examples, self.missing = lasting.examples, lasting.missing
         self.classes = recognisers[0].classes  # includes the enrolled ones
         self.takers = tuple(one.name for one in takers(given_by(run.module, run.config)))
-        self._recognisers = recognisers
+        self._recognisers, self.reference = recognisers, reference_of(recognisers[0])
         self.runtime = lasting.network.runtime
 
     @property

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import jax
 import prometheus_client as prometheus
 
+from jaxatr.recognition.drift import Drift
+
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
@@ -72,6 +74,26 @@ class Metrics:
             "jaxatr_waiting_chips", "Chips waiting for a batch.", registry=self.registry
         )
         gauge.set_function(waiting)
+        self._windows = prometheus.Counter(
+            "jaxatr_drift_windows",
+            "Windows of chips compared with the training's, by whether a drift was found.",
+            ("found",),
+            registry=self.registry,
+        )
+        for found in ("no", "yes"):
+            self._windows.labels(found)
+        self._distance = prometheus.Gauge(
+            "jaxatr_drift_distance",
+            "Kolmogorov-Smirnov distance of the last window from the training, by statistic.",
+            ("statistic",),
+            registry=self.registry,
+        )
+        self._p_value = prometheus.Gauge(
+            "jaxatr_drift_p_value",
+            "P-value of that distance, corrected for the number of statistics.",
+            ("statistic",),
+            registry=self.registry,
+        )
         before = compilations()
         compiled = prometheus.Gauge(
             "jaxatr_compilations", "Programs compiled since the start.", registry=self.registry
@@ -93,6 +115,13 @@ class Metrics:
         self._batches.labels(str(size)).inc()
         self._chips.inc(count)
         self._computed.inc(seconds)
+
+    def drift(self, last: Drift) -> None:
+        """Records the comparison of a window of chips."""
+        self._windows.labels("yes" if last.found else "no").inc()
+        for one in last.shifts:
+            self._distance.labels(one.name).set(one.distance)
+            self._p_value.labels(one.name).set(one.p_value)
 
     def text(self) -> bytes:
         """Returns the metrics in Prometheus's text format."""

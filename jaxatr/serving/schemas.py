@@ -154,6 +154,29 @@ class Run(BaseModel):
     body: int = Field(description="Largest number of bytes of a request.")
 
 
+class Shift(BaseModel):
+    """The comparison of one statistic of the served chips with that of the training."""
+
+    name: str = Field(description="The score, or a fact of the images.")
+    distance: float = Field(description="Kolmogorov-Smirnov distance, in [0, 1].")
+    p_value: float = Field(description="Its p-value, corrected for the number of statistics.")
+    higher: bool = Field(description="Whether the values are higher than in the training.")
+    found: bool = Field(description="Whether this is a drift.")
+
+
+class Drift(BaseModel):
+    """The comparison of the last full window of served chips with the training."""
+
+    chips: int = Field(description="Number of compared chips; 0 before the first full window.")
+    found: bool = Field(description="Whether any statistic has drifted.")
+    sentence: str = Field(description="The result in words.")
+    level: float = Field(description="Probability of a false alarm in a window.")
+    statistics: list[Shift]
+    windows: int = Field(description="Number of full windows so far.")
+    window: int = Field(description="Number of chips of a window.")
+    waiting: int = Field(description="Number of chips since the last full window.")
+
+
 class Mark(BaseModel):
     """A user's mark on a prediction."""
 

@@ -45,6 +45,26 @@ def test_temperature_by_hand():
     assert openset.fit_temperature([[1.0, 0.0]], [0]) == pytest.approx(1 / np.log(5))
 
 
+def test_a_temperature_of_before_is_left_as_far_as_examples_support():
+    rng = np.random.default_rng(4)
+    logits, before = rng.normal(0, 3, (40, 4)), 1.5
+    labels = np.array([rng.choice(4, p=row) for row in scipy.special.softmax(logits / 3, axis=1)])
+
+    def loss(log):
+        shares = scipy.special.log_softmax(logits / np.exp(log), axis=1)
+        prior = ((log - np.log(before)) / 0.1) ** 2 / 2
+        return prior - shares[np.arange(40), labels].sum()
+
+    wanted = np.exp(scipy.optimize.minimize_scalar(loss, (0, 1)).x)
+    found = openset.fit_temperature(logits, labels, before=before)
+    assert found == pytest.approx(wanted, rel=1e-5) and found > before
+    many = openset.fit_temperature(np.tile(logits, (500, 1)), np.tile(labels, 500), before=before)
+    assert many == pytest.approx(openset.fit_temperature(logits, labels), rel=0.3) and many > found
+    assert openset.fit_temperature([[2.0, 2.0]], [0], before=before) == before
+    sure = openset.fit_temperature(20 * np.eye(4), range(4), before=before)  # all are right
+    assert 1.4 < sure <= before
+
+
 def test_temperature_without_anything_to_tell():
     assert openset.fit_temperature([[2.0, 2.0], [1.0, 1.0]], [0, 1]) == 1.0
     assert openset.fit_temperature([[2.0], [1.0]], [0, 0]) == 1.0

@@ -163,7 +163,7 @@ def test_calibrating_again_looks_at_the_network_s_classes_for_the_temperature():
     made = openset.calibrate(after, TEST, tpr=0.8)
     own = TEST.labels < K
     assert made.calibration.temperature == openset.fit_temperature(
-        TEST.logits[own], TEST.labels[own]
+        TEST.logits[own], TEST.labels[own], before=after.calibration.temperature
     )
     assert made.further == after.further and len(made.calibration.scores) == 60
 

@@ -12,8 +12,13 @@ from PIL import Image
 
 from jaxatr import data, openset, runs, training
 from jaxatr.cli import calibrate
-from jaxatr.recognition import store
-from jaxatr.recognition.field_calibration import _by_the_others, _digest, _Labelled
+from jaxatr.recognition import drift, field_calibration, store
+from jaxatr.recognition.field_calibration import (
+    _by_the_others,
+    _check_separates,
+    _digest,
+    _Listed,
+)
 from jaxatr.recognition.recogniser import Recogniser
 
 
@@ -57,7 +62,8 @@ def test_thresholds_and_probabilities_are_those_of_the_chips(run, field):
     known = sorted(field.iterdir())
     labels = np.repeat([after.classes.index(folder.name) for folder in known], 10)
     logits = np.concatenate([out.logits for out in after.outputs(images)])
-    temperature = openset.fit_temperature(logits, labels)
+    first = before.decision.calibration.temperature
+    temperature = openset.fit_temperature(logits, labels, before=first)
     assert after.decision.calibration.temperature == pytest.approx(temperature)
     assert result["after"]["threshold"] == pytest.approx(threshold)
     assert result["before"]["threshold"] != result["after"]["threshold"]
@@ -95,6 +101,66 @@ def test_it_is_recorded_where_from_and_can_be_undone(run, field):
     assert next(Recogniser.load(run)(images_of(field)[:1])) == before
     with pytest.raises(ValueError, match=f"{name} is not calibrated to chips"):
         runs.undo_calibration(run)
+
+
+@pytest.fixture
+def mixed(chips, tmp_path):
+    """A folder of 40 test chips of known and unknown classes, without labels."""
+    (tmp_path / "mixed").mkdir()
+    for path in (chips / "test").glob("*/*.png"):
+        shutil.copy(path, tmp_path / "mixed" / f"{path.parent.name}-{path.name}")
+    return tmp_path / "mixed"
+
+
+def test_chips_without_labels_move_and_stretch_the_known_scores(
+    run, mixed, monkeypatch, flags_of, capsys
+):
+    before = Recogniser.load(run, score="energy").decision.calibration
+    found = openset.Mixture(-0.5, 1.2, 0.25, float(np.median(before.scores)) - 20.0, 2.0)
+    given = []
+
+    def fit(known, scores, *, tpr):
+        given.append((known, scores, tpr))
+        return found
+
+    monkeypatch.setattr(openset, "fit_mixture", fit)
+    monkeypatch.setattr(field_calibration, "_MOST_DOUBT", 1.0)
+    arguments = (f"--workdir={run}", f"--unlabelled={mixed}", "--score=energy", "--tpr=0.8")
+    calibrate.main(flags_of(calibrate, *arguments))
+    said = capsys.readouterr().out
+    assert "40 chips without labels, of which about 25% seem to be unknown" in said
+    assert "about 0% of the unknown ones are accepted" in said and "without a guarantee" in said
+    after = Recogniser.load(run, score="energy")
+    calibration = after.decision.calibration
+    ((known, scores, tpr),) = given
+    np.testing.assert_array_equal(known, before.scores)
+    images = [data.read_image(path) for path in sorted(mixed.iterdir())]
+    np.testing.assert_allclose(scores, [one.score for one in after(images)], rtol=1e-5)
+    middle, unit = (
+        np.median(before.scores),
+        1.4826 * np.median(np.abs(before.scores - np.median(before.scores))),
+    )
+    wanted = middle - 0.5 * unit + 1.2 * (before.scores - middle)
+    np.testing.assert_allclose(calibration.scores, wanted)
+    assert calibration.sigmoid == before.sigmoid and tpr == 0.8
+    assert "energy is shifted to 40 field chips without labels, an estimate" in after.note
+    reference = drift.reference_of(after)  # now that of the field
+    np.testing.assert_allclose(reference.values["score"], wanted)
+    assert len(reference.values["brightness"]) == 40
+    runs.undo_calibration(run, score="energy")
+    assert len(drift.reference_of(Recogniser.load(run, score="energy")).values["noise"]) == 54
+
+
+def test_what_cannot_be_told_without_labels_changes_nothing(run, mixed):
+    before = Recogniser.load(run, score="energy")
+    weak = before.decision.calibration._replace(sigmoid=openset.Sigmoid(0.0, 0.0))
+    with pytest.raises(openset.CannotTell, match="a mean probability of 50% of being unknown"):
+        _check_separates(dataclasses.replace(before.decision, calibration=weak))
+    with pytest.raises(openset.CannotTell, match="mixed: known .* changed: got 40 chips"):
+        runs.shift_run(run, mixed, score="energy")
+    assert not Recogniser.load(run, score="energy").note
+    with pytest.raises(ValueError, match="cbc is not calibrated to validation chips"):
+        runs.shift_run(run, mixed, score="cbc")
 
 
 def test_the_paper_s_rule_can_be_calibrated_too(run, field):
@@ -143,7 +209,7 @@ def test_hidden_files_of_a_track_are_not_part_of_its_digest(tmp_path):
     track = tmp_path / "disc" / "1"
     (track / ".checkpoints").mkdir(parents=True)
     (track / "1.png").write_bytes(b"1")
-    listed = [_Labelled("disc/1", track, "disc")]
+    listed = [_Listed("disc/1", track, "disc")]
     assert _digest(listed) == hashlib.sha256(b"disc/1/1.png\n1").hexdigest()
 
 
@@ -158,7 +224,9 @@ def test_the_command_prints_before_and_after(run, field, flags_of, capsys):
     assert json.loads(capsys.readouterr().out)["after"]["accepted"] > 0.7
     calibrate.main(flags_of(calibrate, *arguments, "--undo"))
     assert "energy.field.npz" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="--chips=DATA or --undo"):
+    with pytest.raises(
+        ValueError, match="wanted one of --chips=DATA, --unlabelled=DATA and --undo"
+    ):
         calibrate.main(flags_of(calibrate, *arguments))
     with pytest.raises(ValueError, match="--tpr cannot be combined with --undo"):
         calibrate.main(flags_of(calibrate, *arguments, "--undo", "--tpr=0.9"))

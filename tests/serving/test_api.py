@@ -15,7 +15,7 @@ import jaxatr
 from jaxatr import data, training
 from jaxatr.recognition import store
 from jaxatr.recognition.neighbours import NEAREST
-from jaxatr.serving import metrics
+from jaxatr.serving import drift, metrics
 from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.options import Limits
 
@@ -263,6 +263,32 @@ def test_the_counts_are_those_of_the_requests(client, contents, form):
     assert counts["jaxatr_images_total", "refused"] == 1
     assert counts[("jaxatr_batch_chips_total",)] == 5
     assert counts[("jaxatr_waiting_chips",)] == 0
+
+
+def test_each_full_window_of_chips_is_compared_once(
+    engine, make_console, client_of, contents, form, monkeypatch
+):
+    monkeypatch.setattr(drift, "WINDOW", 25)
+    with client_of(make_console(engine)) as client:
+        before = client.get("/api/drift").json()
+        assert before["windows"] == before["chips"] == 0 and not before["found"]
+        for part in (contents[:20], contents[20:]):
+            client.post("/api/predict", files=form(part))
+        now = client.get("/api/drift").json()
+        assert now["windows"] == 1 and now["chips"] == 25 and now["waiting"] == 15
+        compared = {one["name"]: one["distance"] for one in now["statistics"]}
+        assert [*compared] == list(engine.reference.values) and "brightness" in compared
+        assert now["sentence"].startswith("drift: ")
+        samples = {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(client.get("/metrics").text)
+            for sample in family.samples
+        }
+    found = "yes" if now["found"] else "no"
+    assert samples["jaxatr_drift_windows_total", found] == 1
+    for name, distance in compared.items():
+        assert samples["jaxatr_drift_distance", name] == pytest.approx(distance)
+        assert 0 <= samples["jaxatr_drift_p_value", name] <= 1
 
 
 def test_without_training_data_there_are_no_neighbours(

@@ -7,7 +7,9 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
 import jaxatr
+from jaxatr.recognition.drift import Drift
 from jaxatr.recognition.neighbours import NEAREST
+from jaxatr.serving import drift as drifting
 from jaxatr.serving import metrics, schemas
 from jaxatr.serving.openapi import problems
 from jaxatr.serving.routes.common import Served
@@ -74,5 +76,20 @@ async def run(console: Served) -> Response:
             "images": limits.images,
             "pixels": limits.pixels,
             "body": limits.body,
+        }
+    )
+
+
+@router.get("/api/drift", responses={200: {"model": schemas.Drift}, **problems()})
+async def drift(console: Served) -> Response:
+    """Compares the last full window of served chips with those of the training."""
+    watched = console.drift
+    last = watched.last or Drift(0, (), console.engine.reference.missing)
+    return JSONResponse(
+        {
+            **last.to_json(),
+            "windows": watched.windows,
+            "window": drifting.WINDOW,
+            "waiting": watched.waiting,
         }
     )

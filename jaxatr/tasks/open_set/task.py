@@ -16,6 +16,7 @@ from jaxatr.config import Fields
 from jaxatr.data import augmentations
 from jaxatr.reporting import score_record
 from jaxatr.resolve import imported
+from jaxatr.tasks import image_facts
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.open_set import terms, trials
@@ -297,7 +298,8 @@ class OpenSet(Task):
         step: int,
         say: Callable[[str], None] = silent,
     ) -> dict[str, Any]:
-        """Fits the score that decides, and saves it in the run's folder."""
+        """Fits the score that decides, and saves it and facts of the training chips."""
+        image_facts.save(workdir, image_facts.of_part(self.parts["train"], self.config.seed))
         if not decides(self.config):
             return {}
         made = imported(self.decider)(self, variables, workdir, step, say=say)

@@ -1,0 +1,185 @@
+"""Drift: whether new chips and their scores still look like those that a run was fitted to."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxatr import data, metrics
+from jaxatr.recognition import store
+from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
+from jaxatr.tasks import image_facts
+from jaxatr.typing import Float
+
+LEVEL = 0.01
+"""Probability of a false alarm: of reporting a change of chips that have not changed."""
+
+FEWEST = 20
+"""Least number of chips from which a change is looked for."""
+
+SCORE = "score"
+
+_WORDS = {  # of lower and higher values
+    SCORE: ("score lower than the validation chips", "score higher than the validation chips"),
+    "brightness": ("are darker", "are brighter"),
+    "contrast": ("have less contrast", "have more contrast"),
+    "sharpness": ("are less sharp", "are sharper"),
+    "noise": ("have less noise", "have more noise"),
+    "offset": ("show targets nearer to the centre", "show targets farther from the centre"),
+    "extent": ("show smaller or more cropped targets", "show wider targets or surroundings"),
+}
+
+
+class Reference(NamedTuple):
+    """What new chips are compared with.
+
+    Attributes:
+      values: values of each statistic, by name: the score of known validation chips, if the
+        decision is calibrated to any, and the facts of training chips, if they were recorded. After
+        a calibration to field chips, both are those of the field chips.
+      missing: why statistics are missing; empty if none is.
+    """
+
+    values: Mapping[str, Float[np.ndarray, " n"]]
+    missing: str = ""
+
+
+def reference_of(recogniser: OpenSetPredictor) -> Reference:
+    """Returns what a recogniser's chips are compared with.
+
+    Raises:
+      ValueError: the recorded facts are damaged.
+    """
+    calibration = recogniser.decision.calibration
+    values, missing = {}, []
+    if calibration is None:
+        missing.append("the decision is not calibrated to validation chips")
+    else:
+        values[SCORE] = calibration.scores
+    if not isinstance(recogniser, Recogniser):
+        missing.append("facts of images are compared for single images only")
+    elif (facts := _of_field(recogniser) or image_facts.load(recogniser.workdir)) is None:
+        missing.append("this run was trained before facts of its training chips were recorded")
+    else:
+        values |= facts
+    return Reference(values, "; ".join(missing))
+
+
+def _of_field(recogniser: OpenSetPredictor) -> dict[str, Float[np.ndarray, " n"]] | None:
+    """Returns the facts of the field chips to which the decision is calibrated, if it is."""
+    calibration = recogniser.decision.calibration
+    kept = recogniser.kept + store.FIELD
+    if calibration is None or not store.path_of(recogniser.workdir, recogniser.step, kept).exists():
+        return None
+    saved = store.load(recogniser.workdir, recogniser.step, kept, recogniser.decision.score)
+    if saved is None or saved.calibration is None:
+        return None
+    facts = store.provenance_of(recogniser.workdir, recogniser.step, kept).get("image_facts")
+    if facts is None or not np.array_equal(saved.calibration.scores, calibration.scores):
+        return None
+    return {name: np.array(values) for name, values in facts.items()}
+
+
+class Drift(NamedTuple):
+    """The comparison of some chips with a run's reference.
+
+    Attributes:
+      chips: number of chips.
+      shifts: the comparison of each statistic; empty with too few chips.
+      missing: why statistics are missing; empty if none is.
+    """
+
+    chips: int
+    shifts: tuple[metrics.Shift, ...]
+    missing: str = ""
+
+    @property
+    def found(self) -> tuple[metrics.Shift, ...]:
+        """The statistics that have changed, those with the largest distance first."""
+        every = [one for one in self.shifts if one.found(LEVEL)]
+        return tuple(sorted(every, key=lambda one: -one.distance))
+
+    def sentence(self) -> str:
+        """Says in one line whether the chips have changed, and what that means."""
+        missing = f" ({self.missing})" if self.missing else ""
+        chips = f"{self.chips} chip{'' if self.chips == 1 else 's'}"
+        if not self.shifts:
+            need = f": at least {FEWEST} are needed" if self.chips < FEWEST else ""
+            return f"drift: cannot be told from {chips}{need}{missing}"
+        alarm = f"{LEVEL:.0%} of such tests find one by chance"
+        if not self.found:
+            return f"drift: none found in {chips}; {alarm}{missing}"
+        words = [_WORDS[one.name][one.higher] for one in self.found]
+        listed = ", ".join(words[:-1]) + (" and " if len(words) > 1 else "") + words[-1]
+        return (
+            f"drift: compared with the training, these {chips} {listed}; {alarm}. Chips of unknown "
+            "classes can be the cause; if they are not, the threshold and the probabilities may "
+            f"not hold: jaxatr calibrate fits them to such chips{missing}"
+        )
+
+    def lines(self) -> list[str]:
+        """Returns the sentence, and the distance and the p-value of each statistic."""
+        listed = [f"{one.name} {one.distance:.2f} (p {one.p_value:.2g})" for one in self.shifts]
+        return [self.sentence(), *(["drift by statistic: " + ", ".join(listed)] if listed else [])]
+
+    def to_json(self) -> dict[str, Any]:
+        """Converts the comparison to JSON values."""
+        return {
+            "chips": self.chips,
+            "found": bool(self.found),
+            "sentence": self.sentence(),
+            "level": LEVEL,
+            "statistics": [one._asdict() | {"found": one.found(LEVEL)} for one in self.shifts],
+        }
+
+
+class Watch:
+    """Collects chips and their scores, and compares them with a run's reference.
+
+    Attributes:
+      reference: what they are compared with.
+    """
+
+    def __init__(self, reference: Reference):
+        """Takes the reference."""
+        self.reference = reference
+        self._scores: list[float] = []
+        self._facts: list[np.ndarray] = []
+
+    @classmethod
+    def of(cls, predictor: object) -> "Watch | None":
+        """Returns a watch of a recogniser's chips; None for predictors of other kinds.
+
+        Raises:
+          ValueError: the recorded facts are damaged.
+        """
+        return cls(reference_of(predictor)) if isinstance(predictor, OpenSetPredictor) else None
+
+    def __len__(self) -> int:
+        """Returns the number of scores."""
+        return len(self._scores)
+
+    def passing(self, chips: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Yields chips, and collects their facts."""
+        for chip in chips:
+            self.seen(chip)
+            yield chip
+
+    def seen(self, chip: np.ndarray) -> None:
+        """Collects the facts of a chip, if there are those of training chips."""
+        if data.FACTS[0] in self.reference.values:
+            self._facts.append(data.image_facts(chip))
+
+    def scored(self, score: float | None) -> None:
+        """Collects a chip's score; one that is not a number counts as the lowest."""
+        self._scores.append(-math.inf if score is None or math.isnan(score) else score)
+
+    def drift(self) -> Drift:
+        """Compares what was collected."""
+        reference, count = self.reference, len(self._scores)
+        if count < FEWEST or not reference.values:
+            return Drift(count, (), reference.missing)
+        seen = {SCORE: np.array(self._scores)} | image_facts.by_name(self._facts)
+        seen = {name: seen[name] for name in reference.values}
+        return Drift(count, metrics.shifts(reference.values, seen), reference.missing)
