@@ -1,8 +1,6 @@
 """The tree ensembles of ``ai.onnx.ml``, in the current and the older format."""
 
-from collections.abc import Sequence
 from functools import partial
-from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +8,7 @@ import numpy as np
 
 from jaxatr.onnx.ops.ml import ML, Ints, Texts, labelled, transformed
 from jaxatr.onnx.ops.registry import register
+from jaxatr.onnx.ops.tree_lists import Numbers, flags, listed, weights_of
 from jaxatr.onnx.ops.trees import (
     FUNCTIONS,
     MODES,
@@ -23,8 +22,6 @@ from jaxatr.onnx.ops.trees import (
 from jaxatr.onnx.ops.values import Value, first_place, sized
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-
-Numbers: TypeAlias = Sequence[int] | Sequence[float] | np.ndarray
 
 
 @register("TreeTables", domain="jaxatr", optional=("columns", "modes", "missing", "members"))
@@ -170,17 +167,13 @@ def tree_ensemble(
         np.array(nodes_featureids),
         np.asarray(nodes_splits),
         np.asarray(nodes_modes).astype(np.int32),
-        _flags(nodes_missing_value_tracks_true, count),
+        flags(nodes_missing_value_tracks_true, count),
         _members(nodes_modes, membership_values),
     )
     leaves, values = np.arange(len(leaf_weights)), np.asarray(leaf_weights)
     weights = Weights(leaves, np.array(leaf_targetids), values, len(leaves))
     arrays, keywords = tables(trees, weights, n_targets, function)
     return Tables(arrays, keywords | {"dtype": None, "post_transform": transform})
-
-
-def _flags(given: Numbers | None, count: int) -> np.ndarray:
-    return np.zeros(count, bool) if given is None or not len(given) else np.array(given) != 0
 
 
 def _numbered(name: str, number: int, names: tuple[str, ...]) -> str:
@@ -240,7 +233,7 @@ def tree_ensemble_regressor(
     """
     values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
     weights = _given("target_weights", target_weights, target_weights_as_tensor)
-    trees, positions = _listed(
+    trees, positions = listed(
         (nodes_treeids, nodes_nodeids),
         nodes_modes,
         (nodes_falsenodeids, nodes_truenodeids),
@@ -248,7 +241,7 @@ def tree_ensemble_regressor(
         values,
         nodes_missing_value_tracks_true,
     )
-    found = _weights(trees, positions, (target_treeids, target_nodeids), target_ids, weights)
+    found = weights_of(trees, positions, (target_treeids, target_nodeids), target_ids, weights)
     arrays, keywords = tables(trees, found, n_targets, aggregate_function)
     base = _base(base_values, base_values_as_tensor)
     return Tables(arrays, keywords | {"base": base, "post_transform": post_transform})
@@ -295,7 +288,7 @@ def tree_ensemble_classifier(
     labels = classlabels_strings or classlabels_int64s or ()
     values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
     weights = _given("class_weights", class_weights, class_weights_as_tensor)
-    trees, positions = _listed(
+    trees, positions = listed(
         (nodes_treeids, nodes_nodeids),
         nodes_modes,
         (nodes_falsenodeids, nodes_truenodeids),
@@ -303,7 +296,7 @@ def tree_ensemble_classifier(
         values,
         nodes_missing_value_tracks_true,
     )
-    found = _weights(trees, positions, (class_treeids, class_nodeids), class_ids, weights)
+    found = weights_of(trees, positions, (class_treeids, class_nodeids), class_ids, weights)
     arrays, keywords = tables(trees, found, len(labels), "SUM")
     keywords |= {"base": _base(base_values, base_values_as_tensor), "labels": labels}
     keywords["post_transform"] = post_transform
@@ -328,105 +321,6 @@ def _given(name: str, numbers: Numbers | None, array: np.ndarray | None) -> np.n
     if numbers is None and array is None:
         raise ValueError(f"{name}: got neither {name} nor {name}_as_tensor")
     return np.array(numbers, np.float32) if array is None else np.asarray(array)
-
-
-def _listed(
-    names: tuple[Numbers, Numbers],
-    modes: Texts,
-    branches: tuple[Numbers, Numbers],
-    features: Numbers,
-    splits: np.ndarray,
-    missing: Numbers | None,
-) -> tuple[Trees, "_Positions"]:
-    """Converts trees from the older format, in which nodes and leaves share one list.
-
-    Args:
-      names: tree and number of each node, which together identify it.
-      modes: comparison of each node, or LEAF.
-      branches: numbers of the nodes on the false and on the true branch.
-      features: feature that each node compares.
-      splits: value that each node compares with.
-      missing: whether NaN takes the true branch, for each node.
-
-    Returns:
-      The trees, and the index of each (tree, node): inner nodes first, then leaves.
-    """
-    count = len(modes)
-    if not all(len(given) == count for given in (*names, *branches, features, splits)):
-        raise ValueError(f"nodes: wanted {count} values of each attribute, one for each node")
-    numbers = {f"BRANCH_{mode}": number for number, mode in enumerate(MODES[:-1])} | {"LEAF": -1}
-    try:
-        kinds = np.array([numbers[mode] for mode in modes], np.int32)
-    except KeyError as error:
-        raise ValueError(f"nodes: got {error}, wanted an existing node or mode") from None
-    order = np.argsort(kinds < 0, kind="stable")  # inner nodes, then leaves
-    owners = np.array(names[0], np.int64)
-    positions = _Positions(owners[order], np.array(names[1], np.int64)[order])
-    deciding = order[: int((kinds >= 0).sum())]
-    children = [positions(owners[deciding], np.array(b, np.int64)[deciding]) for b in branches]
-    if any((found < 0).any() for found in children):
-        raise ValueError("nodes: a branch leads to a node that does not exist")
-    rank = np.empty(count, np.int64)
-    rank[order] = np.arange(count)
-    first = np.sort(np.unique(owners, return_index=True)[1])
-    trees = Trees(
-        rank[first],
-        np.array(children, np.int64).reshape(2, -1),
-        np.array(features)[deciding],
-        splits[deciding],
-        kinds[deciding],
-        _flags(missing, count)[deciding],
-    )
-    return trees, positions
-
-
-class _Positions:
-    """Finds nodes by their tree and their number in it."""
-
-    def __init__(self, trees: np.ndarray, nodes: np.ndarray):
-        self.count = len(trees)
-        self.trees, self.nodes = np.unique(trees), np.unique(nodes)
-        names = self._names(trees, nodes)
-        self.order = np.argsort(names)
-        self.names = names[self.order]
-        if (np.diff(self.names) == 0).any():
-            raise ValueError("nodes_nodeids: two nodes of a tree have the same number")
-
-    def __call__(self, trees: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Returns the positions of nodes, −1 for those that do not exist."""
-        names = self._names(trees, nodes)
-        found, place = _places(self.names, names)
-        return np.where(found & (names >= 0), self.order[place] if self.count else -1, -1)
-
-    def _names(self, trees: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Returns one number for each pair; −1 for those whose parts do not occur."""
-        (known, tree), (also, node) = _places(self.trees, trees), _places(self.nodes, nodes)
-        return np.where(known & also, tree * len(self.nodes) + node, -1)
-
-
-def _places(table: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns whether each value is in a sorted table, and where."""
-    if not len(table):
-        return np.zeros(len(values), bool), np.zeros(len(values), np.int64)
-    place = np.minimum(np.searchsorted(table, values), len(table) - 1)
-    return table[place] == values, place
-
-
-def _weights(
-    trees: Trees,
-    positions: _Positions,
-    names: tuple[Numbers, Numbers],
-    columns: Numbers,
-    values: np.ndarray,
-) -> Weights:
-    """Returns the weights of leaves that are identified by tree and node number."""
-    if not len(names[0]) == len(names[1]):
-        raise ValueError(f"got {len(names[1])} nodes for {len(names[0])} trees of weights")
-    inner = len(trees.splits)
-    leaves = positions(np.array(names[0], np.int64), np.array(names[1], np.int64)) - inner
-    if leaves.min(initial=0) < 0:
-        raise ValueError("a weight belongs to a node that is not a leaf")
-    return Weights(leaves, np.array(columns, np.int64), values, positions.count - inner)
 
 
 def _members(modes: np.ndarray, values: np.ndarray | None) -> np.ndarray | None:

@@ -4,7 +4,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,15 @@ import numpy as np
 from jaxatr.onnx.ops.control import loop
 from jaxatr.onnx.ops.dtypes import NAMES
 from jaxatr.onnx.ops.ml import labelled
-from jaxatr.onnx.ops.registry import Operator, find, operators, own
+from jaxatr.onnx.ops.registry import Operator, find, own
 from jaxatr.onnx.ops.trees import Tabled
 from jaxatr.onnx.package import PRODUCER, onnx
 from jaxatr.onnx.reader import expansion
 from jaxatr.onnx.reader.attributes import constant, numbers, plain
+from jaxatr.onnx.reader.names import UniqueNames
 from jaxatr.onnx.reader.program import Call, NodeError, Program
 from jaxatr.onnx.reader.proto import opsets, ordered, printable, value_info
+from jaxatr.onnx.reader.tables import in_tables, own_operator
 from jaxatr.onnx.reader.tensors import to_array, to_dense
 
 DEEPEST = 32
@@ -129,28 +131,6 @@ class _Scope:
 
 
 @dataclass
-class _UniqueNames:
-    """Hands out unique names.
-
-    Attributes:
-      taken: all names in use.
-      counts: number of names derived from each prefixed name.
-    """
-
-    taken: set[str] = field(default_factory=set)
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def fresh(self, name: str, prefix: str) -> str:
-        """Returns an unused name: the given one if it is free, else one with the prefix."""
-        unique, prefixed = name, f"{prefix}/{name}".lstrip("/")
-        while not unique or unique in self.taken:
-            count = self.counts[prefixed] = self.counts.get(prefixed, 0) + 1
-            unique = prefixed if count == 1 else f"{prefixed}_{count}".lstrip("/")
-        self.taken.add(unique)
-        return unique
-
-
-@dataclass
 class _Lowering:
     """The state of one lowering."""
 
@@ -160,8 +140,8 @@ class _Lowering:
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
     missing: dict[str, list[str]] = field(default_factory=dict)
-    values: _UniqueNames = field(default_factory=_UniqueNames)
-    nodes: _UniqueNames = field(default_factory=_UniqueNames)
+    values: UniqueNames = field(default_factory=UniqueNames)
+    nodes: UniqueNames = field(default_factory=UniqueNames)
     arrays: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     depth: int = 0
 
@@ -289,11 +269,11 @@ class _Lowering:
                 best = self.values.fresh(f"{name}/class", name)
                 wanted = (best,), (outputs[0],)
                 further.append(
-                    Call(f"{name}/labels", _own(labelled), *wanted, {"labels": texts}, 1)
+                    Call(f"{name}/labels", own_operator(labelled), *wanted, {"labels": texts}, 1)
                 )
                 outputs[0] = best
         if isinstance(operator.function, Tabled):
-            operator, arrays, attributes = _tables(
+            operator, arrays, attributes = in_tables(
                 node.op_type, operator.function, name, attributes
             )
             inputs += [self.array(f"{name}/{key}", name, value) for key, value in arrays]
@@ -382,23 +362,6 @@ class _Lowering:
                     )
                 passed = (names[output],), (scope.define(wanted, "output"),)
                 scope.calls.append(Call(f"{name}/{output}", identity, *passed, {}, 1))
-
-
-def _own(function: Callable[..., Any]) -> Operator:
-    """Returns the operator of a function that files do not name."""
-    return next(one for one in operators("jaxatr") if one.function is function)
-
-
-def _tables(
-    kind: str, function: Tabled, node: str, attributes: dict[str, Any]
-) -> tuple[Operator, list[tuple[str, np.ndarray | None]], dict[str, Any]]:
-    """Returns the operator that takes tables instead of attributes, the tables and keywords."""
-    try:
-        arrays, keywords = function.maker(**attributes)
-    except ValueError as error:
-        raise NodeError(f"node {node!r} ({kind}): {error}") from error
-    operator = replace(_own(function.form), name=kind)
-    return operator, [(key, arrays.get(key)) for key in operator.operands[1:]], keywords
 
 
 def _check_inputs(
