@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxatr.data.sources.simulated import radiance, raycast, sensor, terrain
+from jaxatr.data.sources.simulated import conditions, radiance, raycast, sensor, terrain
 from jaxatr.data.sources.simulated.framing import Framing, framing
 from jaxatr.data.sources.simulated.vehicles import FLEET, Vehicle
 from jaxatr.typing import Float, Int
@@ -181,16 +181,44 @@ def place(
     pixel = sensor.pixel_size(view.range_m)
     azimuth = float(np.radians(view.aspect_deg))
     elevation = float(np.radians(slow.uniform(2.0, 6.0)))
-    shape = view.seen.posed(
-        traverse=float(np.radians(slow.normal(0, 4))), lift=float(np.radians(slow.uniform(0, 3)))
-    )
-    axes = raycast.frame(azimuth, elevation)
-    low, high = raycast.extent(shape, axes) / pixel
+    shape = turned_at_random(view.seen, slow)
+    low, high = raycast.extent(shape, raycast.frame(azimuth, elevation)) / pixel
     side = framing.frame_side(high - low)
     room = np.clip((side - (high - low)) / 2, 0, framing.play)
     centre = side / 2 + room * rng.uniform(-1, 1, 2)
     # The frame's column of u = 0 and row of v = 0.
     column, row = centre[0] - (low[0] + high[0]) / 2, centre[1] + (low[1] + high[1]) / 2
+    return stand(shape, azimuth, elevation, (float(row), float(column)), pixel, side)
+
+
+def turned_at_random(vehicle: Vehicle, rng: np.random.Generator) -> raycast.Mesh:
+    """Draws the pose of a vehicle's turret and gun."""
+    return vehicle.posed(
+        traverse=float(np.radians(rng.normal(0, 4))), lift=float(np.radians(rng.uniform(0, 3)))
+    )
+
+
+def stand(
+    shape: raycast.Mesh,
+    azimuth: float,
+    elevation: float,
+    origin: tuple[float, float],
+    pixel: float,
+    side: int,
+) -> Pose:
+    """Puts a vehicle at a place of the frame.
+
+    Args:
+      shape: the vehicle's solids.
+      azimuth: direction to the sensor in radians, from the vehicle's front towards its left.
+      elevation: elevation of the sensor above the ground, in radians.
+      origin: the frame's row and column of the vehicle's origin, on the ground.
+      pixel: metres across a sensor pixel.
+      side: rows and columns of the frame.
+    """
+    row, column = origin
+    axes = raycast.frame(azimuth, elevation)
+    low, high = raycast.extent(shape, axes) / pixel
     # The lattice extends half a vehicle's height below and beside it, for its shadow.
     margin = 0.5 * (high[1] - low[1]) + 2
     lattice = _lattice(
@@ -202,7 +230,7 @@ def place(
     )
     hits = raycast.cast(shape, axes, lattice.u, lattice.v)
     share = lattice.integrate(hits.index, np.ones(len(hits.index), np.float32))
-    return Pose(hits, lattice, share, shape, axes, elevation, azimuth, float(row), pixel)
+    return Pose(hits, lattice, share, shape, axes, elevation, azimuth, row, pixel)
 
 
 def _lattice(
@@ -237,28 +265,15 @@ def _see_visible(
     pose: Pose,
     ground: terrain.Terrain,
 ) -> Float[np.ndarray, "h w"]:
-    clear = rng.uniform(0.45, 1.0)  # 0 overcast, 1 clear
-    sun = raycast.frame(
-        pose.azimuth + rng.uniform(-np.pi, np.pi), float(np.radians(rng.uniform(30, 65)))
-    )
-    light = radiance.Light(direct=clear, sky=1 - 0.75 * clear, axes=sun)
-    soil = rng.uniform(0.16, 0.28)
-    shade = radiance.Shade(pose.shape, sun)
-    waves = np.concatenate(
-        [rng.normal(0, 2.2, (5, 3)), rng.uniform(0, 2 * np.pi, (5, 1))], axis=1
-    ).astype(np.float32)
-    coat = soil * (rng.uniform(0.3, 0.65) if rng.random() < 0.7 else rng.uniform(1.7, 2.5))
-    paint = radiance.Paint(coat, rng.uniform(0, 0.15), waves)
-    seen = radiance.reflected(pose.hits, light, paint, shade, soil, rng.uniform(0.05, 0.5))
-
-    bush = terrain.Layer(rng.uniform(0.04, 0.16) * light.ground, 0.03 * light.ground)
-    cover = ground.cover(
-        terrain.Layer(soil * light.ground, soil * rng.uniform(0.03, 0.1) * light.ground),
-        terrain.Layer(rng.uniform(0.08, 0.25) * light.ground, 0.03 * light.ground),
-        bush,
-    )
-    cover *= 1 - _shadows(pose, light, shade)
-    scene = ground.hide(_composed(pose, seen, cover), bush)
+    day = conditions.daylight(rng)
+    light = day.light(pose.azimuth)
+    shade = radiance.Shade(pose.shape, light.axes)
+    coat = conditions.coat(rng, day.soil)
+    seen = radiance.reflected(pose.hits, light, coat.paint, shade, day.soil, coat.glint)
+    layers = conditions.visible_layers(rng, day.soil, light.ground)
+    cover = ground.cover(layers.ground, layers.ridge, layers.bush)
+    cover *= 1 - shadows(pose, light, shade)
+    scene = ground.hide(composed(pose, seen, cover), layers.bush)
     path = sensor.draw_visible(rng, view.range_m, light.ground)
     return path.image(noise, scene, float(cover.mean()))
 
@@ -271,37 +286,23 @@ def _see_thermal(
     ground: terrain.Terrain,
 ) -> Float[np.ndarray, "h w"]:
     day = rng.uniform(0, 1)
-    heat = radiance.Heat(
-        hull=rng.normal(0.5, 2.5),
-        engine=rng.uniform(7, 16),
-        running=rng.uniform(2, 8),
-        gun=rng.uniform(0, 10),
-        sky=rng.uniform(3, 7),
-        sun=day * rng.uniform(0, 5),
-        sun_axes=raycast.frame(
-            pose.azimuth + rng.uniform(-np.pi, np.pi), float(np.radians(rng.uniform(15, 65)))
-        ),
-    )
+    heat = conditions.heat(rng, day, pose.azimuth)
     seen = radiance.temperature(pose.hits, heat, view.seen.engine)
-    soil = rng.normal(0, 1) + 3 * day - 1.5
-    bush = terrain.Layer(soil + rng.uniform(-3, 1.5), 0.6)
-    cover = ground.cover(
-        terrain.Layer(soil, rng.uniform(0.25, 1.0)),
-        terrain.Layer(soil + rng.uniform(-3, 1), 0.5),
-        bush,
-    )
-    scene = ground.hide(_composed(pose, seen, cover), bush)
+    layers = conditions.thermal_layers(rng, day)
+    cover = ground.cover(layers.ground, layers.ridge, layers.bush)
+    scene = ground.hide(composed(pose, seen, cover), layers.bush)
     path = sensor.draw_thermal(rng, view.range_m)
     return path.image(noise, scene, float(cover.mean()))
 
 
-def _composed(
+def composed(
     pose: Pose, seen: Float[np.ndarray, " n"], cover: Float[np.ndarray, "h w"]
 ) -> Float[np.ndarray, "h w"]:
+    """Puts the signal that each ray sees of a vehicle before the terrain."""
     return pose.lattice.integrate(pose.hits.index, seen) + (1 - pose.share) * cover
 
 
-def _shadows(pose: Pose, light: radiance.Light, shade: radiance.Shade) -> Float[np.ndarray, "h w"]:
+def shadows(pose: Pose, light: radiance.Light, shade: radiance.Shade) -> Float[np.ndarray, "h w"]:
     """Returns the share of each ground pixel's light that the vehicle blocks."""
     lattice = pose.lattice
     # The ray through (u, v) meets the ground, z = 0, at this depth.

@@ -106,7 +106,7 @@ def test_masks_fit_the_pixels_that_the_target_changes(band, monkeypatch):
     ]
     chips = simulated.render(views, **WINDOW)
     render = importlib.import_module("jaxatr.data.sources.simulated.render")
-    monkeypatch.setattr(render, "_composed", lambda pose, seen, cover: cover)
+    monkeypatch.setattr(render, "composed", lambda pose, seen, cover: cover)
     bare = simulated.render(views, **WINDOW)["image"]
     changed = np.abs(chips["image"].astype(float) - bare)[..., 0]
     for view, change, mask in zip(views, changed, chips["mask"][..., 0], strict=True):
