@@ -18,7 +18,7 @@ from jaxatr.data.combined_splits import (
     read_images,
     read_names,
 )
-from jaxatr.data.dataset import Dataset, Split
+from jaxatr.data.dataset import SCENE_ARRAYS, Dataset, Split
 from jaxatr.data.decoding_bounds import decode_bounded, pixels_of
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.image_facts import FACTS, image_facts
@@ -48,6 +48,7 @@ from jaxatr.data.pipeline import (
     EvalBatches,
     eval_batches,
     image_statistics,
+    read_ahead,
     train_batches,
 )
 from jaxatr.data.row_tables import Cell, check_table, csv_text, parquet_bytes, write_table
@@ -75,6 +76,7 @@ __all__ = [
     "Intake",
     "KnownUnknown",
     "Others",
+    "SCENE_ARRAYS",
     "Source",
     "Split",
     "Tracks",
@@ -113,6 +115,7 @@ __all__ = [
     "parquet_bytes",
     "pixels_of",
     "prepare",
+    "read_ahead",
     "read_chips",
     "read_folder",
     "read_image",

@@ -17,6 +17,10 @@ from jaxatr.typing import Int, Shaped
 MEMORY_LIMIT = 1 << 30
 SHAPE_COLUMNS = ("height", "width", "channels")
 
+SCENE_ARRAYS = ("boxes", "labels")
+"""Names of a scene's arrays: the boxes of its targets ``[n, 4]``, x0, y0, x1, y1 in pixels, and
+their classes ``[n]``."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:

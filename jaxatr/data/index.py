@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr.data.class_names import class_name
-from jaxatr.data.dataset import SHAPE_COLUMNS, Dataset, Split
+from jaxatr.data.dataset import SCENE_ARRAYS, SHAPE_COLUMNS, Dataset, Split
 from jaxatr.data.decoder.pillow import opened
 from jaxatr.data.images import decode_image
 from jaxatr.data.records import tfds
@@ -115,6 +115,8 @@ def _columns(records: _Records, digest: Any, start: int) -> dict[str, np.ndarray
         for name, value in example.items():
             if not isinstance(value, np.ndarray):
                 values.setdefault(name, []).append(value)
+            elif name in SCENE_ARRAYS:
+                digest.update(f"{name}{value.tolist()}".encode())
     columns = {name: _column(column) for name, column in values.items()}
     for name in sorted(columns):
         digest.update(f"{name}{columns[name].tolist()}".encode())

@@ -8,6 +8,7 @@ labels raise an ``AssertionError`` from chex.
 from jaxatr.losses import quadruplet
 from jaxatr.losses.adversarial import discriminator_hinge, generator_hinge
 from jaxatr.losses.area import saliency_area
+from jaxatr.losses.centres import centre_focal
 from jaxatr.losses.clustering import clustering
 from jaxatr.losses.curves import faithfulness, top_share
 from jaxatr.losses.distillation import (
@@ -31,6 +32,7 @@ from jaxatr.losses.tuples import contrastive, triplet
 
 __all__ = [
     "cbc",
+    "centre_focal",
     "clustering",
     "contrastive",
     "cross_entropy",

@@ -3,6 +3,7 @@
 from jaxatr.models import backbones, pretrained, published
 from jaxatr.models.build import (
     backbone_name,
+    build_detector,
     build_embedding,
     build_open_set,
     build_surrogate,
@@ -10,6 +11,7 @@ from jaxatr.models.build import (
 )
 from jaxatr.models.cbam import CBAM
 from jaxatr.models.convolution import Conv
+from jaxatr.models.detector import STRIDE, DetectionNetwork, DetectionOutput
 from jaxatr.models.embedding import EmbeddingNetwork, EmbeddingOutput
 from jaxatr.models.freezing import check_freeze, trainable
 from jaxatr.models.gan import Discriminator, Generator
@@ -35,6 +37,8 @@ __all__ = [
     "CBAM",
     "Conv",
     "Created",
+    "DetectionNetwork",
+    "DetectionOutput",
     "Discriminator",
     "EfficientNetLite0",
     "EfficientNetLite2",
@@ -52,6 +56,7 @@ __all__ = [
     "ResNet34",
     "ResNet50",
     "ResNet50V1",
+    "STRIDE",
     "Student",
     "StudentOutput",
     "TrackClassifier",
@@ -60,6 +65,7 @@ __all__ = [
     "SurrogateOutput",
     "backbone_name",
     "backbones",
+    "build_detector",
     "build_embedding",
     "build_open_set",
     "build_surrogate",

@@ -10,6 +10,7 @@ from jaxatr import parallel
 from jaxatr.config.common import COMMON
 from jaxatr.models.backbones import BACKBONES
 from jaxatr.models.cbam import CBAM
+from jaxatr.models.detector import DetectionNetwork
 from jaxatr.models.embedding import EmbeddingNetwork
 from jaxatr.models.freezing import frozen, frozen_parts
 from jaxatr.models.open_set import OpenSetClassifier
@@ -94,6 +95,26 @@ def build_embedding(
         unit_length=unit_length,
         still=_is_still(config),
     )
+
+
+def build_detector(config: Config, num_classes: int, *, width: int) -> DetectionNetwork:
+    """Builds the detector on the backbone that ``config.model`` describes.
+
+    Args:
+      config: the ``model`` group, see :func:`build_open_set`; ``head_bias`` is not used.
+      num_classes: number of known classes.
+      width: channels of the pyramid and of the heads.
+
+    Raises:
+      ValueError: the backbone has no maps at strides 4 to 32, or the dtype is unknown.
+    """
+    names = backbones.names()
+    if config.onnx or (name := backbone_name(config)) not in names:
+        got = config.onnx or name
+        raise ValueError(f"model.backbone: got {got!r}, wanted for a detector {', '.join(names)}")
+    if config.stem != "7x7" and "stem" in backbones.find(name).fields:
+        raise ValueError(f"model.stem: got {config.stem!r}, wanted '7x7' for a detector")
+    return DetectionNetwork(_backbone(config), num_classes, width=width, still=_is_still(config))
 
 
 def build_surrogate(config: Config, num_classes: int) -> Surrogate:

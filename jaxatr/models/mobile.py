@@ -145,7 +145,10 @@ class MobileNet(nn.Module):
         norm = self._norm("head", train)
         x = nn.relu6(norm(name="head_norm")(conv(_HEAD, name="head_conv")(x)))
         features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
-        return AttendedFeatures(features, tuple(deltas[-_ATTENDED:]), tuple(outputs[-_ATTENDED:]))
+        *_, detail = outputs[:-_ATTENDED]
+        return AttendedFeatures(
+            features, tuple(deltas[-_ATTENDED:]), tuple(outputs[-_ATTENDED:]), detail
+        )
 
     def _norm(self, part: str, train: bool) -> Norm:
         updates = train and not any(is_of(part, name) for name in self.frozen)

@@ -30,11 +30,13 @@ class AttendedFeatures(NamedTuple):
         map after it minus the map before it, ``[b, h, w, f]``; an empty tuple for a stage without
         attention.
       stages: output of each of the last three stages, ``[b, h, w, f]``.
+      detail: output of the stage before these, with twice the rows and columns of the first.
     """
 
     features: Float[Array, "b d"]
     deltas: tuple[tuple[Array, ...], ...]
     stages: tuple[Array, ...]
+    detail: Float[Array, "b h w f"]
 
 
 class BasicBlock(nn.Module):
@@ -193,7 +195,7 @@ class ResNet(nn.Module):
             stages.append(x)
             self.sow("intermediates", f"map_stage{stage + 1}", x)
         features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
-        return AttendedFeatures(features, tuple(deltas[1:]), tuple(stages[1:]))
+        return AttendedFeatures(features, tuple(deltas[1:]), tuple(stages[1:]), stages[0])
 
     def _norm(self, part: str, train: bool) -> Norm:
         return batch_norm(self, train and not any(is_of(part, name) for name in self.frozen))

@@ -62,12 +62,12 @@ class Student(nn.Module):
             raise ValueError("backbone: got a network without attention, wanted attention=CBAM")
         if self.deltas not in ("last", "sum", "features"):
             raise ValueError(f"deltas: got {self.deltas!r}, wanted 'last', 'sum' or 'features'")
-        features, stages, returned = self.backbone.attended(images, train=train)
-        logits = nn.Dense(self.num_classes, use_bias=self.head_bias, name="closed_head")(features)
+        seen = self.backbone.attended(images, train=train)
+        closed = nn.Dense(self.num_classes, use_bias=self.head_bias, name="closed_head")
         if self.deltas == "features":
-            deltas = returned
+            deltas = seen.stages
         elif self.deltas == "last":
-            deltas = tuple(stage[-1] for stage in stages)
+            deltas = tuple(stage[-1] for stage in seen.deltas)
         else:
-            deltas = tuple(sum(stage[1:], stage[0]) for stage in stages)
-        return StudentOutput(logits, features, deltas)
+            deltas = tuple(sum(stage[1:], stage[0]) for stage in seen.deltas)
+        return StudentOutput(closed(seen.features), seen.features, deltas)

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import jax
@@ -48,7 +48,7 @@ class Examples:
           ValueError: the data is missing or does not match the configuration.
         """
         fields = config.data
-        self.dataset = _opened(fields)
+        self.dataset = opened(fields)
         self.split = data.known_unknown(
             config.open_set.split,
             self.dataset.classes,
@@ -60,7 +60,7 @@ class Examples:
             self.split = data.hold_out_classes(self.split, held.hold_out, held.hold_out_turn)
         chip = self._chip = data.Chip.configured(fields, fields.channels or None)
         if self.dataset.skipped:
-            warnings.warn(_listing(self.dataset.skipped), stacklevel=3)
+            warnings.warn(listing(self.dataset.skipped), stacklevel=3)
         self.parts = parts_of(self.dataset, self.split, config, chip, tracks=tracks)
         self.image_shape = shared_shape(self.parts)
         train = self.parts["train"]
@@ -330,7 +330,7 @@ class Examples:
         )
 
 
-def _opened(fields: Config) -> data.Dataset:
+def opened(fields: Config) -> data.Dataset:
     """Opens the data set that ``config.data`` names."""
     options = dict(fields.options)
     try:
@@ -347,7 +347,8 @@ def _opened(fields: Config) -> data.Dataset:
         raise
 
 
-def _listing(skipped) -> str:
+def listing(skipped: Sequence[tuple[str, str]]) -> str:
+    """Formats the files that are skipped, with reasons, for a warning."""
     shown = [f"  {path}: {reason}" for path, reason in skipped[:10]]
     more = [f"  and {len(skipped) - 10} more"] if len(skipped) > 10 else []
     one = len(skipped) == 1

@@ -1,0 +1,192 @@
+"""From the network's maps to a fixed number of boxes, jitted, and from tiles to scenes."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.models import DetectionOutput
+from jaxatr.models.detector import MULTIPLE
+from jaxatr.scenes import boxes as geometry
+from jaxatr.scenes.suppression import suppress
+from jaxatr.scenes.tiles import Window, merge, windows
+from jaxatr.tasks.detection.assignment import boxes_at
+from jaxatr.typing import Array, Bool, Float, Shaped
+
+_CANDIDATES = 4  # boxes that enter the suppression, for each that may stay
+
+
+class Decoded(NamedTuple):
+    """The targets of a batch of tiles, by descending score.
+
+    Attributes:
+      boxes: ``[b, n, 4]``, in pixels of the tile.
+      scores: ``[b, n]``, probability of a target.
+      open_logits: ``[b, n, k]``, of the binary classifiers.
+      valid: ``[b, n]``, whether there is such a target.
+    """
+
+    boxes: Float[Array, "b n 4"]
+    scores: Float[Array, "b n"]
+    open_logits: Float[Array, "b n k"]
+    valid: Bool[Array, "b n"]
+
+
+def decode(out: DetectionOutput, *, most: int, overlap: float) -> Decoded:
+    """Finds the peaks of the target's map, reads the boxes there, and suppresses overlapping ones.
+
+    Args:
+      out: the network's maps.
+      most: n, the largest number of targets in a tile.
+      overlap: the IoU above which the less certain of two targets is dropped, whatever its class.
+    """
+    target, (height, width) = out.target, out.target.shape[1:]
+    around = jax.lax.reduce_window(
+        target, -jnp.inf, jax.lax.max, (1, 3, 3), (1, 1, 1), "SAME"
+    )
+    peaks = jnp.where(target == around, target, -jnp.inf).reshape(len(target), -1)
+    logits, at = jax.lax.top_k(peaks, min(_CANDIDATES * most, height * width))
+    boxes = boxes_at(out.distances).reshape(len(target), -1, 4)
+    classes = out.open_logits.reshape(len(target), height * width, -1)
+
+    def one(logits: Array, at: Array, boxes: Array, classes: Array) -> Decoded:
+        own = boxes[at]
+        scores = jnp.where(logits > -jnp.inf, jax.nn.sigmoid(logits), jnp.nan)
+        kept = suppress(own, scores, keep=most, overlap=overlap)
+        valid = kept.valid
+        rows = (own[kept.indices], scores[kept.indices], classes[at][kept.indices])
+        boxes, scores, classes = (jnp.where(valid.reshape(-1, *[1] * (r.ndim - 1)), r, 0) for r in rows)
+        return Decoded(boxes, scores, classes, valid)
+
+    return jax.vmap(one)(logits, at, boxes, classes)
+
+
+class Found(NamedTuple):
+    """The targets of one scene, by descending score.
+
+    Attributes:
+      boxes: ``[n, 4]``, in pixels of the scene.
+      scores: ``[n]``, probability of a target.
+      open_logits: ``[n, k]``, of the binary classifiers.
+    """
+
+    boxes: Float[np.ndarray, "n 4"]
+    scores: Float[np.ndarray, " n"]
+    open_logits: Float[np.ndarray, "n k"]
+
+
+class Tiling(NamedTuple):
+    """How scenes are cut into tiles.
+
+    Attributes:
+      side: side of the tiles in pixels; a scene that is no longer is one tile.
+      shared: pixels that neighbouring tiles share.
+      fill: value of each channel beyond the edge of a scene.
+    """
+
+    side: int
+    shared: int
+    fill: Shaped[np.ndarray, " c"]
+
+    def windows(self, height: int, width: int, least: tuple[int, int] = (1, 1)) -> list[Window]:
+        """Returns the windows of a scene.
+
+        Args:
+          height: rows of the scene.
+          width: columns of the scene.
+          least: least rows and columns of the tile of a scene that is one tile.
+        """
+        if max(height, width) > self.side:
+            return list(windows(height, width, self.side, self.shared))
+        rows, columns = (
+            -(-max(side, other) // MULTIPLE) * MULTIPLE
+            for side, other in zip((height, width), least, strict=True)
+        )
+        return [Window(0, 0, columns, rows)]
+
+    def cut(self, image: Shaped[np.ndarray, "h w c"], window: Window) -> Shaped[np.ndarray, "y x c"]:
+        """Cuts a tile out of a scene."""
+        part = image[window.y0 : window.y1, window.x0 : window.x1]
+        shape = (window.y1 - window.y0, window.x1 - window.x0)
+        if part.shape[:2] == shape:
+            return part
+        tile = np.empty((*shape, image.shape[2]), image.dtype)
+        tile[:] = self.fill
+        tile[: part.shape[0], : part.shape[1]] = part
+        return tile
+
+    def joined(self, tiles: list[Window], found: list[Found], size: tuple[int, int], overlap: float) -> Found:
+        """Joins what was found in the tiles of a scene of ``size`` (rows, columns)."""
+        height, width = size
+        if len(tiles) == 1:
+            boxes = geometry.clipped(found[0].boxes, width, height)
+            inside = geometry.area(boxes) > 0
+            return Found(boxes[inside], found[0].scores[inside], found[0].open_logits[inside])
+        merged = merge(
+            tiles,
+            [one.boxes for one in found],
+            [one.scores for one in found],
+            size=size,
+            overlap=overlap,
+        )
+        logits = np.concatenate([one.open_logits for one in found])[merged.indices]
+        boxes = geometry.clipped(merged.boxes, width, height).astype(np.float32)
+        return Found(boxes, merged.scores.astype(np.float32), logits)
+
+
+def of_tile(decoded: Decoded, row: int, least: float) -> Found:
+    """Returns the targets of one tile of a batch with at least a score."""
+    chosen = np.asarray(decoded.valid[row]) & (np.asarray(decoded.scores[row]) >= least)
+    fields = (decoded.boxes[row], decoded.scores[row], decoded.open_logits[row])
+    return Found(*(np.asarray(field)[chosen] for field in fields))
+
+
+def found_in(
+    scenes: Iterable[np.ndarray],
+    tiling: Tiling,
+    infer: Callable[[Iterable[dict[str, np.ndarray]]], Iterator[tuple[Any, Decoded]]],
+    *,
+    batch_size: int,
+    overlap: float,
+    least: float,
+    smallest: tuple[int, int] = (1, 1),
+) -> Iterator[Found]:
+    """Yields the targets of each scene, in order.
+
+    Args:
+      scenes: images ``[h, w, c]``, in raw units.
+      tiling: how they are cut.
+      infer: maps batches, with ``image``, to what was found in them; see
+        :func:`jaxatr.parallel.map_batches`.
+      batch_size: tiles per batch.
+      overlap: the IoU above which the less certain of two targets is dropped.
+      least: the least score.
+      smallest: least rows and columns of the tile of a scene that is one tile; scenes of various
+        sizes then have tiles of one size.
+    """
+    pending: list[tuple[tuple[int, int], list[Window]]] = []
+
+    def batches() -> Iterator[dict[str, np.ndarray]]:
+        tiles: list[np.ndarray] = []
+        for image in scenes:
+            size = (image.shape[0], image.shape[1])
+            cuts = tiling.windows(*size, smallest)
+            pending.append((size, cuts))
+            for window in cuts:
+                tile = tiling.cut(image, window)
+                if tiles and (tile.shape != tiles[0].shape or len(tiles) == batch_size):
+                    yield {"image": np.stack(tiles)}
+                    tiles = []
+                tiles.append(tile)
+        if tiles:
+            yield {"image": np.stack(tiles)}
+
+    collected: list[Found] = []
+    for batch, decoded in infer(batches()):
+        collected += [of_tile(decoded, row, least) for row in range(len(batch["image"]))]
+        while pending and len(collected) >= len(pending[0][1]):
+            size, cuts = pending.pop(0)
+            yield tiling.joined(cuts, collected[: len(cuts)], size, overlap)
+            del collected[: len(cuts)]

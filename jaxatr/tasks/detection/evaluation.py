@@ -1,0 +1,173 @@
+"""The measures of a detector, on the validation and on the test scenes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from jaxatr import data
+from jaxatr.tasks.detection.assignment import UNKNOWN
+from jaxatr.tasks.detection.decoding import Found
+from jaxatr.tasks.detection.examples import SceneExamples
+from jaxatr.tasks.detection.matching import Matched, match_all
+from jaxatr.training import read_record
+from jaxatr.typing import Config
+
+LEAST = 0.01
+"""The least score of found targets that are measured."""
+
+RATES = (0.1, 0.2, 1.0)
+"""False alarms per scene at which recall is measured."""
+
+_BIN_M = 500  # metres of the bins of targets' ranges
+
+
+@runtime_checkable  # the tests check annotations at run time
+class Detects(Protocol):
+    """The parts of a detection task that the evaluation needs."""
+
+    config: Config
+    examples: SceneExamples
+    split: data.KnownUnknown
+
+
+def matched(task: Detects, found: Sequence[Found], part: str) -> Matched:
+    """Matches the found targets of a part's scenes to the true ones."""
+    return match_all(found, task.examples.parts[part].boxes, task.examples.labels(part))
+
+
+def summary(task: Detects, found: Sequence[Found]) -> dict[str, float]:
+    """Returns the figures of the validation scenes that the training shows.
+
+    ``recall`` is that of all targets at ``detection.false_alarms`` per scene, ``named`` the share
+    of the found known ones whose class has the highest probability.
+    """
+    all_found = matched(task, found, "validation")
+    threshold = all_found.threshold(task.config.detection.false_alarms)
+    known = all_found.hit & (all_found.labels >= 0) & (all_found.scores >= threshold)
+    right = all_found.probabilities.argmax(axis=1)[known] == all_found.labels[known]
+    return {
+        "recall": _or(all_found.recall(threshold), 0.0),
+        "named": float(right.mean()) if known.any() else 0.0,
+    }
+
+
+def fit(task: Detects, found: Sequence[Found]) -> dict[str, Any]:
+    """Fits the least score and γ to the validation scenes.
+
+    Returns:
+      ``threshold``, at which there are ``detection.false_alarms`` per scene; ``gamma``, the
+      probability that ``open_set.tpr`` of the found known targets reach; and ``fitted``, whether
+      there were any.
+    """
+    all_found = matched(task, found, "validation")
+    threshold = all_found.threshold(task.config.detection.false_alarms)
+    known = all_found.hit & (all_found.labels >= 0) & (all_found.scores >= threshold)
+    gamma = task.config.open_set.gamma
+    if known.any():
+        reached = all_found.known_probability[known]
+        gamma = float(np.quantile(reached, 1 - task.config.open_set.tpr, method="lower"))
+    return {"threshold": threshold, "gamma": gamma, "fitted": bool(known.any())}
+
+
+def measured(
+    task: Detects, found: Sequence[Found], workdir: Path | None
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Measures detection on the test scenes.
+
+    Args:
+      task: the task.
+      found: the targets found in each test scene.
+      workdir: the run's folder, from which the fitted thresholds are read.
+
+    Returns:
+      ``(measured, arrays)``. ``recall`` has the recall of all targets at rates of false alarms per
+      scene, and ``classes`` that of each class, known or not. ``decision`` has the figures at the
+      fitted threshold: recall, false alarms per scene, and how the found targets are named.
+      The arrays are the found boxes of all scenes.
+    """
+    fitted = read_record(workdir).get("detection", {}) if workdir is not None else {}
+    fitted = {
+        "threshold": fitted.get("threshold", 0.5),
+        "gamma": fitted.get("gamma", task.config.open_set.gamma),
+    }
+    all_found = matched(task, found, "test")
+    part, record = task.examples.parts["test"], task.examples.record
+    rates = {f"{rate:g}": all_found.threshold(rate) for rate in RATES}
+    names = np.concatenate([np.zeros(0, int), *part.classes])
+    is_target = all_found.total >= UNKNOWN
+    classes = {}
+    for number, name in enumerate(task.examples.dataset.classes):
+        chosen = (names == number) & is_target
+        if chosen.any():
+            classes[name] = {
+                "targets": int(chosen.sum()),
+                "known": name in task.split.known,
+                "recall": {
+                    rate: all_found.recall(threshold, chosen) for rate, threshold in rates.items()
+                },
+            }
+    result: dict[str, Any] = {
+        "task": "detection",
+        "dataset": record["dataset"],
+        "split": record["split"],
+        "known": list(task.split.known),
+        "unknown": list(task.split.unknown),
+        "scenes": all_found.scenes,
+        "targets": all_found.targets,
+        "recall": {rate: all_found.recall(threshold) for rate, threshold in rates.items()},
+        "classes": classes,
+        "decision": fitted | _decided(all_found, **fitted),
+    }
+    if part.ranges is not None:
+        metres = np.concatenate(part.ranges)
+        bins = (np.rint(metres / _BIN_M) * _BIN_M).astype(int)
+        result["ranges"] = {
+            str(one): {
+                "targets": int(chosen.sum()),
+                "recall": all_found.recall(fitted["threshold"], chosen),
+            }
+            for one in np.unique(bins)
+            if (chosen := (bins == one) & is_target).any()
+        }
+    return result, _arrays(found, part.split.columns["id"][part.indices])
+
+
+def _decided(all_found: Matched, threshold: float, gamma: float) -> dict[str, float | int | None]:
+    """Returns the figures of the decision at a least score and γ."""
+    chosen = all_found.scores >= threshold
+    known = all_found.hit & chosen & (all_found.labels >= 0)
+    unknown = all_found.hit & chosen & (all_found.labels == UNKNOWN)
+    accepted = all_found.known_probability >= gamma
+    right = all_found.probabilities.argmax(axis=1) == all_found.labels
+    return {
+        "recall": all_found.recall(threshold),
+        "false_alarms": all_found.false_alarms(threshold),
+        "named_right": _share(right[known]),
+        "known_accepted": _share(accepted[known]),
+        "known_named_right": _share((accepted & right)[known]),
+        "unknown_accepted": _share(accepted[unknown]),
+        "unknown_found": int(unknown.sum()),
+        # A-OSE of Miller et al. 2018: unknown targets that are given a known class.
+        "open_set_errors": int((accepted & unknown).sum()),
+    }
+
+
+def _arrays(found: Sequence[Found], ids: np.ndarray) -> dict[str, np.ndarray]:
+    counts = [len(one.scores) for one in found]
+    return {
+        "test_id": ids,
+        "found_scene": np.repeat(np.arange(len(found)), counts),
+        "found_boxes": np.concatenate([one.boxes for one in found]).astype(np.float32),
+        "found_scores": np.concatenate([one.scores for one in found]).astype(np.float32),
+        "found_open_logits": np.concatenate([one.open_logits for one in found]).astype(np.float32),
+    }
+
+
+def _share(values: np.ndarray) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _or(value: float, other: float) -> float:
+    return other if np.isnan(value) else value

@@ -1,0 +1,64 @@
+"""The configuration fields of detection."""
+
+from jaxatr.config import Field, Fields
+
+FIELDS: Fields = {
+    "loss.open": Field(
+        "cbc",
+        "loss of the binary classifiers: `cbc`, `bce`, `none` (targets without classes), or "
+        "[your own](extending.md#a-loss), `my.module:function`",
+    ),
+    "loss.open_weight": Field(1.0, "weight of the binary classifiers' loss, equation 3"),
+    "loss.box_weight": Field(2.0, "weight of the boxes' loss, 1 - GIoU"),
+    "detection.width": Field(64, "channels of the feature pyramid and of the heads"),
+    "detection.picture": Field(
+        320, "side of the pictures that training cuts from scenes, in pixels, a multiple of 32"
+    ),
+    "detection.scales": Field(
+        (0.8, 1.25), "least and greatest scale of a scene in a picture, drawn uniformly in its log"
+    ),
+    "detection.mosaic": Field(0.5, "probability that a picture is a mosaic of four scenes' parts"),
+    "detection.aimed": Field(
+        0.75, "probability that a part is cut around a target, if its scene has one"
+    ),
+    "detection.outliers": Field(
+        (),
+        "classes of targets that are found but belong to no class: they train the target, and "
+        "every class learns to refuse them",
+    ),
+    "detection.ignored": Field(
+        ("DontCare",), "classes of boxes that are neither a target nor background"
+    ),
+    "detection.unknown": Field(
+        "ignore",
+        "what boxes of unknown classes are in training: `ignore`, neither a target nor background, "
+        "or `background`, as if nobody had drawn them",
+    ),
+    "detection.validation_split": Field(
+        "", "the split used for validation; empty: `data.validation` of the training scenes"
+    ),
+    "detection.most": Field(100, "the largest number of targets found in a tile"),
+    "detection.overlap": Field(
+        0.5, "IoU above which the less certain of two targets is suppressed"
+    ),
+    "detection.tile": Field(
+        1024,
+        "side of the tiles into which longer scenes are cut, in pixels, a multiple of 32",
+    ),
+    "detection.tile_overlap": Field(
+        128, "pixels that neighbouring tiles share; the largest target that one tile sees whole"
+    ),
+    "detection.false_alarms": Field(
+        0.2,
+        "false alarms per scene at which the least score of a target is fitted, on the validation "
+        "scenes",
+    ),
+    "open_set.gamma": Field(
+        0.5,
+        "γ, the binary classifier's probability from which a target is of a known class, without "
+        "validation scenes",
+    ),
+    "open_set.tpr": Field(
+        0.95, "true-positive rate of known targets for which γ is fitted to the validation scenes"
+    ),
+}

@@ -1,0 +1,255 @@
+"""A predictor that finds targets in scenes of any size, and names each or calls it unknown."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxatr import data, training
+from jaxatr.reporting import notebook
+from jaxatr.tasks.detection.decoding import Decoded, Found, Tiling, decode, found_in
+from jaxatr.training import Checkpoint, Predictor, TrainedRun
+from jaxatr.training.predictor import One
+from jaxatr.typing import Batch, Float, PyTree
+
+UNKNOWN = "unknown"
+
+
+class Target(NamedTuple):
+    """A target in a scene.
+
+    Attributes:
+      box: x0, y0, x1, y1 in pixels of the scene, with continuous edges.
+      score: probability of a target.
+      label: its class, or :data:`UNKNOWN`.
+      nearest: the class whose binary classifier has the highest probability.
+      known_probability: that probability.
+    """
+
+    box: tuple[float, float, float, float]
+    score: float
+    label: str
+    nearest: str
+    known_probability: float
+
+
+class Detections(NamedTuple):
+    """The targets of a scene, by descending score.
+
+    Attributes:
+      boxes: ``[n, 4]``, x0, y0, x1, y1 in pixels of the scene, with continuous edges.
+      scores: ``[n]``, probability of a target.
+      labels: the class of each, or :data:`UNKNOWN`.
+      probabilities: ``[n, k]``, of the binary classifiers.
+      classes: names of the k known classes.
+    """
+
+    boxes: Float[np.ndarray, "n 4"]
+    scores: Float[np.ndarray, " n"]
+    labels: tuple[str, ...]
+    probabilities: Float[np.ndarray, "n k"]
+    classes: tuple[str, ...]
+
+    @property
+    def targets(self) -> list[Target]:
+        """The targets, one by one."""
+        best = self.probabilities.argmax(axis=1)
+        return [
+            Target(
+                tuple(self.boxes[row].tolist()),
+                float(self.scores[row]),
+                self.labels[row],
+                self.classes[best[row]],
+                float(self.probabilities[row, best[row]]),
+            )
+            for row in range(len(self.labels))
+        ]
+
+    def rows(self) -> list[dict[str, data.Cell]]:
+        """Returns the rows of a table, one for each target."""
+        return [
+            dict(zip(("x0", "y0", "x1", "y1"), one.box, strict=True))
+            | {name: value for name, value in one._asdict().items() if name != "box"}
+            for one in self.targets
+        ]
+
+    def card(self) -> notebook.Card:
+        """Describes the targets for a notebook."""
+        targets = self.targets
+        shown = targets[: notebook.MOST]
+        bars = [notebook.Bar(one.label, f"{one.score:.3f}  {_place(one)}") for one in shown]
+        more = len(targets) - len(shown)
+        verdict = _count(len(targets))
+        return notebook.Card(verdict, bool(targets), [], bars, f"{more} more" if more else "")
+
+    def _repr_html_(self) -> str:
+        return notebook.render_cards([self.card()])
+
+
+class Detector(Predictor[np.ndarray, Detections]):
+    """A trained detector.
+
+    Attributes:
+      classes: names of the known classes.
+      threshold: the least score of a target.
+      gamma: γ; below it, a target is unknown.
+    """
+
+    takes = "SCENE"
+
+    def __init__(self, run: TrainedRun, *, threshold: float, gamma: float):
+        """Creates a detector from a run; :meth:`load` reads it from a folder."""
+        fields, mean = run.config.detection, run.mean
+        self.workdir, self.classes = run.workdir, run.classes
+        self.threshold, self.gamma = threshold, gamma
+        self.dtype = np.dtype(run.record["image_dtype"])
+        self.channels = int(run.record["channels"])
+        whole = np.issubdtype(self.dtype, np.integer)
+        fill = (np.rint(mean) if whole else mean).astype(self.dtype)
+        self._tiling = Tiling(fields.tile, fields.tile_overlap, fill)
+        self._overlap = fields.overlap
+        self._variables = jax.device_put(run.variables)
+        module = run.module
+
+        def infer(variables: PyTree, images: jax.Array) -> Decoded:
+            out = module.apply(variables, run.normalize(images))
+            return decode(out, most=fields.most, overlap=fields.overlap)
+
+        self._infer = jax.jit(infer)
+
+    @classmethod
+    def load(
+        cls,
+        workdir: str | os.PathLike,
+        *,
+        threshold: float | None = None,
+        gamma: float | None = None,
+        checkpoint: Checkpoint = "latest",
+    ) -> "Detector":
+        """Loads the detector of a run.
+
+        Args:
+          workdir: the run's folder.
+          threshold: the least score of a target; by default the one fitted after the training.
+          gamma: γ; by default the one fitted after the training.
+          checkpoint: ``"latest"``, ``"best"`` (on the validation scenes) or a step.
+
+        Raises:
+          ValueError: ``workdir`` is not the folder of a detector's run, or its training is not
+            finished and a threshold is not given.
+        """
+        run = training.load_run(workdir, checkpoint)
+        training.check_predictor(run, cls)
+        for name, value in (("threshold", threshold), ("gamma", gamma)):
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{name}: got {value}, wanted a probability in [0, 1]")
+        fitted = run.record.get("detection", {})
+        if not fitted and (threshold is None or gamma is None):
+            raise ValueError(
+                f"{workdir}: the training is not finished, so there is no least score yet: give "
+                "threshold and gamma, or train it to its end"
+            )
+        return cls(
+            run,
+            threshold=fitted["threshold"] if threshold is None else threshold,
+            gamma=fitted["gamma"] if gamma is None else gamma,
+        )
+
+    def __repr__(self) -> str:
+        """Names the run, the classes and the thresholds."""
+        return (
+            f"<Detector {self.workdir}: {', '.join(self.classes)}; targets from "
+            f"{self.threshold:.3g}, known from {self.gamma:.3g}>"
+        )
+
+    def detect(self, image: One) -> Detections:
+        """Finds the targets in a scene of any size.
+
+        Args:
+          image: a path, a Pillow image, or an array ``[h, w]`` or ``[h, w, c]``.
+
+        Raises:
+          ValueError: the image cannot be read, or does not have the dtype of the training scenes.
+        """
+        return self.predict(image)
+
+    def read(self, path: str) -> np.ndarray:
+        """Reads a scene ``[h, w, c]``."""
+        return data.read_image(path)
+
+    def prepare(self, item: np.ndarray) -> np.ndarray:
+        """Converts a scene's channels to those of training, and checks its dtype."""
+        if item.dtype != self.dtype:
+            raise ValueError(
+                f"got an image of {item.dtype}, wanted {self.dtype} like the training scenes"
+            )
+        wanted = self.channels if self.channels in (1, 3) else None
+        scene = data.Chip(channels=wanted)(item)
+        if scene.shape[2] != self.channels:
+            raise ValueError(f"got {scene.shape[2]} channels, wanted {self.channels}")
+        return scene
+
+    def answers(
+        self, chips: Iterable[np.ndarray], *, batch_size: int = 4
+    ) -> Iterator[Detections]:
+        """Yields the targets of each scene ``[h, w, c]``, in order.
+
+        Args:
+          chips: any number of scenes.
+          batch_size: tiles per batch.
+        """
+
+        def infer(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Decoded]]:
+            for batch in batches:
+                yield batch, self._infer(self._variables, batch["image"])
+
+        for found in found_in(
+            chips,
+            self._tiling,
+            infer,
+            batch_size=batch_size,
+            overlap=self._overlap,
+            least=self.threshold,
+        ):
+            yield self._decided(found)
+
+    def _decided(self, found: Found) -> Detections:
+        probabilities = 1 / (1 + np.exp(-found.open_logits.astype(np.float64)))
+        best, known = probabilities.argmax(axis=1), probabilities.max(axis=1) >= self.gamma
+        labels = tuple(
+            self.classes[one] if accepted else UNKNOWN
+            for one, accepted in zip(best, known, strict=True)
+        )
+        return Detections(found.boxes, found.scores, labels, probabilities, self.classes)
+
+    def verdict(self, prediction: Detections) -> str:
+        """Returns the number of targets."""
+        return _count(len(prediction.labels))
+
+    def describe(self, prediction: Detections) -> str:
+        """Formats the targets as one line."""
+        listed = [f"{one.label} {one.score:.3f} at {_place(one)}" for one in prediction.targets]
+        return "; ".join([_count(len(listed)), *listed])
+
+    def to_json(self, prediction: Detections) -> dict[str, Any]:
+        """Converts the targets to dictionaries of their fields."""
+        targets: list[Mapping[str, Any]] = [one._asdict() for one in prediction.targets]
+        return {"targets": targets}
+
+    def to_row(self, prediction: Detections) -> dict[str, data.Cell]:
+        """Converts the targets to a row with their number; :meth:`Detections.rows` lists them."""
+        return {"targets": len(prediction.labels)}
+
+    def columns(self) -> dict[str, type]:
+        """Returns the column of a row."""
+        return {"targets": int}
+
+
+def _place(target: Target) -> str:
+    return ",".join(f"{value:.0f}" for value in target.box)
+
+
+def _count(number: int) -> str:
+    return "1 target" if number == 1 else f"{number or 'no'} targets"
