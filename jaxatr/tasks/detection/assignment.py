@@ -53,13 +53,13 @@ def assign(
     """
     sides = jnp.maximum(boxes[:, 2:] - boxes[:, :2], 0)
     middle = (boxes[:, :2] + boxes[:, 2:]) / 2
-    limits = jnp.array([width, height]) - 1
+    limits = jnp.array([[width, height]]) - 1
     cell = jnp.clip(jnp.floor(middle / STRIDE).astype(jnp.int32), 0, limits)
     radius = jnp.round(_SHARE * sides / (2 * STRIDE))
     spread = (2 * radius + 1) / 6
 
     def along(axis: int, length: int) -> Float[Array, "m length"]:
-        off = jnp.arange(length) - cell[:, axis : axis + 1]
+        off = jnp.arange(length)[None] - cell[:, axis : axis + 1]
         bell = jnp.exp(-(off**2) / (2 * spread[:, axis : axis + 1] ** 2))
         return jnp.where(jnp.abs(off) <= radius[:, axis : axis + 1], bell, 0)
 
@@ -83,7 +83,7 @@ def _inside(
     """Says which places' pixels meet one of the chosen boxes."""
 
     def along(axis: int, length: int) -> Bool[Array, "m length"]:
-        start = STRIDE * jnp.arange(length)
+        start = STRIDE * jnp.arange(length)[None]
         low, high = boxes[:, axis : axis + 1], boxes[:, axis + 2 : axis + 3]
         return (start < high) & (start + STRIDE > low) & chosen[:, None]
 
@@ -99,5 +99,6 @@ def places(height: int, width: int) -> Float[Array, "h w 2"]:
 
 def boxes_at(distances: Float[Array, "*b h w 4"]) -> Float[Array, "*b h w 4"]:
     """Converts the heads' distances to boxes, in pixels of the image."""
-    middle = places(*distances.shape[-3:-1])
+    height, width = distances.shape[-3:-1]
+    middle = jnp.broadcast_to(places(height, width), (*distances.shape[:-1], 2))
     return jnp.concatenate([middle - distances[..., :2], middle + distances[..., 2:]], axis=-1)
