@@ -59,7 +59,7 @@ def _simulated(config: Config) -> None:
 
 def _smoke(config: Config) -> None:
     _simulated(config)
-    config.data.options.train, config.data.options.test = 8, 4
+    config.data.options = ConfigDict({"train": 8, "test": 4, "targets": (6, 9)})
     config.data.validation = 0.25
     config.detection.picture = 128
     config.detection.width = 16

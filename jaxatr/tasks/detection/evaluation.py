@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from jaxatr import data
+from jaxatr.scenes import metrics
 from jaxatr.tasks.detection.assignment import UNKNOWN
 from jaxatr.tasks.detection.decoding import Found
 from jaxatr.tasks.detection.examples import SceneExamples
@@ -82,7 +83,9 @@ def measured(
       workdir: the run's folder, from which the fitted thresholds are read.
 
     Returns:
-      ``(measured, arrays)``. ``recall`` has the recall of all targets at rates of false alarms per
+      ``(measured, arrays)``. ``average_precision`` has COCO's measures: of ``targets``, whatever
+      their class; of the known ``classes``, each found target being of the most probable one; and
+      ``open``, the same with γ, ``known`` and ``unknown``. ``recall`` has the recall of all targets at rates of false alarms per
       scene, and ``classes`` that of each class, known or not. ``decision`` has the figures at the
       fitted threshold: recall, false alarms per scene, and how the found targets are named.
       The arrays are the found boxes of all scenes.
@@ -116,7 +119,8 @@ def measured(
         "unknown": list(task.split.unknown),
         "scenes": all_found.scenes,
         "targets": all_found.targets,
-        "recall": {rate: all_found.recall(threshold) for rate, threshold in rates.items()},
+        "average_precision": _averages(task, found, fitted["gamma"]),
+        "recall": {rate: _number(all_found.recall(low)) for rate, low in rates.items()},
         "classes": classes,
         "decision": fitted | _decided(all_found, **fitted),
     }
@@ -134,6 +138,70 @@ def measured(
     return result, _arrays(found, part.split.columns["id"][part.indices])
 
 
+def _averages(task: Detects, found: Sequence[Found], gamma: float) -> dict[str, Any]:
+    """Returns COCO's and the open-set measures of the test scenes."""
+    known = range(len(task.split.known))
+    scenes = np.repeat(np.arange(len(found)), [len(one.scores) for one in found])
+    boxes = np.concatenate([one.boxes for one in found])
+    scores = np.concatenate([one.scores for one in found]).astype(float)
+    logits = np.concatenate([one.open_logits for one in found]).astype(float)
+    probabilities = 1 / (1 + np.exp(-logits))
+    best, most = probabilities.argmax(axis=1), probabilities.max(axis=1)
+    truth, target = _truths(task, [*known, UNKNOWN]), _truths(task, [0])
+    target = target._replace(labels=np.zeros_like(target.labels))
+    of_targets = metrics.Detections(scenes, boxes, scores, np.zeros(len(scores), int))
+    named = metrics.Detections(scenes, boxes, scores * most, best)
+    refused = most < gamma
+    decided = named._replace(
+        scores=np.where(refused, scores * (1 - most), scores * most),
+        labels=np.where(refused, UNKNOWN, best),
+    )
+    figures: dict[str, Any] = {
+        "targets": _named(metrics.average_precision(of_targets, target, classes=[0]), ()),
+        "classes": _named(
+            metrics.average_precision(named, truth, classes=known), task.split.known
+        ),
+    }
+    if any(np.any(labels >= 0) for labels in task.examples.labels("test")):
+        row = metrics.open_set(decided, truth, classes=known)
+        figures["open"] = {
+            "known": _named(row.known, task.split.known),
+            "unknown": _named(row.unknown, ()),
+            "threshold": _number(row.threshold),
+            "open_set_errors": row.open_set_errors,
+            "wilderness_impact": _number(row.wilderness_impact),
+        }
+    return figures
+
+
+def _truths(task: Detects, labels: Sequence[int]) -> metrics.Truths:
+    """Returns the true targets of the test scenes; ignored boxes are crowds of each label."""
+    of_scenes = task.examples.labels("test")
+    scenes = np.repeat(np.arange(len(of_scenes)), [len(one) for one in of_scenes])
+    boxes = np.concatenate(task.examples.parts["test"].boxes)
+    own = np.concatenate(of_scenes).astype(int)
+    target, ignored = own >= UNKNOWN, np.flatnonzero(own < UNKNOWN)
+    rows = np.concatenate([np.flatnonzero(target), *[ignored for _ in labels]])
+    names = np.concatenate([own[target], np.repeat(labels, len(ignored))])
+    crowd = np.arange(len(rows)) >= target.sum()
+    return metrics.Truths(scenes[rows], boxes[rows], names, crowd)
+
+
+def _named(row: metrics.Averages, classes: Sequence[str]) -> dict[str, Any]:
+    """Converts averages to JSON values, with the names of classes."""
+    figures: dict[str, Any] = {n: _number(v) for n, v in row._asdict().items() if n != "by_class"}
+    if classes:
+        figures["by_class"] = {
+            classes[label]: {"ap": _number(ap), "ap50": _number(ap50)}
+            for label, (ap, ap50) in row.by_class.items()
+        }
+    return figures
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
 def _decided(all_found: Matched, threshold: float, gamma: float) -> dict[str, float | int | None]:
     """Returns the figures of the decision at a least score and γ."""
     chosen = all_found.scores >= threshold
@@ -142,7 +210,7 @@ def _decided(all_found: Matched, threshold: float, gamma: float) -> dict[str, fl
     accepted = all_found.known_probability >= gamma
     right = all_found.probabilities.argmax(axis=1) == all_found.labels
     return {
-        "recall": all_found.recall(threshold),
+        "recall": _number(all_found.recall(threshold)),
         "false_alarms": all_found.false_alarms(threshold),
         "named_right": _share(right[known]),
         "known_accepted": _share(accepted[known]),

@@ -99,15 +99,24 @@ class SceneExamples:
         self.dataset = opened(fields)
         if self.dataset.skipped:
             warnings.warn(listing(self.dataset.skipped), stacklevel=3)
-        others = {*config.detection.outliers, *config.detection.ignored}
-        classes = [name for name in self.dataset.classes if name not in others]
-        self.split = data.known_unknown(
-            config.open_set.split, classes, seed=config.open_set.split_seed
-        )
         chip = data.Chip(channels=fields.channels or None)
         self.parts = _parts(self.dataset, config, chip)
         train = self.parts["train"]
-        self._check(train)
+        trained = np.unique(np.concatenate([np.zeros(0, np.int32), *train.classes]))
+        there = {self.dataset.classes[label] for label in trained}
+        others = {*config.detection.outliers, *config.detection.ignored}
+        classes = [name for name in self.dataset.classes if name not in others]
+        self.split = data.known_unknown(
+            config.open_set.split,
+            classes,
+            seed=config.open_set.split_seed,
+            trainable=[name for name in classes if name in there],
+        )
+        if missing := [name for name in self.split.known if name not in there]:
+            raise ValueError(
+                f"data: the training scenes of {self.dataset.name} have no box of "
+                f"{', '.join(missing)}, which open_set.split makes known"
+            )
         self.channels = train.image(0).shape[2]
         self.dtype = train.split.dtype
         self._network = normalizing_network(config)
@@ -118,15 +127,6 @@ class SceneExamples:
             self.mean, self.std = constants_of(self._network, self.dtype, shape)
         if not fields.normalize:
             self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
-
-    def _check(self, train: ScenePart) -> None:
-        there = np.unique(np.concatenate([np.zeros(0, np.int32), *train.classes]))
-        names = [self.dataset.classes[label] for label in there]
-        if missing := [name for name in self.split.known if name not in names]:
-            raise ValueError(
-                f"data: the training scenes of {self.dataset.name} have no box of "
-                f"{', '.join(missing)}, which open_set.split makes known"
-            )
 
     @property
     def fill(self) -> np.ndarray:

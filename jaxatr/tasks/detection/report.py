@@ -17,7 +17,7 @@ def text(evaluation: Mapping[str, Any]) -> str:
     for name, row in evaluation["classes"].items():
         figures = [percent(row["recall"][rate]) for rate in rates]
         rows.append([name, "yes" if row["known"] else "no", str(row["targets"]), *figures])
-    parts = [text_table(header, rows)]
+    parts = [_averages(evaluation["average_precision"]), text_table(header, rows)]
     if evaluation.get("ranges"):
         rows = [
             [f"{metres} m", str(row["targets"]), percent(row["recall"])]
@@ -25,6 +25,20 @@ def text(evaluation: Mapping[str, Any]) -> str:
         ]
         parts.append(text_table(["range", "targets", "recall"], rows))
     return "\n\n".join([*parts, _decision(evaluation["decision"])])
+
+
+def _averages(measured: Mapping[str, Any]) -> str:
+    """Formats COCO's measures of targets, of the known classes, and with γ."""
+    names = ("ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large", "ar100")
+    header = ["average precision", "AP", "AP50", "AP75", "small", "medium", "large", "AR100"]
+    found = {"targets": measured["targets"], "known classes": measured["classes"]}
+    if "open" in measured:
+        found |= {"known, with γ": measured["open"]["known"]}
+        found |= {"unknown, with γ": measured["open"]["unknown"]}
+    rows = [[title, *(percent(row[name]) for name in names)] for title, row in found.items()]
+    for name, row in measured["classes"]["by_class"].items():
+        rows.append([name, percent(row["ap"]), percent(row["ap50"]), *[""] * 5])
+    return text_table(header, rows)
 
 
 def _decision(row: Mapping[str, Any]) -> str:
