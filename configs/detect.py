@@ -71,7 +71,7 @@ def _smoke(config: Config) -> None:
 
 def _folder(config: Config) -> None:
     _common(config)
-    config.data.name = "scenes"
+    config.data.name = "whole_scenes"
     config.detection.picture = 320
     config.model.pretrained = "efficientnet_lite0"
     config.model.pretrained_channels = "sum"

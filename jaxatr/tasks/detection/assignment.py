@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jaxatr import openset
 from jaxatr.models import STRIDE
-from jaxatr.typing import Array, Bool, Float, Int
+from jaxatr.typing import Array, ArrayLike, Bool, Float, Int
 
 UNKNOWN = openset.UNKNOWN
 """Label of a target of no known class."""
@@ -41,7 +41,7 @@ class Assigned(NamedTuple):
 
 
 def assign(
-    boxes: Float[Array, "m 4"], labels: Int[Array, " m"], height: int, width: int
+    boxes: Float[ArrayLike, "m 4"], labels: Int[ArrayLike, " m"], height: int, width: int
 ) -> Assigned:
     """Assigns the boxes of a picture to the places of its map.
 
@@ -51,6 +51,7 @@ def assign(
       height: h, rows of the map.
       width: w, columns of the map.
     """
+    boxes, labels = jnp.asarray(boxes), jnp.asarray(labels)
     sides = jnp.maximum(boxes[:, 2:] - boxes[:, :2], 0)
     middle = (boxes[:, :2] + boxes[:, 2:]) / 2
     limits = jnp.array([[width, height]]) - 1
@@ -97,7 +98,7 @@ def places(height: int, width: int) -> Float[Array, "h w 2"]:
     return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]), axis=-1)
 
 
-def boxes_at(distances: Float[Array, "*b h w 4"]) -> Float[Array, "*b h w 4"]:
+def boxes_at(distances: Float[ArrayLike, "*b h w 4"]) -> Float[Array, "*b h w 4"]:
     """Converts the heads' distances to boxes, in pixels of the image."""
     height, width = distances.shape[-3:-1]
     middle = jnp.broadcast_to(places(height, width), (*distances.shape[:-1], 2))

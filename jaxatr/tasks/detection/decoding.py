@@ -43,9 +43,7 @@ def decode(out: DetectionOutput, *, most: int, overlap: float) -> Decoded:
       overlap: the IoU above which the less certain of two targets is dropped, whatever its class.
     """
     target, (height, width) = out.target, out.target.shape[1:]
-    around = jax.lax.reduce_window(
-        target, -jnp.inf, jax.lax.max, (1, 3, 3), (1, 1, 1), "SAME"
-    )
+    around = jax.lax.reduce_window(target, -jnp.inf, jax.lax.max, (1, 3, 3), (1, 1, 1), "SAME")
     peaks = jnp.where(target == around, target, -jnp.inf).reshape(len(target), -1)
     logits, at = jax.lax.top_k(peaks, min(_CANDIDATES * most, height * width))
     boxes = boxes_at(out.distances).reshape(len(target), -1, 4)
@@ -57,7 +55,9 @@ def decode(out: DetectionOutput, *, most: int, overlap: float) -> Decoded:
         kept = suppress(own, scores, keep=most, overlap=overlap)
         valid = kept.valid
         rows = (own[kept.indices], scores[kept.indices], classes[at][kept.indices])
-        boxes, scores, classes = (jnp.where(valid.reshape(-1, *[1] * (r.ndim - 1)), r, 0) for r in rows)
+        boxes, scores, classes = (
+            jnp.where(valid.reshape(-1, *[1] * (r.ndim - 1)), r, 0) for r in rows
+        )
         return Decoded(boxes, scores, classes, valid)
 
     return jax.vmap(one)(logits, at, boxes, classes)
@@ -106,7 +106,9 @@ class Tiling(NamedTuple):
         )
         return [Window(0, 0, columns, rows)]
 
-    def cut(self, image: Shaped[np.ndarray, "h w c"], window: Window) -> Shaped[np.ndarray, "y x c"]:
+    def cut(
+        self, image: Shaped[np.ndarray, "h w c"], window: Window
+    ) -> Shaped[np.ndarray, "y x c"]:
         """Cuts a tile out of a scene."""
         part = image[window.y0 : window.y1, window.x0 : window.x1]
         shape = (window.y1 - window.y0, window.x1 - window.x0)
@@ -117,7 +119,9 @@ class Tiling(NamedTuple):
         tile[: part.shape[0], : part.shape[1]] = part
         return tile
 
-    def joined(self, tiles: list[Window], found: list[Found], size: tuple[int, int], overlap: float) -> Found:
+    def joined(
+        self, tiles: list[Window], found: list[Found], size: tuple[int, int], overlap: float
+    ) -> Found:
         """Joins what was found in the tiles of a scene of ``size`` (rows, columns)."""
         height, width = size
         if len(tiles) == 1:

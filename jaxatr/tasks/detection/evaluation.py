@@ -85,10 +85,10 @@ def measured(
     Returns:
       ``(measured, arrays)``. ``average_precision`` has COCO's measures: of ``targets``, whatever
       their class; of the known ``classes``, each found target being of the most probable one; and
-      ``open``, the same with γ, ``known`` and ``unknown``. ``recall`` has the recall of all targets at rates of false alarms per
-      scene, and ``classes`` that of each class, known or not. ``decision`` has the figures at the
-      fitted threshold: recall, false alarms per scene, and how the found targets are named.
-      The arrays are the found boxes of all scenes.
+      ``open``, the same with γ, ``known`` and ``unknown``. ``recall`` has the recall of all targets
+      at rates of false alarms per scene, and ``classes`` that of each class, known or not.
+      ``decision`` has the figures at the fitted threshold: recall, false alarms per scene, and how
+      the found targets are named. The arrays are the found boxes of all scenes.
     """
     fitted = read_record(workdir).get("detection", {}) if workdir is not None else {}
     fitted = {
@@ -158,9 +158,7 @@ def _averages(task: Detects, found: Sequence[Found], gamma: float) -> dict[str, 
     )
     figures: dict[str, Any] = {
         "targets": _named(metrics.average_precision(of_targets, target, classes=[0]), ()),
-        "classes": _named(
-            metrics.average_precision(named, truth, classes=known), task.split.known
-        ),
+        "classes": _named(metrics.average_precision(named, truth, classes=known), task.split.known),
     }
     if any(np.any(labels >= 0) for labels in task.examples.labels("test")):
         row = metrics.open_set(decided, truth, classes=known)

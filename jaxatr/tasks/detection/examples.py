@@ -49,8 +49,8 @@ class ScenePart:
         found = [split[index] for index in indices]
         if missing := {BOXES, LABELS} - set(found[0]):
             raise ValueError(
-                f"data.name: the examples of split {split.name!r} have no {', '.join(sorted(missing))}"
-                ", wanted scenes, such as simulated_scenes"
+                f"data.name: the examples of split {split.name!r} have no "
+                f"{', '.join(sorted(missing))}, wanted scenes, such as simulated_scenes"
             )
         boxes = [np.asarray(one[BOXES], np.float32).reshape(-1, 4) for one in found]
         classes = [np.asarray(one[LABELS], np.int32).reshape(-1) for one in found]
@@ -103,7 +103,7 @@ class SceneExamples:
         self.parts = _parts(self.dataset, config, chip)
         train = self.parts["train"]
         trained = np.unique(np.concatenate([np.zeros(0, np.int32), *train.classes]))
-        there = {self.dataset.classes[label] for label in trained}
+        there = {self.dataset.classes[label] for label in trained[trained >= 0]}
         others = {*config.detection.outliers, *config.detection.ignored}
         classes = [name for name in self.dataset.classes if name not in others]
         self.split = data.known_unknown(
@@ -144,13 +144,14 @@ class SceneExamples:
         return self._labelled(part, dict.fromkeys(unknown, UNKNOWN))
 
     def trained_labels(self) -> list[Int[np.ndarray, " m"]]:
-        """Returns the labels of the training boxes; those of unknown classes are :data:`IGNORED`."""
+        """Returns the labels of the training boxes, :data:`IGNORED` for unknown classes."""
         return self._labelled("train", dict.fromkeys(self._config.detection.outliers, UNKNOWN))
 
     def _labelled(self, part: str, others: dict[str, int]) -> list[np.ndarray]:
         numbers = others | {name: label for label, name in enumerate(self.split.known)}
         table = np.array([numbers.get(c, IGNORED) for c in self.dataset.classes], np.int32)
-        return [table[classes] for classes in self.parts[part].classes]
+        # A negative label is that of a region in which nothing counts.
+        return [np.where(c < 0, IGNORED, table[c]) for c in self.parts[part].classes]
 
     @property
     def record(self) -> dict[str, Any]:
@@ -163,9 +164,7 @@ class SceneExamples:
             },
             "split": self.split.as_dict(),
             "examples": {name: len(part) for name, part in self.parts.items()},
-            "boxes": {
-                name: int(sum(map(len, part.classes))) for name, part in self.parts.items()
-            },
+            "boxes": {name: int(sum(map(len, part.classes))) for name, part in self.parts.items()},
             "skipped": [list(entry) for entry in self.dataset.skipped],
             "image_dtype": np.dtype(self.dtype).name,
             "channels": self.channels,
@@ -253,9 +252,8 @@ def _parts(dataset: data.Dataset, config: Config, chip: data.Chip) -> dict[str, 
     for part, name in wanted.items():
         if name not in dataset.splits:
             field = "detection.validation_split" if part == "validation" else f"data.{part}_split"
-            raise ValueError(
-                f"{field}: no split {name!r} in {dataset.name}, which has {', '.join(dataset.splits)}"
-            )
+            there = ", ".join(dataset.splits)
+            raise ValueError(f"{field}: no split {name!r} in {dataset.name}, which has {there}")
     parts = {
         part: ScenePart.of(dataset.splits[name], np.arange(len(dataset.splits[name])), chip)
         for part, name in wanted.items()
@@ -272,7 +270,9 @@ def _parts(dataset: data.Dataset, config: Config, chip: data.Chip) -> dict[str, 
 def _statistics(train: ScenePart) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
     """Computes the mean and standard deviation of each channel of evenly spaced scenes."""
     count, total, squares = 0, 0.0, 0.0
-    for number in np.unique(np.linspace(0, len(train) - 1, min(_STATISTICS, len(train))).astype(int)):
+    for number in np.unique(
+        np.linspace(0, len(train) - 1, min(_STATISTICS, len(train))).astype(int)
+    ):
         pixels = train.image(number).astype(np.float64).reshape(-1, train.image(number).shape[2])
         count += len(pixels)
         total = total + pixels.sum(axis=0)

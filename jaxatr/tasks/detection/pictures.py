@@ -64,7 +64,12 @@ class Pictures:
         if rng.random() >= self.mosaic:
             return self._flipped(self._part(number, self.side, self.side, rng), rng)
         x, y = (round(self.side * share) for share in rng.uniform(*_MIDDLE, 2))
-        corners = [(0, 0, x, y), (x, 0, self.side, y), (0, y, x, self.side), (x, y) + 2 * (self.side,)]
+        corners = [
+            (0, 0, x, y),
+            (x, 0, self.side, y),
+            (0, y, x, self.side),
+            (x, y) + 2 * (self.side,),
+        ]
         numbers = [number, *rng.integers(self.count, size=3).tolist()]
         parts = [
             self._part(one, x1 - x0, y1 - y0, rng)
@@ -99,7 +104,7 @@ class Pictures:
         image[:] = self.fill
         left, top = rng.integers(0, np.array([width, height]) - shown + 1)
         cut = scene.image[y0 : y0 + down, x0 : x0 + across]
-        image[top : top + shown[1], left : left + shown[0]] = resized(cut, *shown)
+        image[top : top + shown[1], left : left + shown[0]] = resized(cut, *shown.tolist())
         corners = (scene.boxes.reshape(-1, 2) - [x0, y0]) * (shown / [across, down])
         inside = np.clip(corners, 0, shown) + [left, top]
         boxes, labels = inside.reshape(-1, 4).astype(np.float32), scene.labels
@@ -128,24 +133,28 @@ def _share(
     return np.prod(seen, axis=1) / np.where(area > 0, area, 1), seen
 
 
-def mirrored(boxes: Float[np.ndarray, "n 4"], side: float, axis: int) -> Float[np.ndarray, "n 4"]:
+def mirrored(boxes: Float[np.ndarray, "n 4"], side: int, axis: int) -> Float[np.ndarray, "n 4"]:
     """Mirrors boxes of a picture with this side along x (0) or y (1)."""
     boxes = boxes.copy()
     boxes[:, [axis, axis + 2]] = side - boxes[:, [axis + 2, axis]]
     return boxes
 
 
-def resized(image: Shaped[np.ndarray, "h w c"], width: int, height: int) -> Shaped[np.ndarray, "y x c"]:
+def resized(
+    image: Shaped[np.ndarray, "h w c"], width: int, height: int
+) -> Shaped[np.ndarray, "y x c"]:
     """Resizes an image of any dtype, bilinear with antialiasing."""
     if image.shape[:2] == (height, width):
         return image
     plain = image.dtype == np.uint8
     channels = [
-        Image.fromarray(np.ascontiguousarray(image[..., c] if plain else image[..., c].astype(np.float32)))
+        Image.fromarray(
+            np.ascontiguousarray(image[..., c] if plain else image[..., c].astype(np.float32))
+        )
         for c in range(image.shape[2])
     ]
     how = Image.Resampling.BILINEAR
-    made = np.stack([np.asarray(one.resize((int(width), int(height)), how)) for one in channels], axis=-1)
+    made = np.stack([np.asarray(one.resize((width, height), how)) for one in channels], axis=-1)
     whole = np.issubdtype(image.dtype, np.integer)
     return (np.rint(made) if whole and not plain else made).astype(image.dtype)
 
@@ -155,7 +164,5 @@ def padded(picture: Scene, most: int) -> dict[str, np.ndarray]:
     missing = most - len(picture.labels)
     return {
         "boxes": np.pad(picture.boxes.astype(np.float32), ((0, missing), (0, 0))),
-        "labels": np.pad(
-            picture.labels.astype(np.int32), (0, missing), constant_values=PADDING
-        ),
+        "labels": np.pad(picture.labels.astype(np.int32), (0, missing), constant_values=PADDING),
     }

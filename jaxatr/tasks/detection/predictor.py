@@ -191,9 +191,7 @@ class Detector(Predictor[np.ndarray, Detections]):
             raise ValueError(f"got {scene.shape[2]} channels, wanted {self.channels}")
         return scene
 
-    def answers(
-        self, chips: Iterable[np.ndarray], *, batch_size: int = 4
-    ) -> Iterator[Detections]:
+    def answers(self, chips: Iterable[np.ndarray], *, batch_size: int = 4) -> Iterator[Detections]:
         """Yields the targets of each scene ``[h, w, c]``, in order.
 
         Args:

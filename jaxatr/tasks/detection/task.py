@@ -125,7 +125,10 @@ class Detection(Task):
         targets = jnp.sum(batch["labels"] >= UNKNOWN, dtype=jnp.float32)
         sums = {"centres": (centres, targets), "boxes": (boxes, targets)}
         if self._open_loss is not None:
-            logits, flat = out.open_logits.reshape(-1, out.open_logits.shape[-1]), labels.reshape(-1)
+            logits, flat = (
+                out.open_logits.reshape(-1, out.open_logits.shape[-1]),
+                labels.reshape(-1),
+            )
             known = flat >= 0
             values = jnp.where(
                 known,

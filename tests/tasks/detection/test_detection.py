@@ -69,7 +69,9 @@ def test_the_loss_has_finite_gradients_and_is_shared_by_devices(task, start):
     np.testing.assert_allclose(together.count.sum(), alone.count.sum())
     assert alone.count.sum() == np.sum(batch["labels"] >= UNKNOWN)
     for name, (total, _) in alone.sums.items():
-        np.testing.assert_allclose(together.sums[name][0].sum(), total.sum(), rtol=0.2, err_msg=name)
+        np.testing.assert_allclose(
+            together.sums[name][0].sum(), total.sum(), rtol=0.2, err_msg=name
+        )
 
     def total(params):
         return shares(task, (params, start[1]), batch, 1).total.sum()
@@ -98,7 +100,9 @@ def test_ignored_boxes_teach_nothing(task, start):
 
 
 def maps(target, distances, logits):
-    return DetectionOutput(*(jnp.asarray(a, jnp.float32)[None] for a in (target, logits, distances)))
+    return DetectionOutput(
+        *(jnp.asarray(a, jnp.float32)[None] for a in (target, logits, distances))
+    )
 
 
 def test_decoding_finds_peaks_as_a_plain_loop():
@@ -173,7 +177,9 @@ def test_found_targets_match_the_true_ones_once():
     found = detections(boxes, [0.9, 0.8, 0.3, 0.7, 0.6])
     rows = match(found, truth, labels)
     assert rows.tolist() == [0, FALSE_ALARM, 1, DROPPED, FALSE_ALARM]
-    all_found = match_all([found, found], [truth, np.zeros((0, 4), np.float32)], [labels, labels[:0]])
+    all_found = match_all(
+        [found, found], [truth, np.zeros((0, 4), np.float32)], [labels, labels[:0]]
+    )
     assert all_found.targets == 2 and all_found.counted.sum() == 9
     # Of the second scene, all five are false alarms; the highest scores 0.9.
     assert all_found.threshold(0.4) > np.float32(0.9) and all_found.recall(0.5) == 0.5

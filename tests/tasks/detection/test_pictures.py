@@ -50,7 +50,9 @@ def test_a_picture_depends_on_its_seed_only():
 
 
 def test_a_box_cut_by_the_edge_is_not_learned():
-    scene = Scene(np.zeros((96, 200, 1), np.uint8), np.float32([[0, 10, 200, 20]]), np.zeros(1, int))
+    scene = Scene(
+        np.zeros((96, 200, 1), np.uint8), np.float32([[0, 10, 200, 20]]), np.zeros(1, int)
+    )
     draw = pictures(scene, mosaic=0.0, scales=(1.0, 1.0)).draw
     labels = np.concatenate([draw(0, (number,)).labels for number in range(8)])
     shares = 96 / 200

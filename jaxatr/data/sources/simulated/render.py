@@ -188,7 +188,7 @@ def place(
     centre = side / 2 + room * rng.uniform(-1, 1, 2)
     # The frame's column of u = 0 and row of v = 0.
     column, row = centre[0] - (low[0] + high[0]) / 2, centre[1] + (low[1] + high[1]) / 2
-    return stand(shape, azimuth, elevation, (float(row), float(column)), pixel, side)
+    return stand(shape, azimuth, elevation, (row, column), pixel, side)
 
 
 def turned_at_random(vehicle: Vehicle, rng: np.random.Generator) -> raycast.Mesh:
@@ -218,7 +218,7 @@ def stand(
     """
     row, column = origin
     axes = raycast.frame(azimuth, elevation)
-    low, high = raycast.extent(shape, axes) / pixel
+    low, high = (raycast.extent(shape, axes) / pixel).astype(float)
     # The lattice extends half a vehicle's height below and beside it, for its shadow.
     margin = 0.5 * (high[1] - low[1]) + 2
     lattice = _lattice(
@@ -230,7 +230,7 @@ def stand(
     )
     hits = raycast.cast(shape, axes, lattice.u, lattice.v)
     share = lattice.integrate(hits.index, np.ones(len(hits.index), np.float32))
-    return Pose(hits, lattice, share, shape, axes, elevation, azimuth, row, pixel)
+    return Pose(hits, lattice, share, shape, axes, elevation, azimuth, float(row), pixel)
 
 
 def _lattice(

@@ -13,7 +13,7 @@ FIELD_OF_VIEW_DEG = 3.4
 COLUMNS = 640
 
 
-def pixel_size(range_m: int) -> float:
+def pixel_size(range_m: int | float) -> float:
     """Returns the width in metres that a sensor pixel covers across the line of sight."""
     return float(2 * range_m * np.tan(np.radians(FIELD_OF_VIEW_DEG / 2)) / COLUMNS)
 

@@ -98,7 +98,9 @@ class SimulatedScenes(Source):
     options = {
         "train": Option(300, "scenes of the split train"),
         "test": Option(120, "scenes of the split test"),
-        "ranges": Option((1000, 2000, 3000), "metres to the centre of the frames, which take turns"),
+        "ranges": Option(
+            (1000, 2000, 3000), "metres to the centre of the frames, which take turns"
+        ),
         "bands": Option(BANDS, "visible, thermal or both, which take turns"),
         "targets": Option((2, 6), "fewest and most of the eight vehicles in a scene"),
         "decoys": Option((0, 2), "fewest and most random vehicles of no class in a scene"),

@@ -140,15 +140,13 @@ def _bounds(
 
 def _fits(box: Float[np.ndarray, " 4"], taken: Sequence[Float[np.ndarray, " 4"]]) -> bool:
     inside = (
-        box[0] >= _ROW0 + 1
-        and box[1] >= 1
-        and box[2] <= _ROW0 + ROWS - 1
-        and box[3] <= COLUMNS - 1
+        box[0] >= _ROW0 + 1 and box[1] >= 1 and box[2] <= _ROW0 + ROWS - 1 and box[3] <= COLUMNS - 1
     )
-    return inside and all(
+    apart = (
         np.any(box[:2] > other[2:] + _APART) or np.any(other[:2] > box[2:] + _APART)
         for other in taken
     )
+    return bool(inside and all(apart))
 
 
 def _height(pose: Pose) -> float:

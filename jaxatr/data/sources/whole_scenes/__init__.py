@@ -1,0 +1,168 @@
+"""The data source for annotated scenes as they are, with the boxes of their targets."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from jaxatr.data.annotations import AnnotatedScene, read_annotations
+from jaxatr.data.decoder import ImageError
+from jaxatr.data.images import read_image
+from jaxatr.data.selection import holdout
+from jaxatr.data.source import (
+    Contents,
+    Example,
+    Feature,
+    Flag,
+    Option,
+    Request,
+    Scan,
+    Source,
+    all_options,
+)
+
+NOTHING = -1
+"""Label of a region in which nothing counts: a crowd, DontCare, a difficult target."""
+
+
+class WholeScenes(Source):
+    """Scenes of any size, each with ``boxes`` and ``labels``, for a detector."""
+
+    name = "whole_scenes"
+    version = 1
+    takes = "the folder of the scenes"
+    any_data = True
+    options = {
+        "boxes": Option("", "file or folder of the boxes; empty: the scenes' folder"),
+        "bad_boxes": Option("refuse", "refuse or skip boxes that cannot be used"),
+        "test_fraction": Option(
+            0.2, "if no parts are given: share of the scenes that is used for the test"
+        ),
+    }
+    flags = (
+        Flag("boxes", "boxes", "file or folder of the boxes.", convert=os.path.abspath),
+        Flag(
+            "bad_boxes",
+            "bad_boxes",
+            "what happens to boxes that cannot be used.",
+            kind="enum",
+            choices=("refuse", "skip"),
+        ),
+    )
+
+    def scan(self, request: Request) -> Scan:
+        """Reads the boxes, and the sizes of the scenes."""
+        settings = all_options(self, request.options)
+        if not 0 < settings["test_fraction"] < 1:
+            raise ValueError(
+                f"test_fraction: got {settings['test_fraction']}, wanted a share between 0 and 1"
+            )
+        boxes = Path(settings["boxes"]) if settings["boxes"] else request.path
+        found = read_annotations(request.path, boxes, bad_boxes=settings["bad_boxes"])
+        root = request.path if request.path.is_dir() else request.path.parent
+        status = [(root / scene.path).stat() for scene in found.scenes]
+        state = [
+            [scene.path, one.st_size, one.st_mtime_ns, scene.part, scene.boxes.tolist()]
+            + [list(scene.labels), scene.difficult.tolist(), scene.crowd.tolist()]
+            for scene, one in zip(found.scenes, status, strict=True)
+        ]
+        skipped = [(problem.where, problem.why) for problem in found.problems]
+        parts = _parts(found.scenes, settings["test_fraction"])
+
+        def contents(_: Path) -> Contents:
+            return _contents(root, found.scenes, parts, skipped, request.skip_corrupt)
+
+        return Scan(self, settings, [settings["test_fraction"], state, skipped], contents)
+
+
+SOURCE = WholeScenes()
+
+
+def _parts(scenes: Sequence[AnnotatedScene], test_fraction: float) -> list[str]:
+    """Returns the part of each scene; some are held out for a test if none has a part."""
+    if any(scene.part for scene in scenes):
+        return [scene.part or "train" for scene in scenes]
+    _, test = holdout(np.zeros(len(scenes), np.int32), test_fraction, seed=0)
+    held = set(test.tolist())
+    return ["test" if number in held else "train" for number in range(len(scenes))]
+
+
+def _contents(
+    root: Path,
+    scenes: Sequence[AnnotatedScene],
+    parts: Sequence[str],
+    skipped: list[tuple[str, str]],
+    skip_corrupt: bool,
+) -> Contents:
+    classes = sorted({name for scene in scenes for name in _names(scene) if name is not None})
+    if not classes:
+        raise ValueError(f"{root}: no scene has a target with a class")
+    dtype = _dtype(root, scenes, skip_corrupt)
+    numbers = {name: number for number, name in enumerate(classes)}
+
+    def examples(own: list[AnnotatedScene], number: int) -> Iterator[Example]:
+        for scene in own:
+            try:
+                image = read_image(root / scene.path)
+            except ImageError as error:
+                if not skip_corrupt:
+                    raise ImageError(f"{error}; --skip_corrupt leaves it out") from error
+                skipped.append((scene.path, str(error)))
+                continue
+            if image.dtype != dtype:
+                raise ValueError(
+                    f"{scene.path} is {image.dtype} and others are {dtype}, but a data set has one "
+                    "dtype: convert the scenes"
+                )
+            labels = [NOTHING if name is None else numbers[name] for name in _names(scene)]
+            yield {
+                "image": image,
+                "boxes": scene.boxes.astype(np.float32),
+                "labels": np.array(labels, np.int32),
+                "label": 0,
+                "id": number,
+                "file": scene.path,
+            }
+            number += 1
+
+    splits, total = {}, 0
+    for part in sorted(set(parts)):
+        own = [scene for scene, one in zip(scenes, parts, strict=True) if one == part]
+        splits[part] = lambda own=own, start=total: examples(own, start)
+        total += len(own)
+    return Contents(
+        classes=classes,
+        features={
+            "image": Feature(dtype, (None, None, None)),
+            "boxes": Feature(np.float32, (None, 4)),
+            "labels": Feature(np.int32, (None,)),
+            "label": Feature(np.int32),
+            "id": Feature(np.int32),
+            "file": Feature(str),
+        },
+        splits=splits,
+        total=total,
+        skipped=skipped,
+    )
+
+
+def _names(scene: AnnotatedScene) -> list[str | None]:
+    """Returns the class of each box; None for a region in which nothing counts."""
+    nothing = scene.crowd | scene.difficult
+    return [
+        None if ignored or not name else name
+        for name, ignored in zip(scene.labels, nothing, strict=True)
+    ]
+
+
+def _dtype(root: Path, scenes: Sequence[AnnotatedScene], skip_corrupt: bool) -> np.dtype:
+    reason: ImageError | None = None
+    for scene in scenes:
+        try:
+            return read_image(root / scene.path).dtype
+        except ImageError as error:
+            reason = reason or error
+            if not skip_corrupt:
+                break
+    raise reason or ImageError(f"{root}: there is no scene")
