@@ -269,11 +269,11 @@ def _parts(dataset: data.Dataset, config: Config, chip: data.Chip) -> dict[str, 
 
 def _statistics(train: ScenePart) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
     """Computes the mean and standard deviation of each channel of evenly spaced scenes."""
-    count, total, squares = 0, 0.0, 0.0
-    for number in np.unique(
-        np.linspace(0, len(train) - 1, min(_STATISTICS, len(train))).astype(int)
-    ):
-        pixels = train.image(number).astype(np.float64).reshape(-1, train.image(number).shape[2])
+    count, total, squares = 0, np.zeros(1), np.zeros(1)
+    chosen = np.unique(np.linspace(0, len(train) - 1, min(_STATISTICS, len(train))).astype(int))
+    for number in chosen.tolist():
+        image = train.image(number)
+        pixels = image.astype(np.float64).reshape(-1, image.shape[2])
         count += len(pixels)
         total = total + pixels.sum(axis=0)
         squares = squares + np.square(pixels).sum(axis=0)

@@ -122,7 +122,7 @@ def _contents(
                 "labels": np.array(labels, np.int32),
                 "label": 0,
                 "id": number,
-                "file": scene.path,
+                "path": scene.path,
             }
             number += 1
 
@@ -139,7 +139,7 @@ def _contents(
             "labels": Feature(np.int32, (None,)),
             "label": Feature(np.int32),
             "id": Feature(np.int32),
-            "file": Feature(str),
+            "path": Feature(str),
         },
         splits=splits,
         total=total,
