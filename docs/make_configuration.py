@@ -9,6 +9,7 @@ from pathlib import Path
 from jaxatr import config as configuration
 from jaxatr.config import Field
 from jaxatr.data import augmentations
+from jaxatr.tasks.detection.fields import FIELDS as DETECTION
 from jaxatr.tasks.distillation.fields import FIELDS as DISTILLATION
 from jaxatr.tasks.embedding.fields import FIELDS as EMBEDDING
 from jaxatr.tasks.gan.fields import FIELDS as GAN
@@ -72,6 +73,10 @@ KINDS = {
     "Embeddings": (
         "Fields of `jaxatr.tasks.embedding:Embedding`. [Guide](embeddings.md).",
         EMBEDDING,
+    ),
+    "Detection": (
+        "Fields of `jaxatr.tasks.detection:Detection`. [Guide](scenes.md#a-detector).",
+        DETECTION,
     ),
     "Surrogates": (
         "Fields of `jaxatr.tasks.distillation:Distillation`. [Guide](explanations.md).",

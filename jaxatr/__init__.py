@@ -3,8 +3,8 @@
 Open-set recognition (a known class or "unknown"), retrieval of similar images, and explanations.
 
 :func:`train` trains a run from a configuration and :func:`evaluate` measures it. :func:`load`
-returns the predictor of a finished run, such as a :class:`Recogniser` or a :class:`Retriever`. An
-:class:`Explainer` shows which pixels support a prediction. :func:`trust` allows a run of somebody
+returns the predictor of a finished run, such as a :class:`Recogniser`, a :class:`Retriever` or a
+:class:`Detector`. An :class:`Explainer` shows which pixels support a prediction. :func:`trust` allows a run of somebody
 else to name code outside the package.
 """
 
@@ -17,12 +17,23 @@ if TYPE_CHECKING:
     from jaxatr.runs import evaluate_run as evaluate
     from jaxatr.runs import load_predictor as load
     from jaxatr.runs import train_run as train
+    from jaxatr.tasks.detection.predictor import Detector
     from jaxatr.tasks.embedding.predictor import Retriever
 
 __version__ = "0.2.0"
-__all__ = ["Explainer", "Recogniser", "Retriever", "evaluate", "load", "train", "trust"]
+__all__ = [
+    "Detector",
+    "Explainer",
+    "Recogniser",
+    "Retriever",
+    "evaluate",
+    "load",
+    "train",
+    "trust",
+]
 
 _PATHS = {
+    "Detector": "jaxatr.tasks.detection.predictor:Detector",
     "Explainer": "jaxatr.explain:Explainer",
     "Recogniser": "jaxatr.recognition.recogniser:Recogniser",
     "Retriever": "jaxatr.tasks.embedding.predictor:Retriever",

@@ -14,11 +14,11 @@ from jaxatr.config import Field
 from jaxatr.data import sources
 
 ROOT = Path(__file__).parents[1]
-FILES = ("cbc", "quadruplet", "distill", "track")
+FILES = ("cbc", "quadruplet", "distill", "track", "detect")
 TASKS = (
     *("jaxatr.tasks.open_set:OpenSet", "jaxatr.tasks.track:TrackOpenSet"),
     *("jaxatr.tasks.embedding:Embedding", "jaxatr.tasks.gan:ConditionalGan"),
-    "jaxatr.tasks.distillation:Distillation",
+    *("jaxatr.tasks.distillation:Distillation", "jaxatr.tasks.detection:Detection"),
 )
 PAGES = [p.stem for p in (ROOT / "docs").glob("*.md") if "<!-- table:" in p.read_text("utf-8")]
 

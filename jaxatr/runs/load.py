@@ -11,9 +11,10 @@ from jaxatr.training import Predictor
 
 if TYPE_CHECKING:
     from jaxatr.recognition.tracks import TrackRecogniser
+    from jaxatr.tasks.detection.predictor import Detector
     from jaxatr.tasks.embedding.predictor import Retriever
 
-    Loaded: TypeAlias = Recogniser | TrackRecogniser | Retriever
+    Loaded: TypeAlias = Recogniser | TrackRecogniser | Retriever | Detector
 else:
     Loaded = Predictor
 
@@ -24,7 +25,7 @@ def load_predictor(
     trust: bool = False,
     **options: Any,
 ) -> Loaded:
-    """Loads the predictor of a run: a recogniser, a retriever, or one of another kind.
+    """Loads the predictor of a run: a recogniser, a retriever, a detector, or one of another kind.
 
     The type says which of the package's predictors it may be, for editors; a kind of your own has
     its own class, whose ``load`` returns it.
