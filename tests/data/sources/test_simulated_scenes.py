@@ -53,7 +53,7 @@ def test_farther_vehicles_stand_higher_and_are_smaller():
     for row in (first, last):
         height = ground.range_at(row) * np.sin(ground.elevation_at(row))
         assert height == pytest.approx(2000 * np.sin(ground.elevation))
-    assert Ground(0.01, 1000.0).range_at(0) == np.inf
+    assert Ground(0.01, 1000.0).range_at(0.0) == np.inf
 
 
 def test_a_scene_depends_on_its_number_only(scenes):

@@ -1,0 +1,159 @@
+"""Trains a detector of torchvision on annotated scenes for given hours, and records COCO's figures.
+
+    python experiments/detection/peer_torchvision.py --scenes=HITUAV --model=fcos --hours=2 \
+        --weights_dir=WEIGHTS --out=results/fcos.json
+    jaxatr train --config=detect:hituav --config.data.source=HITUAV \
+        --config.model.pretrained=mobilenet_v2 --workdir=runs/hituav
+
+Both start from the same weights of ImageNet, MobileNetV2, with fixed batch statistics. torchvision
+sees whole scenes, mirrored at random. Every figure is computed by jaxatr.scenes.metrics.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torchvision
+from torchvision.models.detection import FCOS, RetinaNet
+from torchvision.models.detection.anchor_utils import AnchorGenerator
+from torchvision.models.detection.backbone_utils import BackboneWithFPN
+from torchvision.ops.misc import FrozenBatchNorm2d
+
+from jaxatr import data, models
+from jaxatr.models import pretrained
+from jaxatr.scenes import metrics
+
+STRIDES = (4, 8, 16, 32)
+LAYERS = {"3": 24, "6": 32, "13": 96, "18": 1280}  # of MobileNetV2's features, at these strides
+
+
+def backbone(weights_dir: str) -> BackboneWithFPN:
+    """Makes MobileNetV2 with a pyramid, with the weights that jaxatr finds."""
+    created = models.create("mobilenet_v2", pretrained=True, weights_dir=weights_dir)
+    tensors = pretrained.to_torch(created.variables, created.model)
+    network = torchvision.models.mobilenet_v2(weights=None, norm_layer=FrozenBatchNorm2d)
+    state = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
+    missing, unexpected = network.load_state_dict(state, strict=False)
+    if unexpected or any(not name.startswith("classifier") for name in missing):
+        raise ValueError(f"weights: missing {missing}, unexpected {unexpected}")
+    names = {layer: str(number) for number, layer in enumerate(LAYERS)}
+    return BackboneWithFPN(network.features, names, list(LAYERS.values()), 64)
+
+
+def detector(name: str, classes: int, weights_dir: str) -> torch.nn.Module:
+    """Makes a detector; class 0 is the background of torchvision."""
+    body, size = backbone(weights_dir), {"min_size": 512, "max_size": 640}
+    ratios = ((1.0,),) * (len(STRIDES) + 1)
+    if name == "fcos":
+        sizes = tuple((stride,) for stride in (*STRIDES, 64))
+        return FCOS(body, classes + 1, anchor_generator=AnchorGenerator(sizes, ratios), **size)
+    if name == "retinanet":
+        sizes = tuple(
+            tuple(int(4 * stride * 2 ** (third / 3)) for third in range(3))
+            for stride in (*STRIDES, 64)
+        )
+        ratios = ((0.5, 1.0, 2.0),) * len(sizes)
+        anchors = AnchorGenerator(sizes, ratios)
+        return RetinaNet(body, classes + 1, anchor_generator=anchors, **size)
+    raise ValueError(f"model: got {name!r}, wanted fcos or retinanet")
+
+
+def example(split: data.Split, number: int, flip: bool) -> tuple[torch.Tensor, dict]:
+    """Returns a scene and its boxes as torchvision takes them."""
+    scene = split[number]
+    image = np.repeat(scene["image"], 4 - len(scene["image"].shape), axis=2)
+    image = np.broadcast_to(image, (*image.shape[:2], 3)).astype(np.float32) / 255
+    kept = scene["labels"] >= 0
+    boxes, width = scene["boxes"][kept], image.shape[1]
+    if flip:
+        image = image[:, ::-1]
+        boxes = np.stack([width - boxes[:, 2], boxes[:, 1], width - boxes[:, 0], boxes[:, 3]], 1)
+    pixels = torch.from_numpy(image.copy()).permute(2, 0, 1)
+    labels = torch.from_numpy(scene["labels"][kept].astype(np.int64) + 1)
+    return pixels, {"boxes": torch.from_numpy(boxes.copy()), "labels": labels}
+
+
+def train(network: torch.nn.Module, split: data.Split, hours: float, batch: int, rate: float) -> int:
+    """Trains for some hours with a cosine schedule over them; returns the number of steps."""
+    rng, start, steps = np.random.default_rng(0), time.monotonic(), 0
+    optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=1e-3)
+    network.train()
+    while (share := (time.monotonic() - start) / (3600 * hours)) < 1:
+        for group in optimiser.param_groups:
+            group["lr"] = rate * min(1, (steps + 1) / 50) * (1 + np.cos(np.pi * share)) / 2
+        chosen = rng.choice(len(split), batch, replace=False)
+        images, targets = zip(
+            *(example(split, int(one), rng.random() < 0.5) for one in chosen), strict=True
+        )
+        loss = sum(network(list(images), list(targets)).values())
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 10.0)
+        optimiser.step()
+        steps += 1
+        if steps % 20 == 0:
+            print(f"step {steps}, {share:.0%} of the time, loss {float(loss):.3f}", flush=True)
+    return steps
+
+
+def evaluate(network: torch.nn.Module, split: data.Split, classes: tuple[str, ...]) -> dict:
+    """Returns COCO's figures on a split."""
+    found: list[list[np.ndarray]] = [[], [], [], []]
+    truth: list[list[np.ndarray]] = [[], [], []]
+    network.eval()
+    for number in range(len(split)):
+        image, _ = example(split, number, False)
+        with torch.no_grad():
+            (out,) = network([image])
+        scene, count = split[number], len(out["scores"])
+        columns = (out["boxes"], out["scores"], out["labels"] - 1)
+        for place, column in zip(found, (torch.full((count,), number), *columns), strict=True):
+            place.append(column.numpy())
+        images = np.full(len(scene["labels"]), number)
+        for place, column in zip(truth, (images, scene["boxes"], scene["labels"]), strict=True):
+            place.append(column)
+    detections = metrics.Detections(*(np.concatenate(column) for column in found))
+    images, boxes, labels = (np.concatenate(column) for column in truth)
+    nothing = np.flatnonzero(labels < 0)  # regions in which nothing counts, for every class
+    rows = np.concatenate([np.flatnonzero(labels >= 0), np.tile(nothing, len(classes))])
+    own = np.concatenate([labels[labels >= 0], np.repeat(np.arange(len(classes)), len(nothing))])
+    crowd = np.arange(len(rows)) >= np.sum(labels >= 0)
+    measured = metrics.average_precision(
+        detections,
+        metrics.Truths(images[rows], boxes[rows], own, crowd),
+        classes=range(len(classes)),
+    )
+    by_class = {classes[label]: row for label, row in measured.by_class.items()}
+    return {**measured._asdict(), "by_class": by_class}
+
+
+def main() -> None:
+    """Trains, measures and records."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scenes", required=True)
+    parser.add_argument("--model", choices=("fcos", "retinanet"), default="fcos")
+    parser.add_argument("--hours", type=float, default=2.0)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--rate", type=float, default=5e-4)
+    parser.add_argument("--weights_dir", default="")
+    parser.add_argument("--part", default="test")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    dataset = data.open_dataset("whole_scenes", source=given.scenes)
+    torch.manual_seed(0)
+    network = detector(given.model, len(dataset.classes), given.weights_dir)
+    steps = train(network, dataset.splits["train"], given.hours, given.batch, given.rate)
+    figures = evaluate(network, dataset.splits[given.part], dataset.classes)
+    settings = {name: str(value) for name, value in vars(given).items() if name != "scenes"}
+    settings |= {"steps": steps, "threads": torch.get_num_threads()}
+    settings |= {"torch": torch.__version__, "torchvision": torchvision.__version__}
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps({"settings": settings, "figures": figures}, indent=1) + "\n")
+    print(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
