@@ -76,7 +76,9 @@ def example(split: data.Split, number: int, flip: bool) -> tuple[torch.Tensor, d
     return pixels, {"boxes": torch.from_numpy(boxes.copy()), "labels": labels}
 
 
-def train(network: torch.nn.Module, split: data.Split, hours: float, batch: int, rate: float) -> int:
+def train(
+    network: torch.nn.Module, split: data.Split, hours: float, batch: int, rate: float
+) -> int:
     """Trains for some hours with a cosine schedule over them; returns the number of steps."""
     rng, start, steps = np.random.default_rng(0), time.monotonic(), 0
     optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=1e-3)

@@ -125,7 +125,7 @@ class Tiling(NamedTuple):
         """Joins what was found in the tiles of a scene of ``size`` (rows, columns)."""
         height, width = size
         if len(tiles) == 1:
-            boxes = geometry.clipped(found[0].boxes, width, height)
+            boxes = np.asarray(geometry.clipped(found[0].boxes, width, height))
             inside = geometry.area(boxes) > 0
             return Found(boxes[inside], found[0].scores[inside], found[0].open_logits[inside])
         merged = merge(
@@ -136,7 +136,7 @@ class Tiling(NamedTuple):
             overlap=overlap,
         )
         logits = np.concatenate([one.open_logits for one in found])[merged.indices]
-        boxes = geometry.clipped(merged.boxes, width, height).astype(np.float32)
+        boxes = np.asarray(geometry.clipped(merged.boxes, width, height), np.float32)
         return Found(boxes, merged.scores.astype(np.float32), logits)
 
 

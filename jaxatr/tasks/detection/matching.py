@@ -36,8 +36,8 @@ def match(
     rows = np.full(len(found.scores), FALSE_ALARM)
     if not len(labels):
         return rows
-    overlaps = geometry.iou(found.boxes[:, None], boxes[None])
-    inside = geometry.covered(found.boxes[:, None], boxes[None])
+    overlaps = np.asarray(geometry.iou(found.boxes[:, None], boxes[None]))
+    inside = np.asarray(geometry.covered(found.boxes[:, None], boxes[None]))
     is_target = labels >= UNKNOWN
     free = is_target.copy()
     for row in np.argsort(-found.scores, kind="stable"):

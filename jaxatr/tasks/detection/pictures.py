@@ -80,7 +80,7 @@ class Pictures:
         for part, (x0, y0, x1, y1) in zip(parts, corners, strict=True):
             image[y0:y1, x0:x1] = part.image
         boxes = [
-            part.boxes + np.float32([x0, y0, x0, y0])
+            part.boxes + np.array([x0, y0, x0, y0], np.float32)
             for part, (x0, y0, *_) in zip(parts, corners, strict=True)
         ]
         labels = np.concatenate([part.labels for part in parts])

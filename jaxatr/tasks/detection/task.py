@@ -145,7 +145,7 @@ class Detection(Task):
 
     def infer(self, variables: PyTree, batch: Batch) -> Decoded:
         """Finds the targets in a batch of tiles, in test mode."""
-        out = self.module.apply(variables, self.examples.normalize(batch["image"]))
+        out: Any = self.module.apply(variables, self.examples.normalize(batch["image"]))
         fields = self.config.detection
         return decode(out, most=fields.most, overlap=fields.overlap)
 

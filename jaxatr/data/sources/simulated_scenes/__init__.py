@@ -68,8 +68,10 @@ def scene(
     band = bands[number // len(ranges) % len(bands)]
     labels: list[int] = []
     if rng.random() >= empty:
-        labels += rng.integers(len(FLEET), size=rng.integers(*targets, endpoint=True)).tolist()
-        labels += [len(FLEET)] * int(rng.integers(*decoys, endpoint=True))
+        labels += rng.integers(
+            len(FLEET), size=rng.integers(targets[0], targets[1], endpoint=True)
+        ).tolist()
+        labels += [len(FLEET)] * int(rng.integers(decoys[0], decoys[1], endpoint=True))
     first = (part * _DECOYS + number * decoys[1]) if labels else 0
     vehicles = [
         FLEET[label] if label < len(FLEET) else decoy(first + place, seed)
