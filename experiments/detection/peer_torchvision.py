@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +46,8 @@ def backbone(weights_dir: str) -> BackboneWithFPN:
 
 def detector(name: str, classes: int, weights_dir: str) -> torch.nn.Module:
     """Makes a detector; class 0 is the background of torchvision."""
-    body, size = backbone(weights_dir), {"min_size": 512, "max_size": 640}
+    body = backbone(weights_dir)
+    size: dict[str, Any] = {"min_size": 512, "max_size": 640}
     ratios = ((1.0,),) * (len(STRIDES) + 1)
     if name == "fcos":
         sizes = tuple((stride,) for stride in (*STRIDES, 64))
@@ -90,7 +92,7 @@ def train(
         images, targets = zip(
             *(example(split, int(one), rng.random() < 0.5) for one in chosen), strict=True
         )
-        loss = sum(network(list(images), list(targets)).values())
+        loss = torch.stack([*network(list(images), list(targets)).values()]).sum()
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 10.0)

@@ -219,7 +219,7 @@ def test_a_field_that_does_not_fit_is_refused(config, field, value, message):
 @pytest.fixture(scope="module")
 def learned(config, tmp_path_factory):
     """The folder of a run that has seen one scene, at one scale."""
-    fields = {"train.steps": 100, "data.validation": 0.5, "open_set.split": "closed"}
+    fields = {"train.steps": 160, "data.validation": 0.5, "open_set.split": "closed"}
     fields |= {"train.evaluate_every": 100.0, "train.checkpoint_every": 60}
     fields |= {"detection.mosaic": 0.0, "detection.scales": (1.0, 1.0), "detection.width": 16}
     fields |= {"model.width": 16, "optimizer.learning_rate": 5e-3}
