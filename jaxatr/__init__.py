@@ -4,8 +4,8 @@ Open-set recognition (a known class or "unknown"), retrieval of similar images, 
 
 :func:`train` trains a run from a configuration and :func:`evaluate` measures it. :func:`load`
 returns the predictor of a finished run, such as a :class:`Recogniser`, a :class:`Retriever` or a
-:class:`Detector`. An :class:`Explainer` shows which pixels support a prediction. :func:`trust` allows a run of somebody
-else to name code outside the package.
+:class:`Detector`. An :class:`Explainer` shows which pixels support a prediction. :func:`trust`
+allows a run of somebody else to name code outside the package.
 """
 
 from typing import TYPE_CHECKING, Any
