@@ -108,11 +108,10 @@ def build_detector(config: Config, num_classes: int, *, width: int) -> Detection
     Raises:
       ValueError: the backbone has no maps at strides 4 to 32, or the dtype is unknown.
     """
-    names = backbones.names()
-    if config.onnx or (name := backbone_name(config)) not in names:
-        got = config.onnx or name
-        raise ValueError(f"model.backbone: got {got!r}, wanted for a detector {', '.join(names)}")
-    if config.stem != "7x7" and "stem" in backbones.find(name).fields:
+    if config.onnx or (name := backbone_name(config)) not in BACKBONES:
+        known, got = ", ".join(BACKBONES), config.onnx or backbone_name(config)
+        raise ValueError(f"model.backbone: got {got!r}, wanted for a detector {known}")
+    if config.stem != "7x7" and "stem" in BACKBONES[name].fields:
         raise ValueError(f"model.stem: got {config.stem!r}, wanted '7x7' for a detector")
     return DetectionNetwork(_backbone(config), num_classes, width=width, still=_is_still(config))
 

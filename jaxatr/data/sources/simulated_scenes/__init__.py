@@ -26,7 +26,7 @@ from jaxatr.data.sources.simulated.vehicles import FLEET
 from jaxatr.data.sources.simulated.views import RANGES_M, SPLITS, VEHICLES, check_choices
 from jaxatr.data.sources.simulated_scenes.frames import COLUMNS, ROWS, Frame, render_frame
 
-__all__ = ["CLASSES", "COLUMNS", "DECOY", "ROWS", "SOURCE", "Frame", "render_frame", "scene"]
+__all__ = ["CLASSES", "COLUMNS", "DECOY", "ROWS", "PART", "Frame", "render_frame", "scene"]
 
 DECOY = "DECOY"
 """The class of random vehicles that are none of the eight."""
@@ -154,4 +154,4 @@ def _scenes(split: str, count: int, own: dict[str, Any]) -> Iterator[Example]:
             yield one
 
 
-SOURCE = SimulatedScenes()
+PART = SimulatedScenes()

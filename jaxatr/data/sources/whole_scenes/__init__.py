@@ -76,7 +76,7 @@ class WholeScenes(Source):
         return Scan(self, settings, [settings["test_fraction"], state, skipped], contents)
 
 
-SOURCE = WholeScenes()
+PART = WholeScenes()
 
 
 def _parts(scenes: Sequence[AnnotatedScene], test_fraction: float) -> list[str]:
