@@ -63,6 +63,7 @@ def test_boxes_have_the_roles_of_the_split(task):
             assert (one, other) == (UNKNOWN if name == "DECOY" else IGNORED, UNKNOWN)
 
 
+@pytest.mark.slow
 def test_the_loss_has_finite_gradients_and_is_shared_by_devices(task, start):
     batch = next(task.batches(task.phases[0]))
     alone, together = (shares(task, start, batch, count) for count in (1, 2))
