@@ -48,7 +48,6 @@ from jaxatr.data.pipeline import (
     EvalBatches,
     eval_batches,
     image_statistics,
-    read_ahead,
     train_batches,
 )
 from jaxatr.data.row_tables import Cell, check_table, csv_text, parquet_bytes, write_table
@@ -115,7 +114,6 @@ __all__ = [
     "parquet_bytes",
     "pixels_of",
     "prepare",
-    "read_ahead",
     "read_chips",
     "read_folder",
     "read_image",

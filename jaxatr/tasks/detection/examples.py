@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from jaxatr import data
+from jaxatr.data.pipeline import process_share, read_ahead
 from jaxatr.tasks.detection.assignment import IGNORED, UNKNOWN
 from jaxatr.tasks.detection.pictures import Pictures, Scene, padded
 from jaxatr.tasks.examples import listing, opened
@@ -211,19 +212,10 @@ class SceneExamples:
             (augment.flip_horizontal, augment.flip_vertical),
             self.fill,
         )
-        counts = np.sort([int(rows.sum()) for rows in kept])[::-1]
-        most = int(counts[: 4 if fields.mosaic else 1].sum())
-        if fields.mosaic:  # any scene may be drawn several times
-            most = max(most, 4 * int(counts[0]))
-        most = max(1, most)
+        # A mosaic has four scenes, and any scene may be drawn several times.
+        most = (4 if fields.mosaic else 1) * max(1, *(int(rows.sum()) for rows in kept))
         size, count = config.train.batch_size, len(train)
-        share = size // jax.process_count()
-        if share * jax.process_count() != size:
-            raise ValueError(
-                f"a batch of {size} is not divisible by {jax.process_count()} processes: set "
-                "config.train.batch_size to a multiple of the number of devices"
-            )
-        mine = slice(jax.process_index() * share, (jax.process_index() + 1) * share)
+        mine = process_share(size, jax.process_index(), jax.process_count())
         ids = train.split.columns["id"][train.indices]
 
         def make(drawn: tuple[np.ndarray, np.ndarray]) -> dict[str, np.ndarray]:
@@ -242,7 +234,7 @@ class SceneExamples:
 
         order = grain.MapDataset.range(count).seed(config.seed).shuffle().repeat()
         stream = order.map_with_index(lambda place, position: (place, position)).batch(size)
-        return data.read_ahead(stream.map(make), threads=2)
+        return read_ahead(stream.map(make), threads=2)
 
 
 def _parts(dataset: data.Dataset, config: Config, chip: data.Chip) -> dict[str, ScenePart]:
