@@ -9,7 +9,7 @@ FIELDS: Fields = {
         "[your own](extending.md#a-loss), `my.module:function`",
     ),
     "loss.open_weight": Field(1.0, "weight of the binary classifiers' loss, equation 3"),
-    "loss.box_weight": Field(2.0, "weight of the boxes' loss, 1 - GIoU"),
+    "loss.box_weight": Field(5.0, "weight of the boxes' loss, 1 - GIoU; 5 in TTFNet"),
     "detection.width": Field(64, "channels of the feature pyramid and of the heads"),
     "detection.picture": Field(
         320, "side of the pictures that training cuts from scenes, in pixels, a multiple of 32"
