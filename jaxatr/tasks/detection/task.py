@@ -1,6 +1,6 @@
 """Detection: binds scenes, network, loss and evaluation for the training loop."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from jaxatr.tasks.open_set.checks import find_open_loss
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import LossOutput, Phase, Task
+from jaxatr.training.task import silent
 from jaxatr.typing import Batch, Config, PyTree
 
 _OF_CHIPS = {
@@ -186,12 +187,19 @@ class Detection(Task):
         found = self.found({"params": params, **model_state}, "validation")
         return evaluation.summary(self, found)
 
-    def finished(self, variables: PyTree, workdir: Path, step: int) -> dict[str, Any]:
+    def finished(
+        self,
+        variables: PyTree,
+        workdir: Path,
+        step: int,
+        say: Callable[[str], None] = silent,
+    ) -> dict[str, Any]:
         """Fits the least score and γ to the validation scenes, if there are any."""
         del workdir
         if "validation" not in self.examples.parts:
             gamma = self.config.open_set.gamma
             return {"detection": {"step": step, "threshold": 0.5, "gamma": gamma, "fitted": False}}
+        say("fitting the thresholds of the detector to the validation scenes")
         fitted = evaluation.fit(self, self.found(variables, "validation"))
         return {"detection": {"step": step, **fitted}}
 
