@@ -255,7 +255,7 @@ def test_a_run_that_was_cut_off_ends_with_the_same_bits(learned, tmp_path):
     for step in training.saved_steps(copy):
         if step > 120:
             shutil.rmtree(copy / "checkpoints" / str(step))
-    assert training.saved_steps(copy) == [120]
+    assert training.saved_steps(copy)[-1] == 120
     runs.train_run(training.load_config(copy), copy, progress=False)
     ends = [training.variables_of(training.load_snapshot(one, "latest")) for one in (learned, copy)]
     jax.tree.map(np.testing.assert_array_equal, *ends)
