@@ -1,4 +1,4 @@
-"""Tables of docs/kernels_measured.md: the measurements of prove.py on a GPU."""
+"""Tables of docs/results/kernels.md: the measurements of prove.py on a GPU."""
 
 import functools
 import json
