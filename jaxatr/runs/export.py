@@ -55,8 +55,10 @@ def export_run(
 
     The file's metadata holds, as JSON, ``classes``, ``image_shape`` (rows, columns, channels of a
     chip), ``image_dtype``, ``geometry``, ``takes``, ``layout``, ``mean``, ``std``, ``step`` and
-    ``provenance``; for an open-set run also ``gamma``, ``fitted_gamma``, ``decides``,
-    ``thresholds``, ``probability_is`` and the calibration.
+    ``provenance`` (run, commit, data and its fingerprint, versions). An open-set run also has
+    ``gamma``, ``fitted_gamma`` (if this checkpoint was evaluated), ``decides``, ``thresholds``
+    (null: everything is accepted), ``guarantees`` (null: none), ``fitted_to``, ``probability_is``,
+    ``class_from``, ``temperature``, ``tpr`` and ``validation_examples``.
 
     Args:
       workdir: the run's folder.
