@@ -1,4 +1,4 @@
-"""Writes the tables of enrolment from the recorded results; docs/results/enrolment.md includes them.
+"""Writes the tables of docs/results/enrolment.md from the recorded results.
 
     python -m experiments.enrolment.tables
 
