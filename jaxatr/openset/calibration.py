@@ -281,8 +281,9 @@ class Calibration(NamedTuple):
     @property
     def basis(self) -> str:
         """The examples that the thresholds were fitted to, in words."""
-        plain = f"{self.held_out} validation example{'s' if self.held_out != 1 else ''}"
-        more = len(self.scores) - self.held_out
+        if self.unseen == 0:  # see jaxatr.openset.unlabelled: their scores are estimates
+            return f"{_counted(len(self.scores))}, shifted to chips without labels"
+        plain, more = _counted(self.held_out), len(self.scores) - self.held_out
         return f"{plain} and {more} training examples as if not seen" if more else plain
 
     def p_values(self, scores: ArrayLike, nearest: ArrayLike | None = None) -> np.ndarray:
@@ -321,6 +322,10 @@ class Calibration(NamedTuple):
         if self.sigmoid is None:
             return p_values
         return self.sigmoid(standing_of(scores, self.scores))
+
+
+def _counted(examples: int) -> str:
+    return f"{examples} validation example{'s' if examples != 1 else ''}"
 
 
 def _assigned(calibration: Calibration, nearest: ArrayLike | None) -> Int[np.ndarray, " m"]:

@@ -7,29 +7,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from jaxatr import openset
 from jaxatr.openset.detectors import consensus
 from jaxatr.parallel import wait_for_all
-from jaxatr.recognition import store, trials
+from jaxatr.recognition import selection, store, trials
 from jaxatr.recognition.session import head
 from jaxatr.recognition.trials import MOST_COMPARED
 from jaxatr.reporting.tables import guarantee_in_words
 from jaxatr.tasks.open_set.deciders import AUTO, DEFAULT, FORMS, RULE, score_of
-from jaxatr.tasks.open_set.needs import NEEDS, refusal
+from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.training.task import silent
 from jaxatr.typing import Config, PyTree
 
-_FEWEST_CLASSES = 3
-
 _CHOICES = {AUTO: store.CHOICE, DEFAULT: store.DEFAULT}
 """Names that stand for a score, and the file that records for which."""
 
 
-class Made(NamedTuple):
+class RunDecision(NamedTuple):
     """The decision of a run, with its origin and what a user has to know about it.
 
     Attributes:
@@ -58,26 +55,6 @@ class Made(NamedTuple):
         return self.decision
 
 
-def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:
-    """Returns the scores among which ``auto`` chooses, starting with CBC if the run has it.
-
-    They are the scores that the run can compute, and whose inputs allow leaving classes out after
-    the training.
-
-    Args:
-      given: names of the inputs of scores that the run provides.
-    """
-    able = [
-        score
-        for score in openset.SCORES.values()
-        if score.training is None
-        and score.name not in FORMS
-        and not refusal(score, given)
-        and not any(NEEDS[need].of_classes for need in score.all_needs)
-    ]
-    return tuple(sorted(able, key=lambda score: score.name != RULE))
-
-
 def made_for(
     task: OpenSet,
     variables: PyTree,
@@ -86,7 +63,7 @@ def made_for(
     *,
     score: str | None = None,
     say: Callable[[str], None] = silent,
-) -> Made:
+) -> RunDecision:
     """Reads the decision of a checkpoint, or fits and saves it.
 
     Args:
@@ -115,7 +92,9 @@ def made_for(
     return made
 
 
-def read(workdir: Path, step: int, config: Config, *, score: str | None = None) -> Made | None:
+def read(
+    workdir: Path, step: int, config: Config, *, score: str | None = None
+) -> RunDecision | None:
     """Reads the decision of a checkpoint; None if it has to be fitted first.
 
     Args:
@@ -134,17 +113,17 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
         if chosen is None:
             return None
         if chosen["decides"] is None:
-            return Made(None, chosen)
+            return RunDecision(None, chosen)
         name, record = chosen["decides"], chosen
     elif name == RULE:
-        return Made(openset.gamma_rule(config.open_set.gamma), _rule_record(config))
+        return RunDecision(openset.gamma_rule(config.open_set.gamma), _rule_record(config))
     one = score_of(name)
     kept = kept_as(one.name, config)
     found = store.load(workdir, step, kept, one)
     if found is None:
         return None
     record = {**store.provenance_of(workdir, step, kept), **record}
-    return Made(as_configured(found, config), record)
+    return RunDecision(as_configured(found, config), record)
 
 
 def fit(
@@ -154,7 +133,7 @@ def fit(
     workdir: Path | None = None,
     *,
     say: Callable[[str], None] = silent,
-) -> Made:
+) -> RunDecision:
     """Chooses, fits and calibrates the score that decides.
 
     Args:
@@ -178,10 +157,12 @@ def fit(
       ValueError: the run cannot compute or fit the named score.
     """
     if name == RULE:
-        return Made(openset.gamma_rule(task.config.open_set.gamma), _rule_record(task.config))
+        return RunDecision(
+            openset.gamma_rule(task.config.open_set.gamma), _rule_record(task.config)
+        )
     reason = ""
     if name == DEFAULT:
-        one, reason = _default(task)
+        one, reason = selection.default_form(task)
         if one is not None:
             try:
                 return _fit_listed(task, variables, name, (one,), workdir, say)
@@ -190,24 +171,13 @@ def fit(
         reason += f": {AUTO} decides"
         warnings.warn(f"open_set.score: {reason}", stacklevel=4)
         name = AUTO
-    listed = candidates(task.given) if name == AUTO else (score_of(name),)
+    listed = selection.candidates(task.given) if name == AUTO else (score_of(name),)
     for score in listed:
         if refused := refusal(score, task.given):
             raise ValueError(f"open_set.score: {score.name} {refused}")
     made = _fit_listed(task, variables, name, listed, workdir, say)
     by = f"{made.record['by']}; {reason}" if reason else made.record["by"]
     return made._replace(record=made.record | {"by": by})
-
-
-def _default(task: OpenSet) -> tuple[openset.Score | None, str]:
-    """Returns the default rule in the form that a run can compute, or why it can compute none."""
-    forms = [score_of(form) for form in FORMS]
-    reasons = [refusal(one, task.given) for one in forms]
-    if all(reasons):
-        return None, f"{DEFAULT} {reasons[-1]}"
-    if "validation" not in task.parts:
-        return None, f"{DEFAULT} needs validation examples"
-    return forms[reasons.index("")], ""
 
 
 def _fit_listed(
@@ -217,7 +187,7 @@ def _fit_listed(
     listed: tuple[openset.Score, ...],
     workdir: Path | None,
     say: Callable[[str], None],
-) -> Made:
+) -> RunDecision:
     """Fits the score that decides, one of those listed."""
     fields = task.config.open_set
     if "validation" not in task.parts:
@@ -232,8 +202,8 @@ def _fit_listed(
         training, validation = _outputs(task, variables, listed, most=most)
     if folders or len(listed) > 1:
         say(f"comparing {len(listed)} scores" if len(listed) > 1 else "testing members in trials")
-    compared = _compare(task, listed, folders, training, validation, last)
-    score, why = _choose(name, listed, compared, task.config, len(folders))
+    compared = selection.compare(task, listed, folders, training, validation, last)
+    score, why = selection.select(name, listed, compared, len(folders))
     sampled = most is not None and training is not None and len(training.labels) == most
     if training is None or validation is None or sampled:
         training = validation = None  # freed before the next ones
@@ -259,43 +229,8 @@ def _fit_listed(
     record["validation_accuracy"] = names
     if folders and one and one.areas and score.name in FORMS:
         record["estimate"] = one.mean  # that of a score which was chosen as the best is too high
-    record["candidates"] = {key: _row(value) for key, value in compared.items()}
-    return Made(decision, record)
-
-
-def _compare(
-    task: OpenSet,
-    listed: tuple[openset.Score, ...],
-    folders: list[Path],
-    training: openset.Outputs | None,
-    validation: openset.Outputs | None,
-    last: openset.Head,
-) -> dict[str, openset.Compared]:
-    """Compares scores in trials, or else on classes left out of this network's outputs.
-
-    The default rule is tested in trials only, with its members.
-    """
-    if listed[0].name in FORMS:
-        if not folders:
-            return {}
-        members = consensus.names_of(listed[0])
-        listed = (*listed, *(openset.SCORES[member] for member in members))
-    if folders:
-        needs = frozenset().union(*(score.all_needs for score in listed))
-        left_out = trials.load(task, folders, needs)
-    else:
-        assert training is not None and validation is not None
-        classes = tuple(task.record["split"]["known"])
-        left_out = openset.leave_classes_out(training, validation, last, classes)
-    trial_runs = tqdm(  # disable=None: shown on terminals only
-        left_out,
-        desc="comparing scores",
-        unit="trial",
-        total=len(folders) or None,
-        leave=False,
-        disable=None,
-    )
-    return openset.compare(listed, iter(trial_runs))
+    record["candidates"] = {key: selection.row_of(value) for key, value in compared.items()}
+    return RunDecision(decision, record)
 
 
 def _outputs(
@@ -346,38 +281,15 @@ def _as_unseen(
         return None
 
 
-def _choose(
-    name: str,
-    listed: tuple[openset.Score, ...],
-    compared: dict[str, openset.Compared],
-    config: Config,
-    trained: int,
-) -> tuple[openset.Score, dict[str, Any]]:
-    if name == DEFAULT:
-        return listed[0], {
-            "by": f"default, weights by {trained} trainings" if trained else "default"
-        }
-    if name != AUTO:
-        return listed[0], {"by": "name"}
-    if (best := openset.best_of(compared)) is not None:
-        (score,) = (one for one in listed if one.name == best)
-        by = "known classes left out in turn, after the network"
-        return score, {"by": f"known classes left out of {trained} trainings" if trained else by}
-    score = next(one for one in listed if one.name in (RULE, "softmax"))
-    reason = f"fewer than {_FEWEST_CLASSES} known classes with validation examples"
-    warnings.warn(f"open_set.score: {score.name} decides, because there are {reason}", stacklevel=4)
-    return score, {"by": reason}
-
-
 def _without_validation(
     task: OpenSet, variables: PyTree, name: str, listed: tuple[openset.Score, ...]
-) -> Made:
+) -> RunDecision:
     """Makes a decision with the threshold of its score that corresponds to γ, if there is one."""
     gamma, reason = task.config.open_set.gamma, "no validation examples"
     if name == AUTO:
         if listed[0].name != RULE:
-            return Made(None, {"decides": None, "by": reason})
-        return Made(openset.gamma_rule(gamma), {**_rule_record(task.config), "by": reason})
+            return RunDecision(None, {"decides": None, "by": reason})
+        return RunDecision(openset.gamma_rule(gamma), {**_rule_record(task.config), "by": reason})
     (score,) = listed
     if score.calibrated:
         raise ValueError(f"open_set.score: {name} needs calibration, but there are {reason}")
@@ -385,7 +297,7 @@ def _without_validation(
     models = openset.fit_scores([score], training, head(variables)).models
     threshold = score.fixed_threshold(gamma) if score.fixed_threshold else None
     decision = openset.Decision(score, models, threshold=threshold)
-    return Made(decision, {"decides": score.name, "by": "name"})
+    return RunDecision(decision, {"decides": score.name, "by": "name"})
 
 
 def as_configured(decision: openset.Decision, config: Config) -> openset.Decision:
@@ -441,9 +353,3 @@ def facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, 
         "temperature": calibration.temperature if calibration else 1.0,
         "probability": decision.probability_is,
     }
-
-
-def _row(one: openset.Compared) -> dict[str, Any]:
-    if one.refused:
-        return {"refused": one.refused}
-    return {"auroc": one.mean, "by_class": one.areas} if one.areas else {}

@@ -8,7 +8,7 @@ from typing import cast
 
 from jaxatr import openset
 from jaxatr.recognition import enrolment_file, extension, store
-from jaxatr.recognition.choice import Made, made_for, read
+from jaxatr.recognition.choice import RunDecision, made_for, read
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.embedding.task import Embedding
 from jaxatr.tasks.open_set.deciders import AUTO, DEFAULT, RULE, score_of
@@ -29,7 +29,7 @@ def load_decision(
     field: bool = True,
     enrolment: enrolment_file.Enrolment | bool = True,
     session: Session | None = None,
-) -> Made:
+) -> RunDecision:
     """Loads the decision of a run, fitting and saving it in the run's folder if necessary.
 
     Args:
@@ -79,7 +79,9 @@ def load_decision(
     )
 
 
-def _made(run: TrainedRun, name: str, where: Mapping[str, str], *, needs_threshold: bool) -> Made:
+def _made(
+    run: TrainedRun, name: str, where: Mapping[str, str], *, needs_threshold: bool
+) -> RunDecision:
     """Returns the decision of a score as it was fitted, fitting it now if necessary.
 
     Raises:
@@ -164,15 +166,15 @@ def as_number(gamma: float | str | None) -> float | None:
     return threshold
 
 
-def _unfitted(run: TrainedRun, name: str) -> Made | None:
+def _unfitted(run: TrainedRun, name: str) -> RunDecision | None:
     """Returns the decision of a score that needs no data for a given threshold, else None."""
     if name == AUTO or (score := score_of(name)).fitted or score.calibrated:
         return None
     saved = store.load(run.workdir, run.step, kept_as(score.name, run.config), score)
-    return Made(saved or openset.Decision(score, {}), {"decides": score.name, "by": "name"})
+    return RunDecision(saved or openset.Decision(score, {}), {"decides": score.name, "by": "name"})
 
 
-def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
+def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> RunDecision:
     try:
         task = open_task(run, where)
     except (ValueError, OSError) as error:

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxatr import metrics, openset
 from jaxatr.recognition import extension
-from jaxatr.recognition.choice import Made
+from jaxatr.recognition.choice import RunDecision
 from jaxatr.recognition.enrolment_file import Enrolment, chips
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.open_set.task import OpenSet
@@ -30,7 +30,7 @@ class Joined(NamedTuple):
       unknown: names of the data's classes that are in neither.
     """
 
-    made: Made
+    made: RunDecision
     before: openset.Decision
     enrolment: Enrolment
     known: tuple[str, ...]
@@ -85,7 +85,7 @@ def join(
     variables: PyTree,
     workdir: Path | None,
     step: int | None,
-    made: Made,
+    made: RunDecision,
     enrolment: Enrolment,
     needs: Collection[str],
 ) -> Joined:
@@ -119,7 +119,9 @@ def join(
     outputs = session.outputs(found.images, found.labels)
     record = {**made.record, "enrolled": enrolment.counts()}
     unknown = [name for name in task.record["split"]["unknown"] if name not in further]
-    return Joined(Made(decision, record), before, enrolment, known, further, outputs, unknown)
+    return Joined(
+        RunDecision(decision, record), before, enrolment, known, further, outputs, unknown
+    )
 
 
 def figures_of(

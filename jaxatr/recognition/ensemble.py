@@ -17,7 +17,7 @@ from jaxatr import openset, training
 from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
 from jaxatr.recognition import enrolment_file, evaluation, store
-from jaxatr.recognition.choice import Made, as_configured, facts
+from jaxatr.recognition.choice import RunDecision, as_configured, facts
 from jaxatr.recognition.decision import as_number, load_decision, open_task
 from jaxatr.recognition.measures import judge
 from jaxatr.recognition.recogniser import Recogniser
@@ -290,11 +290,11 @@ def evaluate(
     if decision.calibration is not None:
         values["validation"] = {openset.ENSEMBLE.name: decision.calibration.reference}
     named = {"test": {openset.ENSEMBLE.name: nearest}} if decision.gallery else {}
-    scored = evaluation.Scored((openset.ENSEMBLE,), values, named)
+    scored = evaluation.ScoreValues((openset.ENSEMBLE,), values, named)
     groups = evaluation.groups_of(task, task.parts, scored, {"test": test})
     measured = evaluation.summary(task, groups, [openset.ENSEMBLE])
     measured["members"] = [str(run.workdir) for run, _ in members.members]
-    made = Made(decision, {"decides": openset.ENSEMBLE.name, "by": f"{len(workdirs)} runs"})
+    made = RunDecision(decision, {"decides": openset.ENSEMBLE.name, "by": f"{len(workdirs)} runs"})
     judge(made, test, measured, {})
     return measured
 

@@ -11,104 +11,20 @@ import numpy as np
 
 from jaxatr import openset
 from jaxatr.recognition import enrolment_file, enrolment_measures, other_data
-from jaxatr.recognition.baselines import add_recorded, trained_scores
-from jaxatr.recognition.choice import Made, made_for
+from jaxatr.recognition.baselines import add_recorded
+from jaxatr.recognition.choice import RunDecision, made_for
+from jaxatr.recognition.evaluated_scores import EvaluatedScores, choose
 from jaxatr.recognition.measures import accepted, judge
 from jaxatr.recognition.session import head
 from jaxatr.reporting import score_record
 from jaxatr.tasks.open_set.deciders import decides
-from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.parts import BOX_OFF, EVALUATED, Part, box_off, ids, part_arrays
 from jaxatr.training.task import silent
 from jaxatr.typing import Bool, PyTree
 
 
-class Chosen(NamedTuple):
-    """The scores of an evaluation.
-
-    Attributes:
-      scores: scores computed from the run's network.
-      trained: models of those scores that were trained separately, by name.
-      networks: folders of the networks of further scores, by name.
-      leave_out: skip scores that cannot be fitted, with a warning.
-      ready: models of the score that decides and of its members, by name.
-    """
-
-    scores: tuple[openset.Score, ...]
-    trained: dict[str, Any]
-    networks: dict[str, Path]
-    leave_out: bool
-    ready: Mapping[str, Any] = {}
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """Inputs of all scores, other than logits."""
-        return frozenset().union(*(score.all_needs for score in self.scores))
-
-    @property
-    def needs_of_fit(self) -> frozenset[str] | None:
-        """Inputs of the scores to fit to training examples; None if there are none."""
-        fitted = [s.all_needs for s in self.scores if s.fitted and s.name not in self.ready]
-        return frozenset().union(*fitted) if fitted else None
-
-
-def choose(
-    task: OpenSet,
-    scores: str | Collection[str] | None,
-    workdir: Path | None = None,
-    default: Collection[str] = openset.DEFAULT,
-    made: Made | None = None,
-) -> Chosen:
-    """Chooses the scores of an evaluation.
-
-    Args:
-      task: the run's task.
-      scores: names of scores, ``"all"``, or None for the default. In the last two cases, scores
-        that the task cannot compute are skipped (``"all"`` warns of each), and trained baselines
-        are added.
-      workdir: the run's folder, to find trained baselines.
-      default: names of the default scores.
-      made: the decision of the run; its score is added unless scores are named.
-
-    Raises:
-      ValueError: a named score does not exist, or cannot be computed; the message says why.
-    """
-    listed = openset.choose_scores(default if scores is None else scores)
-    considered = {**openset.SCORES, **{score.name: score for score in listed}}
-    found = {} if workdir is None else trained_scores(workdir, considered.values())
-    if scores in (None, "all"):
-        listed += tuple(considered[name] for name in found if considered[name] not in listed)
-        if made is not None and made.decision is not None and made.decision.score not in listed:
-            listed += (made.decision.score,)
-    chosen, trained, networks = [], {}, {}
-    for score in listed:
-        reason = refusal(score, task.given)
-        if score.training and workdir is not None and (score.fit is None or reason):
-            left = found.get(score.name)
-            if left is None:
-                own = score.name in openset.SCORES
-                baseline = score.training.baseline if own else f"MODULE:{score.name.upper()}"
-                raise ValueError(
-                    f"scores: {score.name} has not been trained in {workdir}: "
-                    f"jaxatr train --workdir={workdir} --baselines={baseline}"
-                )
-            if score.training.model is None:
-                networks[score.name] = left
-                continue
-            trained[score.name] = left
-        if reason:
-            if scores not in (None, "all"):
-                raise ValueError(f"scores: {score.name} {reason}")
-            if scores == "all":
-                warnings.warn(f"{score.name} is left out: it {reason}", stacklevel=3)
-            continue
-        chosen.append(score)
-    ready = made.decision.models if made is not None and made.decision is not None else {}
-    return Chosen(tuple(chosen), trained, networks, scores == "all", ready)
-
-
-class Scored(NamedTuple):
+class ScoreValues(NamedTuple):
     """Scores of several parts of the data.
 
     Attributes:
@@ -132,7 +48,7 @@ class Scored(NamedTuple):
         outputs: Mapping[str, openset.Outputs],
         widened: openset.Fitted | None = None,
         classes: int = 0,
-    ) -> "Scored":
+    ) -> "ScoreValues":
         """Computes fitted scores of the outputs of each part.
 
         Args:
@@ -226,7 +142,7 @@ def evaluate(
     return measured, arrays
 
 
-def decided(made: Made | None, classes: int) -> dict[str, float]:
+def decided(made: RunDecision | None, classes: int) -> dict[str, float]:
     """Returns the calibrated threshold of the score that decides, if all classes share one.
 
     Args:
@@ -245,11 +161,11 @@ def decided(made: Made | None, classes: int) -> dict[str, float]:
 def _scored(
     task: OpenSet,
     variables: PyTree,
-    chosen: Chosen,
+    chosen: EvaluatedScores,
     outputs: Mapping[str, openset.Outputs],
     joined: enrolment_measures.Joined | None,
     say: Callable[[str], None],
-) -> Scored:
+) -> ScoreValues:
     """Fits the chosen scores, and computes them on all parts."""
     training = None
     if chosen.needs_of_fit is not None:
@@ -260,16 +176,16 @@ def _scored(
         training,
         head(variables).select(slice(len(task.record["split"]["known"]))),  # without negatives
         validation=outputs.get("validation"),
-        trained=_adapted(chosen, outputs.get("validation")),
+        trained=chosen.adapted(outputs.get("validation")),
         ready=chosen.ready,
         leave_out=chosen.leave_out,
         begins=lambda score: say(f"fitting {score.name}"),
     )
     if joined is None:
-        return Scored.of(fitted, outputs)
+        return ScoreValues.of(fitted, outputs)
     # Those that cannot take the enrolled classes stay as they are.
     classes = len(joined.further)
-    return Scored.of(
+    return ScoreValues.of(
         fitted, outputs, openset.enrol_scores(fitted, joined.outputs, classes), classes
     )
 
@@ -277,7 +193,7 @@ def _scored(
 def groups_of(
     task: OpenSet,
     parts: Mapping[str, Part],
-    scored: Scored,
+    scored: ScoreValues,
     outputs: Mapping[str, openset.Outputs],
 ) -> dict[str, Any]:
     """Computes the metrics of each group of test examples.
@@ -306,7 +222,7 @@ def groups_of(
 
 
 def _against_known(
-    task: OpenSet, scored: Scored, outputs: Mapping[str, openset.Outputs], part: str
+    task: OpenSet, scored: ScoreValues, outputs: Mapping[str, openset.Outputs], part: str
 ) -> dict[str, Any]:
     """Computes the metrics of the known test examples together with a part of unknown examples."""
     known = outputs["test"].labels != openset.UNKNOWN
@@ -322,7 +238,7 @@ def _against_known(
 
 
 def arrays_of(
-    parts: Mapping[str, Part], outputs: Mapping[str, openset.Outputs], scored: Scored
+    parts: Mapping[str, Part], outputs: Mapping[str, openset.Outputs], scored: ScoreValues
 ) -> dict[str, np.ndarray]:
     """Returns the arrays of ``scores.npz``, by name."""
     arrays = dict(scored.models)
@@ -335,26 +251,15 @@ def arrays_of(
     return arrays
 
 
-def needs_of(made: Made | None) -> frozenset[str]:
+def needs_of(made: RunDecision | None) -> frozenset[str]:
     """Returns the inputs of the score that decides, other than logits; empty if there is none."""
     return frozenset(made.decision.score.all_needs if made and made.decision else ())
-
-
-def _adapted(chosen: Chosen, validation: openset.Outputs | None) -> dict[str, Any]:
-    """Adapts separately trained models to the run's network."""
-    models = dict(chosen.trained)
-    for score in chosen.scores:
-        if score.name in models and score.training and score.training.adapt:
-            if validation is None:
-                raise ValueError(f"{score.name}: adapting it needs validation examples")
-            models[score.name] = score.training.adapt(models[score.name], validation)
-    return models
 
 
 def measure(
     task: OpenSet,
     test: openset.Outputs,
-    scored: Scored,
+    scored: ScoreValues,
     *,
     part: str = "test",
     rows: Bool[np.ndarray, " n"] | None = None,

@@ -2,38 +2,18 @@
 
 import dataclasses
 import datetime
-import hashlib
 import os
-import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from jaxatr import metrics, openset
-from jaxatr.data import archive, class_name, image_facts, image_paths, line_of
-from jaxatr.recognition import store
-from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
+from jaxatr.recognition import field_chips, store
+from jaxatr.recognition.recogniser import OpenSetPredictor
 from jaxatr.reporting.tables import guarantee_in_words
-from jaxatr.tasks.image_facts import by_name
-
-
-class Chips(NamedTuple):
-    """A network's outputs for labelled field chips.
-
-    Attributes:
-      outputs: outputs of the network, with the chips' classes as labels.
-      counts: number of chips of each class, by name.
-      digest: SHA-256 of the names and contents of the chips' files.
-      facts: facts of the chips as images, by name; empty for tracks.
-    """
-
-    outputs: openset.Outputs
-    counts: dict[str, int]
-    digest: str
-    facts: dict[str, list[float]]
 
 
 def calibrate(
@@ -67,7 +47,7 @@ def calibrate(
     Raises:
       ValueError: a class is not known, there are no chips, or a chip is invalid.
     """
-    chips, before = read_chips(recogniser, source), recogniser.decision
+    chips, before = field_chips.read_labelled(recogniser, source), recogniser.decision
     calibration = before.calibration
     after = openset.calibrate(
         before,
@@ -77,14 +57,7 @@ def calibrate(
         sigmoid=None if calibration is None else calibration.sigmoid,
     )
     _warn_of_few(after, recogniser.classes[: chips.outputs.logits.shape[1]])
-    provenance = {
-        "source": str(Path(source).absolute()),
-        "chips": chips.counts,
-        "digest": chips.digest,
-        "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "image_facts": chips.facts,
-    }
-    path = store.save(workdir, step, recogniser.kept + store.FIELD, after, provenance)
+    path = _save(recogniser, workdir, step, source, after, chips, {"chips": chips.counts})
     figures = {
         "before": _figures(before, chips.outputs, before(chips.outputs).accepted),
         "after": _figures(after, chips.outputs, _by_the_others(after)),
@@ -109,41 +82,6 @@ def _warn_of_few(decision: openset.Decision, classes: Sequence[str]) -> None:
         "needed, or fewer with a lower tpr",
         stacklevel=3,
     )
-
-
-def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips:
-    """Reads labelled chips, and applies the network to them.
-
-    Raises:
-      ValueError: a class is not known, there are no chips, or a chip is invalid.
-    """
-    with (
-        tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch,
-        archive.naming(Path(scratch), Path(source)),
-    ):
-        listed = _listed(recogniser, Path(source), Path(scratch))
-        labels = [recogniser.classes.index(one.label) for one in listed]
-        outputs, facts = _outputs(recogniser, listed)
-        digest = _digest(listed)
-    counts = {recogniser.classes[c]: labels.count(c) for c in dict.fromkeys(labels)}
-    return Chips(outputs._replace(labels=np.array(labels)), counts, digest, facts)
-
-
-def _outputs(
-    recogniser: OpenSetPredictor, listed: Sequence["_Listed"]
-) -> tuple[openset.Outputs, dict[str, list[float]]]:
-    """Reads chips or tracks and applies the network; returns facts of single images, too."""
-    facts: list[np.ndarray] = []
-
-    def read() -> Iterator[np.ndarray]:
-        for one in listed:
-            item = _read(recogniser, one)
-            if isinstance(recogniser, Recogniser):
-                facts.append(image_facts(item))
-            yield item
-
-    outputs = openset.concatenated(list(recogniser.outputs(read())))
-    return outputs, {n: v.tolist() for n, v in by_name(facts).items()} if facts else {}
 
 
 def shift(
@@ -182,21 +120,13 @@ def shift(
         are no chips, or a chip is invalid.
     """
     before = recogniser.decision
-    name, calibration = before.score.name, before.calibration
-    if calibration is None:
-        raise ValueError(f"{name} is not calibrated to validation chips, which could be shifted")
-    if before.further is not None:
-        raise ValueError(
-            f"unlabelled: the enrolled classes {', '.join(recogniser.further)} have thresholds of "
-            "their own: wanted a run without them, or --chips with labelled ones"
-        )
+    calibration = _shiftable(before, recogniser.further)
     _check_separates(before)
-    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        listed = _unlabelled(recogniser, Path(source), Path(scratch))
-        outputs, facts = _outputs(recogniser, listed)
-        digest = _digest(listed)
+    chips = field_chips.read_unlabelled(recogniser, source)
     try:
-        mixture = openset.fit_mixture(calibration.scores, before.score_of(outputs)[0], tpr=tpr)
+        mixture = openset.fit_mixture(
+            calibration.scores, before.score_of(chips.outputs)[0], tpr=tpr
+        )
     except openset.CannotTell as error:
         raise openset.CannotTell(f"{source}: {_CANNOT}: {error}; {_INSTEAD}") from None
     moved = calibration._replace(
@@ -204,24 +134,55 @@ def shift(
     )
     after = dataclasses.replace(before, calibration=moved, threshold=None)
     estimate = {"unknown": mixture.unknown, "unknown_accepted": mixture.overlap(moved.threshold)}
-    provenance = {
-        "source": str(Path(source).absolute()),
-        "unlabelled": len(listed),
-        "mixture": mixture._asdict() if mixture.unknown else mixture._asdict() | {"centre": None},
-        "digest": digest,
-        "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "image_facts": facts,
-    }
-    path = store.save(workdir, step, recogniser.kept + store.FIELD, after, provenance)
-    classes = outputs.logits.shape[1]
+    count = len(chips.outputs.labels)
+    parameters = mixture._asdict() if mixture.unknown else mixture._asdict() | {"centre": None}
+    origin = {"unlabelled": count, "mixture": parameters}
+    path = _save(recogniser, workdir, step, source, after, chips, origin)
     figures = {
         when: {
-            "threshold": _one_threshold(decision, classes),
-            "accepted": float(np.mean(decision(outputs).accepted)),
+            "threshold": _one_threshold(decision, chips.outputs.logits.shape[1]),
+            "accepted": float(np.mean(decision(chips.outputs).accepted)),
         }
         for when, decision in (("before", before), ("after", after))
     }
-    return {"score": name, "chips": len(listed), "path": str(path), **estimate, **figures}
+    return {"score": before.score.name, "chips": count, "path": str(path), **estimate, **figures}
+
+
+def _shiftable(decision: openset.Decision, further: Sequence[str]) -> openset.Calibration:
+    """Returns the calibration of a decision, if it can be shifted.
+
+    Raises:
+      ValueError: there is none, or classes are enrolled.
+    """
+    if decision.calibration is None:
+        name = decision.score.name
+        raise ValueError(f"{name} is not calibrated to validation chips, which could be shifted")
+    if decision.further is not None:
+        raise ValueError(
+            f"unlabelled: the enrolled classes {', '.join(further)} have thresholds of "
+            "their own: wanted a run without them, or --chips with labelled ones"
+        )
+    return decision.calibration
+
+
+def _save(
+    recogniser: OpenSetPredictor,
+    workdir: str | os.PathLike,
+    step: int,
+    source: str | os.PathLike,
+    decision: openset.Decision,
+    chips: field_chips.Chips,
+    origin: dict[str, Any],
+) -> Path:
+    """Saves a decision that was calibrated to field chips, with its origin; returns the path."""
+    provenance = {
+        "source": str(Path(source).absolute()),
+        **origin,
+        "digest": chips.digest,
+        "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "image_facts": chips.facts,
+    }
+    return store.save(workdir, step, recogniser.kept + store.FIELD, decision, provenance)
 
 
 _CANNOT = "known chips cannot be told from unknown ones, so nothing is changed"
@@ -250,78 +211,6 @@ def _check_separates(decision: openset.Decision) -> None:
             f"{_CANNOT}: {decision.score.name} gives known validation chips a mean probability of "
             f"{doubt:.0%} of being unknown, wanted at most {_MOST_DOUBT:.0%}; {_INSTEAD}"
         )
-
-
-class _Listed(NamedTuple):
-    """A chip, or the folder of a track.
-
-    Attributes:
-      name: its name, whose first or last folder is usually the class.
-      path: the file or the folder.
-      label: name of its class; empty without labels.
-    """
-
-    name: str
-    path: Path
-    label: str = ""
-
-
-def _unlabelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[_Listed]:
-    """Lists the chips or tracks at a path.
-
-    Raises:
-      ValueError: there are none, or a file cannot be unpacked.
-    """
-    if isinstance(recogniser, Recogniser):
-        listed = []
-        for one in image_paths(str(source), str(scratch)).images:
-            if one.error is not None:
-                raise ValueError(line_of(one.error, one.name, one.file)) from one.error
-            listed.append(_Listed(one.name, Path(one.file)))
-    else:
-        listed = [_Listed(path.name, path) for path in _visible(source) if path.is_dir()]
-    if not listed:
-        raise ValueError(f"{source}: there are no chips")
-    return listed
-
-
-def _listed(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[_Listed]:
-    """Lists the chips or tracks at a path, with names of known classes."""
-    if isinstance(recogniser, Recogniser):
-        from jaxatr.data.sources.image_folder import labelled_images  # not for other commands
-
-        found = labelled_images(source, scratch)
-        listed = [_Listed(one.path, found.root / one.path, one.label) for one in found.listed]
-    else:
-        listed = [
-            _Listed(str(path.relative_to(source)), path, class_name(folder.name))
-            for folder in _visible(source)
-            if folder.is_dir()
-            for path in _visible(folder)
-        ]
-    if not listed:
-        raise ValueError(f"{source}: there is no folder of a class that contains tracks")
-    for one in listed:
-        if one.label not in recogniser.classes:
-            raise ValueError(
-                f"{one.path}: got the class {one.label!r}, wanted known classes, "
-                f"{', '.join(recogniser.classes)}"
-            )
-    return listed
-
-
-def _read(recogniser: OpenSetPredictor, one: _Listed) -> Any:
-    """Reads and prepares a chip or a track, and names it in errors."""
-    try:
-        return recogniser.prepare(recogniser.read(str(one.path)))
-    except (ValueError, OSError) as error:
-        raise ValueError(line_of(error, str(one.path))) from error
-
-
-def _visible(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        raise ValueError(f"source: there is no folder {folder}")
-    return sorted(path for path in folder.iterdir() if path.name[0] != ".")
 
 
 def undo(workdir: str | os.PathLike, step: int, kept: str) -> Path | None:
@@ -391,14 +280,3 @@ def _by_the_others(decision: openset.Decision) -> np.ndarray:
             threshold = rest.thresholds(int(nearest) + 1)[nearest]
         accepted.append(calibration.scores[row] >= threshold)
     return np.array(accepted)
-
-
-def _digest(listed: list[_Listed]) -> str:
-    sha256 = hashlib.sha256()
-    for one in listed:
-        files = _visible(one.path) if one.path.is_dir() else [one.path]
-        for file in files:
-            name = Path(one.name, file.relative_to(one.path))
-            sha256.update(f"{name}\n".encode())
-            sha256.update(file.read_bytes())
-    return sha256.hexdigest()

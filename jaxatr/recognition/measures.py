@@ -6,12 +6,15 @@ import numpy as np
 
 from jaxatr import metrics, openset
 from jaxatr.openset.logistic import softmax
-from jaxatr.recognition.choice import Made
+from jaxatr.recognition.choice import RunDecision
 from jaxatr.recognition.enrolment_measures import has_threshold
 
 
 def judge(
-    made: Made, test: openset.Outputs, measured: dict[str, Any], arrays: dict[str, np.ndarray]
+    made: RunDecision,
+    test: openset.Outputs,
+    measured: dict[str, Any],
+    arrays: dict[str, np.ndarray],
 ) -> None:
     """Adds the decision's metrics to an evaluation.
 
@@ -65,7 +68,7 @@ def decision_metrics(
     return _shares(answers, test.labels) | _confidence(decision, answers, test)
 
 
-def accepted(made: Made, unknown: openset.Outputs) -> dict[str, float]:
+def accepted(made: RunDecision, unknown: openset.Outputs) -> dict[str, float]:
     """Measures the fraction of unknown examples that a decision accepts.
 
     Args:

@@ -9,7 +9,8 @@ import numpy as np
 from jaxatr import openset
 from jaxatr.recognition import evaluation
 from jaxatr.recognition.choice import made_for
-from jaxatr.recognition.evaluation import Scored
+from jaxatr.recognition.evaluated_scores import EvaluatedScores, choose
+from jaxatr.recognition.evaluation import ScoreValues
 from jaxatr.recognition.measures import judge
 from jaxatr.recognition.session import head
 from jaxatr.tasks.open_set.deciders import decides
@@ -31,7 +32,7 @@ class TrackGroup(NamedTuple):
       recorded: prefix of the arrays in ``scores.npz``; None if other arrays there imply them.
     """
 
-    scored: Scored
+    scored: ScoreValues
     outputs: dict[str, openset.Outputs]
     recorded: str | None
 
@@ -56,7 +57,7 @@ class TrackOutputs(NamedTuple):
       parts: outputs for each other part, by its name.
     """
 
-    chosen: evaluation.Chosen
+    chosen: EvaluatedScores
     variables: PyTree
     training: PartOutputs | None
     parts: dict[str, PartOutputs]
@@ -95,7 +96,7 @@ class TrackOutputs(NamedTuple):
             validation=outputs.get("validation"),
             leave_out=self.chosen.leave_out,
         )
-        return TrackGroup(Scored.of(fitted, outputs), outputs, recorded)
+        return TrackGroup(ScoreValues.of(fitted, outputs), outputs, recorded)
 
 
 def groups(task: OfTracks, seen: TrackOutputs) -> dict[str, TrackGroup]:
@@ -117,9 +118,9 @@ def evaluate(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Evaluates a network of tracks (:meth:`jaxatr.tasks.track.TrackOpenSet.test`)."""
     if scores not in (None, "all"):
-        evaluation.choose(task, scores)  # raises errors before anything is fitted
+        choose(task, scores)  # raises errors before anything is fitted
     made = made_for(task, variables, workdir, step) if decides(task.config) else None
-    chosen = evaluation.choose(task, scores, made=made)
+    chosen = choose(task, scores, made=made)
     needs = chosen.needs | evaluation.needs_of(made)
     found = {
         part: task.part_outputs(variables, part, needs) for part in EVALUATED if part in task.parts

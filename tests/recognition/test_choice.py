@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 
 from jaxatr import data, files, metrics, openset, reporting, runs, training
-from jaxatr.recognition import choice, store
+from jaxatr.recognition import choice, selection, store
 from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
 from jaxatr.reporting import score_record
 
@@ -269,7 +269,7 @@ def test_scores_are_compared_on_a_sample_of_many_chips_and_fitted_to_all(folder,
 
     monkeypatch.setattr(openset, "compare", compare)
     monkeypatch.setattr(choice, "MOST_COMPARED", 9)
-    monkeypatch.setattr(choice, "candidates", lambda _: openset.choose_scores(["nearest"]))
+    monkeypatch.setattr(selection, "candidates", lambda _: openset.choose_scores(["nearest"]))
     made = choice.fit(task, variables, "auto")
     known = len(task.split.known)
     assert len(compared) == known and "sample" not in task.parts
@@ -301,7 +301,7 @@ def test_the_default_rule_is_fitted_and_read(folder, tmp_path, monkeypatch):
         less = property(lambda self, missing=missing: given - {missing})
         monkeypatch.setattr(type(task), "given", less)
         if decides is None:
-            monkeypatch.setattr(choice, "candidates", lambda _: openset.choose_scores(["mls"]))
+            monkeypatch.setattr(selection, "candidates", lambda _: openset.choose_scores(["mls"]))
             with pytest.warns(
                 UserWarning, match="consensus needs the map of stage 2.*auto decides"
             ):

@@ -13,12 +13,8 @@ from PIL import Image
 from jaxatr import data, openset, runs, training
 from jaxatr.cli import calibrate
 from jaxatr.recognition import drift, field_calibration, store
-from jaxatr.recognition.field_calibration import (
-    _by_the_others,
-    _check_separates,
-    _digest,
-    _Listed,
-)
+from jaxatr.recognition.field_calibration import _by_the_others, _check_separates
+from jaxatr.recognition.field_chips import Item, digest_of
 from jaxatr.recognition.recogniser import Recogniser
 
 
@@ -143,6 +139,8 @@ def test_chips_without_labels_move_and_stretch_the_known_scores(
     wanted = middle - 0.5 * unit + 1.2 * (before.scores - middle)
     np.testing.assert_allclose(calibration.scores, wanted)
     assert calibration.sigmoid == before.sigmoid and tpr == 0.8
+    count = len(before.scores)
+    assert calibration.basis == f"{count} validation examples, shifted to chips without labels"
     assert "energy is shifted to 40 field chips without labels, an estimate" in after.note
     reference = drift.reference_of(after)  # now that of the field
     np.testing.assert_allclose(reference.values["score"], wanted)
@@ -209,8 +207,8 @@ def test_hidden_files_of_a_track_are_not_part_of_its_digest(tmp_path):
     track = tmp_path / "disc" / "1"
     (track / ".checkpoints").mkdir(parents=True)
     (track / "1.png").write_bytes(b"1")
-    listed = [_Listed("disc/1", track, "disc")]
-    assert _digest(listed) == hashlib.sha256(b"disc/1/1.png\n1").hexdigest()
+    listed = [Item("disc/1", track, "disc")]
+    assert digest_of(listed) == hashlib.sha256(b"disc/1/1.png\n1").hexdigest()
 
 
 def test_the_command_prints_before_and_after(run, field, flags_of, capsys):
