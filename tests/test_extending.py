@@ -144,7 +144,7 @@ def test_a_score_is_computed_inside_and_outside(placed, outside):
 
 
 def test_a_score_of_ones_own_is_fitted_and_computed(outside):
-    outside("own_score", examples("open_set.md", "## A score of your own")[0])
+    outside("own_score", examples("scores.md", "## A score of your own")[0])
     scores = openset.choose_scores("own_score:SCORE")
     rng = np.random.default_rng(0)
     logits, features = rng.normal(size=(6, 3)).astype(np.float32), rng.normal(size=(6, 4))

@@ -1,4 +1,4 @@
-"""Scores that stand alone: the lines of docs/open_set.md for every score, and what they refuse."""
+"""Scores that stand alone: the lines of docs/scores.md for every score, and what they refuse."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ import pytest
 from jaxatr import openset
 from jaxatr.openset import SCORES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "open_set.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "scores.md").read_text(encoding="utf-8")
 SECTION = PAGE[PAGE.index("## Scores of your own arrays") :]
 VIM, ANY = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)[:2]
 HEAD = np.float32(0.3 * np.random.default_rng(1).normal(size=(10, 3))), np.float32([0.5, 0, -0.5])

@@ -1,4 +1,4 @@
-"""A score outside the package with its own training: the module of docs/open_set.md."""
+"""A score outside the package with its own training: the module of docs/scores.md."""
 
 import re
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 from jaxatr import openset, runs
 
-PAGE = Path(__file__).parents[2] / "docs" / "open_set.md"
+PAGE = Path(__file__).parents[2] / "docs" / "scores.md"
 
 
 @pytest.fixture
