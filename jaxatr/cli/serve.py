@@ -83,12 +83,12 @@ def main(arguments: Sequence[str]) -> None:
 
     inputs.refuse(arguments)
     require(*_PACKAGES, extra="serve", what="jaxatr serve")
-    from jaxatr.serving import engine, server
+    from jaxatr.serving import served_run, server
 
     values = flags.FLAGS
     token, drawn = server.token_for(values.host, values.token_file)
     options = _options(token)
-    wanted = engine.Wanted(
+    wanted = served_run.Wanted(
         values.workdir,
         inputs.checkpoint(values.checkpoint),
         score=values.score,

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from jaxatr.serving import metrics
 from jaxatr.serving.batcher import Batcher
 from jaxatr.serving.drift import Drifting
-from jaxatr.serving.engine import Answer, Engine, RecogniserEngine, Wanted
+from jaxatr.serving.engine import Answer, Engine, RecogniserEngine
 from jaxatr.serving.enrolment import Enroller
 from jaxatr.serving.forms import FormError, files_of
 from jaxatr.serving.intake import Read, Reader, Upload
@@ -24,6 +24,7 @@ from jaxatr.serving.marks import FILE, Marks
 from jaxatr.serving.openapi import FORM, RAW
 from jaxatr.serving.options import Options
 from jaxatr.serving.page import Page
+from jaxatr.serving.served_run import Wanted
 
 Result = TypeVar("Result")
 

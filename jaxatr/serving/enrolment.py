@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 
 from jaxatr import runs
 from jaxatr.recognition.recogniser import UNKNOWN
-from jaxatr.serving.engine import RecogniserEngine, Wanted, load_engine
+from jaxatr.serving.engine import RecogniserEngine
 from jaxatr.serving.folder import Folder
 from jaxatr.serving.intake import Read
+from jaxatr.serving.served_run import Wanted, load_engine
 from jaxatr.tasks.open_set.deciders import AUTO
 
 _ERRORS = (ValueError, OSError, ImportError, RuntimeError)

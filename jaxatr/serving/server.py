@@ -20,8 +20,9 @@ import uvicorn
 from jaxatr.serving.app import build_app
 from jaxatr.serving.connections import bounded
 from jaxatr.serving.console import Console
-from jaxatr.serving.engine import Engine, Wanted, load_engine
+from jaxatr.serving.engine import Engine
 from jaxatr.serving.options import Options
+from jaxatr.serving.served_run import Wanted, load_engine
 
 VARIABLE = "JAXATR_TOKEN"
 """Environment variable of the token."""

@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 from jaxatr.serving.app import build_app
 from jaxatr.serving.connections import bounded
 from jaxatr.serving.console import Console
-from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.options import Limits, Options
+from jaxatr.serving.served_run import Wanted, load_engine
 
 SIZES = (1, 4)
 

@@ -16,8 +16,8 @@ from jaxatr import data, training
 from jaxatr.recognition import store
 from jaxatr.recognition.neighbours import NEAREST
 from jaxatr.serving import drift, metrics
-from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.options import Limits
+from jaxatr.serving.served_run import Wanted, load_engine
 
 
 def images_of(contents):

@@ -12,10 +12,10 @@ import jaxatr
 from jaxatr import data, files, runs, training
 from jaxatr.serving import metrics
 from jaxatr.serving.console import Console
-from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.enrolment import Enroller
 from jaxatr.serving.intake import Read
 from jaxatr.serving.options import Options
+from jaxatr.serving.served_run import Wanted, load_engine
 
 SIZES = (1, 4)
 

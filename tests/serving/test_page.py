@@ -12,8 +12,8 @@ from PIL import Image
 
 import jaxatr
 from jaxatr.serving.console import Console
-from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.options import Options
+from jaxatr.serving.served_run import Wanted, load_engine
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
 DESK = {"viewport": {"width": 1280, "height": 860}}

@@ -21,7 +21,7 @@ from PIL import Image
 from jaxatr.cli import serve
 from jaxatr.cli.command import is_users
 from jaxatr.serving import Options, server
-from jaxatr.serving.engine import Wanted
+from jaxatr.serving.served_run import Wanted
 from jaxatr.serving.server import tuned_interpreter
 
 ROOT = Path(__file__).parents[2]

@@ -128,7 +128,7 @@ def test_onednn_answers_as_jax_and_says_which_form(earlier, images, flags, capsy
 @pytest.mark.skipif(not onednn.options(), reason=WITHOUT)
 def test_a_retriever_and_the_console_take_onednn(earlier, images, monkeypatch):
     pytest.importorskip("fastapi")
-    from jaxatr.serving.engine import Wanted, load_engine
+    from jaxatr.serving.served_run import Wanted, load_engine
 
     monkeypatch.setenv(onednn.VARIABLE, "always")
     (wanted,) = jaxatr.load(earlier / "embedding").predict(images[:1])
@@ -229,8 +229,8 @@ def test_a_console_says_which_engine(earlier, images):
 
     from jaxatr.serving.app import build_app
     from jaxatr.serving.console import Console
-    from jaxatr.serving.engine import Wanted, load_engine
     from jaxatr.serving.options import Options
+    from jaxatr.serving.served_run import Wanted, load_engine
 
     Recogniser.load(earlier / "open_set", score="conflabel")  # fitted, so that it is offered
     found = {}
