@@ -198,7 +198,7 @@ def around(
     Args:
       box: x0, y0, x1, y1, in pixels of the image, not empty.
       margin: how much larger the chip is than the box, as a share of the box's longer side.
-      square: show the box's surroundings on its shorter sides, too, up to a square.
+      square: also show the box's surroundings on its shorter sides, up to a square.
 
     Returns:
       x0, y0, x1, y1.

@@ -269,7 +269,7 @@ def calibrate(
       per_class: fit a threshold for each assigned class instead of a common one.
       sigmoid: maps a standardised score to the probability of being known.
       seen: scores and classes of training examples as if not seen, to which the thresholds are
-        fitted too; none by default.
+        also fitted; none by default.
 
     Raises:
       ValueError: there is no example, an example is unknown, a score is not finite, or ``tpr`` is

@@ -140,7 +140,7 @@ def fit_ensemble(
       tpr: share of known examples to accept.
       per_class: fit a threshold for each assigned class instead of a common one.
       same_training: whether the members were trained on the same examples in the same order. If
-        their thresholds are fitted to these as if not seen, that of the ensemble is too.
+        the members' thresholds are fitted to these as if not seen, so is the ensemble's.
 
     Raises:
       ValueError: there is no example, an example is unknown, a score is not finite, or ``tpr`` is

@@ -1,7 +1,8 @@
 """Windows of an image of any size, and the boxes found in them as boxes of the whole image."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -103,7 +104,7 @@ def merge(
       overlap: the IoU above which :func:`~jaxatr.scenes.suppression.suppress` drops a box.
       seam: how close in pixels to its window's edge a box that is cut ends.
       agreement: the least IoU of the parts within both windows; parts whose edges differ by no more
-        than ``seam`` pixels agree, too.
+        than ``seam`` pixels also agree.
     """
     counts = [len(part) for part in boxes]
     bounds = np.repeat(np.array(tiles, float).reshape(-1, 4), counts, axis=0)
@@ -115,30 +116,42 @@ def merge(
     cut = usable & _cut(own, bounds, size, seam).any(axis=1)
     whole, parts = np.flatnonzero(usable & ~cut), np.flatnonzero(cut)
 
-    pairs: list[tuple[int, int]] = []
-    seen_whole = np.zeros(len(parts), bool)
-    for number, part in enumerate(parts.tolist()):
-        alike = _same_target(part, whole, own, bounds, label, seam, agreement)
-        seen_whole[number] = alike.any()
-        after = parts[number + 1 :]
-        alike = _same_target(part, after, own, bounds, label, seam, agreement)
-        pairs += [(number, number + 1 + int(other)) for other in np.flatnonzero(alike)]
-    rows, columns = np.array(pairs, int).reshape(-1, 2).T
-    links = coo_array((np.ones(len(pairs)), (rows, columns)), shape=(len(parts), len(parts)))
-    groups, group = connected_components(links, directed=False) if len(parts) else (0, parts)
-
     found, indices = [own[whole]], [whole]
-    for one in range(groups):
-        members = parts[group == one]
-        if not seen_whole[group == one].any():
-            corners = own[members].reshape(-1, 2)
-            found.append(np.asarray(geometry.hull(corners))[None])
-            indices.append(members[[np.argmax(score[members])]])
+    same_target = partial(
+        _same_target, boxes=own, bounds=bounds, labels=label, seam=seam, agreement=agreement
+    )
+    for members in _split_targets(parts, whole, same_target):
+        found.append(np.asarray(geometry.hull(own[members].reshape(-1, 2)))[None])
+        indices.append(members[[np.argmax(score[members])]])
     every, index = np.concatenate(found), np.concatenate(indices)
     order = np.argsort(index, kind="stable")  # ties go to the earlier box, as within a window
     every, index = every[order], index[order]
     stay = kept(every, score[index], None if label is None else label[index], overlap=overlap)
     return Merged(every[stay], score[index[stay]], index[stay])
+
+
+def _split_targets(
+    parts: Int[np.ndarray, " p"],
+    whole: Int[np.ndarray, " w"],
+    same_target: Callable[[int, np.ndarray], np.ndarray],
+) -> list[Int[np.ndarray, " _"]]:
+    """Groups cut boxes by their targets, without the targets that a window saw whole.
+
+    Args:
+      parts: rows of the cut boxes.
+      whole: rows of the other boxes.
+      same_target: says which of some rows are of the same target as a row.
+    """
+    pairs: list[tuple[int, int]] = []
+    seen_whole = np.zeros(len(parts), bool)
+    for number, part in enumerate(parts.tolist()):
+        seen_whole[number] = same_target(part, whole).any()
+        alike = same_target(part, parts[number + 1 :])
+        pairs += [(number, number + 1 + int(other)) for other in np.flatnonzero(alike)]
+    rows, columns = np.array(pairs, int).reshape(-1, 2).T
+    links = coo_array((np.ones(len(pairs)), (rows, columns)), shape=(len(parts), len(parts)))
+    groups, group = connected_components(links, directed=False) if len(parts) else (0, parts)
+    return [parts[group == one] for one in range(groups) if not seen_whole[group == one].any()]
 
 
 def _cut(

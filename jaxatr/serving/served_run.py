@@ -104,23 +104,23 @@ def _recogniser(wanted: Wanted, lasting: Lasting | None) -> Engine:
         out = [name for name in kept if in_jax_alone(openset.SCORES[name])]
         kept = [name for name in kept if name not in out]
         left = f"not offered, because only jax computes them: {', '.join(out)}" if out else ""
-    loaded = {own.decision.score.name: own}
+    loaded = {own.rule.score.name: own}
     for name in (*kept, *wanted.scores):
         if name not in loaded:
             one = load(name)
-            loaded.setdefault(one.decision.score.name, one)  # that of "auto" may be there
-    needs = frozenset({FEATURES}).union(*(one.decision.score.all_needs for one in loaded.values()))
+            loaded.setdefault(one.rule.score.name, one)  # that of "auto" may be there
+    needs = frozenset({FEATURES}).union(*(one.rule.score.all_needs for one in loaded.values()))
     recognisers = [
-        Recogniser(run, one.decision, gamma=one.gamma, further=one.further, runtime=wanted.runtime)
+        Recogniser(run, one.rule, gamma=one.gamma, further=one.further, runtime=wanted.runtime)
         for one in loaded.values()
     ]
     if lasting is None:
-        network = Recogniser(run, own.decision, needs=needs, runtime=wanted.runtime)
+        network = Recogniser(run, own.rule, needs=needs, runtime=wanted.runtime)
         found = build_examples(run, wanted.where, network.features, wanted.examples)
         lasting = Lasting(run, network, needs, _explainer(wanted, run), *found)
     elif not needs <= lasting.needs:  # of a score that was not offered before
         needs |= lasting.needs
-        network = Recogniser(run, own.decision, needs=needs, runtime=wanted.runtime)
+        network = Recogniser(run, own.rule, needs=needs, runtime=wanted.runtime)
         lasting = lasting._replace(network=network, needs=needs)
     note = "; ".join(filter(None, [own.note, lasting.network.engine, left]))
     return RecogniserEngine(lasting, recognisers, note)

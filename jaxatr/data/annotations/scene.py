@@ -71,7 +71,7 @@ class Annotations(NamedTuple):
     """What a reader found.
 
     Attributes:
-      scenes: sorted by path; scenes without boxes, too.
+      scenes: sorted by path, including those without boxes.
       problems: boxes and files that cannot be used, and are left out.
     """
 

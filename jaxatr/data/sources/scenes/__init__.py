@@ -32,7 +32,7 @@ class Framing(NamedTuple):
 
     Attributes:
       margin: how much larger a chip is than its box, as a share of the box's longer side.
-      square: show surroundings on the box's shorter sides, too, up to a square.
+      square: also show surroundings on the box's shorter sides, up to a square.
       size: side to resize square chips to; 0 for the scene's own scale.
     """
 
