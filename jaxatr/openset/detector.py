@@ -26,7 +26,7 @@ AXES = {
     "features": "n, d",
     "logits": "n, k",
     "open_logits": "n, k",
-    "extra_logits": "n, 1",
+    "extra_logits": "n, e",
     "gradient_norms": "n, m",
     "odin": "n",
     "labels": "n",
