@@ -22,6 +22,19 @@ ARRAYS = frozenset(
 )
 """Names of the arrays that the package's scores need, besides features."""
 
+AXES = {
+    "features": "n, d",
+    "logits": "n, k",
+    "open_logits": "n, k",
+    "extra_logits": "n, e",
+    "gradient_norms": "n, m",
+    "odin": "n",
+    "labels": "n",
+    "image": "n, h, w, c",
+    "map_stem": "n, h, w, c",
+} | {f"map_stage{stage}": "n, h, w, c" for stage in (1, 2, 3, 4)}
+"""The axes of the arrays by name."""
+
 
 class Needs(NamedTuple):
     """Names of the arrays that each method of a detector takes.
@@ -59,6 +72,7 @@ class Detector:
         self.definition = definition
         self.models = dict(models or {})
         self._calibrated = set(self.models)
+        self._fitted_shapes: dict[str, tuple[int, ...]] = {}
 
     @property
     def needs(self) -> Needs:
@@ -110,6 +124,9 @@ class Detector:
 
         members_first(self.definition, act, set())
         self.models, self._calibrated = models, set()
+        self._fitted_shapes = {
+            name: np.shape(given[name])[1:] for name in self.needs.fit if name != "head"
+        }
         return self
 
     def calibrate(
@@ -210,7 +227,8 @@ class Detector:
         asked = self.definition.all_needs | ARRAYS
         named |= {name: more[name] for name in ("labels", "head") if name in more}
         more = {name: array for name, array in more.items() if name not in named}
-        if unknown := sorted({*more} - asked):
+        by_name = maps if isinstance(maps, Mapping) else {}
+        if unknown := sorted({*more, *by_name} - asked):
             raise ValueError(
                 f"{self.definition.name}: got {', '.join(unknown)}, wanted some of "
                 f"{', '.join(sorted({*named, 'maps', *asked}))}"
@@ -243,6 +261,8 @@ class Detector:
         counts = {one: array.shape[0] if array.ndim else 0 for one, array in arrays.items()}
         if len({*counts.values()}) > 1:
             raise ValueError(f"{name}: got different numbers of examples, {counts}")
+        for one, array in arrays.items():
+            self._check_shape(kind, one, array.shape)
         count = next(iter(counts.values()), 0)
         labels = arrays.pop("labels", np.full(count, UNKNOWN))
         if labels.dtype.kind not in "iu":
@@ -254,7 +274,23 @@ class Detector:
             arrays["logits"] = np.full((count, classes), np.nan, np.float32)
         logits = arrays.pop("logits")
         open_logits = arrays.pop("open_logits", np.full(logits.shape, np.nan, np.float32))
+        if open_logits.shape != logits.shape:
+            raise ValueError(
+                f"{name}: open_logits: got shape {open_logits.shape}, wanted that of the logits, "
+                f"{logits.shape}"
+            )
         return Outputs(logits, open_logits, labels, arrays)
+
+    def _check_shape(self, kind: Kind, array: str, shape: tuple[int, ...]) -> None:
+        """Raises an error if an array has other axes than it should, or than in the fit."""
+        axes, fitted = AXES.get(array), self._fitted_shapes.get(array)
+        if axes is not None and len(shape) != len(axes.split(", ")):
+            wanted = f"[{axes}]"
+        elif kind != "fit" and fitted is not None and shape[1:] != fitted:
+            wanted = f"[{', '.join(['n', *map(str, fitted)])}] as in fit()"
+        else:
+            return
+        raise ValueError(f"{self.definition.name}: {array}: got shape {shape}, wanted {wanted}")
 
     def _head(self, given: Mapping[str, Any], outputs: Outputs) -> Head | None:
         """Converts the last layer, if the score asks for it."""

@@ -128,7 +128,7 @@ def check_takes(
     able.sort(key=lambda name: -areas.get(name, -1.0))
     measured = " (best on held-out known classes first)" if set(areas) & set(able) else ""
     raise ValueError(
-        f"{workdir}: {score.name} decides, but does not compare with training examples, so it "
-        f"cannot take new classes. --score=NAME enrols with another score, which then decides: "
+        f"{workdir}: {score.name} decides, and cannot take new classes. Another score can, and "
+        f"decides from then on: --score=auto chooses one, --score=NAME names it: "
         f"{', '.join(able)}{measured}"
     )

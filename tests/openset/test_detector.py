@@ -65,6 +65,8 @@ def only(part, names):
     """Of all arrays, those of some names; a single map is given as ``maps``."""
     maps = [name for name in names if name in part["maps"]]
     given = {name: part[name] for name in names if name in part}
+    if len(maps) > 1:
+        return given | {"maps": {name: part["maps"][name] for name in maps}}
     return given | ({"maps": part["maps"][maps[0]]} if maps else {})
 
 
@@ -163,6 +165,32 @@ def fitting(**changed):
         ("fusion", lambda d: d.calibrate(**HELD), "fusion: spatial_stage2: not fitted"),
         ("conflabel_detector", lambda d: d.score(**NEW), "it has a training of its own, whose"),
         ("vim", fitting(feature=1), "vim: got feature, wanted some of extra_logits"),
+        (
+            "fusion_cbc",
+            fitting(maps={"stage2": 1}),
+            "fusion_cbc: got stage2, wanted some of .*map_",
+        ),
+        ("knn", fitting(features=TRAIN["odin"]), r"knn: features: got shape .60,., wanted .n, d."),
+        (
+            "spatial_stage2",
+            fitting(maps=TRAIN["logits"]),
+            r"map_stage2: got shape .60, 3., wanted .n, h, w",
+        ),
+        (
+            "mls",
+            lambda d: d.score(logits=[1.0, 2.0]),
+            r"mls: logits: got shape .2,., wanted .n, k.",
+        ),
+        (
+            "cbc",
+            lambda d: d.score(logits=NEW["logits"], open_logits=NEW["extra_logits"]),
+            "cbc: open_logits: got shape .45, 1., wanted that of the logits, .45, 3.",
+        ),
+        (
+            "knn",
+            lambda d: fitting()(d).score(features=NEW["features"][:, 1:]),
+            r"knn: features: got shape .45, 9., wanted .n, 10. as in fit",
+        ),
         ("vim", fitting(logits=NEW["logits"]), "vim: got different numbers of examples, .'feat"),
         ("vim", fitting(head=HEAD[0]), "vim: head: got a ndarray, wanted .kernel, bias."),
         ("dice", fitting(head=(HEAD[0].T, None)), "dice: head: got a kernel of shape .3, 10."),

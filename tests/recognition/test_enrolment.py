@@ -168,7 +168,7 @@ def test_other_scores_take_classes_too(run, chips, stranger, source, score):
 
 
 def test_a_score_that_cannot_enrol_names_those_that_can(run, source):
-    with pytest.raises(ValueError, match="energy decides, but does not compare.*spatial_stage"):
+    with pytest.raises(ValueError, match="energy decides, and cannot.*--score=auto.*spatial_stage"):
         runs.enrol_run(run, source, score="energy")
     assert not (run / enrolment_file.FILE).exists() and not (run / enrolment_file.FOLDER).exists()
     areas = training.read_record(run)["decision"]["candidates"]
