@@ -288,9 +288,9 @@ def _unlabelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> li
 def _listed(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[_Listed]:
     """Lists the chips or tracks at a path, with names of known classes."""
     if isinstance(recogniser, Recogniser):
-        from jaxatr.data.sources.image_folder import labelled_images  # not for other commands
+        from jaxatr.data.sources.image_folder import labelled_truth  # not for other commands
 
-        found = labelled_images(source, scratch)
+        found = labelled_truth(source, scratch)
         listed = [_Listed(one.path, found.root / one.path, one.label) for one in found.listed]
     else:
         listed = [
