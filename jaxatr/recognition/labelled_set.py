@@ -132,8 +132,8 @@ def _made(
     return LabelledSet(part_of_chips(chips, names, task.split.known), record)
 
 
-def _check_known(path: Path, classes: Collection[str], known: Collection[str]) -> None:
-    if known & set(classes):
+def _check_known(path: Path, classes: set[str], known: set[str]) -> None:
+    if known & classes:
         return
     close = next((hint for name in sorted(classes) if (hint := nearest(name, known))), "")
     raise ValueError(

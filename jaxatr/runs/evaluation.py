@@ -69,7 +69,7 @@ def evaluate_run(
         cannot be measured, or its name is that of a recorded one with another source.
     """
     own = data is None or isinstance(data, Mapping)
-    place = dict((data or {}) if own else (where or {}))
+    place = dict((data if isinstance(data, Mapping) else where) or {})
     resolve.trust_names_in([place, options])  # the user's own
     config = training.load_config(workdir)
     folder: Path | None = Path(workdir)

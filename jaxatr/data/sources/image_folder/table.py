@@ -106,7 +106,7 @@ def check_truth(path: Path) -> None:
     Raises:
       ValueError: it is a table of predictions, or cannot be read.
     """
-    columns = _lower(next(_rows(path), ("", {}))[1])
+    columns = _lower(next(rows(path), ("", {}))[1])
     if _OF_PREDICTIONS <= columns.keys():
         raise ValueError(
             f"{path}: got a table of predictions, whose labels are what a run named, wanted the "
