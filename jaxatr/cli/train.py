@@ -11,6 +11,7 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
@@ -64,7 +65,8 @@ def main(arguments: Sequence[str]) -> None:
     workdir = Path(values.workdir or f"runs/{started}")
     if values.config is not None or not baselines:
         # With --config, its fields have the place of the data already.
-        place = {} if values.config is not None else inputs.data_place()
+        given = {} if values.config is not None else inputs.data_place()
+        place: dict[str, Any] = {f"data.{name}": value for name, value in given.items()}
         data_dir = values.data_dir if values.config is None else values.config.data.data_dir
         print("reading the data", flush=True)
         runs.train_run(
@@ -74,7 +76,7 @@ def main(arguments: Sequence[str]) -> None:
             progress=values.progress,
             begun_in=_begun(data_dir or ""),
             say=inputs.say,
-            **{f"data.{name}": value for name, value in place.items()},
+            **place,
         )
     with training.stopping_at_once():
         for baseline, folder in baselines.items():

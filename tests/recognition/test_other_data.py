@@ -318,3 +318,14 @@ def test_a_known_class_has_one_form_of_its_name():
     part = part_of_chips(np.zeros((3, 4, 4, 1), np.uint8), ["\u0160", "b", "c"], ["c", "S\u030c"])
     assert part.labels.tolist() == [1, openset.UNKNOWN, 0]
     assert [part.split.classes[label] for label in part.classes] == ["\u0160", "b", "c"]
+
+
+def test_an_enrolled_class_is_known_in_another_set(run, flight, chips, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    (unknown,) = training.read_record(run)["split"]["unknown"]
+    runs.enrol_run(tmp_path / "run", chips / "train" / unknown, name="boat", score="nearest")
+    with pytest.warns(UserWarning, match="skipped 1 of 41"):
+        result = jaxatr.evaluate(tmp_path / "run", data=flight, scores="mls")
+    assert result["known"][-1] == "boat" and result["unknown"] == []
+    row = result["enrolled"]["classes"]["boat"]
+    assert (row["chips"], row["test"]) == (24, 10)
