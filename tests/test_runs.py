@@ -4,7 +4,6 @@ import json
 import math
 import shutil
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -130,9 +129,8 @@ def test_a_run_goes_on_by_its_own_configuration_and_a_finished_one_for_more_epoc
 def test_more_epochs_follow_the_schedule_of_the_whole_length():
     config = configuration.of_task()
     config.optimizer.schedule, config.optimizer.learning_rate = "cosine", 0.1
-    task = SimpleNamespace(phases=[SimpleNamespace(steps=400)], steps_per_epoch=10)
     rates = [0.05 * (1 + math.cos(math.pi * step / 400)) for step in (300, 399)]
-    assert prolongation.described(config, task, 300) == {
+    assert prolongation.described(config, 400, 10, before=300) == {
         "from_step": 300,
         "to_step": 400,
         "schedule": "continuing from step 300 to 400 by the cosine schedule of 400 steps: "

@@ -60,7 +60,7 @@ def prolonged(config: Config, task: Task, workdir: str | os.PathLike, epochs: in
     return longer
 
 
-def described(config: Config, task: Task, before: int) -> dict[str, Any]:
+def described(config: Config, steps: int, steps_per_epoch: int, *, before: int) -> dict[str, Any]:
     """Describes the schedule of further epochs, for the record.
 
     The learning rate follows the schedule of a training of the whole length, from the step at which
@@ -68,14 +68,14 @@ def described(config: Config, task: Task, before: int) -> dict[str, Any]:
 
     Args:
       config: the configuration with the new length.
-      task: its task.
+      steps: that length in steps.
+      steps_per_epoch: steps of one pass over the training data.
       before: the step at which the run ended.
 
     Returns:
       ``from_step``, ``to_step`` and ``schedule``, a line.
     """
-    steps = task.phases[0].steps
-    rate = rate_schedule(config.optimizer, steps, task.steps_per_epoch)
+    rate = rate_schedule(config.optimizer, steps, steps_per_epoch)
     first, last = (float(np.asarray(rate(step))) for step in (before, steps - 1))
     line = (
         f"continuing from step {before} to {steps} by the {config.optimizer.schedule} schedule of "

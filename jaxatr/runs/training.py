@@ -125,7 +125,8 @@ def _train(
         full = prolongation.prolonged(full, task, workdir, more_epochs)
         before = task.phases[0].steps
         task, free = make_task(full, workdir), (*free, *prolongation.LENGTH)
-        further = prolongation.described(full, task, before)
+        steps = task.phases[0].steps
+        further = prolongation.described(full, steps, task.steps_per_epoch, before=before)
         facts["prolonged"] = [*record.get("prolonged", []), further]
         say(further["schedule"])
     training.record_config(workdir, full, free=free)
