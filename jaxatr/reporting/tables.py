@@ -43,9 +43,9 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
     gamma, fitted = evaluation["gamma"], evaluation.get("fitted_gamma")
     known, unknown = ", ".join(evaluation["known"]), ", ".join(evaluation["unknown"])
     dataset, split = evaluation["dataset"], evaluation["split"]
-    own = "trained on" if "set" in evaluation else "data"
+    title = "trained on" if "set" in evaluation else "data"
     notes = [
-        f"{own}: {dataset['name']}; split: {split['name']}, version {split['version']}, "
+        f"{title}: {dataset['name']}; split: {split['name']}, version {split['version']}, "
         f"seed {split['seed']}",
         f"known: {known}; unknown: {unknown or '-'}",
     ]
@@ -64,7 +64,7 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
             + (f" (γ = {fitted:.6g})" if fitted is not None else "")
             + _differs(evaluation)
         )
-    if own:
+    if named:
         notes.append(
             "own acc.: share of the known examples that the score itself names right, before "
             "anything is rejected"
