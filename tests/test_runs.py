@@ -1,6 +1,7 @@
 """A run from configuration to evaluation, and its recogniser."""
 
 import json
+import math
 import shutil
 from functools import partial
 
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from jaxatr import config as configuration
 from jaxatr import data, files, losses, metrics, openset, reporting, runs, training
 from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
+from jaxatr.runs import prolongation
 from jaxatr.tasks import OpenSet
 
 
@@ -100,6 +103,68 @@ def test_a_run_from_before_a_field_can_be_continued(small_config, trained_run, t
     changed.open_set.hold_out = 1
     with pytest.raises(training.ConfigMismatch, match="hold_out: recorded 0, now 1"):
         runs.train_run(changed, copy, progress=False)
+
+
+def test_a_run_goes_on_by_its_own_configuration_and_a_finished_one_for_more_epochs(
+    trained_run, tmp_path
+):
+    copy = tmp_path / "run"
+    shutil.copytree(trained_run, copy)
+    before, metrics = training.read_record(copy), training.read_metrics(copy)
+    runs.train_run(None, copy, progress=False)  # it is finished
+    assert training.read_metrics(copy) == metrics
+    said: list[str] = []
+    runs.train_run(None, copy, more_epochs=1, progress=False, say=said.append)
+    examples, batch = before["examples"]["train"], 16
+    done, steps = round(12 * examples / batch), round(13 * examples / batch)
+    assert training.saved_steps(copy)[-1] == steps > done == before["steps"]
+    config, record = training.load_config(copy), training.read_record(copy)
+    assert config.train.epochs == 13 and record["fingerprint"] == before["fingerprint"]
+    line = f"by the constant schedule of {steps} steps: learning rate 0.1 at step {done}, 0.1 at"
+    assert line in record["prolonged"][0]["schedule"] == said[0]
+    added = [one for one in training.read_metrics(copy) if one not in metrics]
+    assert added and all(done < one["step"] <= steps for one in added)
+
+
+def test_more_epochs_follow_the_schedule_of_the_whole_length():
+    config = configuration.of_task()
+    config.optimizer.schedule, config.optimizer.learning_rate = "cosine", 0.1
+    rates = [0.05 * (1 + math.cos(math.pi * step / 400)) for step in (300, 399)]
+    assert prolongation.described(config, 400, 10, before=300) == {
+        "from_step": 300,
+        "to_step": 400,
+        "schedule": "continuing from step 300 to 400 by the cosine schedule of 400 steps: "
+        f"learning rate {rates[0]:.3g} at step 300, {rates[1]:.3g} at the end",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept_step", "more", "message"),
+    [
+        ({}, None, 0, "more_epochs: got 0, wanted at least 1"),
+        (
+            {"train.epochs": 30},
+            None,
+            1,
+            r"has done \d+ of \d+ steps: finish it first, by jaxatr",
+        ),
+        ({"open_set.trials": 1, "open_set.score": "auto"}, None, 1, "has trials"),
+        ({}, 3, 1, "ended with the parameters of step 3, the best"),
+    ],
+)
+def test_a_run_that_cannot_have_more_epochs_says_why(
+    trained_run, tmp_path, changes, kept_step, more, message
+):
+    shutil.copytree(trained_run, tmp_path / "run")
+    config = training.load_config(tmp_path / "run")
+    config.update_from_flattened_dict(changes)
+    files.write_fields(tmp_path / "run" / "config.json", json.loads(config.to_json()))
+    if kept_step is not None:
+        training.update_record(tmp_path / "run", kept_step=kept_step)
+    before = (tmp_path / "run" / "config.json").read_bytes()
+    with pytest.raises(ValueError, match=message):
+        runs.train_run(None, tmp_path / "run", more_epochs=more, progress=False)
+    assert (tmp_path / "run" / "config.json").read_bytes() == before
 
 
 def test_best_checkpoint_can_be_evaluated(trained_run):

@@ -3,6 +3,7 @@
 jaxatr evaluate --workdir=DIR [--checkpoint=latest|best|STEP] [--scores=all]
 jaxatr evaluate --workdir=DIR --scores=vim --fresh
 jaxatr evaluate --workdir=DIR --outside=near=SOURCE,far=SOURCE
+jaxatr evaluate --workdir=DIR --data=FOLDER_OR_TABLE_OR_ARCHIVE [--name=NAME]
 jaxatr evaluate --workdir=DIR --workdir=DIR
 jaxatr evaluate --workdir=SURROGATE --methods=grad_cam,rise,lime
 """
@@ -22,6 +23,13 @@ def define_flags() -> None:
         "workdir", None, "The run's folder; repeat it for an ensemble.", required=True
     )
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
+    flags.DEFINE_string(
+        "data",
+        None,
+        "Another set to measure instead of the test data: class folders, a table or an archive. "
+        "Classes that the run does not know are unknown. It is recorded beside the run's own test.",
+    )
+    flags.DEFINE_string("name", None, "Name of that set. Default: its folder's or file's.")
     inputs.define_data()
     flags.DEFINE_string(
         "scores",
@@ -52,21 +60,24 @@ def main(arguments: Sequence[str]) -> None:
     inputs.refuse(arguments)
     training.enable_compilation_cache()
     workdirs, options = flags.FLAGS.workdir, inputs.given("scores", "outside", "methods")
-    shared: dict[str, Any] = {
-        "checkpoint": inputs.checkpoint(flags.FLAGS.checkpoint),
-        "data": inputs.data_place(),
-    }
+    another = inputs.given("data", "name")
+    if "name" in another and "data" not in another:
+        raise ValueError("--name needs --data, the set that it names")
+    place = inputs.data_place()
+    shared: dict[str, Any] = {"checkpoint": inputs.checkpoint(flags.FLAGS.checkpoint)}
     if len(workdirs) > 1:
-        if options or flags.FLAGS.fresh:
-            name = next(iter(options), "fresh")
+        if another or options or flags.FLAGS.fresh:
+            name = next(iter(another | options), "fresh")
             raise ValueError(f"--{name} cannot be used with an ensemble: give one --workdir")
-        result = runs.evaluate_ensemble(workdirs, **shared)
+        result = runs.evaluate_ensemble(workdirs, **shared, data=place)
     else:
+        shared |= {**another, "where": place} if another else {"data": place}
         result = runs.evaluate_run(
             workdirs[0], **shared, fresh=flags.FLAGS.fresh, progress=True, **options
         )
-    print(
-        json.dumps(result, indent=2)
-        if flags.FLAGS.json
-        else reporting.report_of(workdirs[0]).text(result)
-    )
+    if flags.FLAGS.json:
+        print(json.dumps(result, indent=2))
+        return
+    print(reporting.report_of(workdirs[0]).text(result))
+    if len(workdirs) == 1 and (beside := reporting.sets_table(workdirs[0])):
+        print(f"\n{beside}")

@@ -2,6 +2,7 @@
 
 jaxatr train --config=NAME[:VARIANT] [--workdir=DIR] [--config.FIELD=VALUE ...]
 jaxatr train --config=FILE.py[:VARIANT] [--workdir=DIR] [--config.FIELD=VALUE ...]
+jaxatr train --workdir=DIR [--more_epochs=N]
 jaxatr train --workdir=DIR --baselines=conflabel,gopenmax
 """
 
@@ -10,6 +11,7 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
@@ -24,7 +26,11 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "workdir",
         None,
-        "The run's folder; an existing run is continued. Default: runs/DATE-TIME.",
+        "The run's folder; an existing run is continued, without --config by its own "
+        "configuration. Default: runs/DATE-TIME.",
+    )
+    flags.DEFINE_integer(
+        "more_epochs", None, "Further epochs of the finished run in --workdir; no --config.", 1
     )
     inputs.define_data(
         "The data's folder or archive: --config.data.source.",
@@ -57,14 +63,20 @@ def main(arguments: Sequence[str]) -> None:
     training.enable_compilation_cache()
     started = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     workdir = Path(values.workdir or f"runs/{started}")
-    if values.config is not None:
+    if values.config is not None or not baselines:
+        # With --config, its fields have the place of the data already.
+        given = {} if values.config is not None else inputs.data_place()
+        place: dict[str, Any] = {f"data.{name}": value for name, value in given.items()}
+        data_dir = values.data_dir if values.config is None else values.config.data.data_dir
         print("reading the data", flush=True)
         runs.train_run(
             values.config,
             workdir,
+            more_epochs=values.more_epochs,
             progress=values.progress,
-            begun_in=_begun(values.config.data.data_dir),
+            begun_in=_begun(data_dir or ""),
             say=inputs.say,
+            **place,
         )
     with training.stopping_at_once():
         for baseline, folder in baselines.items():
@@ -91,9 +103,16 @@ def _begun(data_dir: str) -> Callable[[Path], None]:
 
 def _check(baselines: bool) -> None:
     """Checks that --config and --workdir are given where they are needed."""
-    if flags.FLAGS.config is None and not (baselines and flags.FLAGS.workdir):
-        raise ValueError("--config is missing: --config=cbc, or a file of your own")
-    if flags.FLAGS.config is None and (unused := inputs.given("data_source", "data_dir")):
-        raise ValueError(f"--{next(iter(unused))} needs --config: a finished run has its data")
+    config, workdir = flags.FLAGS.config, flags.FLAGS.workdir
+    is_run = workdir is not None and (baselines or Path(workdir, "config.json").exists())
+    if config is None and not is_run:
+        why = f"; {workdir} has no run to continue" if workdir else ""
+        raise ValueError(f"--config is missing: --config=cbc, or a file of your own{why}")
+    if config is not None:
+        inputs.check_unused("more_epochs", by="config")
+    elif baselines:
+        inputs.check_unused("more_epochs", by="baselines")
+        if unused := inputs.given("data_source", "data_dir"):
+            raise ValueError(f"--{next(iter(unused))} needs --config: a finished run has its data")
     if os.environ.get("JAX_NUM_PROCESSES") and flags.FLAGS.workdir is None:
         raise ValueError("--workdir is missing: give the same one to every process")

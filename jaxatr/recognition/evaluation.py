@@ -124,12 +124,14 @@ def evaluate(
         measured["outside"] = {name: one.record for name, one in others.items()}
     arrays = arrays_of(parts, outputs, scored)
     for name, folder in chosen.networks.items():
-        if joined is None:
-            add_recorded(name, folder, measured, arrays)
+        if not task.examples.own_test:
+            reason = "its network was measured on the run's own test only"
+        elif joined is not None:
+            reason = "its network does not know enrolled classes"
         else:
-            warnings.warn(
-                f"{name} is left out: its network does not know enrolled classes", stacklevel=2
-            )
+            add_recorded(name, folder, measured, arrays)
+            continue
+        warnings.warn(f"{name} is left out: {reason}", stacklevel=2)
     test = outputs["test"]
     if joined is not None:
         measured |= joined.figures(test)

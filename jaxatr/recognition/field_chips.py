@@ -120,9 +120,9 @@ def _unlabelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> li
 def _labelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[Item]:
     """Lists the chips or tracks at a path, with names of known classes."""
     if isinstance(recogniser, Recogniser):
-        from jaxatr.data.sources.image_folder import labelled_images  # not for other commands
+        from jaxatr.data.sources.image_folder import labelled_truth  # not for other commands
 
-        found = labelled_images(source, scratch)
+        found = labelled_truth(source, scratch)
         listed = [Item(one.path, found.root / one.path, one.label) for one in found.listed]
     else:
         listed = [

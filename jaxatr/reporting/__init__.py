@@ -10,6 +10,7 @@ from jaxatr.reporting.card import (
 from jaxatr.reporting.kind import Report, Section, report_of
 from jaxatr.reporting.overlay import overlay, sheet
 from jaxatr.reporting.page import render_report, write_report
+from jaxatr.reporting.recorded_sets import text as sets_table
 from jaxatr.reporting.tables import open_set_table, percent, text_table, worst_confusions
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "percent",
     "render_report",
     "report_of",
+    "sets_table",
     "sheet",
     "text_table",
     "worst_confusions",

@@ -85,6 +85,8 @@ class Report(Generic[Run]):
       text: formats an evaluation as tables for a terminal.
       data: returns a run's data for the page's script; ``None`` if no section is interactive.
       templates: package whose folder ``templates`` has the sections' own templates.
+      read_set: ``(folder, name, place) -> Recorded``, the run evaluated on another set, in the
+        folder ``place``; ``None`` if the kind is not measured on others.
     """
 
     title: str
@@ -95,6 +97,7 @@ class Report(Generic[Run]):
     text: Callable[[Mapping[str, Any]], str]
     data: Callable[[Run, Sprite], dict[str, Any]] | None = None
     templates: str = "jaxatr.reporting"
+    read_set: Callable[[Path, str, Path], Run] | None = None
 
 
 def report_of(workdir: str | os.PathLike) -> Report[Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from jaxatr import openset
 from jaxatr.extras import extra
+from jaxatr.reporting import recorded_sets
 from jaxatr.reporting.kind import Numbered, Recorded, Section
 from jaxatr.reporting.recorded_run import RecordedRun
 from jaxatr.reporting.tables import COLUMNS, FURTHER, percent
@@ -44,6 +45,26 @@ def outside(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
         for name, facts in run.evaluation.get("outside", {}).items()
     ]
     return Section("outside", "Images of other data", {"tables": tables}) if tables else None
+
+
+def sets(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
+    """Shows each run's own test and other sets side by side, by the score that decides."""
+    by_run: dict[str, dict[str, Any]] = {}
+    for _, run in runs:
+        title = run.evaluation["set"]["name"] if "set" in run.evaluation else recorded_sets.OWN
+        by_run.setdefault(run.workdir, {})[title] = run.evaluation
+    tables = []
+    for workdir, evaluations in by_run.items():
+        if len(evaluations) > 1:
+            header, rows, notes = recorded_sets.comparison(evaluations)
+            lines = [
+                {"title": first, "cells": [{"text": text, "best": False} for text in rest]}
+                for first, *rest in rows
+            ]
+            columns = dict(enumerate(header[1:]))
+            table = {"name": workdir, "rows": lines, "columns": columns, "notes": notes}
+            tables.append(table)
+    return Section("sets", "Sets", {"tables": tables}) if tables else None
 
 
 def enrolled(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:

@@ -1,12 +1,12 @@
 """Renders a self-contained page about one or more runs of any kind."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxatr import files
-from jaxatr.reporting import charts, figures, overview
+from jaxatr.reporting import charts, figures, overview, recorded_sets
 from jaxatr.reporting.environment import environment
 from jaxatr.reporting.kind import Recorded, Report, Section, report_of
 from jaxatr.reporting.sprite import sprite
@@ -27,14 +27,17 @@ def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
     kinds = {folder: report_of(folder) for folder in named}
     # Runs with data for the page's script come first, so that their numbers index its list.
     folders = sorted(named, key=lambda folder: kinds[folder].data is None)
-    reports = [kinds[folder] for folder in folders]
-    runs = [kinds[folder].read(folder, named[folder]) for folder in folders]
+    both = [
+        (kinds[folder], run)
+        for folder in folders
+        for run in _evaluations(kinds[folder], folder, named[folder])
+    ]
+    reports, runs = [report for report, _ in both], [run for _, run in both]
     sprites = [sprite(run.thumbnails) for run in runs]
     packages = dict.fromkeys(["jaxatr.reporting", *(report.templates for report in reports)])
     made = environment(packages)
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.globals |= {"geometry": charts}
-    both = list(zip(reports, runs, strict=True))
     script_data = [
         report.data(run, sheet)
         for (report, run), sheet in zip(both, sprites, strict=True)
@@ -50,6 +53,14 @@ def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
         sections=_sections(both),
         data={"left": charts.LEFT, "width": charts.PLOT_WIDTH, "runs": script_data},
     )
+
+
+def _evaluations(report: Report[Any], folder: Path, name: str) -> Iterator[Recorded]:
+    """Yields a run with its own evaluation, and with that on each other set."""
+    yield report.read(folder, name)
+    if report.read_set is not None:
+        for place in recorded_sets.folders(folder):
+            yield report.read_set(folder, f"{name} on {place.name}", place)
 
 
 def _sections(both: Sequence[tuple[Report[Any], Recorded]]) -> list[Section]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import training
-from jaxatr.reporting import score_record
+from jaxatr.reporting import recorded_sets, score_record
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.typing import Int, Shaped
 
@@ -102,37 +102,42 @@ def is_simulated(record: dict[str, Any]) -> bool:
     return record.get("dataset", {}).get("name") in SIMULATED
 
 
-def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> RecordedRun:
+def read_run(
+    workdir: str | os.PathLike, *, name: str | None = None, place: Path | None = None
+) -> RecordedRun:
     """Reads the records of an evaluated run with open-set scores.
 
     Args:
       workdir: the run's folder.
       name: the run's name in the report; by default the folder's name.
+      place: folder of its evaluation on another set, instead of that on its own test.
 
     Raises:
       ValueError: ``workdir`` is not a run, is not evaluated, or a file in it cannot be read or is
         of another evaluation; the message names it.
     """
     folder = Path(workdir)
-    evaluation = read_evaluation(folder)
+    own = place is None
+    place = folder if place is None else place
+    evaluation = read_evaluation(folder) if own else recorded_sets.read(place)
     if "groups" not in evaluation:
         raise ValueError(
-            f"{folder / training.EVALUATION}: wanted an evaluation with open-set scores"
+            f"{place / training.EVALUATION}: wanted an evaluation with open-set scores"
         )
-    arrays = read_arrays(folder / training.SCORES)
+    arrays = read_arrays(place / training.SCORES)
     missing = {"test_logits", "test_open_logits", "test_labels", "test_id"} - set(arrays)
     if missing:
-        raise ValueError(f"{folder / training.SCORES}: the array {min(missing)} is missing")
+        raise ValueError(f"{place / training.SCORES}: the array {min(missing)} is missing")
     labels, measured = arrays["test_labels"], evaluation["groups"]["all"]
     if len(labels) != measured["num_known"] + measured["num_unknown"]:
-        raise different(folder, training.EVALUATION, training.SCORES)
+        raise different(place, training.EVALUATION, training.SCORES)
     scores = score_record.recorded_scores(arrays, measured["scores"])
     for score, values in scores.items():
         if not np.isfinite(values).all():
             raise ValueError(
-                f"{folder / training.SCORES}: the score {score!r} has non-finite values"
+                f"{place / training.SCORES}: the score {score!r} has non-finite values"
             )
-    thumbnails = read_thumbnails(folder / training.THUMBNAILS, arrays["test_id"])
+    thumbnails = read_thumbnails(place / training.THUMBNAILS, arrays["test_id"])
     decided = {
         name.removeprefix("decided_"): array
         for name, array in arrays.items()
@@ -145,9 +150,9 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
         name=name or folder.resolve().name,
         workdir=str(workdir),
         config=training.load_config(folder).to_dict(),
-        record=training.read_record(folder),
+        record={**training.read_record(folder), **({} if own else _record_of(evaluation["set"]))},
         evaluation=evaluation,
-        metrics=training.read_metrics(folder),
+        metrics=training.read_metrics(folder) if own else [],
         labels=labels,
         predicted=arrays["test_logits"].argmax(axis=-1),
         predictions=predictions,
@@ -156,6 +161,15 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
         thumbnails=thumbnails,
         decided=decided,
     )
+
+
+def _record_of(facts: dict[str, Any]) -> dict[str, Any]:
+    """Returns the fields of ``record.json`` that are others for another set."""
+    return {
+        "dataset": {"name": facts["name"], "fingerprint": facts["fingerprint"]},
+        "examples": {"test": facts["images"]},
+        "skipped": facts["left_out"],
+    }
 
 
 def read_evaluation(folder: Path) -> dict[str, Any]:

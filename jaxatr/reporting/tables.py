@@ -28,8 +28,8 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
     """Formats the recorded evaluation of an open-set run as a table, in percent."""
     groups = evaluation["groups"]
     every = [row for measured in groups.values() for row in measured["scores"].values()]
-    own = any("closed_accuracy" in row for row in every)
-    columns = [column for column in COLUMNS if own or column != "closed_accuracy"]
+    named = any("closed_accuracy" in row for row in every)
+    columns = [column for column in COLUMNS if named or column != "closed_accuracy"]
     rows = []
     for group, measured in groups.items():
         closed = measured.get("closed_accuracy")
@@ -43,11 +43,14 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
     gamma, fitted = evaluation["gamma"], evaluation.get("fitted_gamma")
     known, unknown = ", ".join(evaluation["known"]), ", ".join(evaluation["unknown"])
     dataset, split = evaluation["dataset"], evaluation["split"]
+    title = "trained on" if "set" in evaluation else "data"
     notes = [
-        f"data: {dataset['name']}; split: {split['name']}, version {split['version']}, "
+        f"{title}: {dataset['name']}; split: {split['name']}, version {split['version']}, "
         f"seed {split['seed']}",
         f"known: {known}; unknown: {unknown or '-'}",
     ]
+    if "set" in evaluation:
+        notes.insert(0, _set_line(evaluation["set"]))
     notes += [*enrolled_lines(evaluation), *outside_lines(evaluation)]
     if gamma is not None:
         notes.append(
@@ -61,7 +64,7 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
             + (f" (γ = {fitted:.6g})" if fitted is not None else "")
             + _differs(evaluation)
         )
-    if own:
+    if named:
         notes.append(
             "own acc.: share of the known examples that the score itself names right, before "
             "anything is rejected"
@@ -77,6 +80,12 @@ def _differs(evaluation: Mapping[str, Any]) -> str:
         f"; for {evaluation['decides']}, which decides, also to the training examples, and so is "
         "that of predict --score=NAME for another score"
     )
+
+
+def _set_line(facts: Mapping[str, Any]) -> str:
+    left_out = f", {len(facts['left_out'])} left out" if facts["left_out"] else ""
+    name = f"set {facts['name']}" if facts["name"] else "set"
+    return f"{name}: {facts['images']} images of {facts['source']}{left_out}"
 
 
 def enrolled_lines(evaluation: Mapping[str, Any]) -> list[str]:

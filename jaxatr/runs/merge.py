@@ -12,7 +12,10 @@ import numpy as np
 from jaxatr.recognition import other_data
 from jaxatr.training import EVALUATION, SCORES
 
-_SAME = ("task", "dataset", "split", "known", "unknown", "gamma", "tpr", "explanation.convention")
+_SAME = (
+    *("task", "dataset", "set.fingerprint", "split", "known", "unknown", "gamma", "tpr"),
+    "explanation.convention",
+)
 _OF_EXAMPLES = ("test_", "validation_", "box_off_", "sheet_", other_data.PART)
 _OF_SCORES = ("_score_", "_predicted_")
 _OF_DECISION = "decided_"

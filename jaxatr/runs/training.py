@@ -15,6 +15,7 @@ from jaxatr import bundled, resolve, training
 from jaxatr.data import splits
 from jaxatr.data.sources import arrays
 from jaxatr.resolve import nearest
+from jaxatr.runs import prolongation
 from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Task, task_class
 from jaxatr.training.task import silent
@@ -31,9 +32,10 @@ ARRAYS = "data.npz"
 
 
 def train_run(
-    config: Config | str,
+    config: Config | str | None,
     workdir: str | os.PathLike | None = None,
     *,
+    more_epochs: int | None = None,
     data: Labelled | None = None,
     test: Labelled | None = None,
     progress: bool = True,
@@ -44,13 +46,18 @@ def train_run(
     """Trains a run from a configuration, or continues the one in ``workdir``, without evaluation.
 
     Args:
-      config: a full configuration, or the name of a bundled one: ``"cbc:smoke"``.
+      config: a full configuration, or the name of a bundled one: ``"cbc:smoke"``. None to continue
+        the run in ``workdir`` by its own.
       workdir: the run's folder; it is created if missing. None for ``runs/DATE-TIME``.
+      more_epochs: further epochs of the finished run in ``workdir``, with ``config=None``. The
+        learning rate follows the schedule of the whole length from where the run ended; a line
+        says so, and ``record.json`` keeps it (``prolonged``).
       data: images in memory, instead of the configured data; they are kept in the run's folder.
       test: images of the test, for ``data``; None to draw ``data.options.test_fraction`` of it.
       progress: show a progress bar.
       begun_in: called with the run's folder once it is created, before the first step.
-      say: called after the last step, with each step of the run's completion that takes time.
+      say: called with the schedule of further epochs and, after the last step, with each step of
+        the run's completion that takes time.
       **fields: fields of the configuration to change, by dotted name:
         ``**{"train.epochs": 10, "open_set.split": "known:a,b"}``.
 
@@ -60,11 +67,21 @@ def train_run(
     Raises:
       ValueError: the configuration is invalid or differs from that of the run in ``workdir``, or
         an input of the run (its data, the network that it explains) has changed since it began;
-        or another process is training in ``workdir``.
+        or another process is training in ``workdir``; or there is no run to continue, or none that
+        can have further epochs.
       training.NonFiniteLoss: the training diverged.
       training.Preempted: the process was asked to stop; a checkpoint is saved.
     """
-    full: Config = bundled.load(config) if isinstance(config, str) else config
+    if config is None and workdir is None:
+        raise ValueError("config: got none and no workdir, wanted the folder of a run to continue")
+    if config is not None and more_epochs is not None:
+        raise ValueError("more_epochs: continues a run by its own configuration: leave config out")
+    full: Config
+    if config is None:
+        assert workdir is not None
+        full = training.load_config(workdir)
+    else:
+        full = bundled.load(config) if isinstance(config, str) else config
     workdir = new_folder() if workdir is None else Path(workdir)
     if data is not None:
         path = workdir.absolute() / ARRAYS
@@ -75,7 +92,8 @@ def train_run(
         raise ValueError("test: got images without data, to which they belong")
     if fields:
         full = with_fields(full, fields)
-    resolve.trust_names_in(full.to_dict())  # the user's own
+    # The user's own, unlike those in the folder of a run.
+    resolve.trust_names_in(fields if config is None else full.to_dict())
     if (split := splits.listed(full.open_set.split)) != full.open_set.split:
         full = copy.deepcopy(full)
         full.open_set.split = split  # the split's content: its file may change or disappear
@@ -85,7 +103,7 @@ def train_run(
     free = (*_FREE, *task_class(full.task).free_fields)
     training.check_config(workdir, full, free=free)  # before any data is prepared
     with training.training_alone(workdir):
-        _train(full, workdir, free, progress, begun_in, say)
+        _train(full, workdir, free, progress, more_epochs, begun_in, say)
     return workdir
 
 
@@ -94,14 +112,25 @@ def _train(
     workdir: Path,
     free: Collection[str],
     progress: bool,
+    more_epochs: int | None,
     begun_in: Callable[[Path], None] | None,
     say: Callable[[str], None],
 ) -> None:
     task = make_task(full, workdir)
     _warn_of_one_size(full, task.record)
-    task.check_continues(workdir, training.read_record(workdir))
+    record = training.read_record(workdir)
+    task.check_continues(workdir, record)
+    facts: dict[str, Any] = {}
+    if more_epochs is not None:
+        full = prolongation.prolonged(full, task, workdir, more_epochs)
+        before = task.phases[0].steps
+        task, free = make_task(full, workdir), (*free, *prolongation.LENGTH)
+        steps = task.phases[0].steps
+        further = prolongation.described(full, steps, task.steps_per_epoch, before=before)
+        facts["prolonged"] = [*record.get("prolonged", []), further]
+        say(further["schedule"])
     training.record_config(workdir, full, free=free)
-    training.update_record(workdir, task=full.task, **task.record)
+    training.update_record(workdir, task=full.task, **task.record, **facts)
     if begun_in is not None:
         begun_in(workdir)
     result = training.train(

@@ -32,6 +32,7 @@ class Examples:
       parts: ``"train"``, ``"validation"`` (optional) and ``"test"``; with held-out known classes
         also ``"held_out"``, their training examples; with ``data.box_error`` also ``"box_off"``,
         the test examples cropped to perturbed boxes.
+      own_test: whether the test examples are those of the data set.
       image_shape: ``(h, w, c)`` of all chips.
       mean, std: mean and standard deviation of each channel of the training images, or the
         constants of a published network, in raw units; 0 and 1 without normalisation.
@@ -62,6 +63,7 @@ class Examples:
         if self.dataset.skipped:
             warnings.warn(listing(self.dataset.skipped), stacklevel=3)
         self.parts = parts_of(self.dataset, self.split, config, chip, tracks=tracks)
+        self.own_test = True
         self.image_shape = shared_shape(self.parts)
         train = self.parts["train"]
         self._network = normalizing_network(config)
@@ -85,6 +87,12 @@ class Examples:
     def streamed(self) -> Part:
         """The training part followed by the outliers, which are labelled ``openset.UNKNOWN``."""
         return self._outliers or self.parts["train"]
+
+    def replace_test(self, part: Part) -> None:
+        """Puts other examples in the place of the test; only training and validation remain."""
+        for name in self.parts.keys() - {"train", "validation"}:
+            del self.parts[name]
+        self.parts["test"], self.own_test = part, False
 
     def add_outliers(self, source: str) -> None:
         """Adds images of no known class to the training batches.
@@ -156,7 +164,7 @@ class Examples:
             others[BOX_OFF] = others["test"]  # both have the same examples
         for name, kept in others.items():
             part = self.parts[name]
-            self.parts[name] = part.with_classes(self.dataset.classes, numbers, kept)
+            self.parts[name] = part.with_classes(numbers, kept)
         labels = np.array([known.index(name) for name in names])
         fields, train = self._config.data, self.parts["train"]
         kept, held = np.arange(len(labels)), np.zeros(0, int)
@@ -240,7 +248,7 @@ class Examples:
         chips = (chosen.chip(chosen.split.image(index)) for index in indices)
         return {
             "id": chosen.split.columns["id"][indices],
-            "class": np.array([self.dataset.classes[label] for label in chosen.classes[rows]]),
+            "class": np.array([chosen.split.classes[label] for label in chosen.classes[rows]]),
             "image": np.array([data.thumbnail(chip) for chip in chips], np.uint8),
         }
 

@@ -51,7 +51,7 @@ def build_optimizer(
     """
     if config.decay not in (None, "all", "kernels"):
         raise ValueError(f"optimizer.decay: got {config.decay!r}, wanted 'all' or 'kernels'")
-    rate = _schedule(config, steps, steps_per_epoch)
+    rate = rate_schedule(config, steps, steps_per_epoch)
     if config.name == "sgd":
         if config.args:
             raise ValueError(
@@ -222,7 +222,8 @@ def _momentum(decay: float, nesterov: bool) -> optax.GradientTransformation:
     return optax.GradientTransformation(optax.trace(decay).init, update)
 
 
-def _schedule(config: Config, steps: int, steps_per_epoch: int) -> optax.Schedule:
+def rate_schedule(config: Config, steps: int, steps_per_epoch: int) -> optax.Schedule:
+    """Returns the learning rate by step of a configuration (:func:`build_optimizer`)."""
     warmup = min(round(config.warmup_epochs * steps_per_epoch), steps // 2)
     if config.restarts and config.schedule != "cosine":
         raise ValueError(

@@ -96,45 +96,41 @@ class Part:
         labels = np.concatenate([self.labels, added])
         return Part(split, np.arange(len(labels)), labels, data.Chip())
 
-    def with_classes(
-        self, classes: Sequence[str], numbers: Mapping[str, int], kept: Bool[np.ndarray, " n"]
-    ) -> "Part":
+    def with_classes(self, numbers: Mapping[str, int], kept: Bool[np.ndarray, " n"]) -> "Part":
         """Returns a subset of this part in which additional classes are labelled as known.
 
         Args:
-          classes: class names of the data set.
           numbers: labels of the additional classes, by name.
           kept: ``[n]``, which examples to keep.
         """
         labels = self.labels.copy()
-        for place, name in enumerate(classes):
+        for place, name in enumerate(self.split.classes):
             if name in numbers:
                 labels[self.classes == place] = numbers[name]
         return Part(self.split, self.indices[kept], labels[kept], self.chip)
 
 
 def part_of_chips(
-    chips: Shaped[np.ndarray, "n h w c"],
-    names: Iterable[str],
-    known: Sequence[str],
-    classes: Sequence[str],
+    chips: Shaped[np.ndarray, "n h w c"], names: Iterable[str], known: Sequence[str]
 ) -> Part:
-    """Returns a part of chips in memory.
+    """Returns a part of chips in memory, whose split has their classes.
 
     Args:
       chips: ``[n, h, w, c]``.
       names: names of their classes; those that are not in ``known`` are unknown.
       known: the known classes.
-      classes: all classes of the data set.
     """
+    names = [str(name) for name in names]
+    classes = tuple(dict.fromkeys(names))
 
     def numbers(listed: Sequence[str]) -> np.ndarray:
-        place = {name: number for number, name in enumerate(listed)}
+        place = {data.class_name(name): number for number, name in enumerate(listed)}
         return np.array([place.get(name, openset.UNKNOWN) for name in names], np.int32)
 
     rows = np.arange(len(chips))
     columns = {**data.Others(chips, rows, []).split("").columns, "label": numbers(classes)}
-    split = data.Split("arrays", [{"image": chip} for chip in chips], columns, (), chips.dtype)
+    records = [{"image": chip} for chip in chips]
+    split = data.Split("chips", records, columns, classes, chips.dtype)
     return Part(split, rows, numbers(known), data.Chip())
 
 

@@ -12,6 +12,7 @@ import jax
 
 from jaxatr import config as configuration
 from jaxatr import files, parallel
+from jaxatr.data.class_names import class_name
 from jaxatr.training.average import evaluated_params
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.typing import Config, PyTree
@@ -20,6 +21,8 @@ EVALUATION = "evaluation.json"
 SCORES = "scores.npz"
 THUMBNAILS = "thumbnails.npz"
 INDEX = "index.npz"
+SETS = "sets"
+"""Folder in a run's folder with the evaluations on other sets, each in a folder of its name."""
 _LOCK = ".training.lock"
 _HOLDER = ".training.json"
 
@@ -53,6 +56,26 @@ def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"{workdir} is not evaluated yet: jaxatr evaluate --workdir={workdir}")
     return files.read_fields(path)
+
+
+def set_folder(workdir: str | os.PathLike, name: str) -> Path:
+    """Returns the folder in a run's folder for the evaluation on another set.
+
+    Args:
+      workdir: the run's folder.
+      name: the set's name.
+
+    Raises:
+      ValueError: the name is not that of a visible folder.
+    """
+    named = class_name(name)
+    hidden = not named or named.startswith(".")
+    if hidden or not named.isprintable() or set(named) & set("/\\:") or len(named.encode()) > 200:
+        raise ValueError(
+            f"name: got {name!r}, wanted the name of a folder in {Path(workdir) / SETS}: without "
+            "'/', '\\' and ':', not beginning with '.', of at most 200 bytes"
+        )
+    return Path(workdir) / SETS / named
 
 
 def variables_of(snapshot: Snapshot) -> PyTree:

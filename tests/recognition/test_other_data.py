@@ -1,5 +1,6 @@
 """Images of other data as unknown examples of an evaluation."""
 
+import json
 import shutil
 import tarfile
 import zipfile
@@ -10,12 +11,14 @@ from absl import flags
 from ml_collections import config_flags
 from PIL import Image
 
+import jaxatr
 from jaxatr import config as configuration
 from jaxatr import data, metrics, openset, reporting, runs, training
 from jaxatr.cli import evaluate as command
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks.open_set import OpenSet
 from jaxatr.tasks.open_set.checks import parse_sources
+from jaxatr.tasks.parts import part_of_chips
 
 GRAY, COLOUR = (24, 24, 1), (24, 24, 3)
 
@@ -217,3 +220,112 @@ def test_the_command_line_sets_them(flags_of, monkeypatch):
     config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=line)
     values(line)
     assert config.open_set.outside == "near=a,far=b"
+
+
+@pytest.fixture(scope="module")
+def flight(run, chips, tmp_path_factory):
+    """The chips of the run's own test, its unknown shape as a class "boat", and a torn file."""
+    root = tmp_path_factory.mktemp("flights") / "Dienstag 2"
+    (unknown,) = training.read_record(run)["split"]["unknown"]
+    shutil.copytree(chips / "test", root)
+    (root / unknown).rename(root / "boat")
+    (root / "boat" / "torn.png").write_text("no image")
+    return root
+
+
+def kept_files(run):
+    """The content of every file that the run's own evaluation and training wrote."""
+    own = [path for path in run.rglob("*") if path.is_file() and training.SETS not in path.parts]
+    return {path: path.read_bytes() for path in own if path.suffix in (".json", ".npz")}
+
+
+def test_another_set_is_measured_beside_the_runs_own_test(run, flight, tmp_path):
+    own = runs.evaluate_run(run, fresh=True)
+    assert reporting.sets_table(run) == ""
+    before = kept_files(run)
+    with pytest.warns(UserWarning, match="skipped 1 of 41 images: boat/torn.png: not a readable"):
+        result = jaxatr.evaluate(run, data=flight)
+    assert kept_files(run) == before  # the chips are those of its test, and so are the figures
+    assert result["groups"] == own["groups"]
+    assert result["decision"]["thresholds"] == own["decision"]["thresholds"]
+    shares = {name: own["decision"]["test"][name] for name in ("known_accepted", "open_accuracy")}
+    assert shares.items() <= result["decision"]["test"].items()
+    assert result["known"] == own["known"]
+    assert result["unknown"] == ["boat"] and result["set"]["classes"]["boat"] == 10
+    place = run / "sets" / "Dienstag 2"
+    assert json.loads((place / "evaluation.json").read_text()) == json.loads(json.dumps(result))
+    text = reporting.report_of(run).text(result)
+    assert f"set Dienstag 2: 40 images of {flight}, 1 left out\ntrained on: image_folder" in text
+    shown = set(np.load(place / "thumbnails.npz")["class"].tolist())
+    assert shown == {*own["known"], "boat"}
+
+    # The same chips in an archive, under a name: both stand beside the run's own test.
+    packed = shutil.make_archive(str(tmp_path / "f"), "zip", flight.parent, flight.name)
+    with pytest.warns(UserWarning, match="skipped 1 of 41"):
+        again = jaxatr.evaluate(run, data=packed, name="Mittwoch")
+    assert again["set"]["fingerprint"] == result["set"]["fingerprint"]
+    header, _, first, *others = reporting.sets_table(run).splitlines()
+    assert header.startswith("set") and first.startswith("own test")
+    assert [line[:10].strip() for line in others] == ["Dienstag 2", "Mittwoch"]
+    assert len({tuple(line[10:].split()) for line in (first, *others)}) == 1
+    page = reporting.render_report([run])
+    for shown in ("run on Dienstag 2", "run on Mittwoch", '<section id="sets"', "own test"):
+        assert shown in page
+    # The name is taken, except by the same source, whose earlier scores stay.
+    with pytest.raises(ValueError, match=f"'Mittwoch' is already .* {packed}: give {flight} anoth"):
+        jaxatr.evaluate(run, data=flight, name="Mittwoch")
+    images = np.stack([data.read_image(str(path)) for path in sorted(flight.glob("[!b]*/*.png"))])
+    names = [path.parent.name for path in sorted(flight.glob("[!b]*/*.png"))]
+    known_only = jaxatr.evaluate(run, data=(images, names), name="Mittwoch", fresh=True)
+    assert known_only["unknown"] == [] and known_only["set"]["source"] == "arrays in memory"
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "message"),
+    [
+        ({"boat/0.png": "", "cros/0.png": ""}, None, "none of its classes is known to the run: got "
+         "boat, cros, wanted at least one of .*; did you mean 'cross'"),
+        ({"cross/0.png": "torn", "boat/0.png": ""}, None, "no image of a known class can be used "
+         r"\(cross/0.png: not a readable image"),
+        ({}, None, "no images in .*set"),
+        ({"cross/0.png": ""}, "../x", "name: got '../x', wanted the name of a folder in .*sets: "),
+        ({"cross/0.png": ""}, ".x", "name: got '.x', wanted"),
+        ({"cross/0.png": ""}, "", "name: got '', wanted"),
+    ],
+)  # fmt: skip
+def test_a_set_that_cannot_be_measured_is_refused(run, near, tmp_path, files, name, message):
+    root = tmp_path / "set"
+    root.mkdir()
+    for path, text in files.items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_bytes(text.encode() or (near / "0.png").read_bytes())
+    before = kept_files(run)
+    with pytest.raises(ValueError, match=message):
+        jaxatr.evaluate(run, data=root, name=name)
+    assert kept_files(run) == before and not (run / "sets" / "set").exists()
+
+
+def test_a_table_of_predictions_is_no_truth(run, near, tmp_path):
+    recogniser = Recogniser.load(run)
+    (prediction,) = recogniser.predict([data.read_image(str(near / "0.png"))])
+    row = {"path": str(near / "0.png"), **recogniser.to_row(prediction)}
+    data.write_table(tmp_path / "found.csv", [row])
+    with pytest.raises(ValueError, match="found.csv: got a table of predictions, whose labels are"):
+        jaxatr.evaluate(run, data=tmp_path / "found.csv")
+
+
+def test_a_known_class_has_one_form_of_its_name():
+    part = part_of_chips(np.zeros((3, 4, 4, 1), np.uint8), ["\u0160", "b", "c"], ["c", "S\u030c"])
+    assert part.labels.tolist() == [1, openset.UNKNOWN, 0]
+    assert [part.split.classes[label] for label in part.classes] == ["\u0160", "b", "c"]
+
+
+def test_an_enrolled_class_is_known_in_another_set(run, flight, chips, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    (unknown,) = training.read_record(run)["split"]["unknown"]
+    runs.enrol_run(tmp_path / "run", chips / "train" / unknown, name="boat", score="nearest")
+    with pytest.warns(UserWarning, match="skipped 1 of 41"):
+        result = jaxatr.evaluate(tmp_path / "run", data=flight, scores="mls")
+    assert result["known"][-1] == "boat" and result["unknown"] == []
+    row = result["enrolled"]["classes"]["boat"]
+    assert (row["chips"], row["test"]) == (24, 10)

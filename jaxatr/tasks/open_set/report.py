@@ -6,6 +6,7 @@ from jaxatr.reporting.recorded_run import RecordedRun, read_run
 from jaxatr.reporting.tables import open_set_table
 
 SECTIONS = (
+    (1900, overview.sets),
     (2000, overview.scores),
     (2040, overview.enrolled),
     (2050, overview.outside),
@@ -34,4 +35,5 @@ REPORT = Report(
     sections=SECTIONS,
     text=open_set_table,
     data=explorer.script_data,
+    read_set=lambda folder, name, place: read_run(folder, name=name, place=place),
 )

@@ -123,6 +123,21 @@ def labelled_images(
     return found
 
 
+def labelled_truth(path: Path, scratch: Path) -> Found:
+    """Lists the images at a path with their true classes (:func:`labelled_images`).
+
+    Args:
+      path: the folder, table or archive.
+      scratch: folder to extract an archive into.
+
+    Raises:
+      ValueError: there is no usable data at the path, or its labels are predictions.
+    """
+    if path.is_file() and table.is_table(path):
+        table.check_truth(path)
+    return labelled_images(path, scratch)
+
+
 def unreadable(folder: ImageFolder) -> list[tuple[str, str]]:
     """Reads all images of a folder, and returns (path, reason) of those that cannot be read."""
     found = []
@@ -220,7 +235,7 @@ def passed_over(folder: ImageFolder) -> Reasons:
     return reasons
 
 
-def read(folder: ImageFolder, path: str) -> np.ndarray:
+def read(folder: ImageFolder | Found, path: str) -> np.ndarray:
     """Reads an image of a folder.
 
     Raises:

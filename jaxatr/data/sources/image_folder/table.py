@@ -24,6 +24,8 @@ _NAMES = {
     "split": ("split", "part", "subset", "partition"),
 }
 
+_OF_PREDICTIONS = {"label", "nearest", "decides", "threshold"}
+
 
 def is_table(path: Path) -> bool:
     """Whether a file's name has a table suffix."""
@@ -96,6 +98,20 @@ def path_in(cell: str | None, place: str, column: str) -> str | ValueError:
       column: name of the column, for the error.
     """
     return _text(cell).replace("\\", "/") or ValueError(f"{place} has no {column}")
+
+
+def check_truth(path: Path) -> None:
+    """Checks that the labels of a table are not predictions, which ``jaxatr predict`` wrote.
+
+    Raises:
+      ValueError: it is a table of predictions, or cannot be read.
+    """
+    columns = _lower(next(rows(path), ("", {}))[1])
+    if _OF_PREDICTIONS <= columns.keys():
+        raise ValueError(
+            f"{path}: got a table of predictions, whose labels are what a run named, wanted the "
+            "true classes in a table of path and label"
+        )
 
 
 def path_column(names: Iterable[str]) -> str | None:

@@ -1,0 +1,113 @@
+"""The recorded evaluations of a run on other sets, beside that on its own test data."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxatr.reporting.tables import percent, text_table
+from jaxatr.training import EVALUATION, SETS
+
+OWN = "own test"
+"""Title of a run's own test data among the sets."""
+
+_COLUMNS = {
+    "auroc": "AUROC",
+    "oscr": "OSCR",
+    "fpr_at_tpr": "FPR@TPR",
+    "known_accepted": "known accepted",
+    "unknown_accepted": "unknown accepted",
+    "open_accuracy": "open acc.",
+}
+
+
+class Comparison(NamedTuple):
+    """The figures of several evaluations of a run, by its score that decides.
+
+    Attributes:
+      header: titles of the columns.
+      rows: a row for each evaluation, formatted.
+      notes: lines about evaluations that are of another checkpoint or decision than the run's.
+    """
+
+    header: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+def read(folder: str | os.PathLike) -> dict[str, Any]:
+    """Reads the evaluation in the folder of a set.
+
+    Raises:
+      ValueError: it cannot be read, or is not one of another set.
+    """
+    path = Path(folder) / EVALUATION
+    try:
+        evaluation = json.loads(path.read_text(encoding="utf-8"))
+        evaluation["set"]["source"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path}: not the evaluation of a set ({error}): remove {folder} or measure the set "
+            "again with --fresh"
+        ) from error
+    return evaluation
+
+
+def folders(workdir: str | os.PathLike) -> list[Path]:
+    """Lists the folders of a run's recorded sets by name."""
+    return sorted(path.parent for path in Path(workdir, SETS).glob(f"*/{EVALUATION}"))
+
+
+def text(workdir: str | os.PathLike) -> str:
+    """Formats the evaluations of a run on its own test and on other sets as a table.
+
+    Returns:
+      Figures in percent, by the score that decides; empty if no set is recorded.
+
+    Raises:
+      ValueError: a recorded evaluation cannot be read.
+    """
+    found = {one.name: read(one) for one in folders(workdir)}
+    if not found:
+        return ""
+    own = Path(workdir) / EVALUATION
+    if own.is_file():
+        try:
+            found = {OWN: json.loads(own.read_text(encoding="utf-8")), **found}
+        except ValueError as error:
+            raise ValueError(f"{own}: not a readable evaluation ({error})") from error
+    header, rows, notes = comparison(found)
+    return "\n".join([text_table(header, rows), *notes])
+
+
+def comparison(evaluations: Mapping[str, Mapping[str, Any]]) -> Comparison:
+    """Puts the figures of several evaluations of a run side by side.
+
+    Args:
+      evaluations: contents of ``evaluation.json`` by title; that of :data:`OWN` is the one that
+        the notes compare others with.
+    """
+    rows, notes = [], []
+    for title, one in evaluations.items():
+        every = one["groups"]["all"]
+        figures = {**every["scores"].get(one.get("decides"), {})}
+        figures |= one.get("decision", {}).get("test", {})
+        cells = [percent(figures.get(name)) for name in _COLUMNS]
+        closed = percent(every.get("closed_accuracy"))
+        rows.append([title, str(every["num_known"]), str(every["num_unknown"]), closed, *cells])
+        if OWN in evaluations and (why := _difference(one, evaluations[OWN])):
+            notes.append(f"{title} was measured {why}: measure it again to compare")
+    header = ["set", "known", "unknown", "closed acc.", *_COLUMNS.values()]
+    return Comparison(header, rows, notes)
+
+
+def _difference(one: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """Says how the measured network or decision differs from the run's; empty if it does not."""
+    steps = [each.get("checkpoint", {}).get("step") for each in (one, own)]
+    if steps[0] != steps[1]:
+        return f"at step {steps[0]}, the run at step {steps[1]}"
+    if one.get("decides") != own.get("decides"):
+        return f"with the score {one.get('decides')}, the run with {own.get('decides')}"
+    limits = [each.get("decision", {}).get("thresholds") for each in (one, own)]
+    return "with another threshold than the run" if limits[0] != limits[1] else ""
