@@ -180,6 +180,5 @@ class _Video:
 
 def _places(scene: SceneImage, found: Detections) -> list[Row]:
     return [
-        cells_of(scene, box, float(score))
-        for box, score in zip(found.boxes, found.scores, strict=True)
+        cells_of(scene, box, score) for box, score in zip(found.boxes, found.scores, strict=True)
     ]

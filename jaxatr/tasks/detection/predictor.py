@@ -11,7 +11,8 @@ import numpy as np
 from jaxatr import data, training
 from jaxatr.data.scene_image import SceneImage, open_scene, scene_of
 from jaxatr.reporting import notebook
-from jaxatr.tasks.detection.decoding import Decoded, Found, Tiling, decode, found_in
+from jaxatr.tasks.detection.decoding import Decoded, Found, decode, found_in
+from jaxatr.tasks.detection.export import tiling_of
 from jaxatr.tasks.detection.recognised import (
     Decider,
     RecognisedTargets,
@@ -115,14 +116,12 @@ class Detector(Predictor[np.ndarray, Detections]):
 
     def __init__(self, run: TrainedRun, *, threshold: float, gamma: float):
         """Creates a detector from a run; :meth:`load` reads it from a folder."""
-        fields, mean = run.config.detection, run.mean
+        fields = run.config.detection
         self.workdir, self.classes = run.workdir, run.classes
         self.threshold, self.gamma = threshold, gamma
         self.dtype = np.dtype(run.record["image_dtype"])
         self.channels = int(run.record["channels"])
-        whole = np.issubdtype(self.dtype, np.integer)
-        fill = (np.rint(mean) if whole else mean).astype(self.dtype)
-        self._tiling = Tiling(fields.tile, fields.tile_overlap, fill)
+        self._tiling = tiling_of(run)
         self._overlap = fields.overlap
         self._variables = jax.device_put(run.variables)
         module = run.module

@@ -80,7 +80,7 @@ def framing_of(workdir: str | os.PathLike) -> Framing:
     return Framing.of_options(dict(fields.options))
 
 
-def place_of(box: Iterable[float], score: float) -> Row:
+def place_of(box: Sequence[float] | np.ndarray, score: float | np.floating) -> Row:
     """Returns the first cells of a target's row: corners and detection score."""
     return {**dict(zip(CORNERS, map(float, box), strict=True)), SCORE: float(score)}
 
@@ -244,6 +244,8 @@ class TrackChips:
         return tracks.tolist(), openset.mean_outputs(grouped, lengths)._replace(more=more)
 
 
-def cells_of(scene: SceneImage, box: Sequence[float] | np.ndarray, score: float) -> Row:
+def cells_of(
+    scene: SceneImage, box: Sequence[float] | np.ndarray, score: float | np.floating
+) -> Row:
     """Returns the first cells of a target's row, with the map's coordinates where there are any."""
     return place_of(box, score) | map_place(scene.transform, box)
