@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -43,25 +44,24 @@ def decode(out: DetectionOutput, *, most: int, overlap: float) -> Decoded:
       most: n, the largest number of targets in a tile.
       overlap: the IoU above which the less certain of two targets is dropped, whatever its class.
     """
-    target, (height, width) = out.target, out.target.shape[1:]
-    around = jax.lax.reduce_window(target, -jnp.inf, jax.lax.max, (1, 3, 3), (1, 1, 1), "SAME")
-    peaks = jnp.where(target == around, target, -jnp.inf).reshape(len(target), -1)
+    target, (count, height, width) = out.target, out.target.shape
+    around = nn.max_pool(target[..., None], (3, 3), padding="SAME")[..., 0]
+    peaks = jnp.where(target == around, target, -jnp.inf).reshape(count, height * width)
     logits, at = jax.lax.top_k(peaks, min(_CANDIDATES * most, height * width))
-    boxes = boxes_at(out.distances).reshape(len(target), -1, 4)
-    classes = out.open_logits.reshape(len(target), height * width, -1)
+    boxes = _rows(boxes_at(out.distances).reshape(count, height * width, 4), at)
+    classes = out.open_logits.reshape(count, height * width, out.open_logits.shape[-1])
+    scores = jnp.where(logits > -jnp.inf, jax.nn.sigmoid(logits), jnp.nan)
+    indices, valid = suppress(boxes, scores, keep=most, overlap=overlap)
+    found = (_rows(boxes, indices), _rows(scores, indices), _rows(_rows(classes, at), indices))
+    boxes, scores, classes = (
+        jnp.where(valid.reshape(*valid.shape, *[1] * (each.ndim - 2)), each, 0) for each in found
+    )
+    return Decoded(boxes, scores, classes, valid)
 
-    def one(logits: Array, at: Array, boxes: Array, classes: Array) -> Decoded:
-        own = boxes[at]
-        scores = jnp.where(logits > -jnp.inf, jax.nn.sigmoid(logits), jnp.nan)
-        kept = suppress(own, scores, keep=most, overlap=overlap)
-        valid = kept.valid
-        rows = (own[kept.indices], scores[kept.indices], classes[at][kept.indices])
-        boxes, scores, classes = (
-            jnp.where(valid.reshape(-1, *[1] * (r.ndim - 1)), r, 0) for r in rows
-        )
-        return Decoded(boxes, scores, classes, valid)
 
-    return jax.vmap(one)(logits, at, boxes, classes)
+def _rows(values: Array, indices: Array) -> Array:
+    """Takes rows ``[b, m, ...]`` of each image's values ``[b, n, ...]``."""
+    return jax.vmap(lambda each, at: each[at])(values, indices)
 
 
 class Found(NamedTuple):

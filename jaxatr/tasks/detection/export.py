@@ -44,12 +44,10 @@ def exportable(run: TrainedRun) -> Exportable:
 
     def apply(variables: PyTree, images: jax.Array) -> Mapping[str, jax.Array]:
         height, width = images.shape[1:3]
-        rows, columns = (-(-side // MULTIPLE) * MULTIPLE for side in (height, width))
-        tiles = jnp.broadcast_to(
-            jnp.asarray(tiling.fill, images.dtype), (len(images), rows, columns, channels)
-        )
-        tiles = tiles.at[:, :height, :width].set(images)
-        out: Any = run.module.apply(variables, run.normalize(tiles))
+        more = (-(-side // MULTIPLE) * MULTIPLE - side for side in (height, width))
+        beyond = run.normalize(tiling.fill)
+        tiles = jnp.pad(run.normalize(images) - beyond, [(0, 0), *((0, n) for n in more), (0, 0)])
+        out: Any = run.module.apply(variables, tiles + beyond)
         found = decode(out, most=fields.most, overlap=fields.overlap)
         boxes = geometry.clipped(found.boxes, width, height)
         valid = found.valid & (found.scores >= threshold) & (geometry.area(boxes) > 0)
