@@ -113,7 +113,7 @@ class Finder:
             cells, first = video.decided(), video.end
             for number, one in found:
                 if one is not None:
-                    rows = [row | cells[int(str(row[TRACK]))] for row in one.rows]
+                    rows = [{**row, **cells[int(str(row[TRACK]))]} for row in one.rows]
                     yield number, one._replace(rows=rows)
 
     def cells(self, prediction: Any) -> Row:

@@ -70,7 +70,8 @@ class SceneImage(NamedTuple):
 
 def scene_of(image: Shaped[np.ndarray, "h w c"], name: str = "image") -> SceneImage:
     """Returns an array as an open image."""
-    return SceneImage(name, *image.shape[:2], lambda rows, columns: image[rows, columns])
+    height, width = image.shape[:2]
+    return SceneImage(name, height, width, lambda rows, columns: image[rows, columns])
 
 
 @contextmanager
@@ -104,8 +105,7 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
         except Exception as error:  # of a damaged file, any kind
             raise decoder.ImageError(f"{name}: {decoder.reason(error)}") from error
         if values.ndim in (2, 3):
-            height, width, *_ = values.shape
-            yield SceneImage(name, height, width, _of_array(values, name), transform)
+            yield SceneImage(name, values.shape[0], values.shape[1], _of_npy(path, name), transform)
             return
     if start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
         import tifffile  # slow to import
@@ -119,8 +119,9 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
             if page is not None:
                 found = _tiff_transform(page)
                 transform = transform if found is None else found
-                pixels, size = _of_page(opened, page, name), (page.imagelength, page.imagewidth)
-                yield SceneImage(name, *size, pixels, transform, _epsg(page))
+                height, width = page.imagelength, page.imagewidth
+                pixels = _of_page(opened, page, name)
+                yield SceneImage(name, height, width, pixels, transform, _epsg(page))
                 return
     whole: list[np.ndarray] = []
     content = _content(path, name)
@@ -151,12 +152,14 @@ def _content(path: str | os.PathLike, name: str) -> bytes:
         ) from error
 
 
-def _of_array(values: np.ndarray, name: str) -> _Pixels:
+def _of_npy(path: str | os.PathLike, name: str) -> _Pixels:
     def pixels(rows: slice, columns: slice) -> np.ndarray:
         try:
+            # A mapping that stayed open would keep all pages that were read in memory.
+            values = np.load(path, mmap_mode="r", allow_pickle=False)
             return decoder.measured(np.array(values[rows, columns]))
-        except decoder.ImageError as error:
-            raise decoder.ImageError(f"{name}: {error}") from error
+        except Exception as error:  # of a damaged file, any kind
+            raise decoder.ImageError(f"{name}: {decoder.reason(error)}") from error
 
     return pixels
 

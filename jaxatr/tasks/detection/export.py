@@ -49,7 +49,7 @@ def exportable(run: TrainedRun) -> Exportable:
         tiles = jnp.pad(run.normalize(images) - beyond, [(0, 0), *((0, n) for n in more), (0, 0)])
         out: Any = run.module.apply(variables, tiles + beyond)
         found = decode(out, most=fields.most, overlap=fields.overlap)
-        boxes = geometry.clipped(found.boxes, width, height)
+        boxes = jnp.asarray(geometry.clipped(found.boxes, width, height))
         valid = found.valid & (found.scores >= threshold) & (geometry.area(boxes) > 0)
         probabilities = jax.nn.sigmoid(found.open_logits)
         known = probabilities.max(axis=-1) >= gamma
