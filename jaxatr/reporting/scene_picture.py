@@ -40,7 +40,7 @@ def scene_picture(
         strip by strip.
       boxes: x0, y0, x1, y1 in pixels of the scene.
       labels: the decision about each.
-      texts: a text above each box.
+      texts: a text above each box, or below one at the top of the picture.
       classes: the known classes, which give the colours.
       most: the longest side of the picture in pixels.
     """
@@ -62,5 +62,6 @@ def scene_picture(
         right, bottom = max(x0, x1 - 1), max(y0, y1 - 1)
         draw.rectangle((x0, y0, right, bottom), outline=colour, width=2)
         words, font = lettered(text, 11)
-        draw.text((x0, max(0, y0 - 13)), words, fill=colour, font=font)
+        above = (x0, y0 - 14 if y0 >= 14 else y1)
+        draw.text(above, words, fill=colour, font=font, stroke_width=1, stroke_fill="black")
     return picture
