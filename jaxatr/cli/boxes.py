@@ -8,24 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr import data, training
+from jaxatr import data
 from jaxatr.cli import inputs
 from jaxatr.cli.terminal import one_line
 from jaxatr.data.annotations import read_annotations
 from jaxatr.data.scene_image import open_scene
-from jaxatr.data.sources.scenes import PART, Framing
-
-
-def framing_of(workdir: str) -> Framing:
-    """Returns how a run's chips are cut out of scenes.
-
-    A run of the data set ``scenes`` has its options. Of any other, ``data.box_margin`` says how
-    much larger its chips are than their boxes; they are squares.
-    """
-    fields = training.load_config(workdir).data
-    if fields.name != PART.name:
-        return Framing(float(fields.box_margin))
-    return Framing.of_options(dict(fields.options))
+from jaxatr.data.sources.scenes import Framing
 
 
 class BoxInputs:

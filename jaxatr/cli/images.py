@@ -63,16 +63,29 @@ class Inputs:
             yield item
 
     def _paths(self) -> Iterator[data.ImagePath]:
-        for number, argument in enumerate(self._arguments):
-            itself = data.ImagePath(argument, argument, os.path.basename(argument))
-            if self._folders:
-                yield itself
-                continue
-            try:
-                found = data.image_paths(argument, os.path.join(self._scratch, str(number)))
-            except (ValueError, OSError) as error:
-                yield itself._replace(error=error)
-                continue
-            if passed := data.describe_passed(found.passed):
-                print(f"{one_line(argument)}: {one_line(passed)}", file=sys.stderr)
-            yield from found.images
+        if self._folders:
+            return (itself(argument) for argument in self._arguments)
+        return paths(self._arguments, self._scratch)
+
+
+def itself(argument: str) -> data.ImagePath:
+    """Returns an argument as one input."""
+    return data.ImagePath(argument, argument, os.path.basename(argument))
+
+
+def paths(arguments: Iterable[str], scratch: str) -> Iterator[data.ImagePath]:
+    """Yields the images that arguments name, and inputs that cannot be opened, with the error.
+
+    Args:
+      arguments: positional arguments: images, folders, archives, and tables of paths.
+      scratch: a folder for files unpacked from archives.
+    """
+    for number, argument in enumerate(arguments):
+        try:
+            found = data.image_paths(argument, os.path.join(scratch, str(number)))
+        except (ValueError, OSError) as error:
+            yield itself(argument)._replace(error=error)
+            continue
+        if passed := data.describe_passed(found.passed):
+            print(f"{one_line(argument)}: {one_line(passed)}", file=sys.stderr)
+        yield from found.images

@@ -15,7 +15,7 @@ from jaxatr import memory
 from jaxatr.resolve import nearest
 
 COMMANDS = (
-    *("train", "evaluate", "predict", "calibrate", "enrol", "cluster", "explain"),
+    *("train", "evaluate", "predict", "detect", "calibrate", "enrol", "cluster", "explain"),
     *("check", "prepare", "convert", "tune", "report", "serve"),
 )
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from jaxatr import data, runs, training
 from jaxatr.cli import command
-from jaxatr.cli.boxes import BoxInputs, framing_of
+from jaxatr.cli.boxes import BoxInputs
 from jaxatr.cli.images import Inputs
 from jaxatr.cli.terminal import one_line
 from jaxatr.explain import (
@@ -26,6 +26,7 @@ from jaxatr.explain import (
     with_evidence,
 )
 from jaxatr.recognition import drift
+from jaxatr.tasks.detection.recognised import framing_of
 
 _AS_IN_TABLES = {"probability_is": "known_probability_is"}
 

@@ -93,10 +93,10 @@ def read_folder(path: str | os.PathLike) -> list[Shaped[np.ndarray, "h w c"]]:
         raise ImageError(f"{path}: {error.strerror or error}; wanted a folder") from error
     if not names:
         raise ImageError(f"{path}: there is no image in this folder")
-    return [read_image(Path(path) / name) for name in sorted(names, key=_natural)]
+    return [read_image(Path(path) / name) for name in sorted(names, key=natural_order)]
 
 
-def _natural(name: str) -> tuple[list[str | int], str]:
+def natural_order(name: str) -> tuple[list[str | int], str]:
     """Returns the key of the natural order; names that differ in leading zeros keep an order."""
     parts = re.split("([0-9]+)", name)  # text and digits in turn, beginning with text
     return [int(part) if place % 2 else part for place, part in enumerate(parts)], name

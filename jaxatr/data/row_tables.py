@@ -43,7 +43,10 @@ def check_table(path: str | os.PathLike) -> None:
 
 
 def write_table(
-    path: str | os.PathLike, rows: Sequence[Mapping[str, Cell]], text: Sequence[str] = ()
+    path: str | os.PathLike,
+    rows: Sequence[Mapping[str, Cell]],
+    text: Sequence[str] = (),
+    columns: Mapping[str, type] | None = None,
 ) -> None:
     """Writes rows atomically, in the format given by the path's suffix.
 
@@ -56,6 +59,8 @@ def write_table(
       path: ends in ``.csv``, ``.jsonl`` or ``.parquet``.
       rows: column names to cells.
       text: names of columns that hold text even if every cell is None.
+      columns: the first columns, which the table has even without rows, and the types of their
+        cells.
 
     Raises:
       ValueError: the path is not a table's, or the cells of a Parquet column differ in type.
@@ -63,13 +68,15 @@ def write_table(
       ImportError: it is a Parquet table and the extra ``parquet`` is not installed.
     """
     check_table(path)
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    columns = columns or list(text)
+    first = columns or {}
+    names = list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
+    names = names or list(text)
     suffix = Path(path).suffix.lower()
     if suffix == ".parquet":
-        content = parquet_bytes(path, {name: _type(name, text) for name in columns}, rows)
+        types = {name: first.get(name, _type(name, text)) for name in names}
+        content = parquet_bytes(path, types, rows)
     else:
-        lines = (_csv if suffix == ".csv" else _jsonl)(columns, rows)
+        lines = (_csv if suffix == ".csv" else _jsonl)(names, rows)
         content = as_utf8(lines).encode()
     with replacing(path) as file:
         file.write(content)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from jaxatr.data import decoder
-from jaxatr.data.images import decode_image
+from jaxatr.data.images import MissingImageError, decode_image
 from jaxatr.files import MOST_BYTES, read_regular
 from jaxatr.typing import Shaped
 
@@ -19,6 +19,7 @@ _LARGEST = 1 << 28
 
 _REDUCED = 1
 _PIXEL_SCALE, _TIEPOINT, _TRANSFORM, _NODATA = 33550, 33922, 34264, 42113
+_KEYS, _GEOGRAPHIC, _PROJECTED, _USER_DEFINED = 34735, 2048, 3072, 32767
 _WORLD = {".tif": ".tfw", ".tiff": ".tfw", ".png": ".pgw", ".jpg": ".jgw", ".jpeg": ".jgw"}
 
 
@@ -35,6 +36,7 @@ class SceneImage(NamedTuple):
       width: number of columns.
       pixels: reads a part of it.
       transform: ``[2, 3]``, from x and y in pixels to map coordinates; None if it has none.
+      epsg: number of the coordinates' reference system; None if it is not known.
     """
 
     name: str
@@ -42,6 +44,7 @@ class SceneImage(NamedTuple):
     width: int
     pixels: _Pixels
     transform: Shaped[np.ndarray, "2 3"] | None = None
+    epsg: int | None = None
 
     def window(self, x0: int, y0: int, x1: int, y1: int) -> Shaped[np.ndarray, "h w c"]:
         """Reads a window; what is beyond the image is 0.
@@ -65,6 +68,12 @@ class SceneImage(NamedTuple):
         return np.pad(part, around) if any(map(any, around)) else part
 
 
+def scene_of(image: Shaped[np.ndarray, "h w c"], name: str = "image") -> SceneImage:
+    """Returns an array as an open image."""
+    height, width = image.shape[:2]
+    return SceneImage(name, height, width, lambda rows, columns: image[rows, columns])
+
+
 @contextmanager
 def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[SceneImage]:
     """Opens an image file.
@@ -78,14 +87,17 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
       name: its name in messages; None for the path.
 
     Raises:
-      ImageError: there is no such file, or it is damaged.
+      MissingImageError: there is no such file.
+      ImageError: it is damaged.
     """
     name = str(path) if name is None else name
     try:
         with open(path, "rb") as file:
             start = file.read(8)
     except OSError as error:
-        raise decoder.ImageError(f"{name}: {error.strerror or error}") from error
+        missing = isinstance(error, FileNotFoundError)
+        kind = MissingImageError if missing else decoder.ImageError
+        raise kind(f"{name}: {error.strerror or error}") from error
     transform = _of_world_file(Path(path))
     if start.startswith(b"\x93NUMPY"):
         try:
@@ -93,8 +105,7 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
         except Exception as error:  # of a damaged file, any kind
             raise decoder.ImageError(f"{name}: {decoder.reason(error)}") from error
         if values.ndim in (2, 3):
-            height, width, *_ = values.shape
-            yield SceneImage(name, height, width, _of_array(values, name), transform)
+            yield SceneImage(name, values.shape[0], values.shape[1], _of_npy(path, name), transform)
             return
     if start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
         import tifffile  # slow to import
@@ -108,8 +119,9 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
             if page is not None:
                 found = _tiff_transform(page)
                 transform = transform if found is None else found
+                height, width = page.imagelength, page.imagewidth
                 pixels = _of_page(opened, page, name)
-                yield SceneImage(name, page.imagelength, page.imagewidth, pixels, transform)
+                yield SceneImage(name, height, width, pixels, transform, _epsg(page))
                 return
     whole: list[np.ndarray] = []
     content = _content(path, name)
@@ -140,12 +152,14 @@ def _content(path: str | os.PathLike, name: str) -> bytes:
         ) from error
 
 
-def _of_array(values: np.ndarray, name: str) -> _Pixels:
+def _of_npy(path: str | os.PathLike, name: str) -> _Pixels:
     def pixels(rows: slice, columns: slice) -> np.ndarray:
         try:
+            # A mapping that stayed open would keep all pages that were read in memory.
+            values = np.load(path, mmap_mode="r", allow_pickle=False)
             return decoder.measured(np.array(values[rows, columns]))
-        except decoder.ImageError as error:
-            raise decoder.ImageError(f"{name}: {error}") from error
+        except Exception as error:  # of a damaged file, any kind
+            raise decoder.ImageError(f"{name}: {decoder.reason(error)}") from error
 
     return pixels
 
@@ -248,6 +262,15 @@ def _tiff_transform(page: Any) -> np.ndarray | None:
         return None
     column, row, _, x, y = tie[:5]
     return np.array([[scale[0], 0, x - column * scale[0]], [0, -scale[1], y + row * scale[1]]])
+
+
+def _epsg(page: Any) -> int | None:
+    """Returns the EPSG number of a GeoTIFF's projected or else geographic reference system."""
+    keys = np.array(page.tags.valueof(_KEYS, default=()), int)
+    rows = keys[4 : len(keys) // 4 * 4].reshape(-1, 4)
+    found = {key: value for key, place, _, value in rows.tolist() if not place}
+    number = found.get(_PROJECTED, found.get(_GEOGRAPHIC, _USER_DEFINED))
+    return None if number in (0, _USER_DEFINED) else number
 
 
 def _of_world_file(path: Path) -> np.ndarray | None:

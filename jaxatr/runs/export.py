@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import training
+from jaxatr.data.intake import Intake
 from jaxatr.data.traced_chip import traced_chips
 from jaxatr.onnx.package import onnx
 from jaxatr.onnx.writer.exporter import OPSET, FreeAxis, export
@@ -51,7 +52,10 @@ def export_run(
     ``class_distances``, and the network's ``logits``, ``open_logits`` (if binary classifiers were
     trained) and ``features``. An embedding has the outputs ``embedding``, ``coarse_logits`` and
     ``fine_logits``; a surrogate has ``logits`` and ``saliency``. A network for tracks has a second
-    input, ``lengths`` (int32): the number of images in each track.
+    input, ``lengths`` (int32): the number of images in each track. A detector takes scenes of
+    ``size``, by default that of its tiles; its outputs are ``boxes``, ``scores``, ``valid``
+    (whether there is such a target), ``decision`` and ``probabilities`` of a fixed number of
+    targets.
 
     The file's metadata holds, as JSON, ``classes``, ``image_shape`` (rows, columns, channels of a
     chip), ``image_dtype``, ``geometry``, ``takes``, ``layout``, ``mean``, ``std``, ``step`` and
@@ -97,7 +101,10 @@ def export_run(
     options = {name: value for name, value in options.items() if value is not None}
     check_options(workdir, run.task.kind(), run.task.exportable, options)
     network = run.task.exportable(run, **options)
-    example, free = _input(run, takes, size, channels)
+    intake = network.scenes or run.intake
+    if network.scenes and size is not None:
+        intake = intake._replace(shape=(*size, intake.shape[2]))
+    example, free = _input(intake, takes, size, channels)
     tracks = bool(network.frames)
     shape = (batch or 1, *[network.frames] * tracks, *example.shape)
     images = np.zeros(shape, example.dtype)
@@ -108,10 +115,10 @@ def export_run(
     further = [np.repeat(array, batch or 1, axis=0) for array in network.further.values()]
     properties = {
         "classes": network.classes,
-        "image_shape": run.intake.shape,
-        "image_dtype": run.intake.dtype,
+        "image_shape": intake.shape,
+        "image_dtype": intake.dtype,
         "takes": takes,
-        "geometry": _geometry(run),
+        "geometry": _geometry(intake),
         "layout": layout,
         "mean": run.mean.tolist(),
         "std": run.std.tolist(),
@@ -120,7 +127,7 @@ def export_run(
         **network.properties,
     }
     return export(
-        _from_raw(run, network, layout, takes),
+        _from_raw(run, network, intake, layout, takes),
         network.variables,
         [images, *further],
         path,
@@ -149,10 +156,9 @@ def provenance(run: TrainedRun) -> dict[str, Any]:
 
 
 def _input(
-    run: TrainedRun, takes: Input, size: tuple[int, int] | None, channels: int | None
+    intake: Intake, takes: Input, size: tuple[int, int] | None, channels: int | None
 ) -> tuple[np.ndarray, dict[int, FreeAxis]]:
     """Makes an example input; returns it and its axes of variable size."""
-    intake = run.intake
     if takes == "chips":
         if size is not None or channels is not None:
             raise ValueError("size, channels: not allowed with takes='chips', whose shape is fixed")
@@ -174,16 +180,16 @@ def _input(
     return example, {0: FreeAxis("height", least), 1: FreeAxis("width", least)}
 
 
-def _geometry(run: TrainedRun) -> dict[str, Any]:
+def _geometry(intake: Intake) -> dict[str, Any]:
     """Describes the geometric operations that turn an image into a chip."""
-    chip = run.intake.chip
+    chip = intake.chip
     steps = {name: getattr(chip, name) for name in ("blank_center", "center_crop", "square")}
     return steps | {"resize": chip.size, "filter": "Pillow's bilinear, with antialiasing"}
 
 
-def _from_raw(run: TrainedRun, network: Exportable, layout: str, takes: Input) -> Callable:
-    intake = run.intake
-
+def _from_raw(
+    run: TrainedRun, network: Exportable, intake: Intake, layout: str, takes: Input
+) -> Callable:
     def apply(variables: PyTree, images: jax.Array, *further: jax.Array) -> Any:
         if layout == "NCHW":
             images = jnp.moveaxis(images, -3, -1)

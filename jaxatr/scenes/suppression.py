@@ -16,19 +16,19 @@ class Kept(NamedTuple):
     """The boxes that stay, by descending score; of equal scores, the lower index comes first.
 
     Attributes:
-      indices: ``[keep]``, row numbers of the boxes; 0 where not valid.
-      valid: ``[keep]``, whether there is such a box.
+      indices: ``[..., keep]``, row numbers of the boxes; 0 where not valid.
+      valid: ``[..., keep]``, whether there is such a box.
     """
 
-    indices: Int[Array, " keep"]
-    valid: Bool[Array, " keep"]
+    indices: Int[Array, "... keep"]
+    valid: Bool[Array, "... keep"]
 
 
 @partial(jax.jit, static_argnames="keep")
 def suppress(
-    boxes: Float[ArrayLike, "n 4"],
-    scores: Float[ArrayLike, " n"],
-    labels: Int[ArrayLike, " n"] | None = None,
+    boxes: Float[ArrayLike, "... n 4"],
+    scores: Float[ArrayLike, "... n"],
+    labels: Int[ArrayLike, "... n"] | None = None,
     *,
     keep: int,
     overlap: float | Float[ArrayLike, ""] = 0.5,
@@ -36,23 +36,23 @@ def suppress(
 ) -> Kept:
     """Keeps the box with the highest score, drops those that overlap it, and so on.
 
-    It may be traced, and mapped over the images of a batch. Time is proportional to n times the
-    number of boxes that stay, memory to n.
+    It may be traced. Leading axes are images of a batch, each treated alone. Time is proportional
+    to n times the number of boxes that stay, memory to n.
 
     Args:
-      boxes: ``[n, 4]``; one that is empty or not finite is never kept.
-      scores: ``[n]``; a box whose score is not finite is never kept, so that padding has the score
-        NaN.
-      labels: ``[n]``, classes, of which each is treated alone; None to suppress over classes.
+      boxes: ``[..., n, 4]``; one that is empty or not finite is never kept.
+      scores: ``[..., n]``; a box whose score is not finite is never kept, so that padding has the
+        score NaN.
+      labels: ``[..., n]``, classes, of which each is treated alone; None to suppress over classes.
       keep: the number of boxes to return at most.
       overlap: the IoU above which a box is dropped.
       least: the lowest score that is kept.
     """
     boxes, scores = jnp.asarray(boxes), jnp.asarray(scores)
-    usable = jnp.isfinite(boxes).all(axis=1) & (geometry.area(boxes) > 0)
+    usable = jnp.isfinite(boxes).all(axis=-1) & (geometry.area(boxes) > 0)
     usable &= jnp.isfinite(scores) & (scores >= least)
-    boxes = jnp.where(usable[:, None], boxes, 0)
-    areas = jnp.asarray(geometry.area(boxes))
+    boxes = jnp.where(usable[..., None], boxes, 0)
+    areas, rows = jnp.asarray(geometry.area(boxes)), jnp.arange(scores.shape[-1])
 
     def some_left(state: tuple[Array, Array, Array, Array]) -> Array:
         number, left, *_ = state
@@ -60,17 +60,23 @@ def suppress(
 
     def one(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         number, left, indices, valid = state
-        best = jnp.argmax(jnp.where(left, scores, -jnp.inf))  # the first of equals
-        shared = geometry.intersection(boxes[best], boxes)
+        best = jnp.argmax(jnp.where(left, scores, -jnp.inf), axis=-1)  # the first of equals
+        # Masks instead of indices of a batch, which ONNX has no operators for.
+        own = rows == best[..., None]
+        place = (jnp.arange(keep) == number) & left.any(axis=-1, keepdims=True)
+        box = jnp.where(own[..., None], boxes, -jnp.inf).max(axis=-2, keepdims=True)
+        shared = geometry.intersection(box, boxes)
         # Without a division, a box with overlap of a simple fraction is decided exactly.
-        drop = shared > overlap * (areas[best] + areas - shared)
+        drop = shared > overlap * (geometry.area(box) + areas - shared)
         if labels is not None:
-            drop &= jnp.asarray(labels)[best] == jnp.asarray(labels)
-        left = (left & ~drop).at[best].set(False)
-        return number + 1, left, indices.at[number].set(best), valid.at[number].set(True)
+            label = jnp.where(own, jnp.asarray(labels), 0).sum(axis=-1, keepdims=True)
+            drop &= label == jnp.asarray(labels)
+        indices = jnp.where(place, best[..., None], indices)
+        return number + 1, left & ~drop & ~own, indices, valid | place
 
-    empty = jnp.zeros(keep, jnp.int32), jnp.zeros(keep, bool)
-    if not scores.size:
+    shape = (*scores.shape[:-1], keep)
+    empty = jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
+    if 0 in scores.shape:
         return Kept(*empty)
     _, _, indices, valid = jax.lax.while_loop(some_left, one, (jnp.int32(0), usable, *empty))
     return Kept(indices, valid)

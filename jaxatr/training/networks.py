@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxatr.data.intake import Intake
 from jaxatr.typing import ArrayLike, PyTree
 
 
@@ -23,6 +24,8 @@ class Exportable(NamedTuple):
       further: examples of the further inputs, for a batch of one, by name.
       properties: JSON values for the file's metadata.
       raw: whether ``apply`` takes chips in raw units and normalises them itself.
+      scenes: preprocessing of scenes, whose size is chosen at the export, with a default one; None
+        for a network of chips.
     """
 
     apply: Callable[..., Sequence[jax.Array] | Mapping[str, jax.Array]]
@@ -33,6 +36,7 @@ class Exportable(NamedTuple):
     further: Mapping[str, np.ndarray] = {}
     properties: Mapping[str, Any] = {}
     raw: bool = False
+    scenes: Intake | None = None
 
 
 class Target(NamedTuple):

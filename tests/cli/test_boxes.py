@@ -11,8 +11,8 @@ from PIL import Image
 import jaxatr
 from jaxatr import data
 from jaxatr.cli import check, predict, predictions, prepare
-from jaxatr.cli.boxes import framing_of
 from jaxatr.data.sources.scenes import Framing
+from jaxatr.tasks.detection.recognised import framing_of
 
 
 @pytest.fixture

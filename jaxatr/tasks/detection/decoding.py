@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.data.scene_image import SceneImage, scene_of
 from jaxatr.models import DetectionOutput
 from jaxatr.models.detector import MULTIPLE
 from jaxatr.scenes import boxes as geometry
@@ -42,25 +44,24 @@ def decode(out: DetectionOutput, *, most: int, overlap: float) -> Decoded:
       most: n, the largest number of targets in a tile.
       overlap: the IoU above which the less certain of two targets is dropped, whatever its class.
     """
-    target, (height, width) = out.target, out.target.shape[1:]
-    around = jax.lax.reduce_window(target, -jnp.inf, jax.lax.max, (1, 3, 3), (1, 1, 1), "SAME")
-    peaks = jnp.where(target == around, target, -jnp.inf).reshape(len(target), -1)
+    target, (count, height, width) = out.target, out.target.shape
+    around = nn.max_pool(target[..., None], (3, 3), padding="SAME")[..., 0]
+    peaks = jnp.where(target == around, target, -jnp.inf).reshape(count, height * width)
     logits, at = jax.lax.top_k(peaks, min(_CANDIDATES * most, height * width))
-    boxes = boxes_at(out.distances).reshape(len(target), -1, 4)
-    classes = out.open_logits.reshape(len(target), height * width, -1)
+    boxes = _rows(boxes_at(out.distances).reshape(count, height * width, 4), at)
+    classes = out.open_logits.reshape(count, height * width, out.open_logits.shape[-1])
+    scores = jnp.where(logits > -jnp.inf, jax.nn.sigmoid(logits), jnp.nan)
+    indices, valid = suppress(boxes, scores, keep=most, overlap=overlap)
+    found = (_rows(boxes, indices), _rows(scores, indices), _rows(_rows(classes, at), indices))
+    boxes, scores, classes = (
+        jnp.where(valid.reshape(*valid.shape, *[1] * (each.ndim - 2)), each, 0) for each in found
+    )
+    return Decoded(boxes, scores, classes, valid)
 
-    def one(logits: Array, at: Array, boxes: Array, classes: Array) -> Decoded:
-        own = boxes[at]
-        scores = jnp.where(logits > -jnp.inf, jax.nn.sigmoid(logits), jnp.nan)
-        kept = suppress(own, scores, keep=most, overlap=overlap)
-        valid = kept.valid
-        rows = (own[kept.indices], scores[kept.indices], classes[at][kept.indices])
-        boxes, scores, classes = (
-            jnp.where(valid.reshape(-1, *[1] * (r.ndim - 1)), r, 0) for r in rows
-        )
-        return Decoded(boxes, scores, classes, valid)
 
-    return jax.vmap(one)(logits, at, boxes, classes)
+def _rows(values: Array, indices: Array) -> Array:
+    """Takes rows ``[b, m, ...]`` of each image's values ``[b, n, ...]``."""
+    return jax.vmap(lambda each, at: each[at])(values, indices)
 
 
 class Found(NamedTuple):
@@ -106,15 +107,14 @@ class Tiling(NamedTuple):
         )
         return [Window(0, 0, columns, rows)]
 
-    def cut(
-        self, image: Shaped[np.ndarray, "h w c"], window: Window
-    ) -> Shaped[np.ndarray, "y x c"]:
-        """Cuts a tile out of a scene."""
-        part = image[window.y0 : window.y1, window.x0 : window.x1]
+    def cut(self, scene: SceneImage, window: Window) -> Shaped[np.ndarray, "y x c"]:
+        """Reads a tile of a scene."""
+        ends = (min(window.y1, scene.height), min(window.x1, scene.width))
+        part = scene.pixels(slice(window.y0, ends[0]), slice(window.x0, ends[1]))
         shape = (window.y1 - window.y0, window.x1 - window.x0)
         if part.shape[:2] == shape:
             return part
-        tile = np.empty((*shape, image.shape[2]), image.dtype)
+        tile = np.empty((*shape, part.shape[2]), part.dtype)
         tile[:] = self.fill
         tile[: part.shape[0], : part.shape[1]] = part
         return tile
@@ -124,20 +124,20 @@ class Tiling(NamedTuple):
     ) -> Found:
         """Joins what was found in the tiles of a scene of ``size`` (rows, columns)."""
         height, width = size
-        if len(tiles) == 1:
-            boxes = np.asarray(geometry.clipped(found[0].boxes, width, height))
-            inside = geometry.area(boxes) > 0
-            return Found(boxes[inside], found[0].scores[inside], found[0].open_logits[inside])
-        merged = merge(
-            tiles,
-            [one.boxes for one in found],
-            [one.scores for one in found],
-            size=size,
-            overlap=overlap,
-        )
-        logits = np.concatenate([one.open_logits for one in found])[merged.indices]
-        boxes = np.asarray(geometry.clipped(merged.boxes, width, height), np.float32)
-        return Found(boxes, merged.scores.astype(np.float32), logits)
+        one = found[0]
+        if len(tiles) > 1:
+            merged = merge(
+                tiles,
+                [each.boxes for each in found],
+                [each.scores for each in found],
+                size=size,
+                overlap=overlap,
+            )
+            logits = np.concatenate([each.open_logits for each in found])[merged.indices]
+            one = Found(merged.boxes.astype(np.float32), merged.scores.astype(np.float32), logits)
+        boxes = np.asarray(geometry.clipped(one.boxes, width, height))
+        inside = geometry.area(boxes) > 0
+        return Found(boxes[inside], one.scores[inside], one.open_logits[inside])
 
 
 def of_tile(decoded: Decoded, row: int, least: float) -> Found:
@@ -148,7 +148,7 @@ def of_tile(decoded: Decoded, row: int, least: float) -> Found:
 
 
 def found_in(
-    scenes: Iterable[np.ndarray],
+    scenes: Iterable[np.ndarray | SceneImage],
     tiling: Tiling,
     infer: Callable[[Iterable[dict[str, np.ndarray]]], Iterator[tuple[Any, Decoded]]],
     *,
@@ -160,7 +160,7 @@ def found_in(
     """Yields the targets of each scene, in order.
 
     Args:
-      scenes: images ``[h, w, c]``, in raw units.
+      scenes: images ``[h, w, c]``, in raw units, or open ones, which are read tile by tile.
       tiling: how they are cut.
       infer: maps batches, with ``image``, to what was found in them; see
         :func:`jaxatr.parallel.map_batches`.
@@ -175,11 +175,12 @@ def found_in(
     def batches() -> Iterator[dict[str, np.ndarray]]:
         tiles: list[np.ndarray] = []
         for image in scenes:
-            size = (image.shape[0], image.shape[1])
+            scene = image if isinstance(image, SceneImage) else scene_of(image)
+            size = (scene.height, scene.width)
             cuts = tiling.windows(*size, smallest)
             pending.append((size, cuts))
             for window in cuts:
-                tile = tiling.cut(image, window)
+                tile = tiling.cut(scene, window)
                 if tiles and (tile.shape != tiles[0].shape or len(tiles) == batch_size):
                     yield {"image": np.stack(tiles)}
                     tiles = []

@@ -2,14 +2,23 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import Any, NamedTuple, overload
 
 import jax
 import numpy as np
 
 from jaxatr import data, training
+from jaxatr.data.scene_image import SceneImage, open_scene, scene_of
 from jaxatr.reporting import notebook
-from jaxatr.tasks.detection.decoding import Decoded, Found, Tiling, decode, found_in
+from jaxatr.tasks.detection.decoding import Decoded, Found, decode, found_in
+from jaxatr.tasks.detection.export import tiling_of
+from jaxatr.tasks.detection.recognised import (
+    Decider,
+    RecognisedTargets,
+    place_of,
+    recognised,
+)
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
 from jaxatr.training.predictor import One
 from jaxatr.typing import Batch, Float, PyTree
@@ -68,11 +77,17 @@ class Detections(NamedTuple):
         ]
 
     def rows(self) -> list[dict[str, data.Cell]]:
-        """Returns the rows of a table, one for each target."""
+        """Returns the rows of a table, one for each target.
+
+        ``probability_CLASS`` is that of the class's binary classifier.
+        """
+        columns = [f"probability_{name}" for name in self.classes]
         return [
-            dict(zip(("x0", "y0", "x1", "y1"), one.box, strict=True))
-            | {name: value for name, value in one._asdict().items() if name != "box"}
-            for one in self.targets
+            place_of(one.box, one.score)
+            | {"label": one.label, "nearest": one.nearest}
+            | {"known_probability": one.known_probability}
+            | dict(zip(columns, row, strict=True))
+            for one, row in zip(self.targets, self.probabilities.tolist(), strict=True)
         ]
 
     def card(self) -> notebook.Card:
@@ -101,14 +116,12 @@ class Detector(Predictor[np.ndarray, Detections]):
 
     def __init__(self, run: TrainedRun, *, threshold: float, gamma: float):
         """Creates a detector from a run; :meth:`load` reads it from a folder."""
-        fields, mean = run.config.detection, run.mean
+        fields = run.config.detection
         self.workdir, self.classes = run.workdir, run.classes
         self.threshold, self.gamma = threshold, gamma
         self.dtype = np.dtype(run.record["image_dtype"])
         self.channels = int(run.record["channels"])
-        whole = np.issubdtype(self.dtype, np.integer)
-        fill = (np.rint(mean) if whole else mean).astype(self.dtype)
-        self._tiling = Tiling(fields.tile, fields.tile_overlap, fill)
+        self._tiling = tiling_of(run)
         self._overlap = fields.overlap
         self._variables = jax.device_put(run.variables)
         module = run.module
@@ -164,16 +177,51 @@ class Detector(Predictor[np.ndarray, Detections]):
             f"{self.threshold:.3g}, known from {self.gamma:.3g}>"
         )
 
-    def detect(self, image: One) -> Detections:
+    @overload
+    def detect(self, image: One) -> Detections: ...
+
+    @overload
+    def detect(self, image: One, *, recogniser: Decider) -> RecognisedTargets: ...
+
+    def detect(
+        self, image: One, *, recogniser: Decider | None = None
+    ) -> Detections | RecognisedTargets:
         """Finds the targets in a scene of any size.
+
+        Of a large TIFF or ``.npy`` file, only the windows of a few tiles are in memory.
 
         Args:
           image: a path, a Pillow image, or an array ``[h, w]`` or ``[h, w, c]``.
+          recogniser: decides about the class of each target, by its chip, which is cut out of the
+            scene as those of the recogniser's training were; None for the detector's own binary
+            classifiers.
 
         Raises:
-          ValueError: the image cannot be read, or does not have the dtype of the training scenes.
+          FileNotFoundError: there is no file at a path.
+          ValueError: the image cannot be read, or does not have the dtype of the training scenes,
+            or a chip is not one for the recogniser.
         """
-        return self.predict(image)
+        with opened(image) as scene:
+            found = self.detect_in(scene)
+            if recogniser is None:
+                return found
+            return recognised(scene, found.boxes, found.scores, recogniser)
+
+    def detect_in(self, scene: SceneImage) -> Detections:
+        """Finds the targets in an open scene, which is read tile by tile.
+
+        Raises:
+          ValueError: the scene is damaged, or does not have the dtype of the training scenes.
+        """
+
+        def pixels(rows: slice, columns: slice) -> np.ndarray:
+            part = scene.pixels(rows, columns)
+            try:
+                return self.prepare(part)
+            except ValueError as error:
+                raise ValueError(f"{scene.name}: {error}") from error
+
+        return next(self.answers([scene._replace(pixels=pixels)]))
 
     def read(self, path: str) -> np.ndarray:
         """Reads a scene ``[h, w, c]``."""
@@ -191,11 +239,14 @@ class Detector(Predictor[np.ndarray, Detections]):
             raise ValueError(f"got {scene.shape[2]} channels, wanted {self.channels}")
         return scene
 
-    def answers(self, chips: Iterable[np.ndarray], *, batch_size: int = 4) -> Iterator[Detections]:
-        """Yields the targets of each scene ``[h, w, c]``, in order.
+    def answers(
+        self, chips: Iterable[np.ndarray | SceneImage], *, batch_size: int = 4
+    ) -> Iterator[Detections]:
+        """Yields the targets of each scene, in order.
 
         Args:
-          chips: any number of scenes.
+          chips: any number of scenes ``[h, w, c]``, or open ones whose pixels are those of
+            :meth:`prepare`.
           batch_size: tiles per batch.
         """
 
@@ -215,12 +266,21 @@ class Detector(Predictor[np.ndarray, Detections]):
 
     def _decided(self, found: Found) -> Detections:
         probabilities = 1 / (1 + np.exp(-found.open_logits.astype(np.float64)))
+        return self.named(found.boxes, found.scores, probabilities)
+
+    def named(
+        self,
+        boxes: Float[np.ndarray, "n 4"],
+        scores: Float[np.ndarray, " n"],
+        probabilities: Float[np.ndarray, "n k"],
+    ) -> Detections:
+        """Decides about targets by the probabilities of the binary classifiers."""
         best, known = probabilities.argmax(axis=1), probabilities.max(axis=1) >= self.gamma
         labels = tuple(
             self.classes[one] if accepted else UNKNOWN
             for one, accepted in zip(best, known, strict=True)
         )
-        return Detections(found.boxes, found.scores, labels, probabilities, self.classes)
+        return Detections(boxes, scores, labels, probabilities, self.classes)
 
     def verdict(self, prediction: Detections) -> str:
         """Returns the number of targets."""
@@ -243,6 +303,16 @@ class Detector(Predictor[np.ndarray, Detections]):
     def columns(self) -> dict[str, type]:
         """Returns the column of a row."""
         return {"targets": int}
+
+
+@contextmanager
+def opened(image: One) -> Iterator[SceneImage]:
+    """Opens an image of any kind as a scene."""
+    if isinstance(image, str | os.PathLike):
+        with open_scene(image) as scene:
+            yield scene
+    else:
+        yield scene_of(data.as_image(image, "input"), "input")
 
 
 def _place(target: Target) -> str:

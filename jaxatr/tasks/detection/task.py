@@ -17,12 +17,13 @@ from jaxatr.tasks.detection import evaluation
 from jaxatr.tasks.detection.assignment import UNKNOWN, assign, boxes_at
 from jaxatr.tasks.detection.decoding import Decoded, Found, Tiling, decode, found_in
 from jaxatr.tasks.detection.examples import SceneExamples
+from jaxatr.tasks.detection.export import exportable
 from jaxatr.tasks.detection.fields import FIELDS
 from jaxatr.tasks.limits import check_choices, check_limits
 from jaxatr.tasks.open_set.checks import find_open_loss
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
-from jaxatr.training import LossOutput, Phase, Task
+from jaxatr.training import Exportable, LossOutput, Phase, Task, TrainedRun
 from jaxatr.training.task import silent
 from jaxatr.typing import Batch, Config, PyTree
 
@@ -88,6 +89,11 @@ class Detection(Task):
         """Builds the network."""
         count = len(record["split"]["known"])
         return models.build_detector(config.model, count, width=config.detection.width)
+
+    @classmethod
+    def exportable(cls, run: TrainedRun) -> Exportable:
+        """Returns the network with decoding, suppression and decision, for ONNX."""
+        return exportable(run)
 
     @property
     def record(self) -> dict[str, Any]:

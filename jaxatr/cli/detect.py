@@ -1,0 +1,62 @@
+"""Finds targets in scenes, and says what each is: a known class or "unknown".
+
+jaxatr detect --workdir=DETECTOR SCENE|FOLDER|ARCHIVE|TABLE... [--out=table.csv]
+jaxatr detect --workdir=DETECTOR --recogniser=RUN SCENE... --out=table.parquet
+jaxatr detect --workdir=DETECTOR SCENE... --out=targets.geojson|targets.json
+jaxatr detect --workdir=DETECTOR SCENE... --pictures=FOLDER
+jaxatr detect --workdir=DETECTOR --recogniser=RUN --tracks FRAMES... --out=t.csv
+
+SCENE is an image of any size. A recogniser, if given, decides about each target
+by its chip, which is cut as those of its training were; otherwise the binary
+classifiers of the detector do. FRAMES is a folder of the frames of a video, in
+the natural order of their names. Each line or row is a target; --out writes a
+table (.csv, .jsonl, .parquet), COCO (.json) or GeoJSON (.geojson).
+"""
+
+from collections.abc import Sequence
+
+from absl import flags
+
+from jaxatr.cli import inputs
+
+
+def define_flags() -> None:
+    """Defines the command's flags."""
+    flags.DEFINE_string("workdir", None, "The folder of the detector's run.", required=True)
+    flags.DEFINE_multi_string(
+        "recogniser",
+        [],
+        "Folder of the run that decides about each target; repeat it for an ensemble.",
+    )
+    flags.DEFINE_string("checkpoint", "latest", "The detector's: 'latest', 'best' or a step.")
+    flags.DEFINE_float(
+        "threshold", None, "The least detection score of a target; default: the fitted one."
+    )
+    flags.DEFINE_string(
+        "gamma", None, "The threshold of the recogniser, or γ of the detector; default: as fitted."
+    )
+    flags.DEFINE_string("score", None, "The recogniser's score that decides; default: the run's.")
+    flags.DEFINE_string(
+        "out",
+        None,
+        "Write the targets to this file instead of printing them: a table (.csv, .jsonl, "
+        ".parquet), COCO (.json) or GeoJSON (.geojson).",
+    )
+    flags.DEFINE_string("pictures", None, "Write pictures of the scenes with boxes to this folder.")
+    flags.DEFINE_bool(
+        "tracks", False, "Link the targets over the frames of a folder, and decide once for each."
+    )
+    flags.DEFINE_bool("json", False, "Print a JSON object per scene.")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints a line for each scene, or writes a file; reports unusable scenes and continues."""
+    if not arguments:
+        raise ValueError("no scene given: jaxatr detect --workdir=DETECTOR SCENE|FOLDER|ARCHIVE...")
+    values = flags.FLAGS
+    if values.score is not None and not values.recogniser:
+        raise ValueError("--score needs --recogniser=RUN, whose score it is")
+    from jaxatr.cli import detections  # late, to keep --help fast
+
+    options = {"checkpoint": inputs.checkpoint(values.checkpoint)} | inputs.given("threshold")
+    return detections.main(arguments, options, inputs.given("gamma", "score"))

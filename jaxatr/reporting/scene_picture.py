@@ -1,0 +1,67 @@
+"""Pictures of scenes with the boxes of targets, coloured by the decision."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from jaxatr import data
+from jaxatr.data.lettering import lettered
+from jaxatr.data.scene_image import SceneImage
+from jaxatr.typing import Shaped
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
+_KNOWN = ("#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#0072B2", "#E69F00")
+_UNKNOWN, _UNDECIDED = "#D55E00", "#999999"
+_ROWS = 512  # of a strip of a scene that is reduced
+
+
+def colour_of(label: str | None, classes: Sequence[str]) -> str:
+    """Returns the colour of a class; of "unknown", which is no class; of None, not decided."""
+    if label is None:
+        return _UNDECIDED
+    return _KNOWN[classes.index(label) % len(_KNOWN)] if label in classes else _UNKNOWN
+
+
+def scene_picture(
+    scene: SceneImage,
+    boxes: Shaped[np.ndarray, "n 4"],
+    labels: Sequence[str | None],
+    texts: Sequence[str],
+    classes: Sequence[str],
+    *,
+    most: int = 2048,
+) -> Image.Image:
+    """Draws boxes in a scene.
+
+    Args:
+      scene: the scene; a larger one than ``most`` is reduced to every second, third … pixel, read
+        strip by strip.
+      boxes: x0, y0, x1, y1 in pixels of the scene.
+      labels: the decision about each.
+      texts: a text above each box, or below one at the top of the picture.
+      classes: the known classes, which give the colours.
+      most: the longest side of the picture in pixels.
+    """
+    step = math.ceil(max(scene.height, scene.width) / most)
+    rows = max(1, _ROWS // step) * step
+    strips = [
+        scene.pixels(slice(top, min(top + rows, scene.height)), slice(0, scene.width))[
+            ::step, ::step
+        ].copy()
+        for top in range(0, scene.height, rows)
+    ]
+    shown = data.thumbnail(np.concatenate(strips), side=most)
+    picture = Image.fromarray(shown[:, :, 0] if shown.shape[2] == 1 else shown).convert("RGB")
+    draw = ImageDraw.Draw(picture)
+    for (x0, y0, x1, y1), label, text in zip(
+        (np.asarray(boxes) / step).tolist(), labels, texts, strict=True
+    ):
+        colour = colour_of(label, classes)
+        right, bottom = max(x0, x1 - 1), max(y0, y1 - 1)
+        draw.rectangle((x0, y0, right, bottom), outline=colour, width=2)
+        words, font = lettered(text, 11)
+        above = (x0, y0 - 14 if y0 >= 14 else y1)
+        draw.text(above, words, fill=colour, font=font, stroke_width=1, stroke_fill="black")
+    return picture

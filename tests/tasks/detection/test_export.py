@@ -1,0 +1,57 @@
+"""The export of a detector to ONNX, with decoding, suppression and decision."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import bundled
+from jaxatr.tasks.detection import Detection
+from jaxatr.tasks.detection.predictor import Detector
+from jaxatr.training import TrainedRun
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A small network with random weights."""
+    config = bundled.load("detect:smoke")
+    config.model.width = config.detection.width = 8
+    config.model.args = {"stage_sizes": (1, 1, 1, 1)}
+    config.detection.most, config.detection.tile, config.detection.tile_overlap = 10, 64, 16
+    record = {"split": {"known": ["a", "b"]}, "channels": 1, "image_dtype": "uint8"}
+    record |= {"normalization": {"mean": [100.2], "std": [50.0]}}
+    record |= {"detection": {"threshold": 0.0101, "gamma": 0.0101}}
+    module, rng = Detection.network(config, record), np.random.default_rng(0)
+    variables = jax.jit(module.init)(jax.random.key(0), jnp.zeros((1, 64, 64, 1)))
+    variables = jax.tree.map(lambda a: a + np.float32(0.05 * rng.normal(size=a.shape)), variables)
+    workdir = tmp_path_factory.mktemp("untrained")
+    return TrainedRun(workdir, Detection, config, record, 1, variables)
+
+
+@pytest.mark.slow
+def test_onnx_finds_the_targets_that_detect_finds(run, tmp_path, monkeypatch):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from jaxatr.runs import export
+
+    monkeypatch.setattr(export.training, "load_run", lambda *_: run)
+    export.export_run("run", tmp_path / "model.onnx", size=(50, 60))
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    about = session.get_modelmeta().custom_metadata_map
+    assert json.loads(about["classes"]) == ["a", "b"]
+    assert json.loads(about["image_shape"]) == [50, 60, 1]
+    images = np.random.default_rng(1).integers(0, 255, (2, 50, 60, 1)).astype(np.uint8)
+    names = [output.name for output in session.get_outputs()]
+    outputs = dict(zip(names, session.run(None, {"images": images}), strict=True))
+    detector = Detector(run, threshold=0.0101, gamma=0.0101)
+    for number, image in enumerate(images):
+        found, valid = detector.detect(image), outputs["valid"][number]
+        assert valid.sum() == len(found.scores) > 3
+        np.testing.assert_allclose(outputs["boxes"][number][valid], found.boxes, atol=1e-2)
+        np.testing.assert_allclose(outputs["scores"][number][valid], found.scores, rtol=1e-4)
+        probabilities = outputs["probabilities"][number][valid]
+        np.testing.assert_allclose(probabilities, found.probabilities, rtol=1e-3)
+        names = np.array(["a", "b", "unknown"])[outputs["decision"][number][valid]]
+        assert tuple(names.tolist()) == found.labels
