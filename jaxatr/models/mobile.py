@@ -145,7 +145,7 @@ class MobileNet(nn.Module):
         norm = self._norm("head", train)
         x = nn.relu6(norm(name="head_norm")(conv(_HEAD, name="head_conv")(x)))
         features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
-        *_, detail = outputs[:-_ATTENDED]
+        detail = outputs[-_ATTENDED - 1] if len(outputs) > _ATTENDED else outputs[0]
         return AttendedFeatures(
             features, tuple(deltas[-_ATTENDED:]), tuple(outputs[-_ATTENDED:]), detail
         )

@@ -30,7 +30,8 @@ class AttendedFeatures(NamedTuple):
         map after it minus the map before it, ``[b, h, w, f]``; an empty tuple for a stage without
         attention.
       stages: output of each of the last three stages, ``[b, h, w, f]``.
-      detail: output of the stage before these, with twice the rows and columns of the first.
+      detail: output of the stage before these, with twice the rows and columns of the first; in a
+        shallower network, that of its first stage.
     """
 
     features: Float[Array, "b d"]

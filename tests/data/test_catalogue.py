@@ -185,8 +185,7 @@ def mine(tmp_path_factory):
         (
             "min",
             {},
-            "did you mean 'mine'.*dsiac, fgvc_aircraft, image_folder, mine, mstar, simulated, "
-            "simulated_tracks in",
+            "did you mean 'mine'.*arrays, dsiac, .*, mine, mstar, scenes, .*, whole_scenes in",
         ),
         ("image_folder", {}, "image_folder needs a source.*: --data_source=PATH"),
         ("image_foldr", {"source": "x"}, "takes no source.*did you mean 'image_folder'"),
@@ -211,7 +210,11 @@ def test_missing_entries_are_named(mine, name, arguments, match):
         ("image_folder", "simulated", "already the name"),
         ("image_folder", "../up", "name: got '../up', wanted letters"),
         ("image_folder", "dsiac", "already the name"),
-        ("simulated", "mine", "only sets of arrays, dsiac, fgvc_aircraft, image_folder, mstar can"),
+        (
+            "simulated",
+            "mine",
+            "only sets of arrays, dsiac, fgvc_aircraft, image_folder, mstar, scenes, whole_scenes can",
+        ),
     ],
 )
 def test_a_name_must_be_free_and_plain(folder, data_dir, name, as_name, match):

@@ -18,8 +18,8 @@ def network(monkeypatch, freeze, backbone="tiny"):
     tiny = functools.partial(
         models.ResNet, stage_sizes=(1, 1), block=models.resnet.BasicBlock, width=4, stem="3x3"
     )
-    monkeypatch.setattr(models.backbones, "names", lambda: ["tiny"])
-    monkeypatch.setattr(models.backbones, "find", lambda _: models.backbones.Backbone(tiny))
+    found = {"tiny": models.backbones.Backbone(tiny)}
+    monkeypatch.setattr(models.build, "BACKBONES", found)
     args = {"axis_name": None} if backbone == "tiny" else {}
     fields = config.common().model
     fields.update({"freeze": freeze, "backbone": backbone, "args": args})

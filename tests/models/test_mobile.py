@@ -183,8 +183,8 @@ def test_the_two_paddings_differ_where_the_stride_halves_an_even_side():
 
 
 def network(monkeypatch, freeze, **fields):
-    monkeypatch.setattr(models.backbones, "names", lambda: ["tiny"])
-    monkeypatch.setattr(models.backbones, "find", lambda _: models.backbones.Backbone(EVEN))
+    found = {"tiny": models.backbones.Backbone(EVEN)}
+    monkeypatch.setattr(models.build, "BACKBONES", found)
     made = config.common().model
     args = {"axis_name": None}
     made.update({"freeze": freeze, "backbone": "tiny", "args": args, **fields})

@@ -92,6 +92,7 @@ def test_another_score_and_another_threshold_decide(client, contents, trained_ru
             **result["verdict"],
             "label": label,
             "threshold": threshold,
+            "guarantee": None,
         }
 
 

@@ -89,6 +89,7 @@ def test_every_route_is_described(console):
         "/api/predict",
         "/api/neighbours",
         "/api/explain",
+        "/api/drift",
         "/api/enrol",
         "/api/examples/{id}",
         "/api/marks",

