@@ -54,7 +54,7 @@ class Detection(Task):
     title = "detection"
     predictor = "jaxatr.tasks.detection.predictor:Detector"
     report = "jaxatr.tasks.detection.report:REPORT"
-    usage = "predict --workdir={workdir} SCENE..."
+    usage = "detect --workdir={workdir} --out=targets.csv SCENE..."
     free_fields = ("detection.false_alarms", "open_set.tpr", "open_set.gamma")
     best = "recall"
 
