@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_the_checkout_has_them_at_its_top():
     assert bundled.folder() == ROOT / "configs"
-    assert bundled.names() == ["cbc", "distill", "quadruplet", "track"]
+    assert bundled.names() == ["cbc", "detect", "distill", "quadruplet", "track"]
 
 
 def test_a_wheel_has_them_inside(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ onnx = pytest.importorskip("onnx")
 from jaxatr.onnx import ops  # noqa: E402
 from jaxatr.onnx.ops import registry  # noqa: E402
 from jaxatr.onnx.reader import inspection, lowering, variables  # noqa: E402
+from jaxatr.onnx.reader.names import UniqueNames  # noqa: E402
 
 node = onnx.helper.make_node
 
@@ -147,11 +148,11 @@ def test_functions_that_call_each_other_end(built):
 
 
 def test_names_that_are_all_the_same_are_counted_on():
-    names = lowering._UniqueNames()
+    names = UniqueNames()
     assert [names.fresh("a", "") for _ in range(4)] == ["a", "a_2", "a_3", "a_4"]
     assert [names.fresh("", "p") for _ in range(2)] == ["p/", "p/_2"]
     assert names.fresh("a", "p") == "p/a"
-    names = lowering._UniqueNames()
+    names = UniqueNames()
     for _ in range(20000):
         names.fresh("same", "p")
     assert names.counts["p/same"] == 19999
