@@ -77,8 +77,8 @@ def _differs(evaluation: Mapping[str, Any]) -> str:
     if "training" not in (evaluation.get("decision", {}).get("fitted_to") or ""):
         return ""
     return (
-        f"; for {evaluation['decides']}, which decides, also to the training examples, and so is "
-        "that of predict --score=NAME for another score"
+        f". {evaluation['decides']} decides, and its threshold is fitted to the training examples "
+        "as well, as predict --score=NAME does for any score"
     )
 
 
