@@ -120,7 +120,8 @@ def evaluate(
     if scores not in (None, "all"):
         choose(task, scores)  # raises errors before anything is fitted
     made = made_for(task, variables, workdir, step) if decides(task.config) else None
-    chosen = choose(task, scores, made=made)
+    # Tracks and single chips each need a fit of their own.
+    chosen = choose(task, scores, made=made)._replace(ready={})
     needs = chosen.needs | evaluation.needs_of(made)
     found = {
         part: task.part_outputs(variables, part, needs) for part in EVALUATED if part in task.parts

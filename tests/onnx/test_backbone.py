@@ -235,7 +235,7 @@ def test_the_flags_of_both_configurations(name, path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cbc", "quadruplet"])
-def test_both_configurations_train(parsed, name, path, levels, tmp_path):
+def test_both_configurations_train(name, path, levels, tmp_path):
     fields = {
         "model.onnx": path,
         "model.output": "relu",
@@ -246,10 +246,8 @@ def test_both_configurations_train(parsed, name, path, levels, tmp_path):
         "train.steps": 2,
         "train.evaluate_every": 100.0,
     }
-    config = parsed(
-        f"--config={CONFIGS / name}.py:folder",
-        *(f"--config.{field}={value}" for field, value in fields.items()),
-    )
+    given = [f"--config.{field}={value}" for field, value in fields.items()]
+    config, _ = flags_of_configurations.read(f"{CONFIGS / name}.py:folder", given)
     runs.train_run(config, tmp_path / "run", progress=False)
     state = training.load_snapshot(tmp_path / "run", "latest").state
     trained = state["params"]["backbone"]
