@@ -1,4 +1,4 @@
-"""What is to be known of the boxes of scenes before a training."""
+"""A check of the boxes of scenes before a training: their sizes, and faults."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -48,7 +48,7 @@ def sizes(found: Annotations) -> dict[str, Sizes]:
 
 
 def examine(found: Annotations, root: Path) -> list[Finding]:
-    """Returns what is wrong with boxes, in order of severity.
+    """Returns the faults of boxes, in order of severity.
 
     Args:
       found: the boxes.

@@ -68,7 +68,7 @@ class AnnotatedScene(NamedTuple):
 
 
 class Annotations(NamedTuple):
-    """What a reader found.
+    """The scenes that a reader found, and its problems.
 
     Attributes:
       scenes: sorted by path, including those without boxes.

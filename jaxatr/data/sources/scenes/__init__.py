@@ -1,18 +1,17 @@
 """The data source for annotated scenes: a chip around each target's box."""
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr.data.annotations import AnnotatedScene, Annotations, read_annotations
+from jaxatr.data import scene_options
+from jaxatr.data.annotations import AnnotatedScene, Annotations
 from jaxatr.data.chip import Chip, around
 from jaxatr.data.decoder import ImageError
 from jaxatr.data.reasons import Reasons
 from jaxatr.data.scene_image import SceneImage, open_scene
-from jaxatr.data.selection import holdout
 from jaxatr.data.source import (
     Contents,
     Example,
@@ -75,8 +74,7 @@ class ScenesSource(Source):
     takes = "the folder of the scenes, or one scene"
     any_data = True
     options = {
-        "boxes": Option("", "file or folder of the boxes; empty: the scenes' folder"),
-        "bad_boxes": Option("refuse", "refuse or skip boxes that cannot be used"),
+        **scene_options.OPTIONS,
         "box_margin": Option(
             0.2, "how much larger a chip is than its box, as a share of the longer side"
         ),
@@ -84,19 +82,9 @@ class ScenesSource(Source):
         "size": Option(0, "side to resize chips to; 0: the scene's scale"),
         "difficult": Option(False, "also cut out targets that are marked as difficult"),
         "least": Option(0, "leave out boxes whose longer side is below this number of pixels"),
-        "test_fraction": Option(
-            0.2, "if no parts are given: share of the scenes that is used for the test"
-        ),
     }
     flags = (
-        Flag("boxes", "boxes", "file or folder of the boxes.", convert=os.path.abspath),
-        Flag(
-            "bad_boxes",
-            "bad_boxes",
-            "what happens to boxes that cannot be used.",
-            kind="enum",
-            choices=("refuse", "skip"),
-        ),
+        *scene_options.FLAGS,
         Flag("box_margin", "box_margin", "a chip's margin around its box.", kind="float"),
     )
 
@@ -106,7 +94,7 @@ class ScenesSource(Source):
         for name in ("box_margin", "size", "least"):
             if settings[name] < 0:
                 raise ValueError(f"{name}: got {settings[name]}, wanted 0 or more")
-        found = read(request.path, settings)
+        found = scene_options.read_scenes(request.path, settings)
         root = request.path if request.path.is_dir() else request.path.parent
         status = [(root / scene.path).stat() for scene in found.scenes]
         state = [
@@ -122,12 +110,6 @@ class ScenesSource(Source):
 PART = ScenesSource()
 
 
-def read(path: Path, settings: Mapping[str, Any]) -> Annotations:
-    """Reads the boxes of scenes with the source's options."""
-    boxes = Path(settings["boxes"]) if settings["boxes"] else path
-    return read_annotations(path, boxes, bad_boxes=settings["bad_boxes"])
-
-
 def _contents(
     root: Path, found: Annotations, settings: Mapping[str, Any], skip_corrupt: bool
 ) -> Contents:
@@ -137,7 +119,7 @@ def _contents(
     classes = sorted({s.labels[box] for s in found.scenes for box in chosen[s.path]})
     if not classes:
         raise ValueError(f"{root}: no scene has a target with a class")
-    parts = _parts(found.scenes, settings["test_fraction"])
+    parts = scene_options.parts_of(found.scenes, settings["test_fraction"])
     skipped = [(problem.where, problem.why) for problem in found.problems]
     dtype = _dtype(root, found.scenes, chosen)
     numbers = {label: number for number, label in enumerate(classes)}
@@ -206,15 +188,6 @@ def _chosen(scene: AnnotatedScene, settings: Mapping[str, Any], left_out: Reason
         else:
             found.append(box)
     return found
-
-
-def _parts(scenes: tuple[AnnotatedScene, ...], test_fraction: float) -> list[str]:
-    """Returns the part of each scene; whole scenes are held out if none has one."""
-    given = [scene.part for scene in scenes]
-    if any(given):
-        return [part or "train" for part in given]
-    _, test = holdout(np.zeros(len(scenes), np.int32), test_fraction, seed=0)
-    return ["test" if number in set(test.tolist()) else "train" for number in range(len(scenes))]
 
 
 def _dtype(

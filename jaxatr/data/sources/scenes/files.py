@@ -16,7 +16,7 @@ from jaxatr.files import replacing
 
 
 class Written(NamedTuple):
-    """What was written.
+    """The numbers of chips that were written, and of those left out.
 
     Attributes:
       counts: (part, class) to number of chips.

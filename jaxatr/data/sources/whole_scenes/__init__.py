@@ -1,21 +1,18 @@
 """The data source for annotated scenes as they are, with the boxes of their targets."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from jaxatr.data.annotations import AnnotatedScene, read_annotations
+from jaxatr.data import scene_options
+from jaxatr.data.annotations import AnnotatedScene
 from jaxatr.data.decoder import ImageError
 from jaxatr.data.images import read_image
-from jaxatr.data.selection import holdout
 from jaxatr.data.source import (
     Contents,
     Example,
     Feature,
-    Flag,
-    Option,
     Request,
     Scan,
     Source,
@@ -33,23 +30,8 @@ class WholeScenes(Source):
     version = 1
     takes = "the folder of the scenes"
     any_data = True
-    options = {
-        "boxes": Option("", "file or folder of the boxes; empty: the scenes' folder"),
-        "bad_boxes": Option("refuse", "refuse or skip boxes that cannot be used"),
-        "test_fraction": Option(
-            0.2, "if no parts are given: share of the scenes that is used for the test"
-        ),
-    }
-    flags = (
-        Flag("boxes", "boxes", "file or folder of the boxes.", convert=os.path.abspath),
-        Flag(
-            "bad_boxes",
-            "bad_boxes",
-            "what happens to boxes that cannot be used.",
-            kind="enum",
-            choices=("refuse", "skip"),
-        ),
-    )
+    options = scene_options.OPTIONS
+    flags = scene_options.FLAGS
 
     def scan(self, request: Request) -> Scan:
         """Reads the boxes, and the sizes of the scenes."""
@@ -58,8 +40,7 @@ class WholeScenes(Source):
             raise ValueError(
                 f"test_fraction: got {settings['test_fraction']}, wanted a share between 0 and 1"
             )
-        boxes = Path(settings["boxes"]) if settings["boxes"] else request.path
-        found = read_annotations(request.path, boxes, bad_boxes=settings["bad_boxes"])
+        found = scene_options.read_scenes(request.path, settings)
         root = request.path if request.path.is_dir() else request.path.parent
         status = [(root / scene.path).stat() for scene in found.scenes]
         state = [
@@ -68,7 +49,7 @@ class WholeScenes(Source):
             for scene, one in zip(found.scenes, status, strict=True)
         ]
         skipped = [(problem.where, problem.why) for problem in found.problems]
-        parts = _parts(found.scenes, settings["test_fraction"])
+        parts = scene_options.parts_of(found.scenes, settings["test_fraction"])
 
         def contents(_: Path) -> Contents:
             return _contents(root, found.scenes, parts, skipped, request.skip_corrupt)
@@ -77,15 +58,6 @@ class WholeScenes(Source):
 
 
 PART = WholeScenes()
-
-
-def _parts(scenes: Sequence[AnnotatedScene], test_fraction: float) -> list[str]:
-    """Returns the part of each scene; some are held out for a test if none has a part."""
-    if any(scene.part for scene in scenes):
-        return [scene.part or "train" for scene in scenes]
-    _, test = holdout(np.zeros(len(scenes), np.int32), test_fraction, seed=0)
-    held = set(test.tolist())
-    return ["test" if number in held else "train" for number in range(len(scenes))]
 
 
 def _contents(
