@@ -90,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _begun(data_dir: str) -> Callable[[Path], None]:
-    """Returns what to print when the run's folder is made, and a new folder of prepared data."""
+    """Returns a function that prints the run's folder, and a new folder of prepared data."""
     is_new = bool(data_dir) and not Path(data_dir).expanduser().exists()
 
     def say(folder: Path) -> None:

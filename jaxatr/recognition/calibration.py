@@ -40,15 +40,9 @@ def calibrate_run(
     Raises:
       ValueError: ``workdir`` is not a run of open-set recognition, or ``source`` cannot be used.
     """
-    recogniser, fields = _recogniser(workdir, score, checkpoint)
-    return field_calibration.calibrate(
-        recogniser,
-        workdir,
-        recogniser.step,
-        source,
-        tpr=fields.tpr if tpr is None else tpr,
-        per_class=fields.per_class if per_class is None else per_class,
-    )
+    recogniser = _recogniser(workdir, score, checkpoint)
+    options = _options(workdir, tpr, per_class)
+    return field_calibration.calibrate(recogniser, workdir, recogniser.step, source, **options)
 
 
 def shift_run(
@@ -83,15 +77,9 @@ def shift_run(
         changed; a ``ValueError``.
       ValueError: ``workdir`` is not a run of open-set recognition, or ``source`` cannot be used.
     """
-    recogniser, fields = _recogniser(workdir, score, checkpoint)
-    return field_calibration.shift(
-        recogniser,
-        workdir,
-        recogniser.step,
-        source,
-        tpr=fields.tpr if tpr is None else tpr,
-        per_class=fields.per_class if per_class is None else per_class,
-    )
+    recogniser = _recogniser(workdir, score, checkpoint)
+    options = _options(workdir, tpr, per_class)
+    return field_calibration.shift(recogniser, workdir, recogniser.step, source, **options)
 
 
 def undo_calibration(
@@ -110,7 +98,7 @@ def undo_calibration(
     Raises:
       ValueError: there is no such calibration.
     """
-    recogniser, _ = _recogniser(workdir, score, checkpoint)
+    recogniser = _recogniser(workdir, score, checkpoint)
     name = recogniser.decision.score.name
     path = field_calibration.undo(workdir, recogniser.step, recogniser.kept)
     if path is None:
@@ -120,9 +108,18 @@ def undo_calibration(
 
 def _recogniser(
     workdir: str | os.PathLike, score: str | None, checkpoint: Checkpoint
-) -> tuple[OpenSetPredictor, Any]:
+) -> OpenSetPredictor:
     kind = training.predictor_class(training.task_of(workdir))
     if not issubclass(kind, OpenSetPredictor):
         raise ValueError(f"{workdir}: wanted a run of open-set recognition")
-    recogniser = kind.load(workdir, checkpoint=checkpoint, score=score, field=False)
-    return recogniser, training.load_config(workdir).open_set
+    return kind.load(workdir, checkpoint=checkpoint, score=score, field=False)
+
+
+def _options(
+    workdir: str | os.PathLike, tpr: float | None, per_class: bool | None
+) -> dict[str, Any]:
+    fields = training.load_config(workdir).open_set
+    return {
+        "tpr": fields.tpr if tpr is None else tpr,
+        "per_class": fields.per_class if per_class is None else per_class,
+    }

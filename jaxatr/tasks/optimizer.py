@@ -20,6 +20,17 @@ _MASKS = ("mask", "weight_decay_mask")
 _NO_OPTIMIZER = ("scale_by_", "schedule_free")
 
 
+def steps_of(config: Config, examples: int) -> tuple[int, int]:
+    """Returns the steps of a training, and those of an epoch.
+
+    Args:
+      config: the ``train`` group: ``steps``, or else ``epochs``, and ``batch_size``.
+      examples: number of training examples.
+    """
+    steps = config.steps or round(config.epochs * examples / config.batch_size)
+    return steps, max(1, round(examples / config.batch_size))
+
+
 def build_optimizer(
     config: Config, steps: int, steps_per_epoch: int
 ) -> optax.GradientTransformation:

@@ -67,7 +67,7 @@ class Weights(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """What evaluates trees: operands and keywords of its ``form``.
+    """Operands and keywords of the function that evaluates trees.
 
     Attributes:
       arrays: the operands after ``x``, by name.
@@ -105,7 +105,7 @@ class Tabled:
 
 
 def tables(trees: Trees, weights: Weights, targets: int, function: str) -> Tables:
-    """Returns what evaluates trees.
+    """Returns the operands and keywords that evaluate trees.
 
     Leaves are nodes that lead to themselves, so that all paths are as long as the longest.
 

@@ -277,8 +277,6 @@ class _Lowering:
                 node.op_type, operator.function, name, attributes
             )
             inputs += [self.array(f"{name}/{key}", name, value) for key, value in arrays]
-            while not inputs[-1]:
-                inputs.pop()
         return [Call(name, operator, tuple(inputs), tuple(outputs), attributes, version), *further]
 
     def array(self, wanted: str, prefix: str, value: np.ndarray | None) -> str:

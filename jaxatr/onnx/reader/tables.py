@@ -19,10 +19,16 @@ def own_operator(function: Callable[..., Any]) -> Operator:
 def in_tables(
     kind: str, function: Tabled, node: str, attributes: dict[str, Any]
 ) -> tuple[Operator, list[tuple[str, np.ndarray | None]], dict[str, Any]]:
-    """Returns the operator that takes tables instead of attributes, the tables and keywords."""
+    """Returns the operator that takes tables instead of attributes, the tables and keywords.
+
+    A table that is absent is None, except at the end, where it is left out.
+    """
     try:
         arrays, keywords = function.maker(**attributes)
     except ValueError as error:
         raise NodeError(f"node {node!r} ({kind}): {error}") from error
     operator = replace(own_operator(function.form), name=kind)
-    return operator, [(key, arrays.get(key)) for key in operator.operands[1:]], keywords
+    given = [(key, arrays.get(key)) for key in operator.operands[1:]]
+    while given[-1][1] is None:
+        given.pop()
+    return operator, given, keywords

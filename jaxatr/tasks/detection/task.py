@@ -21,7 +21,7 @@ from jaxatr.tasks.detection.export import exportable
 from jaxatr.tasks.detection.fields import FIELDS
 from jaxatr.tasks.limits import check_choices, check_limits
 from jaxatr.tasks.open_set.checks import find_open_loss
-from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.tasks.optimizer import build_optimizer, steps_of
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Task, TrainedRun
 from jaxatr.training.task import silent
@@ -72,9 +72,8 @@ class Detection(Task):
         self.module = self.network(config, {"split": self.split.as_dict()})
         self._pretrained = Pretrained(config.model, self.module.backbone, self.examples.channels)
         self._open_loss = find_open_loss(config.loss.open)
-        count, size = len(self.examples.parts["train"]), config.train.batch_size
-        self.steps_per_epoch = max(1, round(count / size))
-        steps = config.train.steps or round(config.train.epochs * count / size)
+        count = len(self.examples.parts["train"])
+        steps, self.steps_per_epoch = steps_of(config.train, count)
         optimizer = build_optimizer(config.optimizer, steps, self.steps_per_epoch)
         trainable = models.trainable(config.model.freeze)
         self.phases = [Phase("detection", self.loss, optimizer, max(1, steps), trainable)]

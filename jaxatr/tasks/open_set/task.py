@@ -27,7 +27,7 @@ from jaxatr.tasks.open_set.fields import FIELDS, RECIPES, TESTS
 from jaxatr.tasks.open_set.needs import COMPUTED, given_by
 from jaxatr.tasks.open_set.objective import Objective
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
-from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.tasks.optimizer import build_optimizer, steps_of
 from jaxatr.tasks.parts import Part, ids
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Target, Task, TrainedRun, digest
@@ -90,9 +90,8 @@ class OpenSet(Task):
         self._continued = None
         if config.open_set.get("continues"):
             self._continued = Continued(config.open_set.continues, self.split.known)
-        examples, batch = len(self.examples.streamed.indices), config.train.batch_size
-        self.steps_per_epoch = max(1, round(examples / batch))
-        steps = config.train.steps or round(config.train.epochs * examples / batch)
+        count = len(self.examples.streamed.indices)
+        steps, self.steps_per_epoch = steps_of(config.train, count)
         optimizer = build_optimizer(config.optimizer, steps, self.steps_per_epoch)
         trainable = models.trainable(config.model.freeze)
         self.phases = [Phase("open_set", self.loss, optimizer, max(1, steps), trainable)]
