@@ -55,6 +55,7 @@ def test_recorded_outputs_give_the_recorded_figures(trained_run):
     assert again == recorded | {"scores": rows}
 
 
+@pytest.mark.slow  # tests/openset/test_fit.py has them all
 def test_every_score_of_one_run(trained_run):
     before = json.loads((trained_run / "evaluation.json").read_text())["groups"]["all"]
     result = runs.evaluate_run(trained_run, scores="all", fresh=True)["groups"]["all"]
@@ -223,17 +224,6 @@ def test_plain_classifier_has_no_binary_scores(small_config, tmp_path):
     noise = np.zeros((1, 24, 24, 1), np.uint8)
     (prediction,) = Recogniser.load(tmp_path / "run")(noise)
     assert prediction.decides == result["decides"] and prediction.gamma is None
-
-
-def test_without_a_validation_part_nothing_is_fitted(small_config, tmp_path):
-    config = small_config.copy_and_resolve_references()
-    config.data.validation, config.train.epochs = 0.0, 1
-    runs.train_run(config, tmp_path / "run", progress=False)
-    result = runs.evaluate_run(tmp_path / "run")
-    assert result["fitted_gamma"] is None
-    assert "fitted_open_accuracy" not in result["groups"]["all"]["scores"]["cbc"]
-    with pytest.raises(ValueError, match="no fitted γ"):
-        Recogniser.load(tmp_path / "run", gamma="fitted")
 
 
 @pytest.mark.slow

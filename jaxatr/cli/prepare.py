@@ -18,7 +18,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from absl import flags
@@ -27,6 +27,7 @@ from jaxatr import data
 from jaxatr.cli import inputs
 from jaxatr.cli.help_page import columns
 from jaxatr.data import doctor, sources
+from jaxatr.data.source import Flag
 
 _CHIPS = "chips"  # image files, no prepared set
 
@@ -42,9 +43,9 @@ def define_flags() -> None:
     flags.DEFINE_string("out", None, "With chips: the folder to write, new or empty.")
     inputs.define_options()
     flags.DEFINE_bool("check", True, "Also check the data set, like `jaxatr check`.")
-    for name, of_sources in data.source_flags().items():
-        flag = next(iter(of_sources.values()))
-        meaning = " ".join(f"{source}: {own.meaning}" for source, own in of_sources.items())
+    for name, of_sources in data.options_with_flags().items():
+        flag = cast(Flag, next(iter(of_sources.values())).flag)
+        meaning = " ".join(f"{source}: {own.meaning}." for source, own in of_sources.items())
         choices = (list(flag.choices),) if flag.kind == "enum" else ()
         getattr(flags, f"DEFINE_{flag.kind}")(name, None, *choices, meaning)
 
@@ -54,8 +55,9 @@ def description(arguments: Sequence[str]) -> str:
     rows = []
     for name in sources.names():
         rows.append(f"  {name}")
-        for option, (default, meaning) in getattr(sources.find(name), "options", {}).items():
-            rows += columns(f"  {option}", f"{meaning}. Default: {json.dumps(default)}.", 26)
+        for option, own in sources.SOURCES[name].options.items():
+            default = json.dumps(own.default)
+            rows += columns(f"  {option}", f"{own.meaning}. Default: {default}.", 26)
     return f"{(__doc__ or '').strip()}\n\noptions of the data sets, for --option:\n" + "\n".join(
         rows
     )
@@ -131,16 +133,15 @@ def _check_command(name: str, source: str, is_path: bool) -> str:
 
 def _options(source: str) -> dict[str, Any]:
     options = inputs.options(flags.FLAGS.option)
-    for name, of_sources in data.source_flags().items():
+    for name, of_sources in data.options_with_flags().items():
         value = flags.FLAGS[name].value
         if value is None:
             continue
         if source not in of_sources:
             raise ValueError(f"--{name} is a flag of {', '.join(of_sources)}, but not of {source}")
-        flag = of_sources[source]
-        if flag.option in options:
-            raise ValueError(f"--{name} and --option={flag.option}=… are the same: give only one")
-        options[flag.option] = flag.convert(value)
+        if name in options:
+            raise ValueError(f"--{name} and --option={name}=… are the same: give only one")
+        options[name] = cast(Flag, of_sources[source].flag).convert(value)
     return options
 
 

@@ -15,9 +15,8 @@ from typing import Any
 
 from absl import flags
 
+from jaxatr import parts
 from jaxatr.cli import configuration, inputs
-
-_BASELINES = ("conflabel", "gopenmax")  # those of jaxatr.runs, which is slow to import
 
 
 def define_flags() -> None:
@@ -37,10 +36,11 @@ def define_flags() -> None:
         "Folder of prepared data sets: --config.data.data_dir.",
         former=False,
     )
+    baselines = parts.files("jaxatr.runs.baselines", "beside")  # slow to import
     flags.DEFINE_list(
         "baselines",
         [],
-        f"Also train these baselines to compare with: {', '.join(_BASELINES)}. "
+        f"Also train these baselines to compare with: {', '.join(baselines)}. "
         "Without --config, for the finished run in --workdir.",
     )
     flags.DEFINE_bool("progress", True, "Show a progress bar.")

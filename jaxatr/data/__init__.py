@@ -53,7 +53,7 @@ from jaxatr.data.pipeline import (
 from jaxatr.data.row_tables import Cell, check_table, csv_text, parquet_bytes, write_table
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.source import Source
-from jaxatr.data.sources import flags as source_flags
+from jaxatr.data.sources import with_flags as options_with_flags
 from jaxatr.data.splits import KnownUnknown, hold_out_classes, known_unknown, listed
 from jaxatr.data.thumbnails import contact_sheet, thumbnail
 from jaxatr.data.tracks import Tracks, check_tracks, tracks_of
@@ -110,6 +110,7 @@ __all__ = [
     "mix",
     "normalize",
     "open_dataset",
+    "options_with_flags",
     "other_boxes",
     "parquet_bytes",
     "pixels_of",
@@ -122,7 +123,6 @@ __all__ = [
     "read_others",
     "reason_of",
     "select",
-    "source_flags",
     "thumbnail",
     "tracks_of",
     "train_batches",

@@ -1,4 +1,4 @@
-"""The options, flags and parts that the sources of annotated scenes share."""
+"""The options and parts that the sources of annotated scenes share."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,23 +12,20 @@ from jaxatr.data.selection import holdout
 from jaxatr.data.source import Flag, Option
 
 OPTIONS = {
-    "boxes": Option("", "file or folder of the boxes; empty: the scenes' folder"),
-    "bad_boxes": Option("refuse", "refuse or skip boxes that cannot be used"),
+    "boxes": Option(
+        "",
+        "file or folder of the boxes; empty: the scenes' folder",
+        Flag(convert=os.path.abspath),
+    ),
+    "bad_boxes": Option(
+        "refuse",
+        "refuse or skip boxes that cannot be used",
+        Flag("enum", choices=("refuse", "skip")),
+    ),
     "test_fraction": Option(
         0.2, "if no parts are given: share of the scenes that is used for the test"
     ),
 }
-
-FLAGS = (
-    Flag("boxes", "boxes", "file or folder of the boxes.", convert=os.path.abspath),
-    Flag(
-        "bad_boxes",
-        "bad_boxes",
-        "what happens to boxes that cannot be used.",
-        kind="enum",
-        choices=("refuse", "skip"),
-    ),
-)
 
 
 def read_scenes(path: Path, settings: Mapping[str, Any]) -> Annotations:

@@ -16,36 +16,32 @@ from jaxatr.resolve import nearest
 Example = dict[str, Any]
 
 
-class Option(NamedTuple):
-    """An option of a source.
-
-    Attributes:
-      default: the default value, JSON-serialisable.
-      meaning: a description for lists of options.
-    """
-
-    default: Any
-    meaning: str
-
-
 class Flag(NamedTuple):
-    """A flag of ``jaxatr prepare`` that sets an option of a source.
+    """How an option of a source is also a flag of ``jaxatr prepare``, of the option's name.
 
     Attributes:
-      name: the flag's name, without dashes.
-      option: name of the option that it sets.
-      meaning: the help text.
       kind: how absl parses the flag; a list is split at its commas.
       choices: the allowed values of an enum.
       convert: converts the parsed value to the option's; raises ValueError for invalid values.
     """
 
-    name: str
-    option: str
-    meaning: str
     kind: Literal["string", "integer", "float", "bool", "list", "enum"] = "string"
     choices: tuple[str, ...] = ()
     convert: Callable[[Any], Any] = lambda value: value
+
+
+class Option(NamedTuple):
+    """An option of a source.
+
+    Attributes:
+      default: the default value, JSON-serialisable.
+      meaning: a description for lists of options and for the flag.
+      flag: its flag of ``jaxatr prepare``; None for an option that only ``--option`` sets.
+    """
+
+    default: Any
+    meaning: str
+    flag: Flag | None = None
 
 
 class Feature(NamedTuple):
@@ -133,13 +129,12 @@ class Source(Protocol):
     Attributes:
       name: letters, digits, ``_``, ``.`` and ``-``; names the folder of the prepared sets.
       version: increase it when the same state would give other records.
-      options: option names to options; none by default.
+      options: option names to options; none by default. Those of a source outside the package are
+        set by ``--option`` only.
       takes: a description of the path that the source needs, such as ``"the folder of the
         database"``; empty, the default, for a source that takes no path.
       any_data: whether the source reads arbitrary data, so that its name does not identify a set.
         False by default: a prepared set can be opened again without its path.
-      flags: flags of ``jaxatr prepare``; none by default. The options of sources outside the
-        package are set by ``--option`` only.
     """
 
     name: str
@@ -147,7 +142,6 @@ class Source(Protocol):
     options: Mapping[str, Option] = {}
     takes: str = ""
     any_data: bool = False
-    flags: Sequence[Flag] = ()
 
     def scan(self, request: Request) -> Scan:
         """Checks a request and scans its data.

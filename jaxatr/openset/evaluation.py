@@ -81,35 +81,51 @@ def evaluate(
     }
     if known.any():
         result["closed_accuracy"] = metrics.closed_set_accuracy(predicted[known], labels[known])
+    held_out = {name: np.asarray(values, np.float64) for name, values in (validation or {}).items()}
+    thresholds = {
+        name: conformal_threshold(held_out[name], tpr=tpr, least=1) for name in scores if held_out
+    } | dict(decided or {})
     for name, values in scores.items():
-        score, threshold = np.asarray(values, np.float64), (fixed or {}).get(name)
-        # JSON has no infinity, the logit of a γ of 0 or 1.
-        finite = threshold is not None and np.isfinite(threshold)
-        row: dict[str, float | None] = {"threshold": threshold if finite else None}
         classes = (named or {}).get(name, predicted)
+        row = _measured(
+            labels, classes, values, (fixed or {}).get(name), thresholds.get(name), tpr=tpr
+        )
         if classes is not predicted and known.any():
             row["closed_accuracy"] = metrics.closed_set_accuracy(classes[known], labels[known])
-        fitted = None
-        if validation is not None:
-            held_out = np.asarray(validation[name], np.float64)
-            fitted = conformal_threshold(held_out, tpr=tpr, least=1)
-        if decided is not None and name in decided:
-            fitted = decided[name]
-        if fitted is not None:
-            row["fitted_threshold"] = fitted if np.isfinite(fitted) else None
-        if known.any() and not known.all():
-            row |= _detection(labels, classes, score, tpr)
-            if threshold is not None:
-                row["open_accuracy"] = _accuracy(labels, classes, score, threshold)
-            if fitted is not None:
-                row["fitted_open_accuracy"] = _accuracy(labels, classes, score, fitted)
         result["scores"][name] = row
-    if validation is not None and SCORE in scores:
-        held_out = np.asarray(validation[SCORE], np.float64)
-        if decided is not None and SCORE in decided:
-            held_out = np.array([decided[SCORE]])
-        result["fitted_gamma"] = calibrate_gamma(held_out, tpr=tpr)
+    if held_out and SCORE in scores:
+        one = np.array([decided[SCORE]]) if SCORE in (decided or {}) else held_out[SCORE]
+        result["fitted_gamma"] = calibrate_gamma(one, tpr=tpr)
     return result
+
+
+def _measured(
+    labels: Int[np.ndarray, " n"],
+    classes: Int[np.ndarray, " n"],
+    values: Shaped[np.ndarray, " n"],
+    threshold: float | None,
+    fitted: float | None,
+    *,
+    tpr: float,
+) -> dict[str, float | None]:
+    """Measures one score with its fixed and its fitted threshold, None for none."""
+    score = np.asarray(values, np.float64)
+    # JSON has no infinity, the logit of a γ of 0 or 1.
+    row = {"threshold": None if threshold is None else _finite(threshold)}
+    if fitted is not None:
+        row["fitted_threshold"] = _finite(fitted)
+    known = labels != UNKNOWN
+    if known.any() and not known.all():
+        row |= _detection(labels, classes, score, tpr)
+        if threshold is not None:
+            row["open_accuracy"] = _accuracy(labels, classes, score, threshold)
+        if fitted is not None:
+            row["fitted_open_accuracy"] = _accuracy(labels, classes, score, fitted)
+    return row
+
+
+def _finite(threshold: float) -> float | None:
+    return threshold if np.isfinite(threshold) else None
 
 
 def _detection(labels, predicted, score, tpr) -> dict[str, float]:

@@ -81,6 +81,9 @@ def cluster_run(
     files.check_replaceable(page)
     recogniser = Recogniser.load(workdir, score=score, checkpoint=checkpoint)
     assert isinstance(recogniser, Recogniser)
+    decides = recogniser.decision.score
+    # The best of those that can take the class decides from then on.
+    by = (score or "") if decides.takes_classes else "auto"
     left_out: list[tuple[str, str]] = []
     sources = [str(Path(one).absolute()) for one in sources]
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
@@ -90,55 +93,36 @@ def cluster_run(
             for path in data.image_paths(one, os.path.join(scratch, str(place))).images
         ]
         seen, rejected = _rejected(recogniser, paths, left_out)
-        rows = np.stack([one.row for one in rejected]) if rejected else np.zeros((0, 1))
-        groups = group(rows, fewest=fewest)
-        grouped = {int(row) for one in groups for row in one.members}
-        lone = [row for row in range(len(rejected)) if row not in grouped]
-        content = {
-            "workdir": str(Path(workdir).absolute()),
-            "step": recogniser.step,
-            "score": recogniser.decision.score.name,
-            "sources": sources,
-            "images": seen,
-            "rejected": len(rejected),
-            "groups": [
-                {
-                    "group": number,
-                    "size": len(one.members),
-                    "spread": one.spread,
-                    "nearest": _counts([rejected[row].nearest for row in one.members]),
-                    "images": [rejected[row].path.name for row in one.members],
-                }
-                for number, one in enumerate(groups, 1)
-            ],
-            "alone": [rejected[row].path.name for row in lone],
-        }
-        shown = [[rejected[row] for row in one.members[:_SHOWN]] for one in groups]
-        shown.append([rejected[row] for row in lone[:_LONE]])
-        pictures = [_pictures(recogniser, one) for one in shown]
-    by = score or ""
-    if not recogniser.decision.score.takes_classes:
-        by = "auto"  # the best of those that can take the class decides from then on
-    content["enrols_by"] = by
-    clusters = [
-        cluster_page.Cluster(
-            number=one["group"],
-            size=one["size"],
-            spread=one["spread"],
-            nearest=one["nearest"],
-            pictures=pictures[place],
-            command=enrol_command(workdir, beside, one["group"], by),
-        )
-        for place, one in enumerate(content["groups"])
-    ]
+        groups, alone = _grouped(rejected, fewest)
+        clusters = [
+            cluster_page.Cluster(
+                number=number,
+                size=len(members),
+                spread=spread,
+                nearest=_counts([one.nearest for one in members]),
+                pictures=_pictures(recogniser, members[:_SHOWN]),
+                command=enrol_command(workdir, beside, number, by),
+            )
+            for number, (members, spread) in enumerate(groups, 1)
+        ]
+        lone_pictures = _pictures(recogniser, alone[:_LONE])
+    content = {
+        "workdir": str(Path(workdir).absolute()),
+        "step": recogniser.step,
+        "score": decides.name,
+        "sources": sources,
+        "images": seen,
+        "rejected": len(rejected),
+        "groups": [
+            _record(one, members) for one, (members, _) in zip(clusters, groups, strict=True)
+        ],
+        "alone": [one.path.name for one in alone],
+        "enrols_by": by,
+    }
     title = ", ".join(Path(one).name for one in sources)
+    summary = f"{len(rejected)} of {seen} images are unknown to {workdir}, by {decides.name}."
     files.write_text(beside, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    summary = (
-        f"{len(rejected)} of {seen} images are unknown to {workdir}, by "
-        f"{recogniser.decision.score.name}."
-    )
-    text = cluster_page.render(title, summary, clusters, pictures[-1], len(lone))
-    files.write_text(page, text)
+    files.write_text(page, cluster_page.render(title, summary, clusters, lone_pictures, len(alone)))
     return Clustered(content, str(page), str(beside), left_out)
 
 
@@ -195,6 +179,27 @@ def _rejected(
         reason = f" ({left_out[0][0]}: {left_out[0][1]})" if left_out else ""
         raise ValueError(f"no image can be used{reason}")
     return done, rejected
+
+
+def _grouped(
+    rejected: Sequence[_Rejected], fewest: int
+) -> tuple[list[tuple[list[_Rejected], float]], list[_Rejected]]:
+    """Returns the images and the spread of each group, and the images that are in none."""
+    rows = np.stack([one.row for one in rejected]) if rejected else np.zeros((0, 1))
+    groups = group(rows, fewest=fewest)
+    grouped = {int(row) for one in groups for row in one.members}
+    members = [([rejected[row] for row in one.members], one.spread) for one in groups]
+    return members, [one for row, one in enumerate(rejected) if row not in grouped]
+
+
+def _record(cluster: cluster_page.Cluster, members: Sequence[_Rejected]) -> dict[str, Any]:
+    return {
+        "group": cluster.number,
+        "size": cluster.size,
+        "spread": cluster.spread,
+        "nearest": cluster.nearest,
+        "images": [one.path.name for one in members],
+    }
 
 
 def _counts(names: Sequence[str]) -> dict[str, int]:

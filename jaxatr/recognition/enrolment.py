@@ -112,24 +112,15 @@ def enrol_chips(
     with enrolment_file.locked(workdir, given_up):
         before = enrolment_file.read(workdir)
         chosen = _chosen(run, score, where, session) or (before.score if before else None)
-        loaded = load_decision(run, chosen, None, where, run.step, field=False, enrolment=False)
-        _check_takes(run, loaded.rule.score)
+        decides = _decision(run, chosen, where, False).score
+        _check_takes(run, decides)
         images, left_out = _new_chips(before, name, chips)
         entry = enrolment_file.keep(workdir, name, source, images)
         entries = (*(before.entries if before else ()), entry)
         # Record the score by name, not "auto": auto's comparison was made without these classes.
-        enrolment = Enrolment(loaded.rule.score.name, entries)
+        enrolment = Enrolment(decides.name, entries)
         try:
-            made = load_decision(
-                run,
-                enrolment.score,
-                None,
-                where,
-                run.step,
-                field=False,
-                enrolment=enrolment,
-                session=session,
-            ).rule
+            made = _decision(run, enrolment.score, where, enrolment, session)
         except BaseException:
             enrolment_file.discard(workdir, [entry])
             raise
@@ -184,6 +175,20 @@ def check_kind(workdir: str | os.PathLike) -> None:
 def _run(workdir: str | os.PathLike, checkpoint: Checkpoint) -> TrainedRun:
     check_kind(workdir)
     return training.load_run(workdir, checkpoint)
+
+
+def _decision(
+    run: TrainedRun,
+    score: str | None,
+    where: Mapping[str, str],
+    enrolment: Enrolment | bool,
+    session: Session | None = None,
+) -> openset.Decision:
+    """Loads a run's decision by a score, with an enrolment and without field calibration."""
+    loaded = load_decision(
+        run, score, None, where, run.step, field=False, enrolment=enrolment, session=session
+    )
+    return loaded.rule
 
 
 def _chosen(

@@ -91,9 +91,7 @@ def evaluate(
     and the recorded arrays follow from them.
     """
     say = partial(print, file=sys.stderr, flush=True) if progress else silent
-    default = openset.DEFAULT
-    if task.config.open_set.negatives:  # scores for networks with a class of negatives
-        default = [s.name for s in openset.SCORES.values() if "extra_logits" in s.needs]
+    default = _default(task)
     if scores not in (None, "all"):
         choose(task, scores, workdir, default)  # raises errors before anything is fitted
     others = other_data.read(task, other)
@@ -123,15 +121,7 @@ def evaluate(
     if others:
         measured["outside"] = {name: one.record for name, one in others.items()}
     arrays = arrays_of(parts, outputs, scored)
-    for name, folder in chosen.networks.items():
-        if not task.examples.own_test:
-            reason = "its network was measured on the run's own test only"
-        elif joined is not None:
-            reason = "its network does not know enrolled classes"
-        else:
-            add_recorded(name, folder, measured, arrays)
-            continue
-        warnings.warn(f"{name} is left out: {reason}", stacklevel=2)
+    _add_networks(task, chosen.networks, measured, arrays, enrolled=joined is not None)
     test = outputs["test"]
     if joined is not None:
         measured |= joined.figures(test)
@@ -142,6 +132,33 @@ def evaluate(
         for name in others:
             measured["outside"][name] |= accepted(made, outputs[other_data.PART + name])
     return measured, arrays
+
+
+def _default(task: OpenSet) -> Collection[str]:
+    """Names the default scores of a network, which may have a class of negatives."""
+    if not task.config.open_set.negatives:
+        return openset.DEFAULT
+    return [s.name for s in openset.SCORES.values() if "extra_logits" in s.needs]
+
+
+def _add_networks(
+    task: OpenSet,
+    networks: Mapping[str, Path],
+    measured: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    *,
+    enrolled: bool,
+) -> None:
+    """Adds what was recorded of scores with networks of their own, or warns why it cannot."""
+    for name, folder in networks.items():
+        if not task.examples.own_test:
+            reason = "its network was measured on the run's own test only"
+        elif enrolled:
+            reason = "its network does not know enrolled classes"
+        else:
+            add_recorded(name, folder, measured, arrays)
+            continue
+        warnings.warn(f"{name} is left out: {reason}", stacklevel=3)
 
 
 def decided(made: RunDecision | None, classes: int) -> dict[str, float]:

@@ -121,12 +121,10 @@ def shift(
     """
     before = recogniser.decision
     calibration = _shiftable(before, recogniser.further)
-    _check_separates(before)
     chips = field_chips.read_unlabelled(recogniser, source)
+    seen = before.score_of(chips.outputs)[0]
     try:
-        mixture = openset.fit_mixture(
-            calibration.scores, before.score_of(chips.outputs)[0], tpr=tpr
-        )
+        mixture = openset.fit_mixture(calibration.scores, seen, tpr=tpr)
     except openset.CannotTell as error:
         raise openset.CannotTell(f"{source}: {_CANNOT}: {error}; {_INSTEAD}") from None
     moved = calibration._replace(
@@ -152,6 +150,7 @@ def _shiftable(decision: openset.Decision, further: Sequence[str]) -> openset.Ca
     """Returns the calibration of a decision, if it can be shifted.
 
     Raises:
+      openset.CannotTell: its score does not separate known from unknown classes.
       ValueError: there is none, or classes are enrolled.
     """
     if decision.calibration is None:
@@ -162,6 +161,7 @@ def _shiftable(decision: openset.Decision, further: Sequence[str]) -> openset.Ca
             f"unlabelled: the enrolled classes {', '.join(further)} have thresholds of "
             "their own: wanted a run without them, or --chips with labelled ones"
         )
+    _check_separates(decision.score.name, decision.calibration)
     return decision.calibration
 
 
@@ -190,7 +190,7 @@ _INSTEAD = "use --chips with a few labelled ones"
 _MOST_DOUBT = 0.1
 
 
-def _check_separates(decision: openset.Decision) -> None:
+def _check_separates(score: str, calibration: openset.Calibration) -> None:
     """Checks that the score separates known classes from those held out in their place.
 
     The mean probability of being unknown, at even odds, of known chips is 0.1 if known and unknown
@@ -200,15 +200,13 @@ def _check_separates(decision: openset.Decision) -> None:
     Raises:
       openset.CannotTell: it does not.
     """
-    calibration = decision.calibration
-    assert calibration is not None
     if calibration.sigmoid is None:
         return
     known = calibration.known_probabilities(calibration.scores)
     assert known is not None
     if (doubt := float(np.mean(1 - known))) > _MOST_DOUBT:
         raise openset.CannotTell(
-            f"{_CANNOT}: {decision.score.name} gives known validation chips a mean probability of "
+            f"{_CANNOT}: {score} gives known validation chips a mean probability of "
             f"{doubt:.0%} of being unknown, wanted at most {_MOST_DOUBT:.0%}; {_INSTEAD}"
         )
 

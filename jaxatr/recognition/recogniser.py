@@ -178,27 +178,42 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
         where = {"source": source, "data_dir": data_dir}
         where = {name: value for name, value in where.items() if value is not None}
         if not isinstance(workdir, str | os.PathLike):
-            if not cls.ensemble:
-                runs = ", ".join(map(str, workdir))
-                raise ValueError(f"{runs}: an ensemble consists of recognisers of single images")
-            if neighbours:
+            if neighbours and cls.ensemble:
                 raise ValueError("neighbours: an ensemble cannot search for training chips")
             asked = {"gamma": gamma, "score": score, "where": where, "runtime": runtime}
-            return imported(cls.ensemble)(workdir, checkpoint=checkpoint, **asked)
+            return cls._load_ensemble(workdir, checkpoint=checkpoint, **asked)
         check_runtime(runtime)
         run = training.load_run(workdir, checkpoint)
         training.check_predictor(run, cls)
         loaded = load_decision(
             run, score, gamma, where, checkpoint, field=field, enrolment=enrolled
         )
-        own: dict[str, Any] = {"gamma": loaded.gamma, "further": loaded.further}
-        if neighbours:
-            own["needs"] = {FEATURES}
-        recogniser = cls(run, loaded.rule, **own, runtime=runtime)
+        recogniser = cls(
+            run,
+            loaded.rule,
+            gamma=loaded.gamma,
+            further=loaded.further,
+            needs={FEATURES} if neighbours else (),
+            runtime=runtime,
+        )
         if neighbours:
             recogniser._search(run, where, neighbours)
         recogniser.note = "; ".join(filter(None, [loaded.note, recogniser.engine]))
         return recogniser
+
+    @classmethod
+    def _load_ensemble(
+        cls, folders: Sequence[str | os.PathLike], **options: Any
+    ) -> "OpenSetPredictor[Item]":
+        """Loads the recogniser of several runs.
+
+        Raises:
+          ValueError: recognisers of this kind make no ensemble.
+        """
+        if not cls.ensemble:
+            runs = ", ".join(map(str, folders))
+            raise ValueError(f"{runs}: an ensemble consists of recognisers of single images")
+        return imported(cls.ensemble)(folders, **options)
 
     def _search(self, run: TrainedRun, where: Mapping[str, str], count: int) -> None:
         """Prepares the search for the training chips that are nearest to an image.

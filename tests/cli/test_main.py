@@ -114,7 +114,7 @@ def test_names_in_the_flags_are_those_of_the_package():
     """They are repeated, or listed from a folder, for --help not to import them."""
     assert inputs.RUNTIMES == sessions.RUNTIMES
     assert predict._ENGINES == tuple(sorted(batch.ENGINES))
-    assert train._BASELINES == tuple(sorted(runs.BASELINES))
+    assert parts.files("jaxatr.runs.baselines", "beside") == sorted(runs.BASELINES)
     assert parts.files("jaxatr.explain.methods") == list(METHODS)
 
 

@@ -32,7 +32,8 @@ def image_of(shape, dtype):
 
 
 @pytest.mark.parametrize(
-    "dtype", [np.uint8, np.uint16, pytest.param(np.float32, marks=pytest.mark.slow)]
+    "dtype",
+    [np.uint8, *(pytest.param(one, marks=pytest.mark.slow) for one in (np.uint16, np.float32))],
 )
 @pytest.mark.parametrize(("chip", "shape"), CASES)
 def test_chips_are_those_of_the_host(chip, shape, dtype):

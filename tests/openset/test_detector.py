@@ -70,7 +70,9 @@ def only(part, names):
     return given | ({"maps": part["maps"][maps[0]]} if maps else {})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * n.startswith("fusion_")) for n in NAMES]
+)
 def test_the_lines_of_the_page_give_what_a_run_computes(name):
     train = GENERATED if name == "gopenmax" else TRAIN
     space = {"openset": openset, "name": name, "training": train, "held_out": HELD, "new": NEW}

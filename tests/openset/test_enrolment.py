@@ -36,6 +36,7 @@ FEW = draw(2, [3, 4, 3, 3, 3, 0])  # four chips of one further class, one of ano
 TEST = draw(3, np.arange(60) % (K + 2))
 TAKERS = [name for name, score in SCORES.items() if score.takes_classes]
 GIVEN = [n for n in TAKERS if SCORES[n].all_needs <= {"map_stage2", "image", "features"}]
+TIMED = [pytest.param(n, marks=[pytest.mark.slow] * n.startswith("fusion_")) for n in GIVEN]
 
 
 def decision(name, **options):
@@ -58,7 +59,7 @@ def test_galleries_means_and_their_fusions_take_classes():
         openset.enrol(Decision(SCORES["energy"], {}), FEW, 2)
 
 
-@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("name", TIMED)
 def test_the_further_classes_are_named_and_the_others_stay(name):
     before, after = decision(name), enrolled(name)
     answers = after(TEST)

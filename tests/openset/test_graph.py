@@ -68,7 +68,10 @@ def in_onnx(decision, outputs, path):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param("template", marks=pytest.mark.slow), "nndr_stage2", "fusion_template"],
+    [
+        "nndr_stage2",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("template", "fusion_template")),
+    ],
 )
 def test_a_search_in_two_stages_is_the_same_in_a_graph(name, parts, tmp_path, monkeypatch):
     monkeypatch.setattr(reranking, "WHOLE", 0)

@@ -41,7 +41,7 @@ def test_certain_neighbours_are_those_of_the_whole_search(forms):
     assert (found[:, -1] == -np.inf).all()
 
 
-@pytest.mark.parametrize("classes", [3, 9])
+@pytest.mark.parametrize("classes", [9, pytest.param(3, marks=pytest.mark.slow)])
 def test_few_nearest_examples_are_missed(classes):
     rows, labels, queries, _ = clustered(400, classes)
     built = gallery.build(rows / 20, labels, classes)

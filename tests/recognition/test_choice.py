@@ -224,6 +224,10 @@ def test_without_validation_examples_the_paper_s_rule_decides(small_config, tmp_
     runs.train_run(config, tmp_path / "run", progress=False)
     result = runs.evaluate_run(tmp_path / "run")
     assert result["decides"] == "cbc" and result["decision"]["by"] == "no validation examples"
+    assert result["fitted_gamma"] is None
+    assert "fitted_open_accuracy" not in result["groups"]["all"]["scores"]["cbc"]
+    with pytest.raises(ValueError, match="no fitted γ"):
+        Recogniser.load(tmp_path / "run", gamma="fitted")
     recogniser = Recogniser.load(tmp_path / "run")
     assert recogniser.gamma == pytest.approx(0.9) and recogniser.decision.calibration is None
     with pytest.raises(ValueError, match="no validation examples to fit the threshold of energy"):

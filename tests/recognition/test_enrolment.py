@@ -150,16 +150,8 @@ def test_more_chips_of_a_known_class_join_it(run, chips, split, tmp_path):
     assert runs.evaluate_run(run)["groups"]["all"]["num_known"] == 27
 
 
-@pytest.mark.parametrize(
-    "score",
-    [
-        "nearest",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)  # tests/openset has them all
-            for name in ("nndr_stage2", "nndr_image", "template", "fusion")
-        ),
-    ],
-)
+@pytest.mark.slow  # tests/openset has them all
+@pytest.mark.parametrize("score", ["nearest", "nndr_stage2", "nndr_image", "template", "fusion"])
 def test_other_scores_take_classes_too(run, chips, stranger, source, score):
     runs.enrol_run(run, source, score=score)
     found = Recogniser.load(run).predict(images_of(chips / "test" / stranger))

@@ -83,6 +83,7 @@ class Pixels:
         return chips.reshape(len(chips), -1).astype(np.float32) / 255
 
 
+@pytest.mark.slow
 def test_the_evaluation_of_an_embedding_has_that_group_too(config):
     groups = evaluate(Pixels(config), {}, None)[0]["groups"]
     assert list(groups) == ["all", "boxes off by 10 %"]

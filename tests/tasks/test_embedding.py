@@ -17,6 +17,8 @@ from jaxatr import data, metrics, mining, parallel, runs, training
 from jaxatr.tasks import Embedding
 from jaxatr.tasks.embedding.in_batch import IN_BATCH
 
+SLOW = pytest.mark.slow
+
 
 def variables_of(task, seed=0):
     params, state = jax.jit(task.init)(jax.random.key(seed))
@@ -122,7 +124,13 @@ def test_devices_share_one_loss(embedding_config, loss):
     np.testing.assert_allclose(four.count.sum(), 1)
 
 
-@pytest.mark.parametrize("method", ["nearest_to_negative", "nearest_to_reference", "random"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "nearest_to_negative",
+        *(pytest.param(name, marks=SLOW) for name in ("nearest_to_reference", "random")),
+    ],
+)
 def test_the_selection_is_that_of_the_training_embeddings(embedding_config, method):
     embedding_config.mining.method = method
     task = Embedding(embedding_config)
@@ -224,6 +232,7 @@ def test_the_baselines_train(embedding_config, tmp_path, loss):
     assert record["loss"] == pytest.approx(record[loss]) and record["loss"] > 0
 
 
+@pytest.mark.slow  # tests/losses/test_own_loss.py gives one to a loss of its own
 def test_a_margin_reaches_the_loss(embedding_config):
     embedding_config.embedding.loss = "lifted_structure"
     embedding_config.embedding.class_weights = (0.0, 0.0)

@@ -296,6 +296,7 @@ def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_
         runs.enrol_run(tmp_path, tmp_path)
 
 
+@pytest.mark.slow
 def test_chips_that_were_not_trained_are_not_compared_with(config, tmp_path):
     config.track.chip_weight, config.train.steps, config.data.validation = 0.0, 1, 0.0
     runs.train_run(config, tmp_path, progress=False)

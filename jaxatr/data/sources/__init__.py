@@ -2,7 +2,7 @@
 
 import re
 
-from jaxatr.data.source import Flag, Source
+from jaxatr.data.source import Option, Source
 from jaxatr.data.sources import _tfds
 from jaxatr.parts import Parts
 from jaxatr.resolve import resolve
@@ -63,10 +63,11 @@ def with_path() -> list[str]:
     return [name for name, source in SOURCES.items() if source.takes]
 
 
-def flags() -> dict[str, dict[str, Flag]]:
-    """Returns the sources' flags of ``jaxatr prepare``: flag name to source name to flag."""
-    found: dict[str, dict[str, Flag]] = {}
-    for name, source in SOURCES.items():
-        for flag in source.flags:
-            found.setdefault(flag.name, {})[name] = flag
+def with_flags() -> dict[str, dict[str, Option]]:
+    """Returns the options that are flags of ``jaxatr prepare``: name to source to option."""
+    found: dict[str, dict[str, Option]] = {}
+    for source, part in SOURCES.items():
+        for name, option in part.options.items():
+            if option.flag is not None:
+                found.setdefault(name, {})[source] = option
     return found

@@ -29,8 +29,10 @@ class Stripes(Source):
 
     name = "stripes"
     version = 3
-    options = {"count": Option(2, "images of each class and split"), "size": Option(4, "pixels")}
-    flags = (Flag("count", "count", "images of each class", "integer"),)
+    options = {
+        "count": Option(2, "images of each class", Flag("integer")),
+        "size": Option(4, "pixels"),
+    }
 
     def scan(self, request: Request) -> Scan:
         settings = all_options(self, request.options)
@@ -186,7 +188,7 @@ def test_a_source_of_the_package_is_one_file(tmp_path, data_dir, monkeypatch):
     monkeypatch.setattr(sources, "__path__", [*sources.__path__, str(tmp_path)])
     assert "stripes" in sources.names()
     assert len(data.open_dataset("stripes", data_dir=data_dir).splits["train"]) == 4
-    assert data.source_flags()["count"]["stripes"].meaning == "images of each class"
+    assert data.options_with_flags()["count"]["stripes"].meaning == "images of each class"
     del sys.modules["jaxatr.data.sources.stripes"]
 
 
@@ -231,15 +233,14 @@ def test_every_source_describes_its_options(name):
     assert isinstance(source, Source) and source.name == name
     for option in source.options.values():
         assert option.meaning and json.dumps(option.default)
-    for flag in source.flags:
-        assert flag.option in source.options and flag.meaning
-    assert all(flag.convert("x") == "x" for flag in source.flags if flag.kind == "enum")
+        if option.flag is not None and option.flag.kind == "enum":
+            assert option.flag.convert("x") == "x" and option.default in option.flag.choices
 
 
 def test_a_flag_of_several_sources_is_of_one_kind():
-    for flags in data.source_flags().values():
-        assert len({(flag.kind, flag.choices) for flag in flags.values()}) == 1
-    assert {*data.source_flags()} == {
+    for options in data.options_with_flags().values():
+        assert len({option.flag[:2] for option in options.values()}) == 1
+    assert {*data.options_with_flags()} == {
         *("band", "ranges", "time", "every"),
         *("bad_boxes", "box_margin", "boxes"),
     }
@@ -265,14 +266,14 @@ from jaxatr.data import sources
 def loaded(*names):
     return [name for name in names if name in sys.modules]
 
-data.Chip(size=4), data.augment, data.Truth(), data.source_flags
+data.Chip(size=4), data.augment, data.Truth(), data.options_with_flags
 assert not loaded("tensorflow_datasets", "tensorflow", "grain"), loaded("tensorflow_datasets")
 inside = [name for name in sys.modules if name.startswith("jaxatr.data.sources.")]
 assert inside == ["jaxatr.data.sources._tfds"], inside
 assert len(sources.find("simulated").options) == 9
 others = [name for name in sources.names() if not name.startswith("simulated")]
 assert not loaded(*(f"jaxatr.data.sources.{name}" for name in others)), sys.modules
-sources.flags()
+sources.with_flags()
 assert not loaded("tensorflow_datasets", "tensorflow", "grain"), loaded("tensorflow_datasets")
 """
 

@@ -59,19 +59,17 @@ class Dsiac(Source):
     version = 2
     takes = "the folder of the database"
     options = {
-        "band": Option("both", "the camera: visible, thermal or both"),
-        "ranges": Option([*RANGES_M], "ranges in metres, from 1000 to 5000 in steps of 500"),
-        "time": Option("both", "the time of day: day, night or both"),
-        "every": Option(1, "N keeps every Nth frame of a clip"),
+        "band": Option("both", "the camera: visible, thermal or both", Flag("enum", _BANDS)),
+        "ranges": Option(
+            [*RANGES_M],
+            "ranges in metres, from 1000 to 5000 in steps of 500",
+            Flag("list", convert=_metres),
+        ),
+        "time": Option("both", "the time of day: day, night or both", Flag("enum", _TIMES)),
+        "every": Option(1, "N keeps every Nth frame of a clip", Flag("integer")),
         "classes": Option([*PAPER_CLASSES], "the vehicles; by default the eight of the paper"),
         "size": Option(224, "side of a chip in pixels; 0 keeps the box's size"),
     }
-    flags = (
-        Flag("band", "band", "the camera.", "enum", _BANDS),
-        Flag("ranges", "ranges", options["ranges"].meaning + ".", "list", convert=_metres),
-        Flag("time", "time", "the time of day.", "enum", _TIMES),
-        Flag("every", "every", options["every"].meaning + ".", "integer"),
-    )
 
     def scan(self, request: Request) -> Scan:
         """Lists all files of the database and checks the options."""

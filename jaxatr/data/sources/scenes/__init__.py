@@ -76,17 +76,15 @@ class ScenesSource(Source):
     options = {
         **scene_options.OPTIONS,
         "box_margin": Option(
-            0.2, "how much larger a chip is than its box, as a share of the longer side"
+            0.2,
+            "how much larger a chip is than its box, as a share of the longer side",
+            Flag("float"),
         ),
         "square": Option(True, "cut squares, with surroundings beside the shorter side"),
         "size": Option(0, "side to resize chips to; 0: the scene's scale"),
         "difficult": Option(False, "also cut out targets that are marked as difficult"),
         "least": Option(0, "leave out boxes whose longer side is below this number of pixels"),
     }
-    flags = (
-        *scene_options.FLAGS,
-        Flag("box_margin", "box_margin", "a chip's margin around its box.", kind="float"),
-    )
 
     def scan(self, request: Request) -> Scan:
         """Reads the boxes, and the sizes of the scenes."""

@@ -31,7 +31,6 @@ class WholeScenes(Source):
     takes = "the folder of the scenes"
     any_data = True
     options = scene_options.OPTIONS
-    flags = scene_options.FLAGS
 
     def scan(self, request: Request) -> Scan:
         """Reads the boxes, and the sizes of the scenes."""
