@@ -49,7 +49,10 @@ def pytest_addoption(parser):
 
 
 # Rooms whose tests need no trained run; their programs and imports are others than those of runs.
-OF_ARRAYS = ("aot", "data", "kernels", "losses", "metrics", "mining", "models", "onnx", "openset")
+OF_ARRAYS = {
+    *("aot", "data", "kernels", "losses", "metrics", "mining", "models", "onnx", "openset"),
+    "scenes",
+}
 
 
 def pytest_collection_modifyitems(config, items):

@@ -35,7 +35,9 @@ def drawn(rng):
     return arguments, jnp.asarray(rng.normal(size=shape), jnp.float32)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= 10)) for seed in range(24)]
+)
 def test_it_is_flaxs_convolution_over_random_arguments(seed):
     arguments, x = drawn(np.random.default_rng(seed))
     own, peer = models.Conv(**arguments), nn.Conv(**arguments)

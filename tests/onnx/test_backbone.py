@@ -18,6 +18,8 @@ from jaxatr.onnx.writer.exporter import export  # noqa: E402
 from jaxatr.recognition.recogniser import Recogniser  # noqa: E402
 from jaxatr.runs.export import export_run  # noqa: E402
 
+SLOW = pytest.mark.slow
+
 CONFIGS = bundled.folder()
 
 
@@ -190,11 +192,11 @@ def test_a_run_goes_out_again(run, flags_of, tmp_path):
 @pytest.mark.parametrize(
     ("freeze", "frozen"),
     [
-        ("", set()),
-        ("statistics", {"mean", "var"}),
-        ("backbone", {"stem|conv.weight", "scale", "bias", "mean", "var"}),
+        pytest.param("", set(), marks=SLOW),
+        pytest.param("statistics", {"mean", "var"}, marks=SLOW),
+        pytest.param("backbone", {"stem|conv.weight", "scale", "bias", "mean", "var"}, marks=SLOW),
         ("stem/conv", {"stem|conv.weight", "mean", "var"}),
-        ("scale,bias", {"scale", "bias", "mean", "var"}),
+        pytest.param("scale,bias", {"scale", "bias", "mean", "var"}, marks=SLOW),
     ],
 )
 def test_the_frozen_layers_of_a_file(small_config, path, tmp_path, freeze, frozen):

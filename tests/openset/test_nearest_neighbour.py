@@ -7,6 +7,8 @@ import pytest
 
 from jaxatr.openset import nearest_neighbour
 
+SLOW = pytest.mark.slow  # the same on other shapes and types, which are compiled anew
+
 
 def draw(seed=0, n=60, d=6):
     return np.float32(np.random.default_rng(seed).normal(size=(n, d)) + 1)
@@ -24,7 +26,9 @@ def reference(train, queries, k):
     return scores
 
 
-@pytest.mark.parametrize(("k", "block_size"), [(1, 7), (50, 256), (60, 7)])
+@pytest.mark.parametrize(
+    ("k", "block_size"), [(50, 256), *(pytest.param(k, 7, marks=SLOW) for k in (1, 60))]
+)
 def test_agrees_with_loops(k, block_size):
     train, queries = draw(), draw(1, n=23)
     model = nearest_neighbour.fit(train)
@@ -89,7 +93,7 @@ def test_pytorch_ood_agrees(pytorch_ood):
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-30, 1e30])
-def testkth_largest_is_that_of_a_sort(scale):
+def test_kth_largest_is_that_of_a_sort(scale):
     values = np.float32(np.random.default_rng(0).normal(size=40) * scale)
     values[[3, 8, 9]] = values[5]
     values[[0, 1, 2]] = 0.0, -0.0, -values.max()
@@ -138,7 +142,7 @@ def test_ties_on_a_grid_are_not_broken_by_rounding():
     np.testing.assert_array_equal(distances.argmin(axis=1), exact.argmin(axis=1))
 
 
-@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+@pytest.mark.parametrize("dtype", [jnp.float16, pytest.param(jnp.bfloat16, marks=SLOW)])
 def test_half_precision_is_searched_in_single(dtype):
     examples, queries = 60 * draw(n=40, d=64), 60 * draw(1, n=5, d=64)
     examples, queries = jnp.asarray(examples, dtype), jnp.asarray(queries, dtype)
@@ -188,7 +192,9 @@ def by_differences(points, queries):
     return np.where(np.isfinite(points).all(axis=1), apart, np.inf)
 
 
-@pytest.mark.parametrize("kind", ["twins", "offset", "duplicates", "frames"])
+@pytest.mark.parametrize(
+    "kind", ["twins", "duplicates", *(pytest.param(k, marks=SLOW) for k in ("offset", "frames"))]
+)
 def test_close_examples_are_ranked_by_their_differences(kind):
     points = clusters(kind)
     queries = points[np.isfinite(points).all(axis=1)]
@@ -207,7 +213,7 @@ def test_close_examples_are_ranked_by_their_differences(kind):
     np.testing.assert_allclose(per_class, np.stack(wanted, axis=1), rtol=2e-6)
 
 
-@pytest.mark.parametrize("k", [1, 3, 12])
+@pytest.mark.parametrize("k", [3, *(pytest.param(k, marks=SLOW) for k in (1, 12))])
 def test_the_kth_distance_of_close_examples(k):
     points = clusters("frames")
     model = nearest_neighbour.fit(points)

@@ -168,10 +168,11 @@ def test_values_that_contradict_the_name_are_refused(config, tmp_path):
         assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow  # tests/onnx/test_backbone.py trains with frozen parts too
 @pytest.mark.parametrize(
     ("freeze", "still"),
     [
-        pytest.param("backbone", {"stem", "stage1", "stage2", "head"}, marks=pytest.mark.slow),
+        ("backbone", {"stem", "stage1", "stage2", "head"}),
         ("stem,stage1", {"stem", "stage1"}),
     ],
 )

@@ -57,7 +57,7 @@ def test_the_defaults_change_nothing():
     check(defaults)
 
 
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ON)
 def test_keeps_shape_and_type_and_changes_something(name, channels):
     images = chips(channels=channels)
@@ -100,7 +100,7 @@ def test_others_do_not_disturb_the_flips():
     assert len(np.unique((loud - alone)[:, 0, 0, 0])) == 6
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (2, 5)])
+@pytest.mark.parametrize("shape", [(1, 1), pytest.param((2, 5), marks=pytest.mark.slow)])
 def test_tiny_and_constant_images(shape):
     images = jnp.ones((4, *shape, 1))
     assert np.isfinite(varied(images, np.arange(4), np.zeros(4), EVERY)).all()

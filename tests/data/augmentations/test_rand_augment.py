@@ -36,7 +36,7 @@ def ours(function, image, level, sign=1):
     return np.asarray(jnp.clip(out, 0, 1))
 
 
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("name", ["brightness", "contrast", "sharpness", "colour"])
 def test_enhancements_are_pillows(name, sign, channels):
@@ -103,7 +103,7 @@ def test_geometric_operations_move_a_point_where_they_should(which):
     np.testing.assert_allclose((old_y, old_x), expected, atol=1e-3)
 
 
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_values_stay_in_the_images_own_range(channels):
     rng = np.random.default_rng(0)
     images = jnp.asarray(rng.normal(size=(400, 8, 8, channels)) * 50 - 20, jnp.float32)

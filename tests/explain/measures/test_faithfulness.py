@@ -82,8 +82,11 @@ def draw(shape, b=3, seed=1):
     return images, rng.integers(0, 4, (b, *shape[:2])).astype(np.float32)
 
 
+SLOW = pytest.mark.slow  # the same with another number of steps, which is compiled anew
+
+
 @pytest.mark.parametrize("shape", [(6, 5, 1), (4, 7, 3), (1, 3, 1)])
-@pytest.mark.parametrize("n", [1, 4, 100])
+@pytest.mark.parametrize("n", [4, *(pytest.param(n, marks=SLOW) for n in (1, 100))])
 def test_agrees_with_the_algorithms_as_loops(shape, n):
     images, saliency = draw(shape)
     predict, probabilities = network(shape)
@@ -120,7 +123,7 @@ def knows_only(pixels, *, whole):
     return predict
 
 
-@pytest.mark.parametrize("n", [1, 4, 5, 7, 24])
+@pytest.mark.parametrize("n", [5, 24, *(pytest.param(n, marks=SLOW) for n in (1, 4, 7))])
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_perfect_explanation_reaches_the_bounds_of_the_step(n, whole):
     """Six of 24 pixels matter and are ones; any other image shows ones nowhere else."""

@@ -115,12 +115,13 @@ def score(results, weights):
     return sum((a * w).sum() for a, w in zip(results, weights, strict=True))
 
 
+SLOW = pytest.mark.slow
 # The quick run covers every cell and every algorithm once.
 QUICK = {("lstm", "gemm"), ("gru", "step_gemm"), ("tanh", "step"), ("relu", "scan")}
 # The accelerators' kernels are tested under interpreters in tests/kernels/pallas.
 PLAIN = [name for name in ALGORITHMS if name not in ("hopper", "persistent", "tpu")]
 CASES = [
-    pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+    pytest.param(*case, marks=() if case in QUICK else SLOW)
     for case in itertools.product(CELLS, PLAIN)
 ]
 
@@ -286,7 +287,9 @@ def test_vmap_and_second_derivative():
     np.testing.assert_allclose(second, numeric, atol=2e-3)
 
 
-@pytest.mark.parametrize("algorithm", ["scan", "step", "gemm", "step_gemm"])
+@pytest.mark.parametrize(
+    "algorithm", ["scan", "gemm", *(pytest.param(n, marks=SLOW) for n in ("step", "step_gemm"))]
+)
 def test_several_steps_per_round_of_the_loop(algorithm):
     ((weights,),) = single(network("lstm", 3, 2))
     x, state = single(draw((5, 2, 3))), (np.zeros((2, 2), np.float32),) * 2
@@ -300,7 +303,7 @@ def test_several_steps_per_round_of_the_loop(algorithm):
     jax.tree.map(partial(np.testing.assert_allclose, atol=1e-6), *both(weights, x, state))
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, pytest.param(jnp.float16, marks=SLOW)])
 def test_half_precision(dtype):
     params, x = network("lstm", 8, 8), draw((2, 5, 8))
     half = jax.tree.map(lambda a: jnp.asarray(a, dtype), (params, x))

@@ -145,6 +145,7 @@ def test_hopper_interpreted(geometry, epilogue, dtype, size, mosaic, monkeypatch
     check(y, exact(*arguments))
 
 
+@pytest.mark.slow
 def test_hopper_with_several_tiles_of_each_kind(mosaic, monkeypatch):
     """Tiles of rows and of features in two blocks; each pixel of a 1x1 kernel is an image."""
     monkeypatch.setattr(persistent, "BLOCKS", 2)
@@ -201,9 +202,9 @@ def test_each_result_is_computed_once_from_its_windows(
 @pytest.mark.parametrize(
     ("geometry", "epilogue", "dtype"),
     [
-        (ONE, EPILOGUES[0], jnp.float32),
         (THREE, EPILOGUES[4], jnp.bfloat16),
         (UNEVEN, EPILOGUES[3], jnp.float32),
+        pytest.param(ONE, EPILOGUES[0], jnp.float32, marks=SLOW),
         pytest.param(ONE, EPILOGUES[0], jnp.bfloat16, marks=SLOW),
         pytest.param(THREE, EPILOGUES[4], jnp.float32, marks=SLOW),
         pytest.param(UNEVEN, EPILOGUES[3], jnp.bfloat16, marks=SLOW),

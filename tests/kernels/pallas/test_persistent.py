@@ -74,7 +74,7 @@ def test_a_layer_under_vmap(mosaic):
         assert np.sqrt(np.mean((one - other) ** 2)) <= 1e-2 * abs(other).max()
 
 
-@pytest.mark.parametrize("cell", LAYERS)
+@pytest.mark.parametrize("cell", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
 def test_a_network_is_one_kernel_per_direction(cell, kernels_in):
     init = partial(recurrent.init, bidirectional=True, dtype="bfloat16")
     params = jax.eval_shape(lambda key: init(key, cell, 128, 128), jax.random.key(0))

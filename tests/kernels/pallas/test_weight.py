@@ -61,6 +61,7 @@ def test_interpreted(
     compare(one, tile and weight.Tile(*tile), mosaic)
 
 
+@pytest.mark.slow
 def test_empty_pieces_add_zeros(mosaic, monkeypatch):
     monkeypatch.setattr(persistent, "BLOCKS", 1)
     one = problem((8, 2, 2), (1, 2), (1, 1), NONE)  # a single step
