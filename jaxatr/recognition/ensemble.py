@@ -73,7 +73,7 @@ class Ensemble(Recogniser):
     ) -> Iterator[openset.Outputs]:
         """Yields the pooled outputs for batches of chips, by default of 32."""
         for stacked, count in stacked_batches(chips, batch_size or 32):
-            outputs = [member.of_chips(stacked, count) for member in self.members]
+            outputs = [member.session.batch(stacked, count=count) for member in self.members]
             yield openset.pool([member.deciding for member in self.members], outputs)
 
 

@@ -10,31 +10,36 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr import metrics, openset
+from jaxatr import metrics, openset, training
 from jaxatr.recognition import field_chips, store
 from jaxatr.recognition.recogniser import OpenSetPredictor
 from jaxatr.reporting.tables import guarantee_in_words
+from jaxatr.training import Checkpoint
 
 
-def calibrate(
-    recogniser: OpenSetPredictor,
+def calibrate_run(
     workdir: str | os.PathLike,
-    step: int,
     source: str | os.PathLike,
     *,
-    tpr: float,
-    per_class: bool,
+    score: str | None = None,
+    tpr: float | None = None,
+    per_class: bool | None = None,
+    checkpoint: Checkpoint = "latest",
 ) -> dict[str, Any]:
-    """Fits thresholds and probabilities to field chips, and saves them beside the run's.
+    """Fits the threshold and the probabilities of a run to chips from the field.
+
+    The network and the fitted score do not change. :func:`jaxatr.load` and ``jaxatr predict`` use
+    the calibration until :func:`undo_calibration` removes it.
 
     Args:
-      recogniser: the run's recogniser, without calibration to field chips.
       workdir: the run's folder.
-      step: step of the checkpoint.
       source: labelled chips of known classes: a folder, a table or an archive, as for training;
-        for tracks, a folder of class folders that contain one folder per track.
-      tpr: fraction of known chips to accept.
-      per_class: fit a separate threshold for each predicted class.
+        for a run on tracks, a folder of class folders that contain one folder per track.
+      score: the score to calibrate; by default the one that decides.
+      tpr: share of known chips to accept; by default the configured one.
+      per_class: fit one threshold per predicted class instead of a common one; by default as
+        configured.
+      checkpoint: ``"latest"``, ``"best"`` or a step.
 
     Returns:
       ``score``, ``chips`` (count by class), ``path`` of the calibration, and ``before`` and
@@ -45,8 +50,10 @@ def calibrate(
       enrolled classes, which have no probabilities (None if no chips are left).
 
     Raises:
-      ValueError: a class is not known, there are no chips, or a chip is invalid.
+      ValueError: ``workdir`` is not a run of open-set recognition, a class is not known, there are
+        no chips, or a chip is invalid.
     """
+    recogniser, tpr, per_class = _opened(workdir, score, tpr, per_class, checkpoint)
     chips, before = field_chips.read_labelled(recogniser, source), recogniser.decision
     calibration = before.calibration
     after = openset.calibrate(
@@ -57,7 +64,7 @@ def calibrate(
         sigmoid=None if calibration is None else calibration.sigmoid,
     )
     _warn_of_few(after, recogniser.classes[: chips.outputs.logits.shape[1]])
-    path = _save(recogniser, workdir, step, source, after, chips, {"chips": chips.counts})
+    path = _save(recogniser, source, after, chips, {"chips": chips.counts})
     figures = {
         "before": _figures(before, chips.outputs, before(chips.outputs).accepted),
         "after": _figures(after, chips.outputs, _by_the_others(after)),
@@ -84,29 +91,26 @@ def _warn_of_few(decision: openset.Decision, classes: Sequence[str]) -> None:
     )
 
 
-def shift(
-    recogniser: OpenSetPredictor,
+def shift_run(
     workdir: str | os.PathLike,
-    step: int,
     source: str | os.PathLike,
     *,
-    tpr: float,
-    per_class: bool,
+    score: str | None = None,
+    tpr: float | None = None,
+    per_class: bool | None = None,
+    checkpoint: Checkpoint = "latest",
 ) -> dict[str, Any]:
-    """Shifts the run's calibration to chips without labels, and saves it beside the run's.
+    """Shifts the threshold and the probabilities of a run to chips from the field without labels.
 
     The validation scores are moved and stretched to the known part of the chips' scores
     (:mod:`jaxatr.openset.unlabelled`), with thresholds, p-values and probabilities. This is an
-    estimate without a guarantee.
+    estimate without a guarantee. It is used and removed like that of :func:`calibrate_run`.
 
     Args:
-      recogniser: the run's recogniser, without calibration to field chips.
       workdir: the run's folder.
-      step: step of the checkpoint.
-      source: chips of known and unknown classes: a folder, a table or an archive; for tracks, a
-        folder that contains one folder per track.
-      tpr: fraction of known chips to accept.
-      per_class: fit a separate threshold for each predicted class.
+      source: chips of known and unknown classes: a folder, a table or an archive; for a run on
+        tracks, a folder that contains one folder per track.
+      score, tpr, per_class, checkpoint: see :func:`calibrate_run`.
 
     Returns:
       ``score``, ``chips`` (their number), ``path`` of the calibration, ``unknown`` (estimated
@@ -115,10 +119,12 @@ def shift(
       and ``accepted`` (fraction of the chips).
 
     Raises:
-      openset.CannotTell: the known chips cannot be told from the unknown ones; nothing is saved.
-      ValueError: the decision is not calibrated to validation chips or has enrolled classes, there
-        are no chips, or a chip is invalid.
+      openset.CannotTell: the known chips cannot be told from the unknown ones, so nothing is
+        changed; a ``ValueError``.
+      ValueError: ``workdir`` is not a run of open-set recognition, the decision is not calibrated
+        to validation chips or has enrolled classes, there are no chips, or a chip is invalid.
     """
+    recogniser, tpr, per_class = _opened(workdir, score, tpr, per_class, checkpoint)
     before = recogniser.decision
     calibration = _shiftable(before, recogniser.further)
     chips = field_chips.read_unlabelled(recogniser, source)
@@ -135,7 +141,7 @@ def shift(
     count = len(chips.outputs.labels)
     parameters = mixture._asdict() if mixture.unknown else mixture._asdict() | {"centre": None}
     origin = {"unlabelled": count, "mixture": parameters}
-    path = _save(recogniser, workdir, step, source, after, chips, origin)
+    path = _save(recogniser, source, after, chips, origin)
     figures = {
         when: {
             "threshold": _one_threshold(decision, chips.outputs.logits.shape[1]),
@@ -167,8 +173,6 @@ def _shiftable(decision: openset.Decision, further: Sequence[str]) -> openset.Ca
 
 def _save(
     recogniser: OpenSetPredictor,
-    workdir: str | os.PathLike,
-    step: int,
     source: str | os.PathLike,
     decision: openset.Decision,
     chips: field_chips.Chips,
@@ -182,7 +186,8 @@ def _save(
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "image_facts": chips.facts,
     }
-    return store.save(workdir, step, recogniser.kept + store.FIELD, decision, provenance)
+    kept = recogniser.kept + store.FIELD
+    return store.save(recogniser.workdir, recogniser.step, kept, decision, provenance)
 
 
 _CANNOT = "known chips cannot be told from unknown ones, so nothing is changed"
@@ -211,22 +216,55 @@ def _check_separates(score: str, calibration: openset.Calibration) -> None:
         )
 
 
-def undo(workdir: str | os.PathLike, step: int, kept: str) -> Path | None:
-    """Removes the calibration of a score to field chips.
+def undo_calibration(
+    workdir: str | os.PathLike, *, score: str | None = None, checkpoint: Checkpoint = "latest"
+) -> str:
+    """Removes a calibration made by :func:`calibrate_run` or :func:`shift_run`.
 
     Args:
       workdir: the run's folder.
-      step: step of the checkpoint.
-      kept: name of the score's fit (:attr:`OpenSetPredictor.kept`).
+      score: the calibrated score; by default the one that decides.
+      checkpoint: ``"latest"``, ``"best"`` or a step.
 
     Returns:
-      The path of the removed file, or None if there was none.
+      The path of the removed file.
+
+    Raises:
+      ValueError: there is no such calibration.
     """
-    path = store.path_of(workdir, step, kept + store.FIELD)
+    recogniser = _recogniser(workdir, score, checkpoint)
+    path = store.path_of(workdir, recogniser.step, recogniser.kept + store.FIELD)
     if not path.is_file():
-        return None
+        name = recogniser.decision.score.name
+        raise ValueError(f"{workdir}: {name} is not calibrated to chips from the field")
     path.unlink()
-    return path
+    return str(path)
+
+
+def _recogniser(
+    workdir: str | os.PathLike, score: str | None, checkpoint: Checkpoint
+) -> OpenSetPredictor:
+    kind = training.predictor_class(training.task_of(workdir))
+    if not issubclass(kind, OpenSetPredictor):
+        raise ValueError(f"{workdir}: wanted a run of open-set recognition")
+    return kind.load(workdir, checkpoint=checkpoint, score=score, field=False)
+
+
+def _opened(
+    workdir: str | os.PathLike,
+    score: str | None,
+    tpr: float | None,
+    per_class: bool | None,
+    checkpoint: Checkpoint,
+) -> tuple[OpenSetPredictor, float, bool]:
+    """Returns a run's recogniser without calibration to the field, and the options, completed."""
+    recogniser = _recogniser(workdir, score, checkpoint)
+    fields = training.load_config(workdir).open_set
+    return (
+        recogniser,
+        fields.tpr if tpr is None else tpr,
+        fields.per_class if per_class is None else per_class,
+    )
 
 
 def _figures(

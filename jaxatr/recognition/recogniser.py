@@ -357,7 +357,7 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
     ) -> Iterator[openset.Outputs]:
         """Yields the network's outputs for batches of chips, 32 by default."""
         for stacked, count in stacked_batches(chips, batch_size or 32):
-            yield self.of_chips(stacked, count)
+            yield self.session.batch(stacked, count=count)
 
     def _search(self, run: TrainedRun, where: Mapping[str, str], count: int) -> None:
         """Prepares the search for the training chips that are nearest to an image."""
@@ -385,13 +385,9 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
             found += map(HeatMap, words[:count], maps[:count])
         return found
 
-    def of_chips(self, chips: Shaped[np.ndarray, "b h w c"], count: int) -> openset.Outputs:
-        """Computes the network's outputs for the first ``count`` of a batch of chips."""
-        return self.session.batch(chips, count=count)
-
     def features(self, chips: Shaped[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b d"]:
         """Computes the features by which the nearest training chips of a batch are found."""
-        return self.of_chips(chips, len(chips)).more[FEATURES]
+        return self.session.batch(chips, count=len(chips)).more[FEATURES]
 
 
 def _at(values: np.ndarray | None, index: int) -> float | None:

@@ -1,8 +1,8 @@
 """Training, evaluation and use of runs: the functions behind the commands."""
 
-from jaxatr.recognition.calibration import calibrate_run, shift_run, undo_calibration
 from jaxatr.recognition.clusters import cluster_run
 from jaxatr.recognition.enrolment import enrol_chips, enrol_run, remove_class
+from jaxatr.recognition.field_calibration import calibrate_run, shift_run, undo_calibration
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.continual import train_enrolled
 from jaxatr.runs.evaluation import evaluate_ensemble, evaluate_run

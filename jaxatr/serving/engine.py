@@ -193,7 +193,7 @@ class RecogniserEngine(Engine):
         self, chips: Chips, *, neighbours: bool = False, scores: Collection[str] = ()
     ) -> list[Answer]:
         """Predicts each chip of a batch."""
-        outputs = self.lasting.network.of_chips(chips, len(chips))
+        outputs = self.lasting.network.session.batch(chips, count=len(chips))
         wanted = {self.scales[0].name, *scores}
         columns = {
             scale.name: [_verdict(recogniser, one) for one in recogniser.decide(outputs)]

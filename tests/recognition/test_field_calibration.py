@@ -153,7 +153,7 @@ def test_what_cannot_be_told_without_labels_changes_nothing(run, mixed):
     before = Recogniser.load(run, score="energy")
     weak = before.decision.calibration._replace(sigmoid=openset.Sigmoid(0.0, 0.0))
     with pytest.raises(openset.CannotTell, match="a mean probability of 50% of being unknown"):
-        _check_separates(dataclasses.replace(before.decision, calibration=weak))
+        _check_separates("energy", weak)
     with pytest.raises(openset.CannotTell, match="mixed: known .* changed: got 40 chips"):
         runs.shift_run(run, mixed, score="energy")
     assert not Recogniser.load(run, score="energy").note

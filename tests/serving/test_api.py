@@ -42,18 +42,18 @@ def test_predictions_are_the_recognisers(client, contents, trained_run, form):
 def test_an_image_on_which_the_network_overflows_is_unknown(
     client, engine, contents, form, monkeypatch
 ):
-    first, path = engine.lasting.network, "/api/predict?every_score=1"
+    session, path = engine.lasting.network.session, "/api/predict?every_score=1"
     files = form(contents[:3])  # of one batch
     wanted = client.post(path, files=files).json()["results"][0]
-    compute = first.of_chips
+    compute = session.batch
 
-    def overflowing(chips, count):
-        out = compute(chips, count)
+    def overflowing(chips, *, count):
+        out = compute(chips, count=count)
         logits, open_logits = out.logits.copy(), out.open_logits.copy()
         logits[1:] = open_logits[1:] = np.nan
         return out._replace(logits=logits, open_logits=open_logits)
 
-    monkeypatch.setattr(first, "of_chips", overflowing)
+    monkeypatch.setattr(session, "batch", overflowing)
     answer = client.post(path, files=files)
     assert answer.status_code == 200, answer.text
     other, *overflown = answer.json()["results"]

@@ -107,3 +107,16 @@ def check_sources(config: Config) -> None:
             data.check_others(source, data_dir=config.data.data_dir or None)
         except ValueError as error:
             raise ValueError(f"open_set.outside: {name}: {error}") from error
+
+
+def note_of(split: data.KnownUnknown) -> str:
+    """Returns a warning about a run without a configured split; empty otherwise."""
+    if split.name != "closed":
+        return ""
+    if split.unknown:
+        names = ", ".join(split.unknown)
+        return f"classes without training examples are unknown: {names}"
+    return (
+        "no class is unknown, so the evaluation omits AUROC, OSCR and FPR: "
+        "--config.open_set.split=known:A,B sets the known classes; the rest is unknown"
+    )

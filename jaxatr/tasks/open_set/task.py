@@ -20,7 +20,7 @@ from jaxatr.tasks import image_facts
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.open_set import terms, trials
-from jaxatr.tasks.open_set.checks import check_fields, check_sources
+from jaxatr.tasks.open_set.checks import check_fields, check_sources, note_of
 from jaxatr.tasks.open_set.continuation import Continued
 from jaxatr.tasks.open_set.deciders import NONE, RULE, decides
 from jaxatr.tasks.open_set.fields import FIELDS, RECIPES, TESTS
@@ -75,7 +75,7 @@ class OpenSet(Task):
         if config.open_set.get("enrolled"):
             self.examples.add_classes(config.open_set.enrolled)
         self.split = self.examples.split
-        if note := _note(self.split):
+        if note := note_of(self.split):
             warnings.warn(note, stacklevel=2)
         if config.open_set.negatives:
             self.examples.add_negatives(config.open_set.negatives)
@@ -390,16 +390,3 @@ class OpenSet(Task):
         """Computes the outputs of :meth:`infer`, and further inputs of scores."""
         images = self.examples.normalize(batch["image"])
         return outputs_of(self.module, variables, images, needs, views_of(self.config))
-
-
-def _note(split: data.KnownUnknown) -> str:
-    """Returns a warning about a run without a configured split; empty otherwise."""
-    if split.name != "closed":
-        return ""
-    if split.unknown:
-        names = ", ".join(split.unknown)
-        return f"classes without training examples are unknown: {names}"
-    return (
-        "no class is unknown, so the evaluation omits AUROC, OSCR and FPR: "
-        "--config.open_set.split=known:A,B sets the known classes; the rest is unknown"
-    )
