@@ -82,9 +82,10 @@ def evaluate(
     if known.any():
         result["closed_accuracy"] = metrics.closed_set_accuracy(predicted[known], labels[known])
     held_out = {name: np.asarray(values, np.float64) for name, values in (validation or {}).items()}
+    decided = decided or {}
     thresholds = {
         name: conformal_threshold(held_out[name], tpr=tpr, least=1) for name in scores if held_out
-    } | dict(decided or {})
+    } | dict(decided)
     for name, values in scores.items():
         classes = (named or {}).get(name, predicted)
         row = _measured(
@@ -94,8 +95,8 @@ def evaluate(
             row["closed_accuracy"] = metrics.closed_set_accuracy(classes[known], labels[known])
         result["scores"][name] = row
     if held_out and SCORE in scores:
-        one = np.array([decided[SCORE]]) if SCORE in (decided or {}) else held_out[SCORE]
-        result["fitted_gamma"] = calibrate_gamma(one, tpr=tpr)
+        fitted = np.array([decided[SCORE]]) if SCORE in decided else held_out[SCORE]
+        result["fitted_gamma"] = calibrate_gamma(fitted, tpr=tpr)
     return result
 
 
