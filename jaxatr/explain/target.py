@@ -51,9 +51,6 @@ def onnx_target(path: str | os.PathLike) -> Target:
     of its images if it is not ``"NCHW"``; ``jaxatr convert export`` writes both. If the model has
     several outputs, the one named ``logits`` is used.
 
-    Args:
-      path: path of the file.
-
     Raises:
       ValueError: the file cannot be read, its metadata lacks the classes, or the model does not map
         a single input of images to logits.

@@ -51,10 +51,6 @@ def to_arrays(decision: Decision) -> dict[str, np.ndarray]:
 def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
     """Restores a decision from the arrays of :func:`to_arrays`.
 
-    Args:
-      score: the decision's score.
-      arrays: the decision's arrays.
-
     Raises:
       ValueError: the arrays belong to another score, or to another version of its model.
     """

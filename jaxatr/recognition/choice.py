@@ -301,12 +301,7 @@ def _without_validation(
 
 
 def as_configured(decision: openset.Decision, config: Config) -> openset.Decision:
-    """Applies the configured ``tpr`` and ``per_class``, which may have changed since the fit.
-
-    Args:
-      decision: the fitted decision.
-      config: the run's configuration.
-    """
+    """Applies the configured ``tpr`` and ``per_class``, which may have changed since the fit."""
     if decision.calibration is None:
         return decision
     fields = config.open_set

@@ -42,10 +42,6 @@ class Joined(NamedTuple):
         """Returns an evaluation's parts, with the enrolled classes known in the test examples.
 
         Enrolled chips are removed from the test.
-
-        Args:
-          parts: the parts by name.
-          task: the run's task.
         """
         numbers = {name: len(self.known) + place for place, name in enumerate(self.further)}
         enrolled = np.isin(task.examples.fingerprints("test"), list(self.enrolment.checksums))

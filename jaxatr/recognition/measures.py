@@ -71,10 +71,6 @@ def decision_metrics(
 def accepted(made: RunDecision, unknown: openset.Outputs) -> dict[str, float]:
     """Measures the fraction of unknown examples that a decision accepts.
 
-    Args:
-      made: the decision.
-      unknown: outputs for unknown examples.
-
     Returns:
       ``unknown_accepted``; empty if there is no decision or no threshold.
     """

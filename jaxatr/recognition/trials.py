@@ -15,12 +15,7 @@ MOST_COMPARED = 10_000
 
 
 def folders_of(task: OpenSet, workdir: Path) -> list[Path]:
-    """Lists the folders of a run's trials; empty, with a warning, if one is missing.
-
-    Args:
-      task: the run's task.
-      workdir: the run's folder.
-    """
+    """Lists the folders of a run's trials; empty, with a warning, if one is missing."""
     folders = [workdir / name for name in task.beside(task.config)]
     if missing := [folder for folder in folders if not training.saved_steps(folder)]:
         warnings.warn(

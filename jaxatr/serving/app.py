@@ -33,11 +33,7 @@ def build_app(console: Console) -> Guard:
 
 
 def build_routes(console: Console) -> fastapi.FastAPI:
-    """Builds the routes of a console and their error handlers, without limits or access control.
-
-    Args:
-      console: the console to serve.
-    """
+    """Builds the routes of a console and their error handlers, without limits or access control."""
     app = fastapi.FastAPI(
         title="jaxatr console",
         version=jaxatr.__version__,

@@ -17,12 +17,7 @@ MOST = 2000
 
 
 def of_part(part: Part, seed: int) -> dict[str, Float[np.ndarray, " n"]]:
-    """Computes the facts of a part's chips, by name; of a random sample of a large part.
-
-    Args:
-      part: the examples.
-      seed: seed of the sample.
-    """
+    """Computes the facts of a part's chips, by name; of a random sample of a large part."""
     if len(part.indices) > MOST:
         part = part.sample(MOST, seed)
     return by_name(

@@ -61,10 +61,6 @@ def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
 def set_folder(workdir: str | os.PathLike, name: str) -> Path:
     """Returns the folder in a run's folder for the evaluation on another set.
 
-    Args:
-      workdir: the run's folder.
-      name: the set's name.
-
     Raises:
       ValueError: the name is not that of a visible folder.
     """

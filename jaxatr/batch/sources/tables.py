@@ -126,11 +126,7 @@ class Table(_Listing):
 
 
 def tables_of(name: str) -> list[Table]:
-    """Opens the tables of a folder that contains only Parquet files; other folders give none.
-
-    Args:
-      name: path of the folder.
-    """
+    """Opens the tables of a folder that contains only Parquet files; other folders give none."""
     try:
         scanned = os.scandir(name)
     except OSError:  # reported by the folder's own source, as an unreadable input

@@ -36,9 +36,6 @@ def equal(facts: Facts) -> Pairs:
 
     A group of k equal images gives k - 1 pairs, the number of redundant images. If the group spans
     several classes or splits, each image is also paired with the first one of each of these.
-
-    Args:
-      facts: facts about the images.
     """
     order = np.argsort(facts.digest, kind="stable")
     digests = facts.digest[order]

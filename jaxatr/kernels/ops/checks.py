@@ -31,10 +31,6 @@ def refuse_varying(name: str, *avals: Any) -> None:
 
     The primitives do not track which values vary over devices, so gradients with respect to
     replicated values would silently miss the other devices' contributions.
-
-    Args:
-      name: name of the operation.
-      *avals: the abstract arguments.
     """
     axes = sorted({str(axis) for aval in avals for axis in aval.mat.varying})
     if axes:

@@ -12,9 +12,6 @@ from jaxatr.onnx.reader.proto import opsets, printable, read, value_info
 def describe(path: str | os.PathLike) -> dict[str, Any]:
     """Returns the description of a file.
 
-    Args:
-      path: path of the file.
-
     Returns:
       A dictionary of JSON values: ``file``; ``bytes``, including external data; ``producer``;
       ``opset``; ``nodes``, their number; ``inputs`` and ``outputs``, each with ``name``, ``type``

@@ -67,13 +67,7 @@ def _turned(value: Any) -> Any:
 
 
 def results(operator: Operator, given: tuple, turned: bool) -> tuple:
-    """Returns an operator's results in the layout to store them in.
-
-    Args:
-      operator: the operator.
-      given: its results.
-      turned: whether they are channels-last.
-    """
+    """Returns an operator's results in the layout to store them in."""
     if turned:
         return tuple(map(ChannelsLast, given))
     return tuple(map(held, given)) if operator.layout == "channels" else given

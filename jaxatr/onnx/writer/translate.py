@@ -176,13 +176,7 @@ class Translator:
         return inner
 
     def run(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Tensor]) -> list[Tensor]:
-        """Adds a jaxpr and returns its results.
-
-        Args:
-          jaxpr: an open jaxpr.
-          consts: arrays for its constants.
-          arguments: values for its inputs.
-        """
+        """Adds a jaxpr and returns its results."""
         env = dict(zip(jaxpr.constvars, map(constant, consts), strict=True))
         env |= dict(zip(jaxpr.invars, arguments, strict=True))
 

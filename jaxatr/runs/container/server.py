@@ -73,10 +73,7 @@ class Model:
     """
 
     def __init__(self, path: str):
-        """Loads a model.
-
-        Args:
-          path: the ONNX file.
+        """Loads the ONNX file at a path.
 
         Raises:
           ValueError: the model does not take images with the channels last.
@@ -368,14 +365,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def make_server(model: Model, host: str, port: int, token: str) -> Server:
-    """Makes a server that listens on an address.
-
-    Args:
-      model: the model to serve.
-      host: address to listen on.
-      port: port to listen on; 0 for any free one.
-      token: the token that requests need.
-    """
+    """Makes a server for requests with a token; port 0 is any free one."""
     handler = type("BoundHandler", (Handler,), {"model": model, "token": token})
     return Server((host, port), handler)
 
