@@ -28,11 +28,6 @@ def extra(package: str, name: str, what: str) -> ModuleType:
 def require(*packages: str, extra: str, what: str) -> None:
     """Checks that packages of an extra are installed, without importing them.
 
-    Args:
-      *packages: the packages.
-      extra: the extra's name.
-      what: the purpose, for the error message.
-
     Raises:
       ImportError: a package is not installed; the message names the extra.
     """

@@ -30,11 +30,6 @@ _JSON = {".json": as_coco, ".geojson": as_geojson}
 def main(arguments: Sequence[str], options: dict[str, Any], of_recogniser: dict[str, Any]) -> int:
     """Finds the targets in the scenes.
 
-    Args:
-      arguments: positional arguments.
-      options: of the detector.
-      of_recogniser: options of the recogniser.
-
     Returns:
       The exit code.
     """

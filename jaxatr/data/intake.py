@@ -33,12 +33,7 @@ class Intake(NamedTuple):
 
     @classmethod
     def of_run(cls, config: Config, record: Mapping[str, Any]) -> "Intake":
-        """Creates the requirements of a run's network.
-
-        Args:
-          config: the run's configuration.
-          record: the content of the run's ``record.json``.
-        """
+        """Creates the requirements of a run's network."""
         height, width, channels = record["image_shape"]
         chip = Chip.configured(config.data, channels if channels in (1, 3) else None)
         return cls(chip, (height, width, channels), record["image_dtype"])

@@ -147,11 +147,6 @@ def with_evidence(verdict: str, named: str, explanations: Mapping[str, Explanati
     """Adds the explained class to a verdict that names another one.
 
     The maps explain the network's first choice; a score with a gallery may name another class.
-
-    Args:
-      verdict: the decision about the image.
-      named: the class in the verdict.
-      explanations: explanations of the image, by method.
     """
     explained = next(iter(explanations.values())).label
     return verdict if explained == named else f"{verdict}; evidence for {explained}"

@@ -22,12 +22,6 @@ def program(operation: Operation, problem: Any, choice: Choice, device: Any) -> 
     """Returns the jitted function that computes a problem with a choice of algorithm.
 
     Functions are cached, and with each its compiled program.
-
-    Args:
-      operation: the operation that the problem belongs to.
-      problem: a canonical problem.
-      choice: the algorithm and its configuration.
-      device: the ``jax.Device`` to run on.
     """
     return jax.jit(operation.function(problem, choice, describe(device)))
 

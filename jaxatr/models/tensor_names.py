@@ -40,10 +40,6 @@ def names_of(model: nn.Module, title: str) -> Names:
     Residual networks and MobileNetV2 use torchvision's names, EfficientNet-Lite those of the
     PyTorch package ``efficientnet-lite-pytorch``.
 
-    Args:
-      model: the backbone.
-      title: name of the file in error messages.
-
     Raises:
       ValueError: the backbone is not built in.
     """

@@ -46,10 +46,6 @@ def arrays_of(content: bytes, title: str) -> dict[str, np.ndarray]:
     The format is detected from the first bytes. Only tensors are built from a pickle
     (:mod:`jaxatr.models.torch_file`).
 
-    Args:
-      content: content of the file.
-      title: name of the file in error messages.
-
     Raises:
       ValueError: the file has neither format, is corrupt, or is a pickle of anything but tensors.
     """

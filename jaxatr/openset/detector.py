@@ -63,12 +63,7 @@ class Detector:
     """
 
     def __init__(self, definition: Score, models: Mapping[str, Any] | None = None):
-        """Creates a detector.
-
-        Args:
-          definition: the score's declaration.
-          models: models that are already fitted.
-        """
+        """Creates a detector."""
         self.definition = definition
         self.models = dict(models or {})
         self._calibrated = set(self.models)

@@ -18,10 +18,6 @@ def trained_scores(
 ) -> dict[str, Any]:
     """Finds the scores that have been trained for a run.
 
-    Args:
-      workdir: the run's folder.
-      scores: the scores to look for.
-
     Returns:
       The result of each score's training, by name of the score: a model, or the folder of an
       evaluated run with a separate network.

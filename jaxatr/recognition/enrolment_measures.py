@@ -165,11 +165,6 @@ def of_trained(
 ) -> dict[str, Any]:
     """Computes metrics of classes that were enrolled in another run and then trained in this one.
 
-    Args:
-      record: the task's record.
-      decision: the run's decision.
-      test: outputs for the test examples.
-
     Returns:
       ``enrolled`` in the form of :meth:`Joined.figures`, with only ``after`` in ``own``; empty if
       the run has no such classes.

@@ -164,10 +164,6 @@ def _add_networks(
 def decided(made: RunDecision | None, classes: int) -> dict[str, float]:
     """Returns the calibrated threshold of the score that decides, if all classes share one.
 
-    Args:
-      made: the decision.
-      classes: number of classes of the network.
-
     Returns:
       The threshold by the name of the score; empty if there is none.
     """
@@ -219,12 +215,6 @@ def groups_of(
 
     They are all of them, each range if there are several, those with boxes that are off, and the
     known ones together with images of other data.
-
-    Args:
-      task: the run's task.
-      parts: the evaluated parts, by name.
-      scored: their scores.
-      outputs: their outputs.
     """
     test, ranges = outputs["test"], parts["test"].column("range_m")
     groups = {"all": measure(task, test, scored)}

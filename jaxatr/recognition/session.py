@@ -179,10 +179,6 @@ def head(variables: PyTree, prefix: str = "") -> openset.Head:
 
     A head of reciprocal points is converted to a linear layer. Its logits differ by the same
     constant for all classes of an example, the mean square of the features.
-
-    Args:
-      variables: variables of the network.
-      prefix: prefix of the head's name.
     """
     layer = variables["params"][f"{prefix}closed_head"]
     if "points" in layer:

@@ -112,14 +112,7 @@ def train_enrolled(
 def configuration(
     run: TrainedRun, enrolment: Enrolment, out: Path, where: Mapping[str, str]
 ) -> Config:
-    """Makes the configuration of the new run.
-
-    Args:
-      run: the original run.
-      enrolment: the classes enrolled in it.
-      out: the new run's folder.
-      where: fields of ``config.data`` to change.
-    """
+    """Makes the configuration of the new run."""
     config = begun(copy.deepcopy(run.config))
     config.data.update(where)
     config.open_set.continues = str(run.workdir.absolute())

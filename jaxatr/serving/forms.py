@@ -25,11 +25,6 @@ class FormError(ValueError):
 def files_of(body: bytes, content_type: str, *, most: int) -> list[Upload]:
     """Returns the files of a form, in order; other fields are ignored.
 
-    Args:
-      body: body of the request.
-      content_type: the Content-Type header, with the boundary.
-      most: largest number of parts.
-
     Raises:
       FormError: the header has no boundary, or the form is incomplete or has too many parts.
     """

@@ -67,12 +67,7 @@ class Reader:
     """
 
     def __init__(self, intake: data.Intake, *, most: int):
-        """Sets up the threads.
-
-        Args:
-          intake: converts an image to a chip.
-          most: largest number of pixels of an image.
-        """
+        """Sets up the threads."""
         self._intake, self._most = intake, most
         self._small = concurrent.futures.ThreadPoolExecutor(_THREADS, "jaxatr-read")
         self._large = concurrent.futures.ThreadPoolExecutor(1, "jaxatr-read-large")

@@ -65,12 +65,7 @@ def next_average(
 
 
 def evaluated_params(params: PyTree, opt_state: Mapping[str, Any]) -> PyTree:
-    """Returns the parameters to evaluate and use: their average, if the run keeps one.
-
-    Args:
-      params: all parameters.
-      opt_state: the optimisers' states at the same step.
-    """
+    """Returns the parameters to evaluate and use: their average, if the run keeps one."""
     if AVERAGE not in opt_state:
         return params
     average = opt_state[AVERAGE]["params"]

@@ -92,10 +92,6 @@ def to_arrays(state: TrainState) -> dict[str, Any]:
 def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
     """Restores a state from the arrays of :func:`to_arrays`.
 
-    Args:
-      template: a state with the expected structure.
-      arrays: nested dictionaries of arrays.
-
     Raises:
       ValueError: names, shapes or dtypes of the arrays differ from those of ``template``.
     """

@@ -17,13 +17,7 @@ class Records(Source):
     """A split of a prepared data set."""
 
     def __init__(self, name: str, directory: Path, split: str):
-        """Takes a split.
-
-        Args:
-          name: name of the source for the user.
-          directory: folder of the data set's records.
-          split: name of the split.
-        """
+        """Takes a split."""
         super().__init__(name)
         self._directory, self._split = directory, split
         self._opened: Any = None

@@ -177,9 +177,6 @@ def border(gray: Float[np.ndarray, "h w"]) -> list[float]:
 def small(gray: Float[np.ndarray, "h w"]) -> Float[np.ndarray, " p"]:
     """Downscales and normalises an image, so that the product of two is their correlation.
 
-    Args:
-      gray: an image of any size.
-
     >>> a = small(np.arange(100.0).reshape(10, 10))
     >>> float(round(a @ small(3 * np.arange(100.0).reshape(10, 10) + 5), 6))
     1.0

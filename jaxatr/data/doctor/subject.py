@@ -51,12 +51,7 @@ class Subject:
 
 
 def of_folder(folder: ImageFolder, name: str) -> Subject:
-    """Creates a subject from a folder's files without reading them.
-
-    Args:
-      folder: the scanned folder.
-      name: name of the set, for reports.
-    """
+    """Creates a subject from a folder's files without reading them."""
     splits = tuple(sorted(folder.files))
     listed = [
         (path, label, part)

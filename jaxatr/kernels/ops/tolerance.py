@@ -22,11 +22,6 @@ def of_products(dtype: str, device: Device, table: Mapping[str, float]) -> float
 
     Unless jax's ``default_matmul_precision`` asks for more, ``float32`` products are computed in
     TF32 on a GPU, with the mantissa of ``float16``, and in ``bfloat16`` on a TPU.
-
-    Args:
-      dtype: name of the element type.
-      device: the device that computes.
-      table: the tolerance of each type.
     """
     if dtype == "float32" and not full_precision():
         dtype = {"cpu": "float32", "gpu": "float16"}.get(device.platform, "bfloat16")

@@ -11,11 +11,6 @@ Padding: TypeAlias = int | tuple[int, int] | tuple[Pair, Pair] | str
 def pair(name: str, value: Any, minimum: int) -> Pair:
     """Returns ``(rows, columns)``, given a pair or one number for both.
 
-    Args:
-      name: name of the argument, for the message.
-      value: an integer or a pair of integers.
-      minimum: the smallest valid number.
-
     Raises:
       ValueError: ``value`` is neither, or a number is below ``minimum``.
     """

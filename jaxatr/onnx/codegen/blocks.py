@@ -107,12 +107,7 @@ def _computed(step: Step) -> list[str]:
 
 
 def fields(body: Body, shapes: Mapping[str, tuple | None]) -> None:
-    """Adds a field to each class for every setting that differs between its instances.
-
-    Args:
-      body: the model.
-      shapes: shapes of its values, if known.
-    """
+    """Adds a field to each class for every setting that differs between its instances."""
     for block in [*blocks_of(body), body]:
         columns: dict[str, str] = {}
         for row in block.rows:

@@ -96,13 +96,7 @@ def graph_of(
     known: Mapping[str, np.ndarray],
     variables: Mapping[str, Mapping[str, Any]],
 ) -> StepGraph:
-    """Converts a program to steps.
-
-    Args:
-      program: the program.
-      known: arrays that are part of the program.
-      variables: the other arrays, by collection and name.
-    """
+    """Converts a program to steps."""
     return _StepMaker(program, known, variables).read()
 
 

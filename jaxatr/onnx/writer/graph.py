@@ -142,12 +142,6 @@ class Graph:
 
         Values of a type that the operator does not take are converted to a wider one and back.
 
-        Args:
-          op: name of the operator.
-          inputs: names of values.
-          outputs: shapes and types of the outputs.
-          **attributes: attributes of the node.
-
         Raises:
           Unsupported: the operator does not take a wider type either.
         """

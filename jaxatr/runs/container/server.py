@@ -93,9 +93,6 @@ class Model:
     def __call__(self, content: bytes) -> dict[str, Any]:
         """Predicts an image.
 
-        Args:
-          content: content of the image file.
-
         Returns:
           The decision as JSON values; the outputs by name if the model has no decision.
 

@@ -18,11 +18,6 @@ _FEWEST = 3  # known classes: at least two must remain
 def configurations(config: Config, known: int, steps: int) -> Mapping[str, Config]:
     """Returns the configurations of a run's trials, by their folders within the run's folder.
 
-    Args:
-      config: the run's configuration.
-      known: number of known classes.
-      steps: length of the run's training in steps.
-
     Raises:
       ValueError: a field is out of range.
     """

@@ -90,13 +90,7 @@ def read_paths(path: Path) -> Iterator[str | ValueError]:
 
 
 def path_in(cell: str | None, place: str, column: str) -> str | ValueError:
-    """Returns the path in a cell of a table, or the error that there is none.
-
-    Args:
-      cell: the cell.
-      place: description of the row, for the error.
-      column: name of the column, for the error.
-    """
+    """Returns the path in a cell of a table, or the error that there is none."""
     return _text(cell).replace("\\", "/") or ValueError(f"{place} has no {column}")
 
 

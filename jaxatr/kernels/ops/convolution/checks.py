@@ -37,14 +37,7 @@ def as_arrays(x: Any, w: Any, last: str) -> tuple[Array, Array]:
 
 
 def check_groups(channels: int, features: int, depth: int, groups: int) -> None:
-    """Raises a ``ValueError`` unless channels and features divide into the groups.
-
-    Args:
-      channels: channels of the image.
-      features: features of the kernel.
-      depth: input channels of the kernel, per group.
-      groups: number of groups.
-    """
+    """Raises a ``ValueError`` unless channels and features divide into the groups."""
     if groups < 1 or channels % groups or features % groups:
         raise ValueError(
             f"groups: got {groups}, wanted a divisor of x's {channels} channels "
