@@ -4,7 +4,7 @@ python docs/make_tables.py
 
 A table stands between ``<!-- table: KIND ARGUMENTS -->`` and ``<!-- end of the table -->``. The
 kinds are ``scores``, all open-set scores, ``fields``, the named fields of a task, ``networks``, the
-published networks, and ``options``, those of the data sources.
+published networks, and ``options``, those of the data sources with their defaults.
 """
 
 import importlib
@@ -55,14 +55,13 @@ def networks() -> str:
 
 
 def options() -> str:
-    """Returns a row for each option of each data source."""
-    rows = ["| source | option | default | meaning |", "|---|---|---|---|"]
+    """Returns a row for each data source: its options with their defaults."""
+    rows = ["| source | options |", "|---|---|"]
     for name in sources.names():
         source = sources.find(name)
-        rows += [
-            f"| `{name}` | `{option}` | `{one.default!r}` | {one.meaning} |"
-            for option, one in (source.options if source else {}).items()
-        ]
+        if source and source.options:
+            listed = (f"`{one}={option.default!r}`" for one, option in source.options.items())
+            rows.append(f"| `{name}` | {', '.join(listed)} |")
     return "\n".join(rows) + "\n"
 
 

@@ -133,27 +133,19 @@ def test_a_loss_of_an_embedding_has_a_name(placed):
     np.testing.assert_allclose(found, (2 * (4 - 1)) / 5)
 
 
-def test_a_score_is_computed_inside_and_outside(placed, outside):
-    logits = np.float32([[0.0, 3.0, 1.0], [5.0, 4.0, 4.5]])
-    outside("outer_margin", examples("extending.md", "## A score")[0])
-    found = [openset.create("outer_margin:PART").score(logits=logits)]
-    placed("jaxatr/openset/detectors/margin.py", "extending.md", "## A score")
-    found.append(openset.create("margin").score(logits=logits))
-    np.testing.assert_array_equal(found, [[2.0, 0.5]] * 2)
-    assert "margin" in openset.list()
-
-
-def test_a_score_of_ones_own_is_fitted_and_computed(outside):
-    outside("own_score", examples("scores.md", "## A score of your own")[0])
-    scores = openset.choose_scores("own_score:SCORE")
+def test_a_score_is_fitted_and_computed_inside_and_outside(placed, outside):
     rng = np.random.default_rng(0)
     logits, features = rng.normal(size=(6, 3)).astype(np.float32), rng.normal(size=(6, 4))
     outputs = openset.Outputs(logits, logits, np.arange(6) % 3, {"features": features})
-    found = openset.fit_scores(scores, outputs, openset.Head(np.zeros((4, 3)), None)).on(outputs)
-    centre = sum(features) / 6
-    np.testing.assert_allclose(
-        found["centre"], [-np.sqrt(sum((f - centre) ** 2)) for f in features]
-    )
+    wanted = [-np.sqrt(sum((one - sum(features) / 6) ** 2)) for one in features]
+    outside("own_score", examples("scores.md", "## A score of your own")[0])
+    for name in ("own_score:PART", "centre"):
+        if name == "centre":
+            placed("jaxatr/openset/detectors/centre.py", "scores.md", "## A score of your own")
+        scores = openset.choose_scores(name)
+        fits = openset.fit_scores(scores, outputs, openset.Head(np.zeros((4, 3)), None))
+        np.testing.assert_allclose(fits.on(outputs)["centre"], wanted)
+    assert "centre" in openset.list()
 
 
 def test_a_source_is_prepared_and_listed(placed, tmp_path):
