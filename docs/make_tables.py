@@ -4,7 +4,8 @@ python docs/make_tables.py
 
 A table stands between ``<!-- table: KIND ARGUMENTS -->`` and ``<!-- end of the table -->``. The
 kinds are ``scores``, all open-set scores, ``fields``, the named fields of a task, ``networks``, the
-published networks, and ``options``, those of the data sources with their defaults.
+published networks, ``options``, those of the data sources with their defaults, and
+``operators``, the implemented ONNX operators.
 """
 
 import importlib
@@ -16,6 +17,7 @@ from pathlib import Path
 from jaxatr import config as configuration
 from jaxatr.data import sources
 from jaxatr.models.published import NETWORKS
+from jaxatr.onnx.ops import registry
 from jaxatr.openset import Score
 from jaxatr.openset.registry import DEFAULT, SCORES
 from jaxatr.tasks.open_set.needs import MAPS, NEEDS
@@ -106,7 +108,27 @@ def _threshold(score: Score) -> str:
     return f"{score.fixed_threshold(GAMMA):.3g}" if score.fixed_threshold else ""
 
 
-KINDS = {"fields": fields, "networks": networks, "scores": scores, "options": options}
+def operators() -> str:
+    """Returns a row for each domain of ONNX operators."""
+    domains: dict[str, dict[str, int]] = {}
+    for operator in registry.operators():
+        if operator.domain != "jaxatr":  # of no file
+            names = domains.setdefault(operator.domain or "ai.onnx", {})
+            names.setdefault(operator.name, operator.since)
+    rows = ["| domain | operators |", "|---|---|"]
+    for domain, names in domains.items():
+        listed = (name if since == 1 else f"{name} ({since})" for name, since in names.items())
+        rows.append(f"| `{domain}` | {', '.join(listed)} |")
+    return "\n".join(rows) + "\n"
+
+
+KINDS = {
+    "fields": fields,
+    "networks": networks,
+    "scores": scores,
+    "options": options,
+    "operators": operators,
+}
 
 
 if __name__ == "__main__":

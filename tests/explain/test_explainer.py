@@ -2,7 +2,6 @@
 
 import functools
 import json
-import re
 import shutil
 import sys
 from pathlib import Path

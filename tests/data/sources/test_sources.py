@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from jaxatr import data
@@ -16,7 +15,6 @@ from jaxatr.data.source import Source
 SOURCE = '''
 from pathlib import Path
 
-import numpy as np
 
 from jaxatr.data import ImageError
 from jaxatr.data.source import Contents, Feature, Flag, Option, Request, Scan, Source, all_options
