@@ -69,19 +69,16 @@ def options() -> str:
 
 def scores() -> str:
     """Returns a row for each score, or for several of a module that need the same."""
-    rows = [
-        "| name | score | needs besides the logits | threshold at γ = 0.9 |",
-        "|---|---|---|---|",
-    ]
+    rows = ["| name | score | needs besides the logits; threshold |", "|---|---|---|"]
     for file in sorted(SCORES.files(), key=lambda file: (_place(SCORES.declared(file)), file)):
         module = importlib.import_module(f"{SCORES.package}.{file}")
         about = (inspect.getdoc(module) or "").partition("\n")[0].removesuffix(".")
-        groups: dict[tuple[str, str], list[Score]] = {}
+        groups: dict[str, list[Score]] = {}
         for score in SCORES.declared(file):
-            groups.setdefault((_needs(score), _threshold(score)), []).append(score)
-        for (needs, threshold), group in groups.items():
+            groups.setdefault(_needs(score), []).append(score)
+        for needs, group in groups.items():
             names = ", ".join(f"`{score.name}`" for score in group)
-            rows.append(f"| {names} | {about} | {needs} | {threshold} |")
+            rows.append(f"| {names} | {about} | {needs} |")
     return "\n".join(rows) + "\n"
 
 
@@ -94,6 +91,7 @@ def _place(group: Iterable[Score]) -> int:
 
 
 def _needs(score: Score) -> str:
+    """Lists what a score needs besides the logits, and its threshold at γ, if it has one."""
     needs = {"a stage's map" if need in MAPS else NEEDS[need].phrase for need in score.all_needs}
     found = sorted(needs)
     if len(score.members) > 1:
@@ -101,11 +99,11 @@ def _needs(score: Score) -> str:
     if score.training:
         found.append("a training beside the run")
     fits = {"training": score.fitted, "validation": score.calibrated}
-    return ", ".join([*found, *(f"a fit to {part} examples" for part, fit in fits.items() if fit)])
-
-
-def _threshold(score: Score) -> str:
-    return f"{score.fixed_threshold(GAMMA):.3g}" if score.fixed_threshold else ""
+    fitted = " and ".join(part for part, fit in fits.items() if fit)
+    found += [f"{fitted} examples"] if fitted else []
+    fixed = score.fixed_threshold
+    parts = [", ".join(found), f"{fixed(GAMMA):.3g} at γ = {GAMMA}" if fixed else ""]
+    return "; ".join(part for part in parts if part)
 
 
 def operators() -> str:

@@ -148,11 +148,9 @@ def test_methods_that_draw_are_repeatable(trained_run, images):
 
 @pytest.fixture
 def gradients(tmp_path, monkeypatch):
-    """The method of docs/extending.md in a module outside the package."""
-    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    section = page[page.index("## A method of explanation") :]
-    code = section.partition("```python\n")[2].partition("```")[0]
-    (tmp_path / "gradients.py").write_text(code, encoding="utf-8")
+    """docs/examples/input_gradient.py as a module outside the package."""
+    examples = Path(__file__).parents[2] / "docs" / "examples"
+    shutil.copy(examples / "input_gradient.py", tmp_path / "gradients.py")
     monkeypatch.syspath_prepend(tmp_path)
     yield "gradients:PART"
     sys.modules.pop("gradients", None)

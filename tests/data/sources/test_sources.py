@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from jaxatr.data.source import Source
 SOURCE = '''
 from pathlib import Path
 
+import numpy as np
 
 from jaxatr.data import ImageError
 from jaxatr.data.source import Contents, Feature, Flag, Option, Request, Scan, Source, all_options
@@ -189,9 +191,8 @@ def test_a_source_of_the_package_is_one_file(tmp_path, data_dir, monkeypatch):
 
 
 def test_the_source_in_the_documentation_is_a_whole_one(tmp_path, data_dir, monkeypatch):
-    page = (Path(__file__).parents[3] / "docs" / "extending.md").read_text(encoding="utf-8")
-    code = page.split("## A source")[1].split("```python\n")[1].split("```")[0]
-    (tmp_path / "jaxatr_test_shades.py").write_text(code)
+    examples = Path(__file__).parents[3] / "docs" / "examples"
+    shutil.copy(examples / "shades.py", tmp_path / "jaxatr_test_shades.py")
     monkeypatch.syspath_prepend(tmp_path)
     name = "jaxatr_test_shades:Shades"
     dataset = data.prepare(name, data_dir=data_dir, options={"count": 3})
