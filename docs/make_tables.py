@@ -44,13 +44,13 @@ def fields(task: str, *names: str) -> str:
 def networks() -> str:
     """Returns a row for each published network."""
     rows = [
-        "| `model.pretrained` | where the weights are | files | trained at | from | licence |",
-        "|---|---|---|---|---|---|",
+        "| `model.pretrained` | where the weights are | trained at | from | licence |",
+        "|---|---|---|---|---|",
     ]
     for network in NETWORKS.values():
         files = ", ".join(f"`{file.name}`" for file in network.files)
         rows.append(
-            f"| `{network.name}` | `{network.command}` | {files} | "
+            f"| `{network.name}` | `{network.command}`: {files} | "
             f"{network.size} px | {network.source} | {network.licence} |"
         )
     return "\n".join(rows) + "\n"
