@@ -29,9 +29,6 @@ A run has the fields of every run and those of its task. A configuration file st
 `jaxatr.config.of_variant`. On the command line `--config.data.size=64` sets a field, and commas separate values:
 `--config.data.select.range_m=1000,2000`. A field that does not exist is refused, with the closest name. `None` means
 unset, nothing after the `=` an empty value.
-
-A [task of your own](extending.md#a-kind-of-run) declares its fields in its class method `fields`, a dictionary of dotted
-names to `jaxatr.config.Field(default, meaning)`.
 """
 
 GROUPS = {
