@@ -35,8 +35,8 @@ COMMON: Fields = {
         "[options of the source](data.md#options-of-the-sources): "
         "`--config.data.options.layout=class/split`",
     ),
-    "data.train_split": Field("train", "the split that trains, with its known classes"),
-    "data.test_split": Field("test", "the split that tests, with known and unknown classes"),
+    "data.train_split": Field("train", "the training split, of which only known classes are used"),
+    "data.test_split": Field("test", "the test split, with known and unknown classes"),
     "data.validation": Field(
         0.1,
         "fraction of the known training examples held out for validation; 0: none, so no best "
@@ -112,8 +112,8 @@ COMMON: Fields = {
     "augment.shift": Field(0, "shift by up to this many pixels along each axis"),
     "augment.box_shift": Field(
         0.0,
-        "shift the box's centre by up to this fraction of its side along each axis; beyond "
-        "`data.center_crop`, the image fills the border, and beyond the image its reflection",
+        "shift the box's centre by up to this fraction of its side along each axis; the image "
+        "around `data.center_crop` fills the border, and its reflection the rest",
     ),
     "augment.box_scale": Field(0.0, "lengthen or shorten the box's side by up to this fraction"),
     "model.backbone": Field(
