@@ -24,14 +24,11 @@ INTRODUCTION = """# Configuration
 
 <!-- docs/make_configuration.py writes this page from the code; do not edit it by hand. -->
 
-A run's configuration has the fields that are common to all runs and the fields of its task. A configuration file starts
-from `jaxatr.config.of_task("package.module:Task")` and sets fields, or defines several variants with
-`jaxatr.config.of_variant`. On the command line a field is set by `--config.data.size=64`; multiple values are separated
-by commas: `--config.data.select.range_m=1000,2000`. Setting a field that does not exist is an error that suggests the
-closest name. A default of `None` means that the field is unset.
-
-A [task of your own](extending.md#a-kind-of-run) declares its fields in its class method `fields`, a dictionary of dotted
-names to `jaxatr.config.Field(default, meaning)`.
+A run has the fields of every run and those of its task. A configuration file starts from
+`jaxatr.config.of_task("package.module:Task")` and sets fields, or defines several variants with
+`jaxatr.config.of_variant`. On the command line `--config.data.size=64` sets a field, and commas separate values:
+`--config.data.select.range_m=1000,2000`. A field that does not exist is refused, with the closest name. `None` means
+unset, nothing after the `=` an empty value.
 """
 
 GROUPS = {
@@ -67,7 +64,7 @@ KINDS = {
     ),
     "Tracks": (
         "Fields of `jaxatr.tasks.track:TrackOpenSet`, in addition to those of open-set "
-        "recognition. [Guide](open_set.md#tracks).",
+        "recognition. [Guide](tracks.md).",
         TRACK,
     ),
     "Embeddings": (

@@ -1,4 +1,4 @@
-"""The page docs/extending.md: its rows are true, and the examples that they point to run.
+"""The page docs/extending.md: its rows are true, and the files in docs/examples run.
 
 The longer examples have tests of their own: a kind of run (tests/tasks/test_own_kind.py), losses
 (tests/losses/test_own_loss.py), a source outside the package (tests/data/sources/test_sources.py)
@@ -8,6 +8,7 @@ and a method of explanation outside it (tests/explain/test_explainer.py).
 import hashlib
 import importlib
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from jaxatr.tasks.optimizer import build_optimizer
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+EXAMPLES = DOCS / "examples"
 
 
 def examples(page, heading):
@@ -70,12 +72,12 @@ def placed(tmp_path, monkeypatch):
     """Adds an example to a folder of the package, as its only change."""
     made = []
 
-    def put(path, page, heading, block=0):
+    def put(path, example=None):
         *folder, name = path.removesuffix(".py").split("/")
         package = importlib.import_module(".".join(folder))
         place = tmp_path / package.__name__
         place.mkdir(exist_ok=True)
-        (place / f"{name}.py").write_text(examples(page, heading)[block], encoding="utf-8")
+        shutil.copy(EXAMPLES / f"{example or name}.py", place / f"{name}.py")
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(place)])
         made.append((package, name))
 
@@ -106,7 +108,7 @@ def test_every_thing_to_add_has_a_row():
 
 
 def test_a_term_of_the_loss_adds_up_over_known_examples(placed):
-    placed("jaxatr/tasks/open_set/terms/feature_norm.py", "extending.md", "## A term of the loss")
+    placed("jaxatr/tasks/open_set/terms/feature_norm.py")
     config = configuration.of_task()
     assert not terms.of(config)
     config.loss.feature_norm_weight = 0.5
@@ -125,39 +127,31 @@ def test_a_term_of_the_loss_adds_up_over_known_examples(placed):
 
 
 def test_a_loss_of_an_embedding_has_a_name(placed):
-    placed("jaxatr/losses/mine.py", "extending.md", "## A loss")
-    placed("jaxatr/tasks/embedding/in_batch/compact.py", "extending.md", "## A loss", block=1)
+    placed("jaxatr/losses/mine.py", "losses")
+    placed("jaxatr/tasks/embedding/in_batch/compact.py")
     rows, labels = jnp.array([[0.0], [2.0], [9.0]]), jnp.array([0, 0, 1])
     # Two pairs of distance 4 in class 0, and three of an example and itself, less the margin.
     found = in_batch.in_batch_loss("compact", rows, labels, margin=1.0)
     np.testing.assert_allclose(found, (2 * (4 - 1)) / 5)
 
 
-def test_a_score_is_computed_inside_and_outside(placed, outside):
-    logits = np.float32([[0.0, 3.0, 1.0], [5.0, 4.0, 4.5]])
-    outside("outer_margin", examples("extending.md", "## A score")[0])
-    found = [openset.create("outer_margin:PART").score(logits=logits)]
-    placed("jaxatr/openset/detectors/margin.py", "extending.md", "## A score")
-    found.append(openset.create("margin").score(logits=logits))
-    np.testing.assert_array_equal(found, [[2.0, 0.5]] * 2)
-    assert "margin" in openset.list()
-
-
-def test_a_score_of_ones_own_is_fitted_and_computed(outside):
-    outside("own_score", examples("scores.md", "## A score of your own")[0])
-    scores = openset.choose_scores("own_score:SCORE")
+def test_a_score_is_fitted_and_computed_inside_and_outside(placed, outside):
     rng = np.random.default_rng(0)
     logits, features = rng.normal(size=(6, 3)).astype(np.float32), rng.normal(size=(6, 4))
     outputs = openset.Outputs(logits, logits, np.arange(6) % 3, {"features": features})
-    found = openset.fit_scores(scores, outputs, openset.Head(np.zeros((4, 3)), None)).on(outputs)
-    centre = sum(features) / 6
-    np.testing.assert_allclose(
-        found["centre"], [-np.sqrt(sum((f - centre) ** 2)) for f in features]
-    )
+    wanted = [-np.sqrt(sum((one - sum(features) / 6) ** 2)) for one in features]
+    outside("own_score", (EXAMPLES / "centre.py").read_text(encoding="utf-8"))
+    for name in ("own_score:PART", "centre"):
+        if name == "centre":
+            placed("jaxatr/openset/detectors/centre.py")
+        scores = openset.choose_scores(name)
+        fits = openset.fit_scores(scores, outputs, openset.Head(np.zeros((4, 3)), None))
+        np.testing.assert_allclose(fits.on(outputs)["centre"], wanted)
+    assert "centre" in openset.list()
 
 
 def test_a_source_is_prepared_and_listed(placed, tmp_path):
-    placed("jaxatr/data/sources/shades.py", "extending.md", "## A source")
+    placed("jaxatr/data/sources/shades.py")
     dataset = data.open_dataset("shades", data_dir=tmp_path / "sets", options={"count": 2})
     test = dataset.splits["test"]
     assert dataset.classes == ("dark", "bright") and test.columns["label"].tolist() == [0, 1, 0, 1]
@@ -165,7 +159,7 @@ def test_a_source_is_prepared_and_listed(placed, tmp_path):
 
 
 def test_a_backbone_is_created_by_its_name_and_by_a_configuration(placed):
-    placed("jaxatr/models/backbones/pooled.py", "extending.md", "## A backbone")
+    placed("jaxatr/models/backbones/pooled.py")
     assert "pooled" in models.list()
     model, variables = models.create("pooled", in_channels=1, width=3)
     assert model.apply(variables, jnp.zeros((2, 8, 8, 1))).shape == (2, 3)
@@ -178,7 +172,7 @@ def test_a_backbone_is_created_by_its_name_and_by_a_configuration(placed):
 
 
 def test_a_method_of_explanation_is_found_and_right(placed):
-    placed("jaxatr/explain/methods/input_gradient.py", "extending.md", "## A method of expl")
+    placed("jaxatr/explain/methods/input_gradient.py")
     method = explain.find_method("input_gradient")
     weights = jnp.arange(8.0).reshape(4, 2)
     maps = method.function(lambda images: images.reshape(-1, 4) @ weights, jnp.ones((3, 2, 2, 1)))
@@ -199,10 +193,10 @@ def test_an_operator_of_ones_own_is_one_of_a_models_nodes(name, placed):
     proto = helper.make_model(graph, opset_imports=opsets)
     with registry.restored():
         if name == "Twice":  # a program's own
-            found = examples("onnx.md", "**Operators of your own**")
+            found = examples("onnx.md", "**Operators.**")
             exec(next(code for code in found if name in code), {"onnx": room})
         else:
-            placed("jaxatr/onnx/ops/doubling.py", "extending.md", "## An ONNX operator")
+            placed("jaxatr/onnx/ops/doubling.py")
             parts.modules("jaxatr.onnx.ops")  # as when the package is imported
         model = room.load(proto)
         found = model.apply(model.variables, np.float32([1, -2]))
@@ -212,9 +206,7 @@ def test_an_operator_of_ones_own_is_one_of_a_models_nodes(name, placed):
 
 
 def test_a_recurrent_algorithm_computes_the_same_as_the_others(placed):
-    placed(
-        "jaxatr/kernels/ops/recurrent/algorithms/plain.py", "extending.md", "## A recurrent algo"
-    )
+    placed("jaxatr/kernels/ops/recurrent/algorithms/plain.py")
     params = recurrent.init(jax.random.key(0), "gru", 3, 4)
     x = jax.random.normal(jax.random.key(1), (2, 5, 3))
     found, wanted = (recurrent.gru(params, x, algorithm=name)[0] for name in ("plain", "scan"))
@@ -223,9 +215,7 @@ def test_a_recurrent_algorithm_computes_the_same_as_the_others(placed):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_a_solver_of_ones_own_is_found_and_right(placed, dtype):
-    placed(
-        "jaxatr/kernels/ops/convolution/solvers/one_pixel.py", "kernels.md", "## Adding a solver"
-    )
+    placed("jaxatr/kernels/ops/convolution/solvers/one_pixel.py")
     solver, cpu = SOLVERS["one_pixel"], of_platform("cpu")
     assert "one_pixel" in list(SOLVERS)
     unit, edges = (1, 1), ((0, 0), (0, 0))
@@ -239,7 +229,7 @@ def test_a_solver_of_ones_own_is_found_and_right(placed, dtype):
 
 
 def test_an_augmentation_of_ones_own_is_found_checked_and_applied(placed):
-    placed("jaxatr/data/augmentations/dead_row.py", "extending.md", "## An augmentation")
+    placed("jaxatr/data/augmentations/dead_row.py")
     assert configuration.of_task().augment.dead_row == 0.0
     with pytest.raises(ValueError, match="augment.dead_row: got 2.0, wanted 0 to 1"):
         augmentations.check({"dead_row": 2.0})
@@ -255,7 +245,7 @@ def test_an_augmentation_of_ones_own_is_found_checked_and_applied(placed):
 def test_a_published_network_of_ones_own_is_found_and_its_file_is_checked(
     placed, monkeypatch, tmp_path
 ):
-    placed("jaxatr/models/published/my_mobilenet.py", "extending.md", "## A published network")
+    placed("jaxatr/models/published/my_mobilenet.py")
     network = published.NETWORKS["my_mobilenet"]
     assert network.backbone in models.list()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -14,115 +14,108 @@ OPEN_SET = "jaxatr.tasks.open_set:OpenSet"
 COMMON: Fields = {
     "seed": Field(
         0,
-        "random seed for initial parameters, example order, augmentation and the validation split",
+        "random seed of parameters, example order, augmentation and validation split",
     ),
     "task": Field(OPEN_SET, "the task to train, `module:Class`"),
     "data.name": Field(
         "simulated",
-        f"a [source](data.md), {_listed('jaxatr.data.sources')}; `my.module:Source`, the name of a "
-        "prepared set, or any TFDS name",
+        "a [source](data.md), `my.module:Source`, the name of a prepared set, or any TFDS name",
     ),
     "data.source": Field(
         "",
-        "the [folder, archive or file](data.md) that the source reads; most sources that read one "
-        "need it until they are prepared",
+        "the [folder, archive or file](data.md) that the source reads; usually needed until the "
+        "set is prepared",
     ),
     "data.data_dir": Field(
         "",
-        "folder of prepared data sets; empty: `$JAXATR_DATA_DIR`, or else the user's cache folder",
+        "folder of prepared data sets; empty: `$JAXATR_DATA_DIR`, else the user's cache folder",
     ),
     "data.options": Field(
         {},
-        "options of the [source](data.md#options-of-the-sources); the command line sets any of "
-        "them: `--config.data.options.layout=class/split`",
+        "[options of the source](data.md#options-of-the-sources): "
+        "`--config.data.options.layout=class/split`",
     ),
-    "data.train_split": Field("train", "the split whose known classes are used for training"),
-    "data.test_split": Field("test", "the split used for evaluation, known and unknown classes"),
+    "data.train_split": Field("train", "the training split, of which only known classes are used"),
+    "data.test_split": Field("test", "the test split, with known and unknown classes"),
     "data.validation": Field(
         0.1,
-        "fraction of the known training examples held out for validation; 0: none, and therefore "
-        "no best checkpoint and no fitted γ",
+        "fraction of the known training examples held out for validation; 0: none, so no best "
+        "checkpoint and no fitted γ",
     ),
     "data.validation_seed": Field(
         None,
-        "random seed of the validation split; unset: `seed`. Runs with the same value share their "
-        "validation split even if their `seed` differs, as members of an "
-        "[ensemble](open_set.md#ensembles) must",
+        "random seed of the validation split; unset: `seed`. Members of an "
+        "[ensemble](open_set.md#ensembles) need the same value",
         int,
     ),
     "data.select.range_m": Field(
         (),
-        "ranges in metres to keep in training and test; empty: all. An error for data sets without "
-        "range metadata",
+        "ranges in metres to keep in training and test; empty: all. Needs range metadata",
     ),
     "data.select.band": Field(
         (),
-        "bands to keep in training and test; empty: all. An error for data sets without band "
-        "metadata",
+        "bands to keep in training and test; empty: all. Needs band metadata",
     ),
     "data.blank_center": Field(
         0,
-        "side in pixels of a centre square that is blanked in every image before cropping, to "
-        "measure how much the target's surroundings reveal; 0: off",
+        "side in pixels of a centre square blanked before cropping, to [measure what the "
+        "surroundings reveal](open_set.md#the-target-or-the-background); 0: off",
     ),
     "data.center_crop": Field(
         0,
-        "side in pixels of the centre square that is cropped first; smaller images are an error; "
+        "side in pixels of the centre square that is cropped first; smaller images are refused; "
         "0: no crop",
     ),
     "data.square": Field(False, "pad the shorter side with zeros to a square before resizing"),
     "data.size": Field(0, "side in pixels to resize to; 0: no resizing"),
     "data.channels": Field(0, "1 (gray) or 3 (RGB); 0: unchanged"),
     "data.box_margin": Field(
-        0.0, "how much larger a chip is than its box, as a fraction of the box's longer side"
+        0.0, "how much larger a chip is than its box, as a fraction of the longer side"
     ),
     "data.box_error": Field(
         0.0,
-        "evaluate also on test chips whose boxes are perturbed, in centre and size, by up to this "
+        "also evaluate on test chips with boxes perturbed, in centre and size, by up to this "
         "fraction of their side; needs images larger than `data.center_crop`; 0: off",
     ),
     "data.normalize": Field(
         True,
-        "normalise images; `False` for a [network from a file](onnx.md#a-network-as-backbone) that "
-        "normalises its own input",
+        "normalise images; `False` for a [network from a file](onnx.md#a-network-as-backbone) "
+        "that normalises its input",
     ),
     "data.normalize_by": Field(
         "",
-        "source of the normalisation constants: `data`, the mean and standard deviation of the "
-        "training images, or the name of a [published network](training.md#published-networks); "
-        "empty: the network named by `model.pretrained`, or else `data`",
+        "normalisation constants: `data`, mean and standard deviation of the training images, or "
+        "a [published network](training.md#published-networks); empty: that in "
+        "`model.pretrained`, else `data`",
     ),
     "data.skip_corrupt": Field(
-        False, "when preparing the data set, skip and list corrupt files instead of stopping"
+        False, "skip and list corrupt files when the set is prepared, instead of stopping"
     ),
     "open_set.split": Field(
         "closed",
-        "which classes are known: `known:tank,car` (the rest is unknown), `unknown:bus`, a `.json` "
-        "file of names, or a [named split](data.md#splits-into-known-and-unknown)",
+        "known classes: `known:tank,car` (the rest is unknown), `unknown:bus`, a `.json` file of "
+        "names, or a [named split](data.md#splits-into-known-and-unknown)",
     ),
     "open_set.split_seed": Field(0, "random seed of the random splits"),
     "open_set.hold_out": Field(
         0,
-        "number of known classes that are held out and take the place of the unknown ones, which "
-        "are then not used at all; 0: off",
+        "number of known classes that are held out and replace the unknown ones, which are not "
+        "used; 0: off",
     ),
     "open_set.hold_out_turn": Field(
         0,
-        "which classes are held out: 0: the first ones drawn, 1: the next ones, and so on, "
-        "cyclically",
+        "which are held out: 0: the first ones drawn, 1: the next, and so on, cyclically",
     ),
     "augment.rotate_degrees": Field(0.0, "rotate by an angle drawn uniformly from ± this"),
     "augment.flip_horizontal": Field(False, "flip left to right with probability 0.5"),
     "augment.flip_vertical": Field(False, "flip top to bottom with probability 0.5"),
-    "augment.shift": Field(0, "shift by up to this many pixels, vertically and horizontally"),
+    "augment.shift": Field(0, "shift by up to this many pixels along each axis"),
     "augment.box_shift": Field(
         0.0,
-        "shift the box's centre by up to this fraction of its side, along each axis; the border "
-        "is filled from the image outside `data.center_crop`, and by reflection beyond it",
+        "shift the box's centre by up to this fraction of its side along each axis; the image "
+        "around `data.center_crop` fills the border, and its reflection the rest",
     ),
-    "augment.box_scale": Field(
-        0.0, "lengthen or shorten the box's side by up to this fraction of it"
-    ),
+    "augment.box_scale": Field(0.0, "lengthen or shorten the box's side by up to this fraction"),
     "model.backbone": Field(
         "resnet18",
         f"{_listed('jaxatr.models.backbones', 'backbone')} or [your own](backbone.md), "
@@ -131,49 +124,44 @@ COMMON: Fields = {
     "model.onnx": Field(
         "",
         "an ONNX file whose network is the [backbone](onnx.md#a-network-as-backbone), instead of "
-        "`model.backbone`; `pip install 'jaxatr[onnx]'`",
+        "`model.backbone`; needs the extra `onnx`",
     ),
     "model.output": Field(
         "",
-        "the node or value of the ONNX graph that holds the features; empty: the only output",
+        "the ONNX graph's node or value that holds the features; empty: the only output",
     ),
     "model.stem": Field(
         "7x7",
-        "stem of the residual backbones: `7x7` (stride 2 and pooling), or `3x3` for images of "
-        "about 32 pixels",
+        "stem of residual backbones: `7x7` (stride 2 and pooling), or `3x3` for images of about "
+        "32 pixels",
     ),
     "model.width": Field(
         64,
-        "channels of the first stage of the residual backbones; each later stage doubles them",
+        "channels of a residual backbone's first stage; each later stage doubles them",
     ),
-    "model.dtype": Field(
-        "float32", "compute dtype of the built-in backbones: `float32` or `bfloat16`"
-    ),
+    "model.dtype": Field("float32", "compute type of built-in backbones: `float32` or `bfloat16`"),
     "model.args": Field({}, "further arguments of the backbone's constructor"),
-    "model.head_bias": Field(
-        True, "whether the closed-set classifier and the binary classifiers have a bias"
-    ),
+    "model.head_bias": Field(True, "closed-set and binary classifiers have a bias"),
     "model.pretrained": Field(
         "",
-        "initial weights: the name of a [published network](training.md#published-networks), which "
-        "also becomes the backbone, or, for a built-in backbone, a safetensors file, a PyTorch "
-        "file or the folder of another run ([details](training.md#starting-from-pretrained-weights)"
-        "); empty: random initialisation",
+        "[initial weights](training.md#starting-from-pretrained-weights): a [published "
+        "network](training.md#published-networks), which becomes the backbone, or for a built-in "
+        "one a safetensors or PyTorch file or a run's folder; empty: random",
     ),
     "model.weights_dir": Field(
         "",
-        "folder of published networks' weight files; empty: `$JAXATR_WEIGHTS_DIR` and the "
-        "installed packages",
+        "folder of published networks' weights; empty: `$JAXATR_WEIGHTS_DIR` and the installed "
+        "packages",
     ),
     "model.pretrained_channels": Field(
         "same",
         "`same`: the pretrained network takes as many channels as the data has; `sum`: its first "
-        "convolution is adapted to the data's channels",
+        "convolution is adapted to them",
     ),
     "model.freeze": Field(
         "",
-        "parts of the backbone that are not trained: the `statistics` of its batch norms, the "
-        "whole `backbone`, or named parts with their statistics (`stem,stage1`); empty: none",
+        "parts of the backbone that are not trained: `statistics` (of batch norms), `backbone`, "
+        "or named parts with their statistics (`stem,stage1`); empty: none",
     ),
     "optimizer.name": Field(
         "sgd",
@@ -182,69 +170,66 @@ COMMON: Fields = {
     ),
     "optimizer.learning_rate": Field(1e-3, "peak learning rate, before the schedule"),
     "optimizer.backbone_factor": Field(
-        1.0, "multiplier of the backbone's learning rate; less than 1 for pretrained weights"
+        1.0, "factor of the backbone's learning rate; below 1 for pretrained weights"
     ),
     "optimizer.momentum": Field(0.9, "momentum of `sgd`"),
-    "optimizer.nesterov": Field(False, "use Nesterov momentum in `sgd`"),
+    "optimizer.nesterov": Field(False, "Nesterov momentum in `sgd`"),
     "optimizer.weight_decay": Field(
         5e-4,
-        "weight decay: passed to optimisers that take it (`adamw`); for the others (`sgd`, `adam`) "
-        "the parameters times this value are added to the gradient",
+        "weight decay, decoupled if the optimiser has its own (`adamw`); otherwise (`sgd`, "
+        "`adam`) the parameters times this are added to the gradient",
     ),
     "optimizer.decay": Field(
         None,
-        "which parameters decay: `all`, or `kernels`, which excludes biases and norm parameters "
-        "(all with fewer than two axes); unset: `all` for `sgd`, `kernels` for the others",
+        "parameters that decay: `all`, or `kernels`, without biases and norms (fewer than two "
+        "axes); unset: `all` for `sgd`, else `kernels`",
         str,
     ),
     "optimizer.args": Field({}, "further arguments of the optimiser, except for `sgd`"),
     "optimizer.clip_norm": Field(
         0.0,
-        "clip gradients to this global norm over all trained parameters; 0: off",
+        "clip gradients to this global norm; 0: off",
     ),
     "optimizer.schedule": Field("constant", "`constant`, `cosine` (to 0) or `steps`"),
     "optimizer.restarts": Field(
         0,
-        "number of warm restarts of the `cosine` schedule, in cycles of equal length (Vaze et al. "
-        "2022)",
+        "warm restarts of the `cosine` schedule, in cycles of equal length (Vaze et al. 2022)",
     ),
-    "optimizer.boundaries": Field(
-        (), "epochs after which the schedule `steps` lowers the learning rate"
-    ),
-    "optimizer.factor": Field(0.1, "factor by which `steps` multiplies the learning rate"),
+    "optimizer.boundaries": Field((), "epochs after which `steps` lowers the learning rate"),
+    "optimizer.factor": Field(0.1, "by which `steps` multiplies the learning rate"),
     "optimizer.warmup_epochs": Field(
         0.0,
-        "epochs of linear learning-rate warm-up; at most half of the training",
+        "epochs of linear warm-up; at most half of the training",
     ),
-    "train.batch_size": Field(64, "global batch size, over all devices and processes"),
+    "train.batch_size": Field(64, "examples of a step, over all devices and processes"),
     "train.epochs": Field(20, "passes over the training examples"),
-    "train.steps": Field(0, "training length in steps, overrides `train.epochs`; 0: unset"),
+    "train.steps": Field(0, "length in steps, overrides `train.epochs`; 0: unset"),
     "train.ema": Field(
         0.0,
-        "decay of an exponential [average of the parameters](training.md#averaged-parameters), "
-        "which is evaluated and used in their place (0.999, for example); 0: off",
+        "decay of a [moving average of the parameters](training.md#averaged-parameters) (such as "
+        "0.999), which is evaluated and used in their place; 0: off",
     ),
     "train.remat": Field(
         False,
-        "keep only the results of convolutions, products and reductions for the backward pass, and "
-        "[compute the rest again](training.md#less-memory): less memory",
+        "keep less for the backward pass and [compute the rest again](training.md#less-memory)",
     ),
     "train.end_with_best": Field(
         None,
-        "evaluate the initial parameters too, and end with the parameters of the [best evaluation]"
-        "(training.md#never-worse-than-the-beginning); unset: only if `model.pretrained` is set",
+        "end with the parameters of the [best "
+        "evaluation](training.md#never-worse-than-the-beginning), the initial ones included; "
+        "unset: if `model.pretrained` is set",
         bool,
     ),
     "train.evaluate_every": Field(1.0, "epochs between evaluations on the validation split"),
     "train.checkpoint_every": Field(
-        200, "steps between checkpoints, in addition to one after every evaluation"
+        200, "steps between checkpoints, besides one after every evaluation"
     ),
     "train.log_every": Field(10, "steps over which logged metrics are averaged"),
-    "train.keep": Field(2, "number of latest checkpoints to keep, in addition to the best"),
+    "train.keep": Field(2, "latest checkpoints to keep, besides the best"),
     "kernels.find": Field(
         False,
-        "before the first step, [measure](kernels.md#training) which solvers are fastest for "
-        "problems that are not in the database yet",
+        "before the first step, [measure](kernels.md#training) problems that are not in the "
+        "database",
     ),
 }
 """The fields of every run."""

@@ -29,7 +29,14 @@ Fields = Mapping[str, Field]
 
 
 def table(fields: Fields) -> str:
-    """Formats fields as a Markdown table of name, default and meaning."""
-    rows = ["| field | default | meaning |", "|---|---|---|"]
-    rows += [f"| `{name}` | `{one.default!r}` | {one.meaning} |" for name, one in fields.items()]
+    """Formats fields as a Markdown table: each with its default, as a flag sets it, and meaning."""
+    rows = ["| field and default | meaning |", "|---|---|"]
+    rows += [
+        f"| `{name}={_written(one.default)}` | {one.meaning} |" for name, one in fields.items()
+    ]
     return "\n".join(rows)
+
+
+def _written(value: object) -> str:
+    """Writes a value as on the command line: without quotes, and several after one another."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -149,12 +148,11 @@ def test_methods_that_draw_are_repeatable(trained_run, images):
 
 @pytest.fixture
 def gradients(tmp_path, monkeypatch):
-    """The module of docs/explanations.md, which defines a method outside the package."""
-    page = (Path(__file__).parents[2] / "docs" / "explanations.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(# gradients\.py.*?)```", page, re.DOTALL)
-    (tmp_path / "gradients.py").write_text(code, encoding="utf-8")
+    """docs/examples/input_gradient.py as a module outside the package."""
+    examples = Path(__file__).parents[2] / "docs" / "examples"
+    shutil.copy(examples / "input_gradient.py", tmp_path / "gradients.py")
     monkeypatch.syspath_prepend(tmp_path)
-    yield "gradients:GRADIENT"
+    yield "gradients:PART"
     sys.modules.pop("gradients", None)
 
 
@@ -168,7 +166,7 @@ def test_a_method_of_ones_own_explains(trained_run, images, gradients, flags, tm
     out = tmp_path / "out"
     given = flags(f"--workdir={trained_run}", f"--out={out}", f"--method={gradients}", paths[0])
     assert command.main(given) == 0
-    assert json.loads((out / "000.json").read_text())["method"] == "gradient"
+    assert json.loads((out / "000.json").read_text())["method"] == "input_gradient"
     np.testing.assert_allclose(np.load(out / "000.npy"), found.raw, rtol=1e-4, atol=1e-7)
 
 

@@ -1,5 +1,6 @@
-"""User-defined losses, given by their dotted paths: the module of docs/extending.md."""
+"""User-defined losses, given by their dotted paths: docs/examples/losses.py."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -8,15 +9,13 @@ import pytest
 
 from jaxatr import runs, training
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def module(tmp_path_factory):
-    page = PAGE.read_text(encoding="utf-8")
-    code = page[page.index("## A loss") :].split("```python\n")[1].split("```")[0]
     folder = tmp_path_factory.mktemp("own_losses")
-    (folder / "own_losses.py").write_text(code)
+    shutil.copy(EXAMPLES / "losses.py", folder / "own_losses.py")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         yield

@@ -1,6 +1,5 @@
-"""A score outside the package with its own training: the module of docs/scores.md."""
+"""A score outside the package with its own training: docs/examples/own_training.py."""
 
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -10,15 +9,13 @@ import pytest
 
 from jaxatr import openset, runs
 
-PAGE = Path(__file__).parents[2] / "docs" / "scores.md"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "own_training.py"
 
 
 @pytest.fixture
 def run(trained_run, tmp_path, monkeypatch):
     """A copy of a run's folder, with the score on the import path as ``own_training``."""
-    section = PAGE.read_text(encoding="utf-8").partition("## Baselines with a training of")[2]
-    (code,) = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
-    (tmp_path / "own_training.py").write_text(code, encoding="utf-8")
+    shutil.copy(EXAMPLE, tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     shutil.copytree(trained_run, tmp_path / "run")
     yield tmp_path / "run"

@@ -1,4 +1,4 @@
-"""A task outside of the package: the module of docs/extending.md with all commands."""
+"""A task outside of the package: docs/examples/brightness.py with all commands."""
 
 import json
 import shutil
@@ -14,16 +14,14 @@ from jaxatr import config as configuration
 from jaxatr import runs, training
 from jaxatr.cli import convert, evaluate, predict, report
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 STEPS = 12
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kind")
-    page = PAGE.read_text(encoding="utf-8")
-    code = page[page.index("## A kind of run") :].split("```python\n")[1].split("```")[0]
-    (folder / "brightness.py").write_text(code)
+    shutil.copy(EXAMPLES / "brightness.py", folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         config = configuration.of_task("brightness:Brightness")

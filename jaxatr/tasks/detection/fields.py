@@ -12,7 +12,7 @@ FIELDS: Fields = {
     "loss.box_weight": Field(5.0, "weight of the boxes' loss, 1 - GIoU; 5 in TTFNet"),
     "detection.width": Field(64, "channels of the feature pyramid and of the heads"),
     "detection.picture": Field(
-        320, "side of the pictures that training cuts from scenes, in pixels, a multiple of 32"
+        320, "side in pixels of the pictures that training cuts from scenes, a multiple of 32"
     ),
     "detection.scales": Field(
         (0.8, 1.25), "least and greatest scale of a scene in a picture, drawn uniformly in its log"
@@ -23,40 +23,37 @@ FIELDS: Fields = {
     ),
     "detection.outliers": Field(
         (),
-        "classes of targets that are found but belong to no class: they train the target, and "
-        "every class learns to refuse them",
+        "classes of targets that are found, and that every class learns to refuse",
     ),
     "detection.ignored": Field(
-        ("DontCare",), "classes of boxes that are neither a target nor background"
+        ("DontCare",), "classes of boxes that are neither target nor background"
     ),
     "detection.unknown": Field(
         "ignore",
-        "what boxes of unknown classes are in training: `ignore`, neither a target nor background, "
-        "or `background`, as if nobody had drawn them",
+        "boxes of unknown classes in training: `ignore`, neither target nor background, or "
+        "`background`, as if nobody had drawn them",
     ),
     "detection.validation_split": Field(
         "", "the split used for validation; empty: `data.validation` of the training scenes"
     ),
-    "detection.most": Field(100, "the largest number of targets found in a tile"),
+    "detection.most": Field(100, "most targets found in a tile"),
     "detection.overlap": Field(
         0.5, "IoU above which the less certain of two targets is suppressed"
     ),
     "detection.tile": Field(
         1024,
-        "side of the tiles into which longer scenes are cut, in pixels, a multiple of 32",
+        "side in pixels of the tiles into which longer scenes are cut, a multiple of 32",
     ),
     "detection.tile_overlap": Field(
-        128, "pixels that neighbouring tiles share; the largest target that one tile sees whole"
+        128, "pixels that neighbouring tiles share; the largest target that a tile sees whole"
     ),
     "detection.false_alarms": Field(
         0.2,
-        "false alarms per scene at which the least score of a target is fitted, on the validation "
-        "scenes",
+        "false alarms per validation scene for which the least score is fitted",
     ),
     "open_set.gamma": Field(
         0.5,
-        "γ, the binary classifier's probability from which a target is of a known class, without "
-        "validation scenes",
+        "γ, the probability from which a target is of a known class, without validation scenes",
     ),
     "open_set.tpr": Field(
         0.95, "true-positive rate of known targets for which γ is fitted to the validation scenes"

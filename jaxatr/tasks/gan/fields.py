@@ -6,21 +6,16 @@ FIELDS: Fields = {
     "gan.noise": Field(64, "dimension of the generator's noise"),
     "gan.width": Field(
         16,
-        "channels of the generator's last map and of the discriminator's first map, a multiple of "
-        "8",
+        "channels of the generator's last and the discriminator's first map, a multiple of 8",
     ),
-    "gan.steps": Field(1000, "training steps of the generator and of the discriminator"),
+    "gan.steps": Field(1000, "training steps of both networks"),
     "gan.learning_rate": Field(
         2e-4,
-        "learning rate of Adam for both networks; of the `optimizer` fields only `clip_norm` "
-        "applies",
+        "learning rate of Adam for both; of the `optimizer` fields only `clip_norm` applies",
     ),
     "gan.threshold": Field(
         0.5,
-        "a generated image is kept if the run's network gives every known class a probability "
-        "below this",
+        "a generated image is kept if the run's network gives every known class less probability",
     ),
-    "gan.images": Field(
-        0, "number of generated images to keep; 0: the average number per known class"
-    ),
+    "gan.images": Field(0, "generated images to keep; 0: the average number per known class"),
 }

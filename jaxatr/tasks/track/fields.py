@@ -8,14 +8,13 @@ _SCORE = OF_SINGLE_CHIPS["open_set.score"]
 FIELDS: Fields = {
     # Tracks have neither maps nor an image for the default rule.
     "open_set.score": _SCORE._replace(default="auto"),
-    "track.frames": Field(8, "maximum chips per track; longer tracks are cut into pieces"),
+    "track.frames": Field(8, "most chips per track; longer tracks are cut into pieces"),
     "track.hidden": Field(
         128,
-        "size of the LSTM's state; 0: no LSTM, tracks are scored by the mean over their chips",
+        "size of the LSTM's state; 0: no LSTM, the mean over chips scores a track",
     ),
     "track.chip_weight": Field(
         1.0,
-        "weight of the loss of single chips, which have separate heads, in addition to the loss of "
-        "tracks; 0: off",
+        "weight of the loss of single chips, which have separate heads; 0: off",
     ),
 }

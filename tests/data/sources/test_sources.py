@@ -2,11 +2,11 @@
 
 import inspect
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from jaxatr import data
@@ -193,15 +193,13 @@ def test_a_source_of_the_package_is_one_file(tmp_path, data_dir, monkeypatch):
 
 
 def test_the_source_in_the_documentation_is_a_whole_one(tmp_path, data_dir, monkeypatch):
-    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
-    code = page.split("## A source of your own")[1].split("```python\n")[1].split("```")[0]
-    (tmp_path / "jaxatr_test_discs.py").write_text(code)
+    examples = Path(__file__).parents[3] / "docs" / "examples"
+    shutil.copy(examples / "shades.py", tmp_path / "jaxatr_test_shades.py")
     monkeypatch.syspath_prepend(tmp_path)
-    name = "jaxatr_test_discs:Discs"
+    name = "jaxatr_test_shades:Shades"
     dataset = data.prepare(name, data_dir=data_dir, options={"count": 3})
     assert [len(dataset.splits[split]) for split in ("train", "test")] == [6, 6]
-    large = dataset.splits["test"][1]["image"] > 100
-    assert dataset.classes[1] == "large" and abs(large.sum() - np.pi * 10**2) < 10
+    assert dataset.classes[1] == "bright" and (dataset.splits["test"][1]["image"] == 180).all()
 
 
 def test_a_set_of_a_source_that_is_gone_is_named(module, data_dir, tmp_path):

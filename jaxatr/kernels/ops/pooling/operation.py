@@ -76,7 +76,11 @@ COMMAND = Command(
         "v": Option(2, "stride, columns", 1),
         "p": Option(0, "padding, rows", 0),
         "q": Option(0, "padding, columns", 0),
-        "mode": Option("max", "The reduction over a window.", choices=get_args(Mode)),
+        "mode": Option(
+            "max",
+            "The reduction over a window; average_inclusive also counts the padding.",
+            choices=get_args(Mode),
+        ),
     },
 )
 OPERATION = operation(
