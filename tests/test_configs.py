@@ -56,7 +56,8 @@ def test_variant(file, variant):
 def test_the_documentation_follows_the_declarations():
     made = load("make_configuration", "docs").page()
     assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == made
-    documented = [line.split("`")[1].partition("=")[0] for line in made.splitlines() if line.startswith("| `")]
+    rows = [line for line in made.splitlines() if line.startswith("| `")]
+    documented = [row.split("`")[1].partition("=")[0] for row in rows]
     assert set(documented) == {name for task in TASKS for name in configuration.fields_of(task)}
 
 
@@ -81,7 +82,8 @@ def test_a_table_of_a_page_is_made_between_its_marks():
     made = tables.filled(f"before\n{mark}\nstale\n<!-- end of the table -->\nafter\n")
     rows = made.splitlines()
     assert rows[:2] == ["before", mark] and rows[-2:] == ["<!-- end of the table -->", "after"]
-    assert "stale" not in made and [row for row in rows if row.startswith("| `loss.open_weight=1.0` |")]
+    assert "stale" not in made
+    assert [row for row in rows if row.startswith("| `loss.open_weight=1.0` |")]
 
 
 def test_a_task_has_the_common_fields_and_its_own():
