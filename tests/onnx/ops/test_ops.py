@@ -78,6 +78,7 @@ CASES = [
     ("Imputer", (np.float32([[1, 7], [7, 2]]),),
      {"imputed_value_floats": [3.0, 4.0], "replaced_value_float": 7.0}),
     ("FeatureVectorizer", (normal(3, 2), normal(3, 1)), {"inputdimensions": [2, 1]}),
+    ("FeatureVectorizer", (normal(3, 2), normal(3, 3)), {"inputdimensions": [4, 1]}),
     ("OneHotEncoder", (np.array([3, 1, 9], np.int64),), {"cats_int64s": [1, 3, 5]}),
     ("OneHotEncoder", (np.float32([3.7, 1.0, 9.0]),), {"cats_int64s": [1, 3, 5]}),
     ("MaxRoiPool", (normal(1, 2, 6, 6), np.float32([[0, 8, 24, 40, 56], [0, 0, 8, 8, 8]])),
