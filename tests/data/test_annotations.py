@@ -373,7 +373,7 @@ def test_damaged_scenes_are_named(tmp_path):
 @pytest.mark.parametrize(
     "tag, changed, why",
     [
-        (33550, (33550, 12, 1, 0), ""),  # one number of a scale, instead of three
+        (33550, (33550, 12, 1, 8), ""),  # one number of a scale, instead of three
         (257, (257, 4, 1, 0), "states no size"),
         (258, (258, 2, 1, 8), ""),
     ],
