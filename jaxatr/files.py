@@ -77,6 +77,18 @@ def check_replaceable(path: str | os.PathLike) -> None:
         raise PermissionError(f"{path}: no files can be written in the folder {path.parent}")
 
 
+def check_page(path: str | os.PathLike) -> None:
+    """Checks, as :func:`check_replaceable`, that an HTML page can be written, and its name.
+
+    Raises:
+      OSError: see :func:`check_replaceable`.
+      ValueError: the name does not end in ``.html`` or ``.htm``.
+    """
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"out: got {path}, wanted an HTML file, whose name ends in .html")
+    check_replaceable(path)
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     """Opens a binary file that atomically replaces ``path`` when the block ends.
