@@ -34,20 +34,30 @@ MOST_BYTES = 1 << 32
 """Largest file that :func:`read_regular` reads into memory."""
 
 
-def read_regular(path: str | os.PathLike) -> bytes:
-    """Reads a file, but no device or pipe, which might never end.
+def open_regular(path: str | os.PathLike) -> IO[bytes]:
+    """Opens a file for reading, but no device or pipe, which might never end.
 
     Raises:
-      OSError: the file cannot be read, is not a regular file, or has more than :data:`MOST_BYTES`.
+      OSError: the file cannot be opened, or is not a regular file.
     """
     # A pipe without a writer would otherwise wait for one. Windows needs to be told of bytes.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    with os.fdopen(os.open(path, flags), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "a device or a pipe, wanted a regular file", str(path))
-        if status.st_size > MOST_BYTES:
-            what = f"a file of {status.st_size} bytes, wanted at most {MOST_BYTES}"
+    file = os.fdopen(os.open(path, flags), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "a device or a pipe, wanted a regular file", str(path))
+    return file
+
+
+def read_regular(path: str | os.PathLike) -> bytes:
+    """Reads a file as :func:`open_regular` opens it.
+
+    Raises:
+      OSError: it cannot be opened or read, or has more than :data:`MOST_BYTES`.
+    """
+    with open_regular(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
+            what = f"a file of {size} bytes, wanted at most {MOST_BYTES}"
             raise OSError(errno.EFBIG, what, str(path))
         return file.read()
 
@@ -65,6 +75,18 @@ def check_replaceable(path: str | os.PathLike) -> None:
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise PermissionError(f"{path}: no files can be written in the folder {path.parent}")
+
+
+def check_page(path: str | os.PathLike) -> None:
+    """Checks, as :func:`check_replaceable`, that an HTML page can be written, and its name.
+
+    Raises:
+      OSError: see :func:`check_replaceable`.
+      ValueError: the name does not end in ``.html`` or ``.htm``.
+    """
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"out: got {path}, wanted an HTML file, whose name ends in .html")
+    check_replaceable(path)
 
 
 @contextlib.contextmanager
@@ -141,8 +163,8 @@ def read_json(path: str | os.PathLike) -> Any:
       ValueError: the content is not JSON.
     """
     try:
-        return json.loads(Path(path).read_bytes())
-    except ValueError as error:
+        return json.loads(read_regular(path))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 

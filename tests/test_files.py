@@ -1,8 +1,10 @@
 """Files are written atomically, and errors name invalid paths as given."""
 
+import os
+
 import pytest
 
-from jaxatr import files
+from jaxatr import files, reporting
 
 
 def test_a_path_that_cannot_be_a_file_is_named(tmp_path):
@@ -15,6 +17,25 @@ def test_a_path_that_cannot_be_a_file_is_named(tmp_path):
         files.write_text(tmp_path, "text")
     assert str(folder.value) == f"{tmp_path} is a folder, wanted a file's name"
     assert not list(tmp_path.iterdir())
+
+
+def test_pages_are_not_written_under_the_name_of_another_kind_of_file(tmp_path):
+    for write in (files.check_page, lambda out: reporting.write_report(["nowhere"], out)):
+        for name in ("r.pdf", "record.json", "chip.png", "html"):
+            with pytest.raises(ValueError, match=f"{name}, wanted an HTML file"):
+                write(tmp_path / name)
+        with pytest.raises(FileNotFoundError, match="there is no folder"):
+            write(tmp_path / "missing" / "r.html")
+    files.check_page(tmp_path / "r.HTM")
+
+
+def test_json_that_is_nested_too_deeply_or_a_pipe_is_named(tmp_path):
+    (tmp_path / "a.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="a.json is damaged"):
+        files.read_json(tmp_path / "a.json")
+    os.mkfifo(tmp_path / "b.json")
+    with pytest.raises(OSError, match="a device or a pipe"):
+        files.read_json(tmp_path / "b.json")
 
 
 def test_an_error_leaves_the_file_as_it_was(tmp_path):

@@ -114,7 +114,17 @@ def test_a_runs_folder_needs_trust_to_run_code(trap, trained_run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "file", ["../../precious", "ROOT/precious", "enrolled/../../precious", "", "out/precious"]
+    "file",
+    [
+        *("../../precious", "ROOT/precious", "enrolled/../../precious", "", "out/precious"),
+        *(
+            "record.json",
+            "enrolled/../record.json",
+            "enrolled/deeper/x",
+            "enrolled\\x",
+            "enrolled/",
+        ),
+    ],
 )
 def test_no_name_in_enrolled_json_leaves_the_folder(tmp_path, file):
     run, precious = tmp_path / "a" / "run", tmp_path / "precious"

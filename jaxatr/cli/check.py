@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     require("jinja2", "sklearn", extra="report", what="jaxatr check")
     chip = data.Chip(center_crop=values.center_crop) if values.center_crop else None
     if values.out:
-        files.check_replaceable(values.out)
+        files.check_page(values.out)
     inputs.say(f"listing the images of {given}")  # an archive is unpacked
     with _subject(given) as subject:
         diagnosis = doctor.examine(

@@ -1,24 +1,27 @@
 """Images of scenes, of which windows are read without the rest where the file allows it."""
 
 import math
+import mmap
 import os
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from jaxatr.data import decoder
+from jaxatr.data.decoder.directory import directories
 from jaxatr.data.images import MissingImageError, decode_image
-from jaxatr.files import MOST_BYTES, read_regular
+from jaxatr.files import MOST_BYTES, open_regular, read_regular
 from jaxatr.typing import Shaped
 
 _LARGEST = 1 << 28
 """Bytes of the largest strip or tile of a TIFF that is unpacked for a window."""
 
-_REDUCED = 1
 _PIXEL_SCALE, _TIEPOINT, _TRANSFORM, _NODATA = 33550, 33922, 34264, 42113
+_DEFLATE, _PACK_BITS = (8, 32946), 32773  # compressions
 _KEYS, _GEOGRAPHIC, _PROJECTED, _USER_DEFINED = 34735, 2048, 3072, 32767
 _WORLD = {".tif": ".tfw", ".tiff": ".tfw", ".png": ".pgw", ".jpg": ".jgw", ".jpeg": ".jgw"}
 
@@ -92,7 +95,7 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
     """
     name = str(path) if name is None else name
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             start = file.read(8)
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
@@ -104,24 +107,19 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
             values = np.load(path, mmap_mode="r", allow_pickle=False)
         except Exception as error:  # of a damaged file, any kind
             raise decoder.ImageError(f"{name}: {decoder.reason(error)}") from error
-        if values.ndim in (2, 3):
+        if values.ndim in (2, 3) and values.size:
             yield SceneImage(name, values.shape[0], values.shape[1], _of_npy(path, name), transform)
             return
     if start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
         import tifffile  # slow to import
 
-        try:
-            opened = tifffile.TiffFile(path)
-        except Exception as error:
-            raise decoder.ImageError(f"{name}: {decoder.reason(error)}") from error
-        with opened:
-            page = _only_page(opened)
-            if page is not None:
-                found = _tiff_transform(page)
-                transform = transform if found is None else found
-                height, width = page.imagelength, page.imagewidth
-                pixels = _of_page(opened, page, name)
-                yield SceneImage(name, height, width, pixels, transform, _epsg(page))
+        with ExitStack() as stack:
+            try:
+                scene = _of_tiff(stack.enter_context(tifffile.TiffFile(path)), name, transform)
+            except Exception as error:  # of damaged tags, any kind
+                raise decoder.ImageError(f"{name}: {decoder.reason(error)}") from error
+            if scene is not None:
+                yield scene
                 return
     whole: list[np.ndarray] = []
     content = _content(path, name)
@@ -164,12 +162,33 @@ def _of_npy(path: str | os.PathLike, name: str) -> _Pixels:
     return pixels
 
 
+def _of_tiff(file: Any, name: str, transform: np.ndarray | None) -> SceneImage | None:
+    """Returns the scene of a TIFF that is read by windows; None for one that is decoded whole."""
+    page = _only_page(file)
+    if page is None:
+        return None
+    found = _tiff_transform(page)
+    return SceneImage(
+        name,
+        page.imagelength,
+        page.imagewidth,
+        _of_page(file, page, name),
+        transform if found is None else found,
+        _epsg(page),
+    )
+
+
 def _only_page(file: Any) -> Any:
     """Returns the page of a TIFF that is read by windows; None for one that is decoded whole."""
-    pages = [page for page in file.pages if not getattr(page, "subfiletype", 0) & _REDUCED]
-    if len(pages) != 1:
+    # tifffile follows directories that lead back to an earlier one without an end.
+    handle = file.filehandle
+    with mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        found = [number for number, one in enumerate(directories(content)) if one.is_page]
+    if len(found) != 1:
         return None
-    page = pages[0]
+    page = file.pages[found[0]]
+    if page.dtype is None or not page.size:
+        return None
     gray = page.photometric == 1 and page.samplesperpixel == 1
     rgb = page.photometric == 2 and page.samplesperpixel == 3 and page.planarconfig == 1
     rgb = rgb and page.dtype == np.uint8
@@ -178,8 +197,10 @@ def _only_page(file: Any) -> Any:
     columns = page.tilewidth or page.imagewidth
     small = rows * columns * page.samplesperpixel * page.dtype.itemsize <= _LARGEST
     # Other compressions, and differences of floats, need more than tifffile.
-    plain = page.compression in (1, 8, 32946, 32773) and page.predictor in (1, 2)
-    fits = (gray or rgb) and upright and plain and page.bitspersample >= 8
+    deflated = page.compression in _DEFLATE and page.predictor in (1, 2)
+    plain = deflated or (page.compression in (1, _PACK_BITS) and page.predictor == 1)
+    plain = plain and page.fillorder == 1 and page.bitspersample in (8, 16, 32, 64, 128)
+    fits = (gray or rgb) and upright and plain
     return page if fits and (small or page.is_contiguous) else None
 
 
@@ -192,6 +213,7 @@ def _of_page(file: Any, page: Any, name: str) -> _Pixels:
     across = math.ceil(width / columns_each)
     order = file.byteorder
     kind = page.dtype.newbyteorder(order)
+    size = rows_each * columns_each * samples * page.dtype.itemsize
     contiguous = page.is_contiguous and page.compression == 1 and not page.is_tiled
 
     def segment(number: int) -> np.ndarray:
@@ -202,6 +224,8 @@ def _of_page(file: Any, page: Any, name: str) -> _Pixels:
         stored = file.filehandle.read(count)
         if len(stored) < count:
             raise decoder.ImageError("a truncated TIFF")
+        if page.compression in _DEFLATE:  # tifffile unpacks without a bound
+            stored = zlib.compress(decoder.tiff.unpacked_segment(stored, 8, size), level=0)
         found, _, shape = page.decode(stored, number)
         return np.asarray(found)[0, : shape[1], : shape[2]]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxatr.data.class_names import class_name
+from jaxatr.files import read_regular
 from jaxatr.resolve import nearest
 
 # Known classes by number in the data set's order.
@@ -190,10 +191,10 @@ def listed(name: str) -> str:
     if not name.lower().endswith(".json") or _lists(name):
         return name
     try:
-        found = json.loads(Path(name).expanduser().read_text(encoding="utf-8"))
+        found = json.loads(read_regular(Path(name).expanduser()))
     except OSError as error:
         raise ValueError(f"open_set.split: {name}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"open_set.split: {name} is not valid JSON ({error})") from error
     lists = {"known": found} if isinstance(found, list) else found
     if (

@@ -70,15 +70,13 @@ def cluster_run(
 
     Raises:
       ValueError: ``workdir`` is not a run of open-set recognition of single images, a source has
-        no image, or no image can be used.
+        no image, no image can be used, or ``out`` does not end in ``.html``.
       OSError: ``out`` cannot be written.
     """
     check_kind(workdir)
     page = Path(out)
     beside = page.with_suffix(".json")
-    if page.suffix == ".json":
-        raise ValueError(f"out: got {out}, wanted an HTML file: the .json is written beside it")
-    files.check_replaceable(page)
+    files.check_page(page)
     recogniser = Recogniser.load(workdir, score=score, checkpoint=checkpoint)
     assert isinstance(recogniser, Recogniser)
     decides = recogniser.decision.score

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxatr import data, openset, training
 from jaxatr.data import ImagePath
+from jaxatr.files import read_regular
 from jaxatr.recognition import enrolment_file, extension
 from jaxatr.recognition.choice import made_for
 from jaxatr.recognition.decision import load_decision, open_task
@@ -283,12 +284,12 @@ def _check_folder(path: Path, images: tuple[ImagePath, ...]) -> None:
 def _of_group(path: Path, group: int | None, scratch: str) -> tuple[ImagePath, ...]:
     """Finds the images of a group in a JSON file written by :func:`jaxatr.runs.cluster_run`."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_regular(path))
         groups = {int(one["group"]): one["images"] for one in content["groups"]}
         sources = content["sources"]
     except OSError as error:
         raise ValueError(f"source: {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"source: {path} is not a JSON file written by jaxatr cluster ({error})"
         ) from error

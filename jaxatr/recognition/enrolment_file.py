@@ -116,7 +116,7 @@ def read(workdir: str | os.PathLike) -> Enrolment | None:
             for one in content["enrolments"]
         )
         for entry in entries:
-            files.within(workdir, entry.file)
+            _path(workdir, entry)
         return Enrolment(content["score"], entries)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
@@ -166,7 +166,20 @@ def keep(
 def discard(workdir: str | os.PathLike, entries: Sequence[Entry]) -> None:
     """Deletes the chips of removed entries."""
     for entry in entries:
-        files.within(workdir, entry.file).unlink(missing_ok=True)
+        _path(workdir, entry).unlink(missing_ok=True)
+
+
+def _path(workdir: str | os.PathLike, entry: Entry) -> Path:
+    """Returns the path of an entry's chips.
+
+    Raises:
+      ValueError: it is not in the folder of enrolled chips, so that another file of the run would
+        be read, or deleted.
+    """
+    folder, name = os.path.split(entry.file)
+    if folder != FOLDER or not name:
+        raise ValueError(f"{entry.file!r} is not a path within {Path(workdir, FOLDER)}")
+    return files.within(workdir, entry.file)
 
 
 def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]) -> EnrolledChips:
@@ -183,7 +196,7 @@ def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]
     classes = [*known, *enrolment.further(known)]
     images, labels = [], []
     for entry in enrolment.entries:
-        path = files.within(workdir, entry.file)
+        path = _path(workdir, entry)
         try:
             with np.load(path) as arrays:
                 enrolled = np.asarray(arrays["images"])

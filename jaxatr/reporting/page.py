@@ -16,8 +16,11 @@ def write_report(workdirs: Sequence[str | os.PathLike], out: str | os.PathLike) 
     """Writes a self-contained page about evaluated runs.
 
     Raises:
-      ValueError: there is no run, a run is given twice, or a folder is not an evaluated run.
+      ValueError: there is no run, a run is given twice, a folder is not an evaluated run, or
+        ``out`` does not end in ``.html``.
+      OSError: ``out`` cannot be written.
     """
+    files.check_page(out)
     files.write_text(out, render_report(workdirs))
 
 

@@ -1,7 +1,10 @@
 """Boxes of scenes in every format, what is wrong with them, and the chips around them."""
 
 import json
+import os
 import struct
+import tracemalloc
+import zlib
 
 import numpy as np
 import pytest
@@ -10,6 +13,8 @@ from PIL import Image
 
 from jaxatr.data.annotations import read_annotations
 from jaxatr.data.chip import around
+from jaxatr.data.decoder import ImageError
+from jaxatr.data.images import decode_image
 from jaxatr.data.scene_image import open_scene
 from jaxatr.data.source import Request
 from jaxatr.data.sources.scenes import PART, Framing
@@ -138,6 +143,11 @@ FAULTS = [
     ({"images": [*a_coco()["images"], {"id": 7, "file_name": "b.png"}]}, "already that of a.png"),
     ({"images": [*a_coco()["images"], {"id": 9, "file_name": "c.png"}]}, "c.png: No such file"),
     ({"images": [*a_coco()["images"], {"id": 9, "file_name": "../a.png"}]}, "is not below"),
+    ({"images": [*a_coco()["images"], {"id": 9, "file_name": 300 * "a"}]}, "name too long"),
+    ({"images": [*a_coco()["images"], {"id": 9, "file_name": "a\0.png"}]}, "null byte"),
+    ({"images": [*a_coco()["images"], {"id": [9], "file_name": "a.png"}]}, "wanted id and file"),
+    ({"categories": [*a_coco()["categories"], {"id": {}, "name": "a"}]}, "wanted id and name"),
+    (annotation(image_id=[7]), "wanted image_id, category_id"),
     (
         {"images": [a_coco()["images"][0] | {"width": 50}, a_coco()["images"][1]]},
         "states 50x40 pixels, but it has 60x40",
@@ -168,18 +178,53 @@ def test_what_cannot_be_used_is_named_and_refused_or_skipped(scenes, tmp_path, c
         ("a.xml", a_voc(box=(9, 9, 2, 4)), "ends before it begins"),
         ("t.csv", "path,x,y,width,height\na.png,1,2,x,4\n", "line 2: wanted numbers"),
         ("t.csv", "path,x,y,width,height\n,1,2,3,4\n", "line 2: has no path"),
+        ("a.xml", "<?xml version='1.0' encoding='odd'?>" + a_voc(), "unknown encoding"),
+        ("ImageSets/Main/train.txt", b"\xe9", "train.txt: not a readable text file"),
+        ("a.txt", None, "a device or a pipe, wanted a regular file"),
+        ("a.xml", None, "a device or a pipe, wanted a regular file"),
     ],
 )
 def test_faults_of_the_other_formats(scenes, tmp_path, name, content, why):
     boxes = tmp_path / "boxes"
-    written(boxes, name, content)
     written(boxes, "b.xml", a_voc("b.png"))
+    (boxes / name).parent.mkdir(exist_ok=True, parents=True)
+    if content is None:
+        os.mkfifo(boxes / name)
+    else:
+        (boxes / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     given = boxes / name if name.endswith((".csv", ".json")) else boxes
     with pytest.raises(ValueError, match=why):
         read_annotations(scenes, given)
     if given == boxes:
         found = read_annotations(scenes, boxes, bad_boxes="skip")
         assert [scene.path for scene in found.scenes if len(scene.boxes)] == ["b.png"]
+
+
+@pytest.mark.parametrize(
+    "name,content,why",
+    [
+        ("classes.txt", b"\xe9", "'utf-8' codec can't decode"),
+        ("data.yaml", b"names: [a, b", "while parsing a flow sequence"),
+        ("data.yaml", b"a: &a [x]\nnames: [*a, *a]", "a class's name is a list"),
+        ("data.yaml", b"names: {a: b}", "got 'a', wanted the number of a class"),
+        ("data.yaml", b"- a", "has no attribute"),
+    ],
+)
+def test_names_of_classes_that_cannot_be_read_are_named(scenes, tmp_path, name, content, why):
+    boxes = written(tmp_path / "boxes", "a.txt", "0 0.5 0.5 0.1 0.1\n").parent
+    (boxes / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{name}: wanted the names of classes \(.*{why}"):
+        read_annotations(scenes, boxes)
+
+
+def test_a_blank_line_names_no_class(scenes, tmp_path):
+    boxes = written(tmp_path / "boxes", "a.txt", "1 0.5 0.5 0.1 0.1\n").parent
+    (boxes / "classes.txt").write_bytes("\ufeffS\u030ckoda\r\n\r\n".encode())
+    with pytest.raises(ValueError, match="there is no class of number 1, only 0 to 0"):
+        read_annotations(scenes, boxes)
+    written(boxes, "a.txt", "0 0.5 0.5 0.1 0.1\n")
+    (first, *_) = read_annotations(scenes, boxes).scenes
+    assert first.labels == ("\u0160koda",)
 
 
 def test_map_coordinates_are_asked_for(scenes, tmp_path):
@@ -227,6 +272,19 @@ def test_chips_as_files_keep_their_parts(scenes, tmp_path):
     assert files == ["test/big_car/b.png_0000.png", "train/car/a.png_0000.png"]
     with pytest.raises(ValueError, match="not an empty folder"):
         write_chips(scenes, tmp_path / "out", {"boxes": str(path)}, skip_corrupt=False)
+
+
+def test_chips_of_scenes_whose_names_are_alike_are_all_kept(tmp_path):
+    scenes, out = tmp_path / "scenes", tmp_path / "out"
+    scenes.mkdir()
+    rows = ["path,x,y,width,height,label,part"]
+    for name in ("a b.png", "a_b.png", "A_B.png", "\u00e4.png", "\u00f6.png"):
+        Image.new("L", (20, 20)).save(scenes / name)
+        rows.append(f"{name},1,1,4,4,car,train")
+    path = written(tmp_path, "boxes.csv", "\n".join(rows))
+    found = write_chips(scenes, out, {"boxes": str(path)}, skip_corrupt=False)
+    files = {file.name.casefold() for file in out.glob("train/car/*")}
+    assert found.counts == {("train", "car"): 5} and len(files) == 5
 
 
 def test_scenes_without_parts_are_held_out_whole(scenes, tmp_path):
@@ -310,6 +368,90 @@ def test_damaged_scenes_are_named(tmp_path):
     )
     with pytest.raises(ValueError, match="h.png"), open_scene(tmp_path / "h.png") as scene:
         pass
+
+
+@pytest.mark.parametrize(
+    "tag, changed, why",
+    [
+        (33550, (33550, 12, 1, 8), ""),  # one number of a scale, instead of three
+        (257, (257, 4, 1, 0), "states no size"),
+        (258, (258, 2, 1, 8), ""),
+    ],
+)
+def test_damaged_tags_of_a_scene_are_its_error(tmp_path, tag, changed, why):
+    path = tmp_path / "t.tif"
+    scale = [(33550, "d", 3, (0.5, 0.5, 0.0)), (33922, "d", 6, (0, 0, 0, 1, 2, 0))]
+    tifffile.imwrite(path, np.ones((9, 9), np.uint8), extratags=scale, metadata=None)
+    content = bytearray(path.read_bytes())
+    content[(at := content.index(struct.pack("<H", tag), 8)) : at + 12] = struct.pack(
+        "<HHLL", *changed
+    )
+    path.write_bytes(content)
+    with pytest.raises(ImageError, match=rf"t\.tif: .*{why}"), open_scene(path):
+        pass
+
+
+def test_directories_that_do_not_end_are_not_followed(tmp_path):
+    path = tmp_path / "t.tif"
+    with tifffile.TiffWriter(path) as file:
+        for _ in range(2):
+            file.write(np.ones((9, 9), np.uint8), metadata=None)
+    content = bytearray(path.read_bytes())
+    (first,) = struct.unpack_from("<L", content, 4)
+    (count,) = struct.unpack_from("<H", content, first)
+    (second,) = struct.unpack_from("<L", content, first + 2 + 12 * count)
+    struct.pack_into("<L", content, second + 2 + 12 * count, first)
+    path.write_bytes(content)
+    with pytest.raises(ImageError, match="its directories do not end"), open_scene(path):
+        pass
+
+
+def test_a_scene_is_unpacked_within_a_bound_and_is_no_pipe(tmp_path):
+    packer = zlib.compressobj()
+    packed = b"".join(packer.compress(bytes(1 << 20)) for _ in range(100)) + packer.flush()
+    tifffile.imwrite(
+        tmp_path / "t.tif", iter([packed]), shape=(64, 64), dtype="u1", compression="zlib"
+    )
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="unpacks to more than"):
+        with open_scene(tmp_path / "t.tif") as scene:
+            scene.window(0, 0, 64, 64)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 << 20
+    os.mkfifo(tmp_path / "p.png")
+    with pytest.raises(ValueError, match="a device or a pipe"), open_scene(tmp_path / "p.png"):
+        pass
+
+
+@pytest.mark.parametrize(
+    "options, tag",
+    [
+        ({}, (317, 2)),
+        ({"tile": (16, 16)}, (317, 2)),
+        ({}, (266, 2)),
+        ({}, (254, 4)),
+        ({"photometric": "miniswhite"}, None),
+    ],
+)
+def test_windows_and_whole_images_agree_about_tags(tmp_path, options, tag):
+    values = np.arange(32 * 32, dtype=np.uint16).reshape(32, 32)
+    tags = [] if tag is None else [(65317, "H", 1, tag[1], True)]
+    tifffile.imwrite(tmp_path / "t.tif", values, metadata=None, extratags=tags, **options)
+    content = (tmp_path / "t.tif").read_bytes()
+    if tag is not None:
+        content = content.replace(struct.pack("<H", 65317), struct.pack("<H", tag[0]))
+    (tmp_path / "t.tif").write_bytes(content)
+    try:
+        wanted = decode_image(content, "t.tif")
+    except ValueError as error:
+        wanted = str(error)
+    try:
+        with open_scene(tmp_path / "t.tif", "t.tif") as scene:
+            got = scene.window(0, 0, 32, 32)
+    except ValueError as error:
+        got = str(error)
+    np.testing.assert_array_equal(got, wanted)
 
 
 def test_a_gigapixel_is_read_by_windows(tmp_path):

@@ -92,6 +92,23 @@ def test_samples_that_share_bytes(bits, scale, white):
     np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], wanted)
 
 
+@pytest.mark.parametrize("tiled", [False, True])
+@pytest.mark.parametrize("code", "u1 i1 u2 i2 i4 f4 u8".split())
+def test_a_predictor_is_only_meant_where_differences_are_compressed(code, tiled):
+    """As libtiff, whose codecs without a predictor pass over the tag; one plane is both kinds."""
+    wanted = np.arange(16 * 16).reshape(16, 16).astype(code)
+    tile = {"t322": 16, "t323": 16, "t324": 8, "t325": wanted.nbytes} if tiled else {}
+    form = {"u": 1, "i": 2, "f": 3}[code[0]]
+    bits = 8 * wanted.itemsize
+    for order in "<>":
+        raw = wanted.astype(order + code).tobytes()
+        size = {"t256": 16, "t257": 16, "t278": 16, "t258": bits, "t339": form}
+        content = tiff(raw, order=order, **size, t317=2, t284=2, **tile)
+        np.testing.assert_array_equal(
+            decode_image(content, "x")[:, :, 0], np.float32(wanted).astype(np.float32)
+        )
+
+
 @pytest.mark.parametrize("order", "<>")
 def test_floats_that_were_compressed_by_differences(order):
     values = RNG.normal(size=(6, 8)).astype("f4")

@@ -29,23 +29,21 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
     for place, image in enumerate(images):
         where = f"{path.name}: images[{place}]"
         try:
-            number, name = image["id"], str(image["file_name"])
+            number, name = _key(image["id"]), str(image["file_name"])
             size = (int(image["height"]), int(image["width"])) if "height" in image else None
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             into.problem(where, f"wanted id and file_name ({error})")
             continue
         if number in paths:
             into.problem(where, f"the id {number} is already that of {paths[number]}")
             continue
         beside = f"{path.stem}/{name}"
-        paths[number] = (
-            beside if not (into.root / name).is_file() and (into.root / beside).is_file() else name
-        )
+        paths[number] = beside if not into.has(name) and into.has(beside) else name
         into.scene(paths[number], part, size)
     names: dict[Any, str] = {}
     for place, category in enumerate(categories):
         try:
-            number, name = category["id"], str(category["name"])
+            number, name = _key(category["id"]), str(category["name"])
         except (KeyError, TypeError) as error:
             into.problem(f"{path.name}: categories[{place}]", f"wanted id and name ({error})")
             continue
@@ -58,7 +56,7 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
     for place, one in enumerate(annotations):
         where = f"{path.name}: annotations[{place}]"
         try:
-            image, category, box = one["image_id"], one["category_id"], one["bbox"]
+            image, category, box = _key(one["image_id"]), _key(one["category_id"]), one["bbox"]
             x, y, width, height = (float(str(value)) for value in box)
         except (KeyError, TypeError, ValueError) as error:
             into.problem(where, f"wanted image_id, category_id and a bbox of 4 numbers ({error})")
@@ -81,3 +79,13 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
                 difficult=bool(one.get("ignore", 0)),
                 crowd=bool(one.get("iscrowd", 0)),
             )
+
+
+def _key(number: Any) -> Any:
+    """Returns a number that links entries.
+
+    Raises:
+      TypeError: it is a list or an object, which links nothing.
+    """
+    hash(number)
+    return number

@@ -71,10 +71,13 @@ def _points(shape: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _transform(into: Collector, name: str) -> np.ndarray | None:
+    found = None
     try:
-        with open_scene(into.root / name) as opened:
-            found = opened.transform
+        if into.is_below(name):
+            with open_scene(into.root / name) as opened:
+                found = opened.transform
+        else:
+            into.scene(name)
     except (ImageError, ValueError):  # named with the scene
         into.scene(name)
-        return None
     return None if found is None or abs(np.linalg.det(found[:, :2])) == 0 else found

@@ -115,6 +115,17 @@ class Collector:
         """Records an annotation that cannot be used."""
         self.problems.append(Problem(where, why))
 
+    def is_below(self, path: str) -> bool:
+        """Whether a path does not leave the root."""
+        return not (PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts)
+
+    def has(self, path: str) -> bool:
+        """Whether there is a file of this path, relative to the root."""
+        try:
+            return self.is_below(path) and (self.root / path).is_file()
+        except OSError:  # a name that no file can have
+            return False
+
     def scene(self, path: str, part: str = "", size: tuple[int, int] | None = None) -> None:
         """Records an image, with or without boxes.
 
@@ -162,7 +173,7 @@ class Collector:
         """Opens the images for their sizes, checks every box, and returns what can be used."""
         found = []
         for path, given in sorted(self._scenes.items()):
-            if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+            if not self.is_below(path):
                 self.problem(path, f"is not below {self.root}, the folder of the scenes")
                 continue
             try:

@@ -9,6 +9,7 @@ from jaxatr.data.annotations.scene import Collector
 from jaxatr.data.decoder import ImageError
 from jaxatr.data.images import SUFFIXES
 from jaxatr.data.scene_image import open_scene
+from jaxatr.files import read_regular
 from jaxatr.scenes import boxes as geometry
 
 SUFFIX = ".txt"
@@ -33,13 +34,13 @@ def read(path: Path, into: Collector, below: Path) -> None:
       below: the folder that was given, which ``path`` is in.
     """
     name = str(path.relative_to(below))
-    image = _image(into.root, path.relative_to(below))
+    image = _image(into, path.relative_to(below))
     if image is None:
         into.problem(name, f"there is no image of this name in {into.root}")
         return
     into.scene(image)
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = read_regular(path).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         into.problem(name, f"not a readable text file ({error})")
         return
@@ -80,26 +81,37 @@ def _yolo(words: list[str], image: str, where: str, into: Collector, below: Path
 
 
 def _class_names(folder: Path) -> dict[int, str]:
-    """Reads the classes' names beside the files; empty if there are none."""
-    for name in _NAMES:
-        path = folder / name
-        if not path.is_file():
-            continue
+    """Reads the classes' names beside the files; empty if there are none.
+
+    Raises:
+      ValueError: the file of the names cannot be read.
+    """
+    path = next((path for name in _NAMES if (path := folder / name).is_file()), None)
+    if path is None:
+        return {}
+    try:
+        text = read_regular(path).decode("utf-8-sig")
         if path.suffix != ".yaml":
-            return dict(enumerate(path.read_text("utf-8").split("\n")))
-        found = (yaml.safe_load(path.read_text("utf-8")) or {}).get("names", {})
-        pairs = found.items() if isinstance(found, dict) else enumerate(found)
-        return {int(number): str(one) for number, one in pairs}
-    return {}
+            return {number: one for number, one in enumerate(text.splitlines()) if one.strip()}
+        found = (yaml.safe_load(text) or {}).get("names", {})
+        pairs = dict(found.items() if isinstance(found, dict) else enumerate(found))
+        if not all(isinstance(one, str | int | float) for one in pairs.values()):
+            raise ValueError("a class's name is a list or an object")
+        if not all(str(number).isdecimal() for number in pairs):
+            raise ValueError(f"got {next(iter(pairs))!r}, wanted the number of a class")
+        return {int(number): str(one) for number, one in pairs.items()}
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"{path}: wanted the names of classes ({why})") from error
 
 
-def _image(root: Path, path: Path) -> str | None:
+def _image(into: Collector, path: Path) -> str | None:
     """Finds the image of a text file: of the same name, in ``images`` for ``labels``."""
     folders = {path.parent, Path(*("images" if p == "labels" else p for p in path.parent.parts))}
     folders |= {Path("images") / path.parent, Path()}
     for folder in sorted(folders, key=lambda one: (one != path.parent, str(one))):
         for suffix in SUFFIXES:
             name = folder / f"{path.stem}{suffix}"
-            if (root / name).is_file():
+            if into.has(name.as_posix()):
                 return name.as_posix()
     return None

@@ -4,6 +4,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from jaxatr.data.annotations.scene import PARTS, Collector
+from jaxatr.files import read_regular
 
 SUFFIX = ".xml"
 
@@ -20,17 +21,17 @@ def read(path: Path, into: Collector, below: Path) -> None:
     """
     name = str(path.relative_to(below))
     try:
-        root = ElementTree.parse(path).getroot()
-    except (ElementTree.ParseError, OSError) as error:
+        root = ElementTree.fromstring(read_regular(path))
+    except (ElementTree.ParseError, OSError, ValueError, LookupError) as error:
         into.problem(name, f"not a readable XML file ({error})")
         return
     file_name = root.findtext("filename", "").strip()
     folder = path.parent.relative_to(below)
-    image = _image(into.root, folder, file_name, path.stem)
+    image = _image(into, folder, file_name, path.stem)
     if image is None:
         into.problem(name, f"there is no image {file_name or path.stem} in {into.root}")
         return
-    parts = {one for one, stems in _parts(below).items() if path.stem in stems}
+    parts = {one for one, stems in _parts(below, into).items() if path.stem in stems}
     try:
         stated = [int(root.findtext(f"size/{side}", "0")) for side in ("height", "width")]
     except ValueError:
@@ -56,22 +57,27 @@ def read(path: Path, into: Collector, below: Path) -> None:
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
-def _image(root: Path, folder: Path, file_name: str, stem: str) -> str | None:
+def _image(into: Collector, folder: Path, file_name: str, stem: str) -> str | None:
     """Finds the image of a file of annotations, below the scenes' folder."""
-    leaving = ".." in Path(file_name).parts or Path(file_name).is_absolute()
-    names = [file_name] if file_name and not leaving else []
+    names = [file_name] if file_name and into.is_below(file_name) else []
     names += [f"{stem}{suffix}" for suffix in (".jpg", ".png", ".tif", ".jpeg", ".bmp", ".npy")]
     for name in names:
         for place in (Path(), folder, Path("JPEGImages"), folder.parent / "JPEGImages"):
-            if (root / place / name).is_file():
-                return (place / name).as_posix()
+            if into.has(found := (place / name).as_posix()):
+                return found
     return None
 
 
-def _parts(below: Path) -> dict[str, set[str]]:
+def _parts(below: Path, into: Collector) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for base in (below, below.parent):
         for path in sorted((base / "ImageSets" / "Main").glob("*.txt")):
-            if path.stem in PARTS:
-                found.setdefault(PARTS[path.stem], set()).update(path.read_text("utf-8").split())
+            if path.stem not in PARTS:
+                continue
+            try:
+                stems = read_regular(path).decode("utf-8").split()
+            except (OSError, UnicodeDecodeError) as error:
+                into.problem(str(path), f"not a readable text file ({error})")
+                continue
+            found.setdefault(PARTS[path.stem], set()).update(stems)
     return found

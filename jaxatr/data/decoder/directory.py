@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator, Mapping
+from mmap import mmap
 from typing import NamedTuple
 
 from jaxatr.data.decoder.header import ImageError
@@ -57,7 +58,7 @@ class _Entry(NamedTuple):
 class Directory:
     """A directory, which describes one image."""
 
-    def __init__(self, content: bytes, at: int):
+    def __init__(self, content: bytes | mmap, at: int):
         """Reads the entries, but not their values.
 
         Args:
@@ -177,7 +178,7 @@ class Directory:
         )
 
 
-def directories(content: bytes) -> Iterator[Directory]:
+def directories(content: bytes | mmap) -> Iterator[Directory]:
     """Yields a TIFF's directories in their order.
 
     Raises:

@@ -48,6 +48,8 @@ _ASSOCIATED, _UNASSOCIATED = 1, 2
 _UNCOMPRESSED, _OLD_JPEG, _JPEG, _PACK_BITS = 1, 6, 7, 32773
 _UNPACKERS = {8: zlib.decompressobj, 32946: zlib.decompressobj, 34925: lzma.LZMADecompressor}
 """Decompressors by the number of the compression."""
+_PREDICTED = (5, 50000, *_UNPACKERS)
+"""Compressions that a predictor goes with; 5 is LZW, 50000 Zstandard."""
 _ROOM = 1 << 24
 """Bytes that a strip or tile may have in any case."""
 _SLACK = 4096  # bytes beyond its size to which a strip or tile may unpack
@@ -97,6 +99,10 @@ def header(content: bytes) -> Header:
         changed[tags.FORMAT] = _UNSIGNED
     if facts.extra:
         changed[tags.EXTRA] = _UNASSOCIATED  # or Pillow would divide the colours by alpha
+    if facts.compression not in _PREDICTED:
+        changed[tags.PREDICTOR] = 1  # libtiff passes over any other; tifffile does not
+    if facts.samples == 1:
+        changed[tags.PLANAR] = 1  # one plane is both; Pillow knows few types of 2
     plain = page.alone(changed)
 
     def read() -> np.ndarray:
@@ -133,7 +139,8 @@ def _checked(page: Directory) -> _Facts:
         samples=page.number(tags.SAMPLES, 1),
         planar=page.number(tags.PLANAR, 1) == 2,
         extra=page.numbers(tags.EXTRA),
-        by_float=page.number(tags.PREDICTOR, 1) == _FLOAT_PREDICTOR,
+        by_float=page.number(tags.PREDICTOR, 1) == _FLOAT_PREDICTOR
+        and page.number(tags.COMPRESSION, _UNCOMPRESSED) in _PREDICTED,
     )
     if not (facts.height and facts.width):
         raise ValueError("a damaged TIFF: it states no size")
@@ -270,20 +277,35 @@ def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarr
             f"a TIFF of {facts.samples} samples of {facts.bits} bits per pixel with compression "
             f"{facts.compression}, wanted Deflate or none"
         )
-    most, unpacked = 2 * segments.whole + _SLACK, 0
-    for stored in segments.stored:
-        length = len(stored)
-        if (unpacker := _UNPACKERS.get(facts.compression)) is not None:
-            length = len(unpacker().decompress(stored, most + 1))
-        if length > most:
-            raise ImageError("a TIFF with a strip or tile that unpacks to more than its size")
-        unpacked += length
+    unpacked = sum(
+        len(unpacked_segment(stored, facts.compression, segments.whole))
+        for stored in segments.stored
+    )
     # tifffile fills what is missing with zeros.
     if unpacked < segments.unpacked and facts.compression != _PACK_BITS:
         raise ValueError(f"a truncated TIFF: {unpacked} bytes, wanted {segments.unpacked}")
     with tifffile.TiffFile(io.BytesIO(content)) as file:
         values = file.pages[0].asarray()
     return np.moveaxis(values, 0, -1) if facts.planar and values.ndim == 3 else values
+
+
+def unpacked_segment(stored: bytes | memoryview, compression: int, size: int) -> bytes | memoryview:
+    """Unpacks a strip or tile within a bound; one that is not deflated stays as it is.
+
+    Args:
+      stored: the strip or tile as it is stored.
+      compression: number of the compression.
+      size: number of bytes that it should have.
+
+    Raises:
+      ImageError: it has far more.
+    """
+    most = 2 * size + _SLACK
+    if (unpacker := _UNPACKERS.get(compression)) is not None:
+        stored = unpacker().decompress(stored, most + 1)
+    if len(stored) > most:
+        raise ImageError("a TIFF with a strip or tile that unpacks to more than its size")
+    return stored
 
 
 def _turned(values: np.ndarray, orientation: int) -> np.ndarray:

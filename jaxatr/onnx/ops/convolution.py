@@ -146,9 +146,10 @@ def conv_transpose(
         pairs = list(zip(cut[:rank], cut[rank:], strict=True))
     else:
         spare = [f - o for f, o in zip(full, output_shape, strict=True)]
-        pairs = [(s - s // 2, s // 2) for s in spare]
-        if auto_pad == "SAME_UPPER":
-            pairs = [(after, before) for before, after in pairs]
+        # Of an odd number, SAME_UPPER cuts more at the end. What lacks is added there in any case.
+        odd = 0 if auto_pad == "SAME_UPPER" else 1
+        starts = [(max(s, 0) + odd) // 2 for s in spare]
+        pairs = [(before, s - before) for before, s in zip(starts, spare, strict=True)]
     x, w = jnp.asarray(x), jnp.asarray(w)
     small = min(map(min, pairs)) >= 0 and all(m < s for m, s in zip(more, strides, strict=True))
     if _has_kernel(x, w) and small:

@@ -64,11 +64,18 @@ def imputer(
     return jnp.where(gone, jnp.asarray(imputed_value_floats or (0.0,), x.dtype), x)
 
 
-@register("FeatureVectorizer", domain=ML, ignored=("inputdimensions",))
-def feature_vectorizer(*values: Value) -> Value:
-    """Concatenates the features of all operands (ONNX ML FeatureVectorizer-1)."""
+@register("FeatureVectorizer", domain=ML)
+def feature_vectorizer(*values: Value, inputdimensions: Ints = ()) -> Value:
+    """Concatenates the features of all operands (ONNX ML FeatureVectorizer-1).
+
+    As in ONNX Runtime, an operand of another size than the stated one is cut or filled with zeros.
+    """
     rows = [flatten(jnp.asarray(v).astype("float32")) for v in values]
-    return jnp.concatenate(rows, 1)
+    sizes = inputdimensions or [row.shape[1] for row in rows]
+    if len(sizes) != len(rows):
+        raise ValueError(f"inputdimensions: got {len(sizes)} numbers for {len(rows)} inputs")
+    sized = zip((row[:, :size] for row, size in zip(rows, sizes, strict=True)), sizes, strict=True)
+    return jnp.concatenate([jnp.pad(r, [(0, 0), (0, size - r.shape[1])]) for r, size in sized], 1)
 
 
 @register("OneHotEncoder", domain=ML)

@@ -72,12 +72,15 @@ CASES = [
     ("Einsum", (normal(3, 4, 5), normal(4, 3)), {"equation": "ijk, jm -> km"}),
     ("ScatterElements", (IMAGE, np.zeros((1, 2, 9, 8), np.int64), normal(1, 2, 9, 8)),
      {"axis": 1, "reduction": "add"}),
+    ("ConvTranspose", (normal(1, 2, 3, 3), normal(2, 1, 3, 3)),
+     {"strides": [3, 2], "output_shape": [11, 6]}),
     ("Scaler", (normal(3, 2),), {"offset": [1.0, 2.0], "scale": [0.5, 3.0]}),
     ("Normalizer", (normal(3, 4),), {"norm": "L1"}),
     ("Normalizer", (normal(3, 4),), {"norm": "L2"}),
     ("Imputer", (np.float32([[1, 7], [7, 2]]),),
      {"imputed_value_floats": [3.0, 4.0], "replaced_value_float": 7.0}),
     ("FeatureVectorizer", (normal(3, 2), normal(3, 1)), {"inputdimensions": [2, 1]}),
+    ("FeatureVectorizer", (normal(3, 2), normal(3, 3)), {"inputdimensions": [4, 1]}),
     ("OneHotEncoder", (np.array([3, 1, 9], np.int64),), {"cats_int64s": [1, 3, 5]}),
     ("OneHotEncoder", (np.float32([3.7, 1.0, 9.0]),), {"cats_int64s": [1, 3, 5]}),
     ("MaxRoiPool", (normal(1, 2, 6, 6), np.float32([[0, 8, 24, 40, 56], [0, 0, 8, 8, 8]])),
@@ -155,6 +158,13 @@ def test_onnxruntime_agrees(case, jit, onnxruntime):
     for one, other in zip(got, expected, strict=True):
         assert one.dtype == other.dtype and one.shape == other.shape
         np.testing.assert_allclose(one, other, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+def test_a_kernel_shorter_than_its_stride_is_filled_at_the_end(auto_pad):
+    x, w = jnp.arange(1.0, 4).reshape(1, 1, 3), jnp.ones((1, 1, 1))
+    y = ops.conv_transpose(x, w, strides=(2,), auto_pad=auto_pad)
+    assert y.ravel().tolist() == [1, 0, 2, 0, 3, 0]
 
 
 def test_quantisation_divides_exactly():

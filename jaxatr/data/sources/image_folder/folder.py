@@ -22,6 +22,7 @@ from jaxatr.data.sources.image_folder.layouts import (
     is_usual,
     wrapper,
 )
+from jaxatr.files import read_regular
 from jaxatr.resolve import nearest
 
 WANTED = (
@@ -288,10 +289,10 @@ def _hierarchy(
     path: Path, classes: tuple[str, ...]
 ) -> tuple[tuple[str, ...] | None, tuple[int, ...] | None]:
     try:
-        coarse = json.loads(path.read_bytes())
+        coarse = json.loads(read_regular(path))
     except FileNotFoundError:
         return None, None
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not valid JSON ({error})") from error
     if not isinstance(coarse, dict) or not all(isinstance(v, str) for v in coarse.values()):
         raise ValueError(f'{path}: expected {{"fine class": "coarse class", …}}')

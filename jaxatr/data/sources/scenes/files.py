@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,14 +53,16 @@ def write_chips(
     if len(set(folders.values())) < len(folders):
         raise ValueError(f"classes of one folder's name: {', '.join(sorted(folders))}")
     counts: Counter[tuple[str, str]] = Counter()
+    names: dict[str, str] = {}
     for part, examples in contents.splits.items():
         for example in examples():
             label = classes[example["label"]]
             folder = out / part / folders[label]
             folder.mkdir(parents=True, exist_ok=True)
             scene, _, number = example["path"].rpartition("#")
-            name = f"{re.sub(r'[^0-9A-Za-z.-]+', '_', scene)}_{int(number):04}"
-            _write(folder / name, example["image"])
+            if scene not in names:
+                names[scene] = _file_name(scene, names.values())
+            _write(folder / f"{names[scene]}_{int(number):04}", example["image"])
             counts[part, label] += 1
     return Written(counts, contents.skipped, contents.left_out.lines())
 
@@ -68,6 +70,16 @@ def write_chips(
 def _folder_name(label: str) -> str:
     """Returns a class's name as the name of a visible folder."""
     return re.sub(r'[\\/:*?"<>|\x00-\x1f]', "_", label).lstrip(".") or "_"
+
+
+def _file_name(scene: str, taken: Collection[str]) -> str:
+    """Returns a scene's path as a visible file's name that no other has, whatever its case."""
+    name = shown = re.sub(r"[^\w.-]+", "_", scene).lstrip(".")
+    others, number = {one.casefold() for one in taken}, 1
+    while name.casefold() in others:
+        number += 1
+        name = f"{shown}-{number}"
+    return name
 
 
 def _write(path: Path, image: np.ndarray) -> None:
