@@ -1,6 +1,5 @@
 """Registering operators: new ones, versions, and replacements."""
 
-
 import numpy as np
 import pytest
 
