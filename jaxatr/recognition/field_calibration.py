@@ -110,7 +110,10 @@ def shift_run(
       workdir: the run's folder.
       source: chips of known and unknown classes: a folder, a table or an archive; for a run on
         tracks, a folder that contains one folder per track.
-      score, tpr, per_class, checkpoint: see :func:`calibrate_run`.
+      score: as for :func:`calibrate_run`, like the next three.
+      tpr: share of known chips to accept.
+      per_class: whether to fit a threshold for each class.
+      checkpoint: the run's checkpoint.
 
     Returns:
       ``score``, ``chips`` (their number), ``path`` of the calibration, ``unknown`` (estimated
