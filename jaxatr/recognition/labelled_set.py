@@ -5,7 +5,7 @@ import os
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxatr.data import Intake, archive, class_name
 from jaxatr.data.image_paths import TABLES
+from jaxatr.data.sources import arrays
 from jaxatr.resolve import nearest
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.parts import Part, part_of_chips
@@ -111,6 +112,37 @@ def of_arrays(
     intake = Intake.of_run(task.config, task.record)
     chips = np.stack([intake(image) for image in images])
     return _made(task, chips, [str(name) for name in names], IN_MEMORY, [])
+
+
+def of(
+    task: OpenSet, data: str | os.PathLike | tuple[Any, Any], enrolled: Collection[str] = ()
+) -> LabelledSet:
+    """Reads a set at a path (:func:`read`), or makes one of images and their names in memory.
+
+    Args:
+      task: the run's task.
+      data: the path; or the images and the names or numbers of their classes.
+      enrolled: names of further classes that the run knows.
+
+    Raises:
+      ValueError: the set cannot be read, or does not fit the run.
+    """
+    if isinstance(data, tuple):
+        return of_arrays(task, *arrays.checked(*data))
+    return read(task, data, enrolled)
+
+
+def describe(result: dict[str, Any], record: Mapping[str, Any], name: str = "") -> None:
+    """Adds the facts of a set, and which of its classes are unknown, to an evaluation on it.
+
+    Args:
+      result: the evaluation.
+      record: :attr:`LabelledSet.record`.
+      name: name under which the set is recorded.
+    """
+    known = set(result["known"])
+    result["set"] = {"name": name, **record}
+    result["unknown"] = [one for one in record["classes"] if one not in known]
 
 
 def _made(

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr import kernels, resolve, training
-from jaxatr.data.sources import arrays
+from jaxatr import kernels, reporting, resolve, training
 from jaxatr.recognition import enrolment_file, ensemble, labelled_set
 from jaxatr.reporting import recorded_sets
 from jaxatr.runs.merge import Evaluated, merged
@@ -61,13 +60,26 @@ def evaluate_run(
         ``"all"``) and ``methods`` (explanations to compare a surrogate with).
 
     Returns:
-      The figures, as written to ``evaluation.json``.
+      The figures, as written to ``evaluation.json``. Of a folder of several runs
+      (``train(repeats=…)``), each of which is evaluated, their mean and spread
+      (:func:`evaluate_repeats`).
 
     Raises:
       ValueError: there is no such run or checkpoint, the data differs from that of the training,
         the explained network has changed, the kind of run does not have an option, another set
         cannot be measured, or its name is that of a recorded one with another source.
     """
+    if (several := training.read_repeats(workdir)) is not None:
+        return evaluate_repeats(
+            several,
+            checkpoint=checkpoint,
+            data=data,
+            name=name,
+            where=where,
+            fresh=fresh,
+            progress=progress,
+            **options,
+        )
     own = data is None or isinstance(data, Mapping)
     place = dict((data if isinstance(data, Mapping) else where) or {})
     resolve.trust_names_in([place, options])  # the user's own
@@ -81,11 +93,7 @@ def evaluate_run(
     config.data.update(place)
     task = make_task(config, workdir)
     task.check_continues(workdir, training.read_record(workdir))
-    facts: dict[str, Any] = {}
-    if not own:
-        facts = {
-            "set": {"name": folder.name if folder else "", **_measured_on(task, data, workdir)}
-        }
+    facts = {} if own else _measured_on(task, data, workdir)
     check_options(workdir, task.kind(), task.test, options)
     takes = inspect.signature(task.test).parameters
     snapshot = training.load_snapshot(workdir, checkpoint)
@@ -93,10 +101,9 @@ def evaluate_run(
     options |= {name: value for name, value in given.items() if name in takes}
     with kernels.choices(training.recorded_choices(workdir, task.phases[-1].name)):
         measured, recorded = task.test(training.variables_of(snapshot), **options)
-    result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured, **facts}
+    result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
     if not own:
-        known = set(result["known"])
-        result["unknown"] = [one for one in facts["set"]["classes"] if one not in known]
+        labelled_set.describe(result, facts, folder.name if folder else "")
     if folder is None:
         return result
     further = task.files(recorded, snapshot.step)
@@ -115,6 +122,88 @@ def evaluate_run(
     if own:
         training.update_record(workdir, **task.evaluated(result, snapshot.step))
     return result
+
+
+def evaluate_repeats(
+    several: training.RecordedRepeats,
+    *,
+    only_missing: bool = False,
+    checkpoint: Checkpoint = "latest",
+    data: Mapping[str, Any] | Labelled | str | os.PathLike | None = None,
+    name: str | None = None,
+    where: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Evaluates each of the runs of a folder, and records the mean and the spread of their figures.
+
+    Recognisers of single images are also measured together, as ``jaxatr.load`` of the folder
+    decides.
+
+    Args:
+      several: the runs of the folder.
+      only_missing: keep the evaluations of runs that have one of their last step.
+      checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
+      data: see :func:`evaluate_run`.
+      name: see :func:`evaluate_run`.
+      where: see :func:`evaluate_run`.
+      **options: further arguments of :func:`evaluate_run`.
+
+    Returns:
+      The content of ``summary.json`` (:func:`jaxatr.reporting.summary_of`); for another set, that
+      in the folder of the set.
+
+    Raises:
+      ValueError: a run is not finished, or cannot be evaluated.
+    """
+    found = {}
+    for folder in several.runs:
+        if not (only_missing and _is_evaluated(folder)):
+            found[folder.name] = evaluate_run(
+                folder, checkpoint=checkpoint, data=data, name=name, where=where, **options
+            )
+        else:
+            found[folder.name] = training.load_evaluation(folder)
+    together, note = _together(several, checkpoint, data, where)
+    summary = reporting.summary_of(reporting.report_of(several.runs[0]), found, together)
+    summary |= {"repeats": str(several.repeats), "decision": note}
+    place = several.folder
+    if data is not None and not isinstance(data, Mapping):
+        facts = next(iter(found.values()))["set"]
+        if not facts["name"]:  # images in memory without a name are not recorded
+            return summary
+        place, summary["set"] = training.set_folder(place, facts["name"]), facts
+    place.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
+    write_file(place / training.SUMMARY, lambda file: file.write(text.encode()))
+    return summary
+
+
+def _is_evaluated(folder: Path) -> bool:
+    """Returns whether a run has an evaluation of its last step."""
+    if not (folder / EVALUATION).is_file():
+        return False
+    step = training.load_evaluation(folder).get("checkpoint", {}).get("step")
+    return step == max(training.saved_steps(folder), default=None)
+
+
+def _together(
+    several: training.RecordedRepeats,
+    checkpoint: Checkpoint,
+    data: Mapping[str, Any] | Labelled | str | os.PathLike | None,
+    where: Mapping[str, Any] | None,
+) -> tuple[dict[str, Any] | None, str]:
+    """Measures the common decision of a folder's runs, and describes it in a line."""
+    if training.task_of(several.runs[0]).predictor != OpenSet.predictor:
+        return None, "a run of this kind decides alone: load one of them"
+    place = data if isinstance(data, Mapping) else where
+    another = None if isinstance(data, Mapping) else data
+    try:
+        found = ensemble.evaluate(several.runs, checkpoint=checkpoint, where=place, data=another)
+    except ValueError as error:
+        return None, f"the runs cannot decide together: {error}"
+    fitted = found["decision"].get("fitted_to") or "no examples"
+    least = reporting.guarantee_lines(found["decision"])
+    return found, f"together: the mean of the runs' scores; {least[0] if least else fitted}"
 
 
 def _folder_of_set(
@@ -152,11 +241,8 @@ def _measured_on(task: Task, data: Any, workdir: str | os.PathLike) -> dict[str,
             f"data: a run of {type(task).__name__} is measured on its own data, wanted one of "
             "open-set recognition of single images"
         )
-    if isinstance(data, tuple):
-        found = labelled_set.of_arrays(task, *arrays.checked(*data))
-    else:
-        enrolment = enrolment_file.read(workdir)
-        found = labelled_set.read(task, data, enrolment.counts() if enrolment else ())
+    enrolment = enrolment_file.read(workdir)
+    found = labelled_set.of(task, data, enrolment.counts() if enrolment else ())
     task.examples.replace_test(found.part)
     return found.record
 
@@ -165,7 +251,8 @@ def evaluate_ensemble(
     workdirs: Sequence[str | os.PathLike],
     *,
     checkpoint: Checkpoint = "latest",
-    data: dict[str, Any] | None = None,
+    data: Mapping[str, Any] | Labelled | str | os.PathLike | None = None,
+    where: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Evaluates recognisers of single images as an ensemble on their test data.
 
@@ -174,7 +261,9 @@ def evaluate_ensemble(
     Args:
       workdirs: the runs' folders.
       checkpoint: ``"latest"``, ``"best"`` or a step, for every run.
-      data: fields of ``config.data`` to change if the data has moved.
+      data: fields of ``config.data`` to change if the data has moved; or another set, as for
+        :func:`evaluate_run`, whose figures are not recorded.
+      where: fields of ``config.data`` to change if the runs' own data has moved, for another set.
 
     Returns:
       The figures of the score ``ensemble``, in the form of :func:`evaluate_run`.
@@ -182,7 +271,9 @@ def evaluate_ensemble(
     Raises:
       ValueError: a run is of another kind, or two runs cannot form an ensemble.
     """
-    return ensemble.evaluate(workdirs, checkpoint=checkpoint, where=data)
+    place = data if isinstance(data, Mapping) else where
+    another = None if isinstance(data, Mapping) else data
+    return ensemble.evaluate(workdirs, checkpoint=checkpoint, where=place, data=another)
 
 
 _OF_PYTHON = ("field", "enrolled")  # options that no command offers
