@@ -10,7 +10,7 @@ from jaxatr.reporting.card import (
 from jaxatr.reporting.kind import Report, Section, report_of
 from jaxatr.reporting.overlay import overlay, sheet
 from jaxatr.reporting.page import render_report, write_report
-from jaxatr.reporting.recorded_repeats import results_text, summary_of
+from jaxatr.reporting.recorded_repeats import results_text, shown, summary_of
 from jaxatr.reporting.recorded_sets import text as sets_table
 from jaxatr.reporting.tables import (
     guarantee_lines,
@@ -36,6 +36,7 @@ __all__ = [
     "results_text",
     "sets_table",
     "sheet",
+    "shown",
     "summary_of",
     "text_table",
     "worst_confusions",

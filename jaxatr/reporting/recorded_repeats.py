@@ -7,6 +7,7 @@ from typing import Any
 
 from jaxatr import files, training
 from jaxatr.metrics.summary import summarize
+from jaxatr.reporting import notebook
 from jaxatr.reporting.kind import Report, Section, report_of
 from jaxatr.reporting.tables import percent, text_table
 
@@ -58,6 +59,26 @@ def results_text(workdir: str | os.PathLike, result: Mapping[str, Any]) -> str:
     if training.read_repeats(workdir) is not None:
         return text(result)
     return report_of(workdir).text(result)
+
+
+def shown(workdir: str | os.PathLike, result: Mapping[str, Any]) -> notebook.Results:
+    """Returns an evaluation of a run, or of a folder of several runs, for notebooks as well.
+
+    Args:
+      workdir: the folder.
+      result: the figures.
+
+    Raises:
+      ValueError: there is no such run, or its kind has no valid report.
+    """
+    if training.read_repeats(workdir) is not None:
+        made = notebook.table(str(workdir), *table(result), notes(result))
+        return notebook.Results(result, made)
+    report = report_of(workdir)
+    format_one = _number if report.figures is None else percent
+    rows = [[title, format_one(one)] for title, one in report.figures_of(result).items()]
+    below = [] if report.figures is None else ["figures in percent"]
+    return notebook.Results(result, notebook.table(str(workdir), [], rows, below))
 
 
 def table(summary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:

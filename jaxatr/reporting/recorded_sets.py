@@ -93,10 +93,11 @@ def comparison(evaluations: Mapping[str, Mapping[str, Any]]) -> Comparison:
     for title, one in evaluations.items():
         every, measured = one["groups"]["all"], figures(one)
         cells = [percent(measured[name]) for name in _COLUMNS.values()]
-        rows.append([title, str(every["num_known"]), str(every["num_unknown"]), *cells])
+        counts = [str(every["num_known"]), str(every["num_unknown"])]
+        rows.append([title, *counts, *cells, _drift(one)])
         if OWN in evaluations and (why := _difference(one, evaluations[OWN])):
             notes.append(f"{title} was measured {why}: measure it again to compare")
-    header = ["set", "known", "unknown", *_COLUMNS.values()]
+    header = ["set", "known", "unknown", *_COLUMNS.values(), "drift of the known"]
     return Comparison(header, rows, notes)
 
 
@@ -113,6 +114,15 @@ def figures(evaluation: Mapping[str, Any]) -> dict[str, float | None]:
     found = {**scores.get(decides, {})} | evaluation.get("decision", {}).get("test", {})
     found["closed_accuracy"] = every.get("closed_accuracy")
     return {title: found.get(name) for name, title in _COLUMNS.items()}
+
+
+def _drift(evaluation: Mapping[str, Any]) -> str:
+    """Lists the statistics whose distribution has changed, the most changed first."""
+    if not evaluation.get("drift", {}).get("statistics"):
+        return "-"
+    changed = [one for one in evaluation["drift"]["statistics"] if one["found"]]
+    ordered = sorted(changed, key=lambda one: -one["distance"])
+    return ", ".join(one["name"] for one in ordered) or "none"
 
 
 def _difference(one: Mapping[str, Any], own: Mapping[str, Any]) -> str:

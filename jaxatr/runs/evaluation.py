@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from jaxatr import kernels, reporting, resolve, training
-from jaxatr.recognition import enrolment_file, ensemble, labelled_set
+from jaxatr.recognition import drift, enrolment_file, ensemble, labelled_set
 from jaxatr.reporting import recorded_sets
 from jaxatr.runs.merge import Evaluated, merged
 from jaxatr.runs.training import Labelled, make_task
+from jaxatr.tasks.embedding.task import Embedding
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.track.of_tracks import OfTracks
 from jaxatr.training import EVALUATION, SCORES, THUMBNAILS, Checkpoint, Task, write_file
@@ -87,7 +88,6 @@ def evaluate_run(
     folder: Path | None = Path(workdir)
     if not own:
         folder = _folder_of_set(workdir, data, name, fresh=fresh)
-        options = {"outside": "", **options}
     elif name is not None:
         raise ValueError(f"name: got {name!r} without another set to measure")
     config.data.update(place)
@@ -96,6 +96,8 @@ def evaluate_run(
     facts = {} if own else _measured_on(task, data, workdir)
     check_options(workdir, task.kind(), task.test, options)
     takes = inspect.signature(task.test).parameters
+    if not own and "outside" in takes:
+        options = {"outside": "", **options}
     snapshot = training.load_snapshot(workdir, checkpoint)
     given = {"workdir": Path(workdir), "step": snapshot.step, "progress": progress}
     options |= {name: value for name, value in given.items() if name in takes}
@@ -104,8 +106,10 @@ def evaluate_run(
     result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
     if not own:
         labelled_set.describe(result, facts, folder.name if folder else "")
+        if (found := _drift(workdir, checkpoint, task, recorded)) is not None:
+            result["drift"] = found.to_json()
     if folder is None:
-        return result
+        return reporting.shown(workdir, result)
     further = task.files(recorded, snapshot.step)
     if not fresh:
         (result, recorded), notes = merged(folder, Evaluated(result, recorded), task.kept)
@@ -113,7 +117,7 @@ def evaluate_run(
             warnings.warn(f"{workdir}: {note}", stacklevel=2)
     thumbnails = task.thumbnails(result, recorded)
     folder.mkdir(parents=True, exist_ok=True)
-    for file, content in further.items():
+    for file, content in further.items() if own else ():  # an index is of the training chips
         _write(folder / file, content, np.savez)
     _write(folder / SCORES, recorded, np.savez_compressed)
     _write(folder / THUMBNAILS, thumbnails, np.savez_compressed)
@@ -121,7 +125,22 @@ def evaluate_run(
     write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
     if own:
         training.update_record(workdir, **task.evaluated(result, snapshot.step))
-    return result
+    return reporting.shown(workdir, result)
+
+
+def _drift(
+    workdir: str | os.PathLike, checkpoint: Checkpoint, task: Task, arrays: Mapping[str, Any]
+) -> drift.Drift | None:
+    """Compares the known chips of a set with the training; None without a decision about them."""
+    if not isinstance(task, OpenSet) or "decided_score" not in arrays:
+        return None
+    part, labels = task.parts["test"], arrays["decided_label"]
+    rows = np.flatnonzero((labels >= 0) & (labels < len(task.split.known)))
+    recogniser = training.predictor_class(type(task)).load(workdir, checkpoint=checkpoint)
+    reference = drift.reference_of(recogniser)
+    chips = (part.chips(rows[i : i + 1])[0] for i in range(len(rows)))
+    of_tracks = isinstance(task, OfTracks)
+    return drift.of_known(reference, arrays["decided_score"][rows], None if of_tracks else chips)
 
 
 def evaluate_repeats(
@@ -170,12 +189,12 @@ def evaluate_repeats(
     if data is not None and not isinstance(data, Mapping):
         facts = next(iter(found.values()))["set"]
         if not facts["name"]:  # images in memory without a name are not recorded
-            return summary
+            return reporting.shown(place, summary)
         place, summary["set"] = training.set_folder(place, facts["name"]), facts
     place.mkdir(parents=True, exist_ok=True)
     text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
     write_file(place / training.SUMMARY, lambda file: file.write(text.encode()))
-    return summary
+    return reporting.shown(several.folder, summary)
 
 
 def _is_evaluated(folder: Path) -> bool:
@@ -236,10 +255,10 @@ def _measured_on(task: Task, data: Any, workdir: str | os.PathLike) -> dict[str,
     Raises:
       ValueError: the kind of run has no test of labelled images, or the images do not fit it.
     """
-    if not isinstance(task, OpenSet) or isinstance(task, OfTracks):
+    if not isinstance(task, OpenSet | Embedding):
         raise ValueError(
-            f"data: a run of {type(task).__name__} is measured on its own data, wanted one of "
-            "open-set recognition of single images"
+            f"data: {workdir} is a run of {task.kind()}, which is measured on its own data alone: "
+            "wanted a recogniser, of images or tracks, or an embedding"
         )
     enrolment = enrolment_file.read(workdir)
     found = labelled_set.of(task, data, enrolment.counts() if enrolment else ())

@@ -129,7 +129,7 @@ def train_configured(
     progress: bool = True,
     begun_in: Callable[[Path], None] | None = None,
     say: Callable[[str], None] = silent,
-    evaluated: Callable[[int, Mapping[str, float]], None] | None = None,
+    evaluated: Callable[[int, float, Mapping[str, float]], None] | None = None,
 ) -> None:
     """Trains or continues a run of a complete configuration, which may name only trusted code.
 
@@ -140,8 +140,7 @@ def train_configured(
       progress: show a progress bar.
       begun_in: called with the run's folder once it is created, before the first step.
       say: called with each step that takes time.
-      evaluated: called with the step and the metrics of each evaluation on the validation data,
-        once its checkpoint is saved; what it raises ends the training.
+      evaluated: see :func:`jaxatr.training.train`.
 
     Raises:
       ValueError: as :func:`train_run`.
@@ -160,7 +159,7 @@ def _train(
     more_epochs: int | None,
     begun_in: Callable[[Path], None] | None,
     say: Callable[[str], None],
-    evaluated: Callable[[int, Mapping[str, float]], None] | None,
+    evaluated: Callable[[int, float, Mapping[str, float]], None] | None,
 ) -> None:
     task = make_task(full, workdir)
     _warn_of_one_size(full, task.record)

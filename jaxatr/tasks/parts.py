@@ -111,7 +111,10 @@ class Part:
 
 
 def part_of_chips(
-    chips: Shaped[np.ndarray, "n h w c"], names: Iterable[str], known: Sequence[str]
+    chips: Shaped[np.ndarray, "n h w c"],
+    names: Iterable[str],
+    known: Sequence[str],
+    columns: Mapping[str, Shaped[np.ndarray, " n"]] | None = None,
 ) -> Part:
     """Returns a part of chips in memory, whose split has their classes.
 
@@ -119,6 +122,7 @@ def part_of_chips(
       chips: ``[n, h, w, c]``.
       names: names of their classes; those that are not in ``known`` are unknown.
       known: the known classes.
+      columns: further columns of their split, by name.
     """
     names = [str(name) for name in names]
     classes = tuple(dict.fromkeys(names))
@@ -128,9 +132,9 @@ def part_of_chips(
         return np.array([place.get(name, openset.UNKNOWN) for name in names], np.int32)
 
     rows = np.arange(len(chips))
-    columns = {**data.Others(chips, rows, []).split("").columns, "label": numbers(classes)}
+    own = {**data.Others(chips, rows, []).split("").columns, "label": numbers(classes)}
     records = [{"image": chip} for chip in chips]
-    split = data.Split("chips", records, columns, classes, chips.dtype)
+    split = data.Split("chips", records, {**own, **(columns or {})}, classes, chips.dtype)
     return Part(split, rows, numbers(known), data.Chip())
 
 

@@ -80,7 +80,7 @@ def train(
     ema: float = 0.0,
     remat: bool = False,
     end_with_best: bool = False,
-    evaluated: Callable[[int, Mapping[str, float]], None] | None = None,
+    evaluated: Callable[[int, float, Mapping[str, float]], None] | None = None,
 ) -> TrainResult:
     """Trains ``task``, continuing from the latest checkpoint in ``workdir`` if there is one.
 
@@ -109,8 +109,8 @@ def train(
       end_with_best: evaluate before the first step too, and end with the state of the best
         evaluation if the last one is worse. The last checkpoint then has that state, and
         ``record.json`` its step as ``kept_step``.
-      evaluated: called with the step and the metrics of each evaluation, once its checkpoint is
-        saved. What it raises ends the training.
+      evaluated: called after each evaluation, once its checkpoint is saved, with the step, the
+        metric that selects the best checkpoint, and all metrics. What it raises ends the training.
 
     Raises:
       ConfigMismatch: ``workdir`` contains a run of another configuration.
@@ -165,9 +165,9 @@ def train(
                             warnings.warn(_NOTHING_LEARNED, stacklevel=2)
                     writer.sync()
                     run.save(meter, evaluated=evaluate)
-                if evaluate and evaluated is not None:
+                if evaluate and run.metrics and evaluated is not None:
                     checkpoints.wait()
-                    evaluated(run.step, run.metrics)
+                    evaluated(run.step, run.metrics[task.best], run.metrics)
                 if meter.stop and not last:
                     checkpoints.wait()
                     raise Preempted(run.step)

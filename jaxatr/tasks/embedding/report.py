@@ -57,5 +57,6 @@ REPORT = Report(
     sections=((1500, retrieval), (1600, embedding_map), (1700, search_sheet), *SECTIONS),
     text=text,
     data=explorer.script_data,
+    read_set=read_embedding,
     figures=figures,
 )
