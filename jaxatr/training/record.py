@@ -231,7 +231,9 @@ def read_record(workdir: str | os.PathLike) -> files.Fields:
     return record
 
 
-def _fixed_fields(tree: dict[str, Any], free: Collection[str], prefix: str = "") -> dict[str, Any]:
+def _fixed_fields(
+    tree: Mapping[str, Any], free: Collection[str], prefix: str = ""
+) -> dict[str, Any]:
     fields = {}
     for name, value in tree.items():
         full = prefix + name
