@@ -297,8 +297,9 @@ def evaluate(
     members = Members(workdirs, checkpoint=checkpoint, score=score, where=where)
     decision, task = members.decision(), members.tasks[0]
     found = None if data is None else labelled_set.of(task, data)
-    for one in members.tasks if found is not None else ():
-        one.examples.replace_test(found.part)
+    if found is not None:
+        for one in members.tasks:
+            one.examples.replace_test(found.part)
     own = ids(task.parts["test"])
     for (run, _), other in zip(members.members, members.tasks, strict=True):
         if not np.array_equal(ids(other.parts["test"]), own):

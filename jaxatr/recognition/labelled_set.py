@@ -146,7 +146,8 @@ def read_tracks(task: OfTracks, source: str | os.PathLike) -> LabelledSet:
         )
     if left_out:
         _warn(path, left_out, len(found), "tracks")
-    columns = dict(zip((TRACK, FRAME), np.array(numbers, np.int32).T, strict=True))
+    of_track, of_frame = np.array(numbers, np.int32).T
+    columns = {str(TRACK): of_track, str(FRAME): of_frame}
     return _made(task, np.stack(chips), names, str(path), left_out, columns)
 
 

@@ -37,7 +37,7 @@ def summary_of(
     figures: dict[str, Any] = {}
     for title in dict.fromkeys(title for found in each.values() for title in found):
         values = {
-            name: found[title] for name, found in each.items() if found.get(title) is not None
+            name: value for name, found in each.items() if (value := found.get(title)) is not None
         }
         if not values:
             continue

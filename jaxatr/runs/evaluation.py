@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxatr import kernels, reporting, resolve, training
 from jaxatr.recognition import drift, enrolment_file, ensemble, labelled_set
+from jaxatr.recognition.recogniser import OpenSetPredictor
 from jaxatr.reporting import recorded_sets
 from jaxatr.runs.merge import Evaluated, merged
 from jaxatr.runs.training import Labelled, make_task
@@ -137,6 +138,8 @@ def _drift(
     part, labels = task.parts["test"], arrays["decided_label"]
     rows = np.flatnonzero((labels >= 0) & (labels < len(task.split.known)))
     recogniser = training.predictor_class(type(task)).load(workdir, checkpoint=checkpoint)
+    if not isinstance(recogniser, OpenSetPredictor):
+        return None
     reference = drift.reference_of(recogniser)
     chips = (part.chips(rows[i : i + 1])[0] for i in range(len(rows)))
     of_tracks = isinstance(task, OfTracks)

@@ -167,8 +167,9 @@ def _described(
 def _study(folder: Path, config: Config) -> "Study":
     """Opens the journal of a search's trials, or begins it."""
     import optuna
+    from optuna.storages.journal import JournalFileBackend
 
-    backend = optuna.storages.journal.JournalFileBackend(str(folder / _JOURNAL))
+    backend = JournalFileBackend(str(folder / _JOURNAL))
     evaluations = config.train.epochs / config.train.evaluate_every
     first = 1 if config.train.steps else max(1, round(evaluations / _REDUCTION**_RUNGS))
     return optuna.create_study(
