@@ -111,14 +111,14 @@ def numbers(evaluation: Mapping[str, Any], prefix: str = "") -> dict[str, float]
     """Lists every number of an evaluation by its dotted name.
 
     >>> numbers({"loss": 0.25, "new": {"hits": 3}, "classes": ["a"]})
-    {'loss': 0.25, 'new.hits': 3}
+    {'loss': 0.25, 'new.hits': 3.0}
     """
     found = {}
     for name, value in evaluation.items():
         if isinstance(value, Mapping):
             found |= numbers(value, f"{prefix}{name}.")
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            found[prefix + name] = value
+            found[prefix + name] = float(value)
     return found
 
 
