@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxatr import data, training
+from jaxatr import data, reporting, runs, training
 from jaxatr.cli import predict
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks.embedding.predictor import UNKNOWN, Retriever
@@ -91,6 +91,19 @@ def test_the_kinds_of_runs_are_told_apart(embedding_run, trained_run, tmp_path):
 @pytest.fixture
 def flags(flags_of):
     return functools.partial(flags_of, predict)
+
+
+def test_another_set_is_searched_and_recognised(embedding_run, levels, tmp_path):
+    shutil.copytree(embedding_run, tmp_path / "run")
+    own = training.load_evaluation(embedding_run)
+    result = runs.evaluate_run(tmp_path / "run", data=levels / "test", name="flight")
+    assert result["groups"] == own["groups"]  # the images are those of its test
+    assert result["retrieval"] == own["retrieval"]
+    place = tmp_path / "run" / "sets" / "flight"
+    assert (place / "scores.npz").is_file() and not (place / "index.npz").exists()
+    header, _, first, second = reporting.sets_table(tmp_path / "run").splitlines()
+    assert first.split()[2:] == second.split()[1:]
+    assert "run on flight" in reporting.render_report([tmp_path / "run"])
 
 
 def test_a_damaged_index_is_named(embedding_run, tmp_path):

@@ -11,7 +11,7 @@ from typing import Protocol, TextIO, cast, runtime_checkable
 from absl import app, flags, logging
 
 from jaxatr import resolve
-from jaxatr.cli import configuration, help_page, numbers, terminal
+from jaxatr.cli import configuration, devices, help_page, numbers, terminal
 
 EXIT_USER_ERROR = 2
 EXIT_BUG = 70  # EX_SOFTWARE of BSD's sysexits.h
@@ -64,6 +64,8 @@ def run(command: Command, arguments: Sequence[str]) -> None:
             "Allow the run, or prepared data, to name code outside of jaxatr, which is then run: "
             "for what is your own, or of a known origin.",
         )
+    if getattr(command, "__name__", "").rpartition(".")[2] not in devices.WITHOUT:
+        devices.define()
     flags.DEFINE_bool("debug", False, "Print the tracebacks of errors.")
     own = [flags.FLAGS[name] for name in flags.FLAGS if _is_own(name)]  # not those of libraries
     for flag in own:
@@ -93,6 +95,8 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
         logging.set_verbosity(logging.FATAL)  # orbax logs, with tracebacks, what it raises too
     try:
         _trust_the_users()
+        if "device" in flags.FLAGS and flags.FLAGS["device"].value is not None:
+            devices.use(flags.FLAGS["device"].value)
         return _until_closed(lambda: command.main(arguments))
     except Exception as error:
         if is_users(error):

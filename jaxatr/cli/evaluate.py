@@ -4,7 +4,7 @@ jaxatr evaluate --workdir=DIR [--checkpoint=latest|best|STEP] [--scores=all]
 jaxatr evaluate --workdir=DIR --scores=vim --fresh
 jaxatr evaluate --workdir=DIR --outside=near=SOURCE,far=SOURCE
 jaxatr evaluate --workdir=DIR --data=FOLDER_OR_TABLE_OR_ARCHIVE [--name=NAME]
-jaxatr evaluate --workdir=DIR --workdir=DIR
+jaxatr evaluate --workdir=DIR --workdir=DIR [--data=FOLDER_OR_TABLE_OR_ARCHIVE]
 jaxatr evaluate --workdir=SURROGATE --methods=grad_cam,rise,lime
 """
 
@@ -66,10 +66,13 @@ def main(arguments: Sequence[str]) -> None:
     place = inputs.data_place()
     shared: dict[str, Any] = {"checkpoint": inputs.checkpoint(flags.FLAGS.checkpoint)}
     if len(workdirs) > 1:
-        if another or options or flags.FLAGS.fresh:
-            name = next(iter(another | options), "fresh")
+        unused = {name: value for name, value in another.items() if name != "data"} | options
+        if unused or flags.FLAGS.fresh:
+            name = next(iter(unused), "fresh")
             raise ValueError(f"--{name} cannot be used with an ensemble: give one --workdir")
-        result = runs.evaluate_ensemble(workdirs, **shared, data=place)
+        result = runs.evaluate_ensemble(
+            workdirs, **shared, data=another.get("data", place), where=place
+        )
     else:
         shared |= {**another, "where": place} if another else {"data": place}
         result = runs.evaluate_run(
@@ -78,6 +81,6 @@ def main(arguments: Sequence[str]) -> None:
     if flags.FLAGS.json:
         print(json.dumps(result, indent=2))
         return
-    print(reporting.report_of(workdirs[0]).text(result))
+    print(reporting.results_text(workdirs[0], result))
     if len(workdirs) == 1 and (beside := reporting.sets_table(workdirs[0])):
         print(f"\n{beside}")

@@ -15,7 +15,17 @@ from jaxatr import memory
 from jaxatr.resolve import nearest
 
 COMMANDS = (
-    *("train", "evaluate", "predict", "detect", "calibrate", "enrol", "cluster", "explain"),
+    *(
+        "train",
+        "search",
+        "evaluate",
+        "predict",
+        "detect",
+        "calibrate",
+        "enrol",
+        "cluster",
+        "explain",
+    ),
     *("check", "prepare", "convert", "tune", "report", "serve"),
 )
 
@@ -44,7 +54,7 @@ def run(name: str, arguments: Sequence[str]) -> None:
       name: one of :data:`COMMANDS`, the module of a :class:`jaxatr.cli.command.Command`.
       arguments: the command's flags and positional arguments.
     """
-    if name == "train":
+    if name in ("train", "search"):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _stop)
     # Must precede the imports of NumPy and jax, whose threads would have separate heaps.

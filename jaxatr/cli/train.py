@@ -2,6 +2,7 @@
 
 jaxatr train --config=NAME[:VARIANT] [--workdir=DIR] [--config.FIELD=VALUE ...]
 jaxatr train --config=FILE.py[:VARIANT] [--workdir=DIR] [--config.FIELD=VALUE ...]
+jaxatr train --config=NAME --repeats=seeds:3|folds:5 [--config.data.group_by=COLUMN|folder]
 jaxatr train --workdir=DIR [--more_epochs=N]
 jaxatr train --workdir=DIR --baselines=conflabel,gopenmax
 """
@@ -27,6 +28,12 @@ def define_flags() -> None:
         None,
         "The run's folder; an existing run is continued, without --config by its own "
         "configuration. Default: runs/DATE-TIME.",
+    )
+    flags.DEFINE_string(
+        "repeats",
+        None,
+        "Train several runs and show mean and spread: seeds:3 with three seeds, folds:5 with each "
+        "fifth of the training data held out once.",
     )
     flags.DEFINE_integer(
         "more_epochs", None, "Further epochs of the finished run in --workdir; no --config.", 1
@@ -72,6 +79,7 @@ def main(arguments: Sequence[str]) -> None:
         runs.train_run(
             values.config,
             workdir,
+            repeats=values.repeats,
             more_epochs=values.more_epochs,
             progress=values.progress,
             begun_in=_begun(data_dir or ""),
@@ -83,10 +91,13 @@ def main(arguments: Sequence[str]) -> None:
             print(f"training {baseline} in {workdir / folder}", flush=True)
             runs.train_baseline(workdir, baseline, progress=values.progress)
         print("evaluating on the test data", flush=True)
-        evaluation = runs.evaluate_run(workdir, progress=values.progress)
-        print(reporting.report_of(workdir).text(evaluation))
-    usage = training.task_of(workdir).usage.format(workdir=shlex.quote(str(workdir)))
-    print(f"use it: jaxatr {usage}")
+        if (several := training.read_repeats(workdir)) is not None:
+            evaluation = runs.evaluate_repeats(several, only_missing=True, progress=values.progress)
+        else:
+            evaluation = runs.evaluate_run(workdir, progress=values.progress)
+        print(reporting.results_text(workdir, evaluation))
+    usage = training.task_of(several.runs[0] if several else workdir).usage
+    print(f"use it: jaxatr {usage.format(workdir=shlex.quote(str(workdir)))}")
 
 
 def _begun(data_dir: str) -> Callable[[Path], None]:
@@ -104,10 +115,15 @@ def _begun(data_dir: str) -> Callable[[Path], None]:
 def _check(baselines: bool) -> None:
     """Checks that --config and --workdir are given where they are needed."""
     config, workdir = flags.FLAGS.config, flags.FLAGS.workdir
-    is_run = workdir is not None and (baselines or Path(workdir, "config.json").exists())
+    files = ("config.json", "repeats.json")
+    is_run = workdir is not None and (
+        baselines or any(Path(workdir, name).exists() for name in files)
+    )
     if config is None and not is_run:
         why = f"; {workdir} has no run to continue" if workdir else ""
         raise ValueError(f"--config is missing: --config=cbc, or a file of your own{why}")
+    if baselines:
+        inputs.check_unused("repeats", by="baselines")
     if config is not None:
         inputs.check_unused("more_epochs", by="config")
     elif baselines:

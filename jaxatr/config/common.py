@@ -48,6 +48,17 @@ COMMON: Fields = {
         "[ensemble](open_set.md#ensembles) need the same value",
         int,
     ),
+    "data.fold": Field(
+        "",
+        "hold out this fold of the known training examples for validation, in place of "
+        "`data.validation`: `2/5` is the second of five, which have equal shares of every class. "
+        "[`train --repeats=folds:5`](training.md#repeats) sets it",
+    ),
+    "data.group_by": Field(
+        "",
+        "column whose equal values stay in one fold, such as `serial`, or `folder`, the folder of "
+        "an example's file; empty: none. Tracks always stay together",
+    ),
     "data.select.range_m": Field(
         (),
         "ranges in metres to keep in training and test; empty: all. Needs range metadata",

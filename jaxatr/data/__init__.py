@@ -20,6 +20,7 @@ from jaxatr.data.combined_splits import (
 )
 from jaxatr.data.dataset import SCENE_ARRAYS, Dataset, Split
 from jaxatr.data.decoding_bounds import decode_bounded, pixels_of
+from jaxatr.data.folds import Fold, check_divided, group_values, stratified_folds
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.image_facts import FACTS, image_facts
 from jaxatr.data.image_paths import (
@@ -67,6 +68,7 @@ __all__ = [
     "Chip",
     "Dataset",
     "EvalBatches",
+    "Fold",
     "Hierarchy",
     "ImageError",
     "MissingImageError",
@@ -82,6 +84,7 @@ __all__ = [
     "Truth",
     "as_image",
     "augment",
+    "check_divided",
     "check_others",
     "check_table",
     "check_tracks",
@@ -97,6 +100,7 @@ __all__ = [
     "eval_batches",
     "eval_tuple_batches",
     "find_dataset",
+    "group_values",
     "hierarchy",
     "hold_out_classes",
     "holdout",
@@ -123,6 +127,7 @@ __all__ = [
     "read_others",
     "reason_of",
     "select",
+    "stratified_folds",
     "thumbnail",
     "tracks_of",
     "train_batches",

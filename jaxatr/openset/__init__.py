@@ -33,7 +33,14 @@ from jaxatr.openset.detectors.mls import max_logit_score
 from jaxatr.openset.detectors.odin import odin_score
 from jaxatr.openset.detectors.softmax import softmax_score
 from jaxatr.openset.enrolment import compared_rows, enrol, enrol_scores
-from jaxatr.openset.ensemble import ENSEMBLE, Pooled, as_pooled, fit_ensemble, pool
+from jaxatr.openset.ensemble import (
+    ENSEMBLE,
+    Pooled,
+    as_pooled,
+    fit_ensemble,
+    fit_out_of_fold,
+    pool,
+)
 from jaxatr.openset.evaluation import evaluate, fixed_thresholds
 from jaxatr.openset.fit import Fitted, fit_scores
 from jaxatr.openset.graph import TracedDecision, traced_decision, without_form
@@ -99,6 +106,7 @@ __all__ = [
     "fit_calibration",
     "fit_ensemble",
     "fit_mixture",
+    "fit_out_of_fold",
     "fit_scores",
     "fit_sigmoid",
     "fit_temperature",

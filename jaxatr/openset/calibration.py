@@ -192,6 +192,8 @@ class Calibration(NamedTuple):
         fitted.
       unseen: number of examples that took no part in training. None for the calibrations of earlier
         versions: all took no part, and with too few of them everything is accepted.
+      folds: number of networks, each of which has not seen some of the examples; 0 if one network
+        has seen none of them.
     """
 
     scores: Float[np.ndarray, " n"]
@@ -201,6 +203,7 @@ class Calibration(NamedTuple):
     per_class: bool = False
     sigmoid: Sigmoid | None = None
     unseen: int | None = None
+    folds: int = 0
 
     @property
     def held_out(self) -> int:
@@ -252,10 +255,13 @@ class Calibration(NamedTuple):
 
         It holds for examples that are exchangeable with those that took no part in training; with
         ``per_class``, for those that are assigned to the class. NaN for a class without a
-        guarantee: with ``per_class``, one with too few examples, or with training examples.
+        guarantee: with ``per_class``, one with too few examples, or with training examples; any
+        class if the examples are of several folds.
         """
         if self.tpr == 1:
             return np.ones(num_classes)
+        if self.folds:
+            return np.full(num_classes, np.nan)
         if not self.per_class:
             count = self.held_out
             rank = conformal_rank(count, tpr=self.tpr, least=0 if self.unseen is None else 1)
@@ -283,6 +289,8 @@ class Calibration(NamedTuple):
         """The examples that the thresholds were fitted to, in words."""
         if self.unseen == 0:  # see jaxatr.openset.unlabelled: their scores are estimates
             return f"{_counted(len(self.scores))}, shifted to chips without labels"
+        if self.folds:
+            return f"{len(self.scores)} examples, each unseen by one of {self.folds} trainings"
         plain, more = _counted(self.held_out), len(self.scores) - self.held_out
         return f"{plain} and {more} training examples as if not seen" if more else plain
 

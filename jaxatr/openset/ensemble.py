@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxatr.openset.calibration import standing_of, unit_of
+from jaxatr.openset.calibration import Calibration, standing_of, unit_of
 from jaxatr.openset.decision import Answers, Decision, calibrate
 from jaxatr.openset.fit import fit_scores
 from jaxatr.openset.logistic import log_softmax, logsumexp
@@ -153,6 +153,57 @@ def fit_ensemble(
     fitted = calibrate(decision, validation, tpr=tpr, per_class=per_class, seen=seen)
     assert isinstance(fitted, Pooled)
     return fitted
+
+
+def fit_out_of_fold(
+    decisions: Sequence[Decision], *, tpr: float, per_class: bool = False
+) -> Pooled:
+    """Fits an ensemble of networks that were each trained without another part of the examples.
+
+    Every example has a score of the one network that has not seen it, standardised among those of
+    its fold. The threshold is fitted to all of these, as in CV+ (Barber et al. 2021, "Predictive
+    inference with the jackknife+"). The ensemble compares the mean of the members' standardised
+    scores with it. That mean spreads less than a single score, so that more known examples are
+    accepted than asked for rather than fewer. The result is an estimate without a guarantee.
+
+    The temperature is the median of the members', whose average may be underconfident.
+
+    Args:
+      decisions: the members' decisions, each calibrated to the examples of its own fold.
+      tpr: share of known examples to accept.
+      per_class: fit a threshold for each assigned class instead of a common one.
+
+    Raises:
+      ValueError: a decision is not calibrated.
+    """
+    units, scores, nearest = [], [], []
+    for decision in decisions:
+        own = decision.calibration
+        if own is None or not own.held_out:
+            raise ValueError(
+                f"{decision.score.name}: its threshold is not fitted to the examples of its fold"
+            )
+        unseen = own.scores[: own.held_out]
+        units.append(unit_of(unseen))
+        scores.append(standing_of(unseen, unseen))
+        nearest.append(own.nearest[: own.held_out])
+    every = np.concatenate(scores)
+    temperatures = [one.calibration.temperature for one in decisions if one.calibration]
+    return Pooled(
+        ENSEMBLE,
+        {ENSEMBLE.name: Units(*map(np.array, zip(*units, strict=True)))},
+        any(decision.gallery for decision in decisions),
+        Calibration(
+            every,
+            np.concatenate(nearest),
+            float(np.median(temperatures)),
+            tpr,
+            per_class,
+            unseen=len(every),
+            folds=len(decisions),
+        ),
+        mixture=_is_mixture(decisions),
+    )
 
 
 def _seen(

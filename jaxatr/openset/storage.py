@@ -42,6 +42,8 @@ def to_arrays(decision: Decision) -> dict[str, np.ndarray]:
         }
         if one.unseen is not None:
             found["calibration.unseen"] = np.int64(one.unseen)
+        if one.folds:
+            found["calibration.folds"] = np.int64(one.folds)
     if decision.further is not None:
         further = decision.further._asdict()
         found |= {f"further.{name}": np.asarray(value) for name, value in further.items()}
@@ -58,7 +60,8 @@ def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
         raise ValueError(f"got a model fitted for {arrays.get('score')}, wanted {score.name}")
     calibration = None
     if "calibration.scores" in arrays:
-        own = {n: arrays[f"calibration.{n}"] for n in Calibration._fields if n != "unseen"}
+        later = ("unseen", "folds")  # absent where they say nothing, or in earlier versions
+        own = {n: arrays[f"calibration.{n}"] for n in Calibration._fields if n not in later}
         unseen = arrays.get("calibration.unseen")  # absent in runs of earlier versions
         sigmoid = Sigmoid(*map(float, own["sigmoid"])) if own["sigmoid"].size else None
         calibration = Calibration(
@@ -69,6 +72,7 @@ def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
             bool(own["per_class"]),
             sigmoid,
             None if unseen is None else int(unseen),
+            int(arrays.get("calibration.folds", 0)),
         )
     threshold = float(arrays["threshold"]) if "threshold" in arrays else None
     gallery = bool(arrays["gallery"])

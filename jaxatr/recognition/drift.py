@@ -20,6 +20,8 @@ FEWEST = 20
 
 SCORE = "score"
 
+_SINGLE = "facts of images are compared for single images only"
+
 _WORDS = {  # of lower and higher values
     SCORE: ("score lower than the validation chips", "score higher than the validation chips"),
     "brightness": ("are darker", "are brighter"),
@@ -58,7 +60,7 @@ def reference_of(recogniser: OpenSetPredictor) -> Reference:
     else:
         values[SCORE] = calibration.scores
     if not isinstance(recogniser, Recogniser):
-        missing.append("facts of images are compared for single images only")
+        missing.append(_SINGLE)
     elif (facts := _of_field(recogniser) or image_facts.load(recogniser.workdir)) is None:
         missing.append("this run was trained before facts of its training chips were recorded")
     else:
@@ -88,11 +90,13 @@ class Drift(NamedTuple):
       chips: number of chips.
       shifts: the comparison of each statistic; empty with too few chips.
       missing: why statistics are missing; empty if none is.
+      known: whether all chips are known to be of the classes of the training.
     """
 
     chips: int
     shifts: tuple[metrics.Shift, ...]
     missing: str = ""
+    known: bool = False
 
     @property
     def found(self) -> tuple[metrics.Shift, ...]:
@@ -103,7 +107,7 @@ class Drift(NamedTuple):
     def sentence(self) -> str:
         """Says in one line whether the chips have changed, and what that means."""
         missing = f" ({self.missing})" if self.missing else ""
-        chips = f"{self.chips} chip{'' if self.chips == 1 else 's'}"
+        chips = f"{self.chips} {'known ' * self.known}chip{'' if self.chips == 1 else 's'}"
         if not self.shifts:
             need = f": at least {FEWEST} are needed" if self.chips < FEWEST else ""
             return f"drift: cannot be told from {chips}{need}{missing}"
@@ -112,10 +116,11 @@ class Drift(NamedTuple):
             return f"drift: none found in {chips}; {alarm}{missing}"
         words = [_WORDS[one.name][one.higher] for one in self.found]
         listed = ", ".join(words[:-1]) + (" and " if len(words) > 1 else "") + words[-1]
+        cause = "Chips of unknown classes can be the cause; if they are not, the"
         return (
-            f"drift: compared with the training, these {chips} {listed}; {alarm}. Chips of unknown "
-            "classes can be the cause; if they are not, the threshold and the probabilities may "
-            f"not hold: jaxatr calibrate fits them to such chips{missing}"
+            f"drift: compared with the training, these {chips} {listed}; {alarm}. "
+            f"{'The' if self.known else cause} threshold and the probabilities may not hold: "
+            f"jaxatr calibrate fits them to such chips{missing}"
         )
 
     def lines(self) -> list[str]:
@@ -132,6 +137,27 @@ class Drift(NamedTuple):
             "level": LEVEL,
             "statistics": [one._asdict() | {"found": one.found(LEVEL)} for one in self.shifts],
         }
+
+
+def of_known(
+    reference: Reference, scores: Iterable[float], chips: Iterable[np.ndarray] | None = None
+) -> Drift:
+    """Compares inputs of classes that the run was trained on with its reference.
+
+    Args:
+      reference: what they are compared with.
+      scores: the score of each.
+      chips: the chips ``[h, w, c]``; None for tracks, of which only the scores are compared.
+    """
+    if chips is None:
+        values = {name: reference.values[name] for name in (SCORE,) if name in reference.values}
+        reference = Reference(values, reference.missing or _SINGLE)
+    watch = Watch(reference)
+    for _ in watch.passing(chips or ()):
+        pass
+    for score in scores:
+        watch.scored(float(score))
+    return watch.drift()._replace(known=True)
 
 
 class Watch:

@@ -1,7 +1,8 @@
 """Ensembles: several runs combined into one recogniser (:mod:`jaxatr.openset.ensemble`).
 
 The threshold is fitted to the validation examples that all members share. The guarantee of the
-conformal test requires examples on which no member was trained.
+conformal test requires examples on which no member was trained. Runs that were trained in folds
+share none; their threshold is fitted to the examples that each of them has not seen.
 """
 
 import functools
@@ -16,7 +17,7 @@ import numpy as np
 from jaxatr import openset, training
 from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
-from jaxatr.recognition import enrolment_file, evaluation, store
+from jaxatr.recognition import enrolment_file, evaluation, labelled_set, store
 from jaxatr.recognition.choice import RunDecision, as_configured, facts
 from jaxatr.recognition.decision import as_number, load_decision, open_task
 from jaxatr.recognition.measures import judge
@@ -183,6 +184,8 @@ class Members:
         Raises:
           ValueError: the data is missing, or the members share no validation examples.
         """
+        if (out_of_fold := self._out_of_fold()) is not None:
+            return out_of_fold
         first, name = self.members[0].run, f"{openset.ENSEMBLE.name}.{self._digest()}"
         found = store.load(first.workdir, first.step, name, openset.ENSEMBLE)
         if found is not None:
@@ -205,6 +208,19 @@ class Members:
         except OSError as error:
             warnings.warn(f"the fit of the ensemble could not be saved: {error}", stacklevel=2)
         return decision
+
+    def _out_of_fold(self) -> openset.Decision | None:
+        """Fits the decision of runs that were trained in folds; None for other runs.
+
+        Each run's threshold is fitted to examples that its network has not seen. Together they are
+        all known examples, so that no data is needed.
+        """
+        fields = [run.config.data for run, _ in self.members]
+        numbers = {one.fold for one in fields}
+        if "" in numbers or len(numbers) < max(2, len(fields)):
+            return None
+        first = self.members[0].run.config.open_set
+        return openset.fit_out_of_fold(self.decisions, tpr=first.tpr, per_class=first.per_class)
 
     def _digest(self) -> str:
         """Returns a hash of the members' networks and decisions, in order."""
@@ -261,6 +277,7 @@ def evaluate(
     checkpoint: Checkpoint = "latest",
     score: str | None = None,
     where: Mapping[str, str] | None = None,
+    data: str | os.PathLike | tuple[Any, Any] | None = None,
 ) -> dict[str, Any]:
     """Evaluates an ensemble on the test examples, with the metrics of a run's evaluation.
 
@@ -271,13 +288,18 @@ def evaluate(
       checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
       score: name of the score that decides in every run; None for the configured ones.
       where: fields of ``config.data`` to change, if the data has moved.
+      data: another set to measure instead of the test examples (:func:`labelled_set.of`).
 
     Raises:
-      ValueError: the runs cannot be loaded as an ensemble (:func:`load`), or have different test
-        examples.
+      ValueError: the runs cannot be loaded as an ensemble (:func:`load`), have different test
+        examples, or the set cannot be measured.
     """
     members = Members(workdirs, checkpoint=checkpoint, score=score, where=where)
     decision, task = members.decision(), members.tasks[0]
+    found = None if data is None else labelled_set.of(task, data)
+    if found is not None:
+        for one in members.tasks:
+            one.examples.replace_test(found.part)
     own = ids(task.parts["test"])
     for (run, _), other in zip(members.members, members.tasks, strict=True):
         if not np.array_equal(ids(other.parts["test"]), own):
@@ -296,6 +318,8 @@ def evaluate(
     measured["members"] = [str(run.workdir) for run, _ in members.members]
     made = RunDecision(decision, {"decides": openset.ENSEMBLE.name, "by": f"{len(workdirs)} runs"})
     judge(made, test, measured, {})
+    if found is not None:
+        labelled_set.describe(measured, found.record)
     return measured
 
 

@@ -111,7 +111,7 @@ def _unlabelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> li
                 raise ValueError(line_of(one.error, one.name, one.file)) from one.error
             listed.append(Item(one.name, Path(one.file)))
     else:
-        listed = [Item(path.name, path) for path in _visible(source) if path.is_dir()]
+        listed = [Item(path.name, path) for path in folders_in(source)]
     if not listed:
         raise ValueError(f"{source}: there are no chips")
     return listed
@@ -127,8 +127,7 @@ def _labelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list
     else:
         listed = [
             Item(str(path.relative_to(source)), path, class_name(folder.name))
-            for folder in _visible(source)
-            if folder.is_dir()
+            for folder in folders_in(source)
             for path in _visible(folder)
         ]
     if not listed:
@@ -148,6 +147,15 @@ def _read(recogniser: OpenSetPredictor, one: Item) -> np.ndarray:
         return recogniser.prepare(recogniser.read(str(one.path)))
     except (ValueError, OSError) as error:
         raise ValueError(line_of(error, str(one.path))) from error
+
+
+def folders_in(folder: Path) -> list[Path]:
+    """Lists the visible folders in a folder, by name.
+
+    Raises:
+      ValueError: there is no such folder.
+    """
+    return [path for path in _visible(folder) if path.is_dir()]
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -5,18 +5,26 @@ import os
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from jaxatr.data import Intake, archive, class_name
+from jaxatr.data import Intake, archive, class_name, read_folder
 from jaxatr.data.image_paths import TABLES
+from jaxatr.data.sources import arrays
+from jaxatr.data.tracks import FRAME, TRACK
+from jaxatr.recognition.field_chips import folders_in
 from jaxatr.resolve import nearest
+from jaxatr.tasks.embedding.task import Embedding
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.parts import Part, part_of_chips
+from jaxatr.tasks.track.of_tracks import OfTracks
 from jaxatr.typing import Shaped
+
+Measured: TypeAlias = OpenSet | Embedding
+"""The tasks whose runs can be measured on another set."""
 
 IN_MEMORY = "arrays in memory"
 _LISTED = 10  # classes, or images that are left out, in a message
@@ -50,7 +58,7 @@ def name_of(source: str) -> str:
     return name[: len(name) - len(suffix)]
 
 
-def read(task: OpenSet, source: str | os.PathLike, enrolled: Collection[str] = ()) -> LabelledSet:
+def read(task: Measured, source: str | os.PathLike, enrolled: Collection[str] = ()) -> LabelledSet:
     """Reads class folders, a table or an archive, with the images of all their splits.
 
     Images that cannot be read, or that the network does not take, are left out; a warning names
@@ -95,8 +103,56 @@ def read(task: OpenSet, source: str | os.PathLike, enrolled: Collection[str] = (
     return _made(task, np.stack(chips), names, str(path), left_out)
 
 
+def read_tracks(task: OfTracks, source: str | os.PathLike) -> LabelledSet:
+    """Reads the tracks in class folders, each a folder of images in the order of their names.
+
+    Of a longer track, the last images are used, as many as the network takes. Tracks with an image
+    that cannot be read, or that the network does not take, are left out; a warning names them.
+
+    Args:
+      task: the run's task.
+      source: the folder with the class folders.
+
+    Raises:
+      ValueError: there are no tracks, or none of a known class can be used.
+    """
+    path = Path(source_of(source))
+    known = {*map(class_name, task.split.known)}
+    found = [
+        (class_name(folder.name), track)
+        for folder in folders_in(path)
+        for track in folders_in(folder)
+    ]
+    if not found:
+        raise ValueError(f"{path}: there is no folder of a class that contains folders of tracks")
+    _check_known(path, {name for name, _ in found}, known)
+    intake, most = Intake.of_run(task.config, task.record), task.config.track.frames
+    chips: list[np.ndarray] = []
+    names: list[str] = []
+    numbers: list[tuple[int, int]] = []
+    left_out: list[tuple[str, str]] = []
+    for number, (name, track) in enumerate(found):
+        try:
+            own = [intake(image) for image in read_folder(str(track))[-most:]]
+        except (ValueError, OSError) as error:
+            left_out.append((str(track.relative_to(path)), str(error)))
+            continue
+        chips += own
+        names += [name] * len(own)
+        numbers += [(number, frame) for frame in range(len(own))]
+    if not known & set(names):
+        raise ValueError(
+            f"{path}: no track of a known class can be used ({': '.join(left_out[0])})"
+        )
+    if left_out:
+        _warn(path, left_out, len(found), "tracks")
+    of_track, of_frame = np.array(numbers, np.int32).T
+    columns = {str(TRACK): of_track, str(FRAME): of_frame}
+    return _made(task, np.stack(chips), names, str(path), left_out, columns)
+
+
 def of_arrays(
-    task: OpenSet, images: Shaped[np.ndarray, "n h w c"], names: Iterable[str]
+    task: Measured, images: Shaped[np.ndarray, "n h w c"], names: Iterable[str]
 ) -> LabelledSet:
     """Makes a set of images in memory.
 
@@ -113,12 +169,48 @@ def of_arrays(
     return _made(task, chips, [str(name) for name in names], IN_MEMORY, [])
 
 
+def of(
+    task: Measured, data: str | os.PathLike | tuple[Any, Any], enrolled: Collection[str] = ()
+) -> LabelledSet:
+    """Reads a set at a path (:func:`read`), or makes one of images and their names in memory.
+
+    Args:
+      task: the run's task.
+      data: the path; or the images and the names or numbers of their classes.
+      enrolled: names of further classes that the run knows.
+
+    Raises:
+      ValueError: the set cannot be read, or does not fit the run.
+    """
+    if isinstance(task, OfTracks):
+        if isinstance(data, tuple):
+            raise ValueError("data: a run on tracks is measured on folders of tracks, not arrays")
+        return read_tracks(task, data)
+    if isinstance(data, tuple):
+        return of_arrays(task, *arrays.checked(*data))
+    return read(task, data, enrolled)
+
+
+def describe(result: dict[str, Any], record: Mapping[str, Any], name: str = "") -> None:
+    """Adds the facts of a set, and which of its classes are unknown, to an evaluation on it.
+
+    Args:
+      result: the evaluation.
+      record: :attr:`LabelledSet.record`.
+      name: name under which the set is recorded.
+    """
+    known = set(result["known"])
+    result["set"] = {"name": name, **record}
+    result["unknown"] = [one for one in record["classes"] if one not in known]
+
+
 def _made(
-    task: OpenSet,
+    task: Measured,
     chips: np.ndarray,
     names: list[str],
     source: str,
     left_out: list[tuple[str, str]],
+    columns: Mapping[str, np.ndarray] | None = None,
 ) -> LabelledSet:
     content = hashlib.sha256("\0".join(names).encode())
     content.update(chips.tobytes())
@@ -129,7 +221,7 @@ def _made(
         "left_out": [list(one) for one in left_out],
         "fingerprint": content.hexdigest(),
     }
-    return LabelledSet(part_of_chips(chips, names, task.split.known), record)
+    return LabelledSet(part_of_chips(chips, names, task.split.known, columns), record)
 
 
 def _check_known(path: Path, classes: set[str], known: set[str]) -> None:
@@ -143,9 +235,11 @@ def _check_known(path: Path, classes: set[str], known: set[str]) -> None:
     )
 
 
-def _warn(path: Path, left_out: Sequence[tuple[str, str]], count: int) -> None:
+def _warn(
+    path: Path, left_out: Sequence[tuple[str, str]], count: int, what: str = "images"
+) -> None:
     named = _short([f"{image}: {reason}" for image, reason in left_out], "; ")
-    warnings.warn(f"{path}: skipped {len(left_out)} of {count} images: {named}", stacklevel=3)
+    warnings.warn(f"{path}: skipped {len(left_out)} of {count} {what}: {named}", stacklevel=3)
 
 
 def _short(texts: Sequence[str], between: str = ", ") -> str:

@@ -17,6 +17,7 @@ from jaxatr.recognition.decision import load_decision
 from jaxatr.recognition.neighbours import TrainingChips, build_examples
 from jaxatr.recognition.prediction import UNKNOWN, Prediction
 from jaxatr.recognition.session import FEATURES, Network, Session, of_single_images
+from jaxatr.reporting import notebook, score_record
 from jaxatr.reporting.tables import guarantee_in_words
 from jaxatr.resolve import imported
 from jaxatr.tasks.display import HeatMap, NotebookPredictor
@@ -100,6 +101,26 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
             f"<{type(self).__name__} {self.workdir}, step {self.step}: {classes} or unknown, by "
             f"{self.decision.score.name}; chips {shape} of {self.chip.dtype}; {self.runtime}>"
         )
+
+    def _repr_html_(self) -> str:
+        calibration, limits = self.decision.calibration, self._limits()
+        rows = {
+            "run": f"{self.workdir}, step {self.step}",
+            "known classes": ", ".join(self.classes),
+            "decides": score_record.shown(self.decision.score.name).title,
+            "known from": limits,
+            "fitted to": "-" if calibration is None else calibration.basis,
+            "chips": f"{' × '.join(map(str, self.chip.shape))}, {self.chip.dtype}",
+            "computed by": self.runtime,
+        }
+        notes = [self.note] if self.note else []
+        return notebook.table(type(self).__name__, [], [[*row] for row in rows.items()], notes)
+
+    def _limits(self) -> str:
+        """Describes the thresholds of the score that decides."""
+        limits = self.decision.thresholds(len(self.classes) - len(self.further))
+        low, high = float(limits.min()), float(limits.max())
+        return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}, by class"
 
     @property
     def engine(self) -> str:

@@ -10,8 +10,15 @@ from jaxatr.reporting.card import (
 from jaxatr.reporting.kind import Report, Section, report_of
 from jaxatr.reporting.overlay import overlay, sheet
 from jaxatr.reporting.page import render_report, write_report
+from jaxatr.reporting.recorded_repeats import results_text, shown, summary_of
 from jaxatr.reporting.recorded_sets import text as sets_table
-from jaxatr.reporting.tables import open_set_table, percent, text_table, worst_confusions
+from jaxatr.reporting.tables import (
+    guarantee_lines,
+    open_set_table,
+    percent,
+    text_table,
+    worst_confusions,
+)
 
 __all__ = [
     "Exported",
@@ -20,13 +27,17 @@ __all__ = [
     "check_card",
     "check_evaluations",
     "check_repeats",
+    "guarantee_lines",
     "open_set_table",
     "overlay",
     "percent",
     "render_report",
     "report_of",
+    "results_text",
     "sets_table",
     "sheet",
+    "shown",
+    "summary_of",
     "text_table",
     "worst_confusions",
     "write_card",

@@ -87,6 +87,8 @@ class Report(Generic[Run]):
       templates: package whose folder ``templates`` has the sections' own templates.
       read_set: ``(folder, name, place) -> Recorded``, the run evaluated on another set, in the
         folder ``place``; ``None`` if the kind is not measured on others.
+      figures: returns the figures of an evaluation that are compared between runs, by title: shares
+        in [0, 1], None for one that was not measured. ``None`` for all numbers of the evaluation.
     """
 
     title: str
@@ -98,6 +100,26 @@ class Report(Generic[Run]):
     data: Callable[[Run, Sprite], dict[str, Any]] | None = None
     templates: str = "jaxatr.reporting"
     read_set: Callable[[Path, str, Path], Run] | None = None
+    figures: Callable[[Mapping[str, Any]], Mapping[str, float | None]] | None = None
+
+    def figures_of(self, evaluation: Mapping[str, Any]) -> Mapping[str, float | None]:
+        """Returns the figures of an evaluation that are compared between runs, by title."""
+        return numbers(evaluation) if self.figures is None else self.figures(evaluation)
+
+
+def numbers(evaluation: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """Lists every number of an evaluation by its dotted name.
+
+    >>> numbers({"loss": 0.25, "new": {"hits": 3}, "classes": ["a"]})
+    {'loss': 0.25, 'new.hits': 3.0}
+    """
+    found = {}
+    for name, value in evaluation.items():
+        if isinstance(value, Mapping):
+            found |= numbers(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found[prefix + name] = float(value)
+    return found
 
 
 def report_of(workdir: str | os.PathLike) -> Report[Any]:

@@ -1,9 +1,10 @@
 """Renders predictions for notebooks: inline HTML in the notebook's own colours."""
 
 import base64
+import html
 import io
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -55,6 +56,49 @@ class Card(NamedTuple):
 def render_cards(cards: Sequence[Card]) -> str:
     """Renders cards side by side."""
     return environment().get_template("cards.html").render(cards=cards, side=SIDE)
+
+
+class Results(dict[str, Any]):
+    """The figures of an evaluation, which a notebook displays as a table.
+
+    Attributes:
+      table: the table as HTML.
+    """
+
+    def __init__(self, figures: Mapping[str, Any], table: str):
+        """Takes the figures, and their table (:func:`table`)."""
+        super().__init__(figures)
+        self.table = table
+
+    def _repr_html_(self) -> str:
+        return self.table
+
+
+def table(
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[str] = (),
+) -> str:
+    """Renders a table, in the notebook's own style.
+
+    Args:
+      title: its caption.
+      header: titles of the columns; none for a table of names and values.
+      rows: its cells; the first of a row is its title.
+      notes: lines below it.
+    """
+
+    def cells(row: Sequence[str], kind: str) -> str:
+        first, *rest = map(html.escape, row)
+        title = f'<th scope="row" style="text-align: left">{first}</th>'
+        return f"<tr>{title}{''.join(f'<{kind}>{one}</{kind}>' for one in rest)}</tr>"
+
+    head = f"<thead>{cells(header, 'th')}</thead>" if header else ""
+    body = "".join(cells(row, "td") for row in rows)
+    below = "".join(f"<div>{html.escape(note)}</div>" for note in notes)
+    caption = f'<caption style="text-align: left">{html.escape(title)}</caption>'
+    return f"<table>{caption}{head}<tbody>{body}</tbody></table>{below}"
 
 
 def probability_bars(probabilities: Mapping[str, float]) -> tuple[list[Bar], str]:

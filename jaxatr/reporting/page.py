@@ -1,15 +1,17 @@
 """Renders a self-contained page about one or more runs of any kind."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxatr import files
 from jaxatr.reporting import charts, figures, overview, recorded_sets
+from jaxatr.reporting import recorded_repeats as repeats
 from jaxatr.reporting.environment import environment
 from jaxatr.reporting.kind import Recorded, Report, Section, report_of
 from jaxatr.reporting.sprite import sprite
+from jaxatr.training import read_repeats
 
 
 def write_report(workdirs: Sequence[str | os.PathLike], out: str | os.PathLike) -> None:
@@ -26,7 +28,8 @@ def write_report(workdirs: Sequence[str | os.PathLike], out: str | os.PathLike) 
 
 def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
     """Renders the page of :func:`write_report`; the same records give the same page."""
-    named = _named(workdirs)
+    several = {place: name for place, name in _named(workdirs).items() if read_repeats(place)}
+    named = _named(list(_members(workdirs)))
     kinds = {folder: report_of(folder) for folder in named}
     # Runs with data for the page's script come first, so that their numbers index its list.
     folders = sorted(named, key=lambda folder: kinds[folder].data is None)
@@ -53,7 +56,7 @@ def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
         introductions=[report.introduce(run) for report, run in both],
         runs=runs[: len(script_data)],
         sprites=sprites,
-        sections=_sections(both),
+        sections=_sections(both, {name: repeats.read(place) for place, name in several.items()}),
         data={"left": charts.LEFT, "width": charts.PLOT_WIDTH, "runs": script_data},
     )
 
@@ -66,10 +69,19 @@ def _evaluations(report: Report[Any], folder: Path, name: str) -> Iterator[Recor
             yield report.read_set(folder, f"{name} on {place.name}", place)
 
 
-def _sections(both: Sequence[tuple[Report[Any], Recorded]]) -> list[Section]:
+def _members(workdirs: Sequence[str | os.PathLike]) -> Iterator[str | os.PathLike]:
+    """Yields the folders of runs, in place of a folder of several runs these."""
+    for workdir in workdirs:
+        several = read_repeats(workdir)
+        yield from [workdir] if several is None else several.runs
+
+
+def _sections(
+    both: Sequence[tuple[Report[Any], Recorded]], summaries: Mapping[str, Mapping[str, Any]]
+) -> list[Section]:
     """Makes the sections in the page's order, without empty ones."""
     makers = dict.fromkeys(placed for report, _ in both for placed in report.sections)
-    made: list[tuple[int, Section | None]] = []
+    made: list[tuple[int, Section | None]] = [(500, repeats.section(summaries))]
     for place, make in makers:
         listed = [
             (number, run)

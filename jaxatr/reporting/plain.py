@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxatr import training
-from jaxatr.reporting.kind import Numbered, Report, Section
+from jaxatr.reporting.kind import Numbered, Report, Section, numbers
 from jaxatr.reporting.recorded_run import is_simulated
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.reporting.tables import text_table
@@ -43,24 +43,14 @@ def read(folder: Path, name: str) -> RecordedFigures:
     )
 
 
-def numbers(evaluation: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Lists every number of an evaluation by its dotted name.
-
-    >>> numbers({"loss": 0.25, "new": {"hits": 3}, "classes": ["a"]})
-    {'loss': '0.25', 'new.hits': '3'}
-    """
-    found = {}
-    for name, value in evaluation.items():
-        if isinstance(value, Mapping):
-            found |= numbers(value, f"{prefix}{name}.")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            found[prefix + name] = f"{value:.6g}"
-    return found
+def formatted(evaluation: Mapping[str, Any]) -> dict[str, str]:
+    """Formats every number of an evaluation, by its dotted name."""
+    return {name: f"{value:.6g}" for name, value in numbers(evaluation).items()}
 
 
 def figures(runs: Sequence[Numbered[RecordedFigures]]) -> Section | None:
     """Shows the figures of the runs side by side."""
-    columns = [numbers(run.evaluation) for _, run in runs]
+    columns = [formatted(run.evaluation) for _, run in runs]
     names = dict.fromkeys(name for column in columns for name in column)
     rows = [{"name": n, "cells": [column.get(n, "–") for column in columns]} for n in names]
     content = {"runs": [run.name for _, run in runs], "rows": rows}
@@ -73,5 +63,5 @@ REPORT = Report(
     introduce=lambda run: f"step {run.evaluation['checkpoint']['step']}.",
     settings=lambda run: {},
     sections=((1000, figures),),
-    text=lambda evaluation: text_table(["figure", "value"], list(numbers(evaluation).items())),
+    text=lambda evaluation: text_table(["figure", "value"], list(formatted(evaluation).items())),
 )

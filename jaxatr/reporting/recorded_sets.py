@@ -13,6 +13,7 @@ OWN = "own test"
 """Title of a run's own test data among the sets."""
 
 _COLUMNS = {
+    "closed_accuracy": "closed acc.",
     "auroc": "AUROC",
     "oscr": "OSCR",
     "fpr_at_tpr": "FPR@TPR",
@@ -90,16 +91,38 @@ def comparison(evaluations: Mapping[str, Mapping[str, Any]]) -> Comparison:
     """
     rows, notes = [], []
     for title, one in evaluations.items():
-        every = one["groups"]["all"]
-        figures = {**every["scores"].get(one.get("decides"), {})}
-        figures |= one.get("decision", {}).get("test", {})
-        cells = [percent(figures.get(name)) for name in _COLUMNS]
-        closed = percent(every.get("closed_accuracy"))
-        rows.append([title, str(every["num_known"]), str(every["num_unknown"]), closed, *cells])
+        every, measured = one["groups"]["all"], figures(one)
+        cells = [percent(measured[name]) for name in _COLUMNS.values()]
+        counts = [str(every["num_known"]), str(every["num_unknown"])]
+        rows.append([title, *counts, *cells, _drift(one)])
         if OWN in evaluations and (why := _difference(one, evaluations[OWN])):
             notes.append(f"{title} was measured {why}: measure it again to compare")
-    header = ["set", "known", "unknown", "closed acc.", *_COLUMNS.values()]
+    header = ["set", "known", "unknown", *_COLUMNS.values(), "drift of the known"]
     return Comparison(header, rows, notes)
+
+
+def figures(evaluation: Mapping[str, Any]) -> dict[str, float | None]:
+    """Returns the figures of an evaluation by the score that decides, by their titles.
+
+    Args:
+      evaluation: content of ``evaluation.json``. Without a decision, the figures are those of its
+        only score, if there is just one.
+    """
+    every = evaluation["groups"]["all"]
+    scores = every["scores"]
+    decides = evaluation.get("decides", next(iter(scores)) if len(scores) == 1 else None)
+    found = {**scores.get(decides, {})} | evaluation.get("decision", {}).get("test", {})
+    found["closed_accuracy"] = every.get("closed_accuracy")
+    return {title: found.get(name) for name, title in _COLUMNS.items()}
+
+
+def _drift(evaluation: Mapping[str, Any]) -> str:
+    """Lists the statistics whose distribution has changed, the most changed first."""
+    if not evaluation.get("drift", {}).get("statistics"):
+        return "-"
+    changed = [one for one in evaluation["drift"]["statistics"] if one["found"]]
+    ordered = sorted(changed, key=lambda one: -one["distance"])
+    return ", ".join(one["name"] for one in ordered) or "none"
 
 
 def _difference(one: Mapping[str, Any], own: Mapping[str, Any]) -> str:

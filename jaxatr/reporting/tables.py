@@ -52,6 +52,8 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
     if "set" in evaluation:
         notes.insert(0, _set_line(evaluation["set"]))
     notes += [*enrolled_lines(evaluation), *outside_lines(evaluation)]
+    if "drift" in evaluation:
+        notes.append(evaluation["drift"]["sentence"])
     if gamma is not None:
         notes.append(
             f"open acc.: accuracy over the known classes and 'unknown', rejecting below {gamma}"

@@ -5,7 +5,8 @@ from jaxatr.recognition.enrolment import enrol_chips, enrol_run, remove_class
 from jaxatr.recognition.field_calibration import calibrate_run, shift_run, undo_calibration
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.continual import train_enrolled
-from jaxatr.runs.evaluation import evaluate_ensemble, evaluate_run
+from jaxatr.runs.evaluation import evaluate_ensemble, evaluate_repeats, evaluate_run
+from jaxatr.runs.field_search import search_fields
 from jaxatr.runs.load import load_predictor
 from jaxatr.runs.training import make_task, train_run
 from jaxatr.tasks.pretrained import backbone_variables
@@ -19,10 +20,12 @@ __all__ = [
     "enrol_chips",
     "enrol_run",
     "evaluate_ensemble",
+    "evaluate_repeats",
     "evaluate_run",
     "load_predictor",
     "make_task",
     "remove_class",
+    "search_fields",
     "shift_run",
     "train_baseline",
     "train_enrolled",

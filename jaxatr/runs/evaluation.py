@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr import kernels, resolve, training
-from jaxatr.data.sources import arrays
-from jaxatr.recognition import enrolment_file, ensemble, labelled_set
+from jaxatr import kernels, reporting, resolve, training
+from jaxatr.recognition import drift, enrolment_file, ensemble, labelled_set
+from jaxatr.recognition.recogniser import OpenSetPredictor
 from jaxatr.reporting import recorded_sets
 from jaxatr.runs.merge import Evaluated, merged
 from jaxatr.runs.training import Labelled, make_task
+from jaxatr.tasks.embedding.task import Embedding
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.track.of_tracks import OfTracks
 from jaxatr.training import EVALUATION, SCORES, THUMBNAILS, Checkpoint, Task, write_file
@@ -61,13 +62,26 @@ def evaluate_run(
         ``"all"``) and ``methods`` (explanations to compare a surrogate with).
 
     Returns:
-      The figures, as written to ``evaluation.json``.
+      The figures, as written to ``evaluation.json``. Of a folder of several runs
+      (``train(repeats=…)``), each of which is evaluated, their mean and spread
+      (:func:`evaluate_repeats`).
 
     Raises:
       ValueError: there is no such run or checkpoint, the data differs from that of the training,
         the explained network has changed, the kind of run does not have an option, another set
         cannot be measured, or its name is that of a recorded one with another source.
     """
+    if (several := training.read_repeats(workdir)) is not None:
+        return evaluate_repeats(
+            several,
+            checkpoint=checkpoint,
+            data=data,
+            name=name,
+            where=where,
+            fresh=fresh,
+            progress=progress,
+            **options,
+        )
     own = data is None or isinstance(data, Mapping)
     place = dict((data if isinstance(data, Mapping) else where) or {})
     resolve.trust_names_in([place, options])  # the user's own
@@ -75,30 +89,28 @@ def evaluate_run(
     folder: Path | None = Path(workdir)
     if not own:
         folder = _folder_of_set(workdir, data, name, fresh=fresh)
-        options = {"outside": "", **options}
     elif name is not None:
         raise ValueError(f"name: got {name!r} without another set to measure")
     config.data.update(place)
     task = make_task(config, workdir)
     task.check_continues(workdir, training.read_record(workdir))
-    facts: dict[str, Any] = {}
-    if not own:
-        facts = {
-            "set": {"name": folder.name if folder else "", **_measured_on(task, data, workdir)}
-        }
+    facts = {} if own else _measured_on(task, data, workdir)
     check_options(workdir, task.kind(), task.test, options)
     takes = inspect.signature(task.test).parameters
+    if not own and "outside" in takes:
+        options = {"outside": "", **options}
     snapshot = training.load_snapshot(workdir, checkpoint)
     given = {"workdir": Path(workdir), "step": snapshot.step, "progress": progress}
     options |= {name: value for name, value in given.items() if name in takes}
     with kernels.choices(training.recorded_choices(workdir, task.phases[-1].name)):
         measured, recorded = task.test(training.variables_of(snapshot), **options)
-    result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured, **facts}
+    result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
     if not own:
-        known = set(result["known"])
-        result["unknown"] = [one for one in facts["set"]["classes"] if one not in known]
+        labelled_set.describe(result, facts, folder.name if folder else "")
+        if (found := _drift(workdir, checkpoint, task, recorded)) is not None:
+            result["drift"] = found.to_json()
     if folder is None:
-        return result
+        return reporting.shown(workdir, result)
     further = task.files(recorded, snapshot.step)
     if not fresh:
         (result, recorded), notes = merged(folder, Evaluated(result, recorded), task.kept)
@@ -106,7 +118,7 @@ def evaluate_run(
             warnings.warn(f"{workdir}: {note}", stacklevel=2)
     thumbnails = task.thumbnails(result, recorded)
     folder.mkdir(parents=True, exist_ok=True)
-    for file, content in further.items():
+    for file, content in further.items() if own else ():  # an index is of the training chips
         _write(folder / file, content, np.savez)
     _write(folder / SCORES, recorded, np.savez_compressed)
     _write(folder / THUMBNAILS, thumbnails, np.savez_compressed)
@@ -114,7 +126,106 @@ def evaluate_run(
     write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
     if own:
         training.update_record(workdir, **task.evaluated(result, snapshot.step))
-    return result
+    return reporting.shown(workdir, result)
+
+
+def _drift(
+    workdir: str | os.PathLike, checkpoint: Checkpoint, task: Task, arrays: Mapping[str, Any]
+) -> drift.Drift | None:
+    """Compares the known chips of a set with the training; None without a decision about them."""
+    if not isinstance(task, OpenSet) or "decided_score" not in arrays:
+        return None
+    part, labels = task.parts["test"], arrays["decided_label"]
+    rows = np.flatnonzero((labels >= 0) & (labels < len(task.split.known)))
+    recogniser = training.predictor_class(type(task)).load(workdir, checkpoint=checkpoint)
+    if not isinstance(recogniser, OpenSetPredictor):
+        return None
+    reference = drift.reference_of(recogniser)
+    chips = (part.chips(rows[i : i + 1])[0] for i in range(len(rows)))
+    of_tracks = isinstance(task, OfTracks)
+    return drift.of_known(reference, arrays["decided_score"][rows], None if of_tracks else chips)
+
+
+def evaluate_repeats(
+    several: training.RecordedRepeats,
+    *,
+    only_missing: bool = False,
+    checkpoint: Checkpoint = "latest",
+    data: Mapping[str, Any] | Labelled | str | os.PathLike | None = None,
+    name: str | None = None,
+    where: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Evaluates each of the runs of a folder, and records the mean and the spread of their figures.
+
+    Recognisers of single images are also measured together, as ``jaxatr.load`` of the folder
+    decides.
+
+    Args:
+      several: the runs of the folder.
+      only_missing: keep the evaluations of runs that have one of their last step.
+      checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
+      data: see :func:`evaluate_run`.
+      name: see :func:`evaluate_run`.
+      where: see :func:`evaluate_run`.
+      **options: further arguments of :func:`evaluate_run`.
+
+    Returns:
+      The content of ``summary.json`` (:func:`jaxatr.reporting.summary_of`); for another set, that
+      in the folder of the set.
+
+    Raises:
+      ValueError: a run is not finished, or cannot be evaluated.
+    """
+    found = {}
+    for folder in several.runs:
+        if not (only_missing and _is_evaluated(folder)):
+            found[folder.name] = evaluate_run(
+                folder, checkpoint=checkpoint, data=data, name=name, where=where, **options
+            )
+        else:
+            found[folder.name] = training.load_evaluation(folder)
+    together, note = _together(several, checkpoint, data, where)
+    summary = reporting.summary_of(reporting.report_of(several.runs[0]), found, together)
+    summary |= {"repeats": str(several.repeats), "decision": note}
+    place = several.folder
+    if data is not None and not isinstance(data, Mapping):
+        facts = next(iter(found.values()))["set"]
+        if not facts["name"]:  # images in memory without a name are not recorded
+            return reporting.shown(place, summary)
+        place, summary["set"] = training.set_folder(place, facts["name"]), facts
+    place.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
+    write_file(place / training.SUMMARY, lambda file: file.write(text.encode()))
+    return reporting.shown(several.folder, summary)
+
+
+def _is_evaluated(folder: Path) -> bool:
+    """Returns whether a run has an evaluation of its last step."""
+    if not (folder / EVALUATION).is_file():
+        return False
+    step = training.load_evaluation(folder).get("checkpoint", {}).get("step")
+    return step == max(training.saved_steps(folder), default=None)
+
+
+def _together(
+    several: training.RecordedRepeats,
+    checkpoint: Checkpoint,
+    data: Mapping[str, Any] | Labelled | str | os.PathLike | None,
+    where: Mapping[str, Any] | None,
+) -> tuple[dict[str, Any] | None, str]:
+    """Measures the common decision of a folder's runs, and describes it in a line."""
+    if training.task_of(several.runs[0]).predictor != OpenSet.predictor:
+        return None, "a run of this kind decides alone: load one of them"
+    place = data if isinstance(data, Mapping) else where
+    another = None if isinstance(data, Mapping) else data
+    try:
+        found = ensemble.evaluate(several.runs, checkpoint=checkpoint, where=place, data=another)
+    except ValueError as error:
+        return None, f"the runs cannot decide together: {error}"
+    fitted = found["decision"].get("fitted_to") or "no examples"
+    least = reporting.guarantee_lines(found["decision"])
+    return found, f"together: the mean of the runs' scores; {least[0] if least else fitted}"
 
 
 def _folder_of_set(
@@ -147,16 +258,13 @@ def _measured_on(task: Task, data: Any, workdir: str | os.PathLike) -> dict[str,
     Raises:
       ValueError: the kind of run has no test of labelled images, or the images do not fit it.
     """
-    if not isinstance(task, OpenSet) or isinstance(task, OfTracks):
+    if not isinstance(task, OpenSet | Embedding):
         raise ValueError(
-            f"data: a run of {type(task).__name__} is measured on its own data, wanted one of "
-            "open-set recognition of single images"
+            f"data: {workdir} is a run of {task.kind()}, which is measured on its own data alone: "
+            "wanted a recogniser, of images or tracks, or an embedding"
         )
-    if isinstance(data, tuple):
-        found = labelled_set.of_arrays(task, *arrays.checked(*data))
-    else:
-        enrolment = enrolment_file.read(workdir)
-        found = labelled_set.read(task, data, enrolment.counts() if enrolment else ())
+    enrolment = enrolment_file.read(workdir)
+    found = labelled_set.of(task, data, enrolment.counts() if enrolment else ())
     task.examples.replace_test(found.part)
     return found.record
 
@@ -165,7 +273,8 @@ def evaluate_ensemble(
     workdirs: Sequence[str | os.PathLike],
     *,
     checkpoint: Checkpoint = "latest",
-    data: dict[str, Any] | None = None,
+    data: Mapping[str, Any] | Labelled | str | os.PathLike | None = None,
+    where: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Evaluates recognisers of single images as an ensemble on their test data.
 
@@ -174,7 +283,9 @@ def evaluate_ensemble(
     Args:
       workdirs: the runs' folders.
       checkpoint: ``"latest"``, ``"best"`` or a step, for every run.
-      data: fields of ``config.data`` to change if the data has moved.
+      data: fields of ``config.data`` to change if the data has moved; or another set, as for
+        :func:`evaluate_run`, whose figures are not recorded.
+      where: fields of ``config.data`` to change if the runs' own data has moved, for another set.
 
     Returns:
       The figures of the score ``ensemble``, in the form of :func:`evaluate_run`.
@@ -182,7 +293,9 @@ def evaluate_ensemble(
     Raises:
       ValueError: a run is of another kind, or two runs cannot form an ensemble.
     """
-    return ensemble.evaluate(workdirs, checkpoint=checkpoint, where=data)
+    place = data if isinstance(data, Mapping) else where
+    another = None if isinstance(data, Mapping) else data
+    return ensemble.evaluate(workdirs, checkpoint=checkpoint, where=place, data=another)
 
 
 _OF_PYTHON = ("field", "enrolled")  # options that no command offers

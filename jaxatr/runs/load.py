@@ -31,7 +31,9 @@ def load_predictor(
     its own class, whose ``load`` returns it.
 
     Args:
-      workdir: the run's folder; several for an ensemble of recognisers of single images.
+      workdir: the run's folder; several, or a folder of several runs (``train(repeats=…)``), for
+        an ensemble of recognisers of single images. The threshold of runs that were trained in
+        folds is fitted to the examples that each of them has not seen, without reading the data.
       trust: allow the run to name code outside the package, such as a backbone of one's own
         (:func:`jaxatr.trust`). Only for runs of a known origin: this code is executed.
       **options: options of the kind's predictor, such as ``gamma`` and ``checkpoint`` of a
@@ -45,6 +47,8 @@ def load_predictor(
     with resolve.trusting(trust):
         if not isinstance(workdir, str | os.PathLike):
             return _ensemble(workdir, options)
+        if (several := training.read_repeats(workdir)) is not None:
+            return _ensemble(several.runs, options)
         task = training.task_of(workdir)
         kind = training.predictor_class(task)
         check_options(workdir, task.kind(), kind.load, options)

@@ -5,6 +5,7 @@ import datetime
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from jaxatr import bundled, resolve, training
 from jaxatr.data import splits
 from jaxatr.data.sources import arrays
 from jaxatr.resolve import nearest
-from jaxatr.runs import prolongation
+from jaxatr.runs import prolongation, repetition
 from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Task, task_class
 from jaxatr.training.task import silent
@@ -35,6 +36,7 @@ def train_run(
     config: Config | str | None,
     workdir: str | os.PathLike | None = None,
     *,
+    repeats: str | None = None,
     more_epochs: int | None = None,
     data: Labelled | None = None,
     test: Labelled | None = None,
@@ -49,9 +51,13 @@ def train_run(
       config: a full configuration, or the name of a bundled one: ``"cbc:smoke"``. None to continue
         the run in ``workdir`` by its own.
       workdir: the run's folder; it is created if missing. None for ``runs/DATE-TIME``.
+      repeats: ``"seeds:3"`` trains three runs that differ in their seed, ``"folds:5"`` five that
+        differ in the fifth of the training examples that is held out for validation
+        (``data.fold``; ``data.group_by`` names what stays in one fold), each in a folder of its
+        own in ``workdir``. Those that are finished already are not trained again.
       more_epochs: further epochs of the finished run in ``workdir``, with ``config=None``. The
         learning rate follows the schedule of the whole length from where the run ended; a line
-        says so, and ``record.json`` keeps it (``prolonged``).
+        says so, and ``record.json`` keeps it (``prolonged``). In a folder of several runs, of each.
       data: images in memory, instead of the configured data; they are kept in the run's folder.
       test: images of the test, for ``data``; None to draw ``data.options.test_fraction`` of it.
       progress: show a progress bar.
@@ -76,12 +82,16 @@ def train_run(
         raise ValueError("config: got none and no workdir, wanted the folder of a run to continue")
     if config is not None and more_epochs is not None:
         raise ValueError("more_epochs: continues a run by its own configuration: leave config out")
+    several = None if workdir is None else training.read_repeats(workdir)
+    wanted = repetition.wanted(workdir, several, repeats, is_new=config is not None)
     full: Config
-    if config is None:
+    if config is not None:
+        full = bundled.load(config) if isinstance(config, str) else config
+    elif several is not None:
+        full = several.config
+    else:
         assert workdir is not None
         full = training.load_config(workdir)
-    else:
-        full = bundled.load(config) if isinstance(config, str) else config
     workdir = new_folder() if workdir is None else Path(workdir)
     if data is not None:
         path = workdir.absolute() / ARRAYS
@@ -100,11 +110,45 @@ def train_run(
     if full.data.source and Path(full.data.source).expanduser().exists():
         full = copy.deepcopy(full)  # found again from another working directory
         full.data.source = str(Path(full.data.source).expanduser().absolute())
+    train = partial(train_configured, progress=progress, say=say)
+    if wanted is None:
+        train(full, workdir, more_epochs=more_epochs, begun_in=begun_in)
+    else:
+        with training.training_alone(workdir):
+            repetition.train(
+                full, workdir, wanted, train, more_epochs=more_epochs, begun_in=begun_in, say=say
+            )
+    return workdir
+
+
+def train_configured(
+    full: Config,
+    workdir: Path,
+    *,
+    more_epochs: int | None = None,
+    progress: bool = True,
+    begun_in: Callable[[Path], None] | None = None,
+    say: Callable[[str], None] = silent,
+    evaluated: Callable[[int, float, Mapping[str, float]], None] | None = None,
+) -> None:
+    """Trains or continues a run of a complete configuration, which may name only trusted code.
+
+    Args:
+      full: the configuration.
+      workdir: the run's folder.
+      more_epochs: see :func:`train_run`.
+      progress: show a progress bar.
+      begun_in: called with the run's folder once it is created, before the first step.
+      say: called with each step that takes time.
+      evaluated: see :func:`jaxatr.training.train`.
+
+    Raises:
+      ValueError: as :func:`train_run`.
+    """
     free = (*_FREE, *task_class(full.task).free_fields)
     training.check_config(workdir, full, free=free)  # before any data is prepared
     with training.training_alone(workdir):
-        _train(full, workdir, free, progress, more_epochs, begun_in, say)
-    return workdir
+        _train(full, workdir, free, progress, more_epochs, begun_in, say, evaluated)
 
 
 def _train(
@@ -115,6 +159,7 @@ def _train(
     more_epochs: int | None,
     begun_in: Callable[[Path], None] | None,
     say: Callable[[str], None],
+    evaluated: Callable[[int, float, Mapping[str, float]], None] | None,
 ) -> None:
     task = make_task(full, workdir)
     _warn_of_one_size(full, task.record)
@@ -127,6 +172,7 @@ def _train(
         task, free = make_task(full, workdir), (*free, *prolongation.LENGTH)
         steps = task.phases[0].steps
         further = prolongation.described(full, steps, task.steps_per_epoch, before=before)
+        further["epochs"] = more_epochs
         facts["prolonged"] = [*record.get("prolonged", []), further]
         say(further["schedule"])
     training.record_config(workdir, full, free=free)
@@ -148,6 +194,7 @@ def _train(
         ema=full.train.ema,
         remat=full.train.remat,
         end_with_best=_ends_with_best(full),
+        evaluated=evaluated,
     )
     for folder, other in task.beside(full).items():
         train_run(other, workdir / folder, progress=progress)

@@ -111,7 +111,10 @@ class Part:
 
 
 def part_of_chips(
-    chips: Shaped[np.ndarray, "n h w c"], names: Iterable[str], known: Sequence[str]
+    chips: Shaped[np.ndarray, "n h w c"],
+    names: Iterable[str],
+    known: Sequence[str],
+    columns: Mapping[str, Shaped[np.ndarray, " n"]] | None = None,
 ) -> Part:
     """Returns a part of chips in memory, whose split has their classes.
 
@@ -119,6 +122,7 @@ def part_of_chips(
       chips: ``[n, h, w, c]``.
       names: names of their classes; those that are not in ``known`` are unknown.
       known: the known classes.
+      columns: further columns of their split, by name.
     """
     names = [str(name) for name in names]
     classes = tuple(dict.fromkeys(names))
@@ -128,9 +132,9 @@ def part_of_chips(
         return np.array([place.get(name, openset.UNKNOWN) for name in names], np.int32)
 
     rows = np.arange(len(chips))
-    columns = {**data.Others(chips, rows, []).split("").columns, "label": numbers(classes)}
+    own = {**data.Others(chips, rows, []).split("").columns, "label": numbers(classes)}
     records = [{"image": chip} for chip in chips]
-    split = data.Split("chips", records, columns, classes, chips.dtype)
+    split = data.Split("chips", records, {**own, **(columns or {})}, classes, chips.dtype)
     return Part(split, rows, numbers(known), data.Chip())
 
 
@@ -168,11 +172,16 @@ def parts_of(
             f"data: the split {fields.train_split!r} of {dataset.name} has no examples of "
             f"{', '.join(missing)}, which open_set.split makes known"
         )
-    groups = _track_numbers(train, test)[indices] if tracks else None
+    seed = config.seed if fields.validation_seed is None else fields.validation_seed
+    numbers = _track_numbers(train, test) if tracks else None
     parts = {}
-    if fields.validation:
-        seed = config.seed if fields.validation_seed is None else fields.validation_seed
-        kept, held_out = data.holdout(labels, fields.validation, seed, groups=groups)
+    if fields.fold or fields.validation:
+        if fields.fold:
+            in_fold = _in_fold(train, split, config, seed, numbers)[indices]
+            kept, held_out = np.flatnonzero(~in_fold), np.flatnonzero(in_fold)
+        else:
+            groups = None if numbers is None else numbers[indices]
+            kept, held_out = data.holdout(labels, fields.validation, seed, groups=groups)
         if len(held_out):
             parts["validation"] = Part(train, indices[held_out], labels[held_out], chip)
             indices, labels = indices[kept], labels[kept]
@@ -205,6 +214,49 @@ def parts_of(
         off = with_boxes_off(test, chip, fields)
         parts[BOX_OFF] = Part(off, indices, labels, data.Chip())
     return parts
+
+
+def _in_fold(
+    train: data.Split,
+    split: data.KnownUnknown,
+    config: Config,
+    seed: int,
+    tracks: Int[np.ndarray, " n"] | None,
+) -> Bool[np.ndarray, " n"]:
+    """Returns which examples of the training split are in the fold that is held out.
+
+    The folds do not depend on the classes that are known, so that trainings without some of these
+    (:mod:`jaxatr.tasks.open_set.trials`) hold the same examples out.
+
+    Args:
+      train: the training split.
+      split: the split of its classes.
+      config: the run's configuration.
+      seed: seed of the folds.
+      tracks: ``[n]``, the track of each example, which stays together; None for single images.
+
+    Raises:
+      ValueError: there is no such fold or column, or a known class cannot be divided.
+    """
+    fields = config.data
+    fold, chosen = data.Fold.parse(fields.fold), data.select(train, where=_conditions(fields))
+    groups, by = tracks, fields.group_by or ("track" if tracks is not None else "")
+    if fields.group_by:
+        groups = data.group_values(train, fields.group_by)
+    labels = train.columns["label"][chosen]
+    own = None if groups is None else groups[chosen]
+    folds = data.stratified_folds(labels, fold.count, seed, groups=own)
+    known = [train.classes.index(name) for name in split.known]
+    for name, label in zip(split.known, known, strict=True):
+        data.check_divided(name, folds[labels == label], fold.count, by)
+    if (filled := len(np.unique(folds[np.isin(labels, known)]))) < fold.count:
+        raise ValueError(
+            f"data.fold: got {fold.count} folds, but the known classes fill {filled}: wanted at "
+            f"most as many folds as {by} has values"
+        )
+    held_out = np.zeros(len(train), bool)
+    held_out[chosen[folds == fold.number - 1]] = True
+    return held_out
 
 
 def _conditions(fields: Config) -> dict[str, tuple[Any, ...]]:

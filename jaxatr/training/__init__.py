@@ -23,9 +23,17 @@ from jaxatr.training.predictor import Predictor
 from jaxatr.training.record import (
     ConfigMismatch,
     check_config,
+    check_same,
     read_record,
     record_config,
     update_record,
+)
+from jaxatr.training.repeats import (
+    REPEATS,
+    SUMMARY,
+    RecordedRepeats,
+    Repeats,
+    read_repeats,
 )
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.state import TrainState
@@ -46,8 +54,10 @@ __all__ = [
     "EVALUATION",
     "EXIT_PREEMPTED",
     "INDEX",
+    "REPEATS",
     "SCORES",
     "SETS",
+    "SUMMARY",
     "THUMBNAILS",
     "Checkpoint",
     "CheckpointError",
@@ -60,6 +70,8 @@ __all__ = [
     "Phase",
     "Predictor",
     "Preempted",
+    "RecordedRepeats",
+    "Repeats",
     "Snapshot",
     "Stopped",
     "Surrogate",
@@ -70,6 +82,7 @@ __all__ = [
     "TrainedRun",
     "check_config",
     "check_predictor",
+    "check_same",
     "digest",
     "enable_compilation_cache",
     "load_config",
@@ -80,6 +93,7 @@ __all__ = [
     "predictor_class",
     "read_metrics",
     "read_record",
+    "read_repeats",
     "record_config",
     "recorded_choices",
     "saved_steps",

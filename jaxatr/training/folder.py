@@ -14,6 +14,7 @@ from jaxatr import config as configuration
 from jaxatr import files, parallel
 from jaxatr.data.class_names import class_name
 from jaxatr.training.average import evaluated_params
+from jaxatr.training.repeats import read_repeats
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.typing import Config, PyTree
 
@@ -38,6 +39,9 @@ def load_config(workdir: str | os.PathLike) -> Config:
     """
     path = Path(workdir) / "config.json"
     if not path.is_file():
+        if several := read_repeats(workdir):
+            listed = ", ".join(several.names)
+            raise ValueError(f"{workdir} has several runs: wanted one of them, {listed}")
         raise ValueError(f"{workdir} is not a run's folder: it has no {path.name}")
     recorded = files.read_fields(path)
     try:

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -80,6 +80,7 @@ def train(
     ema: float = 0.0,
     remat: bool = False,
     end_with_best: bool = False,
+    evaluated: Callable[[int, float, Mapping[str, float]], None] | None = None,
 ) -> TrainResult:
     """Trains ``task``, continuing from the latest checkpoint in ``workdir`` if there is one.
 
@@ -108,6 +109,8 @@ def train(
       end_with_best: evaluate before the first step too, and end with the state of the best
         evaluation if the last one is worse. The last checkpoint then has that state, and
         ``record.json`` its step as ``kept_step``.
+      evaluated: called after each evaluation, once its checkpoint is saved, with the step, the
+        metric that selects the best checkpoint, and all metrics. What it raises ends the training.
 
     Raises:
       ConfigMismatch: ``workdir`` contains a run of another configuration.
@@ -162,6 +165,9 @@ def train(
                             warnings.warn(_NOTHING_LEARNED, stacklevel=2)
                     writer.sync()
                     run.save(meter, evaluated=evaluate)
+                if evaluate and run.metrics and evaluated is not None:
+                    checkpoints.wait()
+                    evaluated(run.step, run.metrics[task.best], run.metrics)
                 if meter.stop and not last:
                     checkpoints.wait()
                     raise Preempted(run.step)
@@ -284,6 +290,11 @@ class _Run:
         if metrics and self._task.best not in metrics:
             raise ValueError(f"task.best: got {self._task.best!r}, wanted one of {list(metrics)}")
         self._metrics = {name: float(value) for name, value in metrics.items()}
+        return self._metrics
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The metrics of the last evaluation."""
         return self._metrics
 
     def take_best(self) -> int | None:

@@ -111,23 +111,45 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
     now = _fixed_fields(json.loads(config.to_json()), free)
     fingerprint = hashlib.sha256(json.dumps(now, sort_keys=True).encode()).hexdigest()[:16]
     if path.exists():
-        written = files.read_fields(path)
-        recorded = _fixed_fields(json.loads(configuration.completed(written).to_json()), free)
-        if "task" not in written:  # no task's fields: written by a caller of the loop
-            there = _fixed_fields(written, free)
-            recorded = {name: recorded[name] for name in recorded if name in there | now}
-        differing = [
-            f"  {name}: recorded {_show(recorded, name)}, now {_show(now, name)}"
-            for name in sorted(recorded | now)
-            if _show(recorded, name) != _show(now, name)
-        ]
-        if differing:
-            raise ConfigMismatch(
-                f"{workdir} contains a run of another configuration; use another "
-                "workdir, or set these fields back:\n" + "\n".join(differing)
-            )
+        check_same(workdir, files.read_fields(path), config, free=free)
         fingerprint = read_record(workdir).get("fingerprint", fingerprint)
     return fingerprint
+
+
+def check_same(
+    workdir: str | os.PathLike,
+    written: Mapping[str, Any],
+    config: Config,
+    *,
+    free: Collection[str] = (),
+) -> None:
+    """Checks that a configuration has the values of a recorded one.
+
+    Args:
+      workdir: the folder of the record, for the message.
+      written: the recorded configuration.
+      config: the configuration.
+      free: dotted names of additional fields that may differ.
+
+    Raises:
+      ConfigMismatch: fields differ; all of them are listed.
+      ValueError: the recorded configuration is damaged.
+    """
+    now = _fixed_fields(json.loads(config.to_json()), free)
+    recorded = _fixed_fields(json.loads(configuration.completed(written).to_json()), free)
+    if "task" not in written:  # no task's fields: written by a caller of the loop
+        there = _fixed_fields(written, free)
+        recorded = {name: recorded[name] for name in recorded if name in there | now}
+    differing = [
+        f"  {name}: recorded {_show(recorded, name)}, now {_show(now, name)}"
+        for name in sorted(recorded | now)
+        if _show(recorded, name) != _show(now, name)
+    ]
+    if differing:
+        raise ConfigMismatch(
+            f"{workdir} contains a run of another configuration; use another "
+            "workdir, or set these fields back:\n" + "\n".join(differing)
+        )
 
 
 def start_record(workdir: str | os.PathLike, fingerprint: str) -> None:
@@ -209,7 +231,9 @@ def read_record(workdir: str | os.PathLike) -> files.Fields:
     return record
 
 
-def _fixed_fields(tree: dict[str, Any], free: Collection[str], prefix: str = "") -> dict[str, Any]:
+def _fixed_fields(
+    tree: Mapping[str, Any], free: Collection[str], prefix: str = ""
+) -> dict[str, Any]:
     fields = {}
     for name, value in tree.items():
         full = prefix + name

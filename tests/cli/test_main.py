@@ -124,8 +124,8 @@ def test_help_of_training_has_the_configurations_and_no_librarys_flags(command):
     page = done.stdout
     assert page.startswith("usage: jaxatr train --config=NAME[:VARIANT]")
     flags = re.findall(r"^  --(?:\[no\])?(\w+)", page, re.MULTILINE)
-    of_run = ["workdir", "more_epochs", "data_source", "data_dir"]
-    assert flags == ["config", *of_run, "baselines", "progress", "trust", "debug"]
+    of_run = ["workdir", "repeats", "more_epochs", "data_source", "data_dir"]
+    assert flags == ["config", *of_run, "baselines", "progress", "trust", "device", "debug"]
     variants = (
         "default, smoke, paper, dsiac, mstar, mstar_strong, cifar10, cifar10_strong, folder, "
         "pretrained"

@@ -137,3 +137,43 @@ def test_it_is_kept_as_arrays():
     read = openset.as_pooled(openset.from_arrays(openset.ENSEMBLE, arrays), members)
     for one, other in zip(decision(pooled), read(pooled), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def in_folds(seeds=(0, 1, 2), count=60):
+    """Creates decisions that are each calibrated to the examples of a fold of their own."""
+    folds = [outputs(seed, count, scale=1 + seed, of=20 + seed) for seed in seeds]
+    return [member(MLS, one) for one in folds], folds
+
+
+def test_a_threshold_of_folds_is_fitted_to_the_scores_of_all_examples():
+    members, folds = in_folds()
+    decision = openset.fit_out_of_fold(members, tpr=0.9)
+    calibration = decision.calibration
+    assert calibration is not None and len(calibration.scores) == 180
+    standings = []
+    for one, fold in zip(members, folds, strict=True):
+        own = one.score_of(fold)[0]
+        spread = 1.4826 * np.median(np.abs(own - np.median(own)))
+        standings.append((own - np.median(own)) / spread)
+    every = np.sort(np.concatenate(standings))
+    np.testing.assert_allclose(np.sort(calibration.scores), every)
+    # Of 180 examples, floor(0.1 * 181) = 18: the 18th lowest.
+    assert calibration.threshold == pytest.approx(every[17])
+    assert calibration.guarantee(3) is None
+    assert calibration.basis == "180 examples, each unseen by one of 3 trainings"
+    temperatures = [one.calibration.temperature for one in members if one.calibration]
+    assert calibration.temperature == np.median(temperatures)
+    again = openset.from_arrays(openset.ENSEMBLE, openset.to_arrays(decision))
+    assert again.calibration is not None
+    assert again.calibration.basis == calibration.basis and again.calibration.guarantee(3) is None
+    # New known examples, which no member has seen: more than the share is accepted, rather than
+    # less, because a mean spreads less than a single score.
+    new = [outputs(seed, 2000, scale=1 + seed, of=50) for seed in range(3)]
+    assert 0.88 < np.mean(decision(openset.pool(members, new)).accepted) < 1
+
+
+def test_a_threshold_of_folds_needs_that_of_each():
+    members, _ = in_folds()
+    bare = openset.Decision(MLS, {}, threshold=0.0)
+    with pytest.raises(ValueError, match="mls: its threshold is not fitted to the examples of"):
+        openset.fit_out_of_fold([*members, bare], tpr=0.9)

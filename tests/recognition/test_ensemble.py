@@ -218,6 +218,10 @@ def test_an_ensemble_is_evaluated(pair):
     assert test["unknown_accepted"] == pytest.approx(accepted[~known].mean())
     text = reporting.open_set_table(result)
     assert "decides: ensemble, by 2 runs" in text
+    names = [part.split.classes[label] for label in part.classes]
+    other = runs.evaluate_ensemble(pair, data=(chips, names))  # as another set
+    assert other["groups"]["all"] == result["groups"]["all"]
+    assert other["set"]["source"] == "arrays in memory"
 
 
 def test_the_commands_take_several_runs(pair, chips, flags_of, capsys):

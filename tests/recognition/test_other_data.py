@@ -254,6 +254,8 @@ def test_another_set_is_measured_beside_the_runs_own_test(run, flight, tmp_path)
     assert result["unknown"] == ["boat"] and result["set"]["classes"]["boat"] == 10
     place = run / "sets" / "Dienstag 2"
     assert json.loads((place / "evaluation.json").read_text()) == json.loads(json.dumps(result))
+    assert result["drift"]["sentence"].startswith("drift: none found in 30 known chips")
+    assert '<th scope="row" style="text-align: left">AUROC</th>' in result._repr_html_()
     text = reporting.report_of(run).text(result)
     assert f"set Dienstag 2: 40 images of {flight}, 1 left out\ntrained on: image_folder" in text
     shown = set(np.load(place / "thumbnails.npz")["class"].tolist())
@@ -267,7 +269,9 @@ def test_another_set_is_measured_beside_the_runs_own_test(run, flight, tmp_path)
     header, _, first, *others = reporting.sets_table(run).splitlines()
     assert header.startswith("set") and first.startswith("own test")
     assert [line[:10].strip() for line in others] == ["Dienstag 2", "Mittwoch"]
-    assert len({tuple(line[10:].split()) for line in (first, *others)}) == 1
+    rows = [line[10:].split() for line in (first, *others)]
+    assert len({tuple(row[:-1]) for row in rows}) == 1
+    assert [row[-1] for row in rows] == ["-", "none", "none"]  # the drift of the known chips
     page = reporting.render_report([run])
     for shown in ("run on Dienstag 2", "run on Mittwoch", '<section id="sets"', "own test"):
         assert shown in page

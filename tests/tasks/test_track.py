@@ -259,6 +259,35 @@ def test_it_goes_out_as_onnx(base, run, tmp_path):
     )
 
 
+def test_tracks_in_folders_are_another_set_to_measure(base, run, tmp_path):
+    workdir, own, _ = run
+    shutil.copytree(workdir, tmp_path / "run")
+    task = TrackOpenSet(base)
+    chips, found = task.examples.parts["test"], task.examples.tracks["test"]
+    for number, (members, length) in enumerate(zip(found.members, found.lengths, strict=True)):
+        name = chips.split.classes[chips.classes[members[0]]]
+        folder = tmp_path / "flight" / name / f"{number:03}"
+        folder.mkdir(parents=True)
+        for frame, place in enumerate(members[:length]):
+            image = chips.split.image(chips.indices[place])[..., 0]
+            Image.fromarray(image).save(folder / f"{frame}.png")
+    (folder / "9.png").write_text("no image")
+    with pytest.warns(UserWarning, match=f"skipped 1 of 32 tracks: {name}/031: "):
+        result = runs.evaluate_run(tmp_path / "run", data=tmp_path / "flight")
+    (folder / "9.png").unlink()
+    result = runs.evaluate_run(tmp_path / "run", data=tmp_path / "flight", fresh=True)
+    first, second = (one["groups"]["all"] for one in (own, result))
+    assert first["num_known"] == second["num_known"] and second["num_unknown"] == 12
+    for name, row in first["scores"].items():
+        assert second["scores"][name]["auroc"] == pytest.approx(row["auroc"], abs=0.01)
+    assert "single images only" in result["drift"]["sentence"]
+    assert "own test" in reporting.sets_table(tmp_path / "run")
+    with pytest.raises(ValueError, match="no folder of a class that contains folders of tracks"):
+        runs.evaluate_run(tmp_path / "run", data=folder)
+    with pytest.raises(ValueError, match="a run on tracks is measured on folders of tracks, not"):
+        runs.evaluate_run(tmp_path / "run", data=(np.zeros((2, 16, 16), np.uint8), ["a", "b"]))
+
+
 def test_commands_for_single_images_refuse_a_run_of_tracks(run):
     with pytest.raises(
         ValueError,

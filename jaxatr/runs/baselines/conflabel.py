@@ -25,7 +25,7 @@ def train(run: Beside) -> conflabel_detector.NormDetector:
     config, known = copy.deepcopy(run.config), len(run.task.split.known)
     if known < 3:
         raise ValueError(f"conflabel: got {known} known classes, wanted 3 or more: one is held out")
-    if not config.data.validation:
+    if not (config.data.validation or config.data.fold):
         raise ValueError("conflabel: the detector needs validation examples: set data.validation")
     config.open_set.hold_out = max(1, known // 3)
     train_run(config, run.folder, progress=run.progress)

@@ -239,6 +239,8 @@ class SceneExamples:
 
 def _parts(dataset: data.Dataset, config: Config, chip: data.Chip) -> dict[str, ScenePart]:
     fields, named = config.data, config.detection.validation_split
+    if fields.fold:
+        raise ValueError("data.fold: not supported for scenes, which have several targets each")
     wanted = {"train": fields.train_split, "test": fields.test_split}
     wanted |= {"validation": named} if named else {}
     for part, name in wanted.items():

@@ -56,20 +56,24 @@ class RecordedEmbedding(recorded_run.RecordedRun):
         return self.evaluation["retrieval"]
 
 
-def read_embedding(folder: Path, name: str | None = None) -> RecordedEmbedding:
+def read_embedding(
+    folder: Path, name: str | None = None, place: Path | None = None
+) -> RecordedEmbedding:
     """Reads the records of an embedding.
 
     Args:
       folder: the run's folder.
       name: name in the report; by default, the folder's name.
+      place: folder of its evaluation on another set, instead of that on its own test.
 
     Raises:
       ValueError: the folder is not an evaluated run, or its files cannot be read or do not belong
         together.
     """
-    run = recorded_run.read_run(folder, name=name)
-    arrays = recorded_run.read_arrays(folder / training.SCORES)
-    laid_out, searches = _pictures(folder, arrays, run.thumbnails)
+    run = recorded_run.read_run(folder, name=name, place=place)
+    measured = folder if place is None else place
+    arrays = recorded_run.read_arrays(measured / training.SCORES)
+    laid_out, searches = _pictures(measured, arrays, run.thumbnails)
     return RecordedEmbedding(**vars(run), map=laid_out, searches=searches)
 
 

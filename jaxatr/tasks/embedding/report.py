@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jaxatr.reporting import explorer, overview
+from jaxatr.reporting import explorer, overview, recorded_sets
 from jaxatr.reporting.kind import Report
 from jaxatr.reporting.tables import open_set_table
 from jaxatr.tasks.embedding.evaluation import SCORE
@@ -17,6 +17,16 @@ def text(evaluation: Mapping[str, Any]) -> str:
     """Formats the metrics of retrieval, if measured, and of recognition."""
     tables = [retrieval_table(evaluation["retrieval"])] if evaluation["retrieval"] else []
     return "\n\n".join([*tables, open_set_table(evaluation)])
+
+
+def figures(evaluation: Mapping[str, Any]) -> dict[str, float | None]:
+    """Returns the figures of retrieval and recognition, by title."""
+    found = {
+        f"{title}, {kind} classes": row.get(name)
+        for kind, row in evaluation["retrieval"].items()
+        for name, title in (("recall_at_1", "R@1"), ("map_at_r", "MAP@R"))
+    }
+    return found | recorded_sets.figures(evaluation)
 
 
 def settings(run: RecordedEmbedding) -> dict[str, str]:
@@ -47,4 +57,6 @@ REPORT = Report(
     sections=((1500, retrieval), (1600, embedding_map), (1700, search_sheet), *SECTIONS),
     text=text,
     data=explorer.script_data,
+    read_set=read_embedding,
+    figures=figures,
 )

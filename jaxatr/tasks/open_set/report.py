@@ -1,6 +1,6 @@
 """The report of open-set recognition."""
 
-from jaxatr.reporting import calibration, explorer, figures, overview
+from jaxatr.reporting import calibration, explorer, figures, overview, recorded_sets
 from jaxatr.reporting.kind import Report
 from jaxatr.reporting.recorded_run import RecordedRun, read_run
 from jaxatr.reporting.tables import open_set_table
@@ -36,4 +36,5 @@ REPORT = Report(
     text=open_set_table,
     data=explorer.script_data,
     read_set=lambda folder, name, place: read_run(folder, name=name, place=place),
+    figures=recorded_sets.figures,
 )

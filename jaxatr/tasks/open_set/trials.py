@@ -31,7 +31,8 @@ def configurations(config: Config, known: int, steps: int) -> Mapping[str, Confi
         open_set__trials=(fields.trials >= 0, "0 (none) or more"),
         open_set__trial_share=(0 < fields.trial_share <= 1, "a share in (0, 1]"),
     )
-    if fields.trials and (known < _FEWEST or not config.data.validation):
+    validation = config.data.validation or config.data.fold
+    if fields.trials and (known < _FEWEST or not validation):
         raise ValueError(
             f"open_set.trials: got {fields.trials} with {known} known classes and "
             f"data.validation={config.data.validation}, wanted {_FEWEST} or more known "

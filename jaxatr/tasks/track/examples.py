@@ -29,12 +29,21 @@ class TrackExamples(Examples):
             or has chips of the same track in the training and the test split.
         """
         super().__init__(config, tracks=True)
+        self._most = config.track.frames
         self.tracks = {
-            name: data.tracks_of(part.split, part.indices, longest=config.track.frames)
+            name: data.tracks_of(part.split, part.indices, longest=self._most)
             for name, part in self.parts.items()
         }
         self.ends = {name: self._ends(name) for name in self.parts}
-        self._most = config.track.frames
+
+    def replace_test(self, part: Part) -> None:
+        """Puts other tracks in the place of the test; only training and validation remain."""
+        super().replace_test(part)
+        for kept in (self.tracks, self.ends):
+            for name in kept.keys() - self.parts.keys():
+                del kept[name]
+        self.tracks["test"] = data.tracks_of(part.split, part.indices, longest=self._most)
+        self.ends["test"] = self._ends("test")
 
     def _ends(self, name: str) -> Part:
         part, last = self.parts[name], self.tracks[name].last

@@ -1,0 +1,230 @@
+"""The search of configuration fields; the training of a run is replaced by a formula."""
+
+import csv
+import importlib.util
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from jaxatr import bundled, files, runs, training
+from jaxatr.runs import field_search
+from jaxatr.runs.search_space import Budget, Searched, parse_fields
+
+HAS_OPTUNA = importlib.util.find_spec("optuna") is not None
+needs_optuna = pytest.mark.skipif(not HAS_OPTUNA, reason="the extra 'search' is not installed")
+RATE = "optimizer.learning_rate=log(1e-4,1)"
+STEPS = 9
+
+
+@pytest.fixture
+def config(small_config):
+    made = small_config.copy_and_resolve_references()
+    made.train.epochs = STEPS
+    made.train.evaluate_every = 1.0
+    return made
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """A training of nine evaluations, whose metric is best at a learning rate of 0.01."""
+    log = SimpleNamespace(begun=[], steps={}, stop=None, seconds=0.0)
+
+    def train(full, workdir, *, evaluated, **_):
+        workdir.mkdir(parents=True, exist_ok=True)
+        files.write_fields(workdir / "config.json", json.loads(full.to_json()))
+        training.update_record(workdir, steps=STEPS)
+        rate = full.optimizer.learning_rate
+        log.begun.append((workdir.name, rate))
+        done = sum(1 for _ in training.read_metrics(workdir))
+        for step in range(done + 1, STEPS + 1):
+            if rate > 0.5:
+                raise training.NonFiniteLoss("the loss is not finite")
+            log.seconds += 10
+            value = 1 / (1 + abs(rate - 0.01) * 100) * step / STEPS
+            row = {"step": step, "phase": "evaluate", "loss": 1 - value}
+            with open(workdir / "metrics.jsonl", "a") as file:
+                file.write(json.dumps(row) + "\n")
+            log.steps[workdir.name] = step
+            evaluated(step, value, {"loss": 1 - value})
+            if log.stop == (workdir.name, step):
+                log.stop = None
+                raise training.Preempted(step)
+
+    monkeypatch.setattr(field_search, "train_configured", train)
+    monkeypatch.setattr(field_search.time, "monotonic", lambda: log.seconds)
+    return log
+
+
+@needs_optuna
+def test_the_best_third_goes_on_and_the_best_of_all_wins(config, trained, tmp_path):
+    found = runs.search_fields(config, tmp_path / "search", [RATE], "12", progress=False)
+    rates = dict(trained.begun)
+    assert len(rates) == 12
+    ended = {name: rate for name, rate in rates.items() if trained.steps.get(name) == STEPS}
+    assert 1 <= len(ended) < 12 and sum(trained.steps.values()) < 0.8 * 12 * STEPS
+    assert set(trained.steps.values()) <= {1, 3, STEPS}  # where trials are compared
+    best = min(ended.values(), key=lambda rate: abs(rate - 0.01))
+    assert found.values == {"optimizer.learning_rate": best}
+    assert rates[found.winner.name] == best and found.value == pytest.approx(
+        1 / (1 + abs(best - 0.01) * 100)
+    )
+    # No figure of the test was made, and train takes the file of the winner.
+    assert not list((tmp_path / "search").rglob("evaluation.json"))
+    chosen = bundled.load(str(found.config))
+    assert chosen.optimizer.learning_rate == best and chosen.train.epochs == STEPS
+    assert chosen.data.validation_seed == config.seed
+    with open(tmp_path / "search/trials.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 12 and rows[0]["result"] == "finished"
+    assert {row["result"] for row in rows} <= {
+        "finished",
+        "after 1 evaluations others were better",
+        "after 3 evaluations others were better",
+        "not finite",
+    }
+    # A larger budget continues the search, and an equal one only shows it.
+    runs.search_fields(None, tmp_path / "search", None, "12")
+    assert len(trained.begun) == 12
+    runs.search_fields(None, tmp_path / "search", None, "13")
+    assert len(trained.begun) == 13
+
+
+@needs_optuna
+def test_a_search_that_was_stopped_continues_its_trial_and_ends_as_one_that_was_not(
+    config, trained, tmp_path
+):
+    whole = runs.search_fields(config, tmp_path / "whole", [RATE], "4")
+    trained.stop = ("000", 4)
+    with pytest.raises(training.Preempted):
+        runs.search_fields(config, tmp_path / "search", [RATE], "4")
+    begun = len(trained.begun)
+    found = runs.search_fields(None, tmp_path / "search", None, "4")
+    first, *others = trained.begun[begun:]
+    assert first[0] == "000"  # in its folder, from its checkpoint
+    assert trained.steps["000"] == STEPS and len(others) == 3
+    assert first[1] == dict(trained.begun[:begun])["000"]
+    assert found.value >= 0 and len(found.table) == len(whole.table) == 5
+
+
+@needs_optuna
+def test_a_trial_ends_with_the_time_unless_no_other_has_finished(config, trained, tmp_path):
+    found = runs.search_fields(config, tmp_path / "search", [RATE], "50s")
+    assert len(trained.begun) == 1 and trained.steps[found.winner.name] == STEPS
+    found = runs.search_fields(None, tmp_path / "search", None, "95s")
+    assert [row[1] for row in found.table[1:]][1:] in (
+        [["the time was up"]],
+        ["the time was up"],
+        ["after 1 evaluations others were better"],
+    )
+
+
+@needs_optuna
+def test_a_later_end_of_a_search_whose_test_was_seen_warns(config, trained, tmp_path):
+    found = runs.search_fields(config, tmp_path / "search", [RATE], "1")
+    (found.winner / "evaluation.json").write_text("{}")
+    with pytest.warns(UserWarning, match=r"the test data was seen at an earlier end .* \(000\)"):
+        runs.search_fields(None, tmp_path / "search", None, "2")
+
+
+@needs_optuna
+@pytest.mark.parametrize(
+    ("change", "fields", "message"),
+    [
+        ({}, ["optimizer.momentum=linear(0,0.9)"], "has a search of optimizer.learning_rate=log"),
+        ({"train.batch_size": 8}, [RATE], "train.batch_size: recorded 16, now 8"),
+    ],
+)
+def test_another_search_in_its_folder_is_refused(
+    config, trained, tmp_path, change, fields, message
+):
+    runs.search_fields(config, tmp_path / "search", [RATE], "1")
+    config.update_from_flattened_dict(change)
+    with pytest.raises(ValueError, match=message):
+        runs.search_fields(config, tmp_path / "search", fields, "1")
+
+
+@needs_optuna
+def test_a_run_or_nothing_is_no_search(config, trained, trained_run, tmp_path):
+    for folder, given, message in (
+        (trained_run, config, "has a run, wanted a new folder, or one of a search"),
+        (tmp_path / "new", None, "config: got none, and .*new has no search to continue"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            runs.search_fields(given, folder, [RATE], "1")
+    config.data.validation = 0.0
+    with pytest.raises(ValueError, match="data.validation: got 0, wanted validation data"):
+        runs.search_fields(config, tmp_path / "new", [RATE], "1")
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_a_search_needs_is_named(config, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    message = r"jaxatr search needs the package optuna: pip install 'jaxatr\[search\]'"
+    with pytest.raises(ImportError, match=message):
+        runs.search_fields(config, tmp_path / "search", [RATE], "1")
+
+
+def test_fields_have_the_types_of_the_configuration(config):
+    texts = [
+        RATE,
+        "train.batch_size=log(8, 64)",
+        "optimizer.nesterov=choice(true,false)",
+        "optimizer.name=choice(sgd, adamw)",
+        "optimizer.decay=choice(all,kernels)",
+        "train.ema=linear(0,0.99)",
+    ]
+    assert parse_fields(texts, config) == (
+        Searched("optimizer.learning_rate", "log", (1e-4, 1.0)),
+        Searched("train.batch_size", "log", (8, 64)),
+        Searched("optimizer.nesterov", "choice", (True, False)),
+        Searched("optimizer.name", "choice", ("sgd", "adamw")),
+        Searched("optimizer.decay", "choice", ("all", "kernels")),
+        Searched("train.ema", "linear", (0.0, 0.99)),
+    )
+    for one in parse_fields(texts, config):
+        assert parse_fields([str(one)], config) == (one,)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("optimizer.learning_rat=log(1,2)", "no field 'optimizer.learning_rat'; did you mean 'opt"),
+        ("optimizer.learning_rate=log(0.1,0.01)", r"got log\(0.1,0.01\), wanted the lower end fir"),
+        ("optimizer.learning_rate=log(0,1)", r"got log\(0.0,1.0\), wanted a lower end above 0"),
+        ("optimizer.learning_rate=log(1,inf)", "wanted finite numbers"),
+        ("optimizer.learning_rate=log(1,nan)", "wanted finite numbers"),
+        ("optimizer.learning_rate=log(1)", r"wanted log\(LOW,HIGH\) of numbers"),
+        ("optimizer.learning_rate=log(a,b)", "got 'a', wanted float values"),
+        ("optimizer.learning_rate=0.1", "wanted FIELD=log"),
+        ("optimizer.learning_rate", "wanted FIELD=log"),
+        ("optimizer.name=choice(sgd)", r"got choice\(sgd\), wanted 2 or more values"),
+        ("optimizer.name=choice(sgd,sgd)", "wanted 2 or more values"),
+        ("optimizer.name=log(sgd,adam)", r"wanted log\(LOW,HIGH\) of numbers, or choice"),
+        ("optimizer.nesterov=choice(yes,no)", "got 'yes', wanted bool values"),
+        ("train.batch_size=linear(1.5,3)", "got '1.5', wanted int values"),
+        ("data.validation=linear(0.1,0.2)", "data.validation changes the data"),
+        ("data.select.band=choice(a,b)", "data.select.band changes the data"),
+        ("optimizer.boundaries=choice(1,2)", "wanted a field with a single value"),
+        ("optimizer=choice(1,2)", "there is no field 'optimizer'"),
+    ],
+)
+def test_a_field_that_cannot_be_searched_is_named(config, text, message):
+    with pytest.raises(ValueError, match=f"fields: .*{message}"):
+        parse_fields([text], config)
+
+
+def test_fields_are_given_once(config):
+    with pytest.raises(ValueError, match="fields: optimizer.learning_rate is given twice"):
+        parse_fields([RATE, RATE], config)
+    with pytest.raises(ValueError, match="fields: got none, wanted FIELD=log"):
+        parse_fields([], config)
+
+
+@pytest.mark.parametrize("text", ["0", "0h", "", "2x", "h", "-1", "1.5", "two"])
+def test_a_budget_is_a_time_or_a_number_of_trials(text):
+    assert Budget.parse("20") == (20, None)
+    assert Budget.parse("1.5h") == (None, 5400.0) and Budget.parse("90m") == (None, 5400.0)
+    with pytest.raises(ValueError, match=f"budget: got '{text}', wanted a time .* at least 1"):
+        Budget.parse(text)
