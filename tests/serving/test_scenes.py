@@ -65,7 +65,9 @@ def sent(client, path, array, **parameters):
 
 def counts_of(client):
     lines = client.get("/metrics").text.splitlines()
-    return {name: float(value) for name, value in (one.rsplit(" ", 1) for one in lines if one[0] != "#")}
+    return {
+        name: float(value) for name, value in (one.rsplit(" ", 1) for one in lines if one[0] != "#")
+    }
 
 
 def test_targets_are_found_and_decided_about_as_their_chips(client, drawn, trained_run, console):
@@ -133,11 +135,18 @@ def test_the_least_score_and_the_most_targets(engine, make_console, make_bright,
     detector.threshold = 0.85
     made = make_console(engine, limits=Limits(targets=2), detector=detector)
     with client_of(made) as client:
-        for parameters, shown, left_out in (({}, 2, 0), ({"least": 0.3}, 2, 1), ({"least": 1}, 0, 0)):
+        for parameters, shown, left_out in (
+            ({}, 2, 0),
+            ({"least": 0.3}, 2, 1),
+            ({"least": 1}, 0, 0),
+        ):
             found = sent(client, DETECT, drawn[1], **parameters).json()
             assert (len(found["targets"]), found["left_out"]) == (shown, left_out)
         assert client.get("/api/run").json()["detector"] == {
-            "run": "bright", "threshold": 0.85, "dtype": "uint8", "channels": 1
+            "run": "bright",
+            "threshold": 0.85,
+            "dtype": "uint8",
+            "channels": 1,
         }
     made = make_console(engine, detector=detector)
     with client_of(made) as client:

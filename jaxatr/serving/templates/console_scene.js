@@ -461,7 +461,7 @@ function describeKind() {
   const kind = document.querySelector("[name=kind]:checked").value, formats = "PNG, JPEG, TIFF, GIF, BMP, WebP, JPEG 2000 or .npy";
   const of = run.detector && kind === "scenes" ? run.detector.dtype : run.dtype;
   $("kind-name").textContent = kind;
-  const more = kind === "chips" ? "" : ` At most ${(run.pixels / 1e6).toFixed(1)} million pixels. ${run.detector ? `${run.detector.run} finds the targets` : "There is no detector: you draw the boxes"}.`;
+  const more = kind === "chips" ? "" : ` At most ${(run.pixels / 1e6).toFixed(1)} million pixels. ${run.detector ? `The detector ${run.detector.run} finds the targets` : "There is no detector: you draw the boxes"}.`;
   $("limits").textContent = `or paste an image: ${formats}, ${of}.${more}`;
 }
 
