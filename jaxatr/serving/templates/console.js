@@ -400,7 +400,10 @@ async function showMore(item, focus = true) {
   const before = current, found = verdict(item);
   if (!found) return;  // not yet predicted by a score that was added
   current = item;
-  if (before !== item) fromStage = document.activeElement === stage;
+  if (before !== item) {
+    fromStage = document.activeElement === stage;
+    if (item.scene) lookAt(item);
+  }
   if (before && before !== item) paint(before);
   paint(item);
   $("more").hidden = false;

@@ -22,7 +22,7 @@ async function openScenes(files) {
   const large = files.filter(([, file]) => file.size > run.body - 4096);
   if (large.length) tell(`${large[0][0]}: ${(large[0][1].size / 1e6).toFixed(1)} MB, wanted at most ${(run.body / 1e6).toFixed(0)}.`);
   for (const [name, file] of files.filter((one) => !large.includes(one))) {
-    const one = {name, file, items: [], at: null, width: 0, height: 0, picture: null, tiles: new Map(), left: 0, state: "Waiting …"};
+    const one = {name, file, items: [], at: null, width: 0, height: 0, picture: null, tiles: new Map(), left: 0, asking: 0, state: "Waiting …"};
     scenes.push(one);
     loading = loading.then(() => search(one));
   }
@@ -47,7 +47,6 @@ async function search(one) {
   one.state = "";
   if (run.detector) {
     one.state = "Searching …";
-    drawScene();
     try {
       const answer = await asked(`/api/scenes/detect?${wholeAnswer({least: lowest()})}`, one);
       if (!scenes.includes(one)) return;
@@ -61,10 +60,14 @@ async function search(one) {
   drawScene();
 }
 
-async function asked(path, one) {
-  const response = await ask(path, sent(one));
-  if (!response.ok) throw new Error(await detail(response));
-  return response.json();
+async function asked(path, one, answer = "json") {
+  one.asking++;
+  drawScene();
+  try {
+    const response = await ask(path, sent(one));
+    if (!response.ok) throw new Error(await detail(response));
+    return await response[answer]();
+  } finally { one.asking--; drawScene(); }
 }
 
 // A target becomes a chip of the page; the part of the scene that the server cut out is its file.
@@ -95,9 +98,8 @@ async function show(one) {
   if (one.width) wholeView();
   drawScene();
   try {
-    const response = await ask("/api/scenes/view", sent(one));
-    if (!response.ok) throw new Error(await detail(response));
-    const picture = await createImageBitmap(await response.blob()).catch(() => { throw new Error("the browser cannot show a picture of this size"); });
+    const content = await asked("/api/scenes/view", one, "blob");
+    const picture = await createImageBitmap(content).catch(() => { throw new Error("the browser cannot show a picture of this size"); });
     if (scene !== one) { picture.close(); return; }
     one.picture = picture;
     resize(one, picture.width, picture.height);
@@ -149,12 +151,21 @@ function zoom(factor, x = stage.clientWidth / 2, y = stage.clientHeight / 2) {
 }
 
 function bringIntoView({box: [x0, y0, x1, y1]}) {
-  const width = stage.clientWidth, height = stage.clientHeight;
+  const width = stage.clientWidth, height = stage.clientHeight, side = Math.min(width, height);
   const size = Math.max(x1 - x0, y1 - y0) * view.scale;
-  if (size < 24) view.scale *= 48 / Math.max(size, 1);
   const inside = (x0 - view.x) * view.scale > 0 && (y0 - view.y) * view.scale > 0 &&
     (x1 - view.x) * view.scale < width && (y1 - view.y) * view.scale < height;
-  if (!inside || size < 24) move((x0 + x1) / 2 - width / 2 / view.scale, (y0 + y1) / 2 - height / 2 / view.scale);
+  if (inside && size >= 24 && size <= side * 0.7) return;
+  if (size < 24) view.scale = Math.min(view.scale * 48 / size, 40);
+  else if (size > side * 0.7) view.scale *= side * 0.4 / size;
+  move((x0 + x1) / 2 - width / 2 / view.scale, (y0 + y1) / 2 - height / 2 / view.scale);
+}
+
+// Shows where the target is whose details are shown.
+async function lookAt(item) {
+  item.scene.at = item;
+  if (item.scene !== scene) await show(item.scene);
+  if (!fromStage && item.scene === scene && scene.width) bringIntoView(item);
 }
 
 // A tile of a pyramid: of level n, a pixel is 2 ** n pixels of the scene in both directions. Tiles are made as they are looked at.
@@ -209,6 +220,7 @@ function paintScene() {
     const [x0, y0, x1, y1] = sorted(draft);
     outline(across(x0), down(y0), across(x1) - across(x0), down(y1) - down(y0), "#fff", 2 * ratio, true, false);
   }
+  stage.setAttribute("aria-busy", scene.asking > 0);
   sayScene(all);
   drawLegend(all);
 }
@@ -229,12 +241,13 @@ function paintTiles(scale, across, down) {
 
 function outline(left, top, width, height, ink, thick, dashes, filled) {
   if (filled) { pen.globalAlpha = 0.25; pen.fillStyle = ink; pen.fillRect(left, top, width, height); pen.globalAlpha = 1; }
+  const small = Math.min(width, height) < 14 * devicePixelRatio ? 0.5 : 1;
   pen.setLineDash([]);
-  pen.lineWidth = thick + 2 * devicePixelRatio;
+  pen.lineWidth = small * thick + 2 * small * devicePixelRatio;
   pen.strokeStyle = "rgb(0 0 0 / .65)";
   pen.strokeRect(left, top, width, height);
-  if (dashes) pen.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
-  pen.lineWidth = thick;
+  if (dashes) pen.setLineDash([6 * small * devicePixelRatio, 4 * small * devicePixelRatio]);
+  pen.lineWidth = small * thick;
   pen.strokeStyle = ink;
   pen.strokeRect(left, top, width, height);
   pen.setLineDash([]);
@@ -257,9 +270,8 @@ function described(item, all) {
 }
 
 function sayScene(all) {
-  let text = scene.state;
-  if (!text && drawing) text = "Drag a box around a target; or move the box with the arrows, size it with Shift, and press Enter.";
-  if (!text && scene.at) text = described(scene.at, all);
+  let text = scene.at ? described(scene.at, all) : scene.state;
+  if (drawing) text = "Drag a box around a target; or move the box with the arrows, size it with Shift, and press Enter.";
   if (!text) {
     const size = scene.width ? `${scene.width} × ${scene.height} pixels` : "…";
     const hidden = scene.items.length - all.length;
@@ -343,7 +355,7 @@ async function finishDrawing() {
   const box = [Math.max(x0, 0), Math.max(y0, 0), Math.min(x1, one.width), Math.min(y1, one.height)].map((value) => Math.round(value * 100) / 100);
   stopDrawing();
   if (!(box[2] > box[0] && box[3] > box[1])) { tell("The box is outside of the scene, or has no size."); return; }
-  one.state = "Deciding …";
+  Object.assign(one, {at: null, state: "Deciding …"});
   drawScene();
   try {
     const answer = await asked(`/api/scenes/decide?${wholeAnswer({box})}`, one);
