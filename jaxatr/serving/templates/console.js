@@ -478,8 +478,8 @@ async function receive(files) {
 
 function reveal() {
   $("drop").classList.add("small");
-  $("work").hidden = false;
-  $("desk").hidden = $("sheet").hidden = !items.length;
+  $("desk").hidden = $("work").hidden = false;
+  $("sheet").hidden = !items.length;
   drawDesk();
   filter();
 }
