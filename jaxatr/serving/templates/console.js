@@ -263,6 +263,7 @@ function select(item, through = false, value = !item.selected) {
 
 function chosen() {
   drawScene();
+  if (current) $("more-select").setAttribute("aria-pressed", current.selected);
   const all = selected();
   $("chosen").textContent = all.length ? `${all.length} selected.` : "Nothing selected.";
   $("acts").hidden = !all.length;
@@ -406,6 +407,7 @@ async function showMore(item, focus = true) {
   }
   if (before && before !== item) paint(before);
   paint(item);
+  chosen();
   $("more").hidden = false;
   $("more-name").textContent = item.name;
   $("more-verdict").textContent = `${found.label === UNKNOWN ? `unknown, nearest to ${found.nearest}` : found.label}: ` +
@@ -427,8 +429,6 @@ async function showMore(item, focus = true) {
   }));
   const wrong = Boolean(marks.get(item.id)?.wrong);
   $("more-wrong").setAttribute("aria-pressed", wrong);
-  $("more-select").setAttribute("aria-pressed", item.selected);
-  drawScene();
   if (focus) $("more").focus();
   const map = await heat(item);
   if (map && current === item) {
@@ -634,10 +634,7 @@ $("name").addEventListener("click", nameGroup);
 $("enrol").addEventListener("click", enrol);
 $("group").addEventListener("keydown", (event) => { if (event.key === "Enter") nameGroup(); });
 $("more-wrong").addEventListener("click", () => markWrong([current]));
-$("more-select").addEventListener("click", () => {
-  select(current);
-  $("more-select").setAttribute("aria-pressed", current.selected);
-});
+$("more-select").addEventListener("click", () => select(current));
 $("close").addEventListener("click", hideMore);
 $("marks").addEventListener("click", async (event) => {  // a plain link would not send the token
   event.preventDefault();
