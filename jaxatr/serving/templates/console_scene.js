@@ -241,13 +241,13 @@ function paintTiles(scale, across, down) {
 
 function outline(left, top, width, height, ink, thick, dashes, filled) {
   if (filled) { pen.globalAlpha = 0.25; pen.fillStyle = ink; pen.fillRect(left, top, width, height); pen.globalAlpha = 1; }
-  const small = Math.min(width, height) < 14 * devicePixelRatio ? 0.5 : 1;
+  const small = Math.min(width, height) < 14 * devicePixelRatio;  // dashes and a wide rim would hide what is in it
   pen.setLineDash([]);
-  pen.lineWidth = small * thick + 2 * small * devicePixelRatio;
+  pen.lineWidth = thick + (small ? 1 : 2) * devicePixelRatio;
   pen.strokeStyle = "rgb(0 0 0 / .65)";
   pen.strokeRect(left, top, width, height);
-  if (dashes) pen.setLineDash([6 * small * devicePixelRatio, 4 * small * devicePixelRatio]);
-  pen.lineWidth = small * thick;
+  if (dashes && !small) pen.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+  pen.lineWidth = thick;
   pen.strokeStyle = ink;
   pen.strokeRect(left, top, width, height);
   pen.setLineDash([]);
