@@ -202,7 +202,8 @@ class Console:
         Args:
           request: the request.
           read: its chips.
-          neighbours, scores: see :meth:`Batcher.answer`.
+          neighbours: whether to return the nearest training chips.
+          scores: names of scores to decide by, in addition to the run's own.
           watched: which chips count for the drift; None for all.
 
         Returns:

@@ -224,7 +224,9 @@ class Detector(Predictor[np.ndarray, Detections]):
 
         Args:
           scene: the scene.
-          batch_size, least, smallest: see :meth:`answers`.
+          batch_size: tiles per batch.
+          least: see :meth:`answers`.
+          smallest: see :meth:`answers`.
 
         Raises:
           ValueError: the scene is damaged, or does not have the dtype of the training scenes.
