@@ -372,6 +372,44 @@ def trained_run(small_config, tmp_path_factory) -> Path:
     return workdir
 
 
+@pytest.fixture(scope="session")
+def make_bright():
+    """Makes detectors of bright patches."""
+    from scipy import ndimage
+
+    from jaxatr.tasks.detection import predictor as detection
+    from jaxatr.tasks.detection.decoding import Decoded, Tiling
+
+    class Bright(detection.Detector):
+        """A detector of patches that are brighter than 0: no network, and the code of one."""
+
+        def __init__(self):
+            self.workdir, self.classes = "bright", ("dim", "light")
+            self.threshold, self.gamma = 0.3, 0.5
+            self.dtype, self.channels = np.dtype(np.uint8), 1
+            self._tiling = Tiling(64, 32, np.zeros(1, np.uint8))
+            self._overlap, self._variables, self._infer = 0.5, {}, self._bright
+            self.shapes = []
+
+        def _bright(self, variables, images):
+            del variables
+            self.shapes.append(images.shape[1:3])
+            most = 4
+            boxes, scores = np.zeros((len(images), most, 4)), np.zeros((len(images), most))
+            logits, valid = np.zeros((len(images), most, 2)), np.zeros((len(images), most), bool)
+            for row, image in enumerate(images):
+                groups, _ = ndimage.label(image[..., 0])
+                for number, (y, x) in enumerate(ndimage.find_objects(groups)[:most]):
+                    boxes[row, number] = [x.start, y.start, x.stop, y.stop]
+                    scores[row, number] = 0.9 - 0.1 * number
+                    mean = image[y, x].mean()
+                    logits[row, number] = (-9, -9) if mean > 200 else (150 - mean, mean - 150)
+                    valid[row, number] = True
+            return Decoded(np.float32(boxes), np.float32(scores), np.float32(logits), valid)
+
+    return Bright
+
+
 @pytest.fixture(scope="module")  # it keeps an event loop running, which others may mind
 def browser():
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

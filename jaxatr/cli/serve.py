@@ -1,6 +1,7 @@
 """Serves a run with an HTTP API and a page to drop chips on.
 
 jaxatr serve --workdir=DIR [--port=8000] [--score=auto|cbc|vim|…] [--scores=knn,energy]
+jaxatr serve --workdir=DIR --detector=DIR
 jaxatr serve --workdir=DIR --host=0.0.0.0 --token_file=FILE [--certificate=FILE --key=FILE]
 
 By default only this machine can connect. With another --host, requests need a
@@ -29,6 +30,9 @@ def define_flags() -> None:
     """Defines the command's flags."""
     of_run, limits = Options(), Limits()
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
+    flags.DEFINE_string(
+        "detector", None, "Folder of the run that finds targets in scenes, for the run to decide."
+    )
     flags.DEFINE_string("host", of_run.host, "Address to listen on; 0.0.0.0 for all interfaces.")
     flags.DEFINE_integer("port", of_run.port, "Port to listen on; 0: any free port.", 0, 65_535)
     flags.DEFINE_string("token_file", None, "A file with the token that requests need.")
@@ -98,9 +102,11 @@ def main(arguments: Sequence[str]) -> None:
         surrogate=values.surrogate,
         examples=values.examples,
         runtime=values.runtime,
+        detector=values.detector,
         **inputs.data_place(),
     )
-    training.task_of(values.workdir)  # raises an error for a folder that is not a run
+    for folder in filter(None, (values.workdir, values.detector)):
+        training.task_of(folder)  # raises an error for a folder that is not a run
     training.enable_compilation_cache()
     inputs.say(f"loading {values.workdir}")
     server.serve(wanted, options, tell_token=drawn)

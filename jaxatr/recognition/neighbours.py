@@ -105,10 +105,12 @@ class TrainingChips:
         return as_png(data.thumbnail(chip, side=_SIDE))
 
 
-def as_png(image: Shaped[np.ndarray, "h w c"]) -> bytes:
-    """Encodes an 8-bit gray or RGB image as a PNG."""
+def as_png(image: Shaped[np.ndarray, "h w c"], *, effort: int = 6) -> bytes:
+    """Encodes an 8-bit gray or RGB image as a PNG; ``effort`` is zlib's, from 0 to 9."""
     file = io.BytesIO()
-    Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(file, "PNG")
+    Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(
+        file, "PNG", compress_level=effort
+    )
     return file.getvalue()
 
 

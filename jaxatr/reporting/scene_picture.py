@@ -11,17 +11,19 @@ from jaxatr.data.lettering import lettered
 from jaxatr.data.scene_image import SceneImage
 from jaxatr.typing import Shaped
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
-_KNOWN = ("#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#0072B2", "#E69F00")
-_UNKNOWN, _UNDECIDED = "#D55E00", "#999999"
+KNOWN = ("#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#0072B2", "#E69F00")
+"""Colours of the classes, in turn: Okabe and Ito's, which colour-blind readers can tell apart."""
+
+UNKNOWN, UNDECIDED = "#D55E00", "#999999"
+
 _ROWS = 512  # of a strip of a scene that is reduced
 
 
 def colour_of(label: str | None, classes: Sequence[str]) -> str:
     """Returns the colour of a class; of "unknown", which is no class; of None, not decided."""
     if label is None:
-        return _UNDECIDED
-    return _KNOWN[classes.index(label) % len(_KNOWN)] if label in classes else _UNKNOWN
+        return UNDECIDED
+    return KNOWN[classes.index(label) % len(KNOWN)] if label in classes else UNKNOWN
 
 
 def scene_picture(

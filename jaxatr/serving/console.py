@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +24,10 @@ from jaxatr.serving.marks import FILE, Marks
 from jaxatr.serving.openapi import FORM, RAW
 from jaxatr.serving.options import Options
 from jaxatr.serving.page import Page
+from jaxatr.serving.scenes import Scenes
 from jaxatr.serving.served_run import Wanted
+from jaxatr.tasks.detection.predictor import Detector
+from jaxatr.tasks.detection.recognised import framing_of
 
 Result = TypeVar("Result")
 
@@ -42,13 +45,20 @@ class Console:
       metrics: the counters for Prometheus.
       drift: compares the served chips with the training's.
       reader: decodes uploads.
+      scenes: finds targets in scenes, and cuts out chips.
       marks: the users' marks on predictions.
       page: the HTML page.
       enroller: enrols classes; None if the run cannot enrol any.
       idle: whether no thread is left after :meth:`running`; False if one did not end in time.
     """
 
-    def __init__(self, engine: Engine, options: Options, wanted: Wanted | None = None):
+    def __init__(
+        self,
+        engine: Engine,
+        options: Options,
+        wanted: Wanted | None = None,
+        detector: Detector | None = None,
+    ):
         """Sets up the console; :meth:`running` starts its threads.
 
         Args:
@@ -56,6 +66,7 @@ class Console:
           options: the options to serve with.
           wanted: the arguments that the engine was loaded with, for loading it again after an
             enrolment; None disables enrolment.
+          detector: finds targets in scenes; None to decide about given boxes only.
 
         Raises:
           ValueError: the marks file is invalid.
@@ -72,6 +83,7 @@ class Console:
         self.metrics = metrics.Metrics(lambda: self.batcher.waiting)
         self.drift = Drifting(engine.reference, self.metrics.drift)
         self.reader = Reader(engine.intake, most=limits.pixels)
+        self.scenes = Scenes(self.reader.chip, framing_of(engine.run), limits, detector)
         self._ends = math.inf  # time at which the threads are no longer waited for
         self.idle = True
         self.marks = Marks(Path(options.marks or os.path.join(engine.run, FILE)))
@@ -105,6 +117,7 @@ class Console:
                     *([] if self.enroller is None else [self.enroller.finish]),
                     self.batcher.stop,
                     self.reader.close,
+                    self.scenes.close,
                 )
             ]
             self.idle = all(ended)
@@ -124,6 +137,40 @@ class Console:
           Unusable: no file is a usable image.
           Busy: too many chips are waiting.
         """
+        uploads = await self._uploads(request)
+        self.batcher.check(len(uploads))  # before they are decoded
+        read = await unless_gone(request, self.reader.read(uploads))
+        used = sum(one.chip is not None for one in read)
+        self.metrics.images(used, len(read) - used)
+        if not used:
+            raise Unusable(read)
+        return read
+
+    @contextlib.asynccontextmanager
+    async def scene(self, request: Request) -> AsyncIterator[Read]:
+        """Reads the only file of a request as a scene, which takes a place until the exit.
+
+        Raises:
+          HTTPException: the body is neither a form nor an image, or has no file, or several.
+          Unusable: the file is not a usable image.
+          Busy: there is no place for another scene.
+        """
+        uploads = await self._uploads(request)
+        if len(uploads) > 1:
+            raise HTTPException(422, f"images: got {len(uploads)}, wanted one scene")
+        with self.scenes.place():
+            (scene,) = await unless_gone(request, self.reader.read(uploads, lambda image: image))
+            self.metrics.scene(scene.chip is not None)
+            if scene.chip is None:
+                raise Unusable([scene])
+            yield scene
+
+    async def _uploads(self, request: Request) -> list[Upload]:
+        """Returns the files of a request.
+
+        Raises:
+          HTTPException: the body is neither a form nor an image, or has no file.
+        """
         kind = request.headers.get("content-type", "")
         plain = kind.partition(";")[0].strip().lower()
         is_form = plain == FORM
@@ -139,13 +186,7 @@ class Console:
             uploads = [Upload("image", body)]
         if not uploads:
             raise HTTPException(422, "there is no file in the form")
-        self.batcher.check(len(uploads))  # before they are decoded
-        read = await unless_gone(request, self.reader.read(uploads))
-        used = sum(one.chip is not None for one in read)
-        self.metrics.images(used, len(read) - used)
-        if not used:
-            raise Unusable(read)
-        return read
+        return uploads
 
     async def answers(
         self,
@@ -154,15 +195,25 @@ class Console:
         *,
         neighbours: bool = False,
         scores: Collection[str] = (),
+        watched: Sequence[bool] | None = None,
     ) -> list[tuple[Read, Answer | None]]:
         """Predicts uploads like :meth:`Batcher.answer`, unless the client disconnects.
+
+        Args:
+          request: the request.
+          read: its chips.
+          neighbours: whether to return the nearest training chips.
+          scores: names of scores to decide by, in addition to the run's own.
+          watched: which chips count for the drift; None for all.
 
         Returns:
           Each upload with its answer, or with None and the reason in ``error``.
         """
         chips = [one.chip for one in read if one.chip is not None]
-        work = self.batcher.answer(chips, neighbours=neighbours, scores=scores)
-        answers = iter(await unless_gone(request, work))
+        answers: Iterator[Answer | Exception] = iter(())
+        if chips:
+            work = self.batcher.answer(chips, neighbours=neighbours, scores=scores)
+            answers = iter(await unless_gone(request, work))
         found: list[tuple[Read, Answer | None]] = []
         for one in read:
             answer = None if one.chip is None else next(answers)
@@ -174,8 +225,8 @@ class Console:
         own = self.engine.scales[0].name
         scored = [
             (one.chip, answer.verdicts[own]["score"])
-            for one, answer in found
-            if one.chip is not None and answer is not None
+            for (one, answer), counts in zip(found, watched or [True] * len(found), strict=True)
+            if one.chip is not None and answer is not None and counts
         ]
         await asyncio.to_thread(self.drift.add, scored)
         return found

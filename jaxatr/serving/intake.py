@@ -1,4 +1,4 @@
-"""Decodes uploads to chips, in threads and within limits."""
+"""Decodes uploads to chips or scenes, in threads and within limits."""
 
 import asyncio
 import concurrent.futures
@@ -6,8 +6,8 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,10 @@ STUCK = 10.0
 """Seconds of one image after which a thread counts as stuck."""
 
 
+Prepare: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""Makes what is kept of a decoded image ``[h, w, c]``."""
+
+
 class Upload(NamedTuple):
     """An uploaded file.
 
@@ -48,7 +52,7 @@ class Read(NamedTuple):
     Attributes:
       name: name given by the client.
       id: SHA-256 of the content, in hexadecimal digits.
-      chip: ``[h, w, c]``; None if the upload cannot be used.
+      chip: ``[h, w, c]``, of a scene all of its pixels; None if the upload cannot be used.
       error: the reason why it cannot be used; empty if it can.
     """
 
@@ -103,59 +107,70 @@ class Reader:
             time.sleep(0.01)
         return not self._begun
 
-    async def read(self, uploads: Sequence[Upload]) -> list[Read]:
-        """Decodes uploads to chips, in order."""
+    async def read(self, uploads: Sequence[Upload], prepare: Prepare | None = None) -> list[Read]:
+        """Decodes uploads, in order.
+
+        Args:
+          uploads: the files.
+          prepare: makes what is kept of an image; None for :meth:`chip`.
+        """
+        prepare = prepare or self.chip
         loop, gone = asyncio.get_running_loop(), threading.Event()
         small: list[Read | None] = []
         read = []
         try:
             while len(small) < len(uploads):
                 rest = uploads[len(small) :]
-                small += await loop.run_in_executor(self._small, self._read_small, rest, gone)
+                small += await loop.run_in_executor(
+                    self._small, self._read_small, rest, gone, prepare
+                )
             for one, upload in zip(small, uploads, strict=True):
                 read.append(
-                    one or await loop.run_in_executor(self._large, self._decoded, upload, False)
+                    one
+                    or await loop.run_in_executor(
+                        self._large, self._decoded, upload, prepare, False
+                    )
                 )
         finally:
             gone.set()
         return read
 
-    def _read_small(self, uploads: Sequence[Upload], gone: threading.Event) -> list[Read | None]:
+    def _read_small(
+        self, uploads: Sequence[Upload], gone: threading.Event, prepare: Prepare
+    ) -> list[Read | None]:
         """Decodes the first small uploads, for one turn; None stands for a large one."""
         end, read = time.monotonic() + _TURN, []
         for upload in uploads:
             if gone.is_set() or (read and time.monotonic() > end):
                 break
-            read.append(self._unless_large(upload))
+            read.append(self._unless_large(upload, prepare))
         return read
 
-    def _unless_large(self, upload: Upload) -> Read | None:
+    def _unless_large(self, upload: Upload, prepare: Prepare) -> Read | None:
         try:
             pixels = data.pixels_of(upload.content, upload.name, most=self._most)
         except Exception as error:
             return _refused(upload, error)
-        return None if pixels > _SMALL else self._decoded(upload)
+        return None if pixels > _SMALL else self._decoded(upload, prepare)
 
-    def _decoded(self, upload: Upload, small: bool = True) -> Read:
+    def _decoded(self, upload: Upload, prepare: Prepare, small: bool = True) -> Read:
         """Decodes an upload whose number of pixels is within the limit."""
         thread = threading.get_ident()
         self._begun[thread] = time.monotonic(), small
         try:
             image = decode_image(upload.content, upload.name)
-            self._check_padded(image)
-            return Read(upload.name, digest(upload.content), self._intake(image))
+            return Read(upload.name, digest(upload.content), prepare(image))
         except Exception as error:
             return _refused(upload, error)
         finally:
             del self._begun[thread]
 
-    def _check_padded(self, image: np.ndarray) -> None:
-        """Checks that padding to a square does not take too much memory.
-
-        A line of pixels, which is a file of a few bytes, would become an image of gigabytes.
+    def chip(self, image: Shaped[np.ndarray, "y x d"]) -> Shaped[np.ndarray, "h w c"]:
+        """Converts an image to the chip that the network sees.
 
         Raises:
-          ValueError: it would.
+          ValueError: it cannot be used, or would take too much memory when it is padded to a
+            square: a line of pixels, which is a file of a few bytes, would become gigabytes.
         """
         geometry, (height, width) = self._intake.chip, image.shape[:2]
         side = max(height, width)
@@ -164,6 +179,7 @@ class Reader:
                 f"{height}x{width} pixels, padded to a square of {side}x{side}: wanted at most "
                 f"{_PADDED * self._most} pixels"
             )
+        return self._intake(image)
 
 
 def digest(content: bytes) -> str:

@@ -61,6 +61,12 @@ class Metrics:
         self._images = prometheus.Counter(
             "jaxatr_images", "Images by result.", ("result",), registry=self.registry
         )
+        self._scenes = prometheus.Counter(
+            "jaxatr_scenes", "Scenes by result.", ("result",), registry=self.registry
+        )
+        self._targets = prometheus.Counter(
+            "jaxatr_scene_targets", "Targets found in scenes.", registry=self.registry
+        )
         self._batches = prometheus.Counter(
             "jaxatr_batches", "Batches by size.", ("size",), registry=self.registry
         )
@@ -109,6 +115,14 @@ class Metrics:
         """Counts usable and unusable images."""
         self._images.labels("answered").inc(used)
         self._images.labels("refused").inc(refused)
+
+    def scene(self, used: bool) -> None:
+        """Counts a scene that can be used, or cannot."""
+        self._scenes.labels("answered" if used else "refused").inc()
+
+    def targets(self, count: int) -> None:
+        """Counts the targets that were found in a scene."""
+        self._targets.inc(count)
 
     def batch(self, size: int, count: int, seconds: float) -> None:
         """Counts a batch of ``count`` chips, padded to ``size``, and its seconds."""

@@ -10,7 +10,9 @@ class Limits:
     Attributes:
       pixels: pixels of an image, checked before it is decoded.
       body: bytes of a request.
-      images: images in a request.
+      images: images in a request, and boxes that a request gives.
+      targets: targets of a scene that are answered; those with lower scores are counted only.
+      scenes: scenes that are decoded or searched at once; further ones get status 503.
       held: total bytes of all requests in progress.
       requests: concurrent requests; further ones get status 503.
       connections: concurrent connections.
@@ -25,6 +27,8 @@ class Limits:
     pixels: int = 1 << 24
     body: int = 32 << 20
     images: int = 64
+    targets: int = 1000
+    scenes: int = 4
     held: int = 256 << 20
     requests: int = 256
     connections: int = 1024

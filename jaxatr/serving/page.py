@@ -2,11 +2,16 @@
 
 import base64
 import hashlib
+import json
 
 from fastapi import Response
 
 from jaxatr.reporting.environment import environment
 from jaxatr.reporting.overlay import colour_map
+from jaxatr.reporting.scene_picture import KNOWN, UNDECIDED, UNKNOWN
+
+_PALETTE = {"known": KNOWN, "unknown": UNKNOWN, "undecided": UNDECIDED}
+"""The colours of boxes in a scene, equal to those of ``jaxatr detect --pictures``."""
 
 
 class Page:
@@ -22,7 +27,7 @@ class Page:
         style, script = (made.get_template(f"console.{kind}").render() for kind in ("css", "js"))
         colours = base64.b64encode(colour_map().tobytes()).decode()
         self.text = made.get_template("console.html").render(
-            style=style, script=script, colours=colours
+            style=style, script=script, colours=colours, palette=json.dumps(_PALETTE)
         )
         policy = (
             "default-src 'none'",

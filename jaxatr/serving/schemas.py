@@ -60,12 +60,9 @@ class Near(BaseModel):
     path: str | None = Field(description="Path of its file, if the data set has files.")
 
 
-class Predicted(BaseModel):
-    """The prediction for one image."""
+class _Requested(BaseModel):
+    """What a prediction contains if it is asked for."""
 
-    name: str = Field(description="File name, as sent.")
-    id: Id = Field(description="SHA-256 of the file.")
-    verdict: Verdict
     by_score: dict[str, Verdict] | None = Field(
         default=None, description="With every_score: the verdict of each score."
     )
@@ -77,10 +74,49 @@ class Predicted(BaseModel):
     )
 
 
+class Predicted(_Requested):
+    """The prediction for one image."""
+
+    name: str = Field(description="File name, as sent.")
+    id: Id = Field(description="SHA-256 of the file.")
+    verdict: Verdict
+
+
 class Predictions(BaseModel):
     """The predictions for the images of a request, in order."""
 
     results: list[Predicted | Unusable]
+
+
+class Target(_Requested):
+    """A target in a scene, with the decision about it or the reason why there is none."""
+
+    box: list[float] = Field(
+        min_length=4, max_length=4, description="x0, y0, x1, y1 in pixels of the scene."
+    )
+    detection_score: float | None = Field(
+        description="The detector's probability of a target; null for a box that was given."
+    )
+    name: str = Field(description="Name of the scene, and number of the target in it.")
+    id: Id | Literal[""] = Field(description="SHA-256 of the chip's file; empty without one.")
+    verdict: Verdict | None = None
+    file: str | None = Field(
+        default=None,
+        description="With files: the part of the scene that the chip is made from, a data URI of "
+        "a PNG or .npy file, which the routes for images take.",
+    )
+    error: str | None = Field(default=None, description="The reason why there is no verdict.")
+
+
+class Scene(BaseModel):
+    """The targets of a scene, by descending detection score, or in the order of the boxes."""
+
+    name: str = Field(description="File name, as sent.")
+    id: Id = Field(description="SHA-256 of the file.")
+    width: int = Field(description="Width in pixels.")
+    height: int = Field(description="Height in pixels.")
+    targets: list[Target]
+    left_out: int = Field(description="Number of targets beyond the limit, of lower scores.")
 
 
 class Found(BaseModel):
@@ -130,6 +166,15 @@ class Scale(BaseModel):
     )
 
 
+class Detector(BaseModel):
+    """The detector that finds targets in scenes."""
+
+    run: str = Field(description="Name of the run's folder.")
+    threshold: float = Field(description="Least detection score of a target.")
+    dtype: str = Field(description="Type of the scenes' pixels.")
+    channels: int = Field(description="Number of the scenes' channels.")
+
+
 class Run(BaseModel):
     """The run that is served."""
 
@@ -147,6 +192,7 @@ class Run(BaseModel):
     )
     explains: str = Field(description="Method of the saliency maps; empty if there are none.")
     enrols: list[str] = Field(description="Scores that accept enrolled classes.")
+    detector: Detector | None = Field(description="Finds targets in scenes, or null.")
     note: str = Field(description="A note for the user about the decision.")
     version: str
     images: int = Field(description="Largest number of images in a request.")

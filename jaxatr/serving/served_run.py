@@ -15,6 +15,7 @@ from jaxatr.recognition.neighbours import NEAREST, build_examples
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.recognition.session import FEATURES
 from jaxatr.serving.engine import Engine, Lasting, RecogniserEngine, RetrieverEngine
+from jaxatr.tasks.detection.predictor import Detector
 from jaxatr.tasks.embedding.predictor import Retriever, fitted_distance, load_indexed
 from jaxatr.tasks.open_set.deciders import RULE
 from jaxatr.tasks.open_set.needs import in_jax_alone
@@ -40,6 +41,7 @@ class Wanted(NamedTuple):
       examples: largest number of training chips to search; 0 for none (recognisers).
       runtime: engine that runs the network, see :meth:`Recogniser.load`; saliency maps always use
         jax.
+      detector: folder of the run that finds targets in scenes; None for none.
     """
 
     workdir: str | os.PathLike
@@ -53,6 +55,7 @@ class Wanted(NamedTuple):
     surrogate: str | None = None
     examples: int = 5000
     runtime: str = "jax"
+    detector: str | os.PathLike | None = None
 
     @property
     def where(self) -> dict[str, str]:
@@ -80,10 +83,20 @@ def load_engine(wanted: Wanted, before: Engine | None = None) -> Engine:
         return _recogniser(wanted, before.lasting if isinstance(before, RecogniserEngine) else None)
     if issubclass(kind, Retriever):
         return _retriever(wanted)
+    beside = "; a detector is served beside one: --detector=DIR"
     raise ValueError(
         f"{wanted.workdir}: a run of {task.kind()} cannot be served, wanted a recogniser or a "
-        "retriever of single images"
+        f"retriever of single images{beside if issubclass(kind, Detector) else ''}"
     )
+
+
+def load_detector(wanted: Wanted) -> Detector | None:
+    """Loads the detector to serve beside a run, if there is one.
+
+    Raises:
+      ValueError: its folder is not that of a detector's finished run.
+    """
+    return None if wanted.detector is None else Detector.load(wanted.detector)
 
 
 def _recogniser(wanted: Wanted, lasting: Lasting | None) -> Engine:

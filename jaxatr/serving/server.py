@@ -22,7 +22,7 @@ from jaxatr.serving.connections import bounded
 from jaxatr.serving.console import Console
 from jaxatr.serving.engine import Engine
 from jaxatr.serving.options import Options
-from jaxatr.serving.served_run import Wanted, load_engine
+from jaxatr.serving.served_run import Wanted, load_detector, load_engine
 
 VARIABLE = "JAXATR_TOKEN"
 """Environment variable of the token."""
@@ -91,10 +91,11 @@ def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None
     """
     _check_certificate(options)
     with _bound(options) as listening:
-        engine, start = load_engine(wanted), time.monotonic()
-        console = Console(engine, options, wanted)
+        engine, detector, start = load_engine(wanted), load_detector(wanted), time.monotonic()
+        console = Console(engine, options, wanted, detector)
         print(f"compiling for batches of {', '.join(map(str, options.batches))}", flush=True)
         engine.warm(options.batches)
+        console.scenes.warm()
         print(f"ready after {time.monotonic() - start:.1f} s: {engine.kind}, ", end="")
         print(f"{len(engine.classes)} classes, step {engine.step}")
         for line in filter(None, (engine.note, _missing(engine))):

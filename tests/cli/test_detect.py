@@ -7,50 +7,19 @@ import numpy as np
 import pytest
 import tifffile
 from PIL import Image
-from scipy import ndimage
 
 import jaxatr
 from jaxatr import data
 from jaxatr.cli import detect, detections
 from jaxatr.data.annotations import read_annotations
-from jaxatr.tasks.detection import predictor as detection
-from jaxatr.tasks.detection.decoding import Decoded, Tiling
 
 SIDE = 16
 
 
-class Bright(detection.Detector):
-    """A detector of patches that are brighter than 0: no network, and the code of one."""
-
-    def __init__(self):
-        self.workdir, self.classes = "bright", ("dim", "light")
-        self.threshold, self.gamma = 0.3, 0.5
-        self.dtype, self.channels = np.dtype(np.uint8), 1
-        self._tiling = Tiling(64, 32, np.zeros(1, np.uint8))
-        self._overlap, self._variables, self._infer = 0.5, {}, self._bright
-        self.shapes = []
-
-    def _bright(self, variables, images):
-        del variables
-        self.shapes.append(images.shape[1:3])
-        most = 4
-        boxes, scores = np.zeros((len(images), most, 4)), np.zeros((len(images), most))
-        logits, valid = np.zeros((len(images), most, 2)), np.zeros((len(images), most), bool)
-        for row, image in enumerate(images):
-            groups, _ = ndimage.label(image[..., 0])
-            for number, (y, x) in enumerate(ndimage.find_objects(groups)[:most]):
-                boxes[row, number] = [x.start, y.start, x.stop, y.stop]
-                scores[row, number] = 0.9 - 0.1 * number
-                mean = image[y, x].mean()
-                logits[row, number] = (-9, -9) if mean > 200 else (150 - mean, mean - 150)
-                valid[row, number] = True
-        return Decoded(np.float32(boxes), np.float32(scores), np.float32(logits), valid)
-
-
 @pytest.fixture
-def bright(monkeypatch):
+def bright(make_bright, monkeypatch):
     """A detector without a network, which the command loads from any folder."""
-    found = Bright()
+    found = make_bright()
     monkeypatch.setattr(detections.Detector, "load", classmethod(lambda *_, **__: found))
     return found
 
@@ -179,8 +148,8 @@ def test_maps_and_windows(bright, flags_of, tmp_path):
         assert scene.labels == ("dim",)
 
 
-def test_python_reads_windows_and_takes_a_recogniser(chips, recogniser, tmp_path):
-    detector = Bright()
+def test_python_reads_windows_and_takes_a_recogniser(make_bright, chips, recogniser, tmp_path):
+    detector = make_bright()
     scene = scene_of(chips)
     found = detector.detect(scene, recogniser=recogniser)
     assert [one.label for one in recogniser.predict(chips)] == list(found.labels)

@@ -36,9 +36,10 @@ def retriever_engine(embedding_run):
 def make_console(tmp_path):
     """Builds consoles whose marks are saved in a folder of the test."""
 
-    def make(engine, *, limits=None, **options):
+    def make(engine, *, limits=None, detector=None, **options):
         options = {"batches": SIZES, "marks": str(tmp_path / "marks.jsonl"), **options}
-        return Console(engine, Options(limits=limits or Limits(), **options))
+        made = Options(limits=limits or Limits(), **options)
+        return Console(engine, made, detector=detector)
 
     return make
 

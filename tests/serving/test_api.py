@@ -12,12 +12,13 @@ from PIL import Image
 from prometheus_client.parser import text_string_to_metric_families
 
 import jaxatr
+from jaxatr import config as configuration
 from jaxatr import data, training
 from jaxatr.recognition import store
 from jaxatr.recognition.neighbours import NEAREST
 from jaxatr.serving import drift, metrics
 from jaxatr.serving.options import Limits
-from jaxatr.serving.served_run import Wanted, load_engine
+from jaxatr.serving.served_run import Wanted, load_detector, load_engine
 
 
 def images_of(contents):
@@ -317,6 +318,14 @@ def test_unsuitable_folders_and_flags_are_named(embedding_run, tmp_path):
         load_engine(Wanted(tmp_path))
     with pytest.raises(ValueError, match="--score is for recognisers"):
         load_engine(Wanted(embedding_run, score="cbc"))
+    (tmp_path / "record.json").write_text("{}")
+    of_detector = configuration.of_task("jaxatr.tasks.detection:Detection")
+    (tmp_path / "config.json").write_text(of_detector.to_json())
+    with pytest.raises(ValueError, match="a detector is served beside one: --detector=DIR"):
+        load_engine(Wanted(tmp_path))
+    with pytest.raises(ValueError, match=str(embedding_run)):
+        load_detector(Wanted(embedding_run, detector=embedding_run))
+    assert load_detector(Wanted(embedding_run)) is None
 
 
 def test_marks_are_kept_and_forgotten(engine, make_console, tmp_path, client_of):

@@ -19,9 +19,9 @@ RELAXED = {
 
 
 @pytest.fixture(scope="module")
-def console(engine, tmp_path_factory):
+def console(engine, make_bright, tmp_path_factory):
     marks = str(tmp_path_factory.mktemp("marks") / "marks.jsonl")
-    return Console(engine, Options(batches=(1, 4), marks=marks))
+    return Console(engine, Options(batches=(1, 4), marks=marks), detector=make_bright())
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +89,9 @@ def test_every_route_is_described(console):
         "/api/predict",
         "/api/neighbours",
         "/api/explain",
+        "/api/scenes/detect",
+        "/api/scenes/decide",
+        "/api/scenes/view",
         "/api/drift",
         "/api/enrol",
         "/api/examples/{id}",

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import jaxatr
+from jaxatr.reporting import scene_picture
 from jaxatr.serving.console import Console
 from jaxatr.serving.options import Options
 from jaxatr.serving.served_run import Wanted, load_engine
@@ -81,6 +82,33 @@ def give(page, folder):
     page.locator(".chips img").nth(len(files) - 2).wait_for()
     page.locator("#progress").wait_for(state="hidden")
     return files
+
+
+@pytest.fixture(scope="module")
+def scene(chips, tmp_path_factory):
+    """A file of a scene with three targets, all that is bright in it."""
+    pixels = np.zeros((90, 700), np.uint8)
+    for name, left in (("disc", 10), ("cross", 300), ("ring", 660)):
+        chip = np.asarray(Image.open(chips / f"test/{name}/001.png"))
+        pixels[30:54, left : left + 24] = np.maximum(chip, 1)
+    path = tmp_path_factory.mktemp("scenes") / "s.png"
+    Image.fromarray(pixels).save(path)
+    return path
+
+
+@pytest.fixture
+def finding(engine, make_bright, tmp_path):
+    """A console with a detector of bright patches."""
+    options = Options(batches=(1, 4), marks=str(tmp_path / "marks.jsonl"))
+    return Console(engine, options, detector=make_bright())
+
+
+def give_scene(page, path):
+    """Uploads a scene on the page, and waits for its targets and its picture."""
+    page.locator("[name=kind][value=scenes]").check()
+    page.set_input_files("#files", path)
+    page.locator("#scene-status", has_text="pixels").wait_for()
+    page.locator("#stage[aria-busy=false]").wait_for()
 
 
 def card(page, name):
@@ -273,17 +301,22 @@ def test_a_broken_file_of_marks_is_said(opened, folder, console):
         give(page, folder)
 
 
-def test_a_group_is_enrolled(opened, folder, trained_run, tmp_path):
-    """Two chips of the page become a class, and the page predicts all chips again."""
+def test_a_group_is_enrolled(opened, folder, scene, make_bright, trained_run, tmp_path):
+    """A chip and a box become a class, and the page predicts all chips again."""
     shutil.copytree(trained_run, tmp_path / "run")
     wanted = Wanted(tmp_path / "run", scores=("nearest",), method="", examples=0)
     engine = load_engine(wanted)
     engine.warm((1, 4))
-    with opened(Console(engine, Options(batches=(1, 4)), wanted)) as page:
+    made = Console(engine, Options(batches=(1, 4)), wanted, make_bright())
+    with opened(made) as page:
+        give_scene(page, scene)
+        page.locator("[name=kind][value=chips]").check()
         give(page, folder)
         page.locator("#score").select_option("nearest")
         card(page, "4.png").locator(".tick").click()
-        card(page, "5.png").locator(".tick").click()
+        page.locator("#stage").focus()
+        for key in "nnn ":  # the ring
+            page.keyboard.press(key)
         page.locator("#group").fill("halo")
         page.locator("#enrol").click()
         page.locator(
@@ -291,11 +324,200 @@ def test_a_group_is_enrolled(opened, folder, trained_run, tmp_path):
         ).wait_for()
         assert "halo" in page.locator("#about").inner_text()
         card(page, "4.png").locator(".verdict", has_text="halo").wait_for()
+        page.locator("#legend", has_text="halo 1").wait_for()
         page.locator("#progress").wait_for(state="hidden")
         known = jaxatr.load(tmp_path / "run")
         for path, one in wanted_of(known, files_of(folder)).items():
             assert one.nearest in ("halo", *engine.classes)
             assert card(page, path.name).locator(".verdict > span").inner_text() == one.label
+
+
+# From a copy, because the browser warns of a canvas that is read again and again.
+READ = """(canvas, [left, top, width, height]) => {
+  const copy = Object.assign(document.createElement("canvas"), {width, height});
+  const pen = copy.getContext("2d");
+  pen.drawImage(canvas, left, top, width, height, 0, 0, width, height);
+  return [...pen.getImageData(0, 0, width, height).data];
+}"""
+
+
+class Stage:
+    """Where the pixels of a scene are in a page that shows the whole of it."""
+
+    def __init__(self, page, width, height):
+        box = page.locator("#stage").bounding_box()
+        self.page, self.box = page, box
+        self.scale = min(box["width"] / width, box["height"] / height, 8)
+        self.left = (box["width"] - width * self.scale) / 2
+        self.top = (box["height"] - height * self.scale) / 2
+
+    def within(self, x, y):
+        """A point of the scene, in pixels of the canvas."""
+        return round(self.left + x * self.scale), round(self.top + y * self.scale)
+
+    def on_page(self, x, y):
+        left, top = self.within(x, y)
+        return self.box["x"] + left, self.box["y"] + top
+
+    def pixels(self, left, top, width=1, height=1):
+        values = self.page.locator("#stage-canvas").evaluate(
+            READ, [int(left), int(top), width, height]
+        )
+        return np.array(values, float).reshape(height, width, 4)[..., :3]
+
+
+def drag(page, start, end):
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(*end, steps=3)
+    page.mouse.up()
+
+
+def test_the_targets_of_a_scene_are_shown(opened, finding, scene, trained_run):
+    """Boxes in the colours of the decisions; a click shows the card of the chip."""
+    pixels = np.asarray(Image.open(scene))
+    lefts = (10, 300, 660)
+    wanted = jaxatr.load(trained_run).predict([pixels[30:54, left : left + 24] for left in lefts])
+    classes = list(jaxatr.load(trained_run).classes)
+    with opened(finding) as page:
+        give_scene(page, scene)
+        assert page.locator("#scene-status").inner_text() == "700 × 90 pixels: 3 targets"
+        counted = {one.label: 0 for one in wanted}
+        for one in wanted:
+            counted[one.label] += 1
+        shown = page.locator("#legend li").all_inner_texts()
+        assert sorted(shown) == sorted(f"{name} {count}" for name, count in counted.items())
+        stage = Stage(page, 700, 90)
+        for left, one in zip(lefts, wanted, strict=True):
+            colour = scene_picture.colour_of(one.label, classes)
+            found = stage.pixels(*np.add(stage.within(left, 30), (3, 0)))[0, 0]
+            assert "#{:02X}{:02X}{:02X}".format(*found.astype(int)) == colour
+        page.mouse.click(*stage.on_page(312, 42))
+        page.locator("#near li img[src^=blob]").first.wait_for()
+        page.locator("#more-method", has_text="grad_cam for").wait_for()
+        number = page.locator("#more-name").inner_text()
+        assert page.locator("#more-verdict").inner_text().startswith(wanted[1].label)
+        page.keyboard.press("Escape")
+        assert not page.locator("#more").is_visible()
+        assert page.locator("#stage").evaluate("one => one === document.activeElement")
+        page.keyboard.press("Escape")  # no target any more
+        seen = set()
+        for _ in range(3):
+            page.keyboard.press("n")
+            page.locator("#scene-status", has_text=f"Target {len(seen) + 1} of 3").wait_for()
+            page.keyboard.press("Enter")
+            assert page.locator("#more").evaluate("one => one === document.activeElement")
+            seen.add(page.locator("#more-name").inner_text())
+            page.keyboard.press("Escape")
+        assert number in seen and len(seen) == 3
+        page.keyboard.press("p")
+        page.keyboard.press(" ")
+        page.locator("#scene-status", has_text="Target 2 of 3").wait_for()
+        assert page.locator("[aria-selected=true]").count() == 1
+        rows = table_of(page)
+        assert {name: float(row["x0"]) for name, row in rows.items()} == {
+            f"s.png #{number}": left for number, left in enumerate(lefts, 1)
+        }
+
+
+def test_thresholds_and_classes_choose_the_boxes(opened, finding, scene, tmp_path):
+    np.save(tmp_path / "f.npy", np.zeros((40, 50), np.float32))
+    with opened(finding, refused=("422",)) as page:
+        page.locator("[name=kind][value=scenes]").check()
+        page.set_input_files("#files", tmp_path / "f.npy")
+        reason = "f.npy: got an image of float32, wanted uint8 like the training scenes"
+        page.locator("#scene-status", has_text=reason).wait_for()
+        page.set_input_files("#files", scene)
+        page.locator("[role=option]").nth(2).wait_for()
+        page.locator("#scenes").select_option("s.png")
+        status, legend = page.locator("#scene-status"), page.locator("#legend")
+        assert "0.3, the detector's" in page.locator("#least-text").inner_text()
+        page.locator("#least").focus()
+        page.keyboard.press("End")
+        status.filter(has_text="0 targets, 3 hidden").wait_for()
+        assert "0 chips" in page.locator("#summary").inner_text()
+        page.keyboard.press("Home")
+        status.filter(has_text="3 targets").wait_for()
+        page.locator("#slider").focus()
+        page.keyboard.press("End")
+        legend.filter(has_text="unknown 3").wait_for()
+        page.keyboard.press("Home")
+        page.locator("#legend li", has_not_text="unknown").first.wait_for()
+        name, count = legend.locator("li").first.inner_text().rsplit(" ", 1)
+        page.locator("#filter").select_option(f"class:{name}")
+        status.filter(has_text=f"{count} target").wait_for()
+        assert legend.locator("li").count() == 1
+
+
+def test_a_box_is_drawn_and_decided_about(opened, console, scene, trained_run):
+    """Without a detector, by the mouse and by keys."""
+    with opened() as page:
+        give_scene(page, scene)
+        assert "no detector: draw a box" in page.locator("#scene-status").inner_text()
+        stage = Stage(page, 700, 90)
+        page.locator("#draw").click()
+        drag(page, stage.on_page(300, 30), stage.on_page(324, 54))
+        page.locator("#more-name", has_text="s.png #1").wait_for()
+        page.locator("#stage").focus()
+        page.keyboard.press("b")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        page.locator("[role=option]").nth(1).wait_for()
+        rows = table_of(page)
+        first = [float(rows["s.png #1"][name]) for name in ("x0", "y0", "x1", "y1")]
+        np.testing.assert_allclose(first, [300, 30, 324, 54], atol=1 / stage.scale)
+        second = [float(rows["s.png #2"][name]) for name in ("x0", "y0", "x1", "y1")]
+        middle = 350 + max(1, round(8 / Stage(page, 700, 90).scale))  # beside the card
+        assert (second[0] + second[2]) / 2 == pytest.approx(middle, abs=1)
+        page.keyboard.press("b")
+        page.keyboard.press("Escape")
+        assert page.locator("[role=option]").count() == 2
+
+
+def test_a_large_scene_is_shown_by_tiles(opened, console, tmp_path):
+    """No seam shows, whole or enlarged, and the point under the mouse stays."""
+    ramp = np.tile(np.linspace(0, 250, 2600), (700, 1)).astype(np.uint8)
+    Image.fromarray(ramp).save(tmp_path / "wide.png")
+    with opened() as page:
+        give_scene(page, tmp_path / "wide.png")
+        stage = Stage(page, 2600, 700)
+        left, top = stage.within(0, 350)
+        width = round(2600 * stage.scale) - 2
+        row = stage.pixels(left + 1, top, width)[0, :, 0]
+        np.testing.assert_allclose(row, np.linspace(0, 250, width), atol=3)
+        at = stage.on_page(1300, 350)
+        page.mouse.move(*at)
+        page.mouse.wheel(0, -700)  # exp(1.4) times
+        page.wait_for_timeout(100)
+        scale = stage.scale * np.exp(1.4)
+        width = int(stage.box["width"])
+        row = stage.pixels(0, stage.within(0, 350)[1], width)[0, :, 0]
+        points = 1300 + (np.arange(width) + 0.5 - (at[0] - stage.box["x"])) / scale
+        np.testing.assert_allclose(row, 250 * points / 2599, atol=3)
+        drag(page, at, (at[0] + 100, at[1]))
+        page.wait_for_timeout(100)
+        moved = stage.pixels(0, stage.within(0, 350)[1], width)[0, :, 0]
+        np.testing.assert_allclose(moved[100:], row[:-100], atol=1)
+
+
+@pytest.mark.slow
+def test_two_fingers_zoom(opened, console, tmp_path):
+    ramp = np.tile(np.linspace(0, 250, 500), (300, 1)).astype(np.uint8)
+    Image.fromarray(ramp).save(tmp_path / "s.png")
+    with opened(**PHONE) as page:
+        give_scene(page, tmp_path / "s.png")
+        page.locator("#stage").scroll_into_view_if_needed()
+        stage, touch = Stage(page, 500, 300), page.context.new_cdp_session(page)
+        x, y = stage.on_page(250, 150)
+        for kind, far in (("touchStart", 40), ("touchMove", 80), ("touchEnd", 0)):
+            points = [{"x": x - far, "y": y, "id": 0}, {"x": x + far, "y": y, "id": 1}]
+            sent = {"type": kind, "touchPoints": points if far else []}
+            touch.send("Input.dispatchTouchEvent", sent)
+        page.wait_for_timeout(100)
+        width = int(stage.box["width"])
+        row = stage.pixels(0, stage.within(0, 150)[1], width)[0, :, 0]
+        slope = np.polyfit(np.arange(width), row, 1)[0]
+        assert slope == pytest.approx(250 / 499 / stage.scale / 2, rel=0.1)
 
 
 @pytest.mark.slow
@@ -338,11 +560,20 @@ def test_a_name_is_not_run_as_a_script(opened, chips, tmp_path):
         pytest.param("light", PHONE, id="phone-light", marks=pytest.mark.slow),
     ],
 )
-def test_it_fits_and_can_be_read(opened, contrast, folder, theme, device):
+def test_it_fits_and_can_be_read(opened, contrast, folder, scene, theme, device):
     with opened(color_scheme=theme, **device) as page:
         page.locator("body[data-ready]").wait_for()
-        for stage in ("empty", "filled", "detail"):
-            if stage == "filled":
+        assert page.evaluate("document.documentElement.scrollWidth") <= device["viewport"]["width"]
+        assert min(contrast(page).values()) >= 4.5
+        for stage in ("scene", "filled", "detail"):
+            if stage == "scene":
+                give_scene(page, scene)
+                page.locator("#stage").focus()
+                page.keyboard.press("b")
+                page.keyboard.press("Enter")
+                page.locator("#legend li").wait_for()
+                page.locator("[name=kind][value=chips]").check()
+            elif stage == "filled":
                 give(page, folder)
                 page.locator(".tick").first.click()
                 page.locator("#wrong").click()

@@ -194,7 +194,7 @@ class Collector:
         height, width = size
         for one in given.boxes:
             upright = _upright(one.corners)
-            why = _fault(one.corners, upright, size)
+            why = fault_of(one.corners, size)
             if why:
                 self.problem(f"{one.where} ({path})", why)
                 continue
@@ -222,11 +222,14 @@ def _upright(corners: tuple[float, ...]) -> Shaped[np.ndarray, " 4"]:
     return np.asarray(geometry.hull(np.reshape(corners, (-1, 2))))
 
 
-def _fault(
-    corners: tuple[float, ...], box: Shaped[np.ndarray, " 4"], size: tuple[int, int]
-) -> str | None:
-    """Says why a box cannot be used; None if it can."""
-    x0, y0, x1, y1 = map(float, box)
+def fault_of(corners: tuple[float, ...], size: tuple[int, int]) -> str | None:
+    """Says why a box cannot be used; None if it can.
+
+    Args:
+      corners: x0, y0, x1, y1, or x and y of each corner of a polygon.
+      size: height and width of its image.
+    """
+    x0, y0, x1, y1 = map(float, _upright(corners))
     shown = ", ".join(f"{value:g}" for value in corners)
     if not all(map(math.isfinite, corners)):
         return f"the box {shown} is not of finite numbers"

@@ -1,7 +1,7 @@
 """The routes of the API: a router for each resource."""
 
-from jaxatr.serving.routes import enrolment, marks, predictions, state
+from jaxatr.serving.routes import enrolment, marks, predictions, scenes, state
 
-ROUTERS = (state.router, predictions.router, enrolment.router, marks.router)
+ROUTERS = (state.router, predictions.router, scenes.router, enrolment.router, marks.router)
 
 __all__ = ["ROUTERS"]

@@ -1,9 +1,11 @@
 """What several routes share: the console, the declaration of uploads, and their checks."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.dependencies.models import Dependant
 from starlette.exceptions import HTTPException
 
 from jaxatr.resolve import nearest
@@ -25,12 +27,19 @@ async def _only_known_parameters(request: Request) -> None:
     Raises:
       HTTPException: it has another one, such as a misspelt one.
     """
-    known = [field.alias for field in request.scope["route"].dependant.query_params]
+    known = list(_parameters(request.scope["route"].dependant))
     if other := next((name for name in request.query_params if name not in known), None):
         listed = f"; there are {', '.join(known)}" if known else ""
         raise HTTPException(
             422, f"there is no parameter {other!r}{nearest(other, known) or listed}"
         )
+
+
+def _parameters(dependant: Dependant) -> Iterator[str]:
+    """Yields the names of the query parameters of a route and of what it depends on."""
+    yield from (field.alias for field in dependant.query_params)
+    for below in dependant.dependencies:
+        yield from _parameters(below)
 
 
 def upload(router: APIRouter) -> partial:

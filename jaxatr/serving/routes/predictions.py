@@ -1,25 +1,20 @@
 """Predictions, nearest training chips and saliency maps of uploaded images."""
 
 import asyncio
-import base64
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from jaxatr import data
-from jaxatr.recognition.neighbours import NEAREST, as_png
-from jaxatr.recognition.recogniser import UNKNOWN
+from jaxatr.recognition.neighbours import NEAREST
 from jaxatr.serving import schemas
-from jaxatr.serving.batcher import Busy
 from jaxatr.serving.console import failure, unless_gone
-from jaxatr.serving.intake import Read
 from jaxatr.serving.openapi import UPLOADED, problems
 from jaxatr.serving.routes.common import Served, upload
+from jaxatr.serving.routes.verdicts import Verdicts, verdicts
 from jaxatr.tasks.neighbour import listed
 
 router = APIRouter()
@@ -30,56 +25,11 @@ router = APIRouter()
     responses={200: {"model": schemas.Predictions}, **UPLOADED},
 )
 async def predict(
-    request: Request,
-    console: Served,
-    score: Annotated[
-        str | None, Query(description="The score that decides; default: the run's.")
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        Query(
-            description="Accept scores from this value; default: the run's threshold.",
-            allow_inf_nan=False,
-        ),
-    ] = None,
-    every_score: Annotated[
-        bool, Query(description="Also return the verdict of every score.")
-    ] = False,
-    neighbours: Annotated[
-        int, Query(ge=0, le=NEAREST, description="Number of nearest training chips to return.")
-    ] = 0,
-    pictures: Annotated[
-        bool, Query(description="Also return each chip as the network sees it.")
-    ] = False,
+    request: Request, console: Served, wanted: Annotated[Verdicts, Depends(verdicts)]
 ) -> Response:
     """Classifies each image: a known class, or "unknown"."""
-    console.check_score(score)
-    if neighbours:
-        console.check_neighbours()
     read = await console.read(request)
-    scores = [score] if score else []
-    if every_score:
-        scores = [scale.name for scale in console.engine.scales]
-    found = await console.answers(request, read, neighbours=neighbours > 0, scores=scores)
-    shown = await asyncio.to_thread(_pictures, read) if pictures else {}
-    results = []
-    for one, answer in found:
-        if answer is None:
-            results.append(failure(one))
-            continue
-        if score is not None and score not in answer.verdicts:
-            raise Busy("the run changed during the request", 1)
-        default = next(iter(answer.verdicts))
-        verdict = _at(answer.verdicts[score or default], threshold)
-        result: dict[str, Any] = {"name": one.name, "id": one.id, "verdict": verdict}
-        if every_score:
-            result["by_score"] = answer.verdicts
-        if neighbours:
-            result["neighbours"] = listed(answer.neighbours[:neighbours])
-        if pictures:
-            result["picture"] = shown[one.id]
-        results.append(result)
-    return JSONResponse({"results": results})
+    return JSONResponse({"results": await wanted.of(request, console, read)})
 
 
 @upload(router)(
@@ -151,20 +101,3 @@ async def example(id: int, console: Served) -> Response:
     # Another run may be served at the same address later, with the same numbers of chips.
     headers = {"cache-control": "private, no-cache"}
     return Response(picture, media_type="image/png", headers=headers)
-
-
-def _pictures(read: list[Read]) -> dict[str, str]:
-    """Returns the usable chips as PNG data URIs, by the uploads' ids."""
-    drawn = {one.id: as_png(data.thumbnail(one.chip)) for one in read if one.chip is not None}
-    return {
-        id: f"data:image/png;base64,{base64.b64encode(png).decode()}" for id, png in drawn.items()
-    }
-
-
-def _at(verdict: Mapping[str, Any], threshold: float | None) -> Mapping[str, Any]:
-    """Returns a verdict at another threshold; None keeps the threshold."""
-    if threshold is None:
-        return verdict
-    score = -math.inf if verdict["score"] is None else verdict["score"]
-    label = verdict["nearest"] if score >= threshold else UNKNOWN
-    return {**verdict, "threshold": threshold, "guarantee": None, "label": label}

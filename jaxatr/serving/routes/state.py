@@ -1,6 +1,7 @@
 """The page, the health, the counts and the description of the run that is served."""
 
 from pathlib import Path
+from typing import Any
 
 import fastapi
 from fastapi import APIRouter, Response
@@ -13,6 +14,7 @@ from jaxatr.serving import drift as drifting
 from jaxatr.serving import metrics, schemas
 from jaxatr.serving.openapi import problems
 from jaxatr.serving.routes.common import Served
+from jaxatr.tasks.detection.predictor import Detector
 
 router = APIRouter()
 
@@ -71,6 +73,7 @@ async def run(console: Served) -> Response:
             "no_neighbours": "" if engine.examples is not None else engine.missing,
             "explains": "" if engine.explainer is None else engine.explainer.method,
             "enrols": [] if console.enroller is None else list(engine.takers),
+            "detector": _described(console.scenes.detector),
             "note": engine.note,
             "version": jaxatr.__version__,
             "images": limits.images,
@@ -78,6 +81,18 @@ async def run(console: Served) -> Response:
             "body": limits.body,
         }
     )
+
+
+def _described(detector: Detector | None) -> dict[str, Any] | None:
+    """Returns the fields of :class:`jaxatr.serving.schemas.Detector`."""
+    if detector is None:
+        return None
+    return {
+        "run": Path(detector.workdir).resolve().name,
+        "threshold": detector.threshold,
+        "dtype": str(detector.dtype),
+        "channels": detector.channels,
+    }
 
 
 @router.get("/api/drift", responses={200: {"model": schemas.Drift}, **problems()})

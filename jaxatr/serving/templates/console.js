@@ -8,6 +8,7 @@ const colours = Uint8Array.from(atob(document.body.dataset.colours), (c) => c.ch
 
 let run = null;             // the response of /api/run
 let scale = null;           // the score that decides
+let least = 0;              // the least detection score of a target
 let current = null;         // the chip whose details are shown
 let anchor = null;          // the chip that keyboard commands start from
 const items = [];           // all chips, in order of arrival
@@ -89,6 +90,9 @@ function sureness(found) {
 
 const promise = (found) => (found.guarantee === null ? "no guarantee" : `at least ${percent(found.guarantee)} guaranteed`);
 
+// Whether an item counts: a target below the least detection score is none.
+const counts = (item) => (item.detection ?? Infinity) >= least;  // Infinity: a chip, or a given box
+
 function thresholdText(value) {
   if (value === null || value === undefined) {
     const each = items.some((item) => Number.isFinite(item.by_score?.[scale.name]?.threshold));
@@ -101,7 +105,7 @@ function thresholdText(value) {
 
 // ---- the desk: score, threshold, counts ----
 
-const finite = () => items.map((item) => item.by_score?.[scale.name]?.score).filter(Number.isFinite);
+const finite = () => items.filter(counts).map((item) => item.by_score?.[scale.name]?.score).filter(Number.isFinite);
 
 function range() {
   const values = finite().map(shown);
@@ -127,7 +131,7 @@ function drawDesk() {
   const lines = [];
   for (const item of items) {
     const found = verdict(item);
-    if (!found || found.score === null) continue;
+    if (!found || found.score === null || !counts(item)) continue;
     const x = place(shown(found.score)).toFixed(1);
     lines.push(`<line x1="${x}" x2="${x}" y1="8" y2="28" class="${found.label === UNKNOWN ? "unknown" : ""}"/>`);
   }
@@ -137,10 +141,10 @@ function drawDesk() {
 }
 
 function count() {
-  const good = items.map(verdict).filter(Boolean);
+  const there = items.filter(counts), good = there.map(verdict).filter(Boolean);
   const unknown = good.filter((found) => found.label === UNKNOWN).length;
-  const failed = items.filter((item) => item.error).length;
-  const wrong = items.filter((item) => marks.get(item.id)?.wrong).length;
+  const failed = there.filter((item) => item.error).length;
+  const wrong = there.filter((item) => marks.get(item.id)?.wrong).length;
   const words = [`${good.length} chip${good.length === 1 ? "" : "s"}: ${good.length - unknown} known, ${unknown} unknown`];
   if (failed) words.push(`${failed} unreadable`);
   if (wrong) words.push(`${wrong} marked wrong`);
@@ -222,10 +226,12 @@ function paint(item) {
 
 function visible(item) {
   const wanted = $("filter").value;
+  if (!counts(item)) return false;
   if (item.error) return wanted === "all" || wanted === "errors";
   const found = verdict(item);
   if (!found || wanted === "all") return wanted === "all";
   if (wanted === "marked") return marks.has(item.id);
+  if (wanted.startsWith("class:")) return found.label === wanted.slice(6);
   return wanted === (found.label === UNKNOWN ? "unknown" : "known");
 }
 
@@ -256,6 +262,8 @@ function select(item, through = false, value = !item.selected) {
 }
 
 function chosen() {
+  drawScene();
+  if (current) $("more-select").setAttribute("aria-pressed", current.selected);
   const all = selected();
   $("chosen").textContent = all.length ? `${all.length} selected.` : "Nothing selected.";
   $("acts").hidden = !all.length;
@@ -393,8 +401,13 @@ async function showMore(item, focus = true) {
   const before = current, found = verdict(item);
   if (!found) return;  // not yet predicted by a score that was added
   current = item;
+  if (before !== item) {
+    fromStage = document.activeElement === stage;
+    if (item.scene) lookAt(item);
+  }
   if (before && before !== item) paint(before);
   paint(item);
+  chosen();
   $("more").hidden = false;
   $("more-name").textContent = item.name;
   $("more-verdict").textContent = `${found.label === UNKNOWN ? `unknown, nearest to ${found.nearest}` : found.label}: ` +
@@ -428,7 +441,10 @@ function hideMore() {
   const item = current;
   current = null;
   $("more").hidden = true;
-  if (item) { paint(item); item.node.focus(); }
+  if (!item) return;
+  paint(item);
+  (onStage(item) ? $("stage") : item.node).focus();
+  drawScene();
 }
 
 function picture(id) {
@@ -443,6 +459,7 @@ function picture(id) {
 
 async function receive(files) {
   await ready;
+  if (document.querySelector("[name=kind]:checked").value === "scenes") return openScenes(files);
   const room = MOST - items.length;
   if (files.length > room) tell(`The page shows at most ${MOST} chips: the others were left out. For more, use jaxatr predict on a folder.`);
   for (const [name, file] of files.slice(0, Math.max(0, room))) {
@@ -455,11 +472,16 @@ async function receive(files) {
     } else queue.push(item);
   }
   if (!items.length) return;
+  reveal();
+  while (sending < REQUESTS && queue.length) send();
+}
+
+function reveal() {
   $("drop").classList.add("small");
   $("desk").hidden = $("work").hidden = false;
+  $("sheet").hidden = !items.length;
   drawDesk();
   filter();
-  while (sending < REQUESTS && queue.length) send();
 }
 
 async function send() {
@@ -491,10 +513,7 @@ async function predict(some) {
   const response = await ask(`/api/predict?every_score=true&pictures=true&neighbours=${run.neighbours}`, {method: "POST", body: form});
   const answer = await response.json();
   if (!answer.results) throw new Error(answer.detail ?? response.statusText);
-  answer.results.forEach((result, place) => {
-    const {name: _, ...rest} = result;
-    Object.assign(some[place], rest);
-  });
+  answer.results.forEach(({name: _, ...rest}, place) => Object.assign(some[place], rest));
 }
 
 function progress() {
@@ -534,15 +553,17 @@ function cell(value) {
 function table() {
   const columns = ["name", "id", "label", "nearest", "score_name", "score", "threshold", "threshold_is", "guarantee", "label_of_run",
     "known_probability", "known_probability_is", "p_value", "wrong", "group", "error"];
-  const rows = items.map((item) => {
+  const ofScenes = scenes.length ? ["scene", "x0", "y0", "x1", "y1", "detection_score"] : [];
+  const place = (item) => ofScenes.length ? [item.scene?.name, ...(item.box ?? Array(4).fill(null)), item.detection] : [];
+  const rows = items.filter(counts).map((item) => {
     const found = verdict(item), mark = marks.get(item.id);
-    if (!found) return [item.name, item.id, ...Array(13).fill(null), item.error ?? "not answered yet"];
+    if (!found) return [item.name, item.id, ...Array(13).fill(null), item.error ?? "not answered yet", ...run.classes.map(() => null), ...place(item)];
     const moved = thresholds[scale.name] !== undefined;
     return [item.name, item.id, found.label, found.nearest, scale.name, found.score, found.threshold, moved ? "set on the page" : "the run's",
       found.guarantee, item.by_score[scale.name].label, found.known_probability, found.probability_is, found.p_value, mark?.wrong ? "yes" : "", mark?.group ?? "", "",
-      ...run.classes.map((name) => found.probabilities[name] ?? null)];
+      ...run.classes.map((name) => found.probabilities[name] ?? null), ...place(item)];
   });
-  const head = [...columns, ...run.classes.map((name) => `probability_${name}`)];
+  const head = [...columns, ...run.classes.map((name) => `probability_${name}`), ...ofScenes];
   return [head, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
 }
 
@@ -598,6 +619,7 @@ $("clear").addEventListener("click", () => {
   current = anchor = null;
   $("chips").replaceChildren();
   $("desk").hidden = $("work").hidden = $("more").hidden = true;
+  closeScenes();
   $("drop").classList.remove("small");
   tell("");
 });
@@ -612,6 +634,7 @@ $("name").addEventListener("click", nameGroup);
 $("enrol").addEventListener("click", enrol);
 $("group").addEventListener("keydown", (event) => { if (event.key === "Enter") nameGroup(); });
 $("more-wrong").addEventListener("click", () => markWrong([current]));
+$("more-select").addEventListener("click", () => select(current));
 $("close").addEventListener("click", hideMore);
 $("marks").addEventListener("click", async (event) => {  // a plain link would not send the token
   event.preventDefault();
@@ -643,6 +666,7 @@ document.addEventListener("drop", async (event) => {
   receive(found);
 });
 
+{% include "console_scene.js" %}
 // ---- the start ----
 
 async function describe() {
@@ -651,7 +675,10 @@ async function describe() {
   document.title = `${run.run} · jaxatr console`;
   $("run").textContent = run.run;
   $("about").textContent = `A ${run.kind} of ${run.classes.length} classes: ${run.classes.slice(0, 12).join(", ")}${run.classes.length > 12 ? " …" : ""}`;
-  $("limits").textContent = `or paste an image: PNG, JPEG, TIFF, GIF, BMP, WebP, JPEG 2000 or .npy, ${run.dtype}.`;
+  describeKind();
+  const filtered = $("filter").value;
+  $("filter-classes").replaceChildren(...run.classes.map((name) => element("option", {value: `class:${name}`, textContent: name})));
+  $("filter").value = filtered;
   if (run.note || run.no_neighbours) tell([run.note, run.no_neighbours && `No nearest training chips: ${run.no_neighbours}`].filter(Boolean).join(" "));
   $("score").replaceChildren(...run.scores.map((one) => element("option", {value: one.name, textContent: one.title})));
   $("score-field").hidden = run.scores.length < 2;
@@ -662,6 +689,7 @@ async function describe() {
 
 const ready = (async () => {
   await describe();
+  beginScenes();
   const response = await ask("/api/marks");
   if (response.ok) for (const one of (await response.json()).marks) marks.set(one.id, one);
   else tell(`The marks cannot be read: ${await detail(response)}`);

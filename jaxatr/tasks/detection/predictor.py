@@ -207,8 +207,26 @@ class Detector(Predictor[np.ndarray, Detections]):
                 return found
             return recognised(scene, found.boxes, found.scores, recogniser)
 
-    def detect_in(self, scene: SceneImage) -> Detections:
+    @property
+    def tile(self) -> int:
+        """Side in pixels of the tiles into which longer scenes are cut."""
+        return self._tiling.side
+
+    def detect_in(
+        self,
+        scene: SceneImage,
+        *,
+        batch_size: int = 4,
+        least: float | None = None,
+        smallest: tuple[int, int] = (1, 1),
+    ) -> Detections:
         """Finds the targets in an open scene, which is read tile by tile.
+
+        Args:
+          scene: the scene.
+          batch_size: tiles per batch.
+          least: see :meth:`answers`.
+          smallest: see :meth:`answers`.
 
         Raises:
           ValueError: the scene is damaged, or does not have the dtype of the training scenes.
@@ -221,7 +239,8 @@ class Detector(Predictor[np.ndarray, Detections]):
             except ValueError as error:
                 raise ValueError(f"{scene.name}: {error}") from error
 
-        return next(self.answers([scene._replace(pixels=pixels)]))
+        prepared = [scene._replace(pixels=pixels)]
+        return next(self.answers(prepared, batch_size=batch_size, least=least, smallest=smallest))
 
     def read(self, path: str) -> np.ndarray:
         """Reads a scene ``[h, w, c]``."""
@@ -240,7 +259,12 @@ class Detector(Predictor[np.ndarray, Detections]):
         return scene
 
     def answers(
-        self, chips: Iterable[np.ndarray | SceneImage], *, batch_size: int = 4
+        self,
+        chips: Iterable[np.ndarray | SceneImage],
+        *,
+        batch_size: int = 4,
+        least: float | None = None,
+        smallest: tuple[int, int] = (1, 1),
     ) -> Iterator[Detections]:
         """Yields the targets of each scene, in order.
 
@@ -248,6 +272,9 @@ class Detector(Predictor[np.ndarray, Detections]):
           chips: any number of scenes ``[h, w, c]``, or open ones whose pixels are those of
             :meth:`prepare`.
           batch_size: tiles per batch.
+          least: the least score of a target; None for :attr:`threshold`.
+          smallest: least rows and columns of the tile of a scene that is one tile: scenes of many
+            sizes then need few compiled programs.
         """
 
         def infer(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Decoded]]:
@@ -260,7 +287,8 @@ class Detector(Predictor[np.ndarray, Detections]):
             infer,
             batch_size=batch_size,
             overlap=self._overlap,
-            least=self.threshold,
+            least=self.threshold if least is None else least,
+            smallest=smallest,
         ):
             yield self._decided(found)
 
