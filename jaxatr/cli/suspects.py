@@ -99,17 +99,21 @@ def _published(
     name: str, chips: Shaped[np.ndarray, "n h w c"]
 ) -> Iterator[tuple[str, Float[np.ndarray, "n _"]]]:
     """Yields the features and the maps of a published network."""
-    import jax  # late, to keep --help fast
+    import jax  # both late, to keep --help fast
+    import jax.numpy as jnp
 
     channels = chips.shape[-1]
     module, variables = models.create(name, pretrained=True, in_channels=channels)
-    mean, std = models.published.named(name).normalization(channels)
+    published = models.published.named(name)
+    if published is None:
+        raise ValueError(f"--network: got {name!r}, which has no published weights")
+    mean, std = published.normalization(channels)
     scale = 255 / np.iinfo(chips.dtype).max if chips.dtype.kind == "u" else 1.0
 
     @jax.jit
     def outputs(images: jax.Array) -> dict[str, jax.Array]:
         found, state = module.apply(variables, images, mutable=["intermediates"])
-        maps = {key: pooled(value[0]) for key, value in state["intermediates"].items()}
+        maps = {key: pooled(jnp.asarray(value[0])) for key, value in state["intermediates"].items()}
         return {"features": found, **maps}
 
     parts = [
