@@ -1,13 +1,16 @@
 """Checks a data set for damaged files, duplicates, imbalance, and facts that reveal the class.
 
 jaxatr check PATH [--out=FILE.html] [--center_crop=64]
+jaxatr check PATH --suspects=TABLE.csv [--network=efficientnet_lite0]
 jaxatr check NAME [--data_source=PATH] [--option=NAME=VALUE] [--out=FILE.html]
 jaxatr check SCENES --boxes=FILE
 
 PATH is a folder of images, an archive of such a folder, or a table; NAME is a
 data set known to `jaxatr prepare`. SCENES and FILE are scenes and their boxes,
-as for `jaxatr prepare scenes`: the boxes are checked instead of the pixels. The
-exit code is 1 if a problem would invalidate a training or its figures.
+as for `jaxatr prepare scenes`: the boxes are checked instead of the pixels.
+--suspects ranks the labels that may be wrong by predictions without the image:
+from its pixels, or better from the features of a published network. The exit
+code is 1 if a problem would invalidate a training or its figures.
 """
 
 import tempfile
@@ -43,6 +46,15 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "limit", inputs.CHECKED, "Check at most this many images, sampled randomly; 0: all.", 0
     )
+    flags.DEFINE_string(
+        "suspects",
+        None,
+        "Rank labels that may be wrong, and write all of them to this table (.csv, .jsonl or "
+        ".parquet).",
+    )
+    flags.DEFINE_string(
+        "network", "", "With --suspects: a published network whose features tell classes apart."
+    )
     flags.DEFINE_string("boxes", None, "Check the boxes of scenes: their file or folder.")
     inputs.define_data(
         "With NAME: folder or archive of the data.", "With NAME: folder of prepared data sets."
@@ -64,8 +76,16 @@ def main(arguments: Sequence[str]) -> int:
     chip = data.Chip(center_crop=values.center_crop) if values.center_crop else None
     if values.out:
         files.check_page(values.out)
+    if values.network and not values.suspects:
+        raise ValueError("--network: only with --suspects")
     inputs.say(f"listing the images of {given}")  # an archive is unpacked
     with _subject(given) as subject:
+        if values.suspects:
+            from jaxatr.cli import suspects  # late, to keep --help fast
+
+            inputs.check_unused("out", "alike", "limit", by="suspects")
+            suspects.rank(subject, values.suspects, values.network, chip)
+            return 0
         diagnosis = doctor.examine(
             subject, chip=chip, alike=values.alike, limit=values.limit, begins=inputs.say
         )

@@ -212,6 +212,11 @@ COMMON: Fields = {
         0.0,
         "epochs of linear warm-up; at most half of the training",
     ),
+    "data.corrections": Field(
+        "",
+        "table of corrected labels with the columns `path` and `label`, such as rows of `jaxatr "
+        "check --suspects`; an empty label leaves the image out",
+    ),
     "train.batch_size": Field(64, "examples of a step, over all devices and processes"),
     "train.epochs": Field(20, "passes over the training examples"),
     "train.steps": Field(0, "length in steps, overrides `train.epochs`; 0: unset"),

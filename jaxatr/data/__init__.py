@@ -9,6 +9,7 @@ device. ``augmentations`` and ``mixing`` hold further variations, which are off 
 """
 
 from jaxatr.data.augment import augment
+from jaxatr.data.balance import BALANCES, UNBALANCED, balanced_pass, class_weights
 from jaxatr.data.catalogue import find_dataset, open_dataset, prepare
 from jaxatr.data.chip import Chip
 from jaxatr.data.class_names import class_name
@@ -18,6 +19,7 @@ from jaxatr.data.combined_splits import (
     read_images,
     read_names,
 )
+from jaxatr.data.corrections import corrected
 from jaxatr.data.dataset import SCENE_ARRAYS, Dataset, Split
 from jaxatr.data.decoding_bounds import decode_bounded, pixels_of
 from jaxatr.data.folds import Fold, check_divided, group_values, stratified_folds
@@ -62,6 +64,11 @@ from jaxatr.data.truth import Truth
 from jaxatr.data.tuples import class_batches, eval_tuple_batches, tuple_batches
 
 __all__ = [
+    "BALANCES",
+    "UNBALANCED",
+    "balanced_pass",
+    "class_weights",
+    "corrected",
     "FACTS",
     "BatchIterator",
     "Cell",

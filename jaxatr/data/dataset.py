@@ -77,7 +77,7 @@ class Split:
         self.classes = classes
         self.columns: Mapping[str, np.ndarray] = MappingProxyType(dict(columns))
         self.dtype = np.dtype(dtype)
-        self._records = records
+        self.records = records
         self._stores: dict[tuple, _Store | None] = {}
         self._lock = threading.Lock()
 
@@ -90,14 +90,14 @@ class Split:
         if not -len(self) <= index < len(self):
             raise IndexError(f"example {index} of the {len(self)} in split {self.name!r}")
         index = int(index) % len(self)
-        record = self._records[index]
+        record = self.records[index]
         arrays = {k: v for k, v in record.items() if isinstance(v, np.ndarray) and v.ndim}
         scalars = {k: v[index] for k, v in self.columns.items() if k not in SHAPE_COLUMNS}
         return {**scalars, **arrays}
 
     def image(self, index: int | np.integer) -> Shaped[np.ndarray, "h w c"]:
         """Returns the image ``[h, w, c]`` of example ``index``."""
-        return self._records[int(index)]["image"]
+        return self.records[int(index)]["image"]
 
     def chip_shape(self, indices: Int[np.ndarray, " n"], chip: Chip) -> tuple[int, int, int]:
         """Returns the common ``(h, w, c)`` of these examples' chips.

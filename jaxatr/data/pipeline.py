@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from jaxatr.data.balance import UNBALANCED, balanced_pass
 from jaxatr.data.chip import Chip
 from jaxatr.data.dataset import Split
 from jaxatr.typing import Float, Int
@@ -45,6 +46,7 @@ def train_batches(
     process_index: int = 0,
     process_count: int = 1,
     threads: int = 2,
+    balance: str = UNBALANCED,
 ) -> BatchIterator:
     """Returns an endless iterator over this process's share of shuffled batches.
 
@@ -62,11 +64,13 @@ def train_batches(
       process_index: this process's number.
       process_count: the number of processes.
       threads: number of threads that read ahead.
+      balance: repeat examples of rare classes in each pass (:mod:`jaxatr.data.balance`).
 
     Returns:
-      Batches of ``image [b, h, w, c]`` in the split's dtype, ``label``, ``id`` and ``epoch``
-      (the number of completed passes before the example), int32 ``[b]``; with ``get_state``
-      and ``set_state``.
+      Batches of ``image [b, h, w, c]`` in the split's dtype, ``label``, ``id`` and ``epoch``,
+      int32 ``[b]``; with ``get_state`` and ``set_state``. ``epoch`` is the number of completed
+      passes before the example; where passes repeat examples, it numbers the copies one by one, so
+      that each is augmented anew.
 
     Raises:
       ValueError: the batch size is not divisible by the processes, the chips differ in shape, or
@@ -76,12 +80,15 @@ def train_batches(
 
     read = Reader(split, indices, labels, chip)
     mine = process_share(batch_size, process_index, process_count)
+    rows, copies = balanced_pass(labels, balance)
+    most = 1 + int(copies.max(initial=0))
 
     def make(drawn: tuple[np.ndarray, np.ndarray]) -> Batch:
         place, position = (column[mine] for column in drawn)
-        return {**read(position), "epoch": (place // len(indices)).astype(np.int32)}
+        epoch = place // len(rows) * most + copies[position]
+        return {**read(rows[position]), "epoch": epoch.astype(np.int32)}
 
-    positions = grain.MapDataset.range(len(indices)).seed(seed).shuffle().repeat()
+    positions = grain.MapDataset.range(len(rows)).seed(seed).shuffle().repeat()
     batches = positions.map_with_index(lambda place, position: (place, position)).batch(batch_size)
     return read_ahead(batches.map(make), threads)
 

@@ -264,7 +264,21 @@ class Examples:
         Args:
           batch_size: global batch size; by default the configured one.
         """
-        return self._training(data.train_batches, batch_size=batch_size or self._batch_size)
+        return self._training(
+            data.train_batches,
+            batch_size=batch_size or self._batch_size,
+            balance=self._balance,
+        )
+
+    @property
+    def _balance(self) -> str:
+        return self._config.train.get("balance", data.UNBALANCED)
+
+    @property
+    def pass_length(self) -> int:
+        """The number of training examples in a pass, in which some may be repeated."""
+        rows, _ = data.balanced_pass(self.streamed.labels, self._balance)
+        return len(rows)
 
     def class_batches(self, per_class: int) -> data.BatchIterator:
         """Returns an endless iterator of batches of several classes, ``per_class`` images of each.
@@ -342,13 +356,15 @@ def opened(fields: Config) -> data.Dataset:
     """Opens the data set that ``config.data`` names."""
     options = dict(fields.options)
     try:
-        return data.open_dataset(
+        dataset = data.open_dataset(
             fields.name,
             data_dir=fields.data_dir or None,
             source=fields.source or None,
             options=options,
             skip_corrupt=fields.skip_corrupt,
         )
+        corrections = fields.get("corrections")  # not in the configurations of 0.2
+        return data.corrected(dataset, corrections) if corrections else dataset
     except ValueError as error:
         if str(error).partition(":")[0] in options:  # the name of the option that is wrong
             raise ValueError(f"data.options.{error}") from error

@@ -3,7 +3,16 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxatr.data import Chip, Split, dataset, eval_batches, image_statistics, train_batches
+from jaxatr.data import (
+    Chip,
+    Split,
+    balanced_pass,
+    class_weights,
+    dataset,
+    eval_batches,
+    image_statistics,
+    train_batches,
+)
 
 
 def make_split(count=10, shape=(6, 5, 1), dtype=np.uint8, odd=None):
@@ -191,3 +200,36 @@ def test_two_geometries_share_the_memory_limit(monkeypatch):
             np.testing.assert_array_equal(batch["image"][:, 0, 0, 0], batch["id"] - 100)
     stores = [store for store in split._stores.values() if store is not None]
     assert len(stores) == 1
+
+
+@pytest.mark.parametrize(
+    ("balance", "expected"),
+    [("none", [64, 16, 4]), ("sqrt", [64, 32, 16]), ("effective", [64, 62, 62])],
+)
+def test_a_balanced_pass_repeats_rare_classes_and_leaves_nothing_out(balance, expected):
+    labels = np.repeat([0, 1, 2, -1], [64, 16, 4, 3])
+    rows, copies = balanced_pass(labels, balance)
+    counts = np.bincount(labels[rows][labels[rows] >= 0])
+    np.testing.assert_allclose(counts, expected, atol=2)
+    assert set(rows.tolist()) == set(range(len(labels))) and np.sum(labels[rows] < 0) == 3
+    assert len({*zip(rows.tolist(), copies.tolist(), strict=True)}) == len(rows)
+    weights = class_weights(labels, 4, balance)
+    assert weights[3] == 1
+    np.testing.assert_allclose(weights[:3] @ [64, 16, 4] / 84, 1)
+
+
+def test_copies_in_a_balanced_pass_are_augmented_as_in_different_epochs():
+    split = make_split(9)
+    labels = np.array([0] * 8 + [1])
+    it = train_batches(
+        split, np.arange(9), labels, chip=Chip(), batch_size=11, seed=0, balance="sqrt"
+    )
+    first, second = next(it), next(it)
+    assert np.sum(first["label"] == 1) == 3  # one by the root of 8 times as often
+    drawn = [(b["id"][i], b["epoch"][i]) for b in (first, second) for i in range(11)]
+    assert len({(int(a), int(b)) for a, b in drawn}) == 22
+
+
+def test_an_unknown_way_to_balance_is_refused():
+    with pytest.raises(ValueError, match="got 'all', wanted one of none, sqrt, effective"):
+        class_weights(np.array([0, 1]), 2, "all")

@@ -133,6 +133,24 @@ def test_label_smoothing_and_logit_normalisation(config):
     np.testing.assert_allclose(found["loss"], np.mean(expected), rtol=1e-5)
 
 
+def test_classes_weigh_by_their_size_and_rare_ones_are_repeated(config, tmp_path):
+    part = OpenSet(config).examples.parts["train"]
+    dropped = part.column("path")[part.labels == 0][2:]
+    table = tmp_path / "corrections.csv"
+    table.write_text("path,label\n" + "".join(f"{path},\n" for path in dropped))
+    config.data.corrections = str(table)
+    config.loss.class_weights = config.train.balance = "sqrt"
+    task, params, state, batch = made(config)
+    labels = task.examples.parts["train"].labels
+    sizes = np.bincount(labels)
+    assert sizes[0] < sizes[1] and task.examples.pass_length > len(labels)
+    _, found = gradient(task, params, state, batch, 1)
+    out = outputs(task, params, task.examples.normalize(batch["image"]))
+    expected = losses.open_set(out.logits, out.open_logits, batch["label"])
+    weights = sizes[batch["label"]] ** -0.5
+    np.testing.assert_allclose(found["loss"], np.average(expected, weights=weights), rtol=1e-5)
+
+
 def test_the_contrastive_term_is_of_the_whole_batch(config):
     config.loss.contrastive_weight = 0.7
     task, params, state, batch = made(config)
@@ -278,6 +296,8 @@ def test_an_exported_network_has_no_head_of_turns(recipe_run, tmp_path):
     ("fields", "message"),
     [
         ({"loss.label_smoothing": 1.0}, "loss.label_smoothing: got 1.0"),
+        ({"loss.class_weights": "all"}, "loss.class_weights: got 'all', wanted one of none"),
+        ({"train.balance": 1}, "train.balance: got 1, wanted one of none"),
         ({"loss.logit_norm": -1.0}, "loss.logit_norm: got -1.0"),
         ({"mix.mixup": -0.1}, "mix.mixup: got -0.1"),
         ({"mix.probability": 1.5}, "mix.probability: got 1.5"),

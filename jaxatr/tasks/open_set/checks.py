@@ -41,6 +41,11 @@ def check_fields(config: Config) -> None:
       ValueError: a value is invalid; the message names its field.
     """
     find_open_loss(config.loss.open)
+    for group, name in (("loss", "class_weights"), ("train", "balance")):
+        given = config[group].get(name, data.UNBALANCED)
+        if given not in data.BALANCES:
+            wanted = ", ".join(data.BALANCES)
+            raise ValueError(f"{group}.{name}: got {given!r}, wanted one of {wanted}")
     augmentations.check(dict(config.augment))
     parse_sources(config.open_set.get("outside", ""))
     if config.open_set.negatives and config.loss.open != "none":

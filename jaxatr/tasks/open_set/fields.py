@@ -20,6 +20,16 @@ FIELDS: Fields = {
         "temperature of logit normalisation (Wei et al. 2022: 0.04) in closed-set loss and "
         "entropy; 0: off",
     ),
+    "loss.class_weights": Field(
+        "none",
+        "weight of [unequal classes](training.md#unequal-classes) in equation 4: `none`, "
+        "`sqrt` or `effective`",
+    ),
+    "train.balance": Field(
+        "none",
+        "repeat examples of rare classes in each [epoch](training.md#unequal-classes): `none`, "
+        "`sqrt` or `effective`",
+    ),
     "open_set.negatives": Field(
         "",
         "an `.npz` file whose `images` (`[m, h, w, c]`, like the data's chips) train one more "

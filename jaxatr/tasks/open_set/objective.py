@@ -3,8 +3,9 @@
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jaxatr import losses, parallel
+from jaxatr import data, losses, parallel
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.open_set import terms
@@ -25,6 +26,10 @@ class Objective:
     def __init__(self, config: Config, examples: Examples, module: nn.Module):
         self._config, self._examples, self._module = config, examples, module
         self.terms = terms.of(config)
+        balance = config.loss.get("class_weights", data.UNBALANCED)
+        labels = examples.parts["train"].labels
+        weights = data.class_weights(labels, 1 + int(labels.max(initial=0)), balance)
+        self._weights = None if balance == data.UNBALANCED else weights.astype(np.float32)
 
     def __call__(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
@@ -64,10 +69,12 @@ class Objective:
             own = jnp.where(labels >= 0, weights, 0)
             labels = jnp.where(labels >= 0, labels, 0)
             values = self.example_losses(out.logits, out.open_logits, labels)
-            values["closed_accuracy"] = jnp.argmax(out.logits, axis=-1) == labels
-            for name, value in values.items():
+            weighed = own if self._weights is None else own * jnp.asarray(self._weights)[labels]
+            right = {"closed_accuracy": jnp.argmax(out.logits, axis=-1) == labels}
+            for name, value in (values | right).items():
                 total, count = sums.get(name, (0, 0))
-                sums[name] = total + jnp.sum(own * value), count + jnp.sum(own)
+                share = own if name in right else weighed
+                sums[name] = total + jnp.sum(share * value), count + jnp.sum(share)
         return sums
 
     def example_losses(self, logits, open_logits, labels) -> dict[str, jax.Array]:

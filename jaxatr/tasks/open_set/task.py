@@ -90,8 +90,7 @@ class OpenSet(Task):
         self._continued = None
         if config.open_set.get("continues"):
             self._continued = Continued(config.open_set.continues, self.split.known)
-        count = len(self.examples.streamed.indices)
-        steps, self.steps_per_epoch = steps_of(config.train, count)
+        steps, self.steps_per_epoch = steps_of(config.train, self.examples.pass_length)
         optimizer = build_optimizer(config.optimizer, steps, self.steps_per_epoch)
         trainable = models.trainable(config.model.freeze)
         self.phases = [Phase("open_set", self.loss, optimizer, max(1, steps), trainable)]

@@ -1,0 +1,100 @@
+"""Corrected labels of a data set, kept in a table beside it."""
+
+import csv
+import dataclasses
+import hashlib
+import io
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxatr.data.class_names import class_name
+from jaxatr.data.dataset import Dataset, Split
+from jaxatr.data.row_tables import as_given
+from jaxatr.files import read_regular
+from jaxatr.typing import Int
+
+_COLUMNS = ("path", "label")
+_PLACES = ("path", "file", "clip")  # columns of a split that name an example's file
+
+
+class _Kept:
+    """Some of the records of a split, in order."""
+
+    def __init__(self, records: Any, rows: Int[np.ndarray, " n"]):
+        self._records, self._rows = records, rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._records[int(self._rows[index])]
+
+
+def corrected(dataset: Dataset, table: str | os.PathLike) -> Dataset:
+    """Returns a data set with the labels of a table in place of its own; no file is changed.
+
+    Args:
+      dataset: the data set, whose examples name their files.
+      table: a CSV file with the columns ``path`` and ``label``; others are ignored. An empty label
+        leaves the example out.
+
+    Raises:
+      ValueError: the table lacks a column, names a file or a class that the set does not have, or
+        gives a file two labels.
+    """
+    content = read_regular(table)
+    labels = _labels(table, content)
+    place = {class_name(name): number for number, name in enumerate(dataset.classes)}
+    for path, label in labels.items():
+        if label and class_name(label) not in place:
+            listed = ", ".join(dataset.classes[:10])
+            raise ValueError(f"{table}: {path} has the label {label!r}, wanted one of {listed}")
+    found: set[str] = set()
+    splits = {}
+    for name, split in dataset.splits.items():
+        column = next((one for one in _PLACES if one in split.columns), None)
+        if column is None:
+            raise ValueError(f"{table}: the examples of {dataset.name} do not name their files")
+        paths = [str(path) for path in split.columns[column].tolist()]
+        found.update(path for path in paths if path in labels)
+        given = split.columns["label"]
+        own = [
+            place[class_name(labels[path])] if labels.get(path) else int(label)
+            for path, label in zip(paths, given, strict=True)
+        ]
+        kept = np.flatnonzero([labels.get(path) != "" for path in paths])
+        columns = {**split.columns, "label": np.array(own, given.dtype)}
+        if "coarse" in columns and dataset.fine_to_coarse is not None:
+            columns["coarse"] = np.array(dataset.fine_to_coarse, columns["coarse"].dtype)[own]
+        splits[name] = Split(
+            split.name,
+            _Kept(split.records, kept),
+            {key: values[kept] for key, values in columns.items()},
+            split.classes,
+            split.dtype,
+        )
+    if missing := sorted(labels.keys() - found):
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise ValueError(f"{table}: {dataset.name} has no {', '.join(missing[:3])}{more}")
+    digest = hashlib.sha256(f"{dataset.fingerprint}".encode() + content).hexdigest()
+    return dataclasses.replace(dataset, splits=splits, fingerprint=digest)
+
+
+def _labels(table: str | os.PathLike, content: bytes) -> dict[str, str]:
+    """Reads the labels by path."""
+    try:
+        rows = csv.DictReader(io.StringIO(content.decode("utf-8-sig")))
+        header: Sequence[str] = rows.fieldnames or ()
+        if missing := [name for name in _COLUMNS if name not in header]:
+            raise ValueError(f"{table}: no column {missing[0]!r}, got {', '.join(header)}")
+        labels: dict[str, str] = {}
+        for row in rows:
+            path, label = (as_given(row[name] or "") for name in _COLUMNS)
+            if labels.setdefault(path, label) != label:
+                raise ValueError(f"{table}: {path} has two labels, {labels[path]!r} and {label!r}")
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{table}: not a CSV table in UTF-8 ({error})") from error
+    return labels

@@ -1,0 +1,90 @@
+"""Labels that may be wrong: their ranking and number, and corrections by a table."""
+
+import numpy as np
+import pytest
+
+from jaxatr import data
+from jaxatr.data import doctor
+
+pytest.importorskip("sklearn")
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Three classes in a plane of ten dimensions, with labels of which a tenth is flipped."""
+    rng = np.random.default_rng(3)
+    truth = np.repeat([0, 1, 2], 60)
+    features = rng.normal(size=(180, 10)).astype(np.float32)
+    features[:, :3] += 4 * np.eye(3, dtype=np.float32)[truth]
+    flipped = np.zeros(180, bool)
+    flipped[rng.choice(180, 18, replace=False)] = True
+    labels = np.where(flipped, (truth + rng.integers(1, 3, 180)) % 3, truth)
+    return features, labels, truth, flipped
+
+
+def test_wrong_labels_come_first_with_the_likely_class(drawn):
+    features, labels, truth, flipped = drawn
+    noise = np.random.default_rng(0).normal(size=(180, 4)).astype(np.float32)
+    found = doctor.suspects({"noise": noise, "features": features}, labels)
+    assert found.by == "features"
+    assert flipped[found.order[:18]].mean() > 0.9
+    assert (found.likely[flipped] == truth[flipped]).mean() > 0.9
+    assert 9 <= found.wrong <= 27
+    assert (np.diff(found.given[found.order]) >= 0).all()
+
+
+def test_an_examples_own_label_does_not_tell_on_it():
+    """Labels drawn at random cannot be predicted, which a fit that had seen them would do."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(60, 200)).astype(np.float32)
+    labels = rng.integers(0, 2, 60)
+    shares = doctor.labels.out_of_fold(features, labels, strength=1.0)
+    assert np.mean(shares.argmax(axis=1) == labels) < 0.75
+
+
+def test_a_class_of_one_is_refused(drawn):
+    with pytest.raises(ValueError, match="classes of .60, 1. examples"):
+        doctor.suspects({"features": drawn[0][:61]}, np.repeat([0, 1], [60, 1]))
+
+
+def dataset(tmp_path):
+    columns = {
+        "label": np.array([0, 1, 1]),
+        "id": np.arange(3),
+        "path": np.array(["a/0.png", "b/1.png", "b/2.png"]),
+        "height": np.full(3, 4),
+        "width": np.full(3, 4),
+        "channels": np.ones(3, int),
+    }
+    images = [{"image": np.full((4, 4, 1), i, np.uint8)} for i in range(3)]
+    split = data.Split("train", images, columns, ("a", "b"), np.dtype(np.uint8))
+    return data.Dataset("set", "1", ("a", "b"), None, None, "f", {"train": split}, (), tmp_path)
+
+
+def test_a_table_corrects_labels_and_leaves_images_out(tmp_path):
+    table = tmp_path / "corrections.csv"
+    table.write_text("path,label,likely\na/0.png,b,b\nb/1.png,,a\n")
+    before = dataset(tmp_path)
+    after = data.corrected(before, table)
+    split = after.splits["train"]
+    assert split.columns["label"].tolist() == [1, 1] and split.columns["id"].tolist() == [0, 2]
+    assert [int(split.image(i).mean()) for i in range(2)] == [0, 2]
+    assert after.fingerprint != before.fingerprint
+    assert before.splits["train"].columns["label"].tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("path,label\nc.png,a\n", "set has no c.png"),
+        ("path,label\na/0.png,tank\n", "a/0.png has the label 'tank', wanted one of a, b"),
+        ("file,label\na/0.png,a\n", "no column 'path', got file, label"),
+        ("path,label\na/0.png,a\na/0.png,b\n", "a/0.png has two labels, 'a' and 'b'"),
+        (b"\xff\xfe\x00", "not a CSV table in UTF-8"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(tmp_path, content, message):
+    table = tmp_path / "corrections.csv"
+    table.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=message):
+        data.corrected(dataset(tmp_path), table)
