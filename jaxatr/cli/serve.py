@@ -97,7 +97,7 @@ def main(arguments: Sequence[str]) -> None:
         method="" if values.method == "none" else values.method,
         surrogate=values.surrogate,
         examples=values.examples,
-        runtime=values.runtime,
+        runtime=inputs.runtime(),
         **inputs.data_place(),
     )
     training.task_of(values.workdir)  # raises an error for a folder that is not a run
