@@ -67,6 +67,26 @@ def onnxruntime_table() -> str:
     return "\n".join(table([*header, "ratio: jaxatr", "ratio: written again", "loading"], rows))
 
 
+def precision() -> str:
+    """What int8 and float16 cost and gain, beside float32."""
+    rows = []
+    for name, run in json.loads((CONFORMANCE.parent / "precision_cpu.json").read_text())["runs"].items():
+        full = run["precisions"]["float32"]
+        for kind in ("int8", "float16"):
+            one = run["precisions"][kind]
+            rows.append(
+                [
+                    f"{name}, {kind}",
+                    f"{100 * one['equal']:.1f} %",
+                    *(f"{one[key]:.3f} ({one[key] - full[key]:+.3f})" for key in ("auroc", "closed")),
+                    f"{one['megabytes'] / full['megabytes']:.2f}",
+                    f"{one['rate']:.2f}",
+                ]
+            )
+    header = ["run", "equal decisions", "AUROC", "closed accuracy", "file ×", "rate ×"]
+    return "\n".join(table(header, rows))
+
+
 FIGURES: Figures = {
     "onnx_transfer": (transferred, OWN),
     "onnx_speed": (onnxruntime, {OURS: "jaxatr", OTHER: "written again, in onnxruntime"}),
@@ -75,4 +95,5 @@ TABLES: Tables = {
     "conformance": conformance,
     "onnxruntime": onnxruntime_table,
     "decisions": decisions,
+    "precision": precision,
 }

@@ -107,7 +107,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="comma-separated prefixes of DATA-NETWORK")
     flags = parser.parse_args()
     folder = Path(os.environ.get("JAXATR_DATA", "../shared/data")).absolute()
-    record = files.read_json(OUTPUT) if OUTPUT.is_file() else {"runs": {}}
+    record: dict[str, Any] = {"runs": {}}
+    if OUTPUT.is_file():
+        record = files.read_json(OUTPUT)
     for data, network in itertools.product(_CONFIGS, NETWORKS):
         name = f"{data}-{network}"
         if name in record["runs"] or not name.startswith(tuple(flags.only.split(","))):

@@ -73,8 +73,8 @@ def load_decision(
         decision, notes[1] = _in_the_field(run, decision)
         if notes[1] and divided(runtime)[1]:
             raise ValueError(
-                f"precision: {run.workdir} is calibrated to field chips in float32: use it, or remove "
-                "the calibration with jaxatr calibrate --undo"
+                f"precision: {run.workdir} is calibrated to field chips in float32: use it or "
+                "remove the calibration with jaxatr calibrate --undo"
             )
     if threshold is not None:
         decision, given = _at(decision, threshold)

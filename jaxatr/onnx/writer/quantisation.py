@@ -141,8 +141,12 @@ class _Graph:
             kernel, *bias, scale, offset, mean, variance = (np.float64(part) for part in parts)
             factor = scale / np.sqrt(variance + _attribute(norm, "epsilon", 1e-5))
             offset = offset + factor * (sum(bias) - mean)
-            self.put(names[0], np.float32(kernel * factor[:, None, None, None]), like=conv.input[1])
-            self.put(names[1], np.float32(offset), like=conv.input[1])
+            self.put(
+                names[0],
+                (kernel * factor[:, None, None, None]).astype(np.float32),
+                like=conv.input[1],
+            )
+            self.put(names[1], offset.astype(np.float32), like=conv.input[1])
             self.weights.update(names)
             del conv.input[1:]
             conv.input.extend(names)
@@ -270,7 +274,8 @@ def observe(model: onnx.ModelProto, batches: Sequence[Sequence[np.ndarray]]) -> 
 
     facts = [[np.asarray(_facts(value)) for value in values(inputs)] for inputs in batches]
     sizes = [float(len(inputs[0])) for inputs in batches]
-    spans, means = {}, {}
+    spans: dict[str, tuple[float, float]] = {}
+    means: dict[str, np.ndarray] = {}
     for name, *rows in zip(names, *facts, strict=True):
         if not np.isfinite(np.concatenate(rows)).all():
             raise ValueError(f"{name}: not finite on the examples")
@@ -280,8 +285,10 @@ def observe(model: onnx.ModelProto, batches: Sequence[Sequence[np.ndarray]]) -> 
     counts = {name: np.zeros(BINS) for name in names}
     for inputs in batches:
         for name, value in zip(names, values(inputs), strict=True):
-            counts[name] += np.asarray(_histogram(value, *map(jnp.float32, spans[name])))
-    return {name: Observed(*_range(*spans[name], counts[name]), means[name]) for name in names}
+            low, high = map(jnp.float32, spans[name])
+            counts[name] += np.asarray(_histogram(value, low, high))
+    ranges = {name: _range(*spans[name], counts[name]) for name in names}
+    return {name: Observed(low, high, means[name]) for name, (low, high) in ranges.items()}
 
 
 @jax.jit
@@ -367,7 +374,7 @@ def _rounded_weights(
     axis = 0 if node.op_type == "Conv" or _attribute(node, "transB", 0.0) else 1
     others = tuple(place for place in range(kernel.ndim) if place != axis)
     widest = np.abs(kernel).max(axis=others)
-    scales = np.float32(np.where(widest > 0, widest, 1) / _LARGEST_WEIGHT)
+    scales = (np.where(widest > 0, widest, 1) / _LARGEST_WEIGHT).astype(np.float32)
     steps = np.expand_dims(scales, others)
     rounded = np.round(kernel / steps)
     graph.put(f"{name}/int8", rounded.astype(np.int8))
@@ -396,7 +403,8 @@ def _rounded_weights(
         shift = (error * of_output).sum(axis=1)
     else:
         shift = means @ (error if axis else error.T)
-    bias = 0 if len(node.input) < 3 else graph.array(node.input[2])
+    bias = graph.array(node.input[2]) if len(node.input) > 2 else None
+    bias = np.zeros(len(scales)) if bias is None else bias
     unit = scales * observed.affine[0]
     largest = np.iinfo(np.int32).max
     whole = np.clip(np.round((bias - shift) / unit), -largest, largest).astype(np.int32)
