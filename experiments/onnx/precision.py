@@ -1,7 +1,8 @@
 """Measures runs in int8 and float16 beside float32: decisions, accuracy, file, rate.
 
 Each run is trained, exported in each precision with its decision inside, and run by onnxruntime on
-its test examples. Rates are of batches of 32 chips without their geometry, measured alternately.
+its test examples. Rates are of batches of 32 chips without their geometry, measured alternately,
+and so is the network alone, whose file has no gallery.
 A run that is recorded is not measured again, so that what was cut off goes on.
 
     python -m experiments.onnx.precision --workdir=FOLDER [--only=PREFIX,…]
@@ -48,9 +49,9 @@ def configured(network: str, data: str, folder: Path) -> Any:
     if data in _SOURCES:
         config.data.source = str(folder / _SOURCES[data])
     if network != "resnet18":
-        shape = config.data.size, config.data.channels, config.augment.shift
+        size, shift = config.data.size, config.augment.shift
         configuration.from_published(config, network)
-        config.data.size, config.data.channels, config.augment.shift = shape
+        config.data.size, config.augment.shift = size, shift
         config.train.end_with_best = False
     return config
 
@@ -63,7 +64,8 @@ def measure(workdir: Path) -> dict[str, Any]:
     batches = [batch for batch in task.examples.eval_batches(part)]
     chips = np.concatenate([one["image"][one["mask"]] for one in batches]).astype(np.float32)
     labels, known = part.labels, part.labels != openset.UNKNOWN
-    rows, sessions = {}, {}
+    rows: dict[str, dict[str, Any]] = {}
+    sessions: dict[str, Any] = {}
     for precision in PRECISIONS:
         path = workdir / f"{precision}.onnx"
         export_run(workdir, path, takes="chips", precision=precision)
@@ -80,24 +82,30 @@ def measure(workdir: Path) -> dict[str, Any]:
             "closed": round(float(np.mean(found["nearest"][known] == labels[known])), 4),
             "decision": found["decision"],
         }
-    batch = {"images": chips[:BATCH]}
-    seconds: dict[str, list[float]] = {name: [] for name in PRECISIONS}
+    for precision in PRECISIONS:
+        path = workdir / f"network.{precision}.onnx"
+        export_run(workdir, path, takes="chips", precision=precision, score="none")
+        rows[precision]["network megabytes"] = round(path.stat().st_size / 1e6, 2)
+        sessions[f"{precision}, network"] = onnxruntime.InferenceSession(path)
+    medians = timed(sessions, {"images": chips[:BATCH]})
+    full = rows["float32"]["decision"]
+    for name, row in rows.items():
+        row["equal"] = round(float(np.mean(row.pop("decision") == full)), 4)
+        row["rate"] = round(medians["float32"] / medians[name], 2)
+        row["network rate"] = round(medians["float32, network"] / medians[f"{name}, network"], 2)
+        row["milliseconds"] = round(medians[name] * 1e3, 1)
+    return {"examples": len(labels), "score": task.config.open_set.score, "precisions": rows}
+
+
+def timed(sessions: dict[str, Any], batch: dict[str, np.ndarray]) -> dict[str, float]:
+    """Returns the median seconds of a batch in each session, measured alternately."""
+    seconds: dict[str, list[float]] = {name: [] for name in sessions}
     for _ in range(REPEATS):
         for name, session in sessions.items():
             started = time.perf_counter()
             session.run(None, batch)
             seconds[name].append(time.perf_counter() - started)
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    full = rows["float32"].pop("decision")
-    rows["float32"] |= {"equal": 1.0, "rate": 1.0, "milliseconds": medians["float32"] * 1e3}
-    for name in PRECISIONS[1:]:
-        equal = float(np.mean(rows[name].pop("decision") == full))
-        rows[name] |= {
-            "equal": round(equal, 4),
-            "rate": round(medians["float32"] / medians[name], 2),
-            "milliseconds": medians[name] * 1e3,
-        }
-    return {"examples": len(labels), "score": task.config.open_set.score, "precisions": rows}
+    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def main() -> None:
