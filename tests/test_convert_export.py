@@ -219,6 +219,49 @@ def test_the_metadata_has_everything_that_a_reader_needs(trained_run, tmp_path):
     assert len(found["mean"]) == len(found["std"]) == 1 and found["step"] > 0
 
 
+@pytest.mark.parametrize("precision", ["int8", "float16"])
+def test_a_lower_precision_decides_by_thresholds_of_its_own(
+    trained_run, images, tmp_path, precision
+):
+    plain, path = tmp_path / "plain.onnx", tmp_path / "reduced.onnx"
+    export_run(trained_run, plain)
+    export_run(trained_run, path, precision=precision)
+    assert path.stat().st_size < plain.stat().st_size
+    session = onnxruntime.InferenceSession(path)
+    facts = json.loads(session.get_modelmeta().custom_metadata_map["precision"])
+    assert facts["precision"] == precision and 0 <= facts["equal_decisions"] <= 1
+    recogniser = Recogniser.load(trained_run, runtime=f"onnxruntime:{precision}")
+    assert precision in recogniser.note and recogniser.runtime == f"onnxruntime:{precision}"
+    chips = [recogniser.prepare(image) for image in images]
+    answers = list(recogniser.answers(chips))
+    found = dict(
+        zip(
+            [one.name for one in session.get_outputs()],
+            session.run(None, {"images": np.stack(images)}),
+            strict=True,
+        )
+    )
+    np.testing.assert_allclose(found["score"], [one.score for one in answers], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found["threshold"], [one.threshold for one in answers], rtol=1e-5)
+    again = Recogniser.load(trained_run, runtime=f"onnxruntime:{precision}")
+    assert again.decision.calibration.scores.tolist() == (
+        recogniser.decision.calibration.scores.tolist()
+    )
+
+
+def test_a_precision_that_a_run_or_an_engine_lacks_is_refused(trained_run, embedding_run, tmp_path):
+    with pytest.raises(ValueError, match="jax runs networks in float32"):
+        Recogniser.load(trained_run, runtime="jax:int8")
+    with pytest.raises(ValueError, match="wanted one of int8, float16"):
+        Recogniser.load(trained_run, runtime="onnxruntime:int4")
+    with pytest.raises(ValueError, match="an ensemble runs in float32 only"):
+        Recogniser.load([trained_run, trained_run], runtime="onnxruntime:int8")
+    with pytest.raises(ValueError, match="runs in float32 only"):
+        Retriever.load(embedding_run, runtime="onnxruntime:int8")
+    with pytest.raises(ValueError, match="precision: .* takes no option"):
+        export_run(embedding_run, tmp_path / "model.onnx", precision="int8")
+
+
 def test_channels_second(trained_run, images, flags, tmp_path):
     last, second = tmp_path / "last.onnx", tmp_path / "second.onnx"
     export_run(trained_run, last, score="none")

@@ -67,6 +67,34 @@ def onnxruntime_table() -> str:
     return "\n".join(table([*header, "ratio: jaxatr", "ratio: written again", "loading"], rows))
 
 
+def precision() -> str:
+    """What int8 and float16 cost and gain, beside float32."""
+    rows = []
+    for name, run in json.loads((CONFORMANCE.parent / "precision_cpu.json").read_text())[
+        "runs"
+    ].items():
+        full = run["precisions"]["float32"]
+        for kind in ("int8", "float16"):
+            one = run["precisions"][kind]
+            rows.append(
+                [
+                    f"{name}, {kind}",
+                    f"{100 * one['equal']:.1f} %",
+                    *(
+                        f"{one[key]:.3f} ({one[key] - full[key]:+.3f})"
+                        for key in ("auroc", "closed")
+                    ),
+                    *(f"{one[key] / full[key]:.2f}" for key in ("megabytes", "network megabytes")),
+                    *(f"{one[key]:.2f}" for key in ("rate", "network rate")),
+                ]
+            )
+    of_run, of_network = "with the decision", "network alone"
+    header = ["run", "equal decisions", "AUROC", "closed accuracy"]
+    header += [f"file ×, {of_run}", f"file ×, {of_network}"]
+    header += [f"rate ×, {of_run}", f"rate ×, {of_network}"]
+    return "\n".join(table(header, rows))
+
+
 FIGURES: Figures = {
     "onnx_transfer": (transferred, OWN),
     "onnx_speed": (onnxruntime, {OURS: "jaxatr", OTHER: "written again, in onnxruntime"}),
@@ -75,4 +103,5 @@ TABLES: Tables = {
     "conformance": conformance,
     "onnxruntime": onnxruntime_table,
     "decisions": decisions,
+    "precision": precision,
 }

@@ -60,6 +60,9 @@ def define_flags() -> None:
         "export: the open-set score that decides, or 'none' for the network alone; default: the "
         "run's.",
     )
+    inputs.define_precision(
+        "export: writes the network; below float32 it needs the training data and onnxruntime."
+    )
     flags.DEFINE_string(
         "data_source",
         None,
@@ -156,6 +159,7 @@ def _export(arguments: Sequence[str]) -> None:
     given: dict[str, Any] = {"checkpoint": inputs.checkpoint(values.checkpoint)}
     given |= {name: values[name].value for name in ("layout", "takes", "batch", "channels")}
     given |= inputs.given("score", "opset") | {"source": values.data_source}
+    given |= inputs.given("precision")
     if values.size:
         given["size"] = _size(values.size)
     out = Path(_needed("out"))

@@ -12,6 +12,7 @@ CHECKED = 20_000
 """Default limit on the number of images that a check reads."""
 
 RUNTIMES = ("jax", "onednn", "onnxruntime", "openvino")
+PRECISIONS = ("float32", "float16", "int8")
 """The engines of :mod:`jaxatr.onnx.sessions`, which is slow to import."""
 
 FORMER = ("source", "jsonl", "page")
@@ -62,6 +63,22 @@ def define_runtime() -> None:
         "The engine that runs the network: jax; jax with oneDNN's kernels where they are faster "
         "(onednn); or another engine, with the extra of its name. Explanations always use jax.",
     )
+    define_precision("runs the network; below float32 with --runtime=onnxruntime or openvino.")
+
+
+def define_precision(what: str) -> None:
+    """Defines ``--precision``.
+
+    Args:
+      what: what the precision does in this command.
+    """
+    flags.DEFINE_enum("precision", PRECISIONS[0], PRECISIONS, f"The precision that {what}")
+
+
+def runtime() -> str:
+    """Returns the engine with its precision, as ``load`` takes it."""
+    name, precision = flags.FLAGS.runtime, flags.FLAGS.precision
+    return name if precision == PRECISIONS[0] else f"{name}:{precision}"
 
 
 def options(texts: Iterable[str]) -> dict[str, Any]:

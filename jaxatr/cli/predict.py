@@ -3,7 +3,7 @@
 jaxatr predict --workdir=DIR IMAGE... [--json] [--score=auto|cbc|vim|…] [--gamma=0.9|fitted]
 jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE|TABLE... [--out=table.csv|.jsonl|.parquet]
 jaxatr predict --workdir=DIR SOURCE... --engine=ray|local --out=FOLDER [--shard=10000]
-jaxatr predict --workdir=DIR IMAGE... --runtime=jax|onednn|onnxruntime|openvino
+jaxatr predict --workdir=DIR IMAGE... --runtime=jax|onednn|onnxruntime|openvino [--precision=int8]
 jaxatr predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
 jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--json] [--max_distance=0.5]
 jaxatr predict --workdir=DIR SCENES --boxes=FILE [--out=table.csv]
@@ -29,7 +29,7 @@ from jaxatr.cli import inputs
 _ENGINES = ("local", "ray")  # those of jaxatr.batch, which is slow to import
 _SHARD = 10_000
 # Options of the predictors; each kind of run has some of them.
-_OPTIONS = (*("checkpoint", "gamma", "score", "neighbours", "max_distance", "runtime"),)
+_OPTIONS = ("checkpoint", "gamma", "score", "neighbours", "max_distance")
 
 
 def define_flags() -> None:
@@ -162,6 +162,8 @@ def _check_explanation_flags() -> None:
 def _options() -> dict[str, Any]:
     """Collects the options on the command line; the predictor checks that its kind has them."""
     options = inputs.given(*_OPTIONS) | inputs.data_place()
+    if inputs.given("runtime", "precision"):
+        options["runtime"] = inputs.runtime()
     if "checkpoint" in options:
         options["checkpoint"] = inputs.checkpoint(options["checkpoint"])
     return options

@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> None:
         method="" if values.method == "none" else values.method,
         surrogate=values.surrogate,
         examples=values.examples,
-        runtime=values.runtime,
+        runtime=inputs.runtime(),
         detector=values.detector,
         **inputs.data_place(),
     )

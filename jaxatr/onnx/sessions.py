@@ -98,17 +98,39 @@ _SESSIONS: dict[str, Callable[[Path], Session]] = {
 
 RUNTIMES = (*OWN, *_SESSIONS)
 """Names of the engines."""
+PRECISIONS = ("int8", "float16")
+"""Names of the precisions below float32 in which the other engines can run a network."""
 
 
-def check_runtime(name: str) -> None:
+def divided(runtime: str) -> tuple[str, str]:
+    """Divides an engine such as ``"onnxruntime:int8"`` into its name and its precision.
+
+    Returns:
+      ``(name, precision)``; the precision is empty for float32.
+    """
+    name, _, precision = runtime.partition(":")
+    return name, precision
+
+
+def check_runtime(runtime: str) -> None:
     """Checks that an engine can be used here.
 
+    Args:
+      runtime: name of the engine; a precision may follow a colon.
+
     Raises:
-      ValueError: there is no engine of this name, or this jaxlib does not have oneDNN.
+      ValueError: there is no engine or precision of this name, the engine has only float32, or this
+        jaxlib does not have oneDNN.
       ImportError: the package is not installed; the message names the extra.
     """
+    name, precision = divided(runtime)
     if name not in RUNTIMES:
         raise ValueError(f"runtime: got {name!r}, wanted one of {', '.join(RUNTIMES)}")
+    if precision and precision not in PRECISIONS:
+        raise ValueError(f"precision: got {precision!r}, wanted one of {', '.join(PRECISIONS)}")
+    if precision and name in OWN:
+        others = " or ".join(one for one in RUNTIMES if one not in OWN)
+        raise ValueError(f"precision: {name} runs networks in float32, {precision} needs {others}")
     if name == ONEDNN:
         from jaxatr.kernels import onednn  # late, so that --help does not load jax
 
@@ -117,14 +139,18 @@ def check_runtime(name: str) -> None:
         _imported(name)
 
 
-def open_session(name: str, path: Path) -> Session:
+def open_session(runtime: str, path: Path) -> Session:
     """Opens a model in an engine.
 
     Args:
-      name: name of the engine, not one of :data:`OWN`.
+      runtime: name of the engine, not one of :data:`OWN`; a precision may follow a colon.
       path: path of an ONNX file.
     """
-    return _SESSIONS[name](path)
+    name, precision = divided(runtime)
+    session = _SESSIONS[name](path)
+    if precision:
+        session.about += f" in {precision}"
+    return session
 
 
 def _imported(package: str) -> ModuleType:

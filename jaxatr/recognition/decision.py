@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import cast
 
 from jaxatr import openset
-from jaxatr.recognition import enrolment_file, extension, store
+from jaxatr.onnx.sessions import divided
+from jaxatr.recognition import enrolment_file, extension, precision, store
 from jaxatr.recognition.choice import RunDecision, made_for, read
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.embedding.task import Embedding
@@ -29,6 +30,7 @@ def load_decision(
     field: bool = True,
     enrolment: enrolment_file.Enrolment | bool = True,
     session: Session | None = None,
+    runtime: str = "jax",
 ) -> RunDecision:
     """Loads the decision of a run, fitting and saving it in the run's folder if necessary.
 
@@ -42,6 +44,8 @@ def load_decision(
       field: use the calibration to field chips, if there is one.
       enrolment: whether to include the run's enrolled classes, or the enrolments to use instead.
       session: the run's network, compiled for an earlier enrolment; None for a new one.
+      runtime: the engine that will run the network; with a precision, the threshold is fitted to
+        its outputs.
 
     Raises:
       ValueError: there is no such score or threshold, or no data to fit it to.
@@ -54,13 +58,24 @@ def load_decision(
     threshold = as_number(gamma)
     made = _made(run, name, where, needs_threshold=threshold is None)
     decision = made.rule
-    further, notes = (), ["", ""]
+    further, notes = (), ["", "", ""]
+    if divided(runtime)[1]:
+        reduced = precision.fitted_in(
+            run, decision, runtime, lambda: open_task(run, where), session=session
+        )
+        decision, session, notes[2] = reduced.decision, reduced.session, reduced.note
+        made = made._replace(record=made.record | {"precision": reduced.facts})
     if joined is not None:
         decision, further, notes[0] = _with_enrolled(
             run, decision, joined, where, session or Session(run)
         )
     if field:
         decision, notes[1] = _in_the_field(run, decision)
+        if notes[1] and divided(runtime)[1]:
+            raise ValueError(
+                f"precision: {run.workdir} is calibrated to field chips in float32: use it or "
+                "remove the calibration with jaxatr calibrate --undo"
+            )
     if threshold is not None:
         decision, given = _at(decision, threshold)
     elif gamma == "fitted" and decision.calibration is None:

@@ -17,6 +17,7 @@ import numpy as np
 from jaxatr import openset, training
 from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
+from jaxatr.onnx.sessions import divided
 from jaxatr.recognition import enrolment_file, evaluation, labelled_set, store
 from jaxatr.recognition.choice import RunDecision, as_configured, facts
 from jaxatr.recognition.decision import as_number, load_decision, open_task
@@ -104,6 +105,8 @@ class Members:
         """
         if not workdirs:
             raise ValueError("an ensemble: got no runs, wanted one or more")
+        if divided(runtime)[1]:
+            raise ValueError("precision: an ensemble runs in float32 only")
         self._where = where or {}
         self.members: list[Member] = []
         for workdir in workdirs:

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.recognition.decision import load_decision
+from jaxatr.recognition.decision import load_decision, open_task
+from jaxatr.recognition.session import Session
 from jaxatr.tasks.open_set.deciders import NONE, RULE
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.training import Exportable, TrainedRun
@@ -31,6 +32,7 @@ def exportable(
     score: str | None,
     given: Collection[str],
     source: str | None = None,
+    precision: str = "",
 ) -> Exportable:
     """Returns a network with two heads and its decision in a form that can be exported to ONNX.
 
@@ -41,6 +43,8 @@ def exportable(
         decides.
       given: names of the inputs of scores that the network provides in a graph.
       source: present location of the training data, for a score that is not fitted yet.
+      precision: ``"int8"`` or ``"float16"``, to which the thresholds are then fitted; empty for
+        float32.
 
     Raises:
       ValueError: there is no decision, or the score cannot be exported to ONNX; the message
@@ -49,8 +53,16 @@ def exportable(
     plain = ("logits", "open_logits", "features")
     if run.config.loss.open == "none":
         plain = ("logits", "features")  # the binary classifiers are not trained
-    decides = None if score == NONE else _decides(run, score, given, source)
+    where = {} if source is None else {"source": source}
+    session = None
+    if precision:
+        runtime = f"onnxruntime:{precision}"
+        session = Session(run, runtime=runtime, task=lambda: open_task(run, where))
+    decides = None if score == NONE else _decides(run, score, given, where, session)
     variables, properties = run.variables, thresholds(run)
+    if session is not None:
+        properties["precision"] = {"precision": precision}
+        session = session if decides is None else session.wider(decides.needs)
     if decides is not None:
         variables = {**variables, "decision": decides.traced.arrays}
         properties |= decides.properties
@@ -67,14 +79,26 @@ def exportable(
         outputs: Any = (out["logits"], out["open_logits"], labels, more)
         return decides.traced.apply(variables["decision"], openset.Outputs(*outputs)) | named
 
-    return Exportable(apply, variables, (), run.classes, properties=properties, raw=True)
+    return Exportable(
+        apply,
+        variables,
+        (),
+        run.classes,
+        properties=properties,
+        raw=True,
+        convert=None if session is None else session.reduce,
+    )
 
 
 def _decides(
-    run: TrainedRun, score: str | None, given: Collection[str], source: str | None
+    run: TrainedRun,
+    score: str | None,
+    given: Collection[str],
+    where: Mapping[str, str],
+    session: Session | None,
 ) -> _Decides:
-    where = {} if source is None else {"source": source}
-    loaded = load_decision(run, score, None, where, run.step)
+    runtime = "jax" if session is None else session.runtime
+    loaded = load_decision(run, score, None, where, run.step, session=session, runtime=runtime)
     decision = loaded.rule
     name = decision.score.name
     if decision.further is not None:
@@ -120,6 +144,8 @@ def _decides(
             "per_class": calibration.per_class,
             "temperature": calibration.temperature,
         }
+    if session is not None:
+        properties["precision"] = loaded.record["precision"]
     if loaded.note:
         properties["note"] = loaded.note
     return _Decides(traced, decision.score.all_needs, properties)

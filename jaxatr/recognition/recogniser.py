@@ -3,7 +3,7 @@
 import abc
 import math
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,9 +11,9 @@ import numpy as np
 from jaxatr import data, explain, openset, training
 from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
-from jaxatr.onnx.sessions import OWN, check_runtime
+from jaxatr.onnx.sessions import OWN, check_runtime, divided
 from jaxatr.openset.logistic import sigmoid
-from jaxatr.recognition.decision import load_decision
+from jaxatr.recognition.decision import load_decision, open_task
 from jaxatr.recognition.neighbours import TrainingChips, build_examples
 from jaxatr.recognition.prediction import UNKNOWN, Prediction
 from jaxatr.recognition.session import FEATURES, Network, Session, of_single_images
@@ -24,6 +24,7 @@ from jaxatr.tasks.display import HeatMap, NotebookPredictor
 from jaxatr.tasks.neighbour import Neighbour, blank, describe, listed
 from jaxatr.tasks.open_set.deciders import RULE
 from jaxatr.tasks.open_set.needs import in_jax_alone
+from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.training.predictor import Item, flattened, types_of
 from jaxatr.typing import Float, PyTree, Shaped
@@ -61,6 +62,7 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
         further: tuple[str, ...] = (),
         needs: Collection[str] = (),
         runtime: str = "jax",
+        task: Callable[[], OpenSet] | None = None,
     ):
         """Creates a recogniser from a run and its decision; :meth:`load` reads both from a folder.
 
@@ -71,7 +73,9 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
           further: names of the enrolled classes.
           needs: names of further outputs (:data:`jaxatr.tasks.open_set.needs.NEEDS`), in addition
             to those that the decision needs.
-          runtime: engine that runs the network, one of :data:`jaxatr.onnx.sessions.RUNTIMES`.
+          runtime: engine that runs the network, one of :data:`jaxatr.onnx.sessions.RUNTIMES`; a
+            precision may follow a colon, as in ``"onnxruntime:int8"``.
+          task: opens the run's task with its data, for an engine in int8.
 
         Raises:
           ValueError: there is no such engine, or it cannot compute the inputs of the score.
@@ -82,8 +86,9 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
             runtime=runtime,
             network=type(self)._network,
             examples=self._examples(run),
+            task=task,
         )
-        if runtime not in OWN and (reason := in_jax_alone(decision.score)):
+        if divided(runtime)[0] not in OWN and (reason := in_jax_alone(decision.score)):
             raise ValueError(f"runtime={runtime}: {decision.score.name} {reason}")
         self.classes, self.further = (*run.classes, *further), further
         self.chip, self.step, self.workdir = run.intake, run.step, run.workdir
@@ -189,6 +194,9 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
           runtime: engine that runs the network: ``"jax"``; ``"onednn"``, which is JAX with oneDNN's
             kernels for the batch sizes for which they are faster; ``"onnxruntime"`` or
             ``"openvino"``, which are extras. The decision and heat maps stay in JAX.
+            ``"onnxruntime:int8"`` and ``"onnxruntime:float16"`` are for recognisers of single
+            images: the network is converted once (:mod:`jaxatr.onnx.writer.quantisation`), and the
+            threshold is fitted to its outputs, for which the training data is needed.
 
         Raises:
           ImportError: the package of ``runtime`` is not installed; the message names the extra.
@@ -206,9 +214,13 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
         check_runtime(runtime)
         run = training.load_run(workdir, checkpoint)
         training.check_predictor(run, cls)
+        _, precision = divided(runtime)
+        if precision and not cls.ensemble:
+            raise ValueError(f"precision: {workdir} recognises tracks, in float32 only")
         loaded = load_decision(
-            run, score, gamma, where, checkpoint, field=field, enrolment=enrolled
+            run, score, gamma, where, checkpoint, field=field, enrolment=enrolled, runtime=runtime
         )
+        options: dict[str, Any] = {"task": lambda: open_task(run, where)} if precision else {}
         recogniser = cls(
             run,
             loaded.rule,
@@ -216,6 +228,7 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
             further=loaded.further,
             needs={FEATURES} if neighbours else (),
             runtime=runtime,
+            **options,
         )
         if neighbours:
             recogniser._search(run, where, neighbours)

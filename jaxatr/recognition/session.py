@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -10,11 +10,11 @@ import numpy as np
 from jaxatr import openset
 from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
-from jaxatr.onnx.sessions import OWN, check_runtime
+from jaxatr.onnx.sessions import OWN, check_runtime, divided
 from jaxatr.tasks.open_set.needs import given_by
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
-from jaxatr.tasks.runtime import Infer, engine_note, forms_of, ready_network
+from jaxatr.tasks.runtime import Infer, engine_note, exported, forms_of, ready_network
 from jaxatr.training import TrainedRun
 from jaxatr.typing import ArrayLike, PyTree, Shaped
 
@@ -22,6 +22,7 @@ FEATURES = "features"
 """The output of a network by which the nearest training chips are found."""
 
 _BATCH = 32
+_OBSERVED = 256  # chips on which activations are measured
 
 
 Network = Callable[[TrainedRun, Collection[str]], Infer]
@@ -63,6 +64,7 @@ class Session:
         runtime: str = "jax",
         network: Network = of_single_images,
         examples: Sequence[np.ndarray] | None = None,
+        task: Callable[[], OpenSet] | None = None,
     ):
         """Takes a run; its network is compiled, or opened in another engine, on first use.
 
@@ -72,6 +74,7 @@ class Session:
           runtime: the engine.
           network: builds the network's function.
           examples: example inputs, a batch of one; by default a chip.
+          task: opens the run's task with its data, for an engine in int8.
 
         Raises:
           ValueError: there is no such engine.
@@ -80,23 +83,51 @@ class Session:
         if runtime in OWN:  # once on the device, for every call
             run = run._replace(variables=jax.device_put(run.variables))
         self.run, self.needs, self.runtime = run, frozenset(needs), runtime
-        self._network, self._inputs = network, examples
+        self._network, self._inputs, self._task = network, examples, task
         self._wider: dict[frozenset[str], Session] = {}
         self._validated: _Validated | None = None
         self.areas: dict[str, float] = {}
 
     @functools.cached_property
     def _infer(self) -> Callable[..., Mapping[str, ArrayLike]]:
-        intake = self.run.intake
-        examples = self._inputs or [np.zeros((1, *intake.shape), intake.dtype)]
         return ready_network(
             self.run,
             lambda run: self._network(run, self.needs),
             self.run.variables,
-            examples,
+            self._example,
             runtime=self.runtime,
             about={*self.needs, *map(repr, views_of(self.run.config))},
+            reduce=None if self._task is None else self.reduce,
         )
+
+    @property
+    def _example(self) -> Sequence[np.ndarray]:
+        intake = self.run.intake
+        return self._inputs or [np.zeros((1, *intake.shape), intake.dtype)]
+
+    @functools.cached_property
+    def _observed(self) -> Mapping[str, Any]:
+        """Measurements of the network's activations on validation chips, for int8."""
+        from jaxatr.onnx.writer.quantisation import observe  # needs the extra onnx
+
+        assert self._task is not None
+        network = exported(self.run, self._network(self.run, self.needs), self._example)
+        return observe(network, calibration_batches(self._task()))
+
+    def reduce(self, model: Any) -> Any:
+        """Converts a file with this network, and perhaps more, to the precision of the engine.
+
+        Args:
+          model: the ``ModelProto`` in float32.
+
+        Raises:
+          ValueError: the network cannot be converted, or its data cannot be read.
+        """
+        from jaxatr.onnx.writer import quantisation  # needs the extra onnx
+
+        if divided(self.runtime)[1] == "int8":
+            return quantisation.int8(model, self._observed)
+        return quantisation.float16(model)
 
     @property
     def engine(self) -> str:
@@ -123,8 +154,14 @@ class Session:
         if every == self.needs:
             return self
         if every not in self._wider:
-            options = {"network": self._network, "examples": self._inputs}
-            self._wider[every] = Session(self.run, every, runtime=self.runtime, **options)
+            self._wider[every] = Session(
+                self.run,
+                every,
+                runtime=self.runtime,
+                network=self._network,
+                examples=self._inputs,
+                task=self._task,
+            )
         return self._wider[every]
 
     def validation(
@@ -172,6 +209,19 @@ class Session:
         batches = stacked_batches(chips, _BATCH, full=True)
         parts = [self.batch(batch, count=count) for batch, count in batches]
         return openset.concatenated(parts)._replace(labels=labels)
+
+
+def calibration_batches(task: OpenSet) -> list[list[Shaped[np.ndarray, "b h w c"]]]:
+    """Returns validation chips in batches, or training chips if there are none.
+
+    Args:
+      task: the run's task, with its data.
+    """
+    part = task.parts.get("validation", task.parts["train"])
+    if len(part.labels) > _OBSERVED:
+        part = part.sample(_OBSERVED, task.config.seed)
+    batches = task.examples.eval_batches(part)
+    return [[batch["image"]] for batch in batches]
 
 
 def head(variables: PyTree, prefix: str = "") -> openset.Head:

@@ -1,7 +1,7 @@
 """The run that the console serves: its options, and the engine that is loaded for it."""
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -10,7 +10,7 @@ from jaxatr.explain import Explainer
 from jaxatr.onnx.sessions import OWN, check_runtime
 from jaxatr.recognition import store
 from jaxatr.recognition.choice import RunDecision
-from jaxatr.recognition.decision import load_decision
+from jaxatr.recognition.decision import load_decision, open_task
 from jaxatr.recognition.neighbours import NEAREST, build_examples
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.recognition.session import FEATURES
@@ -109,7 +109,12 @@ def _recogniser(wanted: Wanted, lasting: Lasting | None) -> Engine:
     session = None if lasting is None else lasting.network.session
 
     def load(score: str | None, gamma: float | str | None = None) -> RunDecision:
-        return load_decision(run, score, gamma, wanted.where, wanted.checkpoint, session=session)
+        options = {"session": session, "runtime": wanted.runtime}
+        return load_decision(run, score, gamma, wanted.where, wanted.checkpoint, **options)
+
+    def recogniser(one: RunDecision, **options: Any) -> Recogniser:
+        options |= {"runtime": wanted.runtime, "task": lambda: open_task(run, wanted.where)}
+        return Recogniser(run, one.rule, **options)
 
     own = load(wanted.score, wanted.gamma)
     kept, left = _kept_scores(run), ""
@@ -123,17 +128,14 @@ def _recogniser(wanted: Wanted, lasting: Lasting | None) -> Engine:
             one = load(name)
             loaded.setdefault(one.rule.score.name, one)  # that of "auto" may be there
     needs = frozenset({FEATURES}).union(*(one.rule.score.all_needs for one in loaded.values()))
-    recognisers = [
-        Recogniser(run, one.rule, gamma=one.gamma, further=one.further, runtime=wanted.runtime)
-        for one in loaded.values()
-    ]
+    recognisers = [recogniser(one, gamma=one.gamma, further=one.further) for one in loaded.values()]
     if lasting is None:
-        network = Recogniser(run, own.rule, needs=needs, runtime=wanted.runtime)
+        network = recogniser(own, needs=needs)
         found = build_examples(run, wanted.where, network.features, wanted.examples)
         lasting = Lasting(run, network, needs, _explainer(wanted, run), *found)
     elif not needs <= lasting.needs:  # of a score that was not offered before
         needs |= lasting.needs
-        network = Recogniser(run, own.rule, needs=needs, runtime=wanted.runtime)
+        network = recogniser(own, needs=needs)
         lasting = lasting._replace(network=network, needs=needs)
     note = "; ".join(filter(None, [own.note, lasting.network.engine, left]))
     return RecogniserEngine(lasting, recognisers, note)

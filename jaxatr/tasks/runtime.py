@@ -20,12 +20,15 @@ import numpy as np
 import jaxatr
 from jaxatr.kernels.compiled import Compiled
 from jaxatr.kernels.onednn import Form
-from jaxatr.onnx.sessions import ONEDNN, OWN, Session, open_session
+from jaxatr.onnx.sessions import ONEDNN, OWN, Session, divided, open_session
 from jaxatr.training import TrainedRun, digest
 from jaxatr.typing import PyTree
 
 Infer = Callable[..., Mapping[str, jax.Array]]
 """``(variables, *inputs) -> outputs by name``, each with the batch first."""
+
+Reduce = Callable[[Any], Any]
+"""Converts the ``ModelProto`` of a network in float32 to one of another precision."""
 
 FOLDER = "fitted"
 """Subfolder of a run for files derived from a checkpoint: exported networks, fitted decisions."""
@@ -39,6 +42,7 @@ def ready_network(
     *,
     runtime: str,
     about: Collection[str] = (),
+    reduce: Reduce | None = None,
 ) -> Compiled | Session:
     """Prepares the network of a run.
 
@@ -50,25 +54,33 @@ def ready_network(
       runtime: one of :data:`jaxatr.onnx.sessions.RUNTIMES`. Engines other than jax's own compute in
         float32, even for a run that was trained in bfloat16.
       about: texts of further facts on which the outputs depend, in addition to the run.
+      reduce: converts the exported network to the precision that ``runtime`` names.
 
     Raises:
-      ValueError: the network cannot be exported to ONNX, or the exported file cannot be read.
+      ValueError: the network cannot be exported to ONNX, the exported file cannot be read, or a
+        precision is named without ``reduce``.
       ImportError: a package is not installed; the message names the extra.
     """
     if runtime in OWN:
         return Compiled(network(run), variables, compete=runtime == ONEDNN)
-    run = _in_float32(run)
+    _, precision = divided(runtime)
+    if precision and reduce is None:
+        raise ValueError(
+            f"precision: {run.workdir} runs in float32 only, {precision} is for recognisers of "
+            "single images"
+        )
+    run, about = _in_float32(run), {*about, *filter(None, [precision])}
     path = Path(run.workdir) / FOLDER / str(run.step) / f"network.{_key(run, examples, about)}.onnx"
     with contextlib.ExitStack() as stack:
         if not path.is_file():
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _export(run, network(run), examples, path)
+                _write(run, network(run), examples, path, reduce)
             except OSError as error:
                 warnings.warn(f"the exported network cannot be saved: {error}", stacklevel=2)
                 scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="jaxatr-"))
                 path = Path(scratch) / path.name
-                _export(run, network(run), examples, path)
+                _write(run, network(run), examples, path, reduce)
         try:
             return open_session(runtime, path)
         except Exception as error:  # each engine has its own types
@@ -102,11 +114,41 @@ def _key(run: TrainedRun, examples: Sequence[np.ndarray], about: Collection[str]
     return digest([run.variables, run.mean, run.std, *texts])[:16]
 
 
-def _export(run: TrainedRun, infer: Infer, examples: Sequence[np.ndarray], path: Path) -> None:
+def exported(run: TrainedRun, infer: Infer, examples: Sequence[np.ndarray]) -> Any:
+    """Exports the network of a run; returns the ``ModelProto``.
+
+    Args:
+      run: the run.
+      infer: the network's function.
+      examples: example inputs, a batch of one.
+
+    Raises:
+      ValueError: the network cannot be exported to ONNX.
+    """
+    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+        return _export(_in_float32(run), infer, examples, Path(scratch) / "network.onnx")
+
+
+def _write(
+    run: TrainedRun,
+    infer: Infer,
+    examples: Sequence[np.ndarray],
+    path: Path,
+    reduce: Reduce | None,
+) -> None:
+    if reduce is None:
+        _export(run, infer, examples, path)
+        return
+    from jaxatr.onnx.writer.serialisation import write_model  # needs the extra onnx
+
+    write_model(reduce(exported(run, infer, examples)), path)
+
+
+def _export(run: TrainedRun, infer: Infer, examples: Sequence[np.ndarray], path: Path) -> Any:
     from jaxatr.onnx.writer.exporter import export  # needs the extra onnx
 
     try:
-        export(infer, run.variables, list(examples), path)
+        return export(infer, run.variables, list(examples), path)
     except (ValueError, jax.errors.InconclusiveDimensionOperation) as error:
         reason = " ".join(str(error).partition("\n\n")[0].split())
         raise ValueError(f"{run.workdir}: its network runs only in jax: {reason}") from error

@@ -26,6 +26,7 @@ class Exportable(NamedTuple):
       raw: whether ``apply`` takes chips in raw units and normalises them itself.
       scenes: preprocessing of scenes, whose size is chosen at the export, with a default one; None
         for a network of chips.
+      convert: converts the ``ModelProto`` to another precision; None for float32.
     """
 
     apply: Callable[..., Sequence[jax.Array] | Mapping[str, jax.Array]]
@@ -37,6 +38,7 @@ class Exportable(NamedTuple):
     properties: Mapping[str, Any] = {}
     raw: bool = False
     scenes: Intake | None = None
+    convert: Callable[[Any], Any] | None = None
 
 
 class Target(NamedTuple):

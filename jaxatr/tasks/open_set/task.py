@@ -116,7 +116,12 @@ class OpenSet(Task):
 
     @classmethod
     def exportable(
-        cls, run: TrainedRun, *, score: str | None = None, source: str | None = None
+        cls,
+        run: TrainedRun,
+        *,
+        score: str | None = None,
+        source: str | None = None,
+        precision: str = "",
     ) -> Exportable:
         """Returns the logits, trained binary classifiers, features and decision, for ONNX export.
 
@@ -125,6 +130,7 @@ class OpenSet(Task):
           score: name of the score that decides in the graph; None for the run's, ``"none"`` for no
             decision.
           source: present location of the training data, for a score that is not fitted yet.
+          precision: ``"int8"`` or ``"float16"``; empty for float32.
 
         Raises:
           ValueError: the score cannot be exported to ONNX.
@@ -144,7 +150,7 @@ class OpenSet(Task):
             return out | {"image": chips}
 
         given = given_by(module, run.config)
-        exportable = imported(cls.exporter)(run, network, score, given, source)
+        exportable = imported(cls.exporter)(run, network, score, given, source, precision)
         return exportable._replace(classes=classes)
 
     @classmethod

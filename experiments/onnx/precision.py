@@ -1,0 +1,148 @@
+"""Measures runs in int8 and float16 beside float32: decisions, accuracy, file, rate.
+
+Each run is trained, exported in each precision with its decision inside, and run by onnxruntime on
+its test examples. Rates are of batches of 32 chips without their geometry, measured alternately,
+and so is the network alone, whose file has no gallery.
+A run that is recorded is not measured again, so that what was cut off goes on.
+
+    python -m experiments.onnx.precision --workdir=FOLDER [--only=PREFIX,…]
+
+Data is read from ``JAXATR_DATA`` (default ``../shared/data``), ImageNet's weights from
+``JAXATR_WEIGHTS_DIR``.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from experiments.decisions import package
+from jaxatr import config as configuration
+from jaxatr import files, openset, training
+from jaxatr.metrics import auroc
+from jaxatr.recognition.decision import open_task
+from jaxatr.runs.export import export_run
+
+OUTPUT = Path(__file__).parent / "results" / "precision_cpu.json"
+PRECISIONS = ("float32", "int8", "float16")
+BATCH, REPEATS = 32, 15
+
+NETWORKS = ("resnet18", "mobilenet_v2", "efficientnet_lite0")
+_CONFIGS = {"mstar": "cbc:mstar", "simulated": "cbc:default", "cifar10": "cbc:cifar10_strong"}
+_SOURCES = {"mstar": "mstar10", "cifar10": "cifar10"}
+# Short trainings without trials: what is compared is one network in three precisions.
+_SHORT = {"open_set.trials": 0, "open_set.score": "consensus", "train.evaluate_every": 1e6}
+
+
+def configured(network: str, data: str, folder: Path) -> Any:
+    """Returns the configuration of a run."""
+    steps = 400 if network == "resnet18" else 250
+    config = package.configured(_CONFIGS[data], _SHORT | {"train.steps": steps})
+    if data in _SOURCES:
+        config.data.source = str(folder / _SOURCES[data])
+    if network != "resnet18":
+        size, shift = config.data.size, config.augment.shift
+        configuration.from_published(config, network)
+        config.data.size, config.augment.shift = size, shift
+        config.train.end_with_best = False
+    return config
+
+
+def measure(workdir: Path) -> dict[str, Any]:
+    """Exports a trained run in each precision and measures the files on its test examples."""
+    run = training.load_run(workdir, "latest")
+    task: Any = open_task(run, {})
+    part = task.parts["test"]
+    batches = [batch for batch in task.examples.eval_batches(part)]
+    chips = np.concatenate([one["image"][one["mask"]] for one in batches]).astype(np.float32)
+    labels, known = part.labels, part.labels != openset.UNKNOWN
+    rows: dict[str, dict[str, Any]] = {}
+    sessions: dict[str, Any] = {}
+    for precision in PRECISIONS:
+        path = workdir / f"{precision}.onnx"
+        export_run(workdir, path, takes="chips", precision=precision)
+        session = sessions[precision] = onnxruntime.InferenceSession(path)
+        names = [one.name for one in session.get_outputs()]
+        parts = [
+            session.run(None, {"images": chips[start : start + BATCH]})
+            for start in range(0, len(chips), BATCH)
+        ]
+        found = dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True))
+        rows[precision] = {
+            "megabytes": round(path.stat().st_size / 1e6, 2),
+            "auroc": round(float(auroc(found["score"][known], found["score"][~known])), 4),
+            "closed": round(float(np.mean(found["nearest"][known] == labels[known])), 4),
+            "decision": found["decision"],
+        }
+    for precision in PRECISIONS:
+        path = workdir / f"network.{precision}.onnx"
+        export_run(workdir, path, takes="chips", precision=precision, score="none")
+        rows[precision]["network megabytes"] = round(path.stat().st_size / 1e6, 2)
+        sessions[f"{precision}, network"] = onnxruntime.InferenceSession(path)
+    medians = timed(sessions, {"images": chips[:BATCH]})
+    full = rows["float32"]["decision"]
+    for name, row in rows.items():
+        row["equal"] = round(float(np.mean(row.pop("decision") == full)), 4)
+        row["rate"] = round(medians["float32"] / medians[name], 2)
+        row["network rate"] = round(medians["float32, network"] / medians[f"{name}, network"], 2)
+        row["milliseconds"] = round(medians[name] * 1e3, 1)
+    return {"examples": len(labels), "score": task.config.open_set.score, "precisions": rows}
+
+
+def timed(sessions: dict[str, Any], batch: dict[str, np.ndarray]) -> dict[str, float]:
+    """Returns the median seconds of a batch in each session, measured alternately."""
+    seconds: dict[str, list[float]] = {name: [] for name in sessions}
+    for _ in range(REPEATS):
+        for name, session in sessions.items():
+            started = time.perf_counter()
+            session.run(None, batch)
+            seconds[name].append(time.perf_counter() - started)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def main() -> None:
+    """Trains and measures the runs that are not recorded yet."""
+    parser = argparse.ArgumentParser(description="Measures runs in int8 and float16.")
+    parser.add_argument("--workdir", required=True, help="folder of the runs")
+    parser.add_argument("--only", default="", help="comma-separated prefixes of DATA-NETWORK")
+    flags = parser.parse_args()
+    folder = Path(os.environ.get("JAXATR_DATA", "../shared/data")).absolute()
+    record: dict[str, Any] = {"runs": {}}
+    if OUTPUT.is_file():
+        record = files.read_json(OUTPUT)
+    for data, network in itertools.product(_CONFIGS, NETWORKS):
+        name = f"{data}-{network}"
+        if name in record["runs"] or not name.startswith(tuple(flags.only.split(","))):
+            continue
+        workdir = Path(flags.workdir).absolute() / name
+        package.train(configured(network, data, folder), workdir)
+        record["runs"][name] = measure(workdir)
+        record["engine"] = f"onnxruntime {onnxruntime.__version__}"
+        record["processor"] = processor()
+        record["batch"] = BATCH
+        OUTPUT.write_text(json.dumps(record, indent=1) + "\n")
+        print(name, json.dumps(record["runs"][name]), flush=True)
+
+
+def processor() -> dict[str, Any]:
+    """Returns the processor's name and whether it has instructions for 8-bit products."""
+    facts = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
+    lines = dict(line.split(":", 1) for line in facts.splitlines() if ":" in line)
+    lines = {key.strip(): value.strip() for key, value in lines.items()}
+    return {
+        "name": lines.get("model name", platform.processor()),
+        "cores": os.cpu_count(),
+        "vnni": "avx512_vnni" in lines.get("flags", "") or "avx_vnni" in lines.get("flags", ""),
+    }
+
+
+if __name__ == "__main__":
+    main()
