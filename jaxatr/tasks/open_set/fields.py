@@ -97,5 +97,11 @@ TESTS: Fields = {
         "average outputs over each chip and copies shifted by this many pixels up, down, left and "
         "right; 0: off",
     ),
+    "open_set.box_error": Field(
+        0.0,
+        "by how much the boxes of chips may be off, in centre and size, as a fraction of their "
+        "side: before it is scored, every chip is [cut anew at an estimated "
+        "box](open_set.md#boxes-that-are-off), and the threshold is fitted to moved boxes; 0: off",
+    ),
 }
 """Fields of the evaluation of single images."""
