@@ -10,7 +10,6 @@ treated alike: those in galleries, those of the threshold, and those of the fiel
 The estimate is one more collection of a run's variables, and a file beside the fitted decisions.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from jaxatr.files import load_arrays
 from jaxatr.tasks.open_set.needs import MAPS, with_maps
 from jaxatr.tasks.runtime import FOLDER
 from jaxatr.training.folder import write_file
-from jaxatr.typing import Array, Config, Float, Network, PyTree, Shaped
+from jaxatr.typing import Array, ArrayLike, Config, Float, Network, PyTree, Shaped
 
 COLLECTION = "reframing"
 """Name of the estimate among a run's variables."""
@@ -118,9 +117,9 @@ def fit(
     return kernel, (middle - mean @ kernel).astype(np.float32)
 
 
-def rows_of(maps: Mapping[str, Shaped[Any, "n h w f"]], names: tuple[str, ...]) -> Any:
-    """Flattens maps and puts them side by side, ``[n, d]``."""
-    flat = [maps[name].reshape(maps[name].shape[0], math.prod(maps[name].shape[1:])) for name in names]
+def rows_of(maps: Mapping[str, ArrayLike], names: tuple[str, ...]) -> Any:
+    """Flattens the named maps, ``[n, h, w, f]``, and puts them side by side, ``[n, d]``."""
+    flat = [maps[name].reshape(len(maps[name]), -1) for name in names]
     return (np if isinstance(flat[0], np.ndarray) else jnp).concatenate(flat, axis=1)
 
 
