@@ -20,7 +20,9 @@ import scipy.linalg
 
 from jaxatr import data
 from jaxatr.files import load_arrays
+from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.open_set.needs import MAPS, with_maps
+from jaxatr.tasks.parts import Part, ids
 from jaxatr.tasks.runtime import FOLDER
 from jaxatr.training.folder import write_file
 from jaxatr.typing import Array, ArrayLike, Config, Float, Network, PyTree, Shaped
@@ -121,6 +123,44 @@ def rows_of(maps: Mapping[str, ArrayLike], names: tuple[str, ...]) -> Any:
     """Flattens the named maps, ``[n, h, w, f]``, and puts them side by side, ``[n, d]``."""
     flat = [maps[name].reshape(len(maps[name]), -1) for name in names]
     return (np if isinstance(flat[0], np.ndarray) else jnp).concatenate(flat, axis=1)
+
+
+def estimated(
+    examples: Examples,
+    config: Config,
+    names: tuple[str, ...],
+    maps_of: Callable[[Part], Mapping[str, np.ndarray]],
+) -> Estimate:
+    """Fits an estimate to training chips whose boxes are moved, and tests it on validation chips.
+
+    Args:
+      examples: the run's examples.
+      config: the run's configuration.
+      names: names of the maps.
+      maps_of: computes the maps of a part's chips.
+
+    Raises:
+      ValueError: the chips are not square, or their centre is blanked.
+    """
+    error = config.open_set.box_error
+    bounds = {"error": error, "margin": config.data.box_margin}
+
+    def seen(part: str, copy: int) -> tuple[np.ndarray, np.ndarray]:
+        moved = examples.moved(part, error=error, copy=copy)
+        if len(moved.labels) > MOST:
+            moved = moved.sample(MOST, config.seed)
+        errors = np.array([data.box_errors(int(one), copy) for one in ids(moved)])
+        return rows_of(maps_of(moved), names), corrections(errors, **bounds)
+
+    copies = min(COPIES, max(1, round(MOST / len(examples.parts["train"].labels))))
+    rows, moves = zip(*(seen("train", copy) for copy in range(copies)), strict=True)
+    kernel, bias = fit(np.concatenate(rows), np.concatenate(moves))
+    left = np.full(3, np.nan)
+    if "validation" in examples.parts:
+        rows, moves = seen("validation", COPIES)
+        left = np.sqrt(np.mean(np.square(rows @ kernel + bias - moves), axis=0))
+    most = np.abs(corrections(-np.ones((1, 3)), **bounds))[0]
+    return Estimate(kernel, bias, most.astype(np.float32), left)
 
 
 def reframed(

@@ -311,41 +311,26 @@ class OpenSet(Task):
         Raises:
           ValueError: the network has no maps to estimate boxes from, or its chips are not square.
         """
-        fields, names = self.config.open_set, reframing.maps_of(self.module)
         if not reframing.mark(self.config) or reframing.COLLECTION in variables:
             return variables
-        if not names:
-            raise ValueError(
-                "open_set.box_error: wanted a backbone that sows the map of stage 2 or 3, from "
-                "which boxes are estimated: set it to 0"
-            )
         path = None
         if workdir is not None and step is not None:
             path = reframing.path_of(workdir, step, self.config)
             found = reframing.with_estimate(variables, path)
             if reframing.COLLECTION in found:
                 return found
+        names = reframing.maps_of(self.module)
+        if not names:
+            raise ValueError(
+                "open_set.box_error: wanted a backbone that sows the map of stage 2 or 3, from "
+                "which boxes are estimated: set it to 0"
+            )
         say("estimating boxes")
-        bounds = {"error": fields.box_error, "margin": self.config.data.box_margin}
 
-        def seen(part: str, copy: int) -> tuple[np.ndarray, np.ndarray]:
-            moved = self.examples.moved(part, error=fields.box_error, copy=copy)
-            if len(moved.labels) > reframing.MOST:
-                moved = moved.sample(reframing.MOST, self.config.seed)
-            errors = np.array([data.box_errors(int(one), copy) for one in ids(moved)])
-            maps = self.outputs_of(variables, moved, names).more
-            return reframing.rows_of(maps, names), reframing.corrections(errors, **bounds)
+        def maps_of(part: Part) -> Mapping[str, np.ndarray]:
+            return self.outputs_of(variables, part, names).more
 
-        count = len(self.parts["train"].labels)
-        copies = min(reframing.COPIES, max(1, round(reframing.MOST / count)))
-        rows, moves = zip(*(seen("train", copy) for copy in range(copies)), strict=True)
-        kernel, bias = reframing.fit(np.concatenate(rows), np.concatenate(moves))
-        left = np.full(3, np.nan)
-        if "validation" in self.parts:
-            rows, moves = seen("validation", reframing.COPIES)
-            left = np.sqrt(np.mean(np.square(rows @ kernel + bias - moves), axis=0))
-        most = np.abs(reframing.corrections(-np.ones((1, 3)), **bounds))[0]
-        estimate = reframing.Estimate(kernel, bias, most.astype(np.float32), left)
+        estimate = reframing.estimated(self.examples, self.config, names, maps_of)
         if path is not None:
             reframing.save(path, estimate)
         return reframing.joined(variables, estimate)
