@@ -129,7 +129,9 @@ def test_outputs_are_those_of_chips_cut_anew(run):
     assert np.ptp(moves, axis=0).min() > 0
     moves = np.clip(moves, -estimate["most"], estimate["most"]).astype(np.float32)
     cut = data.moved(
-        jnp.asarray(chips, jnp.float32), chips.shape[1] * moves[:, :2], jnp.exp(moves[:, 2])
+        jnp.asarray(chips, jnp.float32),
+        jnp.asarray(chips.shape[1] * moves[:, :2]),
+        jnp.exp(moves[:, 2]),
     )
     found = task.outputs(variables, "test", {"image", "features"})
     difference = np.abs(found.more["image"].astype(int) - np.rint(cut).astype(int))
