@@ -162,6 +162,7 @@ def test_a_run_decides_by_chips_cut_anew(run, tmp_path):
     damaged.write_bytes(b"nothing")
     with pytest.raises(ValueError, match=r"reframing.boxes_10.npz: not readable .* remove it"):
         training.load_run(run)
+    damaged.unlink()
 
 
 def test_the_field_is_free_and_checked(small_config, trained_run):
@@ -174,3 +175,20 @@ def test_the_field_is_free_and_checked(small_config, trained_run):
         ValueError, match=r"open_set.box_error: got 0.6, wanted a share in \[0, 0.5\]"
     ):
         OpenSet(with_boxes_off(small_config, 0.6))
+
+
+@pytest.mark.slow
+def test_an_export_cuts_anew_too(run, chips, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from jaxatr.runs.export import export_run
+
+    runs.evaluate_run(run, scores="nearest")
+    images = [data.read_image(path) for path in sorted((chips / "test").glob("*/000.png"))]
+    export_run(run, tmp_path / "net.onnx", score="nearest")
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    found = session.run(["score", "class_probabilities"], {"images": np.stack(images)})
+    wanted = list(Recogniser.load(run, score="nearest")(images))
+    np.testing.assert_allclose(found[0], [one.score for one in wanted], atol=1e-3)
+    probabilities = [list(one.probabilities.values()) for one in wanted]
+    np.testing.assert_allclose(found[1], probabilities, atol=1e-3)
