@@ -92,7 +92,7 @@ def evaluated(workdir: Path, error: float, score: str) -> tuple[Arrays, float]:
     infer = of_single_images(run, openset.SCORES[score].all_needs)
     chip = np.zeros((1, *run.intake.shape), run.intake.dtype)
     lowered = jax.jit(infer).lower(variables, chip)
-    return arrays, float(lowered.compile().cost_analysis()["flops"])
+    return arrays, float((lowered.compile().cost_analysis() or {})["flops"])
 
 
 def record_frozen(config: Any, workdir: Path, parts: Iterable[str]) -> Arrays:

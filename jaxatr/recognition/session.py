@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import openset
@@ -36,7 +35,7 @@ def of_single_images(run: TrainedRun, needs: Collection[str]) -> Infer:
     reframing.check_present(run.variables, run.config, run.workdir, run.step)
 
     def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
-        chips = reframing.reframed(module, variables, jnp.asarray(images), run.normalize)
+        chips = reframing.reframed(module, variables, images, run.normalize)
         found = outputs_of(module, variables, run.normalize(chips), needs, views)
         cut_anew = reframing.COLLECTION in variables and "image" in needs
         return found | {"image": chips} if cut_anew else found

@@ -10,6 +10,8 @@ treated alike: those in galleries, those of the threshold, and those of the fiel
 The estimate is one more collection of a run's variables, and a file beside the fitted decisions.
 """
 
+import math
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,7 +123,9 @@ def fit(
 
 def rows_of(maps: Mapping[str, ArrayLike], names: tuple[str, ...]) -> Any:
     """Flattens the named maps, ``[n, h, w, f]``, and puts them side by side, ``[n, d]``."""
-    flat = [maps[name].reshape(len(maps[name]), -1) for name in names]
+    chosen = [maps[name] for name in names]
+    # The number of chips may be a symbol, in a graph.
+    flat = [one.reshape(one.shape[0], math.prod(one.shape[1:])) for one in chosen]
     return (np if isinstance(flat[0], np.ndarray) else jnp).concatenate(flat, axis=1)
 
 
@@ -166,9 +170,9 @@ def estimated(
 def reframed(
     module: Network,
     variables: PyTree,
-    images: Array,
-    normalize: Callable[[Array], Array],
-) -> Array:
+    images: ArrayLike,
+    normalize: Callable[[ArrayLike], Array],
+) -> ArrayLike:
     """Cuts chips at their estimated boxes; without an estimate, returns them as they are.
 
     Args:
@@ -179,7 +183,7 @@ def reframed(
     """
     if COLLECTION not in variables:
         return images
-    estimate = variables[COLLECTION]
+    estimate, images = variables[COLLECTION], jnp.asarray(images)
     names = maps_of(module)
     rows = rows_of(with_maps(names, module, variables, normalize(images)), names)
     moves = rows.astype(jnp.float32) @ estimate["kernel"] + estimate["bias"]
@@ -219,7 +223,7 @@ def with_estimate(variables: PyTree, path: Path) -> PyTree:
     try:
         arrays = load_arrays(path)
         found = Estimate(**{name: np.asarray(arrays[name]) for name in Estimate._fields})
-    except (ValueError, KeyError, OSError, EOFError) as error:
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: not readable ({error}): remove it to fit it again") from error
     return joined(variables, found)
 
