@@ -99,9 +99,9 @@ TESTS: Fields = {
     ),
     "open_set.box_error": Field(
         0.0,
-        "by how much the boxes of chips may be off, in centre and size, as a fraction of their "
-        "side: before it is scored, every chip is [cut anew at an estimated "
-        "box](open_set.md#boxes-that-are-off), and the threshold is fitted to moved boxes; 0: off",
+        "boxes may be off by up to this fraction of their side: each chip is [cut anew at an "
+        "estimated box](open_set.md#boxes-that-are-off), and the threshold is that of moved boxes; "
+        "0: off",
     ),
 }
 """Fields of the evaluation of single images."""
