@@ -172,7 +172,7 @@ def reframed(
     variables: PyTree,
     images: ArrayLike,
     normalize: Callable[[ArrayLike], Array],
-) -> ArrayLike:
+) -> Array:
     """Cuts chips at their estimated boxes; without an estimate, returns them as they are.
 
     Args:
@@ -181,9 +181,10 @@ def reframed(
       images: ``[b, h, w, c]``, chips in raw units.
       normalize: normalises chips for the network.
     """
+    images = jnp.asarray(images)
     if COLLECTION not in variables:
         return images
-    estimate, images = variables[COLLECTION], jnp.asarray(images)
+    estimate = variables[COLLECTION]
     names = maps_of(module)
     rows = rows_of(with_maps(names, module, variables, normalize(images)), names)
     moves = rows.astype(jnp.float32) @ estimate["kernel"] + estimate["bias"]
