@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxatr import bundled, openset, runs, training
 from jaxatr.openset import calibration
-from jaxatr.recognition.session import head
+from jaxatr.recognition.session import head, of_single_images
 
 Arrays = dict[str, np.ndarray]
 
@@ -69,6 +69,30 @@ def record(workdir: Path, parts: Iterable[str]) -> Arrays:
     if last.bias is not None:
         arrays["head_bias"] = np.asarray(last.bias)
     return arrays
+
+
+def evaluated(workdir: Path, error: float, score: str) -> tuple[Arrays, float]:
+    """Evaluates a score of a trained network, for boxes that may be off.
+
+    Args:
+      workdir: folder of the run, in which nothing is changed.
+      error: ``open_set.box_error``.
+      score: name of the score.
+
+    Returns:
+      The arrays of ``scores.npz``, and the operations for a chip up to the inputs of the score.
+    """
+    config = training.load_config(workdir)
+    config.open_set.box_error = error
+    task: Any = runs.make_task(config, workdir)
+    before = training.load_run(workdir)
+    variables = task.with_boxes(before.variables)
+    _, arrays = task.test(variables, scores=score)
+    run = before._replace(config=config, variables=variables)
+    infer = of_single_images(run, openset.SCORES[score].all_needs)
+    chip = np.zeros((1, *run.intake.shape), run.intake.dtype)
+    lowered = jax.jit(infer).lower(variables, chip)
+    return arrays, float((lowered.compile().cost_analysis() or {})["flops"])
 
 
 def record_frozen(config: Any, workdir: Path, parts: Iterable[str]) -> Arrays:

@@ -164,6 +164,36 @@ def unlabelled() -> str:
     return "\n".join(table([*header, "open-set accuracy", "cannot tell"], rows))
 
 
+def boxes() -> str:
+    """Decisions on exact boxes and on boxes that are off, with and without an estimate."""
+    found = json.loads((RESULTS / "boxes.json").read_text(encoding="utf-8"))["runs"]
+    rows = []
+    for name, one in found.items():
+        for error in (0.0, 0.1):
+            exact, off = (row for row in one["rows"] if row["box_error"] == error)
+            cost = exact["operations"] / one["rows"][0]["operations"]
+            pairs = (("auroc", 1), ("oscr", 1), ("named", 100), ("named_by_head", 100))
+            cells = [
+                " / ".join(f"{scale * row[key]:.{3 if scale == 1 else 1}f}" for row in (exact, off))
+                for key, scale in pairs
+            ]
+            rows.append(
+                [
+                    name.removesuffix(" main"),
+                    one["role"],
+                    one["score"],
+                    "found again" if error else "as they are",
+                    *cells,
+                    _shares(exact),
+                    _shares(off),
+                    f"{cost:.2f}",
+                ]
+            )
+    header = ["run", "role", "score", "boxes", "AUROC, exact / off", "OSCR", "named right, %"]
+    more = ["by the head", "accepted, exact", "accepted, off", "cost"]
+    return "\n".join(table([*header, *more], rows))
+
+
 def temperatures() -> str:
     """ECE of the class probabilities by what the temperature is fitted to."""
     found = json.loads((RESULTS / "temperatures.json").read_text(encoding="utf-8"))["rows"]

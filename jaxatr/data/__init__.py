@@ -43,7 +43,7 @@ from jaxatr.data.images import (
 )
 from jaxatr.data.intake import Intake, normalize
 from jaxatr.data.mixing import mix
-from jaxatr.data.other_boxes import other_boxes
+from jaxatr.data.other_boxes import box_errors, other_boxes
 from jaxatr.data.others import Others, check_others, read_others
 from jaxatr.data.outliers import read_chips
 from jaxatr.data.pipeline import (
@@ -62,6 +62,7 @@ from jaxatr.data.thumbnails import contact_sheet, thumbnail
 from jaxatr.data.tracks import Tracks, check_tracks, tracks_of
 from jaxatr.data.truth import Truth
 from jaxatr.data.tuples import class_batches, eval_tuple_batches, tuple_batches
+from jaxatr.data.warp import moved
 
 __all__ = [
     "BALANCES",
@@ -91,6 +92,7 @@ __all__ = [
     "Truth",
     "as_image",
     "augment",
+    "box_errors",
     "check_divided",
     "check_others",
     "check_table",
@@ -119,6 +121,7 @@ __all__ = [
     "line_of",
     "listed",
     "mix",
+    "moved",
     "normalize",
     "open_dataset",
     "options_with_flags",

@@ -12,6 +12,7 @@ from jaxatr.recognition import enrolment_file, extension, precision, store
 from jaxatr.recognition.choice import RunDecision, made_for, read
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.embedding.task import Embedding
+from jaxatr.tasks.open_set import reframing
 from jaxatr.tasks.open_set.deciders import AUTO, DEFAULT, RULE, score_of
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.task import OpenSet
@@ -54,6 +55,7 @@ def load_decision(
         joined = enrolment_file.read(run.workdir) if enrolment else None
     else:
         joined = enrolment
+    reframing.check_present(run.variables, run.config, run.workdir, run.step)
     name = score or (joined.score if joined else run.config.open_set.score)
     threshold = as_number(gamma)
     made = _made(run, name, where, needs_threshold=threshold is None)

@@ -95,7 +95,8 @@ def evaluate(
     if scores not in (None, "all"):
         choose(task, scores, workdir, default)  # raises errors before anything is fitted
     others = other_data.read(task, other)
-    parts = {name: task.parts[name] for name in EVALUATED if name in task.parts}
+    variables = task.with_boxes(variables, workdir, step, say)
+    parts = {name: task.decided_part(name) for name in EVALUATED if name in task.parts}
     parts |= {other_data.PART + name: one.part for name, one in others.items()}
     made, joined = None, None
     enrolment = enrolment_file.read(workdir) if workdir is not None else None

@@ -11,6 +11,7 @@ from jaxatr import openset
 from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime, divided
+from jaxatr.tasks.open_set import reframing
 from jaxatr.tasks.open_set.needs import given_by
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
@@ -32,9 +33,13 @@ Network = Callable[[TrainedRun, Collection[str]], Infer]
 def of_single_images(run: TrainedRun, needs: Collection[str]) -> Infer:
     """Builds the function of a network of single images, averaged over the run's views."""
     module, views = run.module, views_of(run.config)
+    reframing.check_present(run.variables, run.config, run.workdir, run.step)
 
     def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
-        return outputs_of(module, variables, run.normalize(images), needs, views)
+        chips = reframing.reframed(module, variables, images, run.normalize)
+        found = outputs_of(module, variables, run.normalize(chips), needs, views)
+        cut_anew = reframing.COLLECTION in variables and "image" in needs
+        return found | {"image": chips} if cut_anew else found
 
     return infer
 
@@ -192,7 +197,7 @@ class Session:
           *inputs: chips ``[b, h, w, c]``; for tracks, ``[b, t, h, w, c]`` and their lengths.
           count: number of inputs; those after it are padding.
         """
-        out = {**self._infer(*inputs), "image": inputs[0]}
+        out = {"image": inputs[0], **self._infer(*inputs)}
         rows = {name: np.asarray(value)[:count] for name, value in out.items()}
         wanted = self.needs | {FEATURES}
         more = {name: value for name, value in rows.items() if name in wanted}

@@ -38,7 +38,7 @@ def load(task: OpenSet, folders: Iterable[Path], needs: Collection[str]) -> Iter
     for folder in folders:
         config = begun(load_config(folder))  # the weights are in the checkpoint
         trial, snapshot = type(task)(config), training.load_snapshot(folder, "latest")
-        variables = variables_of(snapshot)
+        variables = trial.with_boxes(variables_of(snapshot), folder, snapshot.step)
         both = openset.concatenated(
             [trial.decided_outputs(variables, part, needs) for part in ("validation", "held_out")]
         )

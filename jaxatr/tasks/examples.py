@@ -232,6 +232,28 @@ class Examples:
         """Normalises raw images ``[..., c]`` for the network."""
         return data.normalize(images, self.mean, self.std)
 
+    def moved(self, part: str, *, error: float, copy: int) -> Part:
+        """Returns a part whose chips are cut by boxes that are off.
+
+        Args:
+          part: name of the part.
+          error: largest deviation, as a share of the box's side.
+          copy: which of several draws of the boxes.
+
+        Raises:
+          ValueError: the chips are not square, or their centre is blanked.
+        """
+        chosen = self.parts[part]
+        split = data.other_boxes(
+            chosen.split,
+            chosen.chip,
+            error=error,
+            margin=self._config.data.box_margin,
+            copy=copy,
+            reflect=True,
+        )
+        return Part(split, chosen.indices, chosen.labels, data.Chip())
+
     def thumbnails(self, part: str, rows: Int[np.ndarray, " m"]) -> dict[str, np.ndarray]:
         """Returns small pictures of some examples of a part.
 

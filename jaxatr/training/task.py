@@ -311,6 +311,11 @@ class Task(abc.ABC):
         raise ValueError(f"{run.workdir}: a run of {cls.kind()} cannot be exported to ONNX")
 
     @classmethod
+    def loaded(cls, run: "TrainedRun") -> "TrainedRun":
+        """Completes a run that was read from its checkpoint with what else its network needs."""
+        return run
+
+    @classmethod
     def classifier(cls, run: "TrainedRun") -> Target:
         """Returns the run's classifier of known classes, for explanations.
 

@@ -83,7 +83,9 @@ def load_run(workdir: str | os.PathLike, checkpoint: Checkpoint = "latest") -> T
             stacklevel=2,
         )
     task = task_class(record.get("task") or config.task).of_config(config)
-    return TrainedRun(Path(workdir), task, config, record, snapshot.step, variables_of(snapshot))
+    variables = variables_of(snapshot)
+    run = TrainedRun(Path(workdir), task, config, record, snapshot.step, variables)
+    return task.loaded(run)
 
 
 def _snapshot(workdir: str | os.PathLike, checkpoint: Checkpoint) -> Snapshot:

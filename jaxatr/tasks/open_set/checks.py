@@ -72,6 +72,7 @@ def check_fields(config: Config) -> None:
             config,
             open_set__outside_most=(fields.outside_most >= 0, "0 (all) or more"),
             open_set__test_shift=(fields.test_shift >= 0, "0 (off) or more pixels"),
+            open_set__box_error=(0 <= fields.box_error <= 0.5, "a share in [0, 0.5]; 0 is off"),
         )
     check_limits(
         config,

@@ -107,5 +107,11 @@ TESTS: Fields = {
         "average outputs over each chip and copies shifted by this many pixels up, down, left and "
         "right; 0: off",
     ),
+    "open_set.box_error": Field(
+        0.0,
+        "boxes may be off by up to this fraction of their side: each chip is [cut anew at an "
+        "estimated box](open_set.md#boxes-that-are-off), and the threshold is that of moved boxes; "
+        "0: off",
+    ),
 }
 """Fields of the evaluation of single images."""

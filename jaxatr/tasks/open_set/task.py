@@ -19,7 +19,7 @@ from jaxatr.resolve import imported
 from jaxatr.tasks import image_facts
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
-from jaxatr.tasks.open_set import terms, trials
+from jaxatr.tasks.open_set import reframing, terms, trials
 from jaxatr.tasks.open_set.checks import check_fields, check_sources, note_of
 from jaxatr.tasks.open_set.continuation import Continued
 from jaxatr.tasks.open_set.deciders import NONE, RULE, decides
@@ -136,6 +136,7 @@ class OpenSet(Task):
           ValueError: the score cannot be exported to ONNX.
         """
         module, views = run.module, views_of(run.config)
+        reframing.check_present(run.variables, run.config, run.workdir, run.step)
         # run.classes does not include the class of negatives.
         further = bool(run.config.open_set.negatives)
         classes = (*run.classes, "unknown") if further else run.classes
@@ -146,6 +147,7 @@ class OpenSet(Task):
             variables: PyTree, inputs: tuple[jax.Array, ...], needs: Collection[str]
         ) -> Mapping[str, jax.Array]:
             (chips,) = inputs
+            chips = reframing.reframed(module, variables, chips, run.normalize)
             out = outputs_of(module, variables, run.normalize(chips), needs, seen)
             return out | {"image": chips}
 
@@ -154,22 +156,31 @@ class OpenSet(Task):
         return exportable._replace(classes=classes)
 
     @classmethod
+    def loaded(cls, run: TrainedRun) -> TrainedRun:
+        """Adds the estimate of boxes to a run's variables, if the run has one."""
+        if not reframing.mark(run.config):
+            return run
+        path = reframing.path_of(run.workdir, run.step, run.config)
+        return run._replace(variables=reframing.with_estimate(run.variables, path))
+
+    @classmethod
     def classifier(cls, run: TrainedRun) -> Target:
         """Returns the closed-set classifier, which takes images in raw units."""
         module, model = run.module, run.config.model
+        variables = {k: v for k, v in run.variables.items() if k != reframing.COLLECTION}
         source = {
             "workdir": str(run.workdir),
             "fingerprint": run.record.get("fingerprint"),
             "step": run.step,
             "backbone": models.backbone_name(model),
             "width": model.width,
-            "variables": digest(run.variables),
+            "variables": digest(variables),
         }
 
         def logits(variables: PyTree, images: ArrayLike) -> jax.Array:
             return module.apply(variables, run.normalize(images), train=False).logits
 
-        return Target(logits, run.variables, run.classes, source)
+        return Target(logits, variables, run.classes, source)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -249,10 +260,11 @@ class OpenSet(Task):
             need a gradient take several times as long.
         """
         rows: dict[str, list[np.ndarray]] = {}
-        infer = self._infer_with(COMPUTED & set(needs))
+        computed = COMPUTED | ({"image"} if reframing.COLLECTION in variables else set())
+        infer = self._infer_with(computed & set(needs))
         batches = self.examples.eval_batches(part)
         for batch, out in parallel.map_batches(infer, variables, batches):
-            for name, values in {**out, "image": np.asarray(batch["image"])}.items():
+            for name, values in {"image": np.asarray(batch["image"]), **out}.items():
                 if name in ("logits", "open_logits", *needs):
                     rows.setdefault(name, []).append(values[batch["mask"]])
         # Each column's batches are freed before the next column is put together.
@@ -274,7 +286,59 @@ class OpenSet(Task):
           part: ``"train"``, ``"validation"`` or ``"test"``.
           needs: names of further outputs (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
         """
-        return self.outputs(variables, part, needs)
+        return self.outputs_of(variables, self.decided_part(part), needs)
+
+    def decided_part(self, name: str) -> Part:
+        """Returns the examples of a part as decisions see them.
+
+        With ``open_set.box_error``, those that stand for chips of the field have moved boxes.
+        """
+        if name in ("validation", "held_out") and reframing.mark(self.config):
+            error = self.config.open_set.box_error
+            return self.examples.moved(name, error=error, copy=reframing.COPIES)
+        return self.parts[name]
+
+    def with_boxes(
+        self,
+        variables: PyTree,
+        workdir: Path | None = None,
+        step: int | None = None,
+        say: Callable[[str], None] = silent,
+    ) -> PyTree:
+        """Returns variables with the estimate of boxes, which is fitted unless it is kept.
+
+        Args:
+          variables: parameters and batch statistics, on one device.
+          workdir: the run's folder; without it, nothing is read or saved.
+          step: step of the checkpoint.
+          say: called before the fit.
+
+        Raises:
+          ValueError: the network has no maps to estimate boxes from, or its chips are not square.
+        """
+        if not reframing.mark(self.config) or reframing.COLLECTION in variables:
+            return variables
+        path = None
+        if workdir is not None and step is not None:
+            path = reframing.path_of(workdir, step, self.config)
+            found = reframing.with_estimate(variables, path)
+            if reframing.COLLECTION in found:
+                return found
+        names = reframing.maps_of(self.module)
+        if not names:
+            raise ValueError(
+                "open_set.box_error: wanted a backbone that sows the map of stage 2 or 3, from "
+                "which boxes are estimated: set it to 0"
+            )
+        say("estimating boxes")
+
+        def maps_of(part: Part) -> Mapping[str, np.ndarray]:
+            return self.outputs_of(variables, part, names).more
+
+        estimate = reframing.estimated(self.examples, self.config, names, maps_of)
+        if path is not None:
+            reframing.save(path, estimate)
+        return reframing.joined(variables, estimate)
 
     def sampled_outputs(
         self, variables: PyTree, most: int, needs: Collection[str] = ()
@@ -304,6 +368,7 @@ class OpenSet(Task):
     ) -> dict[str, Any]:
         """Fits the score that decides, and saves it and facts of the training chips."""
         image_facts.save(workdir, image_facts.of_part(self.parts["train"], self.config.seed))
+        variables = self.with_boxes(variables, workdir, step, say)
         if not decides(self.config):
             return {}
         made = imported(self.decider)(self, variables, workdir, step, say=say)
@@ -393,5 +458,9 @@ class OpenSet(Task):
         self, variables: PyTree, batch: Batch, needs: frozenset[str]
     ) -> dict[str, jax.Array]:
         """Computes the outputs of :meth:`infer`, and further inputs of scores."""
-        images = self.examples.normalize(batch["image"])
-        return outputs_of(self.module, variables, images, needs, views_of(self.config))
+        normalize = self.examples.normalize
+        chips = reframing.reframed(self.module, variables, batch["image"], normalize)
+        found = outputs_of(
+            self.module, variables, normalize(chips), needs - {"image"}, views_of(self.config)
+        )
+        return found | {"image": chips} if "image" in needs else found

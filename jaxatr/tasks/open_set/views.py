@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from jaxatr.data.augment import flip_and_shift
 from jaxatr.tasks.open_set.needs import MAPS, outputs_with
+from jaxatr.tasks.open_set.reframing import mark
 from jaxatr.typing import Array, Config, Float, Network, PyTree
 
 _FIELDS = ("test_flip_horizontal", "test_flip_vertical", "test_shift")
@@ -43,10 +44,10 @@ def views_of(config: Config) -> tuple[View, ...]:
 
 
 def kept_as(name: str, config: Config) -> str:
-    """Returns the name under which a fit to averaged outputs is saved; it identifies the views."""
+    """Returns the name under which a fit is saved; it identifies the views and the boxes."""
     horizontal, vertical, by = (config.open_set.get(field, 0) for field in _FIELDS)
     marks = "h" * bool(horizontal) + "v" * bool(vertical) + (f"{by}" if by else "")
-    return f"{name}.mean_{marks}" if marks else name
+    return f"{name}.mean_{marks}{mark(config)}" if marks else f"{name}{mark(config)}"
 
 
 def outputs_of(
