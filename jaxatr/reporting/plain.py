@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxatr import training
-from jaxatr.reporting.kind import Numbered, Report, Section
+from jaxatr.reporting.kind import Numbered, Recorded, Report, Section
 from jaxatr.reporting.recorded_run import is_simulated
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.reporting.tables import text_table
@@ -58,7 +58,7 @@ def numbers(evaluation: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def figures(runs: Sequence[Numbered[RecordedFigures]]) -> Section | None:
+def figures(runs: Sequence[Numbered[Recorded]]) -> Section | None:
     """Shows the figures of the runs side by side."""
     columns = [numbers(run.evaluation) for _, run in runs]
     names = dict.fromkeys(name for column in columns for name in column)
