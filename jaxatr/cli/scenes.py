@@ -17,6 +17,7 @@ from jaxatr.tasks.detection.predictor import Detections, Detector
 from jaxatr.tasks.detection.recognised import Chips, Row, TrackChips, cells_of
 
 TRACK = "track"
+_LOW = 0.2  # share of the least score from which a target continues a track
 T = TypeVar("T")
 
 
@@ -150,8 +151,10 @@ class _Video:
         return found
 
     def _add(self, scene: SceneImage, path: data.ImagePath) -> SceneTargets:
-        found = self._finder.detector.detect_in(scene)
-        ids = self._first + self._tracker.update(found.boxes)
+        detector = self._finder.detector
+        every = detector.detect_in(scene, least=_LOW * detector.threshold)
+        tracks = self._tracker.update(every.boxes, every.scores >= detector.threshold)
+        found, ids = every.some(tracks >= 0), self._first + tracks[tracks >= 0]
         self.end = max([self.end, *(ids + 1).tolist()])
         if self._chips is not None:
             self._chips.add(scene, found.boxes, ids)

@@ -23,7 +23,7 @@ from jaxatr.tasks.detection.recognised import (
 )
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
 from jaxatr.training.predictor import One
-from jaxatr.typing import Batch, Float, PyTree, Shaped
+from jaxatr.typing import Batch, Bool, Float, PyTree, Shaped
 
 UNKNOWN = "unknown"
 
@@ -63,6 +63,17 @@ class Detections(NamedTuple):
     labels: tuple[str, ...]
     probabilities: Float[np.ndarray, "n k"]
     classes: tuple[str, ...]
+
+    def some(self, chosen: Bool[np.ndarray, " n"]) -> "Detections":
+        """Returns some of the targets."""
+        labels = tuple(np.array(self.labels, object)[chosen])
+        return Detections(
+            self.boxes[chosen],
+            self.scores[chosen],
+            labels,
+            self.probabilities[chosen],
+            self.classes,
+        )
 
     @property
     def targets(self) -> list[Target]:
@@ -213,8 +224,12 @@ class Detector(Predictor[np.ndarray, Detections]):
                 return found
             return recognised(scene, found.boxes, found.scores, recogniser)
 
-    def detect_in(self, scene: SceneImage) -> Detections:
+    def detect_in(self, scene: SceneImage, *, least: float | None = None) -> Detections:
         """Finds the targets in an open scene, which is read tile by tile.
+
+        Args:
+          scene: the scene.
+          least: the least score; by default :attr:`threshold`.
 
         Raises:
           ValueError: the scene is damaged, or does not have the dtype of the training scenes.
@@ -227,7 +242,7 @@ class Detector(Predictor[np.ndarray, Detections]):
             except ValueError as error:
                 raise ValueError(f"{scene.name}: {error}") from error
 
-        return next(self.answers([scene._replace(pixels=pixels)]))
+        return next(self.answers([scene._replace(pixels=pixels)], least=least))
 
     def read(self, path: str) -> np.ndarray:
         """Reads a scene ``[h, w, c]``."""
@@ -246,7 +261,11 @@ class Detector(Predictor[np.ndarray, Detections]):
         return scene
 
     def answers(
-        self, chips: Iterable[np.ndarray | SceneImage], *, batch_size: int = 4
+        self,
+        chips: Iterable[np.ndarray | SceneImage],
+        *,
+        batch_size: int = 4,
+        least: float | None = None,
     ) -> Iterator[Detections]:
         """Yields the targets of each scene, in order.
 
@@ -254,6 +273,7 @@ class Detector(Predictor[np.ndarray, Detections]):
           chips: any number of scenes ``[h, w, c]``, or open ones whose pixels are those of
             :meth:`prepare`.
           batch_size: tiles per batch.
+          least: the least score; by default :attr:`threshold`.
         """
 
         def infer(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Decoded]]:
@@ -266,7 +286,7 @@ class Detector(Predictor[np.ndarray, Detections]):
             infer,
             batch_size=batch_size,
             overlap=self._overlap,
-            least=self.threshold,
+            least=self.threshold if least is None else least,
         ):
             yield self._decided(found)
 
