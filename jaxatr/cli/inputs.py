@@ -11,6 +11,9 @@ from absl import flags
 CHECKED = 20_000
 """Default limit on the number of images that a check reads."""
 
+ENGINES = ("local", "ray")
+"""Those of :mod:`jaxatr.batch`, which is slow to import."""
+
 RUNTIMES = ("jax", "onednn", "onnxruntime", "openvino")
 """The engines of :mod:`jaxatr.onnx.sessions`, which is slow to import."""
 
@@ -61,6 +64,24 @@ def define_runtime() -> None:
         RUNTIMES,
         "The engine that runs the network: jax; jax with oneDNN's kernels where they are faster "
         "(onednn); or another engine, with the extra of its name. Explanations always use jax.",
+    )
+
+
+def define_engine(shard: int) -> None:
+    """Defines the flags of work in parts, with the default number of inputs in a part."""
+    flags.DEFINE_enum(
+        "engine",
+        None,
+        ENGINES,
+        "Predict into part files in the folder --out, which can be resumed after a failure: in "
+        "this process (local), or by workers on a cluster (ray).",
+    )
+    flags.DEFINE_integer("shard", shard, "With --engine: number of inputs in a part.", 1)
+    flags.DEFINE_integer(
+        "workers",
+        None,
+        "With --engine=ray: number of models; default: one on each accelerator, else on each node.",
+        1,
     )
 
 

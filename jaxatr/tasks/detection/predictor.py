@@ -224,12 +224,24 @@ class Detector(Predictor[np.ndarray, Detections]):
                 return found
             return recognised(scene, found.boxes, found.scores, recogniser)
 
-    def detect_in(self, scene: SceneImage, *, least: float | None = None) -> Detections:
+    @property
+    def tile(self) -> int:
+        """Side in pixels of the tiles into which longer scenes are cut."""
+        return self._tiling.side
+
+    def detect_in(
+        self,
+        scene: SceneImage,
+        *,
+        batch_size: int = 4,
+        least: float | None = None,
+        smallest: tuple[int, int] = (1, 1),
+    ) -> Detections:
         """Finds the targets in an open scene, which is read tile by tile.
 
         Args:
           scene: the scene.
-          least: the least score; by default :attr:`threshold`.
+          batch_size, least, smallest: see :meth:`answers`.
 
         Raises:
           ValueError: the scene is damaged, or does not have the dtype of the training scenes.
@@ -242,7 +254,8 @@ class Detector(Predictor[np.ndarray, Detections]):
             except ValueError as error:
                 raise ValueError(f"{scene.name}: {error}") from error
 
-        return next(self.answers([scene._replace(pixels=pixels)], least=least))
+        prepared = [scene._replace(pixels=pixels)]
+        return next(self.answers(prepared, batch_size=batch_size, least=least, smallest=smallest))
 
     def read(self, path: str) -> np.ndarray:
         """Reads a scene ``[h, w, c]``."""
@@ -266,6 +279,7 @@ class Detector(Predictor[np.ndarray, Detections]):
         *,
         batch_size: int = 4,
         least: float | None = None,
+        smallest: tuple[int, int] = (1, 1),
     ) -> Iterator[Detections]:
         """Yields the targets of each scene, in order.
 
@@ -273,7 +287,9 @@ class Detector(Predictor[np.ndarray, Detections]):
           chips: any number of scenes ``[h, w, c]``, or open ones whose pixels are those of
             :meth:`prepare`.
           batch_size: tiles per batch.
-          least: the least score; by default :attr:`threshold`.
+          least: the least score of a target; None for :attr:`threshold`.
+          smallest: least rows and columns of the tile of a scene that is one tile: scenes of many
+            sizes then need few compiled programs.
         """
 
         def infer(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Decoded]]:
@@ -287,6 +303,7 @@ class Detector(Predictor[np.ndarray, Detections]):
             batch_size=batch_size,
             overlap=self._overlap,
             least=self.threshold if least is None else least,
+            smallest=smallest,
         ):
             yield self._decided(found)
 

@@ -24,7 +24,8 @@ FIELDS |= {"detection.tile_overlap": 16}
 def config(tmp_path_factory):
     config = bundled.load("detect:cfar")
     config.data.data_dir = str(tmp_path_factory.mktemp("clutter"))
-    config.data.options = {"train": 1, "test": 3, "size": 90, "targets": (3, 3), "sides": (5, 7)}
+    options = {"size": 90, "targets": (3, 3), "sides": (5, 7), "contrast": 15.0}
+    config.data.options = {"train": 1, "test": 3, **options}
     return runs.training.with_fields(config, FIELDS)
 
 
@@ -60,7 +61,7 @@ def test_a_run_is_loaded_measured_and_not_trained(run, config, detector):
 
 
 def test_targets_are_found_in_scenes_of_any_dtype_and_size(detector):
-    options = {"size": 150, "targets": (4, 4), "sides": (6, 8)}  # more than a tile
+    options = {"size": 150, "targets": (4, 4), "sides": (6, 8), "contrast": 15.0}  # a tile: 96
     scene = simulated_clutter.scene("test", 7, **options)
     found = detector.detect(scene["image"])
     overlaps = np.asarray(geometry.iou(scene["boxes"][:, None], found.boxes[None]))

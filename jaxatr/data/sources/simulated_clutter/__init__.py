@@ -68,7 +68,8 @@ def scene(
             width, height = rng.integers(*sides, size=2, endpoint=True).tolist()
             x, y = rng.integers(0, (size - width + 1, size - height + 1)).tolist()
             around = np.array([x - _APART, y - _APART, x + width + _APART, y + height + _APART])
-            if not any(geometry.intersection(around, np.array(one)) for one in boxes):
+            others = np.array(boxes, float).reshape(-1, 4)
+            if not np.any(geometry.intersection(around.astype(float), others)):
                 boxes.append((x, y, x + width, y + height))
                 mean[y : y + height, x : x + width] = 10 ** (contrast / 10)
                 break
