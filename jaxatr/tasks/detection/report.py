@@ -7,21 +7,13 @@ import numpy as np
 
 from jaxatr.reporting import axes, plain
 from jaxatr.reporting.charts import COLOURS, DASHES, Chart, Series, chart
+from jaxatr.reporting.detector_card import COLUMNS as AVERAGES
 from jaxatr.reporting.kind import Numbered, Report, Section
 from jaxatr.reporting.tables import percent, text_table
 from jaxatr.scenes import metrics
 from jaxatr.tasks.detection.evaluation import NOTHING_NAME, of_any_class, scored, truths
 from jaxatr.tasks.detection.recorded_detector import RecordedDetector, read
 
-_AVERAGES = {
-    "ap": "AP",
-    "ap50": "AP50",
-    "ap75": "AP75",
-    "ap_small": "small",
-    "ap_medium": "medium",
-    "ap_large": "large",
-    "ar100": "AR100",
-}
 _SIZES = {"all": "all", "small": "below 32²", "medium": "to 96²", "large": "larger"}
 _SHOWN = 0.8  # recall at which descriptions give a curve's precision
 
@@ -75,10 +67,10 @@ def _averages(measured: Mapping[str, Any]) -> Table:
     if "open" in measured:
         found |= {"known, with γ": measured["open"]["known"]}
         found |= {"unknown, with γ": measured["open"]["unknown"]}
-    rows = [[title, *(percent(row[name]) for name in _AVERAGES)] for title, row in found.items()]
+    rows = [[title, *(percent(row[name]) for name in AVERAGES)] for title, row in found.items()]
     for name, row in named.get("by_class", {}).items():
-        rows.append([name, percent(row["ap"]), percent(row["ap50"]), *[""] * (len(_AVERAGES) - 2)])
-    return Table("Average precision", ["average precision", *_AVERAGES.values()], rows)
+        rows.append([name, percent(row["ap"]), percent(row["ap50"]), *[""] * (len(AVERAGES) - 2)])
+    return Table("Average precision", ["average precision", *AVERAGES.values()], rows)
 
 
 def decision(evaluation: Mapping[str, Any]) -> list[str]:
