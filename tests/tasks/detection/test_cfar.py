@@ -6,6 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
+import tifffile
+from PIL import Image
 
 import jaxatr
 from jaxatr import bundled, reporting, runs, training
@@ -138,3 +140,36 @@ def test_the_report_shows_what_was_missed_and_false_alarms(run, tmp_path):
     with pytest.raises(ValueError, match="by an earlier version: run jaxatr evaluate"):
         render_report([other])
     assert "recall at 1 a scene" in reporting.report_of(run).text(measured)
+
+
+def test_scenes_without_targets_are_measured_and_shown(config, tmp_path):
+    changed = copy.deepcopy(config)
+    changed.data.options.update({"targets": (0, 0), "test": 1})
+    runs.train_run(changed, tmp_path / "run", progress=False)
+    measured = runs.evaluate_run(tmp_path / "run")
+    assert measured["targets"] == 0 and measured["classes"] == {}
+    assert measured["recall"]["1"] is None and measured["decision"]["recall"] is None
+    assert "recall -" in reporting.report_of(tmp_path / "run").text(measured)
+    assert "What was found" in render_report([tmp_path / "run"])
+
+
+def test_a_geotiff_with_overviews_and_missing_values(detector, tmp_path):
+    values = np.sqrt(np.random.default_rng(0).exponential(size=(90, 120))).astype(np.float32)
+    values[20:26, 30:36] = 20
+    values[:, 60:] = -9999  # beyond it, the clutter's ring has fewer cells
+    values[:9, :9] = np.nan
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        tags = [(42113, "s", 0, "-9999"), (33550, "d", 3, (2.0, 2.0, 0.0))]
+        tags += [(33922, "d", 6, (0, 0, 0, 100, 500, 0))]
+        file.write(values, extratags=tags, metadata=None, tile=(32, 32), subifds=1)
+        file.write(values[::2, ::2], subfiletype=1, metadata=None)
+    found = detector.detect(tmp_path / "a.tif")
+    assert found.boxes.tolist() == [[30, 20, 36, 26]]
+
+
+def test_a_line_of_60_000_pixels(detector, tmp_path):
+    line = np.full((1, 60_000), 4, np.uint8)
+    line[:, 30_000:30_006] = 255
+    Image.fromarray(line).save(tmp_path / "a.jpg", quality=100)
+    (box,) = detector.detect(tmp_path / "a.jpg").boxes.tolist()
+    assert box[1::2] == [0, 1] and abs(box[0] - 30_000) <= 2 and abs(box[2] - 30_006) <= 2
