@@ -57,8 +57,11 @@ def planned(workdir: Path, data: Path, hours: float) -> dict[str, float]:
         if plan["hours"] != hours:
             raise ValueError(f"--hours: got {hours:g}, but {path} is for {plan['hours']:g}")
         return plan
-    fields = {name: value for name, value in COMMON.items() if name != "train.checkpoint_every"}
-    fields = {n: v.replace("{data}", str(data)) for n, v in fields.items() if isinstance(v, str)}
+    fields: dict[str, Any] = {
+        name: value.replace("{data}", str(data))
+        for name, value in COMMON.items()
+        if isinstance(value, str)
+    }
     fields |= {"train.steps": _PROBE, "train.log_every": 10, "data.validation": 0.0}
     fields |= {"detection.validation_split": "", "train.end_with_best": False}
     print("measuring the seconds of a step", flush=True)

@@ -11,6 +11,7 @@ from jaxatr.data import Cell, reason_of
 from jaxatr.data.scene_image import open_scene
 from jaxatr.tasks.detection.finder import Finder
 from jaxatr.tasks.detection.predictor import Detector
+from jaxatr.training import Predictor
 from jaxatr.training.networks import digest
 
 
@@ -18,20 +19,23 @@ class SceneWorker(Worker):
     """A detector, and perhaps a recogniser, that search the scenes of a job."""
 
     @cached_property
-    def _finder(self) -> Finder:
+    def _predictors(self) -> tuple[Detector, Predictor | None]:
         detector, search = load(self._job), self._job.search
         if not isinstance(detector, Detector):
             raise ValueError(f"{self._job.workdirs[0]}: wanted the run of a detector")
         if search is None or not search.recognisers:
-            return Finder(detector)
+            return detector, None
         several = search.recognisers if len(search.recognisers) > 1 else search.recognisers[0]
-        return Finder(detector, runs.load_predictor(several, **search.options))
+        return detector, runs.load_predictor(several, **search.options)
+
+    @cached_property
+    def _finder(self) -> Finder:
+        return Finder(*self._predictors)
 
     @cached_property
     def _identity(self) -> Identity:
         finder = self._finder
-        both = [finder.detector]
-        both += [] if finder.chips is None else [finder.chips.recogniser]
+        both = [one for one in self._predictors if one is not None]
         run = digest([one.digest() for one in both])
         columns = {n: t for n, t in finder.columns().items() if n not in ("path", "error")}
         notes = [one.note for one in both if one.note]

@@ -63,9 +63,9 @@ def scene(
     rng = np.random.default_rng(np.random.SeedSequence((seed, SPLITS.index(split), number)))
     mean = np.ones((size, size)) if not shape else rng.gamma(shape, 1 / shape, (size, size))
     boxes: list[tuple[int, int, int, int]] = []
-    for _ in range(int(rng.integers(*targets, endpoint=True))):
+    for _ in range(int(rng.integers(targets[0], targets[1], endpoint=True))):
         for _ in range(_TRIES):
-            width, height = rng.integers(*sides, size=2, endpoint=True).tolist()
+            width, height = rng.integers(sides[0], sides[1], size=2, endpoint=True).tolist()
             x, y = rng.integers(0, (size - width + 1, size - height + 1)).tolist()
             around = np.array([x - _APART, y - _APART, x + width + _APART, y + height + _APART])
             others = np.array(boxes, float).reshape(-1, 4)
