@@ -9,11 +9,11 @@ import jax.numpy as jnp
 
 from jaxatr import data, losses, models, parallel
 from jaxatr.models.detector import MULTIPLE
+from jaxatr.resolve import imported
 from jaxatr.scenes.boxes import giou
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.detection import evaluation
 from jaxatr.tasks.detection.assignment import UNKNOWN, assign, boxes_at
-from jaxatr.tasks.detection.cfar import Cfar
 from jaxatr.tasks.detection.decoding import Decoded, decode
 from jaxatr.tasks.detection.examples import SceneExamples
 from jaxatr.tasks.detection.export import exportable
@@ -36,6 +36,8 @@ _OF_CHIPS = {
     "data.select.band": (),
 }
 """Fields of chips that scenes do not have, with the values that turn them off."""
+
+_CFAR = "jaxatr.tasks.detection.cfar:Cfar"  # by name, because it loads what a network does not need
 
 
 class Detection(SceneTask):
@@ -74,8 +76,8 @@ class Detection(SceneTask):
     @classmethod
     def of_config(cls, config: Config) -> type[Task]:
         """Returns the task of the detector that ``detection.method`` names."""
-        check_choices(config, detection__method=tuple(_METHODS))
-        return _METHODS[config.detection.method]
+        check_choices(config, detection__method=("network", "cfar"))
+        return cls if config.detection.method == "network" else imported(_CFAR)
 
     @classmethod
     def network(cls, config: Config, record: Mapping[str, Any]) -> models.DetectionNetwork:
@@ -210,7 +212,3 @@ def _check_fields(config: Config) -> None:
         open_set__gamma=(0 <= config.open_set.gamma <= 1, "a probability in [0, 1]"),
         open_set__tpr=(0 < config.open_set.tpr <= 1, "a share in (0, 1]"),
     )
-
-
-_METHODS: dict[str, type[Task]] = {"network": Detection, "cfar": Cfar}
-"""The detectors, by ``detection.method``."""
