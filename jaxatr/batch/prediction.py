@@ -10,7 +10,7 @@ from jaxatr.batch import manifest
 from jaxatr.batch.engine import Engine, Here
 from jaxatr.batch.ray_cluster import RayCluster
 from jaxatr.batch.sources import sources_of
-from jaxatr.batch.worker import Identity, Job, Part
+from jaxatr.batch.worker import Identity, Job, Part, Search
 from jaxatr.data import describe_passed
 from jaxatr.extras import extra
 
@@ -44,6 +44,7 @@ def predict_parts(
     workers: int | None = None,
     gallery_workers: int = 0,
     options: dict[str, Any] | None = None,
+    search: Search | None = None,
     say: Callable[[str], object] = print,
     follow: Callable[[int, Iterator[Part]], Iterator[Part]] = lambda total, found: found,
 ) -> Totals:
@@ -62,6 +63,8 @@ def predict_parts(
       gallery_workers: number of workers that share the galleries of scores; 0 if every model holds
         them entirely.
       options: options of the predictor.
+      search: if the inputs are scenes, in which the run finds targets; a part then has a row for
+        each target, and for each scene that cannot be used.
       say: prints a line for the user.
       follow: receives the total number of inputs and the parts as they are completed, and passes
         the parts on; for showing progress.
@@ -78,6 +81,11 @@ def predict_parts(
     if (workers is not None or gallery_workers) and engine == "local":
         name = "gallery_workers" if gallery_workers else "workers"
         raise ValueError(f"--{name}: the engine 'local' runs in one process")
+    if search is not None:
+        recognisers = [str(Path(one).absolute()) for one in search.recognisers]
+        search = search._replace(recognisers=recognisers)
+        if gallery_workers:
+            raise ValueError("--gallery_workers: scenes are searched by whole models")
     for workdir in workdirs:  # before anything is listed
         kind = training.predictor_class(training.task_of(workdir))
     options = dict(options or {})
@@ -93,7 +101,7 @@ def predict_parts(
             if source.passed:
                 say(f"{source.name}: {describe_passed(source.passed)}")
         folders = [str(Path(workdir).absolute()) for workdir in workdirs]
-        job = Job(out.absolute(), folders, options, sources, resolve.trusted())
+        job = Job(out.absolute(), folders, options, sources, resolve.trusted(), search)
         with ENGINES[engine](job, listed.shards, workers, gallery_workers, say) as works:
             identity = works.identity()
             _check_run(out, identity)

@@ -17,7 +17,8 @@ import numpy as np
 
 from jaxatr.batch.engine import Engine
 from jaxatr.batch.parts import path_of
-from jaxatr.batch.worker import GalleryWorker, Identity, Part, Worker
+from jaxatr.batch.scenes import worker_of
+from jaxatr.batch.worker import GalleryWorker, Identity, Part
 from jaxatr.extras import extra
 
 MOST_DEATHS = 3
@@ -103,7 +104,8 @@ class RayCluster(Engine):
 
     def _start(self) -> Any:
         ask = _Ask(self._pieces) if self._pieces else None
-        return self._ray.remote(Worker).options(**self._options).remote(self.job, ask)
+        worker = self._ray.remote(worker_of(self.job))
+        return worker.options(**self._options).remote(self.job, ask)
 
     def _piece(self, number: int) -> Any:
         # A gallery worker has no state to lose: Ray restarts it and repeats the call.

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,18 @@ _BYTES_AHEAD = 1 << 28
 _SHARED = "/dev/shm"
 
 
+class Search(NamedTuple):
+    """What a search of scenes needs besides the detector.
+
+    Attributes:
+      recognisers: folders of the runs that decide about each target; none if the detector does.
+      options: of the recogniser.
+    """
+
+    recognisers: list[str]
+    options: dict[str, Any]
+
+
 class Job(NamedTuple):
     """The job that all workers share.
 
@@ -44,6 +57,7 @@ class Job(NamedTuple):
       options: options of the predictor.
       sources: sources of the inputs.
       trusted: names of code outside the package that a run may use.
+      search: if the inputs are scenes, and the run is a detector; else None.
     """
 
     out: Path
@@ -51,6 +65,7 @@ class Job(NamedTuple):
     options: dict[str, Any]
     sources: Sequence[Source]
     trusted: frozenset[str] = frozenset()
+    search: Search | None = None
 
 
 class Identity(NamedTuple):
@@ -74,8 +89,8 @@ class Part(NamedTuple):
 
     Attributes:
       shard: number of the shard.
-      rows: number of rows.
-      failed: number of rows whose input could not be used.
+      rows: number of inputs, each of which has a row unless it is a scene.
+      failed: number of inputs that could not be used.
       kept: whether the part was already complete.
       damaged: the reason why an existing file was replaced; empty if none was.
     """
@@ -147,11 +162,15 @@ class Worker:
                 damaged = "it is of other inputs or another run"
             except (ValueError, OSError, KeyError, TypeError) as error:
                 damaged = str(error)
-        rows = self._rows(shard)
-        failed = sum(row["error"] is not None for row in rows)
+        rows, failed = self._made(shard)
         facts = parts.Facts(number, shard.digest, run, len(shard), failed)
         parts.write(self._job.out, facts, self._columns(rows), rows, self._identity.runtime)
-        return Part(number, len(rows), failed, damaged=damaged)
+        return Part(number, len(shard), failed, damaged=damaged)
+
+    def _made(self, shard: manifest.Shard) -> tuple[list[dict[str, Cell]], int]:
+        """Returns the rows of a shard, and the number of inputs that could not be used."""
+        rows = self._rows(shard)
+        return rows, sum(row["error"] is not None for row in rows)
 
     def _columns(self, rows: Sequence[Mapping[str, Cell]]) -> dict[str, type | None]:
         """Lists the columns; every part has the same, even if all its inputs failed."""
@@ -171,14 +190,11 @@ class Worker:
         rows: list[dict[str, Cell]] = [{} for _ in range(len(shard))]
         taken: collections.deque[int] = collections.deque()
         predictor = self._predictor
-        with (
-            tempfile.TemporaryDirectory(prefix="jaxatr-", dir=_memory()) as scratch,
-            ThreadPoolExecutor(READERS) as readers,
-        ):
+        with self._scratch() as scratch, ThreadPoolExecutor(READERS) as readers:
 
             def items() -> Iterator[Any]:
                 for number, (name, item, error) in enumerate(
-                    self._read_ahead(self._found(shard, Path(scratch)), readers)
+                    self._read_ahead(self._found(shard, scratch), readers)
                 ):
                     rows[number] = {"path": name, "error": error}
                     if error is None:
@@ -188,6 +204,12 @@ class Worker:
             for prediction in predictor.answers(items()):
                 rows[taken.popleft()] |= predictor.to_row(prediction)
         return rows
+
+    @contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        """Makes a folder for the temporary files of a shard."""
+        with tempfile.TemporaryDirectory(prefix="jaxatr-", dir=_memory()) as scratch:
+            yield Path(scratch)
 
     def _found(self, shard: manifest.Shard, scratch: Path) -> Iterator[tuple[Found, bool]]:
         """Yields the inputs, and whether a file is temporary."""

@@ -5,12 +5,14 @@ jaxatr detect --workdir=DETECTOR --recogniser=RUN SCENE... --out=table.parquet
 jaxatr detect --workdir=DETECTOR SCENE... --out=targets.geojson|targets.json
 jaxatr detect --workdir=DETECTOR SCENE... --pictures=FOLDER
 jaxatr detect --workdir=DETECTOR --recogniser=RUN --tracks FRAMES... --out=t.csv
+jaxatr detect --workdir=DETECTOR SCENE... --engine=local|ray --out=FOLDER
 
 SCENE is an image of any size. A recogniser, if given, decides about each target
 by its chip, which is cut as those of its training were; otherwise the binary
 classifiers of the detector do. FRAMES is a folder of the frames of a video, in
 the natural order of their names. Each line or row is a target; --out writes a
-table (.csv, .jsonl, .parquet), COCO (.json) or GeoJSON (.geojson).
+table (.csv, .jsonl, .parquet), COCO (.json) or GeoJSON (.geojson). --engine
+searches any number of scenes into Parquet files in a folder, and resumes.
 """
 
 from collections.abc import Sequence
@@ -18,6 +20,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from jaxatr.cli import inputs
+
+_SHARD = 100
 
 
 def define_flags() -> None:
@@ -47,6 +51,7 @@ def define_flags() -> None:
         "tracks", False, "Link the targets over the frames of a folder, and decide once for each."
     )
     flags.DEFINE_bool("json", False, "Print a JSON object per scene.")
+    inputs.define_engine(_SHARD)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,7 +61,44 @@ def main(arguments: Sequence[str]) -> int:
     values = flags.FLAGS
     if values.score is not None and not values.recogniser:
         raise ValueError("--score needs --recogniser=RUN, whose score it is")
-    from jaxatr.cli import detections  # late, to keep --help fast
-
+    _check_engine()
     options = {"checkpoint": inputs.checkpoint(values.checkpoint)} | inputs.given("threshold")
-    return detections.main(arguments, options, inputs.given("gamma", "score"))
+    of_recogniser = inputs.given("gamma", "score")
+    if not values.recogniser and (gamma := of_recogniser.pop("gamma", "fitted")) != "fitted":
+        options["gamma"] = _probability(gamma)
+    if values.engine:
+        from jaxatr import batch  # late, to keep --help fast
+        from jaxatr.cli import parts
+
+        return parts.main(arguments, options, batch.Search(values.recogniser, of_recogniser))
+    from jaxatr.cli import detections
+
+    return detections.main(arguments, options, of_recogniser)
+
+
+def _probability(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"--gamma: got {text!r}, wanted a probability or 'fitted'") from None
+
+
+def _check_engine() -> None:
+    """Checks the flags of ``--engine``.
+
+    Raises:
+      ValueError: flags cannot be combined, or one is missing.
+    """
+    values = flags.FLAGS
+    if values.engine is None:
+        for name in ("shard", "workers"):
+            if values[name].present:
+                raise ValueError(f"--{name} needs --engine")
+        return
+    if not values.out:
+        raise ValueError("--engine needs --out=FOLDER, the folder of the part files")
+    for name in ("json", "pictures", "tracks"):
+        if values[name].value:
+            raise ValueError(
+                f"--{name} cannot be combined with --engine, which writes Parquet only"
+            )

@@ -15,12 +15,13 @@ from tqdm import tqdm
 
 from jaxatr import data, runs, training
 from jaxatr.cli import command, images
-from jaxatr.cli.scenes import TRACK, Finder, Opened
+from jaxatr.cli.scenes import Opened, each, tracked
 from jaxatr.cli.terminal import one_line
 from jaxatr.data.annotations.results import CORNERS, SCORE, SceneTargets, as_coco, as_geojson
 from jaxatr.data.row_tables import SUFFIXES as TABLES
 from jaxatr.files import check_replaceable, replacing, write_text
 from jaxatr.reporting.scene_picture import scene_picture
+from jaxatr.tasks.detection.finder import TRACK, Finder
 from jaxatr.tasks.detection.predictor import Detector
 from jaxatr.tasks.detection.recognised import Row
 
@@ -41,14 +42,14 @@ def main(arguments: Sequence[str], options: dict[str, Any], of_recogniser: dict[
     with training.loading_once():
         finder = _finder(values.workdir, values.recogniser, options, of_recogniser)
     opened = Opened("warning" if values.out else "error")
-    search = finder.tracked if values.tracks else finder.each
+    search = tracked if values.tracks else each
     done: dict[int, SceneTargets] = {}
     quiet = None if values.out and not values.json else True  # None: unless on a terminal
     with (
         tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch,
         tqdm(desc="detecting", unit=" scenes", leave=False, disable=quiet) as bar,
     ):
-        for number, found in search(images.paths(arguments, scratch), opened):
+        for number, found in search(finder, images.paths(arguments, scratch), opened):
             bar.update()
             done[number] = found
             for row in found.rows:

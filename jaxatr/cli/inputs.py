@@ -11,6 +11,9 @@ from absl import flags
 CHECKED = 20_000
 """Default limit on the number of images that a check reads."""
 
+ENGINES = ("local", "ray")
+"""Those of :mod:`jaxatr.batch`, which is slow to import."""
+
 RUNTIMES = ("jax", "onednn", "onnxruntime", "openvino")
 PRECISIONS = ("float32", "float16", "int8")
 """The engines of :mod:`jaxatr.onnx.sessions`, which is slow to import."""
@@ -79,6 +82,24 @@ def runtime() -> str:
     """Returns the engine with its precision, as ``load`` takes it."""
     name, precision = flags.FLAGS.runtime, flags.FLAGS.precision
     return name if precision == PRECISIONS[0] else f"{name}:{precision}"
+
+
+def define_engine(shard: int) -> None:
+    """Defines the flags of work in parts, with the default number of inputs in a part."""
+    flags.DEFINE_enum(
+        "engine",
+        None,
+        ENGINES,
+        "Predict into part files in the folder --out, which can be resumed after a failure: in "
+        "this process (local), or by workers on a cluster (ray).",
+    )
+    flags.DEFINE_integer("shard", shard, "With --engine: number of inputs in a part.", 1)
+    flags.DEFINE_integer(
+        "workers",
+        None,
+        "With --engine=ray: number of models; default: one on each accelerator, else on each node.",
+        1,
+    )
 
 
 def options(texts: Iterable[str]) -> dict[str, Any]:

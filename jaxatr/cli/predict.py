@@ -26,7 +26,6 @@ from absl import flags
 
 from jaxatr.cli import inputs
 
-_ENGINES = ("local", "ray")  # those of jaxatr.batch, which is slow to import
 _SHARD = 10_000
 # Options of the predictors; each kind of run has some of them.
 _OPTIONS = ("checkpoint", "gamma", "score", "neighbours", "max_distance")
@@ -84,20 +83,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_bool("json", False, "Print a JSON object per line.")
     flags.DEFINE_alias("jsonl", "json")
-    flags.DEFINE_enum(
-        "engine",
-        None,
-        _ENGINES,
-        "Predict into part files in the folder --out, which can be resumed after a failure: in "
-        "this process (local), or by workers on a cluster (ray).",
-    )
-    flags.DEFINE_integer("shard", _SHARD, "With --engine: number of inputs in a part.", 1)
-    flags.DEFINE_integer(
-        "workers",
-        None,
-        "With --engine=ray: number of models; default: one on each accelerator, else on each node.",
-        1,
-    )
+    inputs.define_engine(_SHARD)
     flags.DEFINE_integer(
         "gallery_workers",
         0,

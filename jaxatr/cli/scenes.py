@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from jaxatr.data.annotations.results import CORNERS, SCORE, SceneTargets, of_sce
 from jaxatr.data.images import natural_order
 from jaxatr.data.scene_image import SceneImage, open_scene
 from jaxatr.scenes.tracker import Tracker
-from jaxatr.tasks.detection.predictor import Detections, Detector
-from jaxatr.tasks.detection.recognised import Chips, Row, TrackChips, cells_of
+from jaxatr.tasks.detection.finder import TRACK, Finder, places_of
+from jaxatr.tasks.detection.recognised import Row, TrackChips
 
-TRACK = "track"
+_LOW = 0.2  # share of the least score from which a target continues a track
 T = TypeVar("T")
 
 
@@ -54,82 +54,39 @@ class Opened:
         print(f"{self._named}: {one_line(line)}", file=sys.stderr)
 
 
-class Finder:
-    """A detector, and the recogniser that decides about its targets, if there is one.
+def each(
+    finder: Finder, paths: Iterable[data.ImagePath], opened: Opened
+) -> Iterator[tuple[int, SceneTargets]]:
+    """Yields the targets of each usable scene, with its number."""
+    for number, path in enumerate(paths):
+        found = opened(
+            number, path, lambda scene, path=path: of_scene(scene, path, finder.rows(scene))
+        )
+        if found is not None:
+            yield number, found
 
-    Attributes:
-      detector: finds targets.
-      chips: cuts their chips and decides about them; None if the detector decides.
-      classes: the known classes of whichever decides.
+
+def tracked(
+    finder: Finder, paths: Iterable[data.ImagePath], opened: Opened
+) -> Iterator[tuple[int, SceneTargets]]:
+    """Yields the targets of each usable frame, with tracks over the frames of each folder.
+
+    Frames are in the natural order of their names. One that cannot be used is a frame without
+    targets. The decision about a target is that about its track.
     """
-
-    def __init__(self, detector: Detector, recogniser: object | None = None):
-        """Takes the predictors.
-
-        Raises:
-          ValueError: the recogniser is a predictor of another kind.
-        """
-        self.detector = detector
-        self.chips = None if recogniser is None else Chips(recogniser)
-        self.classes = detector.classes if self.chips is None else self.chips.recogniser.classes
-
-    def columns(self, *, tracks: bool) -> dict[str, type]:
-        """Returns the types of a table's columns."""
-        first: dict[str, type] = {"path": str, "error": str}
-        first |= dict.fromkeys((*CORNERS, SCORE), float)
-        first |= {TRACK: int} if tracks else {}
-        if self.chips is not None:
-            return first | self.chips.recogniser.columns()
-        own: dict[str, type] = {"label": str, "nearest": str, "known_probability": float}
-        return first | own | {f"probability_{name}": float for name in self.classes}
-
-    def each(
-        self, paths: Iterable[data.ImagePath], opened: Opened
-    ) -> Iterator[tuple[int, SceneTargets]]:
-        """Yields the targets of each usable scene, with its number."""
-        for number, path in enumerate(paths):
-            found = opened(
-                number, path, lambda scene, path=path: of_scene(scene, path, self._rows(scene))
-            )
-            if found is not None:
-                yield number, found
-
-    def tracked(
-        self, paths: Iterable[data.ImagePath], opened: Opened
-    ) -> Iterator[tuple[int, SceneTargets]]:
-        """Yields the targets of each usable frame, with tracks over the frames of each folder.
-
-        Frames are in the natural order of their names. One that cannot be used is a frame without
-        targets. The decision about a target is that about its track.
-        """
-        folders: dict[PurePath, list[tuple[int, data.ImagePath]]] = {}
-        for number, path in enumerate(paths):
-            folders.setdefault(PurePath(path.name).parent, []).append((number, path))
-        first = 0
-        for frames in folders.values():
-            frames.sort(key=lambda frame: natural_order(frame[1].name))
-            video = _Video(self, first)
-            found = [(number, video.frame(number, path, opened)) for number, path in frames]
-            cells, first = video.decided(), video.end
-            for number, one in found:
-                if one is not None:
-                    rows = [{**row, **cells[int(str(row[TRACK]))]} for row in one.rows]
-                    yield number, one._replace(rows=rows)
-
-    def cells(self, prediction: Any) -> Row:
-        """Returns the recogniser's part of a row; the reason if it could not decide."""
-        if self.chips is None or isinstance(prediction, ValueError):
-            return {"error": str(prediction)}
-        return self.chips.recogniser.to_row(prediction)
-
-    def _rows(self, scene: SceneImage) -> list[Row]:
-        found = self.detector.detect_in(scene)
-        if self.chips is None:
-            own = found.rows()
-        else:
-            own = [self.cells(one) for one in self.chips.decided(scene, found.boxes)]
-        places = _places(scene, found)
-        return [place | cells for place, cells in zip(places, own, strict=True)]
+    folders: dict[PurePath, list[tuple[int, data.ImagePath]]] = {}
+    for number, path in enumerate(paths):
+        folders.setdefault(PurePath(path.name).parent, []).append((number, path))
+    first = 0
+    for frames in folders.values():
+        frames.sort(key=lambda frame: natural_order(frame[1].name))
+        video = _Video(finder, first)
+        found = [(number, video.frame(number, path, opened)) for number, path in frames]
+        cells, first = video.decided(), video.end
+        for number, one in found:
+            if one is not None:
+                rows = [{**row, **cells[int(str(row[TRACK]))]} for row in one.rows]
+                yield number, one._replace(rows=rows)
 
 
 class _Video:
@@ -150,8 +107,10 @@ class _Video:
         return found
 
     def _add(self, scene: SceneImage, path: data.ImagePath) -> SceneTargets:
-        found = self._finder.detector.detect_in(scene)
-        ids = self._first + self._tracker.update(found.boxes)
+        detector = self._finder.detector
+        every = detector.detect_in(scene, least=_LOW * detector.threshold)
+        tracks = self._tracker.update(every.boxes, every.scores >= detector.threshold)
+        found, ids = every.some(tracks >= 0), self._first + tracks[tracks >= 0]
         self.end = max([self.end, *(ids + 1).tolist()])
         if self._chips is not None:
             self._chips.add(scene, found.boxes, ids)
@@ -159,7 +118,7 @@ class _Video:
             self._own.setdefault(number, []).append(one)
         rows = [
             place | {TRACK: number}
-            for place, number in zip(_places(scene, found), ids.tolist(), strict=True)
+            for place, number in zip(places_of(scene, found), ids.tolist(), strict=True)
         ]
         return of_scene(scene, path, rows)
 
@@ -176,9 +135,3 @@ class _Video:
         rows = detector.named(nowhere, nothing, np.stack(list(means.values()))).rows()
         kept = [{n: v for n, v in row.items() if n not in (*CORNERS, SCORE)} for row in rows]
         return dict(zip(means, kept, strict=True))
-
-
-def _places(scene: SceneImage, found: Detections) -> list[Row]:
-    return [
-        cells_of(scene, box, score) for box, score in zip(found.boxes, found.scores, strict=True)
-    ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxatr import files, training
-from jaxatr.reporting import card_sections
+from jaxatr.reporting import card_sections, detector_card
 from jaxatr.reporting.card_sections import CardRun, Exported
 from jaxatr.reporting.environment import environment
 
@@ -116,25 +116,26 @@ def card(workdirs: Sequence[str | os.PathLike], exported: Exported) -> str:
     check_evaluations(workdirs)
     runs = [_read(Path(workdir)) for workdir in workdirs]
     run = runs[0]
-    columns, rows, about = card_sections.figures(runs, exported)
+    own = detector_card if detector_card.is_detector(run) else card_sections
+    columns, rows, about = own.figures(runs, exported)
     text = (
         environment()
         .get_template("card.md")
         .render(
             title=f"{_TITLE.removeprefix('# ')}{exported.name}",
             details=card_sections.details(run, exported),
-            use=card_sections.use(run, exported),
+            use=own.use(run, exported),
             scope=card_sections.scope(exported),
-            factors=card_sections.factors(run),
-            metrics=card_sections.decision_metrics(exported),
+            factors=own.factors(run),
+            metrics=own.decision_metrics(exported),
             evaluation_data=card_sections.evaluation_data(run),
             training_data=card_sections.training_data(run),
             about_figures=about,
             columns=columns,
             rows=rows,
-            analyses=card_sections.analyses(runs, exported),
+            analyses=own.analyses(runs, exported),
             data_licence=card_sections.line(exported.data_licence or card_sections.MISSING),
-            caveats=card_sections.caveats(run, runs, exported),
+            caveats=own.caveats(run, runs, exported),
         )
     )
     return text.rstrip() + "\n"

@@ -58,7 +58,8 @@ def line(text: Any) -> str:
     return html.escape(" ".join(str(text).split()), quote=False).replace("|", "\\|")
 
 
-def _listed(names: Iterable[Any]) -> str:
+def listed(names: Iterable[Any]) -> str:
+    """Joins users' texts, escaped; "none" if there are none."""
     return ", ".join(map(line, names)) or "none"
 
 
@@ -84,7 +85,7 @@ def details(run: CardRun, exported: Exported) -> list[tuple[str, str]]:
         ("Fingerprint of the configuration", line(record.get("fingerprint", MISSING))),
         ("Trained", line(record.get("started", MISSING))),
         ("Code", f"commit {commit}"),
-        ("Versions", _listed(f"{name} {value}" for name, value in versions.items())),
+        ("Versions", listed(f"{name} {value}" for name, value in versions.items())),
         ("Owner and contact", line(exported.contact or MISSING)),
         ("Licence of the model", line(exported.licence or MISSING)),
     ]
@@ -92,7 +93,7 @@ def details(run: CardRun, exported: Exported) -> list[tuple[str, str]]:
 
 def use(run: CardRun, exported: Exported) -> str:
     """Describes the intended use."""
-    classes = _listed(exported.metadata.get("classes", ()))
+    classes = listed(exported.metadata.get("classes", ()))
     if exported.decides:
         return f"recognition of these classes in images; other images are unknown: {classes}"
     return f"outputs of a network that was trained on these classes: {classes}"
@@ -112,9 +113,9 @@ def scope(exported: Exported) -> str:
 def factors(run: CardRun) -> list[str]:
     """Lists the factors that were measured separately, and those that were not tested."""
     groups = [name for name in run.evaluation.get("groups", {}) if name != "all"]
-    lines = [f"Measured separately: {_listed(groups)}"]
+    lines = [f"Measured separately: {listed(groups)}"]
     outside = run.evaluation.get("outside", {})
-    lines.append(f"Images of other data: {_listed(outside) if outside else 'not tested'}")
+    lines.append(f"Images of other data: {listed(outside) if outside else 'not tested'}")
     lines.append("Other sensors, other backgrounds, weather and seasons: not tested")
     return lines
 
@@ -131,7 +132,7 @@ def decision_metrics(exported: Exported) -> list[str]:
         return [*lines, "The file has no decision."]
     limits = set(metadata.get("thresholds", []))
     words = [f"{limit:.6g}" for limit in sorted(limits - {None})]
-    shown = _listed(words + ["none, everything is accepted"] * (None in limits))
+    shown = listed(words + ["none, everything is accepted"] * (None in limits))
     lines.append(f"Deciding score: {exported.decides}; threshold: {shown}")
     if "guarantees" in metadata:
         least = least_guarantee(metadata["guarantees"])
@@ -189,8 +190,8 @@ def evaluation_data(run: CardRun) -> list[tuple[str, str]]:
     return [
         *_data(run),
         ("Test examples", str(examples.get("test", MISSING))),
-        ("Known classes", _listed(split.get("known", ()))),
-        ("Unknown classes, held out from training", _listed(unknown)),
+        ("Known classes", listed(split.get("known", ()))),
+        ("Unknown classes, held out from training", listed(unknown)),
     ]
 
 
@@ -219,17 +220,9 @@ def figures(
       The titles of the columns, the rows as (group, cells), and lines of text above the table.
     """
     evaluation = runs[0].evaluation
+    about = about_runs(runs, exported)
     if not evaluation:
-        return [], [], ["No evaluation is recorded: all figures are missing."]
-    step = evaluation.get("checkpoint", {}).get("step")
-    about = [f"Evaluated: {len(runs)} run{'s' if len(runs) > 1 else ''}."]
-    if len(runs) > 1:
-        about = [f"Mean ± standard deviation of {len(runs)} runs that differ in their seeds."]
-    if step != exported.step:
-        about.append(
-            f"The figures are of the checkpoint of step {step}, not of the exported one of step "
-            f"{exported.step}."
-        )
+        return [], [], about
     score = exported.decides or evaluation.get("decides") or ""
     titles = {"closed": "closed acc."} | COLUMNS | FURTHER
     titles.pop("open_accuracy")
@@ -239,11 +232,28 @@ def figures(
             continue
         values = {key: [_figure(run, name, score, key) for run in runs] for key in titles}
         counts = [str(group[key]) for key in ("num_known", "num_unknown")]
-        rows.append((line(name), counts + [_percent(column) for column in values.values()]))
+        rows.append((line(name), counts + [percent(column) for column in values.values()]))
     if not rows:
         return [], [], [*about, f"The evaluation has no figures of the score {score or MISSING}."]
     about.append(f"Of the score {score_record.label(score, evaluation)}:")
-    return list(titles.values()), rows, about
+    return ["known", "unknown", *titles.values()], rows, about
+
+
+def about_runs(runs: Sequence[CardRun], exported: Exported) -> list[str]:
+    """Says how many runs the figures are of, and of which checkpoint."""
+    evaluation = runs[0].evaluation
+    if not evaluation:
+        return ["No evaluation is recorded: all figures are missing."]
+    step = evaluation.get("checkpoint", {}).get("step")
+    about = [f"Evaluated: {len(runs)} run{'s' if len(runs) > 1 else ''}."]
+    if len(runs) > 1:
+        about = [f"Mean ± standard deviation of {len(runs)} runs that differ in their seeds."]
+    if step != exported.step:
+        about.append(
+            f"The figures are of the checkpoint of step {step}, not of the exported one of step "
+            f"{exported.step}."
+        )
+    return about
 
 
 def _figure(run: CardRun, group: str, score: str, key: str) -> float | None:
@@ -253,7 +263,7 @@ def _figure(run: CardRun, group: str, score: str, key: str) -> float | None:
     return measured.get("scores", {}).get(score, {}).get(key)
 
 
-def _percent(values: Sequence[float | None]) -> str:
+def percent(values: Sequence[float | None]) -> str:
     """Formats the mean and spread of shares over runs; a dash if a run has none."""
     if any(value is None for value in values):
         return "–"
@@ -280,18 +290,18 @@ def analyses(runs: Sequence[CardRun], exported: Exported) -> list[str]:
             ("unknown_accepted", "Unknown test examples that are wrongly accepted"),
             ("open_accuracy", "Correct decisions, over the known classes and unknown"),
         ):
-            lines.append(f"{title}: {_percent([test.get(key) for test in tests])} %")
+            lines.append(f"{title}: {percent([test.get(key) for test in tests])} %")
         for key, title in (
             ("class_probability", "Calibration error of the class probabilities"),
             ("known_probability", "Calibration error of the probability of being known"),
         ):
             errors = [test.get(key, {}).get("error") for test in tests]
-            lines.append(f"{title}: {_percent(errors)} %")
+            lines.append(f"{title}: {percent(errors)} %")
     elif exported.decides:
         lines.append("The file's decision has not been evaluated: its figures are missing")
     for group, facts in runs[0].evaluation.get("retrieval", {}).items():
         shares = [
-            f"{line(name)} {_percent([_retrieved(r, group).get(name) for r in runs])}"
+            f"{line(name)} {percent([_retrieved(r, group).get(name) for r in runs])}"
             for name, value in facts.items()
             if isinstance(value, float)
         ]
@@ -303,23 +313,29 @@ def _retrieved(run: CardRun, group: str) -> Mapping[str, Any]:
     return run.evaluation.get("retrieval", {}).get(group, {})
 
 
-def caveats(run: CardRun, runs: Sequence[CardRun], exported: Exported) -> list[str]:
-    """Lists the caveats and recommendations."""
+def common_caveats(run: CardRun, runs: Sequence[CardRun]) -> list[str]:
+    """Lists the caveats of every kind of run."""
     lines = [
         "Not tested: other sensors, resolutions and backgrounds, and any other difference from the "
         "training images that the test images do not have.",
         "Unknown means unlike the known classes by the score; the model does not identify unknown "
         "objects.",
     ]
+    if len(runs) == 1:
+        lines.append("One run: the variation of the figures between seeds is missing.")
+    if run.record.get("dataset", {}).get("name") in SIMULATED:
+        lines.append("The images are simulated: no figure here is of a real sensor.")
+    return lines
+
+
+def caveats(run: CardRun, runs: Sequence[CardRun], exported: Exported) -> list[str]:
+    """Lists the caveats and recommendations."""
+    lines = common_caveats(run, runs)
     if exported.decides:
         lines.append(
             "The threshold is valid for images like the validation examples: calibrate it to "
             "images from the field (jaxatr calibrate) and export again."
         )
-    if len(runs) == 1:
-        lines.append("One run: the variation of the figures between seeds is missing.")
-    if run.record.get("dataset", {}).get("name") in SIMULATED:
-        lines.append("The images are simulated: no figure here is of a real sensor.")
     split = run.record.get("split", {})
     classes = {*split.get("known", ()), *split.get("unknown", ())}
     if len(classes) > 1 and classes <= MSTAR_CLASSES:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxatr import training
-from jaxatr.reporting.kind import Numbered, Report, Section, numbers
+from jaxatr.reporting.kind import Numbered, Recorded, Report, Section, numbers
 from jaxatr.reporting.recorded_run import is_simulated
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.reporting.tables import text_table
@@ -48,7 +48,7 @@ def formatted(evaluation: Mapping[str, Any]) -> dict[str, str]:
     return {name: f"{value:.6g}" for name, value in numbers(evaluation).items()}
 
 
-def figures(runs: Sequence[Numbered[RecordedFigures]]) -> Section | None:
+def figures(runs: Sequence[Numbered[Recorded]]) -> Section | None:
     """Shows the figures of the runs side by side."""
     columns = [formatted(run.evaluation) for _, run in runs]
     names = dict.fromkeys(name for column in columns for name in column)

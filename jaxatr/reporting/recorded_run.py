@@ -14,7 +14,12 @@ from jaxatr.reporting import recorded_sets, score_record
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.typing import Int, Shaped
 
-SIMULATED = ("simulated", "simulated_tracks")
+SIMULATED = (
+    "simulated",
+    "simulated_clutter",
+    "simulated_scenes",
+    "simulated_tracks",
+)
 """Names of the simulated data sets."""
 
 
@@ -210,6 +215,8 @@ def read_thumbnails(path: Path, ids: Int[np.ndarray, " n"]) -> dict[int, Thumbna
     if not path.is_file():
         return {}
     arrays = read_arrays(path)
+    if not arrays:  # nothing was worth a picture
+        return {}
     row = {int(identity): position for position, identity in enumerate(ids)}
     columns = (arrays[field] for field in ("id", "class", "image"))
     return {

@@ -67,3 +67,28 @@ def scene_picture(
         above = (x0, y0 - 14 if y0 >= 14 else y1)
         draw.text(above, words, fill=colour, font=font, stroke_width=1, stroke_fill="black")
     return picture
+
+
+def closeup(
+    scene: SceneImage,
+    box: Shaped[np.ndarray, " 4"],
+    colour: str,
+    *,
+    least: int = 48,
+    side: int = 96,
+) -> Shaped[np.ndarray, "y x 3"]:
+    """Draws a box with its surroundings, as a square picture of ``side`` pixels.
+
+    The picture shows twice the longer side of the box, and at least ``least`` pixels of the scene;
+    beyond the scene it is black.
+    """
+    x0, y0, x1, y1 = (float(value) for value in box)
+    shown = max(least, math.ceil(2 * max(x1 - x0, y1 - y0)))
+    left, top = math.floor((x0 + x1 - shown) / 2), math.floor((y0 + y1 - shown) / 2)
+    pixels = data.thumbnail(scene.window(left, top, left + shown, top + shown), side=shown)
+    picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).convert("RGB")
+    picture = picture.resize((side, side), Image.Resampling.BILINEAR)
+    factor = side / shown
+    corners = [(x0 - left) * factor, (y0 - top) * factor, (x1 - left) * factor, (y1 - top) * factor]
+    ImageDraw.Draw(picture).rectangle(corners, outline=colour, width=1)
+    return np.asarray(picture)

@@ -102,7 +102,8 @@ def evaluate_run(
     snapshot = training.load_snapshot(workdir, checkpoint)
     given = {"workdir": Path(workdir), "step": snapshot.step, "progress": progress}
     options |= {name: value for name, value in given.items() if name in takes}
-    with kernels.choices(training.recorded_choices(workdir, task.phases[-1].name)):
+    phase = task.phases[-1].name if task.phases else ""
+    with kernels.choices(training.recorded_choices(workdir, phase)):
         measured, recorded = task.test(training.variables_of(snapshot), **options)
     result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
     if not own:

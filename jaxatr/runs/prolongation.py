@@ -36,6 +36,8 @@ def prolonged(config: Config, task: Task, workdir: str | os.PathLike, epochs: in
         raise ValueError(
             f"more_epochs: {workdir} has trials (open_set.trials) of the former length: {other}"
         )
+    if not task.phases:
+        raise ValueError(f"more_epochs: {workdir} is a run of {task.kind()}: nothing is trained")
     if len(task.phases) > 1 or task.cycles > 1:
         raise ValueError(
             f"more_epochs: {workdir} is a run of {task.kind()} in several phases: {other}"

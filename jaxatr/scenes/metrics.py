@@ -165,12 +165,43 @@ def _mean(values: np.ndarray, axes: int | tuple[int, ...]) -> np.ndarray:
     return np.where(count > 0, total / np.maximum(count, 1), _NOTHING)
 
 
+def precisions(
+    found: Detections, truth: Truths, *, label: int
+) -> dict[str, Float[np.ndarray, " r"] | None]:
+    """Computes a class's curve of precision at an IoU of .5, the mean of which is COCO's AP50.
+
+    Args:
+      found: the detections. Of each image, the hundred with the highest scores count.
+      truth: the targets.
+      label: the class.
+
+    Returns:
+      For each of :data:`SIZES`, the precision at :data:`RECALLS`, of the best one at that recall or
+      a higher one; None if there is no target of the size to find.
+
+    Raises:
+      ValueError: the arrays are of different lengths, or a score is NaN.
+    """
+    _check(found, truth)
+    matches = _matches(found, truth, label, MOST[-1])
+    hits = (matches.hit & ~matches.ignored)[:, 0].cumsum(axis=1, dtype=float)
+    alarms = (~matches.hit & ~matches.ignored)[:, 0].cumsum(axis=1, dtype=float)
+    return {
+        size: _precisions(hits[number], alarms[number], wanted) if wanted else None
+        for number, (size, wanted) in enumerate(zip(SIZES, matches.wanted.tolist(), strict=True))
+    }
+
+
 def _area(hits: np.ndarray, alarms: np.ndarray, wanted: int) -> float:
-    """Averages the precision at 101 recalls, of the best one at that recall or a higher one."""
+    return float(_precisions(hits, alarms, wanted).mean())
+
+
+def _precisions(hits: np.ndarray, alarms: np.ndarray, wanted: int) -> Float[np.ndarray, " r"]:
+    """Returns the precision at 101 recalls, of the best one at that recall or a higher one."""
     precision = hits / (hits + alarms + np.spacing(1))
     best = np.maximum.accumulate(precision[::-1])[::-1]
     at = np.searchsorted(hits / wanted, RECALLS, side="left")
-    return float(np.append(best, 0)[np.minimum(at, len(best))].mean())
+    return np.append(best, 0)[np.minimum(at, len(best))]
 
 
 def _matches(found: Detections, truth: Truths, label: int, most: int) -> _Matches:

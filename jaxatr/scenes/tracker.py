@@ -1,4 +1,8 @@
-"""Links boxes over frames: a Kalman filter of constant velocity, and the Hungarian method."""
+"""Links boxes over frames: a Kalman filter of constant velocity, and the Hungarian method.
+
+As in ByteTrack (Zhang et al. 2022), boxes of low scores are assigned after the others, to the
+tracks that are left: a target that is half hidden keeps its track, and background begins none.
+"""
 
 from typing import NamedTuple
 
@@ -6,7 +10,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from jaxatr.scenes import boxes as geometry
-from jaxatr.typing import Float, Int, Shaped
+from jaxatr.typing import Bool, Float, Int, Shaped
 
 
 class Motion(NamedTuple):
@@ -50,10 +54,19 @@ class Tracker:
         # Variances of value and velocity, and their covariance.
         self._p00, self._p01, self._p11 = (np.zeros((0, 4)) for _ in range(3))
 
-    def update(self, boxes: Shaped[np.ndarray, "n 4"]) -> Int[np.ndarray, " n"]:
+    def update(
+        self, boxes: Shaped[np.ndarray, "n 4"], sure: Bool[np.ndarray, " n"] | None = None
+    ) -> Int[np.ndarray, " n"]:
         """Takes the boxes of the next frame, and returns the track of each, counted from 0.
 
-        A box that fits no track begins one.
+        Args:
+          boxes: x0, y0, x1, y1.
+          sure: whether each is a target by itself. One that is fits a track or begins one. One that
+            is not only continues a track that had a box in the last frame and has no sure one now.
+            None if all are.
+
+        Returns:
+          The number of each box's track; -1 for one that is not sure and continues none.
 
         Raises:
           ValueError: a box is empty or not finite.
@@ -62,14 +75,19 @@ class Tracker:
         if not (np.isfinite(boxes).all() and (geometry.area(boxes) > 0).all()):
             raise ValueError("got a box that is empty or not finite, wanted boxes of targets")
         measured = np.asarray(geometry.to_centres(boxes))
+        certain = np.ones(len(boxes), bool) if sure is None else np.asarray(sure, bool)
         self._predict()
-        rows, columns = self._assigned(measured)
+        every = np.arange(len(self._ids))
+        rows, columns = self._assigned(measured, every, np.flatnonzero(certain))
+        left = np.setdiff1d(every[self._missed == 0], rows)
+        more = self._assigned(measured, left, np.flatnonzero(~certain))
+        rows, columns = np.append(rows, more[0]), np.append(columns, more[1])
         self._correct(rows, measured[columns])
         self._missed += 1
         self._missed[rows] = 0
         ids = np.full(len(boxes), -1)
         ids[columns] = self._ids[rows]
-        new = np.flatnonzero(ids < 0)
+        new = np.flatnonzero((ids < 0) & certain)
         ids[new] = self._next + np.arange(len(new))
         self._next += len(new)
         self._keep(self._missed <= self.motion.patience)
@@ -85,18 +103,22 @@ class Tracker:
         self._p11 = self._p11 + change
 
     def _assigned(
-        self, measured: Float[np.ndarray, "n 4"]
+        self,
+        measured: Float[np.ndarray, "n 4"],
+        tracks: Int[np.ndarray, " t"],
+        boxes: Int[np.ndarray, " b"],
     ) -> tuple[Int[np.ndarray, " m"], Int[np.ndarray, " m"]]:
-        """Returns the rows of tracks and of the boxes assigned to them."""
-        spread = self._p00[:, None] + self._noise(measured)[None]
-        squared = ((measured[None] - self._value[:, None]) ** 2 / spread).sum(axis=-1)
+        """Returns rows of some tracks, and of those boxes among some that are assigned to them."""
+        some = measured[boxes]
+        spread = self._p00[tracks, None] + self._noise(some)[None]
+        squared = ((some[None] - self._value[tracks, None]) ** 2 / spread).sum(axis=-1)
         likely = squared + np.log(spread).sum(axis=-1)  # a wide gate must not win for its width
         allowed = squared <= self.motion.gate
         # A pair that is not allowed costs more than all others, so most targets are assigned.
         most = 1 + 2 * np.abs(likely[allowed]).sum()
         rows, columns = linear_sum_assignment(np.where(allowed, likely, most))
         fits = allowed[rows, columns]
-        return rows[fits], columns[fits]
+        return tracks[rows[fits]], boxes[columns[fits]]
 
     def _correct(self, rows: Int[np.ndarray, " m"], measured: Float[np.ndarray, "m 4"]) -> None:
         p00, p01 = self._p00[rows], self._p01[rows]

@@ -125,7 +125,8 @@ def train(
         run = _Run(
             task, checkpoints, seed, devices, chosen, progress=progress, ema=ema, remat=remat
         )
-        if run.step < schedule.steps:  # a finished run keeps the record of its training
+        # A finished run keeps the record of its training.
+        if run.step < schedule.steps or not run.restored:
             start_record(workdir, fingerprint)
             update_record(workdir, steps=schedule.steps)
         with (
@@ -142,7 +143,9 @@ def train(
                     bar.note(f"step {run.step}, validation: {_listing(metrics)}")
                 return metrics
 
-            if end_with_best and not run.restored:
+            if not schedule.steps and not run.restored:
+                run.save(meter, evaluated=False)
+            elif end_with_best and not run.restored:
                 if not evaluate_now():
                     warnings.warn(_NOTHING_EVALUATED, stacklevel=2)
                 writer.sync()

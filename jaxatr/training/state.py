@@ -45,10 +45,12 @@ def create_state(task: Task, key: Key, *, ema: float = 0.0) -> TrainState:
       ema: decay of the average of the parameters; 0 for none.
 
     Raises:
-      ValueError: a phase trains no parameters.
+      ValueError: a phase trains no parameters, or there are parameters and no phase.
     """
     init_key, run_key = jax.random.split(key)
     params, model_state = _compiled_fast(task.init)(init_key)
+    if params and not task.phases:
+        raise ValueError("phases: got none, wanted at least one, which trains the parameters")
     opt_state = {}
     for phase in task.phases:
         trained, _ = split(params, phase.trainable)

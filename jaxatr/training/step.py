@@ -109,22 +109,22 @@ def _mean_over_devices(model_state: Any) -> Any:
 
 
 class Schedule:
-    """The sequence of phases, repeated ``cycles`` times."""
+    """The sequence of phases, repeated ``cycles`` times; without phases, nothing is trained."""
 
     def __init__(self, phases: Sequence[Phase], cycles: int):
         """Creates a schedule of a task's phases.
 
         Raises:
-          ValueError: there are no phases or no steps, two phases share a name, or one has the
-            reserved name of evaluation records or of the average of the parameters.
+          ValueError: a phase has no steps, two phases share a name, or one has the reserved name
+            of evaluation records or of the average of the parameters.
         """
         names = [phase.name for phase in phases]
-        if not names or len(set(names)) < len(names) or {"evaluate", AVERAGE} & set(names):
+        if len(set(names)) < len(names) or {"evaluate", AVERAGE} & set(names):
             raise ValueError(
                 f"phases: got {names}, wanted distinct names other than 'evaluate' and {AVERAGE!r}"
             )
         steps = {phase.name: phase.steps for phase in phases}
-        if min(cycles, *steps.values()) < 1:
+        if min([cycles, *steps.values()]) < 1:
             raise ValueError(f"got cycles={cycles}, steps={steps}, wanted at least 1 of each")
         self._phases = list(phases)
         self._cycle = sum(phase.steps for phase in phases)

@@ -99,7 +99,8 @@ class Task(abc.ABC):
 
     Attributes:
       phases: run in order; the whole sequence is repeated ``cycles`` times (a GAN alternates two
-        phases of one step each, distillation runs two long ones once).
+        phases of one step each, distillation runs two long ones once). None if nothing is trained:
+        the run is then its record.
       cycles: number of repetitions of the sequence of phases.
       best: name of the evaluation metric that selects the best checkpoint; higher is better.
       hook: work between steps, or ``None``.

@@ -13,7 +13,7 @@ import pytest
 import jaxatr
 from jaxatr import batch, bundled, parts, runs
 from jaxatr import config as configuration
-from jaxatr.cli import inputs, main, predict, train
+from jaxatr.cli import inputs, main, train
 from jaxatr.explain import METHODS
 from jaxatr.onnx import sessions
 
@@ -113,7 +113,7 @@ def test_help_loads_nothing_heavy():
 def test_names_in_the_flags_are_those_of_the_package():
     """They are repeated, or listed from a folder, for --help not to import them."""
     assert inputs.RUNTIMES == sessions.RUNTIMES
-    assert predict._ENGINES == tuple(sorted(batch.ENGINES))
+    assert inputs.ENGINES == tuple(sorted(batch.ENGINES))
     assert parts.files("jaxatr.runs.baselines", "beside") == sorted(runs.BASELINES)
     assert parts.files("jaxatr.explain.methods") == list(METHODS)
 

@@ -5,9 +5,10 @@ import shutil
 
 import pytest
 
-from jaxatr import files, reporting, training
+from jaxatr import bundled, files, reporting, training
 from jaxatr.data.splits import MSTAR_CLASSES
 from jaxatr.reporting.card import NAME, card
+from jaxatr.reporting.detector_card import COLUMNS
 
 SECTIONS = (
     *("Model details", "Intended use", "Factors", "Metrics", "Evaluation data", "Training data"),
@@ -153,3 +154,38 @@ def test_a_card_that_was_changed_is_kept(run, tmp_path):
     with pytest.raises(ValueError, match="was changed by hand: move it, or export with --nocard"):
         reporting.write_card([run], tmp_path, exported(run))
     assert path.read_text() == "# Mine\n"
+
+
+def test_a_detector_has_its_own_sections(tmp_path):
+    averages = dict.fromkeys(COLUMNS, 0.25) | {"ap_large": None}
+    evaluation = {
+        "checkpoint": {"step": 9},
+        "average_precision": {"targets": averages, "classes": averages | {"ap50": 0.5}},
+        "recall": {"0.1": 0.3, "1": 0.75},
+        "classes": {"CAR": {"known": True, "targets": 4, "recall": {"0.1": 0.2, "1": 0.625}}},
+        "ranges": {"1000": {"targets": 4, "recall": 0.5}},
+        "decision": {"threshold": 0.4, "recall": 0.6, "unknown_accepted": 0.125},
+    }
+    record = {"detection": {"threshold": 0.4, "gamma": 0.3}, "examples": {"validation": 7}}
+    training.record_config(tmp_path, bundled.load("detect:smoke"))
+    training.update_record(tmp_path, **record)
+    (tmp_path / "evaluation.json").write_text(json.dumps(evaluation))
+    metadata = {"classes": ["CAR"], "threshold": 0.4, "gamma": 0.3, "image_shape": [512, 640, 1]}
+    file = reporting.Exported("d.onnx", 9, "", metadata)
+    text = card([tmp_path], file)
+    for wanted in (
+        "finding targets in scenes, each with a box",
+        "| test data | AP | AP50 | AP75 | small | medium | large | AR100 |",
+        "| targets, whatever their class | 25.0 | 25.0 | 25.0 | 25.0 | 25.0 | – | 25.0 |",
+        "| known classes | 25.0 | 50.0 |",
+        "- Measured separately: CAR, 1000 m",
+        "- Recall at 1 false alarms per scene: 75.0 %",
+        "- Recall of CAR (known) at 1 false alarms per scene: 62.5 %",
+        "a score of at least 0.4; it is unknown if no class has a probability of at least 0.3",
+        "- Recall at the file's least score: 60.0 %",
+        "like the 7 validation scenes",
+    ):
+        assert wanted in text
+    assert "score missing" not in text and "with γ |" not in text
+    other = card([tmp_path], file._replace(metadata=metadata | {"threshold": 0.5}))
+    assert "The file has another least score" in other

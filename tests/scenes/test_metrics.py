@@ -196,3 +196,19 @@ def test_bad_columns_are_refused():
     found, truth = a_set(0, 2)
     with pytest.raises(ValueError, match="score that is not finite"):
         metrics.average_precision(found._replace(scores=found.scores * np.nan), truth, classes=[0])
+
+
+def test_the_mean_of_a_curve_is_the_average_precision_at_an_iou_of_half():
+    found, truth = a_set(3)
+    measured = metrics.average_precision(found, truth, classes=[0, 1, 2])
+    for label, (_, ap50) in measured.by_class.items():
+        curve = metrics.precisions(found, truth, label=label)["all"]
+        assert curve.shape == (101,) and curve.mean() == pytest.approx(ap50)
+        assert np.all(np.diff(curve) <= 0)
+    # By hand: of two targets the better detection hits one, the worse one is a false alarm.
+    box = np.array([[0.0, 0, 10, 10], [50, 0, 60, 10]])
+    truth = Truths(np.zeros(2, int), box, np.zeros(2, int))
+    found = Detections(np.zeros(2, int), box + [[0], [99]], np.array([0.9, 0.8]), np.zeros(2, int))
+    curves = metrics.precisions(found, truth, label=0)
+    np.testing.assert_allclose(curves["small"], [1.0] * 51 + [0.0] * 50)
+    assert curves["large"] is None

@@ -71,3 +71,34 @@ def test_a_box_far_away_begins_a_track_and_an_empty_one_is_refused():
     assert tracker.update(np.array([box(50, 50), box(1, 0)])).tolist() == [2, 0]
     with pytest.raises(ValueError, match="empty or not finite"):
         tracker.update(np.array([[0, 0, 0, 5]]))
+
+
+def passing(low):
+    """Returns boxes and scores of a target that moves 3 pixels a frame, and is hidden at times."""
+    for frame in range(20):
+        yield np.array([[3.0 * frame, 10, 3.0 * frame + 12, 20]]), 0.2 if frame in low else 0.9
+
+
+def test_boxes_of_low_scores_keep_a_track_that_would_be_given_up():
+    hidden = range(6, 14)  # more than the patience of 5 frames
+    found: dict[str, list[int]] = {"both passes": [], "first pass": []}
+    trackers = {name: Tracker() for name in found}
+    for box, score in passing(hidden):
+        found["both passes"] += (
+            trackers["both passes"].update(box, np.array([score >= 0.5])).tolist()
+        )
+        found["first pass"] += trackers["first pass"].update(box[[score >= 0.5]]).tolist()
+    assert found["both passes"] == [0] * 20
+    assert found["first pass"] == [0] * 6 + [1] * 6
+
+
+def test_an_unsure_box_neither_begins_a_track_nor_takes_one_from_a_sure_box():
+    tracker, box = Tracker(), np.array([[0.0, 0, 10, 10]])
+    assert tracker.update(box, np.array([False])).tolist() == [-1]
+    assert tracker.update(box, np.array([True])).tolist() == [0]
+    both = np.concatenate([box, box + 1])  # the unsure one fits better
+    assert tracker.update(both, np.array([False, True])).tolist() == [-1, 0]
+    tracker.update(np.zeros((0, 4)))
+    # ByteTrack: a track that was lost already waits for a sure box.
+    assert tracker.update(box, np.array([False])).tolist() == [-1]
+    assert tracker.update(box, np.array([True])).tolist() == [0]

@@ -74,3 +74,10 @@ def test_a_phase_must_train_something(toy):
     phase = toy.make().phases[0]._replace(trainable=lambda path: False, optimizer=optax.sgd(1.0))
     with pytest.raises(ValueError, match="phase 'train': its trainable.. selects no parameter"):
         create_state(dataclasses.replace(toy.make(), phases=(phase,)), jax.random.key(0))
+
+
+def test_parameters_without_a_phase_are_refused(toy):
+    task = toy.make()
+    task.phases = []
+    with pytest.raises(ValueError, match="phases: got none"):
+        create_state(task, jax.random.key(0))

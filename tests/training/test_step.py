@@ -107,11 +107,12 @@ def test_the_schedule_repeats_its_phases():
     schedule = Schedule(phases, 2)
     assert schedule.steps == 6
     assert "".join(schedule.phase(step).name for step in range(6)) == "aabaab"
+    assert Schedule([], 1).steps == 0
 
 
 @pytest.mark.parametrize(
     "steps, cycles, match",
-    [([0], 1, r"steps=\{'p0': 0\}"), ([1], 0, "cycles=0"), ([], 1, r"phases: got \[\]")],
+    [([0], 1, r"steps=\{'p0': 0\}"), ([1], 0, "cycles=0")],
 )
 def test_a_schedule_has_steps(steps, cycles, match):
     phases = [Phase(f"p{i}", linear_loss, optax.sgd(1.0), n) for i, n in enumerate(steps)]

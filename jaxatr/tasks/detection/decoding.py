@@ -15,7 +15,7 @@ from jaxatr.scenes import boxes as geometry
 from jaxatr.scenes.suppression import suppress
 from jaxatr.scenes.tiles import Window, merge, windows
 from jaxatr.tasks.detection.assignment import boxes_at
-from jaxatr.typing import Array, Bool, Float, Shaped
+from jaxatr.typing import Array, ArrayLike, Bool, Float, Shaped
 
 _CANDIDATES = 4  # boxes that enter the suppression, for each that may stay
 
@@ -30,10 +30,10 @@ class Decoded(NamedTuple):
       valid: ``[b, n]``, whether there is such a target.
     """
 
-    boxes: Float[Array, "b n 4"]
-    scores: Float[Array, "b n"]
-    open_logits: Float[Array, "b n k"]
-    valid: Bool[Array, "b n"]
+    boxes: Float[ArrayLike, "b n 4"]
+    scores: Float[ArrayLike, "b n"]
+    open_logits: Float[ArrayLike, "b n k"]
+    valid: Bool[ArrayLike, "b n"]
 
 
 def decode(out: DetectionOutput, *, most: int, overlap: float) -> Decoded:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -11,15 +11,18 @@ from jaxatr.scenes import metrics
 from jaxatr.tasks.detection.assignment import UNKNOWN
 from jaxatr.tasks.detection.decoding import Found
 from jaxatr.tasks.detection.examples import SceneExamples
-from jaxatr.tasks.detection.matching import Matched, match_all
+from jaxatr.tasks.detection.matching import DROPPED, Matched, match_all, nearest
 from jaxatr.training import read_record
-from jaxatr.typing import Config
+from jaxatr.typing import Config, Float, Int
 
 LEAST = 0.01
 """The least score of found targets that are measured."""
 
 RATES = (0.1, 0.2, 1.0)
 """False alarms per scene at which recall is measured."""
+
+UNKNOWN_NAME, NOTHING_NAME = "unknown", "nothing"
+"""What stands for a target of no known class, and for no target, in the confusion."""
 
 _BIN_M = 500  # metres of the bins of targets' ranges
 
@@ -47,7 +50,7 @@ def summary(task: Detects, found: Sequence[Found]) -> dict[str, float]:
     all_found = matched(task, found, "validation")
     threshold = all_found.threshold(task.config.detection.false_alarms)
     known = all_found.hit & (all_found.labels >= 0) & (all_found.scores >= threshold)
-    right = all_found.probabilities.argmax(axis=1)[known] == all_found.labels[known]
+    right = all_found.nearest[known] == all_found.labels[known]
     return {
         "recall": _or(all_found.recall(threshold), 0.0),
         "named": float(right.mean()) if known.any() else 0.0,
@@ -88,7 +91,8 @@ def measured(
       ``open``, the same with γ, ``known`` and ``unknown``. ``recall`` has the recall of all targets
       at rates of false alarms per scene, and ``classes`` that of each class, known or not.
       ``decision`` has the figures at the fitted threshold: recall, false alarms per scene, and how
-      the found targets are named. The arrays are the found boxes of all scenes.
+      the found targets are named; ``confusion`` counts what was there and what was found. The
+      arrays are the found and the true boxes of all scenes, and which are the same.
     """
     fitted = read_record(workdir).get("detection", {}) if workdir is not None else {}
     fitted = {
@@ -123,6 +127,7 @@ def measured(
         "recall": {rate: _number(all_found.recall(low)) for rate, low in rates.items()},
         "classes": classes,
         "decision": fitted | _decided(all_found, **fitted),
+        "confusion": _confusion(all_found, task.split.known, **fitted),
     }
     if part.ranges is not None:
         metres = np.concatenate(part.ranges)
@@ -135,33 +140,111 @@ def measured(
             for one in np.unique(bins)
             if (chosen := (bins == one) & is_target).any()
         }
-    return result, _arrays(found, part.split.columns["id"][part.indices])
+    truth = np.where(all_found.counted, all_found.truth, DROPPED)
+    arrays = _arrays(found, part.split.columns["id"][part.indices])
+    return result, arrays | {
+        "found_truth": truth.astype(np.int32),
+        "true_scene": np.repeat(np.arange(len(part)), [len(one) for one in part.classes]),
+        "true_boxes": np.concatenate(part.boxes),
+        "true_labels": all_found.total.astype(np.int32),
+        "true_class": names.astype(np.int32),
+    }
 
 
-def _averages(task: Detects, found: Sequence[Found], gamma: float) -> dict[str, Any]:
-    """Returns COCO's and the open-set measures of the test scenes."""
-    known = range(len(task.split.known))
-    scenes = np.repeat(np.arange(len(found)), [len(one.scores) for one in found])
-    boxes = np.concatenate([one.boxes for one in found])
-    scores = np.concatenate([one.scores for one in found]).astype(float)
-    logits = np.concatenate([one.open_logits for one in found]).astype(float)
-    probabilities = 1 / (1 + np.exp(-logits))
-    best, most = probabilities.argmax(axis=1), probabilities.max(axis=1)
-    truth, target = _truths(task, [*known, UNKNOWN]), _truths(task, [0])
-    target = target._replace(labels=np.zeros_like(target.labels))
-    of_targets = metrics.Detections(scenes, boxes, scores, np.zeros(len(scores), int))
+class Scored(NamedTuple):
+    """What was found in the test scenes, as detections of COCO's measures.
+
+    Attributes:
+      of_targets: of targets, whatever their class; label 0.
+      named: of the most probable known class.
+      decided: the same with γ, so that some are unknown.
+    """
+
+    of_targets: metrics.Detections
+    named: metrics.Detections
+    decided: metrics.Detections
+
+
+def scored(
+    scenes: Int[np.ndarray, " n"],
+    boxes: Float[np.ndarray, "n 4"],
+    scores: Float[np.ndarray, " n"],
+    logits: Float[np.ndarray, "n k"],
+    gamma: float,
+) -> Scored:
+    """Scores found targets as targets and as members of their classes.
+
+    Args:
+      scenes: ``[n]``, number of the scene of each.
+      boxes: ``[n, 4]``.
+      scores: ``[n]``, probability of a target.
+      logits: ``[n, k]``, of the binary classifiers.
+      gamma: γ; below it, a target is unknown.
+    """
+    scores, probabilities = scores.astype(float), 1 / (1 + np.exp(-logits.astype(float)))
+    best, most = nearest(probabilities), probabilities.max(axis=1, initial=0.0)
     named = metrics.Detections(scenes, boxes, scores * most, best)
     refused = most < gamma
     decided = named._replace(
         scores=np.where(refused, scores * (1 - most), scores * most),
         labels=np.where(refused, UNKNOWN, best),
     )
+    return Scored(
+        metrics.Detections(scenes, boxes, scores, np.zeros(len(scores), int)), named, decided
+    )
+
+
+def truths(
+    scenes: Int[np.ndarray, " t"],
+    boxes: Float[np.ndarray, "t 4"],
+    own: Int[np.ndarray, " t"],
+    labels: Sequence[int],
+) -> metrics.Truths:
+    """Returns true targets for COCO's measures; ignored boxes are crowds of each label.
+
+    Args:
+      scenes: ``[t]``, number of the scene of each box.
+      boxes: ``[t, 4]``.
+      own: ``[t]``, their labels.
+      labels: those that are measured.
+    """
+    target, ignored = own >= UNKNOWN, np.flatnonzero(own < UNKNOWN)
+    rows = np.concatenate([np.flatnonzero(target), *[ignored for _ in labels]])
+    names = np.concatenate([own[target], np.repeat(labels, len(ignored))])
+    crowd = np.arange(len(rows)) >= target.sum()
+    return metrics.Truths(scenes[rows], boxes[rows], names, crowd)
+
+
+def of_any_class(truth: metrics.Truths) -> metrics.Truths:
+    """Returns targets without their classes, all of label 0."""
+    return truth._replace(labels=np.zeros_like(truth.labels))
+
+
+def _averages(task: Detects, found: Sequence[Found], gamma: float) -> dict[str, Any]:
+    """Returns COCO's and the open-set measures of the test scenes."""
+    known = range(len(task.split.known))
+    every = scored(
+        np.repeat(np.arange(len(found)), [len(one.scores) for one in found]),
+        np.concatenate([one.boxes for one in found]),
+        np.concatenate([one.scores for one in found]),
+        np.concatenate([one.open_logits for one in found]),
+        gamma,
+    )
+    of_scenes = task.examples.labels("test")
+    there = (
+        np.repeat(np.arange(len(of_scenes)), [len(one) for one in of_scenes]),
+        np.concatenate(task.examples.parts["test"].boxes),
+        np.concatenate(of_scenes).astype(int),
+    )
+    truth, target = truths(*there, [*known, UNKNOWN]), of_any_class(truths(*there, [0]))
+    average = metrics.average_precision
     figures: dict[str, Any] = {
-        "targets": _named(metrics.average_precision(of_targets, target, classes=[0]), ()),
-        "classes": _named(metrics.average_precision(named, truth, classes=known), task.split.known),
+        "targets": _named(average(every.of_targets, target, classes=[0]), ())
     }
-    if any(np.any(labels >= 0) for labels in task.examples.labels("test")):
-        row = metrics.open_set(decided, truth, classes=known)
+    if known:
+        figures["classes"] = _named(average(every.named, truth, classes=known), task.split.known)
+    if np.any(there[2] >= 0):
+        row = metrics.open_set(every.decided, truth, classes=known)
         figures["open"] = {
             "known": _named(row.known, task.split.known),
             "unknown": _named(row.unknown, ()),
@@ -172,17 +255,28 @@ def _averages(task: Detects, found: Sequence[Found], gamma: float) -> dict[str, 
     return figures
 
 
-def _truths(task: Detects, labels: Sequence[int]) -> metrics.Truths:
-    """Returns the true targets of the test scenes; ignored boxes are crowds of each label."""
-    of_scenes = task.examples.labels("test")
-    scenes = np.repeat(np.arange(len(of_scenes)), [len(one) for one in of_scenes])
-    boxes = np.concatenate(task.examples.parts["test"].boxes)
-    own = np.concatenate(of_scenes).astype(int)
-    target, ignored = own >= UNKNOWN, np.flatnonzero(own < UNKNOWN)
-    rows = np.concatenate([np.flatnonzero(target), *[ignored for _ in labels]])
-    names = np.concatenate([own[target], np.repeat(labels, len(ignored))])
-    crowd = np.arange(len(rows)) >= target.sum()
-    return metrics.Truths(scenes[rows], boxes[rows], names, crowd)
+def _confusion(
+    all_found: Matched, known: Sequence[str], threshold: float, gamma: float
+) -> dict[str, Any]:
+    """Counts what was there (rows) and what was found (columns).
+
+    The last row are false alarms, where there was nothing; the last column are targets of which
+    nothing was found.
+    """
+    names = [*known, UNKNOWN_NAME, NOTHING_NAME]
+    counts = np.zeros((len(names), len(names)), int)
+    chosen = (all_found.scores >= threshold) & all_found.counted
+    refused = all_found.known_probability < gamma
+    decided = np.where(refused | (all_found.nearest < 0), len(known), all_found.nearest)
+    there = np.where(all_found.labels == UNKNOWN, len(known), all_found.labels)
+    there = np.where(all_found.hit, there, len(known) + 1)
+    np.add.at(counts, (there[chosen], decided[chosen]), 1)
+    missed = np.ones(len(all_found.total), bool)
+    missed[all_found.truth[chosen & all_found.hit]] = False
+    labels = all_found.total[missed & (all_found.total >= UNKNOWN)]
+    rows = np.where(labels == UNKNOWN, len(known), labels)
+    counts[:, -1] += np.bincount(rows, minlength=len(names))
+    return {"names": names, "counts": counts.tolist()}
 
 
 def _named(row: metrics.Averages, classes: Sequence[str]) -> dict[str, Any]:
@@ -206,7 +300,7 @@ def _decided(all_found: Matched, threshold: float, gamma: float) -> dict[str, fl
     known = all_found.hit & chosen & (all_found.labels >= 0)
     unknown = all_found.hit & chosen & (all_found.labels == UNKNOWN)
     accepted = all_found.known_probability >= gamma
-    right = all_found.probabilities.argmax(axis=1) == all_found.labels
+    right = all_found.nearest == all_found.labels
     return {
         "recall": _number(all_found.recall(threshold)),
         "false_alarms": all_found.false_alarms(threshold),

@@ -89,8 +89,12 @@ class SceneExamples:
       mean, std: mean and standard deviation of each channel, in raw units.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, *, classes: bool = True):
         """Opens the data.
+
+        Args:
+          config: the run's configuration.
+          classes: whether classes can be known; if not, all are unknown, whatever the split.
 
         Raises:
           ValueError: the data is missing, has no boxes or does not match the configuration.
@@ -103,21 +107,7 @@ class SceneExamples:
         chip = data.Chip(channels=fields.channels or None)
         self.parts = _parts(self.dataset, config, chip)
         train = self.parts["train"]
-        trained = np.unique(np.concatenate([np.zeros(0, np.int32), *train.classes]))
-        there = {self.dataset.classes[label] for label in trained[trained >= 0]}
-        others = {*config.detection.outliers, *config.detection.ignored}
-        classes = [name for name in self.dataset.classes if name not in others]
-        self.split = data.known_unknown(
-            config.open_set.split,
-            classes,
-            seed=config.open_set.split_seed,
-            trainable=[name for name in classes if name in there],
-        )
-        if missing := [name for name in self.split.known if name not in there]:
-            raise ValueError(
-                f"data: the training scenes of {self.dataset.name} have no box of "
-                f"{', '.join(missing)}, which open_set.split makes known"
-            )
+        self.split = self._split(classes)
         self.channels = train.image(0).shape[2]
         self.dtype = train.split.dtype
         self._network = normalizing_network(config)
@@ -128,6 +118,27 @@ class SceneExamples:
             self.mean, self.std = constants_of(self._network, self.dtype, shape)
         if not fields.normalize:
             self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
+
+    def _split(self, known: bool) -> data.KnownUnknown:
+        config, dataset = self._config, self.dataset
+        others = {*config.detection.outliers, *config.detection.ignored}
+        classes = [name for name in dataset.classes if name not in others]
+        if not known:
+            return data.KnownUnknown("none", 1, (), tuple(classes), 0)
+        trained = np.unique(np.concatenate([np.zeros(0, np.int32), *self.parts["train"].classes]))
+        there = {dataset.classes[label] for label in trained[trained >= 0]}
+        split = data.known_unknown(
+            config.open_set.split,
+            classes,
+            seed=config.open_set.split_seed,
+            trainable=[name for name in classes if name in there],
+        )
+        if missing := [name for name in split.known if name not in there]:
+            raise ValueError(
+                f"data: the training scenes of {dataset.name} have no box of "
+                f"{', '.join(missing)}, which open_set.split makes known"
+            )
+        return split
 
     @property
     def fill(self) -> np.ndarray:

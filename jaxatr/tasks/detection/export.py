@@ -50,13 +50,14 @@ def exportable(run: TrainedRun) -> Exportable:
         out: Any = run.module.apply(variables, tiles + beyond)
         found = decode(out, most=fields.most, overlap=fields.overlap)
         boxes = jnp.asarray(geometry.clipped(found.boxes, width, height))
-        valid = found.valid & (found.scores >= threshold) & (geometry.area(boxes) > 0)
+        above = jnp.asarray(found.scores) >= threshold
+        valid = jnp.asarray(found.valid) & above & jnp.asarray(geometry.area(boxes) > 0)
         probabilities = jax.nn.sigmoid(found.open_logits)
         known = probabilities.max(axis=-1) >= gamma
         best = jnp.argmax(probabilities, axis=-1).astype(jnp.int32)
         return {
             "boxes": boxes,
-            "scores": found.scores,
+            "scores": jnp.asarray(found.scores),
             "valid": valid,
             "decision": jnp.where(known, best, -1),
             "probabilities": probabilities,

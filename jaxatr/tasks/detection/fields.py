@@ -10,6 +10,9 @@ FIELDS: Fields = {
     ),
     "loss.open_weight": Field(1.0, "weight of the binary classifiers' loss, equation 3"),
     "loss.box_weight": Field(5.0, "weight of the boxes' loss, 1 - GIoU; 5 in TTFNet"),
+    "detection.method": Field(
+        "network", "what finds the targets: `network`, or `cfar`, which needs no training"
+    ),
     "detection.width": Field(64, "channels of the feature pyramid and of the heads"),
     "detection.picture": Field(
         320, "side in pixels of the pictures that training cuts from scenes, a multiple of 32"
@@ -51,6 +54,27 @@ FIELDS: Fields = {
         0.2,
         "false alarms per validation scene for which the least score is fitted",
     ),
+    "cfar.rate": Field(1e-6, "false alarms per pixel, with `detection.method=cfar`"),
+    "cfar.level": Field(
+        "mean",
+        "level of the clutter around a pixel: `mean` of the intensity, `log_mean`, which a few "
+        "bright pixels hardly raise, or `order`, an order statistic, which they do not raise",
+    ),
+    "cfar.guard": Field(
+        12, "pixels left out on every side of a pixel; the target it belongs to should fit in"
+    ),
+    "cfar.train": Field(6, "width of the ring of clutter beyond, in pixels"),
+    "cfar.order": Field(0.75, "which order statistic, as a share of the ring's pixels"),
+    "cfar.looks": Field(1.0, "looks of the clutter's speckle"),
+    "cfar.shape": Field(
+        0.0, "shape of the texture of K clutter; 0 for clutter without texture, of a gamma law"
+    ),
+    "cfar.scene": Field("amplitude", "what pixels are: `amplitude` or `intensity`"),
+    "cfar.gaps": Field(True, "whether pixels of 0 have no data, rather than being dark"),
+    "cfar.gap": Field(3, "pixels without a detection that a target may have between two"),
+    "cfar.pixels": Field(3, "least number of detections of a target"),
+    "cfar.smallest": Field(0, "least longer side of a target's box, in pixels; 0 for any"),
+    "cfar.largest": Field(0, "largest longer side of a target's box, in pixels; 0 for any"),
     "open_set.gamma": Field(
         0.5,
         "γ, the probability from which a target is of a known class, without validation scenes",

@@ -49,6 +49,12 @@ def match(
     return rows
 
 
+def nearest(probabilities: Float[np.ndarray, "n k"]) -> Int[np.ndarray, " n"]:
+    """Returns the most probable class of each target; ``UNKNOWN`` if there are no classes."""
+    count, classes = probabilities.shape
+    return probabilities.argmax(axis=1) if classes else np.full(count, UNKNOWN)
+
+
 class Matched(NamedTuple):
     """All found targets of some scenes, in the order of the scenes, with what they match.
 
@@ -76,6 +82,11 @@ class Matched(NamedTuple):
     def targets(self) -> int:
         """The number of true targets."""
         return int(np.sum(self.total >= UNKNOWN))
+
+    @property
+    def nearest(self) -> Int[np.ndarray, " n"]:
+        """The class with the largest probability."""
+        return nearest(self.probabilities)
 
     @property
     def known_probability(self) -> Float[np.ndarray, " n"]:

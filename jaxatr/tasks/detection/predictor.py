@@ -1,5 +1,6 @@
 """A predictor that finds targets in scenes of any size, and names each or calls it unknown."""
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from jaxatr.data.scene_image import SceneImage, open_scene, scene_of
 from jaxatr.reporting import notebook
 from jaxatr.tasks.detection.decoding import Decoded, Found, decode, found_in
 from jaxatr.tasks.detection.export import tiling_of
+from jaxatr.tasks.detection.matching import nearest
 from jaxatr.tasks.detection.recognised import (
     Decider,
     RecognisedTargets,
@@ -21,7 +23,7 @@ from jaxatr.tasks.detection.recognised import (
 )
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
 from jaxatr.training.predictor import One
-from jaxatr.typing import Batch, Float, PyTree
+from jaxatr.typing import Batch, Bool, Float, PyTree, Shaped
 
 UNKNOWN = "unknown"
 
@@ -33,7 +35,8 @@ class Target(NamedTuple):
       box: x0, y0, x1, y1 in pixels of the scene, with continuous edges.
       score: probability of a target.
       label: its class, or :data:`UNKNOWN`.
-      nearest: the class whose binary classifier has the highest probability.
+      nearest: the class whose binary classifier has the highest probability; empty if the
+        detector knows no classes.
       known_probability: that probability.
     """
 
@@ -61,17 +64,28 @@ class Detections(NamedTuple):
     probabilities: Float[np.ndarray, "n k"]
     classes: tuple[str, ...]
 
+    def some(self, chosen: Bool[np.ndarray, " n"]) -> "Detections":
+        """Returns some of the targets."""
+        labels = tuple(np.array(self.labels, object)[chosen])
+        return Detections(
+            self.boxes[chosen],
+            self.scores[chosen],
+            labels,
+            self.probabilities[chosen],
+            self.classes,
+        )
+
     @property
     def targets(self) -> list[Target]:
         """The targets, one by one."""
-        best = self.probabilities.argmax(axis=1)
+        best, most = nearest(self.probabilities), self.probabilities.max(axis=1, initial=0.0)
         return [
             Target(
                 tuple(self.boxes[row].tolist()),
                 float(self.scores[row]),
                 self.labels[row],
-                self.classes[best[row]],
-                float(self.probabilities[row, best[row]]),
+                self.classes[best[row]] if best[row] >= 0 else "",
+                float(most[row]),
             )
             for row in range(len(self.labels))
         ]
@@ -131,6 +145,7 @@ class Detector(Predictor[np.ndarray, Detections]):
             return decode(out, most=fields.most, overlap=fields.overlap)
 
         self._infer = jax.jit(infer)
+        self._identity = identity(run.record["normalization"], fields.most)
 
     @classmethod
     def load(
@@ -154,6 +169,8 @@ class Detector(Predictor[np.ndarray, Detections]):
             finished and a threshold is not given.
         """
         run = training.load_run(workdir, checkpoint)
+        if (kind := training.predictor_class(run.task)) is not cls and issubclass(kind, cls):
+            return kind.load(workdir, threshold=threshold, gamma=gamma, checkpoint=checkpoint)
         training.check_predictor(run, cls)
         for name, value in (("threshold", threshold), ("gamma", gamma)):
             if value is not None and not 0 <= value <= 1:
@@ -303,10 +320,10 @@ class Detector(Predictor[np.ndarray, Detections]):
         probabilities: Float[np.ndarray, "n k"],
     ) -> Detections:
         """Decides about targets by the probabilities of the binary classifiers."""
-        best, known = probabilities.argmax(axis=1), probabilities.max(axis=1) >= self.gamma
+        known = probabilities.max(axis=1, initial=0.0) >= self.gamma
         labels = tuple(
-            self.classes[one] if accepted else UNKNOWN
-            for one, accepted in zip(best, known, strict=True)
+            self.classes[one] if accepted and one >= 0 else UNKNOWN
+            for one, accepted in zip(nearest(probabilities), known, strict=True)
         )
         return Detections(boxes, scores, labels, probabilities, self.classes)
 
@@ -331,6 +348,11 @@ class Detector(Predictor[np.ndarray, Detections]):
     def columns(self) -> dict[str, type]:
         """Returns the column of a row."""
         return {"targets": int}
+
+
+def identity(*facts: Any) -> Shaped[np.ndarray, " n"]:
+    """Returns facts that are not among a detector's arrays as one, for its digest."""
+    return np.frombuffer(json.dumps(facts, sort_keys=True).encode(), np.uint8)
 
 
 @contextmanager

@@ -6,19 +6,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxatr import data, losses, models, parallel
-from jaxatr.config import Fields
 from jaxatr.models.detector import MULTIPLE
+from jaxatr.resolve import imported
 from jaxatr.scenes.boxes import giou
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.detection import evaluation
 from jaxatr.tasks.detection.assignment import UNKNOWN, assign, boxes_at
-from jaxatr.tasks.detection.decoding import Decoded, Found, Tiling, decode, found_in
+from jaxatr.tasks.detection.decoding import Decoded, decode
 from jaxatr.tasks.detection.examples import SceneExamples
 from jaxatr.tasks.detection.export import exportable
-from jaxatr.tasks.detection.fields import FIELDS
+from jaxatr.tasks.detection.scene_task import SceneTask, tile_limits
 from jaxatr.tasks.limits import check_choices, check_limits
 from jaxatr.tasks.open_set.checks import find_open_loss
 from jaxatr.tasks.optimizer import build_optimizer, steps_of
@@ -38,25 +37,21 @@ _OF_CHIPS = {
 }
 """Fields of chips that scenes do not have, with the values that turn them off."""
 
+_CFAR = "jaxatr.tasks.detection.cfar:Cfar"  # by name, because it loads what a network does not need
 
-class Detection(Task):
+
+class Detection(SceneTask):
     """Trains a dense detector: where targets are, their boxes, and binary classifiers of classes.
 
     A picture's loss is the focal loss of the map of centres, 1 - GIoU of the boxes, and the loss of
     the category-aware binary classifiers (equation 3 of Safaei et al. 2023) at the places of the
     targets, so that a target that all of them refuse is of no known class.
 
-    Attributes:
-      examples: the data.
-      split: the split of its classes into known and unknown ones.
     """
 
     title = "detection"
     predictor = "jaxatr.tasks.detection.predictor:Detector"
-    report = "jaxatr.tasks.detection.report:REPORT"
-    usage = "detect --workdir={workdir} --out=targets.csv SCENE..."
     free_fields = ("detection.false_alarms", "open_set.tpr", "open_set.gamma")
-    best = "recall"
 
     def __init__(self, config: Config):
         """Opens the data and sets up the training.
@@ -79,9 +74,10 @@ class Detection(Task):
         self.phases = [Phase("detection", self.loss, optimizer, max(1, steps), trainable)]
 
     @classmethod
-    def fields(cls) -> Fields:
-        """Declares the task's own configuration fields."""
-        return FIELDS
+    def of_config(cls, config: Config) -> type[Task]:
+        """Returns the task of the detector that ``detection.method`` names."""
+        check_choices(config, detection__method=("network", "cfar"))
+        return cls if config.detection.method == "network" else imported(_CFAR)
 
     @classmethod
     def network(cls, config: Config, record: Mapping[str, Any]) -> models.DetectionNetwork:
@@ -155,35 +151,11 @@ class Detection(Task):
         fields = self.config.detection
         return decode(out, most=fields.most, overlap=fields.overlap)
 
-    def found(self, variables: PyTree, part: str) -> list[Found]:
-        """Finds the targets in every scene of a part.
-
-        Args:
-          variables: parameters and batch statistics, on one device.
-          part: ``"train"``, ``"validation"`` or ``"test"``.
-        """
-        fields, scenes = self.config.detection, self.examples.parts[part]
-        tiling = Tiling(fields.tile, fields.tile_overlap, self.examples.fill)
-        sizes = np.stack(
-            [scenes.split.columns[name][scenes.indices] for name in ("height", "width")], axis=1
-        )
-        single = sizes[sizes.max(axis=1) <= tiling.side]
-        rows, columns = single.max(axis=0).tolist() if len(single) else (1, 1)
-
-        def infer(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Decoded]]:
-            return parallel.map_batches(self.infer, variables, batches)
-
-        return list(
-            found_in(
-                (scenes.image(number) for number in range(len(scenes))),
-                tiling,
-                infer,
-                batch_size=max(1, self.config.train.batch_size // 4),
-                overlap=fields.overlap,
-                least=evaluation.LEAST,
-                smallest=(rows, columns),
-            )
-        )
+    def search(
+        self, variables: PyTree, batches: Iterable[Batch]
+    ) -> Iterator[tuple[Batch, Decoded]]:
+        """Yields what is found in batches of tiles."""
+        return parallel.map_batches(self.infer, variables, batches)
 
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
         """Returns recall and naming on the validation scenes; empty if there are none."""
@@ -207,22 +179,6 @@ class Detection(Task):
         say("fitting the thresholds of the detector to the validation scenes")
         fitted = evaluation.fit(self, self.found(variables, "validation"))
         return {"detection": {"step": step, **fitted}}
-
-    def test(
-        self, variables: PyTree, *, workdir: Path | None = None, step: int | None = None
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Measures detection on the test scenes.
-
-        Args:
-          variables: parameters and batch statistics, on one device.
-          workdir: the run's folder, from which the fitted thresholds are read.
-          step: step of the checkpoint.
-
-        Returns:
-          ``(measured, arrays)``; see :func:`jaxatr.tasks.detection.evaluation.measured`.
-        """
-        del step
-        return evaluation.measured(self, self.found(variables, "test"), workdir)
 
 
 def _check_fields(config: Config) -> None:
@@ -249,16 +205,7 @@ def _check_fields(config: Config) -> None:
         ),
         detection__mosaic=(0 <= fields.mosaic <= 1, "a probability in [0, 1]"),
         detection__aimed=(0 <= fields.aimed <= 1, "a probability in [0, 1]"),
-        detection__most=(fields.most >= 1, "at least 1"),
-        detection__overlap=(0 <= fields.overlap <= 1, "an IoU in [0, 1]"),
-        detection__tile=(
-            fields.tile >= MULTIPLE and not fields.tile % MULTIPLE,
-            f"a multiple of {MULTIPLE}",
-        ),
-        detection__tile_overlap=(
-            0 <= fields.tile_overlap < fields.tile,
-            "0 or more, and less than detection.tile",
-        ),
+        **tile_limits(config),
         detection__false_alarms=(fields.false_alarms > 0, "more than 0"),
         loss__open_weight=(config.loss.open_weight >= 0, "0 (off) or more"),
         loss__box_weight=(config.loss.box_weight >= 0, "0 (off) or more"),

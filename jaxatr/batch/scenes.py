@@ -1,0 +1,70 @@
+"""Workers that search the scenes of a shard; a part has a row for each target."""
+
+from functools import cached_property
+from pathlib import Path
+
+from jaxatr import runs
+from jaxatr.batch import manifest
+from jaxatr.batch.sources import Found
+from jaxatr.batch.worker import Identity, Job, Worker, load
+from jaxatr.data import Cell, reason_of
+from jaxatr.data.scene_image import open_scene
+from jaxatr.tasks.detection.finder import Finder
+from jaxatr.tasks.detection.predictor import Detector
+from jaxatr.training import Predictor
+from jaxatr.training.networks import digest
+
+
+class SceneWorker(Worker):
+    """A detector, and perhaps a recogniser, that search the scenes of a job."""
+
+    @cached_property
+    def _predictors(self) -> tuple[Detector, Predictor | None]:
+        detector, search = load(self._job), self._job.search
+        if not isinstance(detector, Detector):
+            raise ValueError(f"{self._job.workdirs[0]}: wanted the run of a detector")
+        if search is None or not search.recognisers:
+            return detector, None
+        several = search.recognisers if len(search.recognisers) > 1 else search.recognisers[0]
+        return detector, runs.load_predictor(several, **search.options)
+
+    @cached_property
+    def _finder(self) -> Finder:
+        return Finder(*self._predictors)
+
+    @cached_property
+    def _identity(self) -> Identity:
+        finder = self._finder
+        both = [one for one in self._predictors if one is not None]
+        run = digest([one.digest() for one in both])
+        columns = {n: t for n, t in finder.columns().items() if n not in ("path", "error")}
+        notes = [one.note for one in both if one.note]
+        return Identity(run, {**columns, "map_x": float, "map_y": float}, "; ".join(notes))
+
+    def _made(self, shard: manifest.Shard) -> tuple[list[dict[str, Cell]], int]:
+        """Returns a row for each target and each unusable scene, and the number of the latter."""
+        rows, failed = [], 0
+        with self._scratch() as scratch:
+            for one, temporary in self._found(shard, scratch):
+                found, error = self._search(one)
+                failed += error is not None
+                rows += found if error is None else [{"path": one.name, "error": error}]
+                if temporary:
+                    Path(one.file).unlink(missing_ok=True)
+        return rows, failed
+
+    def _search(self, one: Found) -> tuple[list[dict[str, Cell]], str | None]:
+        """Returns the rows of a scene's targets, and why it cannot be used."""
+        try:
+            if one.error is not None:
+                raise one.error
+            with open_scene(one.file, one.name) as scene:
+                rows = self._finder.rows(scene)
+        except (ValueError, OSError, ImportError) as error:
+            return [], reason_of(error, one.name, one.file)
+        return [{"path": one.name, "error": None} | row for row in rows], None
+
+
+def worker_of(job: Job) -> type[Worker]:
+    """Returns the kind of worker that does a job."""
+    return Worker if job.search is None else SceneWorker
