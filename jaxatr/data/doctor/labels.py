@@ -2,8 +2,8 @@
 
 Northcutt, Jiang and Chuang (2021), "Confident Learning: Estimating Uncertainty in Dataset Labels":
 an example's label is doubted as far as a classifier that has not seen the example gives it a low
-probability (self-confidence), and the number of wrong labels is estimated by counting the examples
-that are confidently of another class.
+probability (self-confidence). The number of wrong labels is not estimated: the paper's estimate
+counts the classifier's own errors where it predicts the classes poorly.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Suspects(NamedTuple):
       given: ``[n]``, probability of the given label, by the position of the example.
       likely: ``[n]``, the most probable class.
       probability: ``[n]``, its probability.
-      wrong: estimated number of wrong labels: those off the diagonal of the confident joint.
+      agreement: share of the labels that are predicted; with few of them the ranking says little.
       by: name of the representation that predicts the labels best.
     """
 
@@ -38,7 +38,7 @@ class Suspects(NamedTuple):
     given: Float[np.ndarray, " n"]
     likely: Int[np.ndarray, " n"]
     probability: Float[np.ndarray, " n"]
-    wrong: int
+    agreement: float
     by: str
 
 
@@ -80,7 +80,8 @@ def suspects(
     own = found[np.arange(len(labels)), labels]
     likely = found.argmax(axis=1)
     highest = found.max(axis=1)
-    return Suspects(np.argsort(own, kind="stable"), own, likely, highest, _wrong(found, labels), by)
+    agreement = float(np.mean(likely == labels))
+    return Suspects(np.argsort(own, kind="stable"), own, likely, highest, agreement, by)
 
 
 def out_of_fold(
@@ -115,24 +116,6 @@ def out_of_fold(
         regression.fit(features[kept], labels[kept])
         shares[np.ix_(left, regression.classes_)] = regression.predict_proba(features[left])
     return shares
-
-
-def _wrong(shares: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"]) -> int:
-    """Estimates the number of wrong labels from the confident joint (section 3.1).
-
-    An example is confidently of a class if its probability reaches the mean of those that carry the
-    class's label; of several such classes, it is of the most probable one. Each given class counts
-    by its number of examples, of which some are confidently of none.
-    """
-    classes = range(shares.shape[1])
-    means = np.array([shares[labels == label, label].mean() for label in classes])
-    confident = np.where(shares >= means, shares, -1.0)
-    counted, likely = confident.max(axis=1) >= 0, confident.argmax(axis=1)
-    wrong = 0.0
-    for label in classes:
-        own = labels == label
-        wrong += own.sum() * np.mean(likely[own & counted] != label) if (own & counted).any() else 0
-    return round(wrong)
 
 
 def _sklearn(name: str) -> ModuleType:
