@@ -45,7 +45,7 @@ def main() -> None:
                 "images": len(truth),
                 "classes": int(truth.max()) + 1,
                 "found": [round(one[0], 4) for one in found],
-                "wrong": [one[1] for one in found],
+                "agreement": [round(one[1], 4) for one in found],
                 "by": [one[2] for one in found],
             }
             print(name, network, record[f"{name}, {network or 'pixels'}"], flush=True)
@@ -54,15 +54,15 @@ def main() -> None:
 
 def measured(
     given: dict[str, np.ndarray], truth: np.ndarray, seed: int
-) -> tuple[float, list[int], str]:
-    """Returns the share found, the estimated and the true number, and the representation."""
+) -> tuple[float, float, str]:
+    """Returns the share found, the share of labels that are predicted, and the representation."""
     rng = np.random.default_rng(seed)
     flipped = np.zeros(len(truth), bool)
     flipped[rng.choice(len(truth), round(FLIPPED * len(truth)), replace=False)] = True
     others = (truth + rng.integers(1, truth.max() + 1, len(truth))) % (truth.max() + 1)
     found = doctor.suspects(given, np.where(flipped, others, truth))
     first = found.order[: round(FIRST * len(truth))]
-    return float(flipped[first].sum() / flipped.sum()), [found.wrong, int(flipped.sum())], found.by
+    return float(flipped[first].sum() / flipped.sum()), found.agreement, found.by
 
 
 if __name__ == "__main__":

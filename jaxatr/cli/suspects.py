@@ -65,7 +65,7 @@ def rank(subject: doctor.Subject, out: str, network: str, chip: data.Chip | None
     ]
     data.write_table(out, table, text=("path", "label", "likely"))
     print(
-        f"about {found.wrong} of {len(labels)} labels may be wrong, by {found.by}; most doubtful:"
+        f"{found.agreement:.1%} of {len(labels)} labels are predicted by {found.by}; most doubtful:"
     )
     for row in table[:_SHOWN]:
         print(f"  {row['path']}: {row['label']}, likely {row['likely']}")
