@@ -9,6 +9,7 @@ device. ``augmentations`` and ``mixing`` hold further variations, which are off 
 """
 
 from jaxatr.data.augment import augment
+from jaxatr.data.bands import PLAIN, Bands, Choice, chosen, preview_of, read_folder, shown
 from jaxatr.data.catalogue import find_dataset, open_dataset, prepare
 from jaxatr.data.chip import Chip
 from jaxatr.data.class_names import class_name
@@ -35,7 +36,6 @@ from jaxatr.data.images import (
     MissingImageError,
     as_image,
     is_array_image,
-    read_folder,
     read_image,
 )
 from jaxatr.data.intake import Intake, normalize
@@ -62,9 +62,12 @@ from jaxatr.data.tuples import class_batches, eval_tuple_batches, tuple_batches
 
 __all__ = [
     "FACTS",
+    "PLAIN",
+    "Bands",
     "BatchIterator",
     "Cell",
     "Chip",
+    "Choice",
     "Dataset",
     "EvalBatches",
     "Hierarchy",
@@ -86,6 +89,7 @@ __all__ = [
     "check_table",
     "check_tracks",
     "chips_and_images",
+    "chosen",
     "class_name",
     "class_batches",
     "concatenated",
@@ -115,6 +119,7 @@ __all__ = [
     "parquet_bytes",
     "pixels_of",
     "prepare",
+    "preview_of",
     "read_chips",
     "read_folder",
     "read_image",
@@ -123,6 +128,7 @@ __all__ = [
     "read_others",
     "reason_of",
     "select",
+    "shown",
     "thumbnail",
     "tracks_of",
     "train_batches",

@@ -48,8 +48,9 @@ def other_boxes(split: Split, chip: Chip, *, error: float, margin: float = 0.0) 
     columns = dict(split.columns)
     for name in SHAPE_COLUMNS[:2]:
         columns[name] = np.full(len(split), side)
-    if chip.channels:
-        columns["channels"] = np.full(len(split), chip.channels)
+    if chip.channels or chip.choice:
+        count = chip.channels or len(chip.choice.numbers if chip.choice else ())
+        columns["channels"] = np.full(len(split), count)
     records = _OtherBoxes(split, chip, error, error / (1 + margin))
     return Split(f"{split.name}, boxes off", records, columns, split.classes, split.dtype)
 
@@ -74,4 +75,4 @@ class _OtherBoxes:
         x = (width - side) // 2 + side * (0.5 + self.shift * errors[1])
         half = side * (1 + self.scale * errors[2]) / 2
         cut = cut_out(image, (y - half, x - half, y + half, x + half), side)
-        return Chip(channels=self.chip.channels)(cut)
+        return Chip(channels=self.chip.channels, choice=self.chip.choice)(cut)

@@ -141,7 +141,7 @@ class Reader:
         thread = threading.get_ident()
         self._begun[thread] = time.monotonic(), small
         try:
-            image = decode_image(upload.content, upload.name)
+            image = decode_image(upload.content, upload.name, phase=self._intake.bands.phase)
             self._check_padded(image)
             return Read(upload.name, digest(upload.content), self._intake(image))
         except Exception as error:

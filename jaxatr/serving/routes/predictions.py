@@ -61,7 +61,7 @@ async def predict(
     if every_score:
         scores = [scale.name for scale in console.engine.scales]
     found = await console.answers(request, read, neighbours=neighbours > 0, scores=scores)
-    shown = await asyncio.to_thread(_pictures, read) if pictures else {}
+    shown = await asyncio.to_thread(_pictures, read, console.engine.intake) if pictures else {}
     results = []
     for one, answer in found:
         if answer is None:
@@ -153,9 +153,13 @@ async def example(id: int, console: Served) -> Response:
     return Response(picture, media_type="image/png", headers=headers)
 
 
-def _pictures(read: list[Read]) -> dict[str, str]:
+def _pictures(read: list[Read], intake: data.Intake) -> dict[str, str]:
     """Returns the usable chips as PNG data URIs, by the uploads' ids."""
-    drawn = {one.id: as_png(data.thumbnail(one.chip)) for one in read if one.chip is not None}
+    drawn = {
+        one.id: as_png(data.thumbnail(intake.shown(one.chip)))
+        for one in read
+        if one.chip is not None
+    }
     return {
         id: f"data:image/png;base64,{base64.b64encode(png).decode()}" for id, png in drawn.items()
     }
