@@ -49,7 +49,9 @@ def define_flags() -> None:
     )
     flags.DEFINE_string("size", None, "export: fixed ROWSxCOLUMNS of the images; default: any.")
     flags.DEFINE_integer(
-        "channels", None, "export: channels of the images, 1 or 3; default: as the chips."
+        "channels",
+        None,
+        "export: channels of the images, 1 or 3 where these are converted; default: as the chips.",
     )
     flags.DEFINE_enum("layout", "NHWC", ["NHWC", "NCHW"], "export: layout of the images.")
     flags.DEFINE_integer("opset", None, "export: ONNX operator set; default: 18.", 18)

@@ -8,7 +8,7 @@ from typing import Any
 
 from absl import flags
 
-from jaxatr import data, runs, training
+from jaxatr import runs, training
 from jaxatr.cli.images import Inputs
 from jaxatr.cli.terminal import one_line
 from jaxatr.explain import (
@@ -31,7 +31,13 @@ def main(arguments: Sequence[str]) -> int:
         predictor = _predictor(first)
     pictures = Pictures(values.out)
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        found = Inputs(arguments, scratch, read=data.read_image, prepare=first.chip)
+        found = Inputs(
+            arguments,
+            scratch,
+            read=first.chip.read,
+            prepare=first.chip,
+            bands=first.chip.bands,
+        )
         for explanations in explain_all(explainers, found):
             _, path = found.used.popleft()
             verdict = ""

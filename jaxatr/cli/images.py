@@ -30,6 +30,7 @@ class Inputs:
         prepare: Callable[[Any], Any],
         folders: bool = False,
         named: str = "error",
+        bands: data.Bands = data.PLAIN,
     ):
         """Takes the arguments; nothing is read yet.
 
@@ -40,7 +41,9 @@ class Inputs:
           prepare: converts an input to the network's; raises ``ValueError`` for an unusable one.
           folders: treat each folder as one input (a track).
           named: prefix of the line on standard error about an unusable input.
+          bands: how files become images.
         """
+        self._bands = bands
         self._arguments, self._scratch, self._folders = arguments, scratch, folders
         self._read, self._prepare, self._named = read, prepare, named
         self.used: deque[tuple[int, data.ImagePath]] = deque()
@@ -65,7 +68,7 @@ class Inputs:
     def _paths(self) -> Iterator[data.ImagePath]:
         if self._folders:
             return (itself(argument) for argument in self._arguments)
-        return paths(self._arguments, self._scratch)
+        return paths(self._arguments, self._scratch, self._bands)
 
 
 def itself(argument: str) -> data.ImagePath:
@@ -73,16 +76,19 @@ def itself(argument: str) -> data.ImagePath:
     return data.ImagePath(argument, argument, os.path.basename(argument))
 
 
-def paths(arguments: Iterable[str], scratch: str) -> Iterator[data.ImagePath]:
+def paths(
+    arguments: Iterable[str], scratch: str, bands: data.Bands = data.PLAIN
+) -> Iterator[data.ImagePath]:
     """Yields the images that arguments name, and inputs that cannot be opened, with the error.
 
     Args:
       arguments: positional arguments: images, folders, archives, and tables of paths.
       scratch: a folder for files unpacked from archives.
+      bands: how files become images.
     """
     for number, argument in enumerate(arguments):
         try:
-            found = data.image_paths(argument, os.path.join(scratch, str(number)))
+            found = data.image_paths(argument, os.path.join(scratch, str(number)), bands)
         except (ValueError, OSError) as error:
             yield itself(argument)._replace(error=error)
             continue

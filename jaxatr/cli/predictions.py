@@ -110,6 +110,7 @@ def _inputs(
             prepare=predictor.prepare,
             folders=predictor.takes == "FOLDER",
             named=named,
+            bands=predictor.bands,
         )
     if predictor.takes == "FOLDER":
         raise ValueError("--boxes: a run on tracks takes folders of images, not boxes of scenes")

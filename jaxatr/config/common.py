@@ -79,7 +79,19 @@ COMMON: Fields = {
     ),
     "data.square": Field(False, "pad the shorter side with zeros to a square before resizing"),
     "data.size": Field(0, "side in pixels to resize to; 0: no resizing"),
-    "data.channels": Field(0, "1 (gray) or 3 (RGB); 0: unchanged"),
+    "data.bands": Field(
+        "",
+        "[bands](data.md#bands) to use, by number from 1 or by name, with commas, in this order; "
+        "empty: all",
+    ),
+    "data.preview_bands": Field(
+        "",
+        "one or three bands that pictures show, as in `data.bands`; empty: red, green and blue by "
+        "name, or the first three",
+    ),
+    "data.channels": Field(
+        0, "channels of a chip; 1 and 3 also convert between gray and RGB; 0: unchanged"
+    ),
     "data.box_margin": Field(
         0.0, "how much larger a chip is than its box, as a fraction of the longer side"
     ),
@@ -167,7 +179,8 @@ COMMON: Fields = {
     "model.pretrained_channels": Field(
         "same",
         "`same`: the pretrained network takes as many channels as the data has; `sum`: its first "
-        "convolution is adapted to them",
+        "convolution is adapted to them, as that of a published network always is to other numbers "
+        "than 1 and 3",
     ),
     "model.freeze": Field(
         "",

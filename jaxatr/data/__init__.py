@@ -10,6 +10,7 @@ device. ``augmentations`` and ``mixing`` hold further variations, which are off 
 
 from jaxatr.data.augment import augment
 from jaxatr.data.balance import BALANCES, UNBALANCED, balanced_pass, class_weights
+from jaxatr.data.bands import PLAIN, Bands, Choice, chosen, preview_of, read_folder, shown
 from jaxatr.data.catalogue import find_dataset, open_dataset, prepare
 from jaxatr.data.chip import Chip
 from jaxatr.data.class_names import class_name
@@ -38,7 +39,6 @@ from jaxatr.data.images import (
     MissingImageError,
     as_image,
     is_array_image,
-    read_folder,
     read_image,
 )
 from jaxatr.data.intake import Intake, normalize
@@ -71,9 +71,12 @@ __all__ = [
     "class_weights",
     "corrected",
     "FACTS",
+    "PLAIN",
+    "Bands",
     "BatchIterator",
     "Cell",
     "Chip",
+    "Choice",
     "Dataset",
     "EvalBatches",
     "Fold",
@@ -98,6 +101,7 @@ __all__ = [
     "check_table",
     "check_tracks",
     "chips_and_images",
+    "chosen",
     "class_name",
     "class_batches",
     "concatenated",
@@ -129,6 +133,7 @@ __all__ = [
     "parquet_bytes",
     "pixels_of",
     "prepare",
+    "preview_of",
     "read_chips",
     "read_folder",
     "read_image",
@@ -137,6 +142,7 @@ __all__ = [
     "read_others",
     "reason_of",
     "select",
+    "shown",
     "stratified_folds",
     "thumbnail",
     "tracks_of",

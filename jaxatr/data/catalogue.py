@@ -214,6 +214,7 @@ def _facts(contents: Contents) -> dict[str, Any]:
         "skipped": contents.skipped,
         "notes": [f"left out: {line}" for line in contents.left_out.lines()]
         + [f"note: {line}" for line in contents.noted.lines()],
+        "bands": contents.bands.as_dict(),
     }
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from jax import lax
 from PIL import Image
 
+from jaxatr.data.bands import Choice
+from jaxatr.data.decoder import MOST_BANDS
 from jaxatr.typing import Bool, Config, Float, Shaped
 
 LUMA = np.array([299, 587, 114])
@@ -40,7 +42,9 @@ class Chip:
         padding would reveal their size, and perhaps their class, in the chip.
       square: pad the shorter side evenly with zeros, so that resizing keeps the aspect ratio.
       size: side in pixels to resize to, bilinear with antialiasing.
-      channels: 1 or 3; RGB is converted to gray by its luma, gray to three equal channels.
+      channels: number of channels. RGB is converted to gray by its luma, gray to three equal
+        channels; another number has to be the image's own.
+      choice: the bands to use, before anything else; None for all.
     """
 
     blank_center: int = 0
@@ -48,6 +52,7 @@ class Chip:
     square: bool = False
     size: int = 0
     channels: int | None = None
+    choice: Choice | None = None
 
     def __post_init__(self):
         """Checks the values."""
@@ -56,27 +61,35 @@ class Chip:
                 raise ValueError(
                     f"data.{name} must be 0 (off) or a side in pixels, got {getattr(self, name)}"
                 )
-        if self.channels not in (None, 1, 3):
-            raise ValueError(f"data.channels must be 1, 3 or 0 (as they are), got {self.channels}")
+        if self.channels is not None and not 1 <= self.channels <= MOST_BANDS:
+            raise ValueError(
+                f"data.channels must be 0 (as they are) or 1 to {MOST_BANDS}, got {self.channels}"
+            )
 
     @classmethod
-    def configured(cls, fields: Config, channels: int | None) -> "Chip":
+    def configured(
+        cls, fields: Config, channels: int | None, choice: Choice | None = None
+    ) -> "Chip":
         """Creates the geometry of a run's configuration.
 
         Args:
           fields: ``config.data``.
           channels: the chip's channels.
+          choice: the bands to use; None for all.
         """
-        return cls(fields.blank_center, fields.center_crop, fields.square, fields.size, channels)
+        geometry = fields.blank_center, fields.center_crop, fields.square, fields.size
+        return cls(*geometry, channels, choice)
 
     def __call__(self, image: Shaped[np.ndarray, "h w c"]) -> Shaped[np.ndarray, "y x d"]:
         """Returns the chip of an image ``[h, w, c]``, in the image's dtype and range.
 
         Raises:
-          ValueError: the image is smaller than ``center_crop``, or it has neither 1 nor 3 channels
-            and ``channels`` asks for a conversion.
+          ValueError: the image is smaller than ``center_crop``, or its bands cannot be turned into
+            ``channels`` or are not those of which ``choice`` is one.
         """
         self.output_shape(image.shape)
+        if self.choice is not None:
+            image = image[:, :, list(self.choice.numbers)]
         if self.blank_center:
             image = image.copy()
             _center(image, self.blank_center)[:] = 0
@@ -97,6 +110,9 @@ class Chip:
           ValueError: the call would refuse such an image.
         """
         height, width, channels = shape
+        if self.choice is not None:
+            self.choice.check(channels)
+            channels = len(self.choice.numbers)
         if self.center_crop:
             if min(height, width) < self.center_crop:
                 raise ValueError(
@@ -110,10 +126,11 @@ class Chip:
         if self.size:
             height = width = self.size
         if self.channels is not None and self.channels != channels:
-            if channels not in (1, 3):
+            if {channels, self.channels} != {1, 3}:
                 raise ValueError(
-                    f"an image of {channels} channels cannot be turned into "
-                    f"data.channels={self.channels}"
+                    f"an image of {channels} bands cannot be turned into "
+                    f"data.channels={self.channels}, which converts only gray and RGB: "
+                    "data.channels=0 keeps all bands, data.bands chooses some"
                 )
             channels = self.channels
         return height, width, channels
@@ -145,7 +162,8 @@ class Chip:
         Raises:
           ValueError: the image of such a mask would be refused.
         """
-        shown = dataclasses.replace(self, channels=None)((mask > 0).astype(np.float32))[:, :, 0]
+        geometry = dataclasses.replace(self, channels=None, choice=None)
+        shown = geometry((mask > 0).astype(np.float32))[:, :, 0]
         return (shown >= min(0.5, shown.max())) & (shown > 0)
 
     def box(self, box: Shaped[np.ndarray, " 4"], shape: tuple[int, ...]) -> Float[np.ndarray, " 4"]:
@@ -242,13 +260,13 @@ def _resize(
 ) -> np.ndarray:
     # Pillow's bilinear filter widens with the reduction (antialiasing) and never overshoots, so an
     # image keeps its range. Only mode F holds 16 bits, one plane at a time.
-    if image.dtype == np.uint8 and image.shape[2] in (1, 3):
-        picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
-        resized = np.asarray(picture.resize((side, side), Image.Resampling.BILINEAR, box))
-        return resized.reshape(side, side, image.shape[2])
+    if image.dtype == np.uint8 and image.shape[2] == 3:
+        picture = Image.fromarray(image)
+        return np.asarray(picture.resize((side, side), Image.Resampling.BILINEAR, box))
+    kind = np.uint8 if image.dtype == np.uint8 else np.float32
     planes = [
         np.asarray(
-            Image.fromarray(np.ascontiguousarray(image[:, :, c], dtype=np.float32)).resize(
+            Image.fromarray(np.ascontiguousarray(image[:, :, c], dtype=kind)).resize(
                 (side, side), Image.Resampling.BILINEAR, box
             )
         )

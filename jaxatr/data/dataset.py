@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.data.bands import Bands
 from jaxatr.data.chip import Chip
 from jaxatr.typing import Int, Shaped
 
@@ -38,6 +39,7 @@ class Dataset:
       skipped: (file, reason) of corrupt images, clips and chips that were left out on request.
       directory: folder of the records.
       notes: lines on other data that was left out, with the reason, or that deserves attention.
+      bands: the bands of the images, and how they are read from files.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Dataset:
     skipped: tuple[tuple[str, str], ...]
     directory: Path
     notes: tuple[str, ...] = ()
+    bands: Bands = Bands()
 
 
 class Split:

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from jaxatr.data import archive, decoder
+from jaxatr.data import archive, decoder, envi
+from jaxatr.data.bands import PLAIN, Bands
 from jaxatr.data.files_below import is_hidden, iterate_visible
 from jaxatr.data.images import SUFFIXES
 
@@ -50,7 +51,7 @@ class ImagePaths(NamedTuple):
     passed: dict[str, int]
 
 
-def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
+def image_paths(path: str, scratch: str | os.PathLike, bands: Bands = PLAIN) -> ImagePaths:
     """Lists the image files at a path.
 
     Folders are searched recursively, and links are followed as in
@@ -63,6 +64,7 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
       path: an image, a folder, an archive, or a table (.csv, .tsv, .parquet) with a column of
         paths, relative to its folder.
       scratch: an empty or missing folder to extract an archive into.
+      bands: how files become images: of the files of one chip, only the first is listed.
 
     Raises:
       ValueError: the folder, archive or table has no image, the archive is of a kind that cannot be
@@ -100,6 +102,8 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
             passed[kind] += 1
         else:
             images.append(_below(path, below, str(root / below), error))
+    firsts = {*bands.firsts([PurePath(image.below) for image in images])}
+    images = [image for image in images if PurePath(image.below) in firsts]
     if broken:  # the others are sorted
         images = sorted(images + broken, key=lambda image: PurePath(image.below).parts)
     images += rest
@@ -187,11 +191,13 @@ def other_kind(path: PurePath, beginning: Callable[[int], bytes] | None = None) 
       beginning: reads the given number of leading bytes; by default from the file at ``path``.
     """
     suffix = path.suffix.lower()
-    if suffix in SUFFIXES:
+    if suffix in SUFFIXES or (beginning is None and envi.is_part(Path(path))):
         return ""
     try:
         content = (beginning or partial(_beginning, path))(_BEGINNING)
-        known = decoder.is_measurement(content) or content.startswith(decoder.RADAR)
+        known = decoder.is_measurement(content) or content.startswith(
+            (*decoder.RADAR, decoder.ENVI)
+        )
     except (OSError, ValueError):  # unreadable, and without an image suffix
         known = False
     return "" if known else suffix or _NO_SUFFIX

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from jaxatr.data import decoder, radar
+from jaxatr.data import decoder, envi, radar
 from jaxatr.data.decoder import ImageError
 from jaxatr.files import read_regular
 from jaxatr.typing import Shaped
@@ -24,7 +24,7 @@ class MissingImageError(FileNotFoundError, ImageError):
 
 
 def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
-    """Reads an image file as ``[h, w, c]`` with ``c`` 1 (gray) or 3 (RGB).
+    """Reads an image file as ``[h, w, c]`` with ``c`` 1 (gray), 3 (RGB) or another number of bands.
 
     8-bit images, palettes and bilevel images become uint8, 16-bit images uint16, float and 32-bit
     integer images float32, complex images float32 magnitudes; nothing is rescaled. Alpha is
@@ -32,30 +32,70 @@ def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
 
     Args:
       path: a file in any format that Pillow reads; a TIFF of any numeric type; a NumPy array
-        (``.npy``); a raw chip of MSTAR; or, with the extra ``radar``, NITF, SICD and SIO (sarpy).
+        (``.npy``); the header of ENVI, beside the file of its pixels; a raw chip of MSTAR; or, with
+        the extra ``radar``, NITF, SICD and SIO (sarpy).
 
     Raises:
       MissingImageError: there is no such file.
-      ImageError: the file is not an image, damaged, has several pages or NaN, or would
-        lose range (16-bit colour, or 16-bit gray with alpha); the message names the file.
+      ImageError: the file is not an image, damaged, has several pages, more than 16 bands or NaN,
+        or would lose range (a PNG of 16-bit colour); the message names the file.
+    """
+    return decode_file(Path(path), content_of(path, str(path)), str(path))
+
+
+def content_of(path: str | os.PathLike, name: str) -> bytes:
+    """Reads a file's content; ``name`` is used in error messages.
+
+    Raises:
+      MissingImageError: there is no such file.
+      ImageError: it cannot be read.
     """
     try:
-        content = read_regular(path)
+        return read_regular(path)
     except IsADirectoryError as error:
-        raise ImageError(f"{path}: a folder, wanted an image file: {path}/*") from error
+        raise ImageError(f"{name}: a folder, wanted an image file: {name}/*") from error
     except OSError as error:
         kind = MissingImageError if isinstance(error, FileNotFoundError) else ImageError
-        raise kind(f"{path}: {error.strerror or error}") from error
-    return decode_image(content, str(path))
+        raise kind(f"{name}: {error.strerror or error}") from error
 
 
-def as_image(value: object, name: str = "image") -> Shaped[np.ndarray, "h w c"]:
+def decode_file(
+    path: Path, content: bytes, name: str, *, phase: bool = False
+) -> Shaped[np.ndarray, "h w c"]:
+    """Decodes a file's content like :func:`read_image`, with the file of its pixels if it has one.
+
+    Args:
+      path: the file.
+      content: its content.
+      name: its name in error messages.
+      phase: make two bands of each complex one, its magnitude and its phase in radians.
+
+    Raises:
+      ImageError: see :func:`read_image`.
+    """
+    header = None if path.suffix.lower() in SUFFIXES else envi.header_beside(path)
+    if header is None and not envi.is_envi(content):
+        return decode_image(content, name, phase=phase)
+    try:
+        if header is None:
+            pixels = read_regular(envi.pixels_beside(path))
+        else:
+            content, pixels = read_regular(header), content
+        return decoder.measured(envi.decode(content, pixels), phase=phase)
+    except (ValueError, OSError) as error:
+        raise ImageError(f"{name}: {error}") from error
+
+
+def as_image(
+    value: object, name: str = "image", *, phase: bool = False
+) -> Shaped[np.ndarray, "h w c"]:
     """Converts a path, a Pillow image or an array to an image like those of :func:`read_image`.
 
     Args:
-      value: a path, a Pillow image, or an array ``[h, w]`` or ``[h, w, c]`` with ``c`` 1 or 3,
-        which is treated like a ``.npy`` file.
+      value: a path, a Pillow image, or an array ``[h, w]`` or ``[h, w, c]``, which is treated like
+        a ``.npy`` file.
       name: the image's name in error messages, unless it is a path.
+      phase: make two bands of each complex one, its magnitude and its phase in radians.
 
     Raises:
       ImageError: the value is none of these, or the image cannot be used.
@@ -66,7 +106,7 @@ def as_image(value: object, name: str = "image") -> Shaped[np.ndarray, "h w c"]:
         if isinstance(value, Image.Image):
             return decoder.measured(decoder.pillow.to_array(value))
         if is_array_image(value):
-            return decoder.measured(np.asarray(value))
+            return decoder.measured(np.asarray(value), phase=phase)
     except Exception as error:  # of a file that Pillow opened and now decodes, any kind
         raise ImageError(f"{name}: {decoder.reason(error)}") from error
     raise ImageError(
@@ -79,31 +119,14 @@ def is_array_image(value: object) -> bool:
     return hasattr(value, "__array__") and getattr(value, "ndim", 0) in (2, 3)
 
 
-def read_folder(path: str | os.PathLike) -> list[Shaped[np.ndarray, "h w c"]]:
-    """Reads the images of a folder like :func:`read_image`, in the natural order of their names.
-
-    Digits count as numbers, so ``frame2.png`` is before ``frame10.png``. Hidden files are left out.
-
-    Raises:
-      ImageError: the folder does not exist or is empty, or a file cannot be used.
-    """
-    try:
-        names = [entry.name for entry in os.scandir(path) if not entry.name.startswith(".")]
-    except OSError as error:
-        raise ImageError(f"{path}: {error.strerror or error}; wanted a folder") from error
-    if not names:
-        raise ImageError(f"{path}: there is no image in this folder")
-    return [read_image(Path(path) / name) for name in sorted(names, key=natural_order)]
-
-
 def natural_order(name: str) -> tuple[list[str | int], str]:
     """Returns the key of the natural order; names that differ in leading zeros keep an order."""
     parts = re.split("([0-9]+)", name)  # text and digits in turn, beginning with text
     return [int(part) if place % 2 else part for place, part in enumerate(parts)], name
 
 
-def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
+def decode_image(content: bytes, name: str, *, phase: bool = False) -> Shaped[np.ndarray, "h w c"]:
     """Decodes a file's content like :func:`read_image`; ``name`` is used in error messages."""
     if content.startswith(decoder.RADAR):
-        return radar.decode(content, name)
-    return decoder.decode(content, name, others=True)
+        return radar.decode(content, name, phase=phase)
+    return decoder.decode(content, name, others=True, phase=phase)

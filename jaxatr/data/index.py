@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.data.bands import Bands
 from jaxatr.data.class_names import class_name
 from jaxatr.data.dataset import SCENE_ARRAYS, SHAPE_COLUMNS, Dataset, Split
 from jaxatr.data.decoder.pillow import opened
@@ -204,4 +205,5 @@ def load(directory: Path, name: str) -> Dataset:
         skipped=tuple((path, why) for path, why in found.get("skipped", ())),
         directory=directory,
         notes=tuple(found.get("notes", ())),
+        bands=Bands.of_fields(found.get("bands", {})),  # early sets have none
     )

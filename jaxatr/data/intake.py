@@ -1,12 +1,14 @@
 """Preparation of images for a trained network."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.data.bands import Bands, Choice, shown
 from jaxatr.data.chip import Chip
 from jaxatr.typing import Array, ArrayLike, Config, Float, Shaped
 
@@ -25,26 +27,48 @@ class Intake(NamedTuple):
       chip: the geometry applied to every image.
       shape: ``(h, w, c)`` of the chips that the network was trained on.
       dtype: name of the images' dtype.
+      bands: how files become images.
+      preview: the channels of a chip that pictures show; empty for the usual ones.
     """
 
     chip: Chip
     shape: tuple[int, int, int]
     dtype: str
+    bands: Bands = Bands()
+    preview: tuple[int, ...] = ()
 
     @classmethod
     def of_run(cls, config: Config, record: Mapping[str, Any]) -> "Intake":
         """Creates the requirements of a run's network."""
         height, width, channels = record["image_shape"]
-        chip = Chip.configured(config.data, channels if channels in (1, 3) else None)
-        return cls(chip, (height, width, channels), record["image_dtype"])
+        fields = record.get("bands", {})  # of an older run, or of gray and RGB, none
+        used = tuple(number - 1 for number in fields.get("used", ()))
+        choice = Choice(used, fields["of"]) if used else None
+        chip = Chip.configured(config.data, channels if channels in (1, 3) else None, choice)
+        preview = tuple(number - 1 for number in fields.get("preview", ()))
+        bands = Bands.of_fields(fields)
+        return cls(chip, (height, width, channels), record["image_dtype"], bands, preview)
+
+    def read(self, path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
+        """Reads an image with the bands of all its files, as those of the training were read.
+
+        Raises:
+          ImageError: see :meth:`jaxatr.data.bands.Bands.read`.
+        """
+        return self.bands.read(path)
+
+    def shown(self, chip: Shaped[np.ndarray, "h w c"]) -> Shaped[np.ndarray, "h w d"]:
+        """Returns what pictures show of a chip: gray, RGB or the bands of the preview."""
+        return shown(chip, self.preview)
 
     def __call__(self, image: np.ndarray) -> np.ndarray:
         """Returns the network's chip of an image ``[h, w, c]``.
 
         Raises:
-          ValueError: the chip does not have the trained shape, or the image does not have the dtype
-            of the training images and therefore not their units.
+          ValueError: the chip does not have the trained shape, or the image does not have the bands
+            or the dtype of the training images and therefore not their units.
         """
+        self._check_bands(image.shape[2])
         if image.dtype != self.dtype:
             raise ValueError(
                 f"got an image of {image.dtype}, wanted {self.dtype} like the training images"
@@ -56,6 +80,25 @@ class Intake(NamedTuple):
                 f"wanted {list(self.shape)} like the training chips: {self._remedy(chip.shape)}"
             )
         return chip
+
+    def _check_bands(self, count: int) -> None:
+        """Checks that an image has the bands of the training images, or can be converted to them.
+
+        Raises:
+          ValueError: it has another number.
+        """
+        wanted = self.chip.choice.of if self.chip.choice else self.shape[2]
+        if count == wanted or (self.chip.choice is None and {count, wanted} <= {1, 3}):
+            return
+        named = f" ({', '.join(self.bands.names)})" if self.bands.names else ""
+        many = f"{wanted} bands{named}" if wanted > 1 else "1 band"
+        text = f"got an image of {count} bands, wanted {many} like the training images"
+        if self.bands.files:
+            text += (
+                f": in files whose names end in {', '.join(self.bands.files)}, or in a single TIFF "
+                "or .npy"
+            )
+        raise ValueError(text)
 
     def _remedy(self, shape: tuple[int, ...]) -> str:
         """Says how an image that makes a chip of another shape can be used."""

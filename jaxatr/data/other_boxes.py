@@ -76,8 +76,9 @@ def other_boxes(
     columns = dict(split.columns)
     for name in SHAPE_COLUMNS[:2]:
         columns[name] = np.full(len(split), side)
-    if chip.channels:
-        columns["channels"] = np.full(len(split), chip.channels)
+    if chip.channels or chip.choice:
+        count = chip.channels or len(chip.choice.numbers if chip.choice else ())
+        columns["channels"] = np.full(len(split), count)
     records = _OtherBoxes(split, chip, side, error, error / (1 + margin), copy)
     return Split(f"{split.name}, boxes off", records, columns, split.classes, split.dtype)
 
@@ -98,8 +99,9 @@ class _OtherBoxes:
 
     def cut(self, image: Shaped[np.ndarray, "h w c"], number: int) -> Shaped[np.ndarray, "s s d"]:
         errors, side = box_errors(number, self.copy), self.side
+        bands = Chip(channels=self.chip.channels, choice=self.chip.choice)
         if not self.chip.cuts:
-            image = self.chip(image)
+            image, bands = self.chip(image), Chip()
         half = math.ceil(side * (self.shift + (1 + self.scale) / 2))
         if (missing := half - min(image.shape[:2]) // 2) > 0:
             image = np.pad(image, [(missing, missing)] * 2 + [(0, 0)], mode="reflect")
@@ -108,4 +110,4 @@ class _OtherBoxes:
         x = (width - side) // 2 + side * (0.5 + self.shift * errors[1])
         half = side * (1 + self.scale * errors[2]) / 2
         cut = cut_out(image, (y - half, x - half, y + half, x + half), side)
-        return Chip(channels=self.chip.channels)(cut)
+        return bands(cut)

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxatr.data import archive
+from jaxatr.data.bands import PLAIN, Bands
 from jaxatr.data.catalogue import open_dataset
 from jaxatr.data.combined_splits import concatenated
 from jaxatr.data.dataset import SHAPE_COLUMNS, Split
 from jaxatr.data.files_below import NOWHERE
 from jaxatr.data.image_paths import ImagePath, image_paths, reason_of
-from jaxatr.data.images import read_image
 from jaxatr.data.intake import Intake
 from jaxatr.typing import Int, Shaped
 
@@ -87,7 +87,7 @@ def read_others(
     check_others(source, data_dir=data_dir)
     found: dict[int, np.ndarray] = {}
     left_out: list[tuple[str, str]] = []
-    with _opened(source, data_dir) as (names, read):
+    with _opened(source, data_dir, intake.bands) as (names, read):
         order = np.random.default_rng(seed).permutation(len(names)) if most else range(len(names))
         for number in map(int, order):
             try:
@@ -105,7 +105,7 @@ def read_others(
 
 @contextlib.contextmanager
 def _opened(
-    source: str | os.PathLike, data_dir: str | None
+    source: str | os.PathLike, data_dir: str | None, bands: Bands
 ) -> Iterator[tuple[list[str], Callable[[int], np.ndarray]]]:
     """Yields the names of all images, and a function that reads an image by number."""
     path = Path(source).expanduser()
@@ -114,12 +114,12 @@ def _opened(
         split = concatenated([dataset.splits[name] for name in sorted(dataset.splits)])
         yield [f"{split.name} {number}" for number in range(len(split))], split.image
         return
-    with images_at(source) as images:
-        yield [one.name for one in images], lambda number: read_listed(images[number])
+    with images_at(source, bands) as images:
+        yield [one.name for one in images], lambda number: read_listed(images[number], bands)
 
 
 @contextlib.contextmanager
-def images_at(source: str | os.PathLike) -> Iterator[tuple[ImagePath, ...]]:
+def images_at(source: str | os.PathLike, bands: Bands = PLAIN) -> Iterator[tuple[ImagePath, ...]]:
     """Yields the images in a folder or an archive, those that predictions would be made for.
 
     The files that links to nothing stand for are among them, with their error.
@@ -131,14 +131,14 @@ def images_at(source: str | os.PathLike) -> Iterator[tuple[ImagePath, ...]]:
     if not path.exists():
         raise ValueError(f"there is no folder {source}")
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        images, passed = image_paths(str(path), scratch)
+        images, passed = image_paths(str(path), scratch, bands)
         if count := passed.get(NOWHERE):
             missing = ImagePath(str(path), str(path), "", ValueError(f"{count} {NOWHERE}"))
             images = (*images, missing)
         yield images
 
 
-def read_listed(image: ImagePath) -> np.ndarray:
+def read_listed(image: ImagePath, bands: Bands = PLAIN) -> np.ndarray:
     """Reads a listed image.
 
     Raises:
@@ -147,6 +147,6 @@ def read_listed(image: ImagePath) -> np.ndarray:
     try:
         if image.error is not None:
             raise image.error
-        return read_image(image.file)
+        return bands.read(image.file)
     except (ValueError, OSError) as error:
         raise ValueError(reason_of(error, image.name, image.file)) from error

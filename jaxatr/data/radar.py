@@ -21,12 +21,13 @@ _ROOM = 1 << 24  # pixels that the blocks of an image may have in any case
 _LOCK = threading.Lock()
 
 
-def decode(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
+def decode(content: bytes, name: str, *, phase: bool = False) -> Shaped[np.ndarray, "h w c"]:
     """Decodes a radar file like :func:`jaxatr.data.read_image`; complex values by magnitude.
 
     Args:
       content: the file's content, which begins with one of :data:`jaxatr.data.decoder.RADAR`.
       name: the file's name, for error messages.
+      phase: make two bands of each complex one, its magnitude and its phase in radians.
 
     Raises:
       ImageError: the file is damaged, holds several images, or exceeds the limits.
@@ -47,7 +48,7 @@ def decode(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
             warnings.simplefilter("ignore")  # raised within sarpy
             path = Path(folder) / ("image.nitf" if is_nitf else "image.sio")
             path.write_bytes(content)
-            return decoder.measured(_read(str(path), is_nitf=is_nitf))
+            return decoder.measured(_read(str(path), is_nitf=is_nitf), phase=phase)
     except ImageError as error:
         raise ImageError(f"{name}: {error}") from error
     except Exception as error:  # of a damaged file, any kind

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from jaxatr.data.bands import Bands
 from jaxatr.data.reasons import Reasons
 from jaxatr.resolve import nearest
 
@@ -77,6 +78,7 @@ class Contents:
       noted: remarks about data that is not left out; may grow likewise.
       report: returns further entries of ``report.json``, which is stored with the records and holds
         the three above; called at the end. None for no such file.
+      bands: the bands of the images, and how they are read from files.
     """
 
     classes: Sequence[str]
@@ -89,6 +91,7 @@ class Contents:
     left_out: Reasons = dataclasses.field(default_factory=Reasons)
     noted: Reasons = dataclasses.field(default_factory=Reasons)
     report: Callable[[], Mapping[str, Any]] | None = None
+    bands: Bands = Bands()
 
 
 class Request(NamedTuple):

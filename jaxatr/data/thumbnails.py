@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw
 
+from jaxatr.data.bands import shown
 from jaxatr.data.lettering import lettered
 from jaxatr.typing import Shaped, UInt8
 
@@ -13,8 +14,8 @@ def thumbnail(chip: Shaped[np.ndarray, "h w c"], *, side: int = 64) -> UInt8[np.
     """Converts a chip for display: uint8, gray or RGB, with no side longer than ``side`` pixels.
 
     8-bit values are kept. 16-bit and float values are stretched from the chip's minimum to its
-    maximum, so the brightness of two such thumbnails cannot be compared. A chip that is neither
-    gray nor RGB is shown by its first channel. Small chips are not enlarged.
+    maximum, so the brightness of two such thumbnails cannot be compared. Of other chips than gray
+    and RGB, the first three bands are shown, or the first of two. Small chips are not enlarged.
 
     Args:
       chip: ``[h, w, c]``.
@@ -23,7 +24,7 @@ def thumbnail(chip: Shaped[np.ndarray, "h w c"], *, side: int = 64) -> UInt8[np.
     >>> thumbnail(np.array([[[0], [500], [1000]]], np.uint16))[0, :, 0].tolist()
     [0, 128, 255]
     """
-    pixels = chip if chip.shape[2] in (1, 3) else chip[:, :, :1]
+    pixels = shown(chip)
     if pixels.dtype != np.uint8:
         low, high = float(pixels.min()), float(pixels.max())
         span = high - low if high > low else 1.0

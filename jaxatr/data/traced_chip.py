@@ -43,6 +43,9 @@ def traced_chips(
         made = chip.output_shape(images.shape[1:])
         if made != tuple(shape):
             raise ValueError(f"images of {images.shape[1:]} give chips of {made}, wanted {shape}")
+    if chip.choice is not None:
+        planes = [images[..., number : number + 1] for number in chip.choice.numbers]
+        images = jnp.concatenate(planes, axis=3)
     if chip.blank_center:
         images = _blanked(images, chip.blank_center)
     if chip.center_crop:

@@ -36,6 +36,7 @@ class Explanation(NamedTuple):
       insertion: area under the image's insertion curve; higher is better.
       deletion: area under the image's deletion curve; lower is better.
       convention: the conventions of insertion and of deletion, as JSON values.
+      picture: ``[h, w, d]``, what pictures show of the chip; None for the chip itself.
     """
 
     label: str
@@ -46,6 +47,7 @@ class Explanation(NamedTuple):
     insertion: float
     deletion: float
     convention: Sequence[Mapping[str, Any]]
+    picture: Shaped[np.ndarray, "h w d"] | None = None
 
     @property
     def marked(self) -> float:
@@ -193,6 +195,7 @@ class Explainer:
                     float(values["insertion"][row]),
                     float(values["deletion"][row]),
                     convention,
+                    self.chip.shown(stacked[row]),
                 )
 
 

@@ -57,11 +57,12 @@ class Pictures:
         target = self.folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         first = next(iter(explanations.values()))
+        drawn = first.chip if first.picture is None else first.picture
         title = verdict or f"{first.label} {first.score:.3f}"
         if len(explanations) == 1:
             (method,) = explanations
             lines = (f"{title}   {method}   {_measures(first)}", first.note)
-            picture = reporting.overlay(first.chip, first.saliency, title=_lines(lines))
+            picture = reporting.overlay(drawn, first.saliency, title=_lines(lines))
             np.save(_suffixed(target, ".npy"), first.raw)
         else:
             sentence = _agreement(explanations).sentence()
@@ -69,7 +70,7 @@ class Pictures:
                 (f"{name}\n{one.note or _measures(one)}", one.saliency)
                 for name, one in explanations.items()
             ]
-            picture = reporting.sheet(first.chip, shown, title=_lines((title, sentence)))
+            picture = reporting.sheet(drawn, shown, title=_lines((title, sentence)))
             raw: dict[str, Any] = {name: one.raw for name, one in explanations.items()}
             np.savez(_suffixed(target, ".npz"), **raw)
         picture.save(_suffixed(target, ".png"))

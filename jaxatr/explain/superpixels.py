@@ -5,6 +5,8 @@ import numpy as np
 from jaxatr.extras import extra
 from jaxatr.typing import Float, Int
 
+_LIGHTNESS = 100.0  # range of CIELAB's first channel
+
 
 def quickshift(
     image: Float[np.ndarray, "h w c"],
@@ -22,8 +24,9 @@ def quickshift(
     result is deterministic.
 
     Args:
-      image: ``[h, w, c]``, one channel (gray) or three (red, green, blue), in any unit; it is
-        scaled to [0, 1] by its own minimum and maximum.
+      image: ``[h, w, c]``, in any unit. Gray and colours (three channels) are scaled to [0, 1] by
+        the image's minimum and maximum, and compared as CIELAB; each of other bands is scaled by
+        its own to a share of CIELAB's range.
       kernel_size: width of the density's Gaussian, in pixels.
       max_dist: largest distance at which pixels are joined.
       ratio: weight of colour relative to position.
@@ -31,25 +34,28 @@ def quickshift(
         the image unchanged.
 
     Raises:
-      ValueError: the image has neither one channel nor three.
+      ValueError: the image has other axes.
     """
     # Slow to import, and not needed for training.
     segmentation, transform = (
         extra(f"skimage.{name}", "lime", "LIME") for name in ("segmentation", "transform")
     )
-    if image.ndim != 3 or image.shape[-1] not in (1, 3):
-        raise ValueError(
-            f"image: got shape {image.shape}, wanted [h, w, 1] or [h, w, 3]; for other channels, "
-            "pass your own segmentation to LIME"
-        )
-    rows, columns = image.shape[:2]
-    image = np.broadcast_to(np.asarray(image, np.float64), (rows, columns, 3))
-    span = np.ptp(image)
-    image = (image - image.min()) / (span if span > 0 else 1)
+    if image.ndim != 3:
+        raise ValueError(f"image: got shape {image.shape}, wanted [h, w, c]")
+    rows, columns, bands = image.shape
+    seen = bands in (1, 3)
+    image = np.asarray(image, np.float64)
+    if seen:
+        image = np.broadcast_to(image, (rows, columns, 3))
+    axes = None if seen else (0, 1)
+    span = np.ptp(image, axis=axes)
+    image = (image - image.min(axis=axes)) / np.where(span > 0, span, 1)
+    if not seen:
+        image = image * (_LIGHTNESS / np.sqrt(bands))
     factor = max(1, least_side / min(rows, columns))
     enlarged = transform.resize(image, (round(rows * factor), round(columns * factor)), order=1)
     labels = segmentation.quickshift(
-        enlarged, kernel_size=kernel_size, max_dist=max_dist, ratio=ratio
+        enlarged, kernel_size=kernel_size, max_dist=max_dist, ratio=ratio, convert2lab=seen
     )
     return labels[np.ix_(_centres(rows, len(labels)), _centres(columns, labels.shape[1]))]
 

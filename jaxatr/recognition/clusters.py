@@ -88,7 +88,9 @@ def cluster_run(
         paths = [
             path
             for place, one in enumerate(sources)
-            for path in data.image_paths(one, os.path.join(scratch, str(place))).images
+            for path in data.image_paths(
+                one, os.path.join(scratch, str(place)), recogniser.bands
+            ).images
         ]
         seen, rejected = _rejected(recogniser, paths, left_out)
         groups, alone = _grouped(rejected, fewest)
@@ -210,7 +212,10 @@ def _pictures(recogniser: Recogniser, chosen: Sequence[_Rejected]) -> list[clust
     return [
         cluster_page.Picture(
             one.path.name,
-            data.thumbnail(recogniser.chip(recogniser.read(one.path.file)), side=cluster_page.SIDE),
+            data.thumbnail(
+                recogniser.chip.shown(recogniser.chip(recogniser.read(one.path.file))),
+                side=cluster_page.SIDE,
+            ),
             f"nearest {one.nearest}, score {one.score:.3g}",
         )
         for one in chosen

@@ -313,7 +313,7 @@ def _chips(
         try:
             if path.error is not None:
                 raise path.error
-            yield path.name, run.intake(data.read_image(path.file))
+            yield path.name, run.intake(run.intake.read(path.file))
         except (ValueError, OSError) as error:
             raise ValueError(data.line_of(error, path.name, path.file)) from error
 

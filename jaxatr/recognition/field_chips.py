@@ -106,7 +106,7 @@ def _unlabelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> li
     """
     if isinstance(recogniser, Recogniser):
         listed = []
-        for one in image_paths(str(source), str(scratch)).images:
+        for one in image_paths(str(source), str(scratch), recogniser.bands).images:
             if one.error is not None:
                 raise ValueError(line_of(one.error, one.name, one.file)) from one.error
             listed.append(Item(one.name, Path(one.file)))
@@ -122,7 +122,7 @@ def _labelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list
     if isinstance(recogniser, Recogniser):
         from jaxatr.data.sources.image_folder import labelled_truth  # not for other commands
 
-        found = labelled_truth(source, scratch)
+        found = labelled_truth(source, scratch, recogniser.bands)
         listed = [Item(one.path, found.root / one.path, one.label) for one in found.listed]
     else:
         listed = [

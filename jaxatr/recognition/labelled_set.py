@@ -85,7 +85,7 @@ def read(task: Measured, source: str | os.PathLike, enrolled: Collection[str] = 
         tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch,
         archive.naming(Path(scratch), path),
     ):
-        found = image_folder.labelled_truth(path, Path(scratch))
+        found = image_folder.labelled_truth(path, Path(scratch), intake.bands)
         _check_known(path, {one.label for one in found.listed}, known)
         for one in found.listed:
             try:

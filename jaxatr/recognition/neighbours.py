@@ -48,6 +48,7 @@ class TrainingChips:
         classes: Sequence[str],
         rows: Int[np.ndarray, " n"],
         features: Float[np.ndarray, "n d"] | None,
+        preview: Sequence[int] = (),
     ):
         """Takes the training part and the rows to search.
 
@@ -57,7 +58,9 @@ class TrainingChips:
           rows: rows of the part.
           features: features of these rows, of unit length; None if :meth:`nearest` is not used,
             because the retriever itself searches.
+          preview: the channels that pictures show; empty for the usual ones.
         """
+        self._preview = preview
         ids = part.column("id")
         self._part, self._rows = part, rows
         self._ids = np.arange(len(part.indices)) if ids is None else ids
@@ -102,7 +105,7 @@ class TrainingChips:
 
     def _draw(self, number: int) -> bytes:
         (chip,) = self._part.chips(np.array([self._row_of[number]]))
-        return as_png(data.thumbnail(chip, side=_SIDE))
+        return as_png(data.thumbnail(data.shown(chip, self._preview), side=_SIDE))
 
 
 def as_png(image: Shaped[np.ndarray, "h w c"], *, effort: int = 6) -> bytes:
@@ -137,7 +140,8 @@ def build_examples(
     except (ValueError, OSError, ImportError) as error:
         return None, f"the training data cannot be read: {error}"
     if features is None:
-        return TrainingChips(part, run.classes, np.arange(len(part.indices)), None), ""
+        rows = np.arange(len(part.indices))
+        return TrainingChips(part, run.classes, rows, None, run.intake.preview), ""
     known = np.flatnonzero(part.labels != openset.UNKNOWN)
     rows = known if most is None else known[reduction.sample(part.labels[known], most)]
     name = f"{kept_as(_FILE, run.config)}_{len(rows)}"
@@ -150,7 +154,7 @@ def build_examples(
             write_file(path, lambda file: np.savez(file, rows=rows, features=kept))
         except OSError as error:
             warnings.warn(f"the features of training chips are not saved: {error}", stacklevel=2)
-    return TrainingChips(part, run.classes, rows, np.asarray(kept)), ""
+    return TrainingChips(part, run.classes, rows, np.asarray(kept), run.intake.preview), ""
 
 
 def _kept(

@@ -380,7 +380,7 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
 
     def read(self, path: str) -> np.ndarray:
         """Reads an image ``[h, w, c]``."""
-        return data.read_image(path)
+        return self.bands.read(path)
 
     def prepare(self, item: np.ndarray) -> np.ndarray:
         """Converts an image to a chip, which has the shape and dtype of training."""

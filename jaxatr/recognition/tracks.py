@@ -69,7 +69,7 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
 
     def read(self, path: str) -> list[np.ndarray]:
         """Reads a folder's images, in the natural order of their names."""
-        return data.read_folder(path)
+        return data.read_folder(path, self.bands)
 
     def _is_one(self, value: object) -> bool:
         """Returns whether a value is a folder's path or the images of one track."""
@@ -84,7 +84,11 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
             return self.read(os.fspath(value))
         if not isinstance(value, Iterable) or data.is_array_image(value):
             raise ValueError(f"{name}: got no track, wanted a folder's path or several images")
-        return [data.as_image(image, f"{name}[{place}]") for place, image in enumerate(value)]
+        phase = self.bands.phase
+        return [
+            data.as_image(image, f"{name}[{place}]", phase=phase)
+            for place, image in enumerate(value)
+        ]
 
     def prepare(self, item: Sequence[np.ndarray]) -> Shaped[np.ndarray, "t h w c"]:
         """Converts a track's images to the network's chips.

@@ -121,7 +121,7 @@ def picture(
     """Draws a chip, optionally with a saliency map over it, as a PNG data URI.
 
     Args:
-      chip: ``[h, w, c]``, gray or RGB in any range; other chips are drawn by their first channel.
+      chip: ``[h, w, c]``, gray or RGB in any range; of others, the first three bands are drawn.
       saliency: ``[h, w]`` in [0, 1]; None for the chip alone.
     """
     if saliency is None:

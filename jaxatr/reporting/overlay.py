@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from jaxatr.data.bands import shown
 from jaxatr.data.lettering import lettered
 from jaxatr.typing import Float, Shaped, UInt8
 
@@ -53,7 +54,7 @@ def overlay(
     """Draws a chip, a saliency map over it, and the legend of the colours.
 
     Args:
-      chip: ``[h, w, c]``, gray or RGB in any range; other chips are drawn by their first channel.
+      chip: ``[h, w, c]``, gray or RGB in any range; of others, the first three bands are drawn.
       saliency: ``[h, w]`` in [0, 1].
       title: text above the pictures, in one or more lines.
       side: longer side of each picture, in pixels.
@@ -93,7 +94,7 @@ def sheet(
     """Draws a chip and several saliency maps over it, each with a title.
 
     Args:
-      chip: ``[h, w, c]``, gray or RGB in any range; other chips are drawn by their first channel.
+      chip: ``[h, w, c]``, gray or RGB in any range; of others, the first three bands are drawn.
       maps: (title in one or more lines, map ``[h, w]`` in [0, 1]) for each map.
       title: text above the pictures, in one or more lines.
       side: longer side of each picture, in pixels.
@@ -157,7 +158,7 @@ def blended(
     """Blends a saliency map in colours with its chip.
 
     Args:
-      chip: ``[h, w, c]``, gray or RGB in any range; other chips are drawn by their first channel.
+      chip: ``[h, w, c]``, gray or RGB in any range; of others, the first three bands are drawn.
       saliency: ``[y, x]`` in [0, 1], with the aspect ratio of the chip.
       side: longer side of the picture, in pixels.
       share: weight of the map in the blend, in [0, 1].
@@ -172,19 +173,20 @@ def drawn(chip: Shaped[np.ndarray, "h w c"], *, side: int) -> Image.Image:
     """Draws a chip, enlarged by nearest-neighbour interpolation.
 
     Args:
-      chip: ``[h, w, c]``, gray or RGB in any range; other chips are drawn by their first channel.
+      chip: ``[h, w, c]``, gray or RGB in any range; of others, the first three bands are drawn.
       side: longer side of the picture, in pixels.
     """
     return _shown(chip).resize(_size(chip.shape[:2], side), Image.Resampling.NEAREST)
 
 
 def _shown(chip: Shaped[np.ndarray, "h w c"]) -> Image.Image:
-    pixels = (chip if chip.shape[2] in (1, 3) else chip[:, :, :1]).astype(np.float64)
+    chip = shown(chip)
+    pixels = chip.astype(np.float64)
     if chip.dtype != np.uint8:
         low, high = pixels.min(), pixels.max()
         pixels = (pixels - low) * (255 / (high - low if high > low else 1))
-    shown = np.rint(pixels).astype(np.uint8)
-    return Image.fromarray(shown[:, :, 0] if shown.shape[2] == 1 else shown).convert("RGB")
+    small = np.rint(pixels).astype(np.uint8)
+    return Image.fromarray(small[:, :, 0] if small.shape[2] == 1 else small).convert("RGB")
 
 
 def _size(shape: tuple[int, ...], side: int) -> tuple[int, int]:

@@ -64,8 +64,10 @@ def export_run(
     targets.
 
     The file's metadata holds, as JSON, ``classes``, ``image_shape`` (rows, columns, channels of a
-    chip), ``image_dtype``, ``geometry``, ``takes``, ``layout``, ``mean``, ``std``, ``step`` and
-    ``provenance`` (run, commit, data and its fingerprint, versions). An open-set run also has
+    chip), ``image_dtype``, ``bands`` (names of the images' bands, endings of their files, whether
+    complex values become magnitude and phase), ``geometry``, ``takes``, ``layout``, ``mean``,
+    ``std``, ``step`` and ``provenance`` (run, commit, data and its fingerprint, versions). An
+    open-set run also has
     ``gamma``, ``fitted_gamma`` (if this checkpoint was evaluated), ``decides``, ``thresholds``
     (null: everything is accepted), ``guarantees`` (null: none), ``fitted_to``, ``probability_is``,
     ``class_from``, ``temperature``, ``tpr`` and ``validation_examples``.
@@ -76,7 +78,8 @@ def export_run(
       takes: ``"images"``: images of any size that the geometry allows; ``"chips"``: float32 chips
         of the size that the network was trained on, without geometry in the graph.
       size: rows and columns of the images if they are fixed; None for any size.
-      channels: channels of the images, 1 or 3; None for those of the chips.
+      channels: channels of the images, where gray and RGB are converted 1 or 3; None for those of
+        the chips, or for all bands of which ``data.bands`` chooses some.
       layout: layout of the images: channels last (``"NHWC"``) or second (``"NCHW"``).
       checkpoint: ``"latest"``, ``"best"`` or a step.
       opset: version of the ONNX operator set.
@@ -131,6 +134,7 @@ def export_run(
         "classes": network.classes,
         "image_shape": intake.shape,
         "image_dtype": intake.dtype,
+        "bands": intake.bands.as_dict(),
         "takes": takes,
         "geometry": _geometry(intake),
         "layout": layout,
@@ -183,7 +187,8 @@ def _input(
         if size is not None or channels is not None:
             raise ValueError("size, channels: not allowed with takes='chips', whose shape is fixed")
         return np.zeros(intake.shape, np.float32), {}
-    chip, trained = intake.chip, intake.shape[2]
+    chip = intake.chip
+    trained = chip.choice.of if chip.choice else intake.shape[2]
     channels = trained if channels is None else channels
     if channels != trained and not (chip.channels == trained and channels in (1, 3)):
         wanted = "1 or 3" if chip.channels == trained else trained
@@ -204,6 +209,8 @@ def _geometry(intake: Intake) -> dict[str, Any]:
     """Describes the geometric operations that turn an image into a chip."""
     chip = intake.chip
     steps = {name: getattr(chip, name) for name in ("blank_center", "center_crop", "square")}
+    if chip.choice is not None:
+        steps["bands"] = [number + 1 for number in chip.choice.numbers]
     return steps | {"resize": chip.size, "filter": "Pillow's bilinear, with antialiasing"}
 
 

@@ -158,7 +158,7 @@ class Reader:
         thread = threading.get_ident()
         self._begun[thread] = time.monotonic(), small
         try:
-            image = decode_image(upload.content, upload.name)
+            image = decode_image(upload.content, upload.name, phase=self._intake.bands.phase)
             return Read(upload.name, digest(upload.content), prepare(image))
         except Exception as error:
             return _refused(upload, error)

@@ -6,6 +6,7 @@ from typing import Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 
+from jaxatr import data
 from jaxatr.reporting import notebook
 from jaxatr.training.predictor import Answer, Item, One, Predictor
 from jaxatr.typing import Float, Shaped
@@ -41,7 +42,7 @@ class PredictionCard(Generic[Answer]):
 
     Attributes:
       prediction: the prediction.
-      chips: ``[t, h, w, c]``; t is 1 for a single image.
+      chips: ``[t, h, w, d]``, as pictures show them; t is 1 for a single image.
       heat_map: heat map of the chip, or None.
     """
 
@@ -82,7 +83,18 @@ class PredictionCards(Sequence[PredictionCard[Answer]]):
 
 
 class NotebookPredictor(Predictor[Item, Answer]):
-    """A predictor whose predictions can be displayed in a notebook with their chips."""
+    """A predictor whose predictions can be displayed in a notebook with their chips.
+
+    Attributes:
+      chip: converts an image to the network's chip.
+    """
+
+    chip: data.Intake
+
+    @property
+    def bands(self) -> data.Bands:
+        """How files become images."""
+        return self.chip.bands
 
     def show(
         self, inputs: One | Iterable[Any], *, heat_map: bool | str = False
@@ -105,7 +117,10 @@ class NotebookPredictor(Predictor[Item, Answer]):
         maps: Sequence[HeatMap | None] = [None] * len(chips)
         if method:
             maps = self._heat_maps(chips, method)
-        stacked = [chip[None] if chip.ndim == 3 else chip for chip in chips]
+        stacked = [
+            np.stack([self.chip.shown(one) for one in (chip[None] if chip.ndim == 3 else chip)])
+            for chip in chips
+        ]
         return PredictionCards(map(PredictionCard, self.answers(chips), stacked, maps))
 
     def _heat_maps(self, chips: Sequence[np.ndarray], method: str) -> Sequence[HeatMap]:

@@ -34,6 +34,7 @@ class Examples:
         the test examples cropped to perturbed boxes.
       own_test: whether the test examples are those of the data set.
       image_shape: ``(h, w, c)`` of all chips.
+      preview: the channels of a chip that pictures show; empty for the usual ones.
       mean, std: mean and standard deviation of each channel of the training images, or the
         constants of a published network, in raw units; 0 and 1 without normalisation.
     """
@@ -59,12 +60,13 @@ class Examples:
         if config.open_set.hold_out:
             held = config.open_set
             self.split = data.hold_out_classes(self.split, held.hold_out, held.hold_out_turn)
-        chip = self._chip = data.Chip.configured(fields, fields.channels or None)
+        chip = self._chip = _chip(fields, self.dataset)
         if self.dataset.skipped:
             warnings.warn(listing(self.dataset.skipped), stacklevel=3)
         self.parts = parts_of(self.dataset, self.split, config, chip, tracks=tracks)
         self.own_test = True
         self.image_shape = shared_shape(self.parts)
+        self.preview = self._preview(fields)
         train = self.parts["train"]
         self._network = normalizing_network(config)
         if self._network is None:
@@ -77,6 +79,46 @@ class Examples:
         self._config = config
         self._negatives: dict[str, Any] = {}
         self._outliers: Part | None = None
+
+    def _preview(self, fields: Config) -> tuple[int, ...]:
+        """Finds the channels that pictures show: ``data.preview_bands``, else the usual ones.
+
+        Raises:
+          ValueError: there are no such bands, or they are neither one nor three.
+        """
+        channels, bands = self.image_shape[2], self.dataset.bands
+        used, names = self._chip.choice, bands.names
+        numbers = range(channels) if used is None else used.numbers
+        text = fields.preview_bands
+        wanted = data.chosen(
+            "data.preview_bands", text, names, used.of if used else max(channels, len(names))
+        )
+        if not wanted:
+            own = [names[number] for number in numbers] if len(names) > max(numbers) else []
+            return () if channels in (1, 3) else data.preview_of(own, channels)
+        if len(wanted) not in (1, 3):
+            raise ValueError(f"data.preview_bands: got {text!r}, wanted one band or three")
+        if missing := [number for number in wanted if number not in numbers]:
+            raise ValueError(
+                f"data.preview_bands: band {missing[0] + 1} is none of those that the chips have, "
+                f"data.bands={fields.bands}"
+            )
+        return tuple(list(numbers).index(number) for number in wanted)
+
+    def _bands(self) -> dict[str, Any]:
+        """Returns what the record says about bands; nothing about plain gray and RGB."""
+        bands, used = self.dataset.bands, self._chip.choice
+        if self.image_shape[2] in (1, 3) and not (used or self.preview) and bands == data.Bands():
+            return {}
+        numbers, of = used or (tuple(range(self.image_shape[2])), self.image_shape[2])
+        return {
+            "bands": {
+                **bands.as_dict(),
+                "of": of,
+                "used": [number + 1 for number in numbers] if used else [],
+                "preview": [number + 1 for number in self.preview],
+            }
+        }
 
     @property
     def _augmentation(self) -> dict[str, Any]:
@@ -118,7 +160,7 @@ class Examples:
 
     def _add_outliers_of(self, source: str) -> None:
         train = self.parts["train"]
-        images, fingerprint = data.read_chips(source, self._chip)
+        images, fingerprint = data.read_chips(source, self._chip, self.dataset.bands)
         try:
             self._outliers = train.joined(images, openset.UNKNOWN)
         except ValueError as error:
@@ -221,6 +263,7 @@ class Examples:
             "skipped": [list(entry) for entry in self.dataset.skipped],
             "image_shape": list(self.image_shape),
             "image_dtype": self.parts["train"].split.dtype.name,
+            **self._bands(),
             "normalization": {
                 "mean": self.mean.tolist(),
                 "std": self.std.tolist(),
@@ -271,7 +314,9 @@ class Examples:
         return {
             "id": chosen.split.columns["id"][indices],
             "class": np.array([chosen.split.classes[label] for label in chosen.classes[rows]]),
-            "image": np.array([data.thumbnail(chip) for chip in chips], np.uint8),
+            "image": np.array(
+                [data.thumbnail(data.shown(chip, self.preview)) for chip in chips], np.uint8
+            ),
         }
 
     def fingerprints(self, part: str) -> Shaped[np.ndarray, " n"]:
@@ -372,6 +417,16 @@ class Examples:
             chip=chosen.chip,
             batch_size=self._batch_size,
         )
+
+
+def _chip(fields: Config, dataset: data.Dataset) -> data.Chip:
+    """Creates the geometry of a configuration, with its choice among the images' bands."""
+    choice = None
+    if fields.bands:
+        count = int(next(iter(dataset.splits.values())).columns["channels"][0])
+        used = data.chosen("data.bands", fields.bands, dataset.bands.names, count)
+        choice = data.Choice(used, count)
+    return data.Chip.configured(fields, fields.channels or None, choice)
 
 
 def opened(fields: Config) -> data.Dataset:

@@ -33,12 +33,15 @@ class Pretrained:
           ValueError: the weights cannot be read, or do not fit the backbone.
         """
         self._weights: Weights | None = None
+        channels = fields.pretrained_channels
+        if models.published.named(fields.pretrained) and in_channels not in (1, 3):
+            channels = "sum"  # published networks are of RGB, which such images never have
         if fields.pretrained:
             self._weights = read_weights(
                 fields.pretrained,
                 backbone,
                 in_channels=in_channels,
-                channels=fields.pretrained_channels,
+                channels=channels,
                 folder=fields.weights_dir,
             )
         self.record: dict[str, Any] = (

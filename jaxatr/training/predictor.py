@@ -46,6 +46,11 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
         """
         return {}
 
+    @property
+    def bands(self) -> data.Bands:
+        """How files become images."""
+        return data.Bands()
+
     @classmethod
     @abc.abstractmethod
     def load(cls, workdir: str | os.PathLike, **options: Any) -> "Predictor[Item, Answer]":
@@ -127,9 +132,9 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
         """Predicts one or more inputs.
 
         Args:
-          inputs: a path, a Pillow image, or an array ``[h, w]`` or ``[h, w, c]``, with ``c`` 1 or
-            3; or an iterable of these, such as an array ``[n, h, w, c]``. For tracks, a folder's
-            path or a sequence of images, or an iterable of these.
+          inputs: a path, a Pillow image, or an array ``[h, w]`` or ``[h, w, c]``; or an iterable of
+            these, such as an array ``[n, h, w, c]``. For tracks, a folder's path or a sequence of
+            images, or an iterable of these.
           errors: ``"return"`` puts the error of an invalid input among many in the place of its
             prediction, so that the others are predicted.
 
@@ -188,7 +193,7 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
         """Converts a path or another value to an input; here, an image."""
         if isinstance(value, str | os.PathLike):
             return self.read(os.fspath(value))
-        return cast(Item, data.as_image(value, name))
+        return cast(Item, data.as_image(value, name, phase=self.bands.phase))
 
     @abc.abstractmethod
     def describe(self, prediction: Answer) -> str:

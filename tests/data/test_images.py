@@ -8,7 +8,8 @@ import pytest
 import tifffile
 from PIL import Image, ImageFile
 
-from jaxatr.data.images import ImageError, decode_image, read_folder, read_image
+from jaxatr.data.bands import read_folder
+from jaxatr.data.images import ImageError, decode_image, read_image
 
 RNG = np.random.default_rng(0)
 GRAY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
@@ -233,7 +234,7 @@ def test_yes_and_no_and_complex_numbers_in_an_array(tmp_path):
 @pytest.mark.parametrize(
     "array, why",
     [
-        (RNG.normal(size=(3, 5, 7)), r"shape \[3, 5, 7\], wanted \[h, w\] or"),
+        (RNG.normal(size=(3, 5, 17)), r"shape \[3, 5, 17\], wanted \[h, w\] or"),
         (np.zeros(4), "wanted"),
         (np.zeros((0, 4)), "wanted"),
         (np.array([["a"]]), "wanted numbers"),
@@ -322,15 +323,13 @@ WIDE = {
     "rgb.png": png(2, 16, (1, 256, 65535)),
     "gray-alpha.png": png(4, 16, (256, 65535)),
     "rgba.png": png(6, 16, (1, 256, 65535, 9)),
-    "rgb.tif": tiff(16, (1, 256, 65535)),
-    "rgba.tif": tiff(16, (1, 256, 65535, 9)),
 }
 
 
 @pytest.mark.parametrize("name", WIDE)
 def test_sixteen_bits_in_several_channels_are_refused_not_halved(tmp_path, name):
     (tmp_path / name).write_bytes(WIDE[name])
-    with pytest.raises(ImageError, match=f"{name}: a (PNG|TIFF) .* more than 8 bits"):
+    with pytest.raises(ImageError, match=f"{name}: a PNG .* more than 8 bits"):
         read_image(tmp_path / name)
 
 
@@ -341,6 +340,8 @@ def test_eight_bits_in_the_same_containers_are_read():
         (png(6, 8, (1, 2, 255, 9)), [1, 2, 255]),
         (tiff(8, (1, 2, 255)), [1, 2, 255]),
         (tiff(8, (1, 2, 255, 9)), [1, 2, 255]),
+        (tiff(16, (1, 256, 65535)), [1, 256, 65535]),
+        (tiff(16, (1, 256, 65535, 9)), [1, 256, 65535]),
     ]:
         assert decode_image(content, "x")[0, 0].tolist() == pixel
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxatr.data.bands import Choice
 from jaxatr.data.chip import Chip
 from jaxatr.data.traced_chip import traced_chips
 
@@ -21,6 +22,7 @@ CASES = [
     (Chip(center_crop=SIDE, channels=1), (17, 30, 1)),
     (Chip(center_crop=20, size=SIDE, blank_center=5, channels=1), (25, 31, 1)),
     (Chip(size=SIDE, blank_center=50, channels=1), (25, 60, 1)),
+    (Chip(size=SIDE, choice=Choice((4, 0, 1), 5)), (20, 31, 5)),
 ]
 
 
@@ -99,6 +101,7 @@ EXPORTED = [
     (Chip(square=True), (9, 9, 1), [(9, 9), (6, 9), (9, 4)], [(10, 9), (8, 7), (1, 1), (18, 18)]),
     (Chip(square=True, blank_center=3), (9, 9, 1), [(8, 9), (9, 1)], [(12, 3)]),
     (Chip(center_crop=6), (6, 6, 1), [(6, 6), (9, 8), (13, 7)], [(5, 6), (4, 9), (1, 36)]),
+    (Chip(center_crop=6, choice=Choice((3, 1), 4)), (6, 6, 2), [(9, 8)], [(5, 6)]),
 ]
 
 
@@ -109,7 +112,8 @@ def test_an_exported_graph_takes_what_the_host_takes(tmp_path, chip, shape, take
     from jaxatr.onnx import export
     from jaxatr.onnx.writer.trace import FreeAxis
 
-    path, example = tmp_path / "chips.onnx", np.zeros((1, *shape), np.uint8)
+    bands = chip.choice.of if chip.choice else 1
+    path, example = tmp_path / "chips.onnx", np.zeros((1, *shape[:2], bands), np.uint8)
     least = chip.center_crop or 1
     axes = {1: FreeAxis("height", least), 2: FreeAxis("width", least)}
     export(lambda _, x: traced_chips(chip, x, shape), {}, example, path, free_axes=[axes])
@@ -117,9 +121,9 @@ def test_an_exported_graph_takes_what_the_host_takes(tmp_path, chip, shape, take
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(path, options)
     for sides in taken:
-        images = np.stack([image_of((*sides, 1), np.uint8)] * 2)
+        images = np.stack([image_of((*sides, bands), np.uint8)] * 2)
         (found,) = session.run(None, {"x": images})
         np.testing.assert_array_equal(found, np.stack([chip(image) for image in images]))
     for sides in refused:
         with pytest.raises(Exception, match="out of data bounds"):
-            session.run(None, {"x": image_of((1, *sides, 1), np.uint8)})
+            session.run(None, {"x": image_of((1, *sides, bands), np.uint8)})

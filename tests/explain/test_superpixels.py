@@ -41,6 +41,11 @@ def test_a_constant_image():
     assert quickshift(np.full((32, 32, 1), 3, np.float32)).shape == (32, 32)
 
 
-def test_other_channels_want_another_segmentation(unchecked):
-    with pytest.raises(ValueError, match=r"got shape \(8, 8, 2\), wanted \[h, w, 1\] or"):
-        quickshift(np.zeros((8, 8, 2), np.float32))
+def test_bands_of_different_units_count_alike(unchecked):
+    image = np.zeros((32, 32, 5), np.float32)
+    image[:, 16:, 3] = 1e-3  # the edge is in one band, the others are constant
+    image[..., 0] = 1e6
+    labels = quickshift(image)
+    assert not {*labels[:, 15].tolist()} & {*labels[:, 16].tolist()}
+    with pytest.raises(ValueError, match=r"got shape \(8, 8\), wanted \[h, w, c\]"):
+        quickshift(np.zeros((8, 8), np.float32))

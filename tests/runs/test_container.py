@@ -271,6 +271,18 @@ def files_of_every_kind():
     file = io.BytesIO()
     Image.fromarray(np.uint16(noise) * 200).save(file, "PNG")
     yield "16 bits", file.getvalue()
+    for count in (2, 4, 16, 17):
+        several = np.repeat(noise[..., None], count, axis=2)
+        for values in (several, np.uint16(several) * 200, np.float32(several)):
+            for order, stored in (("contig", values), ("separate", np.moveaxis(values, 2, 0))):
+                file = io.BytesIO()
+                kind = {"photometric": "minisblack", "planarconfig": order}
+                tifffile.imwrite(file, stored, metadata=None, **kind)
+                yield f"{count} bands of {values.dtype}, {order}", file.getvalue()
+            file = io.BytesIO()
+            np.save(file, values)
+            yield f"array of {count} bands of {values.dtype}", file.getvalue()
+    yield "half of ENVI", b"ENVI\nlines = 2"
     yield "radar", b"NITF02.10"
     yield "nothing", b""
     yield "text", b"no image"

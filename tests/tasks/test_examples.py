@@ -1,7 +1,12 @@
 """The examples of a run."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
+import tifffile
 
+from jaxatr.data import Intake
 from jaxatr.tasks.examples import Examples
 
 
@@ -35,3 +40,76 @@ def test_chips_of_added_classes_are_neither_tested_nor_validated_on(small_config
 def test_truth_is_empty_where_the_data_says_none(small_config):
     test = Examples(small_config).parts["test"]
     assert test.truth(np.arange(2)) == (None, None)
+
+
+GDAL = "".join(
+    f'<Item name="DESCRIPTION" sample="{place}" role="description">{name}</Item>'
+    for place, name in enumerate(("blue", "green", "red", "nir"))
+)
+
+
+@pytest.fixture
+def banded(small_config, tmp_path):
+    """A configuration for two classes of images of four named bands of 16 bits."""
+    rng, config = np.random.default_rng(0), small_config.copy_and_resolve_references()
+    for name in ("car", "tank"):
+        (tmp_path / name).mkdir()
+        for number in range(6):
+            values = rng.integers(0, 4000, (24, 24, 4)).astype(np.uint16)
+            options = {"photometric": "minisblack", "planarconfig": "contig", "metadata": None}
+            tags = [(42112, "s", 0, GDAL, True)]
+            tifffile.imwrite(tmp_path / f"{name}/{number}.tif", values, **options, extratags=tags)
+    config.data.source, config.open_set.split = str(tmp_path), "closed"
+    return config
+
+
+def test_bands_are_chosen_shown_and_recorded(banded):
+    banded.data.bands = "nir,red,green"
+    banded.data.preview_bands = "2"
+    examples = Examples(banded)
+    assert examples.image_shape == (24, 24, 3) and examples.preview == (2,)
+    assert examples.record["bands"] == {
+        **{"names": ["blue", "green", "red", "nir"], "files": [], "phase": False},
+        **{"of": 4, "used": [4, 3, 2], "preview": [3]},
+    }
+    test = examples.parts["test"]
+    image, chip = test.split.image(test.indices[0]), test.chips(np.array([0]))[0]
+    np.testing.assert_array_equal(chip, image[..., [3, 2, 1]])
+    assert examples.thumbnails("test", np.array([0]))["image"].shape == (1, 24, 24, 1)
+    assert len(examples.record["normalization"]["mean"]) == 3
+    intake = Intake.of_run(banded, examples.record)
+    np.testing.assert_array_equal(intake(image), chip)
+    np.testing.assert_array_equal(intake.shown(chip).ravel()[[chip[..., 2].argmax()]], [255])
+    with pytest.raises(ValueError, match="got an image of 3 bands, wanted 4 bands"):
+        intake(image[..., :3])
+
+
+def test_all_bands_are_used_by_default(banded):
+    examples = Examples(banded)
+    assert examples.image_shape == (24, 24, 4) and examples.preview == (2, 1, 0)
+    assert examples.record["bands"]["used"] == []
+    batch = next(examples.train_batches())
+    ids, epochs = jnp.asarray(batch["id"]), jnp.zeros(len(batch["id"]), jnp.int32)
+    images = examples.normalize(batch["image"])
+    made = examples.augment(jax.random.key(0), images, ids, epochs)
+    assert made.shape == batch["image"].shape
+
+
+@pytest.mark.parametrize(
+    "fields, why",
+    [
+        ({"bands": "5"}, "data.bands: there is no band '5', wanted 1 to 4 or blue"),
+        ({"bands": "rad"}, "data.bands: there is no band 'rad'"),
+        ({"channels": 3}, "4 bands cannot be turned into data.channels=3"),
+        ({"preview_bands": "1,2"}, "data.preview_bands: got '1,2', wanted one band or three"),
+        ({"bands": "1,2", "preview_bands": "3"}, "band 3 is none of those that the chips have"),
+    ],
+)
+def test_bands_that_are_not_there(banded, fields, why):
+    banded.data.update(fields)
+    with pytest.raises(ValueError, match=why):
+        Examples(banded)
+
+
+def test_gray_images_record_no_bands(small_config):
+    assert "bands" not in Examples(small_config).record

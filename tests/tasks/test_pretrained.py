@@ -63,6 +63,19 @@ def test_only_the_backbone_is_replaced_in_and_outside_of_jit():
     jax.tree.map(np.testing.assert_array_equal, (params, state), drawn())  # as they were
 
 
+@pytest.mark.parametrize("channels, how", [(1, "same"), (3, "same"), (5, "sum")])
+def test_published_networks_adapt_to_other_bands(monkeypatch, channels, how):
+    asked = []
+
+    def read(path, backbone, **given):
+        asked.append((given["in_channels"], given["channels"]))
+        return Weights({}, {})
+
+    monkeypatch.setattr(pretrained, "read_weights", read)
+    Pretrained(fields(pretrained="mobilenet_v2"), MODULE.backbone, channels)
+    assert asked == [(channels, how)]
+
+
 def test_nothing_named_changes_nothing():
     weights = Pretrained(fields(), MODULE.backbone, 1)
     assert weights.record == {}

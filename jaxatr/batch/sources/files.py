@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 from jaxatr.batch.sources.source import Found, Source, Unread
+from jaxatr.data import envi
 from jaxatr.data.files_below import iterate_visible
 from jaxatr.data.image_paths import no_image, other_kind
 
@@ -40,7 +41,7 @@ class Folder(Source):
                 yield Unread(str(below), error)
             elif kind := passed_as or other_kind(self._path / below):
                 passed[kind] += 1
-            else:
+            elif not envi.header_beside(self._path / below):  # pixels are read with their header
                 empty = False
                 yield str(below)
         if empty:

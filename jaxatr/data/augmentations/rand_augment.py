@@ -2,7 +2,8 @@
 
 The operations are those of Pillow, on floats: each image's value range is mapped to [0, 1] before
 an operation and back after it, so that chips of any unit can be varied. Where Pillow leaves black
-borders, the image is mirrored. Colour operations are used for images of three channels only.
+borders, the image is mirrored. Colour operations are used for images of three channels only. Of
+more or two bands, which may have different units, each has its own range and its own mean.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ HIGHEST = 30.0
 
 _DEGREES, _SHEAR, _TRANSLATION, _ENHANCEMENT = 30.0, 0.3, 150 / 331, 0.9
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
+_SEEN = (1, 3)  # channels of gray and RGB, which share their unit
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
 
 Image = Float[Array, "h w c"]
@@ -35,7 +37,7 @@ def rand_augment(
 
     Args:
       keys: one per image.
-      images: in raw units, with 1 or 3 channels.
+      images: in raw units.
       operations: the paper's N, the number of operations per image.
       magnitude: the paper's M, from 0 to 30 as in torchvision and timm. Where an operation has two
         directions (rotation to either side, more or less contrast), one is drawn.
@@ -51,7 +53,8 @@ def rand_augment(
         return operate(image, changes, index, level, signed)
 
     def one(key: Array, image: Array) -> Array:
-        least, most = jnp.min(image), jnp.max(image)
+        axes = None if image.shape[-1] in _SEEN else (0, 1)
+        least, most = jnp.min(image, axis=axes), jnp.max(image, axis=axes)
         span = jnp.where(most > least, most - least, 1.0)
         unit = (image - least) / span
         step = lambda number, unit: once(jax.random.fold_in(key, number), unit)  # noqa: E731
@@ -154,9 +157,9 @@ def brightness(unit: Image, level: Array, signed: Array) -> Image:
 
 
 def contrast(unit: Image, level: Array, signed: Array) -> Image:
-    """Moves the image towards or away from its mean gray."""
+    """Moves the image towards or away from its mean gray, or other bands from their means."""
     del level
-    return _blend(jnp.mean(_gray(unit)), unit, signed)
+    return _blend(jnp.mean(_gray(unit), axis=(0, 1)), unit, signed)
 
 
 def sharpness(unit: Image, level: Array, signed: Array) -> Image:
@@ -190,13 +193,14 @@ PHOTOMETRIC = [
     contrast,
     sharpness,
 ]
-"""The photometric operations for images of one channel."""
+"""The photometric operations for images of any number of channels."""
 
 
-def _gray(unit: Image) -> Float[Array, "h w 1"]:
+def _gray(unit: Image) -> Float[Array, "h w d"]:
+    """Returns the luma of colours, and other bands as they are."""
     if unit.shape[-1] == 3:
         return jnp.sum(unit * _LUMA, axis=-1, keepdims=True)
-    return jnp.mean(unit, axis=-1, keepdims=True)
+    return unit
 
 
 def _blend(without: Array, unit: Image, signed: Array) -> Image:

@@ -16,7 +16,7 @@ def speckle(
     :math:`L` and mean 1 (variance :math:`1/L`), i.e. the mean of :math:`L` exponential variables;
     an amplitude is multiplied by its square root (Goodman 1976, "Some fundamental properties of
     speckle"). The channels of a pixel share one draw, so that a gray image in three channels stays
-    gray.
+    gray; of two bands, or more than three, such as those of polarised radar, each has its own.
 
     Args:
       keys: one per image.
@@ -24,10 +24,11 @@ def speckle(
       looks: :math:`L`, the number of looks.
       of: ``"intensity"`` or ``"amplitude"``, the quantity the pixels hold.
     """
-    _, height, width, _ = images.shape
+    _, height, width, bands = images.shape
+    draws = 1 if bands in (1, 3) else bands
 
     def draw(key: Array) -> Array:
-        return jnp.mean(jax.random.exponential(key, (looks, height, width, 1)), axis=0)
+        return jnp.mean(jax.random.exponential(key, (looks, height, width, draws)), axis=0)
 
     noise = jax.vmap(draw)(keys)
     return images * (jnp.sqrt(noise) if of == "amplitude" else noise)

@@ -16,11 +16,13 @@ import numpy as np
 from PIL import Image
 
 from jaxatr.data.decoder import gif, jpeg, jpeg2000, npy, phoenix, pillow, png, tiff
-from jaxatr.data.decoder.header import MOST_PIXELS, Header, ImageError
+from jaxatr.data.decoder.header import MOST_BANDS, MOST_PIXELS, Header, ImageError
 from jaxatr.data.decoder.measured import measured
 
 __all__ = [
+    "ENVI",
     "FORMATS",
+    "MOST_BANDS",
     "MOST_PIXELS",
     "RADAR",
     "Header",
@@ -40,6 +42,9 @@ _NITF = (b"NITF", b"NSIF")
 _SIO = (b"\xff\x01\x7f\xfe", b"\xfe\x7f\x01\xff", b"\xff\x02\x7f\xfd", b"\xfd\x7f\x02\xff")
 RADAR = (*_NITF, *_SIO)
 """First bytes of radar files, which this package does not read."""
+
+ENVI = b"ENVI"
+"""First bytes of a header of ENVI, whose pixels are in another file."""
 
 _MODULES: tuple[ModuleType, ...] = (npy, phoenix, png, jpeg, tiff, gif, jpeg2000)
 _LONGEST = 300
@@ -71,22 +76,28 @@ def header(content: bytes, name: str, *, most: int = MOST_PIXELS, others: bool =
 
 
 def decode(
-    content: bytes, name: str, *, most: int = MOST_PIXELS, others: bool = False
+    content: bytes,
+    name: str,
+    *,
+    most: int = MOST_PIXELS,
+    others: bool = False,
+    phase: bool = False,
 ) -> np.ndarray:
-    """Decodes an image as ``[h, w, c]`` with ``c`` 1 or 3, of uint8, uint16 or float32.
+    """Decodes an image as ``[h, w, c]``, 1 to 16 bands of uint8, uint16 or float32.
 
     Args:
       content: the file's content.
       name: the file's name, for error messages.
       most: largest number of pixels.
       others: accept other formats of Pillow, too, whose work is not bounded.
+      phase: make two bands of each complex one, its magnitude and its phase in radians.
 
     Raises:
       ImageError: see :func:`header`; or the pixels are damaged, or not finite.
     """
     found = header(content, name, most=most, others=others)
     try:
-        return measured(found.read())
+        return measured(found.read(), phase=phase)
     except Exception as error:  # of a damaged file, any kind
         raise _named(name, content, error) from error
 
@@ -97,6 +108,10 @@ def _header(content: bytes, others: bool) -> Header:
             return module.header(content)
     if content.startswith(RADAR):
         raise ImageError("a radar file (NITF, SICD or SIO): save its image as TIFF or .npy")
+    if content.startswith(ENVI):
+        raise ImageError(
+            "a header of ENVI without the file of its pixels: save the image as TIFF or .npy"
+        )
     try:
         return pillow.header(content, None if others else FORMATS)
     except Image.UnidentifiedImageError as error:

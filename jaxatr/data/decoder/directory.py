@@ -13,6 +13,7 @@ STRIPS, ORIENTATION, SAMPLES, STRIP_ROWS, STRIP_BYTES, PLANAR = 273, 274, 277, 2
 PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILES, TILE_BYTES = 317, 322, 323, 324, 325
 INKS, EXTRA, FORMAT = 332, 338, 339
 COEFFICIENTS, SUBSAMPLING, REFERENCE = 529, 530, 532
+_GDAL = 42112
 _NEW_KIND, _OLD_KIND = 254, 255
 _REDUCED, _MASK, _DEPTH_MAP = 1, 4, 8
 _OLD_REDUCED = 2
@@ -78,7 +79,7 @@ class Directory:
         self._entries: dict[int, _Entry] = {}
         for begin in range(start, start + count * length, length):
             (tag, kind, number), value = self._all(entry, begin)
-            if tag not in (*_FOR_PIXELS, _NEW_KIND, _OLD_KIND, ORIENTATION):
+            if tag not in (*_FOR_PIXELS, _NEW_KIND, _OLD_KIND, ORIENTATION, _GDAL):
                 continue
             if tag in self._entries:
                 raise ValueError(f"a damaged TIFF: tag {tag} occurs twice")
@@ -149,6 +150,13 @@ class Directory:
             return []
         pairs = self._all("LL" * entry.count, entry.at)[0]
         return [a / (b or 1) for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
+
+    @property
+    def gdal(self) -> str:
+        """The metadata of GDAL, an XML text; empty if there is none."""
+        if (entry := self._entries.get(_GDAL)) is None:
+            return ""
+        return self._content[entry.at : entry.at + entry.size].decode("utf-8", "replace")
 
     def alone(self, changed: Mapping[int, int]) -> bytes:
         """Returns the file with this directory only, reduced to the tags for the pixels.

@@ -8,6 +8,9 @@ import numpy as np
 MOST_PIXELS = 178_956_970
 """Largest number of pixels of an image, as in Pillow: 0.5 GB as 8-bit colour."""
 
+MOST_BANDS = 16
+"""Largest number of bands of an image."""
+
 MOST_PASSES = 32
 """Largest number of passes over an image: encoders write a progressive JPEG in about ten scans."""
 
@@ -28,12 +31,14 @@ class Header(NamedTuple):
       read: decodes the pixels, ``[h, w]`` or ``[h, w, c]``; takes memory and time only in
         proportion to ``height * width * passes``.
       passes: how often decoding visits each pixel.
+      bands: number of bands; up to three take no more memory than colours.
     """
 
     height: int
     width: int
     read: Callable[[], np.ndarray]
     passes: int = 1
+    bands: int = 1
 
     @property
     def work(self) -> int:
@@ -47,10 +52,17 @@ class Header(NamedTuple):
           most: largest number of pixels.
 
         Raises:
-          ImageError: the image has more pixels or passes, or too many for both together.
+          ImageError: the image has more pixels, bands or passes, or too many of two together.
         """
+        if self.bands > MOST_BANDS:
+            raise too_many_bands(self.bands)
         if self.height * self.width > most:
             raise ImageError(f"{self.height}x{self.width} pixels, wanted at most {most} pixels")
+        if self.height * self.width * self.bands > 3 * most:
+            raise ImageError(
+                f"{self.height}x{self.width} pixels of {self.bands} bands, wanted at most "
+                f"{3 * most // self.bands} pixels"
+            )
         if self.passes > MOST_PASSES:
             raise ImageError(
                 f"{self.passes} passes over the image (scans of a progressive JPEG), wanted at "
@@ -61,3 +73,8 @@ class Header(NamedTuple):
                 f"{self.height}x{self.width} pixels in {self.passes} passes (scans of a "
                 f"progressive JPEG), wanted at most {MOST_WORK * most // self.passes} pixels"
             )
+
+
+def too_many_bands(count: int) -> ImageError:
+    """Creates the error for an image of too many bands."""
+    return ImageError(f"got {count} bands, wanted 1 to {MOST_BANDS}")

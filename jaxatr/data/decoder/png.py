@@ -29,7 +29,7 @@ def too_wide(kind: str) -> ImageError:
     """Creates the error for a format's colours of more than 8 bits."""
     return ImageError(
         f"a {kind} with several channels of more than 8 bits, of which Pillow keeps only the "
-        "upper 8; save it as one channel of 16-bit gray or of floats, or as 8-bit colour"
+        "upper 8; save it as a TIFF or .npy, or as 8-bit colour"
     )
 
 

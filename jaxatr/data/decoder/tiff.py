@@ -11,6 +11,7 @@ recorded values cannot represent is refused.
 import io
 import lzma
 import math
+import struct
 import zlib
 from typing import NamedTuple
 
@@ -20,9 +21,9 @@ from PIL import UnidentifiedImageError
 from jaxatr.data.decoder import directory as tags
 from jaxatr.data.decoder import jpeg, pillow, png
 from jaxatr.data.decoder.directory import START, Directory, directories
-from jaxatr.data.decoder.header import Header, ImageError
+from jaxatr.data.decoder.header import MOST_BANDS, Header, ImageError, too_many_bands
 
-__all__ = ["START", "header"]
+__all__ = ["START", "gdal", "header"]
 
 _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _INKS, _YCBCR, _LAB = 0, 1, 2, 3, 5, 6, 8
 _COLOURS: dict[int, int] = {
@@ -70,6 +71,22 @@ class _Facts(NamedTuple):
     by_float: bool
     """Whether the compressor was given the differences of floats, and has to know of them."""
 
+    @property
+    def alpha(self) -> bool:
+        """Whether the last sample of a pixel is alpha."""
+        return bool(self.extra) and self.extra[-1] in (_ASSOCIATED, _UNASSOCIATED)
+
+    @property
+    def further(self) -> int:
+        """Number of bands beside the colours."""
+        return len(self.extra) - self.alpha
+
+    @property
+    def bands(self) -> int:
+        """Number of bands that are read."""
+        coloured = self.photometric in (_PALETTE, _INKS)
+        return 3 if coloured else _COLOURS[self.photometric] + self.further
+
 
 def header(content: bytes) -> Header:
     """Reads the header.
@@ -97,8 +114,8 @@ def header(content: bytes) -> Header:
     changed = {tags.PHOTOMETRIC: _BLACK_IS_ZERO} if inverted else {}
     if facts.kind in _CODES and facts.samples == 1 and facts.bits <= 32 and not facts.by_float:
         changed[tags.FORMAT] = _UNSIGNED
-    if facts.extra:
-        changed[tags.EXTRA] = _UNASSOCIATED  # or Pillow would divide the colours by alpha
+    if facts.alpha and not facts.further:  # or Pillow would divide the colours by it
+        changed[tags.EXTRA] = _UNASSOCIATED
     if facts.compression not in _PREDICTED:
         changed[tags.PREDICTOR] = 1  # libtiff passes over any other; tifffile does not
     if facts.samples == 1:
@@ -118,7 +135,16 @@ def header(content: bytes) -> Header:
         return _turned(values, turned)
 
     height, width = facts.height, facts.width
-    return Header(*((width, height) if turned in (5, 6, 7, 8) else (height, width)), read, passes)
+    size = (width, height) if turned in (5, 6, 7, 8) else (height, width)
+    return Header(*size, read, passes, facts.bands)
+
+
+def gdal(content: bytes) -> str:
+    """Returns the metadata of GDAL of a file's first page, an XML text; empty if it has none."""
+    try:
+        return next((page.gdal for page in directories(content) if page.is_page), "")
+    except (ValueError, struct.error):  # a damaged file is reported where its pixels are read
+        return ""
 
 
 def _checked(page: Directory) -> _Facts:
@@ -162,9 +188,13 @@ def _checked(page: Directory) -> _Facts:
             f"a TIFF of {facts.bits} bits per sample with PhotometricInterpretation {photometric}, "
             "wanted 8 bits at most"
         )
-    if photometric == _RGB and facts.kind == _UNSIGNED and facts.bits in (12, 16):
+    if photometric == _RGB and facts.kind == _UNSIGNED and facts.bits == 12:
         raise png.too_wide("TIFF")
     facts = facts._replace(extra=_extra(facts))
+    if facts.further and facts.bits < 8:
+        raise ImageError(f"a TIFF of {facts.bands} bands of {facts.bits} bits, wanted 8 or more")
+    if facts.bands > MOST_BANDS:
+        raise too_many_bands(facts.bands)
     if photometric == _INKS and page.number(tags.INKS, 1) != 1:
         raise ImageError("a TIFF of inks other than CMYK")
     if photometric == _YCBCR and facts.compression not in (_JPEG, _OLD_JPEG):
@@ -178,17 +208,21 @@ def _checked(page: Directory) -> _Facts:
 
 
 def _extra(facts: _Facts) -> tuple[int, ...]:
-    """Returns the kinds of the samples beyond the colours, 0 (unknown) where none is stated.
+    """Returns the kinds of the samples beyond the colours, 0 (a band) where none is stated.
 
-    Accepted are alpha, and one band of unknown meaning beside RGB.
+    Accepted are further bands beside gray and RGB, and at last an alpha plane.
     """
+    if facts.samples > MOST_BANDS + 1:
+        raise too_many_bands(facts.samples)
     further = facts.samples - _COLOURS[facts.photometric]
     extra = facts.extra or (0,) * max(further, 0)
-    alpha = all(one in (_ASSOCIATED, _UNASSOCIATED) for one in extra)
-    if further != len(extra) or further > 1 or not (alpha or facts.photometric == _RGB):
+    banded = facts.photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB)
+    known = not any(extra[:-1]) and max(extra, default=0) <= _UNASSOCIATED
+    if further != len(extra) or not known or not (banded or all(extra)):
         raise ImageError(
             f"a TIFF of {facts.samples} samples per pixel (ExtraSamples: "
-            f"{list(facts.extra) or 'none'}), wanted gray or colour and at most an alpha plane"
+            f"{list(facts.extra) or 'none'}), wanted bands beside gray or RGB, and at most an "
+            "alpha plane, the last one"
         )
     return extra
 
@@ -246,13 +280,15 @@ def _segments(content: bytes, page: Directory, facts: _Facts) -> _Segments:
 def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
     """Decodes the pixels as they are recorded, ``[h, w]`` or ``[h, w, c]``."""
     gray = facts.photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO)
+    wide = facts.photometric == _RGB and facts.bits > 8  # of which Pillow keeps the upper bits
     try:
-        if gray and facts.planar and facts.extra:  # of which Pillow does not know all
+        # Pillow does not know all of the first kind, and drops bands of the last.
+        if (gray and facts.planar and facts.extra) or wide or facts.further:
             raise UnidentifiedImageError
         image = pillow.opened(content, ("TIFF",))
     except UnidentifiedImageError:
         values = _by_tifffile(content, facts, segments)
-        if not facts.extra:
+        if not facts.alpha:
             return values
         alpha, values = values[:, :, -1], values[:, :, :-1]
     else:
@@ -262,7 +298,7 @@ def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
         if not facts.extra:
             return values.view(np.uint32) if values.dtype == np.int32 else values
         alpha = np.array(image.getchannel("A"))
-    if facts.extra == (_ASSOCIATED,) and np.any(alpha < np.iinfo(alpha.dtype).max):
+    if facts.extra[-1] == _ASSOCIATED and np.any(alpha < np.iinfo(alpha.dtype).max):
         raise ImageError(
             "a TIFF whose colours are multiplied by alpha: save it with plain colours or none"
         )

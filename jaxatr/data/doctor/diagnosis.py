@@ -173,11 +173,8 @@ def _marks(facts: Facts) -> list[Finding]:
     if turned := int(facts.turned.sum()):
         text = f"{_images(turned)} an EXIF orientation, which is not applied"
         found.append(Finding("warning", text, "save the images as they are to be seen"))
-    if alpha := int(np.sum(facts.dropped == "alpha")):
+    if alpha := int(facts.alpha.sum()):
         found.append(Finding("note", f"{_images(alpha)} an alpha plane, which is dropped"))
-    if band := int(np.sum(facts.dropped == "band")):
-        text = f"{_images(band)} a fourth band, which is dropped"
-        found.append(Finding("warning", text, "save the bands to be used as gray or as RGB"))
     return found
 
 
@@ -266,8 +263,12 @@ def _formats(subject: Subject, facts: Facts) -> list[Finding]:
     if len(channels) > 1:
         text = ", ".join(f"{n} of {c}" for c, n in zip(channels, counts, strict=True))
         text += _rarest(subject, facts, facts.size[:, 2], channels[counts.argmin()])
-        remedy = "data.channels=1 (gray) or 3"
-        found.append(Finding("warning", f"channels differ: {text}", remedy))
+        if {*channels.tolist()} == {1, 3}:
+            remedy = "data.channels=1 (gray) or 3"
+            found.append(Finding("warning", f"channels differ: {text}", remedy))
+        else:
+            remedy = "a set has the same bands in all images: save them so, or leave some out"
+            found.append(Finding("error", f"numbers of bands differ: {text}", remedy))
     sizes = np.unique(facts.size[:, :2], axis=0)
     if len(sizes) > 1:
         (low, left), (high, right) = sizes.min(axis=0), sizes.max(axis=0)

@@ -40,7 +40,7 @@ class Facts(NamedTuple):
       small: ``[n, 24 * 24]``, the image downscaled and gray, centred and of unit length; 0 for a
         constant image.
       turned: ``[n]``, whether the file has an EXIF orientation, which is not applied.
-      dropped: ``[n]``, ``"alpha"`` or ``"band"`` for a sample that is not read, or empty.
+      alpha: ``[n]``, whether the file has an alpha plane, which is dropped.
       unreadable: (file, reason) of images that could not be read.
       total: number of images in the subject, of which a sample may have been read.
     """
@@ -56,7 +56,7 @@ class Facts(NamedTuple):
     digest: Shaped[np.ndarray, " n"]
     small: Float[np.ndarray, "n p"]
     turned: Bool[np.ndarray, " n"]
-    dropped: Shaped[np.ndarray, " n"]
+    alpha: Bool[np.ndarray, " n"]
     unreadable: tuple[tuple[str, str], ...]
     total: int
 
@@ -123,7 +123,7 @@ def gather(subject: Subject, *, chip: Chip | None = None, limit: int = 0, seed: 
         digest=np.array([one.digest for one in found]),
         small=np.stack([one.small for one in found]),
         turned=np.array([one.marks.turned for one in found]),
-        dropped=np.array([one.marks.dropped for one in found]),
+        alpha=np.array([one.marks.alpha for one in found]),
         unreadable=tuple(unreadable),
         total=len(subject),
     )

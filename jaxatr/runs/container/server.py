@@ -99,7 +99,8 @@ class Model:
         Raises:
           ValueError: ``content`` is not an image that the model accepts.
         """
-        image = self._fitting(decode(content, "the image", most=MOST_PIXELS))
+        phase = self.metadata.get("bands", {}).get("phase", False)
+        image = self._fitting(decode(content, "the image", most=MOST_PIXELS, phase=phase))
         values: Any = self._session.run(None, {self._input: image[None]})
         outputs = dict(zip(self._outputs, (value[0] for value in values), strict=True))
         if "decision" not in outputs:
@@ -130,10 +131,13 @@ class Model:
         if image.dtype != self._type:
             raise ValueError(f"got an image of {image.dtype}, wanted {self._type}")
         height, width, channels = self._shape
-        if channels == 3 and image.shape[2] == 1:
+        chosen = "bands" in self.metadata.get("geometry", {})
+        if channels == 3 and image.shape[2] == 1 and not chosen:
             image = np.repeat(image, 3, axis=2)
         if image.shape[2] != channels:
-            raise ValueError(f"got {image.shape[2]} channels, wanted {channels}")
+            names = ", ".join(self.metadata.get("bands", {}).get("names", []))
+            wanted = f"{channels} ({names})" if names else channels
+            raise ValueError(f"got an image of {image.shape[2]} bands, wanted {wanted}")
         least = self.metadata.get("geometry", {}).get("center_crop", 0)
         if min(image.shape[:2]) < least:
             raise ValueError(f"got {image.shape[:2]} pixels, wanted at least {least} on each side")

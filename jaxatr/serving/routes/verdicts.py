@@ -51,7 +51,9 @@ class Verdicts(NamedTuple):
         found = await console.answers(
             request, read, neighbours=self.neighbours > 0, scores=scores, watched=watched
         )
-        shown = await asyncio.to_thread(_pictures, read) if self.pictures else {}
+        shown: Mapping[str, str] = {}
+        if self.pictures:
+            shown = await asyncio.to_thread(_pictures, read, console.engine.intake)
         results = []
         for one, answer in found:
             if answer is None:
@@ -101,9 +103,10 @@ async def verdicts(
     return Verdicts(score, threshold, every_score, neighbours, pictures)
 
 
-def _pictures(read: list[Read]) -> dict[str, str]:
+def _pictures(read: list[Read], intake: data.Intake) -> dict[str, str]:
     """Returns the usable chips as PNG data URIs, by the uploads' ids."""
-    drawn = {one.id: as_png(data.thumbnail(one.chip)) for one in read if one.chip is not None}
+    chips = {one.id: one.chip for one in read if one.chip is not None}
+    drawn = {id: as_png(data.thumbnail(intake.shown(chip))) for id, chip in chips.items()}
     return {
         id: f"data:image/png;base64,{base64.b64encode(png).decode()}" for id, png in drawn.items()
     }

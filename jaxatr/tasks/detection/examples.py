@@ -100,6 +100,10 @@ class SceneExamples:
           ValueError: the data is missing, has no boxes or does not match the configuration.
         """
         fields = config.data
+        if fields.bands:
+            raise ValueError(
+                f"data.bands: got {fields.bands!r}, but a detector takes all bands of a scene"
+            )
         self._config = config
         self.dataset = opened(fields)
         if self.dataset.skipped:

@@ -148,7 +148,7 @@ class Retriever(NotebookPredictor[np.ndarray, Match]):
 
     def read(self, path: str) -> np.ndarray:
         """Reads an image ``[h, w, c]``."""
-        return data.read_image(path)
+        return self.bands.read(path)
 
     def prepare(self, item: np.ndarray) -> np.ndarray:
         """Converts an image to a chip, which has the shape and dtype of training."""

@@ -114,12 +114,15 @@ def test_values_stay_in_the_images_own_range(channels):
     assert changed.mean() > 0.8
 
 
-def test_the_unit_of_the_pixels_does_not_matter():
-    images = jnp.asarray(np.random.default_rng(0).uniform(0, 255, (40, 8, 8, 3)), jnp.float32)
+@pytest.mark.parametrize("factor", [np.full(3, 0.01), np.array([0.01, 1, 0.1, 0.03])])
+def test_the_unit_of_the_pixels_does_not_matter(factor):
+    """Gray and RGB have one unit, each of other bands has its own."""
+    shape = (40, 8, 8, len(factor))
+    images = jnp.asarray(np.random.default_rng(0).uniform(0, 255, shape), jnp.float32)
     plain = rand_augment(KEYS[:40], images, 2, 15.0)
-    scaled = rand_augment(KEYS[:40], 0.01 * images - 3, 2, 15.0)
+    scaled = rand_augment(KEYS[:40], jnp.float32(factor) * images - 3, 2, 15.0)
     # A value that lies at a step of equalize or posterize can fall on either side of it.
-    off = np.abs(np.asarray(0.01 * plain - 3) - scaled) > 1e-3
+    off = np.abs(np.asarray(jnp.float32(factor) * plain - 3) - scaled) > 1e-3
     assert off.mean() < 0.01
 
 

@@ -27,6 +27,11 @@ def test_speckle_of_an_intensity_is_gamma_noise(looks):
     assert scipy.stats.kstest(out[..., 0].ravel(), expected.cdf).pvalue > 1e-3
 
 
+def test_speckle_of_other_bands_is_drawn_for_each():
+    out = np.asarray(speckle(KEYS[:50], jnp.ones((50, 5, 5, 2)), 1)).reshape(-1, 2)
+    assert abs(np.corrcoef(out.T)[0, 1]) < 0.15
+
+
 def test_speckle_of_an_amplitude_is_its_root():
     images = jnp.full((3, 5, 5, 1), 2.0)
     on_intensity = speckle(KEYS[:3], images, 3)

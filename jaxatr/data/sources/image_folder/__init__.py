@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from jaxatr.data import archive
+from jaxatr.data.bands import PLAIN, Bands, endings, listed_names
 from jaxatr.data.image_paths import describe_kind
-from jaxatr.data.images import ImageError, decode_image
+from jaxatr.data.images import ImageError
 from jaxatr.data.reasons import Reasons
 from jaxatr.data.source import (
     Contents,
@@ -29,7 +30,6 @@ from jaxatr.data.sources.image_folder.folder import (
     find,
 )
 from jaxatr.data.sources.image_folder.layouts import LAYOUTS
-from jaxatr.files import read_regular
 
 _LISTED = 10  # damaged files listed in an error
 _READING = 2  # raised when the folders in an archive are read differently
@@ -50,6 +50,13 @@ class ImageFolderSource(Source):
         "table": Option(
             "", "CSV or Parquet file that lists the images; a path inside the folder or archive"
         ),
+        "files": Option(
+            "",
+            "endings of the files that hold a chip's bands, such as _vis.png,_ir.png; empty: each "
+            "file is a chip",
+        ),
+        "band_names": Option("", "names of the bands, with commas; empty: those in the files"),
+        "phase": Option(False, "make two bands of complex values, magnitude and phase"),
     }
 
     def scan(self, request: Request) -> Scan:
@@ -63,6 +70,7 @@ class ImageFolderSource(Source):
             def unpacked(scratch: Path) -> Contents:
                 return _contents(image_folder(path, settings, scratch / "source"), skip_corrupt)
 
+            _bands(settings)  # before the archive is unpacked
             return Scan(self, settings, [*state, dict(request.options), _READING], unpacked)
         found = image_folder(path, settings)
         return Scan(self, settings, found.signature(), lambda _: _contents(found, skip_corrupt))
@@ -84,13 +92,30 @@ def image_folder(
     Raises:
       ValueError: there is no usable data at the path, or an option does not fit.
     """
-    found = labelled_images(path, scratch, layout=settings["layout"], table_name=settings["table"])
+    found = labelled_images(
+        path,
+        scratch,
+        layout=settings["layout"],
+        table_name=settings["table"],
+        bands=_bands(settings),
+    )
     with archive.naming(found.root, found.shown):
         return divided(found, settings["test_fraction"])
 
 
+def _bands(settings: Mapping[str, Any]) -> Bands:
+    """Returns what the options say about bands, which early sets lack."""
+    names, files = settings.get("band_names", ""), settings.get("files", "")
+    return Bands(listed_names(names), endings(files), settings.get("phase", False))
+
+
 def labelled_images(
-    path: Path, scratch: Path | None = None, *, layout: str = "", table_name: str = ""
+    path: Path,
+    scratch: Path | None = None,
+    *,
+    layout: str = "",
+    table_name: str = "",
+    bands: Bands = PLAIN,
 ) -> Found:
     """Lists the images at a path with their classes, of which there may be only one.
 
@@ -99,6 +124,7 @@ def labelled_images(
       scratch: folder to extract an archive into; without it, archives are refused.
       layout: the folders' meaning; empty to infer it.
       table_name: path of a table inside the folder or archive.
+      bands: how files become images.
 
     Raises:
       ValueError: there is no usable data at the path, or an option does not fit.
@@ -106,7 +132,7 @@ def labelled_images(
     if scratch is not None and path.is_file() and archive.is_archive(path):
         archive.extract(path, scratch)
         with archive.naming(scratch, path):
-            found = find(scratch, layout=layout, table_name=table_name, inside=True)
+            found = find(scratch, layout=layout, table_name=table_name, inside=True, bands=bands)
         found = found._replace(shown=path / found.root.relative_to(scratch))
     else:
         root = path
@@ -114,7 +140,7 @@ def labelled_images(
             if table_name:
                 raise ValueError(f"table: {path} is a table itself: leave the option out")
             root, table_name = path.parent, path.name
-        found = find(root, layout=layout, table_name=table_name)
+        found = find(root, layout=layout, table_name=table_name, bands=bands)
     if found.assumed:
         warnings.warn(
             f"{path}: taken for {found.assumed}; the option layout sets another meaning",
@@ -123,19 +149,20 @@ def labelled_images(
     return found
 
 
-def labelled_truth(path: Path, scratch: Path) -> Found:
+def labelled_truth(path: Path, scratch: Path, bands: Bands = PLAIN) -> Found:
     """Lists the images at a path with their true classes (:func:`labelled_images`).
 
     Args:
       path: the folder, table or archive.
       scratch: folder to extract an archive into.
+      bands: how files become images.
 
     Raises:
       ValueError: there is no usable data at the path, or its labels are predictions.
     """
     if path.is_file() and table.is_table(path):
         table.check_truth(path)
-    return labelled_images(path, scratch)
+    return labelled_images(path, scratch, bands=bands)
 
 
 def unreadable(folder: ImageFolder) -> list[tuple[str, str]]:
@@ -174,19 +201,32 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
       ImageError: an image is corrupt and must not be left out.
       ValueError: all images are corrupt.
     """
-    dtype = _first_dtype(folder, skip_corrupt)
+    first, names = _first(folder, skip_corrupt)
+    dtype, count = first.dtype, first.shape[2]
+    given = folder.bands.names
+    if given and len(given) != count:
+        raise ValueError(
+            f"band_names: got {len(given)} names, {', '.join(given)}, but the images have {count} "
+            "bands"
+        )
     skipped: list[tuple[str, str]] = []
 
     def examples(split: str, start: int) -> Iterator[Example]:
         kept = 0
         for number, (path, label) in enumerate(folder.files[split], start):
             try:
-                image = read(folder, path)
+                image, own = folder.bands.read_named(folder.root / path, str(folder.shown / path))
             except ImageError as error:
                 if not skip_corrupt:
                     raise _refused(folder) from error
                 skipped.append((path, _reason(folder, path, error)))
                 continue
+            if {image.shape[2], count} - {1, 3} and (image.shape[2] != count or own != names):
+                raise ValueError(
+                    f"{folder.shown / path} has {_described(image, own)} and others have "
+                    f"{_described(first, names)}, but a data set has the same bands in all images; "
+                    "jaxatr check counts them by bands"
+                )
             if image.dtype != dtype:
                 raise ValueError(
                     f"{folder.shown / path} is {image.dtype} and others are {dtype}, but a data "
@@ -223,7 +263,14 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
         total=total,
         skipped=skipped,
         left_out=passed_over(folder),
+        bands=folder.bands._replace(names=given or names),
     )
+
+
+def _described(image: np.ndarray, names: tuple[str, ...]) -> str:
+    count = image.shape[2]
+    named = f" ({', '.join(names)})" if names else ""
+    return f"{count} band{'s' if count > 1 else ''}{named}"
 
 
 def passed_over(folder: ImageFolder) -> Reasons:
@@ -241,19 +288,16 @@ def read(folder: ImageFolder | Found, path: str) -> np.ndarray:
     Raises:
       ImageError: the image cannot be read.
     """
-    try:
-        content = read_regular(folder.root / path)
-    except OSError as error:
-        raise ImageError(f"{folder.shown / path}: {error.strerror}") from error
-    return decode_image(content, str(folder.shown / path))
+    return folder.bands.read(folder.root / path, str(folder.shown / path))
 
 
-def _first_dtype(folder: ImageFolder, skip_corrupt: bool) -> np.dtype:
+def _first(folder: ImageFolder, skip_corrupt: bool) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Returns the first image that can be read, and the names of its bands."""
     reason = ""
     for files in folder.files.values():
         for path, _ in files:
             try:
-                return read(folder, path).dtype
+                return folder.bands.read_named(folder.root / path, str(folder.shown / path))
             except ImageError as error:
                 if not skip_corrupt:
                     raise _refused(folder) from error

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from jaxatr.data import archive
+from jaxatr.data import archive, envi
+from jaxatr.data.bands import PLAIN, Bands
 from jaxatr.data.class_names import class_name
 from jaxatr.data.files_below import as_utf8, is_hidden, iterate_visible
 from jaxatr.data.image_paths import describe_kind
@@ -59,6 +60,7 @@ class ImageFolder:
       passed: skipped files, by kind.
       empty: paths of folders without images where those of classes are.
       layout: how the folders were read, one of :data:`LAYOUTS`, if that was inferred; else empty.
+      bands: how files become images.
     """
 
     root: Path
@@ -70,11 +72,14 @@ class ImageFolder:
     passed: tuple[Passed, ...] = ()
     empty: tuple[str, ...] = ()
     layout: str = ""
+    bands: Bands = PLAIN
 
     def signature(self) -> str:
         """Returns a digest of names, sizes and dates, which is cheap and changes with any file."""
         names = (self.classes, self.coarse_classes, self.fine_to_coarse)
         digest = hashlib.sha256(repr(names).encode())
+        if self.bands != PLAIN:  # sets from before there were bands keep their digest
+            digest.update(repr(tuple(self.bands)).encode())
         for split, files in sorted(self.files.items()):
             for path, label in files:
                 try:
@@ -86,6 +91,10 @@ class ImageFolder:
                 dates = (status.st_mtime_ns, status.st_ctime_ns)
                 facts = (split, path, label, status.st_size, *dates)
                 digest.update(repr(facts).encode())
+                for further in self.bands.files_beside(self.root / path):
+                    more = further.stat()
+                    facts = (further.name, more.st_size, more.st_mtime_ns, more.st_ctime_ns)
+                    digest.update(repr(facts).encode())
         return digest.hexdigest()
 
 
@@ -100,6 +109,7 @@ class Found(NamedTuple):
       assumed: how unusual folders were read, such as ``"chips/<class>/<split>/*"``; else empty.
       empty: see :class:`ImageFolder`.
       layout: see :class:`ImageFolder`.
+      bands: see :class:`ImageFolder`.
     """
 
     root: Path
@@ -109,9 +119,17 @@ class Found(NamedTuple):
     assumed: str = ""
     empty: tuple[str, ...] = ()
     layout: str = ""
+    bands: Bands = PLAIN
 
 
-def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = False) -> Found:
+def find(
+    root: Path,
+    *,
+    layout: str = "",
+    table_name: str = "",
+    inside: bool = False,
+    bands: Bands = PLAIN,
+) -> Found:
     """Finds the images below a folder.
 
     Args:
@@ -122,6 +140,7 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
       table_name: path below ``root`` of a table, which replaces the folders' names.
       inside: the folder is an unpacked archive: refuse paths in the table that leave it, and do not
         mention one folder around all others.
+      bands: how files become images.
 
     Raises:
       ValueError: the folder is missing or empty, an image is misplaced, or the table cannot be
@@ -150,9 +169,9 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
         if not listed:
             raise ValueError(f"{root / table_name}: no images are listed")
         folder = (root / table_name).parent
-        return Found(folder, folder, listed, ())
+        return Found(folder, folder, listed, (), bands=bands)
     entries = list(_entries(root))
-    paths = [path for path, kind in entries if not kind]
+    paths = bands.firsts([path for path, kind in entries if not kind])
     outer = wrapper(paths, layout) if paths else PurePosixPath()
     passed = _by_kind(one for one in entries if one[1] and one[0] != outer / _COARSE)
     if not paths:
@@ -169,7 +188,7 @@ def find(root: Path, *, layout: str = "", table_name: str = "", inside: bool = F
         assumed = "/".join([*outer.parts, *(f"<{level}>" for level in LAYOUTS[found]), "*"])
     empty = tuple(_empty(root / outer, paths, len(LAYOUTS[found])))
     inferred = "" if layout else found
-    return Found(root / outer, root / outer, listed, passed, assumed, empty, inferred)
+    return Found(root / outer, root / outer, listed, passed, assumed, empty, inferred, bands)
 
 
 def divided(found: Found, test_fraction: float) -> ImageFolder:
@@ -204,7 +223,7 @@ def divided(found: Found, test_fraction: float) -> ImageFolder:
             "more images, or a folder for each split"
         )
     hierarchy = _given_hierarchy(root, listed, classes)
-    further = found.passed, found.empty, found.layout
+    further = found.passed, found.empty, found.layout, found.bands
     return ImageFolder(root, found.shown, files, classes, *hierarchy, *further)
 
 
@@ -229,7 +248,8 @@ def _entries(root: Path) -> Iterator[tuple[PurePosixPath, str]]:
         if error is not None:
             raise error
         suffix = path.suffix.lower()
-        yield path, passed or ("" if suffix in SUFFIXES else suffix or "without a suffix")
+        known = suffix in SUFFIXES or envi.is_part(root / path)
+        yield path, passed or ("" if known else suffix or "without a suffix")
 
 
 def _single_folder(root: Path) -> Path:
