@@ -128,11 +128,11 @@ class Session:
         Raises:
           ValueError: the network cannot be converted, or its data cannot be read.
         """
-        from jaxatr.onnx.writer import quantisation  # needs the extra onnx
+        from jaxatr.onnx.writer import half_precision, quantisation  # these need the extra onnx
 
         if divided(self.runtime)[1] == "int8":
             return quantisation.int8(model, self._observed)
-        return quantisation.float16(model)
+        return half_precision.float16(model)
 
     @property
     def engine(self) -> str:

@@ -1,4 +1,4 @@
-"""Post-training quantisation of exported networks: int8 in the QDQ form, or float16.
+"""Post-training quantisation of exported networks to int8, in the QDQ form.
 
 :func:`int8` surrounds convolutions, products with weights, and additions of activations by pairs of
 ``QuantizeLinear`` and ``DequantizeLinear``. An engine with integer kernels fuses the pairs around
@@ -8,12 +8,10 @@ that are measured on examples.
 
 The first convolution and the last layers stay in float32, as Krishnamoorthi (2018), "Quantizing
 deep convolutional networks for efficient inference", recommends. What reads no weight of the
-network, such as a decision by a gallery, stays as it is in both forms.
+network, such as a decision by a gallery, stays as it is.
 """
 
-import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -21,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.package import onnx
-from jaxatr.onnx.reader.lowering import FIXED
 from jaxatr.onnx.reader.model import load
+from jaxatr.onnx.writer.network import Network, attribute, has_weights, values_read
 from jaxatr.typing import Array, Float
 
 BINS = 2048
@@ -31,7 +29,6 @@ BINS = 2048
 _LARGEST_WEIGHT = 127
 _LEVELS = 255
 _SHARES = np.linspace(0.3, 1.0, 71)  # candidates for the ends of a range, as shares of the widest
-_ELEMENTWISE = ("Add", "AveragePool", "Clip", "GlobalAveragePool", "MaxPool", "Relu")
 
 
 class Observed(NamedTuple):
@@ -69,147 +66,20 @@ class _Layer(NamedTuple):
     absorbed: tuple[str, ...]
 
 
-class _Graph:
-    """A copy of a model whose batch norms are part of their convolutions, with its uses.
-
-    Attributes:
-      model: the copy.
-      nodes: its nodes.
-      makers: the node that computes each value.
-      inputs: names of the graph's inputs.
-      weights: names of the arrays that belong to the network.
-    """
-
-    def __init__(self, model: onnx.ModelProto):
-        self.model = onnx.ModelProto()
-        self.model.CopyFrom(model)
-        self.nodes = list(self.model.graph.node)
-        self._arrays = {one.name: one for one in self.model.graph.initializer}
-        self.inputs = {value.name for value in self.model.graph.input}
-        # A file of a run holds a decision too, whose arrays are not below ``params``.
-        own = [name for name in self._arrays if name.startswith("params/")]
-        properties = {one.key: one.value for one in self.model.metadata_props}
-        self._fixed = set(json.loads(properties.get(FIXED, "[]")))
-        self.weights = set(own or self._arrays) - self._fixed
-        self._index()
-        self._fold()
-        self._index()
-
-    def _index(self) -> None:
-        self.makers = {name: node for node in self.nodes for name in node.output}
-        self._uses = Counter(name for node in self.nodes for name in _reads(node))
-        self._uses.update(value.name for value in self.model.graph.output)
-        self._readers = {name: node for node in self.nodes for name in node.input}
-
-    def array(self, name: str) -> np.ndarray | None:
-        """Returns the array of an initializer; None for any other value."""
-        one = self._arrays.get(name)
-        return None if one is None else onnx.numpy_helper.to_array(one)
-
-    def put(self, name: str, array: np.ndarray, *, like: str = "") -> str:
-        """Adds an initializer, or replaces its array.
-
-        Args:
-          name: its name.
-          array: its values.
-          like: the initializer in whose place it is trained, or not; by default it is not.
-        """
-        if like not in self.weights:
-            self._fixed.add(name)
-        self._arrays[name] = onnx.numpy_helper.from_array(np.asarray(array, order="C"), name)
-        return name
-
-    def only_reader(self, name: str) -> onnx.NodeProto | None:
-        """Returns the node that reads a value, if nothing else does."""
-        return self._readers.get(name) if self._uses[name] == 1 else None
-
-    def _fold(self) -> None:
-        """Makes batch norms part of the convolutions before them."""
-        folded = {}
-        for conv in [node for node in self.nodes if node.op_type == "Conv"]:
-            norm = self.only_reader(conv.output[0])
-            if (
-                norm is None
-                or norm.op_type != "BatchNormalization"
-                or norm.input[0] in norm.input[1:]
-            ):
-                continue
-            parts = [self.array(name) for name in (*conv.input[1:], *norm.input[1:])]
-            if any(part is None for part in parts):
-                continue
-            names = f"{conv.input[1]}/folded", f"{norm.input[2]}/folded"
-            kernel, *bias, scale, offset, mean, variance = (np.float64(part) for part in parts)
-            factor = scale / np.sqrt(variance + _attribute(norm, "epsilon", 1e-5))
-            offset = offset + factor * (sum(bias) - mean)
-            self.put(
-                names[0],
-                (kernel * factor[:, None, None, None]).astype(np.float32),
-                like=conv.input[1],
-            )
-            self.put(names[1], offset.astype(np.float32), like=conv.input[1])
-            self.weights.update(names)
-            del conv.input[1:]
-            conv.input.extend(names)
-            conv.output[0] = norm.output[0]
-            folded[id(norm)] = norm
-        self.nodes = [node for node in self.nodes if id(node) not in folded]
-
-    def finished(self, nodes: Iterable[onnx.NodeProto]) -> onnx.ModelProto:
-        """Returns the copy with other nodes, and the initializers that they read."""
-        graph = self.model.graph
-        self.nodes = list(nodes)
-        self._index()
-        del graph.node[:], graph.initializer[:]
-        graph.node.extend(self.nodes)
-        graph.initializer.extend(one for name, one in self._arrays.items() if self._uses[name])
-        fixed = {one.name for one in graph.initializer} & self._fixed
-        properties = {one.key: one.value for one in self.model.metadata_props}
-        onnx.helper.set_model_props(self.model, properties | {FIXED: json.dumps(sorted(fixed))})
-        return self.model
-
-
-def _reads(node: onnx.NodeProto) -> Iterator[str]:
-    """Yields the values that a node reads, including those that its bodies capture."""
-    yield from filter(None, node.input)
-    for attribute in node.attribute:
-        for inner in attribute.g.node:
-            yield from _reads(inner)
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: float) -> float:
-    """Returns a number among a node's attributes."""
-    for one in node.attribute:
-        if one.name == name:
-            return onnx.helper.get_attribute_value(one)
-    return default
-
-
-def _has_weights(graph: _Graph, node: onnx.NodeProto) -> bool:
-    """Returns whether a node multiplies activations by weights of the network."""
-    if node.op_type not in ("Conv", "Gemm", "MatMul") or node.input[1] not in graph.weights:
-        return False
-    if _attribute(node, "transA", 0.0) or any(
-        _attribute(node, name, 1.0) != 1 for name in ("alpha", "beta")
-    ):
-        return False
-    arrays = [graph.array(name) for name in node.input[1:]]
-    return all(one is not None and one.dtype == np.float32 for one in arrays)
-
-
-def _layers(graph: _Graph) -> list[_Layer]:
+def _layers(graph: Network) -> list[_Layer]:
     """Lists the operators to be quantised, in the order of the graph.
 
     Raises:
       ValueError: there are none.
     """
-    weighted = [id(node) for node in graph.nodes if _has_weights(graph, node)]
+    weighted = [id(node) for node in graph.nodes if has_weights(graph, node)]
     followed: set[str] = set()  # values on which a later layer depends
     inner, layers = set(), []
     for node in reversed(graph.nodes):
         if after := any(name in followed for name in node.output):
             inner.add(id(node))
         if after or id(node) in weighted:
-            followed.update(_reads(node))
+            followed.update(values_read(node))
     results: set[str] = set()
     for node in graph.nodes:
         if id(node) not in inner or (weighted and id(node) == weighted[0]):
@@ -226,7 +96,7 @@ def _layers(graph: _Graph) -> list[_Layer]:
     return layers
 
 
-def _chain(graph: _Graph, name: str) -> Iterator[str]:
+def _chain(graph: Network, name: str) -> Iterator[str]:
     """Yields a result, and that of each ReLU or ReLU6 that alone reads the one before."""
     yield name
     positive = False
@@ -260,7 +130,7 @@ def observe(model: onnx.ModelProto, batches: Sequence[Sequence[np.ndarray]]) -> 
     """
     if not batches:
         raise ValueError("batches: got none, wanted examples to measure the activations on")
-    graph = _Graph(model)
+    graph = Network(model)
     names = _values(_layers(graph))
     probe = graph.finished(graph.nodes)
     del probe.graph.output[:]
@@ -331,7 +201,7 @@ def int8(model: onnx.ModelProto, observed: Mapping[str, Observed]) -> onnx.Model
     Raises:
       ValueError: there is nothing to quantise, or an activation was not observed.
     """
-    graph = _Graph(model)
+    graph = Network(model)
     layers = _layers(graph)
     values = _values(layers)
     if missing := [name for name in values if name not in observed]:
@@ -354,7 +224,7 @@ def int8(model: onnx.ModelProto, observed: Mapping[str, Observed]) -> onnx.Model
     return graph.finished(nodes)
 
 
-def _rounded(graph: _Graph, name: str, observed: Observed) -> list[onnx.NodeProto]:
+def _rounded(graph: Network, name: str, observed: Observed) -> list[onnx.NodeProto]:
     """Returns the nodes that round ``NAME/float`` to uint8 and give ``NAME`` again."""
     scale, zero = observed.affine
     constants = [graph.put(f"{name}/scale", scale), graph.put(f"{name}/zero_point", zero)]
@@ -366,12 +236,12 @@ def _rounded(graph: _Graph, name: str, observed: Observed) -> list[onnx.NodeProt
 
 
 def _rounded_weights(
-    graph: _Graph, node: onnx.NodeProto, observed: Observed, gives: str
+    graph: Network, node: onnx.NodeProto, observed: Observed, gives: str
 ) -> Iterator[onnx.NodeProto]:
     """Replaces a layer's kernel by int8 and its bias by int32; yields the nodes that give them."""
     name, kernel = node.input[1], graph.array(node.input[1])
     assert kernel is not None  # a layer has weights
-    axis = 0 if node.op_type == "Conv" or _attribute(node, "transB", 0.0) else 1
+    axis = 0 if node.op_type == "Conv" or attribute(node, "transB", 0.0) else 1
     others = tuple(place for place in range(kernel.ndim) if place != axis)
     widest = np.abs(kernel).max(axis=others)
     scales = (np.where(widest > 0, widest, 1) / _LARGEST_WEIGHT).astype(np.float32)
@@ -415,73 +285,3 @@ def _rounded_weights(
     )
     del node.input[2:]
     node.input.append(made)
-
-
-def float16(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Converts the layers of a network to float16, with their weights.
-
-    Activations stay in float16 between layers, as far as only ReLUs, sums and pooling are between
-    them. Inputs and outputs stay as they are.
-
-    Args:
-      model: the network, with float32 weights; more may follow it, such as a decision.
-
-    Raises:
-      ValueError: no operator multiplies activations by weights, or a weight exceeds float16.
-    """
-    graph = _Graph(model)
-    halves: dict[str, str] = {}  # names of float16 values by those of the float32 ones
-    nodes: list[onnx.NodeProto] = []
-    given: set[str] = set(graph.inputs)  # float32 values that exist
-
-    def cast(source: str, target: str, to: int) -> None:
-        nodes.append(onnx.helper.make_node("Cast", [source], [target], f"{target}/Cast", to=to))
-
-    def half(name: str) -> str:
-        array = graph.array(name)
-        if array is not None:
-            return graph.put(f"{name}/float16", _as_half(name, array), like=name)
-        if name not in halves:
-            halves[name] = f"{name}/float16"
-            cast(name, halves[name], onnx.TensorProto.FLOAT16)
-        return halves[name]
-
-    def whole(name: str) -> None:
-        if name in halves and name not in given:
-            given.add(name)
-            cast(halves[name], name, onnx.TensorProto.FLOAT)
-
-    found = False
-    for node in graph.nodes:
-        layer = _has_weights(graph, node)
-        found |= layer
-        values = [name for name in node.input if name and graph.array(name) is None]
-        joins = node.op_type in _ELEMENTWISE and values and all(name in halves for name in values)
-        if layer or joins:
-            inputs = [half(name) if name else "" for name in node.input]
-            del node.input[:]
-            node.input.extend(inputs)
-            for place, name in enumerate(node.output):
-                halves[name] = node.output[place] = f"{name}/float16"
-        else:
-            for name in _reads(node):
-                whole(name)
-            given.update(node.output)
-        nodes.append(node)
-    if not found:
-        raise ValueError("the network has no layer whose weights could be stored in float16")
-    for value in graph.model.graph.output:
-        whole(value.name)
-    return graph.finished(nodes)
-
-
-def _as_half(name: str, array: np.ndarray) -> np.ndarray:
-    if array.dtype != np.float32:
-        return array
-    if np.any(np.isfinite(array) & (np.abs(array) > np.finfo(np.float16).max)):
-        raise ValueError(f"{name}: {np.abs(array).max():g} exceeds float16")
-    return array.astype(np.float16)
-
-
-FORMS: Mapping[str, Callable[..., onnx.ModelProto]] = {"int8": int8, "float16": float16}
-"""The functions by the names of the precisions that they convert to."""

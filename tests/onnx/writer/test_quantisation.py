@@ -9,7 +9,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 from jaxatr.onnx import export, load  # noqa: E402
-from jaxatr.onnx.writer import quantisation  # noqa: E402
+from jaxatr.onnx.writer import half_precision, quantisation  # noqa: E402
 
 
 class Mobile(nn.Module):
@@ -83,7 +83,7 @@ def arrays(model):
 def test_answers_are_close_and_types_are_kept(network, model, quantised, images):
     function, variables = network
     expected = [np.asarray(one) for one in jax.jit(function)(variables, images)]
-    for made, within in ((quantised, 0.06), (quantisation.float16(model), 2e-3)):
+    for made, within in ((quantised, 0.06), (half_precision.float16(model), 2e-3)):
         onnx.checker.check_model(made, full_check=True)
         assert [one.type for one in made.graph.output] == [one.type for one in model.graph.output]
         for one, other in zip(outputs(made, images), expected, strict=True):
@@ -178,7 +178,7 @@ def test_what_cannot_be_converted_is_refused(model, images, tmp_path):
     with pytest.raises(ValueError, match="no layer between"):
         quantisation.int8(one, {})
     with pytest.raises(ValueError, match="params/kernel: 1e.06 exceeds float16"):
-        quantisation.float16(one)
+        half_precision.float16(one)
     with pytest.raises(ValueError, match="got none"):
         quantisation.observe(model, [])
     with pytest.raises(ValueError, match="range was not measured"):
