@@ -118,7 +118,7 @@ def refitted(
         return decision, {"precision": precision}
     needs = decision.score.all_needs
     plain = task.decided_outputs(session.run.variables, "validation", needs)
-    batches = [batch for batch in task.examples.eval_batches("validation")]
+    batches = task.examples.eval_batches(task.decided_part("validation"))
     chips = np.concatenate([batch["image"][batch["mask"]] for batch in batches])
     reduced = session.outputs(chips, plain.labels)
     made = openset.calibrate(

@@ -222,7 +222,7 @@ def calibration_batches(task: OpenSet) -> list[list[Shaped[np.ndarray, "b h w c"
     Args:
       task: the run's task, with its data.
     """
-    part = task.parts.get("validation", task.parts["train"])
+    part = task.decided_part("validation" if "validation" in task.parts else "train")
     if len(part.labels) > _OBSERVED:
         part = part.sample(_OBSERVED, task.config.seed)
     batches = task.examples.eval_batches(part)

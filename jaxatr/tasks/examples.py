@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 from jaxatr import data, openset
 from jaxatr.tasks.boxes import shares_of_chip, surrounded_chip
 from jaxatr.tasks.normalization import constants_of, normalizing_network
+from jaxatr.tasks.opened_data import listing, opened
 from jaxatr.tasks.parts import (
     BOX_OFF,
     Part,
@@ -427,33 +428,3 @@ def _chip(fields: Config, dataset: data.Dataset) -> data.Chip:
         used = data.chosen("data.bands", fields.bands, dataset.bands.names, count)
         choice = data.Choice(used, count)
     return data.Chip.configured(fields, fields.channels or None, choice)
-
-
-def opened(fields: Config) -> data.Dataset:
-    """Opens the data set that ``config.data`` names."""
-    options = dict(fields.options)
-    try:
-        dataset = data.open_dataset(
-            fields.name,
-            data_dir=fields.data_dir or None,
-            source=fields.source or None,
-            options=options,
-            skip_corrupt=fields.skip_corrupt,
-        )
-        corrections = fields.get("corrections")  # not in the configurations of 0.2
-        return data.corrected(dataset, corrections) if corrections else dataset
-    except ValueError as error:
-        if str(error).partition(":")[0] in options:  # the name of the option that is wrong
-            raise ValueError(f"data.options.{error}") from error
-        raise
-
-
-def listing(skipped: Sequence[tuple[str, str]]) -> str:
-    """Formats the files that are skipped, with reasons, for a warning."""
-    shown = [f"  {path}: {reason}" for path, reason in skipped[:10]]
-    more = [f"  and {len(skipped) - 10} more"] if len(skipped) > 10 else []
-    one = len(skipped) == 1
-    count = (
-        "1 image cannot be read and is" if one else f"{len(skipped)} images cannot be read and are"
-    )
-    return "\n".join([f"{count} skipped:", *shown, *more])

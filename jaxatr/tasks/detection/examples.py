@@ -11,8 +11,8 @@ from jaxatr import data
 from jaxatr.data.pipeline import process_share, read_ahead
 from jaxatr.tasks.detection.assignment import IGNORED, UNKNOWN
 from jaxatr.tasks.detection.pictures import Pictures, Scene, padded
-from jaxatr.tasks.examples import listing, opened
 from jaxatr.tasks.normalization import constants_of, normalizing_network
+from jaxatr.tasks.opened_data import listing, opened
 from jaxatr.typing import ArrayLike, Config, Float, Int
 
 BOXES, LABELS = data.SCENE_ARRAYS
