@@ -48,19 +48,8 @@ def pytest_addoption(parser):
     parser.addoption("--also", default="", help="files to run besides that part, with commas")
 
 
-# Rooms whose tests need no trained run; their programs and imports are others than those of runs.
-OF_ARRAYS = {
-    *("aot", "data", "kernels", "losses", "metrics", "mining", "models", "onnx", "openset"),
-    "scenes",
-}
-
-
 def pytest_collection_modifyitems(config, items):
-    """Moves tests of arrays to the end, and deselects the slow tests of the other parts.
-
-    Without ``--part`` no slow tests are deselected.
-    """
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/") or room(item) in OF_ARRAYS)
+    """Deselects the slow tests of the other parts, and nothing without ``--part``."""
     if (chosen := config.getoption("part")) is None:
         return
     number, count = map(int, chosen.split("/"))
@@ -76,29 +65,6 @@ def pytest_collection_modifyitems(config, items):
     }
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
-
-
-def room(item):
-    """Returns the name of a test's folder."""
-    return Path(item.nodeid).parts[1]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """Distributes files over the workers from both ends.
-
-    Of two workers one runs the tests of runs and the other those of arrays, until they meet: each
-    builds fixtures and compiles programs that the other does not need.
-    """
-    from xdist.scheduler import LoadFileScheduling
-
-    class FromBothEnds(LoadFileScheduling):
-        def _assign_work_unit(self, node):
-            if self.nodes.index(node) % 2:
-                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
-            super()._assign_work_unit(node)
-
-    return FromBothEnds(config, log)
 
 
 def parts_of(files, count):

@@ -3,11 +3,9 @@
 import subprocess
 import sys
 
-import grain  # noqa: F401 - first imported under flagsaver, it would lose its flags there
 import numpy as np
 import pytest
 from absl import flags
-from absl.testing import flagsaver
 from PIL import Image
 
 from jaxatr.cli import prepare
@@ -29,13 +27,23 @@ def run(*arguments):
     return subprocess.run(line, capture_output=True, text=True)
 
 
+@pytest.fixture(autouse=True)
+def own_flags(flags_of):
+    """Gives each test the command's flags, whichever commands the process has defined."""
+    flags_of(prepare)
+
+
 def run_here(*arguments, **values):
     """Runs the command in this process and without the check, for many small cases."""
-    if "data_source" not in flags.FLAGS:
-        prepare.define_flags()
-    flags.FLAGS.mark_as_parsed()
-    with flagsaver.flagsaver(**{"check": False, **values}):
+    values = {"check": False, **values}
+    before = {name: flags.FLAGS[name].value for name in values}
+    for name, value in values.items():
+        setattr(flags.FLAGS, name, value)
+    try:
         prepare.main(arguments)
+    finally:
+        for name, value in before.items():
+            flags.FLAGS[name].value = value
 
 
 @pytest.mark.slow

@@ -19,7 +19,8 @@ COMMON: Fields = {
     "task": Field(OPEN_SET, "the task to train, `module:Class`"),
     "data.name": Field(
         "simulated",
-        "a [source](data.md), `my.module:Source`, the name of a prepared set, or any TFDS name",
+        f"a [source](data.md), {_listed('jaxatr.data.sources')}; `my.module:Source`, the name of a "
+        "prepared set, or any TFDS name",
     ),
     "data.source": Field(
         "",

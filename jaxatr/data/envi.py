@@ -64,7 +64,7 @@ def _begins(header: Path) -> bool:
 
 def headers_of(pixels: Place) -> list[Place]:
     """Returns the paths that the header of a file of pixels may have; none for other files."""
-    if pixels.suffix.lower() not in _ENDINGS:
+    if not pixels.name or pixels.suffix.lower() not in _ENDINGS:  # a folder itself has no name
         return []
     return [pixels.with_name(f"{name}{SUFFIX}") for name in (pixels.stem, pixels.name)]
 

@@ -102,7 +102,7 @@ class Session:
             self._example,
             runtime=self.runtime,
             about={*self.needs, *map(repr, views_of(self.run.config))},
-            reduce=None if self._task is None else self.reduce,
+            reduce=self.reduce if self._task and divided(self.runtime)[1] else None,
         )
 
     @property

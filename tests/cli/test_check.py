@@ -3,11 +3,9 @@
 import re
 import shutil
 
-import grain  # noqa: F401 - first imported under flagsaver, it would lose its flags there
 import numpy as np
 import pytest
 from absl import flags
-from absl.testing import flagsaver
 from PIL import Image
 
 from jaxatr.cli import check
@@ -35,28 +33,21 @@ def spoil(folder):
         (folder / other).write_bytes((folder / "test/car/3.png").read_bytes())
 
 
-@pytest.fixture(scope="module", autouse=True)
-def own_flags():
-    """The command's flags, which replace those of commands that other tests run in this process."""
-    names = (
-        *("out", "page", "center_crop", "alike", "limit"),
-        *("data_source", "source", "data_dir", "option"),
-    )
-    before = {name: flags.FLAGS[name] for name in names if name in flags.FLAGS}
-    for name in before:
-        delattr(flags.FLAGS, name)
-    check.define_flags()
-    flags.FLAGS.mark_as_parsed()
-    yield
-    for name in names:
-        delattr(flags.FLAGS, name)
-    for name, flag in before.items():
-        flags.FLAGS[name] = flag
+@pytest.fixture(autouse=True)
+def own_flags(flags_of):
+    """Gives each test the command's flags, whichever commands the process has defined."""
+    flags_of(check)
 
 
 def run_here(*arguments, **values):
-    with flagsaver.flagsaver(**values):
+    before = {name: flags.FLAGS[name].value for name in values}
+    for name, value in values.items():
+        setattr(flags.FLAGS, name, value)
+    try:
         return check.main(arguments)
+    finally:
+        for name, value in before.items():
+            flags.FLAGS[name].value = value
 
 
 def test_a_clean_folder(command, folder):

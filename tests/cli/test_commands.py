@@ -107,10 +107,6 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
         (["train", "--workdir=nowhere"], "own; nowhere has no run to continue"),
         (["train", "--config=cbc", "--more_epochs=1"], "--more_epochs cannot be combined with --c"),
         (["evaluate", "--workdir=x", "--name=a"], "--name needs --data, the set that it names"),
-        (
-            ["evaluate", "--workdir=x", "--workdir=y", "--data=a"],
-            "--data cannot be used with",
-        ),
         (["train", "--config.seed=3"], "--config.seed: --config=NAME is missing"),
         (["train", "--config=cbc", "--config.seed.x=3"], "no field 'seed.x'; did you mean 'seed"),
         (["train", "--config=cbc", "--config.seed=x"], "wanted a whole number, got 'x'"),

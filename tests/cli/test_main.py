@@ -196,4 +196,4 @@ def test_help_of_a_sub_command_has_its_flags():
 def test_help_has_no_flags_of_libraries_that_a_sub_command_imports():
     done = script("from jaxatr.cli.main import main; main()", "tune", "fusions", "--help")
     assert done.returncode == 0, done.stderr
-    assert re.findall(r"^  --?(?:\[no\])?(\w+)", done.stdout, re.MULTILINE) == ["debug"]
+    assert re.findall(r"^  --?(?:\[no\])?(\w+)", done.stdout, re.MULTILINE) == ["device", "debug"]

@@ -248,13 +248,18 @@ def test_nothing_of_the_test_part_takes_part_in_the_choice(folder, small_config,
     config = training.load_config(folder)
     task = runs.make_task(config, folder)
     asked = []
-    real = type(task).outputs
+    reals = {name: getattr(type(task), name) for name in ("outputs", "decided_part")}
 
     def outputs(self, variables, part, needs=()):
         asked.append(part)
-        return real(self, variables, part, needs)
+        return reals["outputs"](self, variables, part, needs)
+
+    def decided_part(self, name):
+        asked.append(name)
+        return reals["decided_part"](self, name)
 
     monkeypatch.setattr(type(task), "outputs", outputs)
+    monkeypatch.setattr(type(task), "decided_part", decided_part)
     variables = training.variables_of(training.load_snapshot(folder, "latest"))
     made = choice.made_for(task, variables)
     assert set(asked) == {"train", "validation"}

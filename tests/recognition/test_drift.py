@@ -13,6 +13,14 @@ from jaxatr.tasks import image_facts
 
 
 @pytest.fixture(scope="module")
+def trained_run(trained_run, tmp_path_factory):
+    """A copy, in which a score is fitted that other tests do not expect."""
+    folder = tmp_path_factory.mktemp("drift") / "run"
+    shutil.copytree(trained_run, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
 def known(trained_run, chips):
     """The test chips of the known classes."""
     names = training.read_record(trained_run)["split"]["known"]

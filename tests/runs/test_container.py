@@ -122,7 +122,10 @@ def test_the_server_refuses_unsuitable_requests(chips, asked, server, monkeypatc
     assert "wanted 24 by 24" in asked("POST", "/api/predict", file.getvalue())[1]["error"]
     file = io.BytesIO()
     Image.fromarray(np.zeros((24, 24, 3), np.uint8)).save(file, "png")
-    assert "got 3 channels" in asked("POST", "/api/predict", file.getvalue())[1]["error"]
+    assert (
+        "got an image of 3 bands, wanted 1"
+        in asked("POST", "/api/predict", file.getvalue())[1]["error"]
+    )
     assert asked("POST", "/else", image)[0] == asked("GET", "/else")[0] == 404
     assert asked("POST", "/api/predict", image, **{"Content-Length": "\u00b2"})[0] == 411
     monkeypatch.setattr(server, "MOST_BYTES", 10)

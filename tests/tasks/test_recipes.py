@@ -297,7 +297,7 @@ def test_an_exported_network_has_no_head_of_turns(recipe_run, tmp_path):
     [
         ({"loss.label_smoothing": 1.0}, "loss.label_smoothing: got 1.0"),
         ({"loss.class_weights": "all"}, "loss.class_weights: got 'all', wanted one of none"),
-        ({"train.balance": 1}, "train.balance: got 1, wanted one of none"),
+        ({"train.balance": "all"}, "train.balance: got 'all', wanted one of none"),
         ({"loss.logit_norm": -1.0}, "loss.logit_norm: got -1.0"),
         ({"mix.mixup": -0.1}, "mix.mixup: got -0.1"),
         ({"mix.probability": 1.5}, "mix.probability: got 1.5"),

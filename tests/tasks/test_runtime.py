@@ -252,4 +252,4 @@ def test_a_console_says_which_engine(earlier, images):
     assert one.verdicts.keys() - other.verdicts.keys() == {"conflabel"}
     for name, verdict in other.verdicts.items():
         assert verdict["label"] == one.verdicts[name]["label"]
-        assert verdict["score"] == pytest.approx(one.verdicts[name]["score"], abs=1e-4)
+        assert verdict["score"] == pytest.approx(one.verdicts[name]["score"], abs=1e-4), name

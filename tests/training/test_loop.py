@@ -240,7 +240,7 @@ def test_the_checkpoint_with_the_best_evaluation_is_kept(toy, tmp_path):
     assert training.load_snapshot(tmp_path, "latest").step == 14
 
 
-@pytest.mark.parametrize("phases, match", [((), "distinct names"), (2, "distinct names")])
+@pytest.mark.parametrize("phases, match", [((), "wanted at least one"), (2, "distinct names")])
 def test_phases_must_have_names_of_their_own(toy, tmp_path, phases, match):
     task = toy.make()
     with pytest.raises(ValueError, match=match):
