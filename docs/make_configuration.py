@@ -27,8 +27,7 @@ INTRODUCTION = """# Configuration
 A run has the fields of every run and those of its task. A configuration file starts from
 `jaxatr.config.of_task("package.module:Task")` and sets fields, or defines several variants with
 `jaxatr.config.of_variant`. On the command line `--config.data.size=64` sets a field, and commas separate values:
-`--config.data.select.range_m=1000,2000`. A field that does not exist is refused, with the closest name. `None` means
-unset, nothing after the `=` an empty value.
+`--config.data.select.range_m=1000,2000`. `None` means unset, nothing after the `=` an empty value.
 """
 
 GROUPS = {

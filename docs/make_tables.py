@@ -93,7 +93,7 @@ def _place(group: Iterable[Score]) -> int:
 def _needs(score: Score) -> str:
     """Lists what a score needs besides the logits, and its threshold at γ, if it has one."""
     needs = {"a stage's map" if need in MAPS else NEEDS[need].phrase for need in score.all_needs}
-    found = sorted(needs)
+    found = sorted(need.removeprefix("the ") for need in needs)
     if len(score.members) > 1:
         found = [f"`{member.name}`" for member in score.members]
     if score.training:

@@ -40,8 +40,8 @@ COMMON: Fields = {
     "data.test_split": Field("test", "the test split, with known and unknown classes"),
     "data.validation": Field(
         0.1,
-        "fraction of the known training examples held out for validation; 0: none, so no best "
-        "checkpoint and no fitted γ",
+        "fraction of the known training examples held out for validation; 0: none, "
+        "so no best checkpoint and no fitted γ",
     ),
     "data.validation_seed": Field(
         None,
@@ -51,14 +51,13 @@ COMMON: Fields = {
     ),
     "data.fold": Field(
         "",
-        "hold out this fold of the known training examples for validation, in place of "
-        "`data.validation`: `2/5` is the second of five, which have equal shares of every class. "
-        "[`train --repeats=folds:5`](training.md#repeats) sets it",
+        "validate on this fold of the known training examples, in place of `data.validation`: "
+        "`2/5` is the second of five. [`train --repeats=folds:5`](training.md#repeats) sets it",
     ),
     "data.group_by": Field(
         "",
-        "column whose equal values stay in one fold, such as `serial`, or `folder`, the folder of "
-        "an example's file; empty: none. Tracks always stay together",
+        "column whose equal values stay in one [fold](training.md#repeats), such as `serial`, or "
+        "`folder` for that of the file; empty: none",
     ),
     "data.select.range_m": Field(
         (),
@@ -70,36 +69,35 @@ COMMON: Fields = {
     ),
     "data.blank_center": Field(
         0,
-        "side in pixels of a centre square blanked before cropping, to [measure what the "
-        "surroundings reveal](open_set.md#the-target-or-the-background); 0: off",
+        "side in pixels of a centre square [blanked](open_set.md#the-target-or-the-background) "
+        "before cropping; 0: off",
     ),
     "data.center_crop": Field(
         0,
         "side in pixels of the centre square that is cropped first; smaller images are refused; "
-        "0: no crop",
+        "0: none",
     ),
     "data.square": Field(False, "pad the shorter side with zeros to a square before resizing"),
     "data.size": Field(0, "side in pixels to resize to; 0: no resizing"),
     "data.bands": Field(
         "",
-        "[bands](data.md#bands) to use, by number from 1 or by name, with commas, in this order; "
-        "empty: all",
+        "[bands](data.md#bands) to use, by number from 1 or by name; empty: all",
     ),
     "data.preview_bands": Field(
         "",
-        "one or three bands that pictures show, as in `data.bands`; empty: red, green and blue by "
-        "name, or the first three",
+        "one or three [bands that pictures show](data.md#bands); empty: red, green and blue, or "
+        "the first three",
     ),
     "data.channels": Field(
         0, "channels of a chip; 1 and 3 also convert between gray and RGB; 0: unchanged"
     ),
     "data.box_margin": Field(
-        0.0, "how much larger a chip is than its box, as a fraction of the longer side"
+        0.0, "margin of a chip around its box, as a fraction of the longer side"
     ),
     "data.box_error": Field(
         0.0,
-        "also evaluate on test chips with boxes perturbed, in centre and size, by up to this "
-        "fraction of their side; needs images larger than `data.center_crop`; 0: off",
+        "also evaluate on test chips whose boxes are off by up to this fraction of their side; "
+        "needs images larger than `data.center_crop`; 0: off",
     ),
     "data.normalize": Field(
         True,
@@ -108,9 +106,9 @@ COMMON: Fields = {
     ),
     "data.normalize_by": Field(
         "",
-        "normalisation constants: `data`, mean and standard deviation of the training images, or "
-        "a [published network](training.md#published-networks); empty: that in "
-        "`model.pretrained`, else `data`",
+        "normalisation constants: `data`, those of the training images, or a [published "
+        "network](training.md#published-networks)'s; empty: that in `model.pretrained`, else "
+        "`data`",
     ),
     "data.skip_corrupt": Field(
         False, "skip and list corrupt files when the set is prepared, instead of stopping"
@@ -123,21 +121,20 @@ COMMON: Fields = {
     "open_set.split_seed": Field(0, "random seed of the random splits"),
     "open_set.hold_out": Field(
         0,
-        "number of known classes that are held out and replace the unknown ones, which are not "
-        "used; 0: off",
+        "number of known classes that are held out in place of the unknown ones; 0: off",
     ),
     "open_set.hold_out_turn": Field(
         0,
         "which are held out: 0: the first ones drawn, 1: the next, and so on, cyclically",
     ),
-    "augment.rotate_degrees": Field(0.0, "rotate by an angle drawn uniformly from ± this"),
+    "augment.rotate_degrees": Field(0.0, "rotate by an angle of up to ± this"),
     "augment.flip_horizontal": Field(False, "flip left to right with probability 0.5"),
     "augment.flip_vertical": Field(False, "flip top to bottom with probability 0.5"),
     "augment.shift": Field(0, "shift by up to this many pixels along each axis"),
     "augment.box_shift": Field(
         0.0,
-        "shift the box's centre by up to this fraction of its side along each axis; the image "
-        "around `data.center_crop` fills the border, and its reflection the rest",
+        "shift the box's centre by up to this fraction of its side along each axis; the "
+        "surroundings of `data.center_crop`, or a reflection, fill the border",
     ),
     "augment.box_scale": Field(0.0, "lengthen or shorten the box's side by up to this fraction"),
     "model.backbone": Field(
@@ -180,13 +177,13 @@ COMMON: Fields = {
     "model.pretrained_channels": Field(
         "same",
         "`same`: the pretrained network takes as many channels as the data has; `sum`: its first "
-        "convolution is adapted to them, as that of a published network always is to other numbers "
-        "than 1 and 3",
+        "convolution is [adapted](training.md#starting-from-pretrained-weights), as a published "
+        "network's always is to other numbers than 1 and 3",
     ),
     "model.freeze": Field(
         "",
         "parts of the backbone that are not trained: `statistics` (of batch norms), `backbone`, "
-        "or named parts with their statistics (`stem,stage1`); empty: none",
+        "or named parts (`stem,stage1`); empty: none",
     ),
     "optimizer.name": Field(
         "sgd",
@@ -201,8 +198,8 @@ COMMON: Fields = {
     "optimizer.nesterov": Field(False, "Nesterov momentum in `sgd`"),
     "optimizer.weight_decay": Field(
         5e-4,
-        "weight decay, decoupled if the optimiser has its own (`adamw`); otherwise (`sgd`, "
-        "`adam`) the parameters times this are added to the gradient",
+        "weight decay, decoupled if the optimiser has its own (`adamw`), else added to the "
+        "gradient",
     ),
     "optimizer.decay": Field(
         None,
@@ -228,16 +225,16 @@ COMMON: Fields = {
     ),
     "data.corrections": Field(
         "",
-        "table of corrected labels with the columns `path` and `label`, such as rows of `jaxatr "
-        "check --suspects`; an empty label leaves the image out",
+        "table of [corrected labels](data.md#labels-that-may-be-wrong) with the columns `path` "
+        "and `label`",
     ),
     "train.batch_size": Field(64, "examples of a step, over all devices and processes"),
     "train.epochs": Field(20, "passes over the training examples"),
     "train.steps": Field(0, "length in steps, overrides `train.epochs`; 0: unset"),
     "train.ema": Field(
         0.0,
-        "decay of a [moving average of the parameters](training.md#averaged-parameters) (such as "
-        "0.999), which is evaluated and used in their place; 0: off",
+        "decay of a [moving average of the parameters](training.md#averaged-parameters), such as "
+        "0.999; 0: off",
     ),
     "train.remat": Field(
         False,

@@ -62,8 +62,7 @@ PART = Augmentation(
     {
         "background": Option(
             0.0,
-            "probability that everything outside a centre window becomes the training mean, "
-            "before flips, shifts and rotations; 0: off",
+            "probability that everything outside a centre window becomes the training mean",
             _share,
             "a probability in [0, 1]",
         ),

@@ -29,7 +29,7 @@ PART = Augmentation(
     {
         "dropped_pixels": Option(
             0.0,
-            "share of the pixels that are dead and take their image's smallest value; 0: off",
+            "share of the pixels that take their image's smallest value",
             lambda value: 0 <= value < 1,
             "a share in [0, 1)",
         )

@@ -27,7 +27,7 @@ PART = Augmentation(
         "gain": Option(
             0.0,
             "multiply the raw image by a factor, log-uniform from one over this value to this "
-            "value; 0: off",
+            "value",
             lambda value: value == 0 or value >= 1,
             "0 (off), or 1 or more",
         )

@@ -25,8 +25,7 @@ PART = Augmentation(
     {
         "offset": Option(
             0.0,
-            "add a number drawn uniformly from ± this value, in standard deviations of the "
-            "training images; 0: off",
+            "add up to ± this, in standard deviations of the training images",
             lambda value: value >= 0,
             "0 (off) or more",
         )

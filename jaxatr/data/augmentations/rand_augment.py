@@ -212,7 +212,7 @@ PART = Augmentation(
     {
         "rand_operations": Option(
             0,
-            "RandAugment's N (Cubuk et al. 2020): operations drawn for each image; 0: off",
+            "RandAugment's N (Cubuk et al. 2020): operations drawn for each image",
             lambda value: value >= 0 and value == int(value),
             "0 (off) or a whole number",
         ),

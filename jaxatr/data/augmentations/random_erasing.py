@@ -51,7 +51,7 @@ PART = Augmentation(
     {
         "erase": Option(
             0.0,
-            "probability that a rectangle becomes random pixels (Zhong et al. 2020); 0: off",
+            "probability that a rectangle becomes random pixels (Zhong et al. 2020)",
             lambda value: 0 <= value <= 1,
             "a probability in [0, 1]",
         ),

@@ -31,8 +31,7 @@ PART = Augmentation(
     {
         "subpixel": Option(
             0.0,
-            "shift by a number of pixels drawn uniformly from ± this value, bilinearly "
-            "interpolated; 0: off",
+            "shift by up to ± this many pixels, bilinearly interpolated",
             lambda value: value >= 0,
             "0 (off) or more",
         )

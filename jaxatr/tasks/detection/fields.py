@@ -34,7 +34,7 @@ FIELDS: Fields = {
     "detection.unknown": Field(
         "ignore",
         "boxes of unknown classes in training: `ignore`, neither target nor background, or "
-        "`background`, as if nobody had drawn them",
+        "`background`",
     ),
     "detection.validation_split": Field(
         "", "the split used for validation; empty: `data.validation` of the training scenes"
@@ -57,8 +57,8 @@ FIELDS: Fields = {
     "cfar.rate": Field(1e-6, "false alarms per pixel, with `detection.method=cfar`"),
     "cfar.level": Field(
         "mean",
-        "level of the clutter around a pixel: `mean` of the intensity, `log_mean`, which a few "
-        "bright pixels hardly raise, or `order`, an order statistic, which they do not raise",
+        "level of the clutter around a pixel: `mean` of the intensity, or, less raised by bright "
+        "pixels, `log_mean` or `order`, an order statistic",
     ),
     "cfar.guard": Field(
         12, "pixels left out on every side of a pixel; the target it belongs to should fit in"

@@ -9,8 +9,8 @@ FIELDS: Fields = {
     ),
     "surrogate.deltas": Field(
         "last",
-        "input of the explanation network from each of the student's last three stages: Δf of the "
-        "`last` attention module, the `sum` over all of them, or the stage's output `features`",
+        "input of the explanation network from each of the student's last three stages: Δf of "
+        "the `last` attention module, their `sum`, or the stage's `features`",
     ),
     "surrogate.width": Field(
         64,
@@ -41,8 +41,8 @@ FIELDS: Fields = {
     ),
     "distillation.masks": Field(
         0,
-        "random masks per image and step for another loss of the map (`losses.influence`); with "
-        "`curves`; at least 2, or 0 for none",
+        "random masks per image and step for a further loss of the map (`losses.influence`), "
+        "with `curves`; at least 2; 0: none",
     ),
     "distillation.masks_weight": Field(0.5, "weight of that loss"),
     "distillation.masks_contrast": Field(4.0, "contrast that it demands of the map"),
@@ -52,8 +52,7 @@ FIELDS: Fields = {
     "distillation.l1_weight": Field(1e-5, "λ of equation 8"),
     "distillation.l1": Field(
         "sum",
-        "reduction of equation 8 over a map's pixels: `sum`, as printed, or `mean`, which does "
-        "not depend on the resolution",
+        "reduction of equation 8 over a map's pixels: `sum`, as printed, or `mean`",
     ),
     "distillation.area": Field(
         0.1,

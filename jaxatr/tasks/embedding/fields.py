@@ -35,18 +35,17 @@ FIELDS: Fields = {
     "quadruplet.eta": Field(1.0, "η of equation 6"),
     "quadruplet.reduction": Field(
         "sum",
-        "over a batch's quadruplets: `sum`, as in the paper, or `mean`, which makes the learning "
-        "rate independent of the batch size",
+        "over a batch's quadruplets: `sum`, as in the paper, or `mean`",
     ),
     "mining.method": Field(
         "nearest_to_reference",
-        "selection of quadruplets: `nearest_to_reference` (the paper's method 2), "
-        "`nearest_to_negative` (method 1) or `random`",
+        "[selection](embeddings.md#the-method) of quadruplets: `nearest_to_reference`, "
+        "`nearest_to_negative` or `random`",
     ),
     "mining.sibling_class": Field(
         "",
-        "the sibling's fine class: `any` searches all, `drawn` draws one first; empty: the "
-        "paper's choice (method 2 draws, method 1 searches all)",
+        "the sibling's fine class: `any` searches all, `drawn` draws one first; empty: as in the "
+        "paper",
     ),
     "mining.refresh": Field(1.0, "epochs between two selections"),
     "mining.refresh_steps": Field(

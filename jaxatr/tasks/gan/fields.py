@@ -15,7 +15,7 @@ FIELDS: Fields = {
     ),
     "gan.threshold": Field(
         0.5,
-        "a generated image is kept if the run's network gives every known class less probability",
+        "keep generated images that get less probability for every known class",
     ),
     "gan.images": Field(0, "generated images to keep; 0: the average number per known class"),
 }

@@ -37,9 +37,8 @@ FIELDS: Fields = {
     ),
     "open_set.score": Field(
         "consensus",
-        "the [score that decides](open_set.md#the-score-that-decides): `consensus`, a sum of "
-        "unlike scores; a score's name, such as `cbc`, the paper's rule; or `auto`, chosen on "
-        "held-out known classes",
+        "the [score that decides](open_set.md#the-score-that-decides): `consensus`, `auto`, or a "
+        "score's name, such as `cbc`, the paper's rule",
         earlier="cbc",
     ),
     "open_set.gamma": Field(
@@ -57,31 +56,29 @@ RECIPES: Fields = {
     "mix.mixup": Field(
         0.0,
         "α of mixup (Zhang et al. 2018: 0.1 to 0.4, or 1), which blends each image with the "
-        "batch's next; 0: off",
+        "batch's next",
     ),
     "mix.cutmix": Field(
         0.0,
-        "α of CutMix (Yun et al. 2019: 1), which pastes a rectangle of the next image; 0: off. "
-        "With mixup, each applies to half of the images",
+        "α of CutMix (Yun et al. 2019: 1), which pastes a rectangle of the next image. With "
+        "mixup, each applies to half of the images",
     ),
     "mix.probability": Field(1.0, "probability that an image is mixed"),
     "open_set.trials": Field(
         0,
-        "short additional trainings, each without a third of the known classes, on which "
-        "`consensus` weights its members, `auto` [compares the "
-        "scores](open_set.md#the-score-that-decides), and AUROC is estimated; 0: none, and no "
-        "estimate",
+        "short additional trainings, each without a third of the known classes, [to weight or "
+        "compare scores](open_set.md#the-score-that-decides)",
     ),
     "open_set.trial_share": Field(0.5, "steps of each trial, as a fraction of the run's"),
     "open_set.continues": Field(
         "",
-        "folder of a run from whose network and heads this one starts; its classes come first. "
-        "Set by [`jaxatr enrol --train`](enrolment.md#training-on)",
+        "folder of a run from whose network and heads this one starts. Set by [`jaxatr enrol "
+        "--train`](enrolment.md#training-on)",
     ),
     "open_set.enrolled": Field(
         "",
-        "an `.npz` file with chips of additional classes, drawn as often as the data's: `images` "
-        "(`[m, h, w, c]`, like the data's chips) and `names`. Written by `jaxatr enrol --train`",
+        "an `.npz` file with chips of additional classes: `images` (`[m, h, w, c]`, like the "
+        "data's chips) and `names`. Written by `jaxatr enrol --train`",
     ),
 }
 """Fields of optional training techniques for single images."""
@@ -104,14 +101,13 @@ TESTS: Fields = {
     "open_set.test_flip_vertical": Field(False, "the same, top to bottom"),
     "open_set.test_shift": Field(
         0,
-        "average outputs over each chip and copies shifted by this many pixels up, down, left and "
-        "right; 0: off",
+        "average outputs over each chip and copies shifted by this many pixels up, down, left "
+        "and right",
     ),
     "open_set.box_error": Field(
         0.0,
         "boxes may be off by up to this fraction of their side: each chip is [cut anew at an "
-        "estimated box](open_set.md#boxes-that-are-off), and the threshold is that of moved boxes; "
-        "0: off",
+        "estimated box](open_set.md#boxes-that-are-off)",
     ),
 }
 """Fields of the evaluation of single images."""

@@ -39,8 +39,7 @@ PART = Term(
         "loss.contrastive_weight": Option(
             Field(
                 0.0,
-                "weight of the supervised contrastive loss (Khosla et al. 2020) of the features; "
-                "0: off",
+                "weight of the supervised contrastive loss (Khosla et al. 2020) of the features",
             ),
             lambda weight: weight >= 0,
             "0 (off) or more",

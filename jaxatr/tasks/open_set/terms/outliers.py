@@ -29,7 +29,7 @@ PART = Term(
                 "",
                 "training images of no known class, which every class learns to reject (outlier "
                 "exposure, Hendrycks et al. 2019): a folder, an archive, or a split of the data "
-                "set; must not show the unknown classes of the test",
+                "set; never the unknown classes of the test",
             )
         ),
     },

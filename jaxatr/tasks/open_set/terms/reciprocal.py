@@ -20,7 +20,7 @@ PART = Term(
             Field(
                 0.0,
                 "weight of the open space risk of ARPL (Chen et al. 2021: 0.1), which makes the "
-                "closed-set head one of reciprocal points; 0: off",
+                "closed-set head one of reciprocal points",
             ),
             lambda weight: weight >= 0,
             "0 (off) or more",

@@ -63,7 +63,7 @@ PART = Term(
             Field(
                 0.0,
                 "weight of rotation prediction (Hendrycks et al. 2019): an additional head "
-                "predicts the quarter turns of a second, rotated copy of each chip; 0: off",
+                "predicts the quarter turns of a rotated copy of each chip",
             ),
             lambda weight: weight >= 0,
             "0 (off) or more",
