@@ -34,6 +34,9 @@ LEAST_GAIN = 2e-3
 SHARPNESS, SHARPNESSES = 6.0, (0.0, 2.0, 4.0, 6.0, 8.0)
 """The sharpness of the weights in the package's default rule, and those that were compared."""
 
+SEEN_MOST = 0.9
+"""Largest AUROC on classes that the network has seen that adds to a member's weight."""
+
 Rule = Callable[[int, Sequence[int]], Combination]
 
 
@@ -180,7 +183,12 @@ def rules_of(table: Table) -> dict[str, tuple[str, Rule]]:
 
 
 def consensus_of(
-    t: Standardised, names: tuple[str, ...], sharpness: float, *, by_trials: bool = False
+    t: Standardised,
+    names: tuple[str, ...],
+    sharpness: float,
+    *,
+    by_trials: bool = False,
+    seen: float = 0.0,
 ) -> Combination:
     """Returns the package's default rule on a task.
 
@@ -190,11 +198,19 @@ def consensus_of(
       sharpness: change of the logarithm of a member's weight with its AUROC.
       by_trials: weight all members by trials where there are some, instead of only those of the
         image by training chips of classes left out.
+      seen: the same for the AUROC on classes that are left out after the training, of all members;
+        it counts up to :data:`SEEN_MOST`, because the network has seen the classes.
     """
     areas = dict(t.evidence.image_areas)
     if by_trials and t.trials:
         areas = {n: float(np.mean(trial_areas(t, Combination((n,))))) for n in names}
-    raw = np.array([np.exp(sharpness * (areas.get(name, 0.5) - 0.5)) for name in names])
+    after = {n: min(area, SEEN_MOST) for n, area in t.evidence.seen_areas.items()}
+    raw = np.array(
+        [
+            np.exp(sharpness * (areas.get(n, 0.5) - 0.5) + seen * (after.get(n, 0.5) - 0.5))
+            for n in names
+        ]
+    )
     return Combination(names, "bent", tuple(float(w) for w in raw / raw.sum()))
 
 
@@ -228,6 +244,26 @@ def consensus_rules(table: Table) -> dict[str, tuple[str, Rule]]:
             name = "consensus" + ", by trials" * by_trials + ", left out" * left_out
             meaning = "the package's default rule" + ", constants of other data sets" * left_out
             found[name] = (meaning, rule(by_trials, left_out))
+    found["consensus, by seen classes"] = (
+        "the package's default rule, whose members are all weighted by classes left out after the "
+        "training, too",
+        lambda task, _: consensus_of(table.tasks[task], EIGHT, SHARPNESS, seen=SHARPNESS),
+    )
+    constants = list(itertools.product(SHARPNESSES, SHARPNESSES))
+
+    def seen(task: int, others: Sequence[int]) -> Combination:
+        costs = [cost(np.array([seen_regret(t, one) for t in others])) for one in constants]
+        image, after = constants[int(np.argmin(costs))]
+        return consensus_of(table.tasks[task], EIGHT, image, seen=after)
+
+    @functools.cache
+    def seen_regret(t: int, one: tuple[float, float]) -> float:
+        return _regret(consensus_of(table.tasks[t], EIGHT, one[0], seen=one[1]), t, table)
+
+    found["consensus, by seen classes, left out"] = (
+        "the same with both sharpnesses from other data sets",
+        seen,
+    )
     return found
 
 
