@@ -55,7 +55,8 @@ def balanced_pass(
     The class with the lowest weight is in it once, so that no example is left out.
 
     Args:
-      labels, balance: see :func:`class_weights`.
+      labels: ``[n]``, classes of the training examples; negative ones are of no class.
+      balance: one of :data:`BALANCES`.
 
     Returns:
       ``(rows, copies)``: the examples' positions, and how often each has been in the list before.
