@@ -47,7 +47,8 @@ def constants(
     - single numbers, unless they are a layer's weight (its bias too, if the layer has one feature);
     - arrays that only operands of this kind read: exponents, scales of quantised values, bounds,
       operands of comparisons (:attr:`jaxatr.onnx.ops.registry.Operator.settings`);
-    - masks: arrays with infinite numbers, or only of zeros and of numbers up to :data:`MASKED`.
+    - masks: arrays with infinite numbers, or only of zeros and of numbers up to :data:`MASKED`, or
+      only of zeros and ones, where both occur.
 
     Args:
       calls: all calls of a model, including those of its subgraphs, in topological order.
@@ -72,7 +73,11 @@ def _is_mask(value: np.ndarray | None) -> bool:
     if value is None or not value.size:
         return False
     wide = np.asarray(value, np.float64)
-    return bool(np.isinf(wide).any() or (((wide == 0) | (wide <= MASKED)).all() and wide.any()))
+    if np.isinf(wide).any():
+        return True
+    hidden, zeros = (wide <= MASKED).any(), wide == 0
+    others = (wide <= MASKED) if hidden else (wide == 1)
+    return bool((zeros | others).all() and others.any() and (hidden or zeros.any()))
 
 
 @dataclass
@@ -116,12 +121,16 @@ def _narrow_biases(calls: Iterable[Call], shapes: Mapping[str, tuple[int, ...]])
             shape = known[names[0]]
             axes = call.attributes.get("perm", range(len(shape))[::-1])
             known[call.outputs[0]] = tuple(shape[axis] for axis in axes)
-        elif function in _FEATURES and len(names) > 1 and len(known.get(names[1], ())) > 1:
+        elif function in _FEATURES and len(names) > 1 and known.get(names[1]):
             axis = 0 if call.attributes.get("transB") else _FEATURES[function]
-            if known[names[1]][axis] * call.attributes.get("group", 1) == 1:
+            shape = known[names[1]]
+            features = shape[axis] if len(shape) > 1 else 1  # a product with a vector
+            if features * call.attributes.get("group", 1) == 1:
                 one.update(call.outputs)
+        elif function in _MOVED and names[0] in one:
+            one.update(call.outputs)
         elif function is ops.add and one.intersection(names):
-            found.update(name for name in names if known.get(name))
+            found.update(name for name in names if name in known)
     return found
 
 

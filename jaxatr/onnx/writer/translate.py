@@ -5,6 +5,7 @@ broadcasts to its shape in jax: a bias ``[c]`` stays ``[c]`` where jax broadcast
 ``[b, h, w, c]``. Equations that depend only on constants are computed during translation.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -177,7 +178,10 @@ class Translator:
 
     def run(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Tensor]) -> list[Tensor]:
         """Adds a jaxpr and returns its results."""
-        env = dict(zip(jaxpr.constvars, map(constant, consts), strict=True))
+        env = {
+            var: constant(np.asarray(value, var.aval.dtype) if is_plain(value) else value)
+            for var, value in zip(jaxpr.constvars, consts, strict=True)
+        }
         env |= dict(zip(jaxpr.invars, arguments, strict=True))
 
         def read(atom: Any) -> Tensor:
@@ -206,7 +210,9 @@ class Translator:
                 return self._inline(params[_INLINED[name]], inputs)
             if name in COMPUTED and (run := COMPUTED[name](params)) is not None:
                 avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]
-                return self._inline(jax.make_jaxpr(run)(*avals), inputs)
+                with _as_wide_as(equation):
+                    called = jax.make_jaxpr(run)(*avals)
+                return self._inline(called, inputs)
             return self._by_rule(equation, inputs)
         except Unsupported as error:
             self.missing.append((name, str(error), self._place))
@@ -323,8 +329,6 @@ def constant(array: Any) -> Tensor:
     array = np.asarray(array)
     if array.size > 1 and array.dtype.kind in "fiub" and np.all(array == array.flat[0]):
         array = array.flat[0].reshape(())
-    if array.dtype in (np.float64, np.int64):  # from a Python number, since x64 is off
-        array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
     return Tensor(array.shape, array.dtype, array=array)
 
 
@@ -356,8 +360,21 @@ def _computed(jaxpr: Any, equations: list[Any], env: Mapping[Any, Tensor]) -> di
     run = jaxpr_as_fun(
         ClosedJaxpr(part, [_broadcast(env[var].array, var.aval.shape) for var in taken])
     )
-    results = (jax.jit(run) if len(fixed) > 3 else run)()
+    with _as_wide_as(*fixed):
+        results = (jax.jit(run) if len(fixed) > 3 else run)()
     return dict(zip(computed, map(constant, results), strict=True))
+
+
+def _as_wide_as(*equations: Any) -> contextlib.AbstractContextManager:
+    """Returns a scope that keeps 64-bit types if equations have them.
+
+    A function can have them although jax's setting is another: ``Model`` of generated source code
+    keeps its file's.
+    """
+    atoms = [atom for one in equations for atom in (*one.invars, *one.outvars)]
+    plain = [atom.aval.dtype for atom in atoms if is_plain(atom.aval)]
+    wanted = any(dtype.kind in "iuf" and dtype.itemsize == 8 for dtype in plain)
+    return jax.enable_x64(True) if wanted else contextlib.nullcontext()
 
 
 def _is_fixed(equation: Any) -> bool:

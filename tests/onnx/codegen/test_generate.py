@@ -11,7 +11,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 
-from jaxatr.onnx import generate, load, load_weights, register  # noqa: E402
+from jaxatr.onnx import export, generate, load, load_weights, register  # noqa: E402
 from jaxatr.onnx.ops.registry import restored  # noqa: E402
 
 node = onnx.helper.make_node
@@ -396,3 +396,20 @@ def test_an_initial_state_beside_the_weights_of_a_layer(built, written, operator
     module, variables, _ = written(model)
     assert set(variables["params"]) == {"W", "h"}
     same(model, module, variables, image(4, 2, 3))
+
+
+def test_an_export_keeps_the_64_bits_of_the_source(written, built, tmp_path):
+    onnxruntime, path = pytest.importorskip("onnxruntime"), tmp_path / "again.onnx"
+    nodes = [
+        node("ArgMax", ["x"], ["a"], axis=1, keepdims=0),
+        node("OneHot", ["a", "depth", "values"], ["h"]),
+        node("Gather", ["h", "places"], ["y"], axis=1),
+    ]
+    weights = {"depth": np.array(3), "values": np.float32([0, 2]), "places": np.array([-1, 0])}
+    module, variables, _ = written(built(nodes, {"x": ["n", 2]}, ["y"], weights))
+    x = np.float32([[1, 2], [2, 1]])
+    for _ in "before its first call", "after it":
+        export(module, variables, x, path, dynamic_batch=False)
+        (found,) = onnxruntime.InferenceSession(path).run(None, {"x": x})
+        assert found.tolist() == [[0, 0], [0, 2]]
+        assert np.array_equal(module.apply(variables, x), found)

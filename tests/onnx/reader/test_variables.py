@@ -272,6 +272,7 @@ INFINITE = np.where(np.tri(3, dtype=bool), 0, -np.inf).astype(np.float32)
          {"mask": INFINITE, "s": np.array([2, 1, 3])}),
         ([node("Reshape", ["a", "s"], ["b"]), node("Add", ["b", "mask"], ["y"])],
          {"mask": np.nan_to_num(INFINITE, neginf=-1e4), "s": np.array([2, 1, 3])}),
+        ([node("Mul", ["a", "mask"], ["y"])], {"mask": np.tri(2, 3, dtype=np.float32)}),
         ([node("QuantizeLinear", ["a", "s"], ["b"]), node("DequantizeLinear", ["b", "t"], ["y"])],
          {"s": np.float32([1, 2, 3]), "t": np.float32([3, 2, 1])}),
         ([node("Expand", ["zero", "s"], ["z"]), node("Sub", ["a", "z"], ["y"])],
@@ -297,6 +298,11 @@ def test_constants_of_formulas_are_not_trained(built, nodes, arrays):
         ([node("Transpose", ["v"], ["u"], perm=[1, 0]), node("MatMul", ["a", "u"], ["b"]),
           node("Add", ["bias", "b"], ["y"])],
          {"v": np.ones((1, 3), np.float32), "bias": np.float32([1])}),
+        ([node("MatMul", ["a", "v"], ["b"]), node("Add", ["b", "bias"], ["y"])],
+         {"v": np.ones(3, np.float32), "bias": np.float32(1)}),
+        ([node("MatMul", ["a", "v"], ["b"]), node("Flatten", ["b"], ["c"], axis=0),
+          node("Add", ["c", "bias"], ["y"])],
+         {"v": np.ones((3, 1), np.float32), "bias": np.float32([1])}),
     ],
 )  # fmt: skip
 def test_weights_are_trained(built, nodes, arrays):
