@@ -1,5 +1,6 @@
 """Upgrading the configurations of earlier runs to their task's current fields."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,7 +72,12 @@ def _check_type(recorded: Mapping[str, Any], name: str, field: Field) -> None:
         return
     wanted = next(kinds for kinds in _KINDS if isinstance(field.default, kinds))
     value = recorded[last]
-    if not isinstance(value, wanted) or isinstance(value, bool) != isinstance(field.default, bool):
+    is_right = isinstance(value, wanted) and isinstance(value, bool) == isinstance(
+        field.default, bool
+    )
+    if is_right and isinstance(value, float):  # JSON in Python has NaN; counts are whole numbers
+        is_right = value.is_integer() if isinstance(field.default, int) else not math.isnan(value)
+    if not is_right:
         raise ValueError(f"{name}: got {value!r}, wanted a value such as {field.default!r}")
 
 

@@ -1,5 +1,7 @@
 """Building networks from the ``model`` group of a configuration."""
 
+import inspect
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -181,7 +183,8 @@ def _backbone(config: Config, **options: Any) -> Any:
     """Builds the backbone; ``options`` are further arguments of a built-in one."""
     name, args = backbone_name(config), dict(config.args)
     if config.onnx:  # resolved late: jaxatr.onnx is a higher layer and an optional dependency
-        return imported(_ONNX)(file=config.onnx, output=config.output, **options, **args)
+        options |= {"file": config.onnx, "output": config.output}
+        return _made(imported(_ONNX), options | args, config)
     if config.output:
         raise ValueError(f"model.output: got {config.output!r} without a model.onnx")
     if name in BACKBONES:
@@ -192,7 +195,7 @@ def _backbone(config: Config, **options: Any) -> Any:
         options |= {"dtype": _DTYPES[dtype], "frozen": frozen_parts(config.freeze)}
         options |= {"axis_name": parallel.AXIS}
         options |= {field: config[field] for field in built_in.fields}
-        return built_in.build(**options | args)
+        return _made(built_in.build, options | args, config)
     if ":" not in name and "." not in name:
         raise ValueError(
             f"model.backbone: got {name!r}, wanted one of {', '.join(BACKBONES)} or "
@@ -204,4 +207,18 @@ def _backbone(config: Config, **options: Any) -> Any:
         raise ValueError(f"model.backbone: {error}") from error
     if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
         raise ValueError(f"model.backbone: {name!r} is not a subclass of flax.linen.Module")
-    return kind(**args)
+    return _made(kind, args, config)
+
+
+def _made(build: Callable[..., nn.Module], arguments: dict[str, Any], config: Config) -> nn.Module:
+    """Calls the constructor of a backbone.
+
+    Raises:
+      ValueError: it does not take the arguments.
+    """
+    try:
+        inspect.signature(build).bind(**arguments)
+    except TypeError as error:
+        backbone = config.onnx or backbone_name(config)
+        raise ValueError(f"model.args: {error}, of the backbone {backbone}") from error
+    return build(**arguments)

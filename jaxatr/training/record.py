@@ -5,15 +5,17 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import subprocess
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 import jaxatr
 from jaxatr import config as configuration
@@ -46,6 +48,36 @@ _KINDS: dict[str, type] = {
     **dict.fromkeys(("normalization.mean", "normalization.std"), list),
 }
 _JSON_NAMES = {str: "a string", dict: "an object", list: "a list"}
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, (int, float)) and not isinstance(item, bool) and math.isfinite(item)
+
+
+def _is_shape(value: list) -> bool:
+    return len(value) == 3 and all(type(side) is int and side > 0 for side in value)
+
+
+def _is_dtype(value: str) -> bool:
+    try:
+        return np.dtype(value).kind in "biufc" and bool(value)
+    except TypeError:
+        return False
+
+
+#: What the values of these fields must also be: a predicate, and its description.
+_CONTENTS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(
+        ("split.known", "split.unknown", "coarse"),
+        (lambda value: all(isinstance(item, str) for item in value), "a list of strings"),
+    ),
+    **dict.fromkeys(
+        ("normalization.mean", "normalization.std"),
+        (lambda value: bool(value) and all(map(_is_number, value)), "a list of finite numbers"),
+    ),
+    "image_shape": (_is_shape, "a list of height, width and channels"),
+    "image_dtype": (_is_dtype, "the name of a data type, such as uint8"),
+}
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
 
@@ -221,10 +253,15 @@ def read_record(workdir: str | os.PathLike) -> files.Fields:
     for name, kind in _KINDS.items():
         *groups, last = name.split(".")
         group = functools.reduce(lambda one, part: one.get(part, {}), groups, record)
-        if not isinstance(value := group.get(last, kind()), kind):
-            raise ValueError(
-                f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {_JSON_NAMES[kind]}"
-            )
+        if last not in group:
+            continue
+        value, wanted = group[last], _JSON_NAMES[kind]
+        is_right = isinstance(value, kind)
+        if is_right and name in _CONTENTS:
+            check, wanted = _CONTENTS[name]
+            is_right = check(value)
+        if not is_right:
+            raise ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {wanted}")
     split = record.get("split", {})
     for name in {"known", "unknown"} & {*split}:  # of runs from before names had one form
         split[name] = [class_name(one) for one in split[name]]

@@ -3,18 +3,19 @@
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jaxatr.resolve import imported, resolve
 from jaxatr.training.checkpoints import load_snapshot
 from jaxatr.training.folder import load_config, variables_of
 from jaxatr.training.predictor import Predictor
-from jaxatr.training.record import read_record
+from jaxatr.training.record import CONFIG, read_record
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.task import Task, TrainedRun
+from jaxatr.typing import Config
 
 Checkpoint = Literal["best", "latest"] | int
 """A checkpoint: the latest, the one with the best evaluation, or that of a step."""
@@ -49,7 +50,13 @@ def task_of(workdir: str | os.PathLike) -> type[Task]:
       ValueError: ``workdir`` is not a run's folder, or its task cannot be imported.
     """
     config = load_config(workdir)
-    return task_class(read_record(workdir).get("task") or config.task).of_config(config)
+    return _task(workdir, config, read_record(workdir))
+
+
+def _task(workdir: str | os.PathLike, config: Config, record: Mapping[str, Any]) -> type[Task]:
+    if "task" not in config:
+        raise ValueError(f"{Path(workdir) / CONFIG}: the field 'task' is missing")
+    return task_class(record.get("task") or config.task).of_config(config)
 
 
 def task_class(path: str) -> type[Task]:
@@ -82,7 +89,7 @@ def load_run(workdir: str | os.PathLike, checkpoint: Checkpoint = "latest") -> T
             f"{workdir}: the training is not finished: this is step {snapshot.step} of {steps}",
             stacklevel=2,
         )
-    task = task_class(record.get("task") or config.task).of_config(config)
+    task = _task(workdir, config, record)
     variables = variables_of(snapshot)
     run = TrainedRun(Path(workdir), task, config, record, snapshot.step, variables)
     return task.loaded(run)

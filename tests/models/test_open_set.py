@@ -89,6 +89,11 @@ def test_build_takes_a_users_module_by_its_path(monkeypatch):
         ({"dtype": "float16"}, "model.dtype: got 'float16'"),
         ({"backbone": "flax.linen:Dens"}, "did you mean 'Dense'"),
         ({"backbone": "test_open_set:not_a_module"}, "is not a subclass of flax.linen.Module"),
+        (
+            {"backbone": "test_open_set:Mean", "args": {"feature": 7}},
+            "model.args: got an unexpected keyword argument 'feature', of .* test_open_set:Mean",
+        ),
+        ({"args": {"features": 7}}, "model.args: got an .* 'features', of the backbone resnet18"),
     ],
 )
 def test_build_names_the_wrong_field(fields, message, monkeypatch):

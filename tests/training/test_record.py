@@ -17,6 +17,7 @@ from jaxatr.training import (
     load_evaluation,
     read_record,
     record_config,
+    task_of,
     update_record,
 )
 from jaxatr.training.record import _code, start_record
@@ -174,6 +175,12 @@ def test_a_missing_field_of_a_record_and_one_of_a_wrong_type_are_named(tmp_path)
         ({"split": None}, "split: got null, wanted an object"),
         ({"split": {"known": "a"}}, 'split.known: got "a", wanted a list'),
         ({"normalization": {"mean": 1}}, "normalization.mean: got 1, wanted a list"),
+        ({"normalization": {"mean": [float("nan")]}}, r"normalization.mean: got \[NaN\], wanted a"),
+        ({"normalization": {"std": [True, "1"]}}, "normalization.std: .* list of finite numbers"),
+        ({"normalization": {"std": []}}, r"normalization.std: got \[\], wanted a list of finite"),
+        ({"split": {"known": [1, "a"]}}, r'split.known: got \[1, "a"\], wanted a list of strings'),
+        ({"image_shape": [8, 8]}, r"image_shape: got \[8, 8\], wanted a list of height, width"),
+        ({"image_dtype": "x"}, 'image_dtype: got "x", wanted the name of a data type'),
     ):
         files.write_fields(path, fields)
         with pytest.raises(ValueError, match=f"{path}: {message}"):
@@ -186,6 +193,9 @@ def test_a_missing_field_of_a_record_and_one_of_a_wrong_type_are_named(tmp_path)
         ({"task": 1}, "task: got 1, wanted a string"),
         ({"train": []}, r"train: got \[\], wanted an object"),
         ({"data": {"size": "big"}}, "data.size: got 'big', wanted a value such as 0"),
+        ({"data": {"size": 2.5}}, "data.size: got 2.5, wanted a value such as 0"),
+        ({"seed": float("inf")}, "seed: got inf, wanted a value such as 0"),
+        ({"optimizer": {"momentum": float("nan")}}, "optimizer.momentum: got nan, wanted a value"),
         ({"data": {"square": 1}}, "data.square: got 1, wanted a value such as False"),
         ({"model": {"backbone": None}}, "model.backbone: got None, wanted a value such as 'resnet"),
     ],
@@ -210,3 +220,10 @@ def test_the_recorded_version_is_that_of_the_code_that_runs(tmp_path, monkeypatc
     monkeypatch.setattr(jaxatr, "__version__", "0.0.1")  # a checkout beside an installed package
     start_record(tmp_path, "abc")
     assert read_record(tmp_path)["versions"]["jaxatr"] == "0.0.1"
+
+
+def test_a_run_whose_configuration_lacks_its_task_is_named(tmp_path):
+    files.write_fields(tmp_path / "config.json", {"seed": 1})
+    update_record(tmp_path, task="jaxatr.tasks.open_set:OpenSet")
+    with pytest.raises(ValueError, match=f"^{tmp_path / 'config.json'}: the field 'task' is miss"):
+        task_of(tmp_path)
