@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
 
+from jaxatr import config as configuration
 from jaxatr.resolve import imported, resolve
 from jaxatr.training.checkpoints import load_snapshot
 from jaxatr.training.folder import load_config, variables_of
@@ -54,9 +55,15 @@ def task_of(workdir: str | os.PathLike) -> type[Task]:
 
 
 def _task(workdir: str | os.PathLike, config: Config, record: Mapping[str, Any]) -> type[Task]:
-    if "task" not in config:
-        raise ValueError(f"{Path(workdir) / CONFIG}: the field 'task' is missing")
-    return task_class(record.get("task") or config.task).of_config(config)
+    name = record.get("task") or config.task
+    if missing := [
+        one for one in configuration.fields_of(name) if not configuration.has(config, one)
+    ]:
+        raise ValueError(
+            f"{Path(workdir) / CONFIG}: it lacks 'task', or these fields of {name}: "
+            f"{', '.join(missing)}"
+        )
+    return task_class(name).of_config(config)
 
 
 def task_class(path: str) -> type[Task]:

@@ -225,5 +225,5 @@ def test_the_recorded_version_is_that_of_the_code_that_runs(tmp_path, monkeypatc
 def test_a_run_whose_configuration_lacks_its_task_is_named(tmp_path):
     files.write_fields(tmp_path / "config.json", {"seed": 1})
     update_record(tmp_path, task="jaxatr.tasks.open_set:OpenSet")
-    with pytest.raises(ValueError, match=f"^{tmp_path / 'config.json'}: the field 'task' is miss"):
+    with pytest.raises(ValueError, match=f"^{tmp_path / 'config.json'}: it lacks 'task', or "):
         task_of(tmp_path)
