@@ -127,7 +127,7 @@ def _narrow_biases(calls: Iterable[Call], shapes: Mapping[str, tuple[int, ...]])
             features = shape[axis] if len(shape) > 1 else 1  # a product with a vector
             if features * call.attributes.get("group", 1) == 1:
                 one.update(call.outputs)
-        elif function in _MOVED and names[0] in one:
+        elif function in _MOVED and one.intersection(names[:1]):
             one.update(call.outputs)
         elif function is ops.add and one.intersection(names):
             found.update(name for name in names if name in known)
