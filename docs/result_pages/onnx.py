@@ -68,7 +68,7 @@ def onnxruntime_table() -> str:
 
 
 def precision() -> str:
-    """What int8 and float16 cost and gain, beside float32."""
+    """Figures of int8 and float16 beside those of float32."""
     rows = []
     for name, run in json.loads((CONFORMANCE.parent / "precision_cpu.json").read_text())[
         "runs"

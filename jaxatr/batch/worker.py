@@ -37,7 +37,7 @@ _SHARED = "/dev/shm"
 
 
 class Search(NamedTuple):
-    """What a search of scenes needs besides the detector.
+    """The further parts of a search of scenes, beside the detector.
 
     Attributes:
       recognisers: folders of the runs that decide about each target; none if the detector does.

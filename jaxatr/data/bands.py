@@ -297,7 +297,7 @@ def preview_of(names: Sequence[str], count: int) -> tuple[int, ...]:
 def shown(
     chip: Shaped[np.ndarray, "h w c"], preview: Sequence[int] = ()
 ) -> Shaped[np.ndarray, "h w d"]:
-    """Returns what pictures show of a chip: itself if it is gray or RGB, otherwise some bands.
+    """Returns a chip as pictures show it: as it is if it is gray or RGB, otherwise some bands.
 
     The bands, which may have different units, are each stretched to 0 … 255 unless they have 8
     bits.

@@ -1,19 +1,16 @@
 """Corrected labels of a data set, kept in a table beside it."""
 
-import csv
 import dataclasses
 import hashlib
-import io
+import json
 import os
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxatr.data.class_names import class_name
 from jaxatr.data.dataset import Dataset, Split
-from jaxatr.data.row_tables import as_given
-from jaxatr.files import read_regular
 from jaxatr.typing import Int
 
 _COLUMNS = ("path", "label")
@@ -38,15 +35,14 @@ def corrected(dataset: Dataset, table: str | os.PathLike) -> Dataset:
 
     Args:
       dataset: the data set, whose examples name their files.
-      table: a CSV file with the columns ``path`` and ``label``; others are ignored. An empty label
-        leaves the example out.
+      table: a CSV or Parquet file with the columns ``path`` and ``label``; others are ignored. An
+        empty label leaves the example out.
 
     Raises:
       ValueError: the table lacks a column, names a file or a class that the set does not have, or
         gives a file two labels.
     """
-    content = read_regular(table)
-    labels = _labels(table, content)
+    labels = _labels(Path(table))
     place = {class_name(name): number for number, name in enumerate(dataset.classes)}
     for path, label in labels.items():
         if label and class_name(label) not in place:
@@ -79,22 +75,20 @@ def corrected(dataset: Dataset, table: str | os.PathLike) -> Dataset:
     if missing := sorted(labels.keys() - found):
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise ValueError(f"{table}: {dataset.name} has no {', '.join(missing[:3])}{more}")
-    digest = hashlib.sha256(f"{dataset.fingerprint}".encode() + content).hexdigest()
+    content = json.dumps([dataset.fingerprint, *sorted(labels.items())])
+    digest = hashlib.sha256(content.encode()).hexdigest()
     return dataclasses.replace(dataset, splits=splits, fingerprint=digest)
 
 
-def _labels(table: str | os.PathLike, content: bytes) -> dict[str, str]:
+def _labels(path: Path) -> dict[str, str]:
     """Reads the labels by path."""
-    try:
-        rows = csv.DictReader(io.StringIO(content.decode("utf-8-sig")))
-        header: Sequence[str] = rows.fieldnames or ()
-        if missing := [name for name in _COLUMNS if name not in header]:
-            raise ValueError(f"{table}: no column {missing[0]!r}, got {', '.join(header)}")
-        labels: dict[str, str] = {}
-        for row in rows:
-            path, label = (as_given(row[name] or "") for name in _COLUMNS)
-            if labels.setdefault(path, label) != label:
-                raise ValueError(f"{table}: {path} has two labels, {labels[path]!r} and {label!r}")
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{table}: not a CSV table in UTF-8 ({error})") from error
+    from jaxatr.data.sources.image_folder.table import rows  # imported when it is asked for
+
+    labels: dict[str, str] = {}
+    for _, row in rows(path):
+        if missing := [name for name in _COLUMNS if name not in row]:
+            raise ValueError(f"{path}: no column {missing[0]!r}, got {', '.join(row)}")
+        file, label = (row[name] or "" for name in _COLUMNS)
+        if labels.setdefault(file, label) != label:
+            raise ValueError(f"{path}: {file} has two labels, {labels[file]!r} and {label!r}")
     return labels

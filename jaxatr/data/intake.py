@@ -58,7 +58,7 @@ class Intake(NamedTuple):
         return self.bands.read(path)
 
     def shown(self, chip: Shaped[np.ndarray, "h w c"]) -> Shaped[np.ndarray, "h w d"]:
-        """Returns what pictures show of a chip: gray, RGB or the bands of the preview."""
+        """Returns a chip as pictures show it: gray, RGB or the bands of the preview."""
         return shown(chip, self.preview)
 
     def __call__(self, image: np.ndarray) -> np.ndarray:

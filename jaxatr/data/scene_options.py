@@ -1,15 +1,18 @@
-"""The options and parts that the sources of annotated scenes share."""
+"""The options, features and parts that the sources of scenes share."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from jaxatr.data.annotations import AnnotatedScene, Annotations, read_annotations
 from jaxatr.data.selection import holdout
-from jaxatr.data.source import Flag, Option
+from jaxatr.data.source import Contents, Example, Feature, Flag, Option
 
 OPTIONS = {
     "boxes": Option(
@@ -26,6 +29,51 @@ OPTIONS = {
         0.2, "if no parts are given: share of the scenes that is used for the test"
     ),
 }
+
+FEATURES = {
+    "boxes": Feature(np.float32, (None, 4)),
+    "labels": Feature(np.int32, (None,)),
+    "label": Feature(np.int32),
+}
+"""The features of every scene beside its image."""
+
+SPLITS = ("train", "test")
+"""The splits of simulated scenes; a source has an option of each name, the number of scenes."""
+
+
+def drawn_contents(
+    scene: Callable[..., Example],
+    classes: Sequence[str],
+    features: Mapping[str, Feature],
+    settings: Mapping[str, Any],
+) -> Contents:
+    """Returns a data set of scenes that are simulated by several threads.
+
+    Args:
+      scene: draws a scene from its split, its number and the options that are no split's.
+      classes: names of the classes.
+      features: the features of a scene, other than :data:`FEATURES`.
+      settings: the source's options.
+    """
+    own = {name: value for name, value in settings.items() if name not in SPLITS}
+    return Contents(
+        classes=classes,
+        features={**features, **FEATURES},
+        splits={name: partial(_drawn, scene, name, settings[name], own) for name in SPLITS},
+        total=sum(settings[name] for name in SPLITS),
+    )
+
+
+def _drawn(
+    scene: Callable[..., Example], split: str, count: int, own: Mapping[str, Any]
+) -> Iterator[Example]:
+    with (
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+        tqdm(desc="simulating", unit="scene", leave=False, total=count, disable=None) as bar,
+    ):
+        for one in pool.map(lambda number: scene(split, number, **own), range(count)):
+            bar.update()
+            yield one
 
 
 def read_scenes(path: Path, settings: Mapping[str, Any]) -> Annotations:

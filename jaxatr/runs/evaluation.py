@@ -218,10 +218,8 @@ def _together(
     """Measures the common decision of a folder's runs, and describes it in a line."""
     if training.task_of(several.runs[0]).predictor != OpenSet.predictor:
         return None, "a run of this kind decides alone: load one of them"
-    place = data if isinstance(data, Mapping) else where
-    another = None if isinstance(data, Mapping) else data
     try:
-        found = ensemble.evaluate(several.runs, checkpoint=checkpoint, where=place, data=another)
+        found = evaluate_ensemble(several.runs, checkpoint=checkpoint, data=data, where=where)
     except ValueError as error:
         return None, f"the runs cannot decide together: {error}"
     fitted = found["decision"].get("fitted_to") or "no examples"

@@ -113,6 +113,7 @@ def test_help_loads_nothing_heavy():
 def test_names_in_the_flags_are_those_of_the_package():
     """They are repeated, or listed from a folder, for --help not to import them."""
     assert inputs.RUNTIMES == sessions.RUNTIMES
+    assert {*inputs.PRECISIONS} == {"float32", *sessions.PRECISIONS}
     assert inputs.ENGINES == tuple(sorted(batch.ENGINES))
     assert parts.files("jaxatr.runs.baselines", "beside") == sorted(runs.BASELINES)
     assert parts.files("jaxatr.explain.methods") == list(METHODS)

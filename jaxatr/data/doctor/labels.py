@@ -7,12 +7,11 @@ counts the classifier's own errors where it predicts the classes poorly.
 """
 
 from collections.abc import Mapping
-from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
-from jaxatr.extras import extra
+from jaxatr.data.doctor.leaks import sklearn
 from jaxatr.typing import Float, Int
 
 FOLDS = 5
@@ -102,21 +101,17 @@ def out_of_fold(
     Returns:
       ``[n, k]``, probabilities.
     """
-    selection, steps = _sklearn("model_selection"), _sklearn("pipeline")
+    selection, steps = sklearn("model_selection"), sklearn("pipeline")
     folds = min(FOLDS, int(np.bincount(labels).min()))
     shares = np.zeros((len(labels), int(labels.max()) + 1))
     split = selection.StratifiedKFold(folds, shuffle=True, random_state=seed)
     for kept, left in split.split(features, labels):
         width = min(_WIDTH, features.shape[1], len(kept) - 1)
         regression = steps.make_pipeline(
-            _sklearn("preprocessing").StandardScaler(),
-            _sklearn("decomposition").PCA(width, random_state=seed),
-            _sklearn("linear_model").LogisticRegression(C=strength, max_iter=1000),
+            sklearn("preprocessing").StandardScaler(),
+            sklearn("decomposition").PCA(width, random_state=seed),
+            sklearn("linear_model").LogisticRegression(C=strength, max_iter=1000),
         )
         regression.fit(features[kept], labels[kept])
         shares[np.ix_(left, regression.classes_)] = regression.predict_proba(features[left])
     return shares
-
-
-def _sklearn(name: str) -> ModuleType:
-    return extra(f"sklearn.{name}", "report", "ranking labels that may be wrong")

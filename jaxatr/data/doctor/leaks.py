@@ -89,18 +89,19 @@ def leaks(facts: Facts, train: int, test: int | None) -> list[Leak]:
     return measured
 
 
-def _sklearn(name: str) -> ModuleType:
-    return extra(f"sklearn.{name}", "report", "looking for facts that give classes away")
+def sklearn(name: str) -> ModuleType:
+    """Imports a module of scikit-learn, which belongs to an extra."""
+    return extra(f"sklearn.{name}", "report", "checking a data set")
 
 
 def _forest():
-    return _sklearn("ensemble").RandomForestClassifier(
+    return sklearn("ensemble").RandomForestClassifier(
         _TREES, min_samples_leaf=3, class_weight="balanced", random_state=0
     )
 
 
 def _within(values: Float[np.ndarray, "n f"], labels: Int[np.ndarray, " n"]) -> float:
-    selection = _sklearn("model_selection")
+    selection = sklearn("model_selection")
     folds = selection.StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
     return _accuracy(
         labels, np.asarray(selection.cross_val_predict(_forest(), values, labels, cv=folds))
@@ -108,7 +109,7 @@ def _within(values: Float[np.ndarray, "n f"], labels: Int[np.ndarray, " n"]) -> 
 
 
 def _accuracy(labels: Int[np.ndarray, " n"], predicted: Int[np.ndarray, " n"]) -> float:
-    return float(_sklearn("metrics").balanced_accuracy_score(labels, predicted))
+    return float(sklearn("metrics").balanced_accuracy_score(labels, predicted))
 
 
 def _balanced(labels: Int[np.ndarray, " n"], rows: Int[np.ndarray, " m"]) -> Int[np.ndarray, " d"]:

@@ -32,7 +32,7 @@ _SHARES = np.linspace(0.3, 1.0, 71)  # candidates for the ends of a range, as sh
 
 
 class Observed(NamedTuple):
-    """What is known of an activation.
+    """The range and the means of an activation.
 
     Attributes:
       low, high: its range, which includes 0.

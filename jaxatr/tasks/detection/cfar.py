@@ -143,8 +143,8 @@ class Searcher:
         sides = (found.boxes[:, 2:] - found.boxes[:, :2]).max(axis=1, initial=0)
         rows = np.flatnonzero((sides >= fields.smallest) & (sides <= (fields.largest or np.inf)))
         scores = 1 - 1 / found.scores[rows]
-        rows = rows[np.argsort(-scores, kind="stable")[: self._most]]
-        return found.boxes[rows], 1 - 1 / found.scores[rows]
+        first = np.argsort(-scores, kind="stable")[: self._most]
+        return found.boxes[rows[first]], scores[first]
 
 
 class CfarDetector(Detector):

@@ -1,4 +1,4 @@
-"""What all tasks that find targets in scenes have in common: their data, search and test."""
+"""The data, search and test of all tasks that find targets in scenes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path

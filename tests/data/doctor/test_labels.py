@@ -80,7 +80,7 @@ def test_a_table_corrects_labels_and_leaves_images_out(tmp_path):
         ("path,label\na/0.png,tank\n", "a/0.png has the label 'tank', wanted one of a, b"),
         ("file,label\na/0.png,a\n", "no column 'path', got file, label"),
         ("path,label\na/0.png,a\na/0.png,b\n", "a/0.png has two labels, 'a' and 'b'"),
-        (b"\xff\xfe\x00", "not a CSV table in UTF-8"),
+        (b"\xff\xfe\x00", "corrections.csv: not UTF-8"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(tmp_path, content, message):

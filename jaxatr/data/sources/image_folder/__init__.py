@@ -104,7 +104,7 @@ def image_folder(
 
 
 def _bands(settings: Mapping[str, Any]) -> Bands:
-    """Returns what the options say about bands, which early sets lack."""
+    """Reads the options about bands, which early sets lack."""
     names, files = settings.get("band_names", ""), settings.get("files", "")
     return Bands(listed_names(names), endings(files), settings.get("phase", False))
 

@@ -1,14 +1,12 @@
 """The data source of simulated radar scenes: K clutter with bright targets, and their boxes."""
 
 import math
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from jaxatr.data.scene_options import SPLITS, drawn_contents
 from jaxatr.data.source import (
-    Contents,
     Example,
     Feature,
     Option,
@@ -23,7 +21,6 @@ from jaxatr.scenes import boxes as geometry
 __all__ = ["CLASSES", "PART", "scene"]
 
 CLASSES = ("TARGET",)
-SPLITS = ("train", "test")
 _TRIES = 100  # places that are drawn for a target until it is apart from the others
 _APART = 8  # pixels between two targets
 
@@ -116,26 +113,13 @@ class SimulatedClutter(Source):
             raise ValueError(f"shape: got {settings['shape']}, wanted 0 (no texture) or more")
         if not math.isfinite(settings["contrast"]):
             raise ValueError(f"contrast: got {settings['contrast']}, wanted decibels")
-        return Scan(self, settings, dict(settings), lambda _: self._contents(settings))
-
-    def _contents(self, settings: dict[str, Any]) -> Contents:
-        own = {name: value for name, value in settings.items() if name not in SPLITS}
-        side = settings["size"]
-        return Contents(
-            classes=CLASSES,
-            features={
-                "image": Feature(np.float32, (side, side, 1)),
-                "boxes": Feature(np.float32, (None, 4)),
-                "labels": Feature(np.int32, (None,)),
-                "label": Feature(np.int32),
-            },
-            splits={name: partial(_scenes, name, settings[name], own) for name in SPLITS},
-            total=settings["train"] + settings["test"],
+        image = {"image": Feature(np.float32, (settings["size"], settings["size"], 1))}
+        return Scan(
+            self,
+            settings,
+            dict(settings),
+            lambda _: drawn_contents(scene, CLASSES, image, settings),
         )
-
-
-def _scenes(split: str, count: int, own: dict[str, Any]) -> Iterator[Example]:
-    return (scene(split, number, **own) for number in range(count))
 
 
 PART = SimulatedClutter()

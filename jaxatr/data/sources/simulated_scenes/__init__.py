@@ -1,16 +1,11 @@
 """The data source of simulated scenes: frames with several vehicles and decoys, and their boxes."""
 
-import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from tqdm import tqdm
 
+from jaxatr.data.scene_options import drawn_contents
 from jaxatr.data.source import (
-    Contents,
     Example,
     Feature,
     Option,
@@ -31,6 +26,13 @@ __all__ = ["CLASSES", "COLUMNS", "DECOY", "ROWS", "PART", "Frame", "render_frame
 DECOY = "DECOY"
 """The class of random vehicles that are none of the eight."""
 CLASSES: tuple[str, ...] = (*VEHICLES, DECOY)
+FEATURES = {
+    "image": Feature(np.uint8, (ROWS, COLUMNS, 1)),
+    "ranges": Feature(np.float32, (None,)),
+    "range_m": Feature(np.int32),
+    "band": Feature(str),
+}
+"""The features of a scene beside its boxes."""
 _DECOYS = 100_000  # decoys of a set; a vehicle of a test frame is not in a training frame
 
 
@@ -123,35 +125,12 @@ class SimulatedScenes(Source):
                 raise ValueError(f"{name}: got {limits}, wanted the fewest and the most, 0 to 20")
         if not 0 <= settings["empty"] <= 1:
             raise ValueError(f"empty: got {settings['empty']}, wanted a share in [0, 1]")
-        state = {name: value for name, value in settings.items()}
-        return Scan(self, settings, state, lambda _: self._contents(settings))
-
-    def _contents(self, settings: dict[str, Any]) -> Contents:
-        own = {name: value for name, value in settings.items() if name not in SPLITS}
-        return Contents(
-            classes=CLASSES,
-            features={
-                "image": Feature(np.uint8, (ROWS, COLUMNS, 1)),
-                "boxes": Feature(np.float32, (None, 4)),
-                "labels": Feature(np.int32, (None,)),
-                "ranges": Feature(np.float32, (None,)),
-                "range_m": Feature(np.int32),
-                "band": Feature(str),
-                "label": Feature(np.int32),
-            },
-            splits={name: partial(_scenes, name, settings[name], own) for name in SPLITS},
-            total=settings["train"] + settings["test"],
+        return Scan(
+            self,
+            settings,
+            dict(settings),
+            lambda _: drawn_contents(scene, CLASSES, FEATURES, settings),
         )
-
-
-def _scenes(split: str, count: int, own: dict[str, Any]) -> Iterator[Example]:
-    with (
-        ThreadPoolExecutor(os.cpu_count()) as pool,
-        tqdm(desc="simulating", unit="scene", leave=False, total=count, disable=None) as bar,
-    ):
-        for one in pool.map(lambda number: scene(split, number, **own), range(count)):
-            bar.update()
-            yield one
 
 
 PART = SimulatedScenes()

@@ -106,9 +106,7 @@ def _contents(
         classes=classes,
         features={
             "image": Feature(dtype, (None, None, None)),
-            "boxes": Feature(np.float32, (None, 4)),
-            "labels": Feature(np.int32, (None,)),
-            "label": Feature(np.int32),
+            **scene_options.FEATURES,
             "id": Feature(np.int32),
             "path": Feature(str),
         },
