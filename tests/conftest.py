@@ -20,6 +20,10 @@ if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and version("jaxlib").sta
     cheaper = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ["XLA_FLAGS"] = f"{cheaper} {os.environ.get('XLA_FLAGS', '')}".strip()
 
+# The interpreter of GPU kernels runs four threads that wait for each other. XLA's pool, on which
+# they compute, has one thread for each core: with two cores they sometimes wait for ever.
+os.environ.setdefault("NPROC", str(max(4, os.cpu_count() or 1)))
+
 import jax
 import jaxtyping
 import numpy as np
