@@ -85,7 +85,9 @@ def carry_out_peer(name: str, workdir: Path, data: Path, hours: float) -> None:
     command = [sys.executable, str(script), f"--scenes={data / 'hituav'}", f"--model={name}"]
     command += [f"--hours={hours}", f"--out={RESULTS / f'hituav-{name}.json'}"]
     command += [f"--checkpoint={workdir / f'hituav-{name}.pt'}"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command += [f"--workers={max(0, (os.cpu_count() or 1) // 4 - 1)}"]  # two cores: none
+    # The peer uses jax for the weights and the data alone.
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     with open(workdir / f"hituav-{name}.log", "ab") as log:
         subprocess.run(command, check=True, env=environment, stdout=log, stderr=log)
 

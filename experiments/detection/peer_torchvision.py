@@ -6,12 +6,16 @@
         --config.model.pretrained=mobilenet_v2 --workdir=runs/hituav
 
 Both start from the same weights of ImageNet, MobileNetV2, with fixed batch statistics. torchvision
-sees whole scenes, mirrored at random. Every figure is computed by jaxatr.scenes.metrics.
+sees whole scenes, mirrored at random. On a GPU it uses TF32 and cuDNN's benchmarked algorithms, and
+processes of their own read its scenes. Every figure is computed by jaxatr.scenes.metrics.
 """
 
 import argparse
+import functools
+import itertools
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +85,44 @@ def example(split: data.Split, number: int, flip: bool) -> tuple[torch.Tensor, d
     return pixels, {"boxes": torch.from_numpy(boxes.copy()), "labels": labels}
 
 
+class Scenes(torch.utils.data.Dataset):
+    """The scenes of a part, each mirrored at random; every process opens them itself."""
+
+    def __init__(self, source: str, part: str):
+        self.source, self.part = source, part
+
+    @functools.cached_property
+    def split(self) -> data.Split:
+        """The part's scenes with their boxes."""
+        return data.open_dataset("whole_scenes", source=self.source).splits[self.part]
+
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, dict]:
+        """Returns a scene and its boxes as torchvision takes them."""
+        return example(self.split, number, bool(torch.rand(()) < 0.5))
+
+
+def batches(source: str, batch: int, seed: int, workers: int) -> Iterator[list]:
+    """Draws batches of training scenes without end; each is a list of scenes with their boxes."""
+    scenes, rng = Scenes(source, "train"), np.random.default_rng(seed)
+    count = len(scenes.split)
+    drawn = (rng.choice(count, batch, replace=False).tolist() for _ in itertools.count())
+    loader = torch.utils.data.DataLoader(
+        Scenes(source, "train"),
+        batch_sampler=drawn,
+        num_workers=workers,
+        collate_fn=list,
+        multiprocessing_context="spawn" if workers else None,  # jax's threads survive no fork
+    )
+    return iter(loader)
+
+
 def train(
     network: torch.nn.Module,
-    split: data.Split,
+    source: str,
     hours: float,
     batch: int,
     rate: float,
+    workers: int,
     checkpoint: Path | None = None,
 ) -> int:
     """Trains for some hours with a cosine schedule over them; returns the number of steps.
@@ -101,7 +137,8 @@ def train(
         network.load_state_dict(saved["network"])
         optimiser.load_state_dict(saved["optimiser"])
         before, steps = saved["seconds"], saved["steps"]
-    rng, start, kept = np.random.default_rng(steps), time.monotonic(), time.monotonic()
+    place, examples = next(network.parameters()).device, batches(source, batch, steps, workers)
+    start = kept = time.monotonic()
     network.train()
     while (share := (before + time.monotonic() - start) / (3600 * hours)) < 1:
         if checkpoint is not None and time.monotonic() - kept > _SAVED_EVERY:
@@ -109,11 +146,10 @@ def train(
             kept = time.monotonic()
         for group in optimiser.param_groups:
             group["lr"] = rate * min(1, (steps + 1) / 50) * (1 + np.cos(np.pi * share)) / 2
-        chosen = rng.choice(len(split), batch, replace=False)
-        images, targets = zip(
-            *(example(split, int(one), rng.random() < 0.5) for one in chosen), strict=True
-        )
-        loss = torch.stack([*network(list(images), list(targets)).values()]).sum()
+        drawn = next(examples)
+        images = [image.to(place) for image, _ in drawn]
+        targets = [{name: part.to(place) for name, part in boxes.items()} for _, boxes in drawn]
+        loss = torch.stack([*network(images, targets).values()]).sum()
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 10.0)
@@ -142,13 +178,15 @@ def _save(
 
 def evaluate(network: torch.nn.Module, split: data.Split, classes: tuple[str, ...]) -> dict:
     """Returns COCO's figures on a split."""
+    device = next(network.parameters()).device
     found: list[list[np.ndarray]] = [[], [], [], []]
     truth: list[list[np.ndarray]] = [[], [], []]
     network.eval()
     for number in range(len(split)):
         image, _ = example(split, number, False)
         with torch.no_grad():
-            (out,) = network([image])
+            (out,) = network([image.to(device)])
+        out = {name: part.cpu() for name, part in out.items()}
         scene, count = split[number], len(out["scores"])
         columns = (out["boxes"], out["scores"], out["labels"] - 1)
         for place, column in zip(found, (torch.full((count,), number), *columns), strict=True):
@@ -178,6 +216,7 @@ def main() -> None:
     parser.add_argument("--model", choices=("fcos", "retinanet"), default="fcos")
     parser.add_argument("--hours", type=float, default=2.0)
     parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=0, help="processes that read scenes")
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--weights_dir", default="")
     parser.add_argument("--checkpoint", type=Path, default=None)
@@ -185,13 +224,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     dataset = data.open_dataset("whole_scenes", source=given.scenes)
+    place = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(0)
-    network = detector(given.model, len(dataset.classes), given.weights_dir)
-    part = dataset.splits["train"]
-    steps = train(network, part, given.hours, given.batch, given.rate, given.checkpoint)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
+    network = detector(given.model, len(dataset.classes), given.weights_dir).to(place)
+    recipe = (given.hours, given.batch, given.rate, given.workers, given.checkpoint)
+    steps = train(network, given.scenes, *recipe)
     figures = evaluate(network, dataset.splits[given.part], dataset.classes)
     settings = {name: str(value) for name, value in vars(given).items() if name not in _PLACES}
     settings |= {"steps": steps, "threads": torch.get_num_threads()}
+    settings["device"] = torch.cuda.get_device_name() if place == "cuda" else "cpu"
     settings |= {"torch": torch.__version__, "torchvision": torchvision.__version__}
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps({"settings": settings, "figures": figures}, indent=1) + "\n")
