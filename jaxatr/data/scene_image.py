@@ -3,7 +3,6 @@
 import math
 import mmap
 import os
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,7 +20,6 @@ _LARGEST = 1 << 28
 """Bytes of the largest strip or tile of a TIFF that is unpacked for a window."""
 
 _PIXEL_SCALE, _TIEPOINT, _TRANSFORM, _NODATA = 33550, 33922, 34264, 42113
-_DEFLATE, _PACK_BITS = (8, 32946), 32773  # compressions
 _KEYS, _GEOGRAPHIC, _PROJECTED, _USER_DEFINED = 34735, 2048, 3072, 32767
 _WORLD = {".tif": ".tfw", ".tiff": ".tfw", ".png": ".pgw", ".jpg": ".jgw", ".jpeg": ".jgw"}
 
@@ -196,9 +194,8 @@ def _only_page(file: Any) -> Any:
     rows = page.tilelength or page.rowsperstrip
     columns = page.tilewidth or page.imagewidth
     small = rows * columns * page.samplesperpixel * page.dtype.itemsize <= _LARGEST
-    # Other compressions, and differences of floats, need more than tifffile.
-    deflated = page.compression in _DEFLATE and page.predictor in (1, 2)
-    plain = deflated or (page.compression in (1, _PACK_BITS) and page.predictor == 1)
+    packed = page.compression in (1, *decoder.tiff.PACKED)
+    plain = packed and (page.predictor == 1 or page.compression in decoder.tiff.PREDICTED)
     plain = plain and page.fillorder == 1 and page.bitspersample in (8, 16, 32, 64, 128)
     fits = (gray or rgb) and upright and plain
     return page if fits and (small or page.is_contiguous) else None
@@ -213,8 +210,10 @@ def _of_page(file: Any, page: Any, name: str) -> _Pixels:
     across = math.ceil(width / columns_each)
     order = file.byteorder
     kind = page.dtype.newbyteorder(order)
-    size = rows_each * columns_each * samples * page.dtype.itemsize
-    contiguous = page.is_contiguous and page.compression == 1 and not page.is_tiled
+    row = columns_each * samples * page.dtype.itemsize
+    compression = page.compression
+    contiguous = page.is_contiguous and compression == 1 and not page.is_tiled
+    decode = decoder.tiff.unpacked_decoder(page)
 
     def segment(number: int) -> np.ndarray:
         offset, count = page.dataoffsets[number], page.databytecounts[number]
@@ -224,9 +223,10 @@ def _of_page(file: Any, page: Any, name: str) -> _Pixels:
         stored = file.filehandle.read(count)
         if len(stored) < count:
             raise decoder.ImageError("a truncated TIFF")
-        if page.compression in _DEFLATE:  # tifffile unpacks without a bound
-            stored = zlib.compress(decoder.tiff.unpacked_segment(stored, 8, size), level=0)
-        found, _, shape = page.decode(stored, number)
+        left = rows_each if page.is_tiled else min(rows_each, height - number * rows_each)
+        found, _, shape = decode(
+            decoder.tiff.unpack_segment(stored, compression, row * left), number
+        )
         return np.asarray(found)[0, : shape[1], : shape[2]]
 
     def pixels(rows: slice, columns: slice) -> np.ndarray:

@@ -15,6 +15,7 @@ from PIL import Image, ImageFile, ImageOps, PngImagePlugin
 from jaxatr import data
 from jaxatr.data import decoder
 from jaxatr.data.images import ImageError, decode_image, read_image
+from jaxatr.data.scene_image import open_scene
 
 RNG = np.random.default_rng(0)
 VALUES = RNG.integers(0, 100, (20, 36))
@@ -197,7 +198,7 @@ def test_colours_of_measured_numbers(planar, code):
         ({"t262": 2, "t277": 5, "t338": (2, 0)}, "5 samples per pixel"),
         ({"t277": 2**32 - 1}, "got 4294967295 bands"),
         ({"t258": 4, "t277": 4, "t338": (0, 0, 0)}, "4 bands of 4 bits"),
-        ({"t277": 4, "t338": (0, 0, 0), "t259": 5}, "with compression 5"),
+        ({"t277": 4, "t338": (0, 0, 0), "t259": 50001}, "with compression 50001"),
         ({"t278": 0}, "strips or tiles are empty"),
         ({"t322": 60_000, "t323": 60_000}, "in tiles of 60000x60000"),
     ],
@@ -207,6 +208,44 @@ def test_a_tiff_that_no_image_represents_is_refused(tags, why):
     for read in (decode_image, lambda *args: data.decode_bounded(*args, most=100)):
         with pytest.raises(ImageError, match=f"^x: .*{why}"):
             read(content, "x")
+
+
+def packed(content, compression):
+    """Returns bytes as libtiff packs them."""
+    file = io.BytesIO()
+    Image.frombytes("L", (len(content), 1), content).save(file, "TIFF", compression=compression)
+    with tifffile.TiffFile(file) as tif:
+        (at,), (count,) = tif.pages[0].dataoffsets, tif.pages[0].databytecounts
+    return file.getvalue()[at : at + count]
+
+
+@pytest.mark.parametrize(
+    "name, number", [("tiff_lzw", 5), ("zstd", 50000), ("packbits", 32773), ("raw", 1)]
+)
+def test_bands_and_windows_of_any_packing_are_read(tmp_path, name, number):
+    values = RNG.integers(0, 60_000, (20, 36, 4)).astype("<u2")
+    size = {"t256": 36, "t257": 20, "t258": 16, "t259": number, "t278": 20}
+    strip = packed(values.tobytes(), name)
+    bands = size | {"t277": 4, "t338": (0, 0, 0)}
+    np.testing.assert_array_equal(decode_image(tiff(strip, **bands), "x"), values)
+    with pytest.raises(ImageError, match="x: "):
+        decode_image(tiff(strip[: len(strip) // 2], **bands), "x")
+    gray = values[:, :, 0].tobytes()
+    (tmp_path / "x.tif").write_bytes(tiff(packed(gray, name), **size))
+    with open_scene(tmp_path / "x.tif") as scene:
+        np.testing.assert_array_equal(scene.window(3, 2, 30, 19)[:, :, 0], values[2:19, 3:30, 0])
+
+
+@pytest.mark.parametrize("code", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("order", "<>")
+def test_differences_of_floats_are_undone(code, order):
+    values = RNG.normal(size=(20, 36, 2)).astype(code)  # TIFF technical note 3
+    size = np.dtype(code).itemsize
+    planes = values.astype(f">{code}").view(np.uint8).reshape(20, 72, size).swapaxes(1, 2)
+    steps = np.diff(planes.reshape(20, -1, 2), axis=1, prepend=np.uint8(0))
+    tags = {"t256": 36, "t257": 20, "t258": 8 * size, "t259": 8, "t278": 20, "t317": 3}
+    content = tiff(zlib.compress(steps.tobytes()), order=order, t277=2, t338=0, t339=(3, 3), **tags)
+    np.testing.assert_array_equal(decode_image(content, "x"), values.astype(np.float32))
 
 
 @pytest.mark.parametrize("code", ["u1", "u2", "f4", "f8"])

@@ -1,9 +1,10 @@
 """Files that Pillow decodes."""
 
 import io
+import struct
 
 import numpy as np
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, TiffImagePlugin
 
 from jaxatr.data.decoder.header import Header, ImageError
 
@@ -40,6 +41,27 @@ def opened(content: bytes, formats: tuple[str, ...] | None = None) -> Image.Imag
     # sarpy and TFDS set this for the whole process, so that Pillow would fill in missing data.
     ImageFile.LOAD_TRUNCATED_IMAGES = False
     return Image.open(io.BytesIO(content), formats=formats)
+
+
+def unpack_segment(stored: bytes | memoryview, compression: int, size: int) -> bytes:
+    """Unpacks a strip or tile of a TIFF with the libtiff that Pillow brings.
+
+    Args:
+      stored: the strip or tile as it is stored.
+      compression: number of the compression, of any that packs bytes.
+      size: number of bytes to unpack; what comes after them is ignored.
+
+    Raises:
+      OSError: it is damaged or shorter.
+    """
+    ImageFile.LOAD_TRUNCATED_IMAGES = False
+    long = {256: size, 257: 1, 258: 8, 259: compression, 262: 1, 273: 8, 279: len(stored)}
+    entries = b"".join(struct.pack("<HHLL", tag, 4, 1, value) for tag, value in long.items())
+    padding = bytes(len(stored) % 2)
+    head = struct.pack("<4sL", b"II*\0", 8 + len(stored) + len(padding))
+    body = [head, stored, padding, struct.pack("<H", len(long)), entries, bytes(4)]
+    # Image.open would count the bytes of one strip as the pixels of an image, and refuse many.
+    return TiffImagePlugin.TiffImageFile(io.BytesIO(b"".join(body))).tobytes()
 
 
 def header(content: bytes, formats: tuple[str, ...] | None = None) -> Header:

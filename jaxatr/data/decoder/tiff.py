@@ -13,7 +13,8 @@ import lzma
 import math
 import struct
 import zlib
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import UnidentifiedImageError
@@ -47,10 +48,13 @@ _CODES = {_SIGNED: "i", _FLOAT: "f"}
 _FLOAT_PREDICTOR = 3
 _ASSOCIATED, _UNASSOCIATED = 1, 2
 _UNCOMPRESSED, _OLD_JPEG, _JPEG, _PACK_BITS = 1, 6, 7, 32773
+_LZW, _ZSTANDARD = 5, 50000
 _UNPACKERS = {8: zlib.decompressobj, 32946: zlib.decompressobj, 34925: lzma.LZMADecompressor}
 """Decompressors by the number of the compression."""
-_PREDICTED = (5, 50000, *_UNPACKERS)
-"""Compressions that a predictor goes with; 5 is LZW, 50000 Zstandard."""
+PACKED = (_LZW, _ZSTANDARD, _PACK_BITS, *_UNPACKERS)
+"""Compressions of bytes, which :func:`unpack_segment` knows."""
+PREDICTED = (_LZW, _ZSTANDARD, *_UNPACKERS)
+"""Compressions that a predictor goes with."""
 _ROOM = 1 << 24
 """Bytes that a strip or tile may have in any case."""
 _SLACK = 4096  # bytes beyond its size to which a strip or tile may unpack
@@ -116,7 +120,7 @@ def header(content: bytes) -> Header:
         changed[tags.FORMAT] = _UNSIGNED
     if facts.alpha and not facts.further:  # or Pillow would divide the colours by it
         changed[tags.EXTRA] = _UNASSOCIATED
-    if facts.compression not in _PREDICTED:
+    if facts.compression not in PREDICTED:
         changed[tags.PREDICTOR] = 1  # libtiff passes over any other; tifffile does not
     if facts.samples == 1:
         changed[tags.PLANAR] = 1  # one plane is both; Pillow knows few types of 2
@@ -166,7 +170,7 @@ def _checked(page: Directory) -> _Facts:
         planar=page.number(tags.PLANAR, 1) == 2,
         extra=page.numbers(tags.EXTRA),
         by_float=page.number(tags.PREDICTOR, 1) == _FLOAT_PREDICTOR
-        and page.number(tags.COMPRESSION, _UNCOMPRESSED) in _PREDICTED,
+        and page.number(tags.COMPRESSION, _UNCOMPRESSED) in PREDICTED,
     )
     if not (facts.height and facts.width):
         raise ValueError("a damaged TIFF: it states no size")
@@ -232,12 +236,12 @@ class _Segments(NamedTuple):
 
     Attributes:
       stored: each as it is stored.
-      whole: number of bytes of a whole one, unpacked.
-      unpacked: number of bytes of all, unpacked.
+      sizes: number of bytes of each, unpacked.
+      unpacked: number of bytes of all that the page should have, unpacked.
     """
 
     stored: list[memoryview]
-    whole: int
+    sizes: list[int]
     unpacked: int
 
 
@@ -266,13 +270,15 @@ def _segments(content: bytes, page: Directory, facts: _Facts) -> _Segments:
     if not counts and len(starts) == 1:  # of some old files
         counts = (len(content) - starts[0],)
     view, across = memoryview(content), columns * (1 if facts.planar else facts.samples)
-    row = math.ceil(across * facts.bits / 8)
+    row, down = math.ceil(across * facts.bits / 8), math.ceil(height / rows)
+    # The last strip of a plane has the rows that are left.
+    left = [rows if tiled else min(rows, height - n % down * rows) for n in range(len(starts))]
     places = list(zip(starts, counts, strict=False))
     if sum(count for _, count in set(places)) > 2 * len(content) + _ROOM:
         raise ValueError("a damaged TIFF: its strips or tiles share their bytes")
     return _Segments(
         [view[start : start + count] for start, count in places],
-        row * rows,
+        [row * each for each in left],
         row * (rows * wanted if tiled else height * (facts.samples if facts.planar else 1)),
     )
 
@@ -308,37 +314,69 @@ def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
 def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
     import tifffile  # slow to import
 
-    if facts.compression not in (_UNCOMPRESSED, _PACK_BITS, *_UNPACKERS):
+    if facts.compression not in (_UNCOMPRESSED, *PACKED):
         raise ImageError(
             f"a TIFF of {facts.samples} samples of {facts.bits} bits per pixel with compression "
-            f"{facts.compression}, wanted Deflate or none"
+            f"{facts.compression}, wanted Deflate, LZW or none"
         )
-    unpacked = sum(
-        len(unpacked_segment(stored, facts.compression, segments.whole))
-        for stored in segments.stored
-    )
+    pieces = [
+        unpack_segment(stored, facts.compression, size)
+        for stored, size in zip(segments.stored, segments.sizes, strict=True)
+    ]
     # tifffile fills what is missing with zeros.
-    if unpacked < segments.unpacked and facts.compression != _PACK_BITS:
+    if (unpacked := sum(map(len, pieces))) < segments.unpacked:
         raise ValueError(f"a truncated TIFF: {unpacked} bytes, wanted {segments.unpacked}")
     with tifffile.TiffFile(io.BytesIO(content)) as file:
-        values = file.pages[0].asarray()
-    return np.moveaxis(values, 0, -1) if facts.planar and values.ndim == 3 else values
+        page = file.pages[0]
+        decode = unpacked_decoder(page)
+        values = np.empty(page.shaped, page.dtype)
+        for number, piece in enumerate(pieces):
+            part, (plane, _, y, x, _), shape = decode(piece, number)
+            place = values[plane, :, y : y + shape[1], x : x + shape[2]]
+            place[...] = part[:, : place.shape[1], : place.shape[2]]
+    values = values[:, 0, :, :, 0].transpose(1, 2, 0) if facts.planar else values[0, 0]
+    return values[:, :, 0] if facts.samples == 1 else values
 
 
-def unpacked_segment(stored: bytes | memoryview, compression: int, size: int) -> bytes | memoryview:
-    """Unpacks a strip or tile within a bound; one that is not deflated stays as it is.
+def unpacked_decoder(page: Any) -> Callable[[bytes | memoryview, int], tuple]:
+    """Returns tifffile's decoder of a page's strips or tiles, for unpacked ones.
+
+    It undoes the predictor, also that of floats, for which tifffile needs a further library.
+    """
+    page.compression, by_float = _UNCOMPRESSED, page.predictor == _FLOAT_PREDICTOR
+    if not by_float:
+        return page.decode
+    page.predictor = 1
+    samples = page.samplesperpixel if page.planarconfig == 1 else 1
+    size, order = page.dtype.itemsize, page.parent.byteorder
+    across = samples * (page.tilewidth or page.imagewidth)
+
+    def decode(piece: bytes | memoryview, number: int) -> tuple:
+        steps = np.frombuffer(piece, np.uint8).reshape(-1, size * across // samples, samples)
+        planes = np.cumsum(steps, axis=1, dtype=np.uint8).reshape(-1, size, across)
+        values = np.ascontiguousarray(planes.swapaxes(1, 2)).view(f">f{size}")
+        return page.decode(values.astype(f"{order}f{size}").tobytes(), number)
+
+    return decode
+
+
+def unpack_segment(stored: bytes | memoryview, compression: int, size: int) -> bytes | memoryview:
+    """Unpacks a strip or tile within a bound.
 
     Args:
       stored: the strip or tile as it is stored.
-      compression: number of the compression.
+      compression: number of the compression, one of :data:`PACKED` or none.
       size: number of bytes that it should have.
 
     Raises:
-      ImageError: it has far more.
+      ImageError: it has far more, or its compression needs a library that is not there.
+      OSError: it is damaged, or has fewer (Deflate and LZMA: these are returned).
     """
     most = 2 * size + _SLACK
     if (unpacker := _UNPACKERS.get(compression)) is not None:
         stored = unpacker().decompress(stored, most + 1)
+    elif compression in PACKED:
+        return pillow.unpack_segment(stored, compression, size)
     if len(stored) > most:
         raise ImageError("a TIFF with a strip or tile that unpacks to more than its size")
     return stored
