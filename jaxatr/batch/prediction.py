@@ -11,7 +11,7 @@ from jaxatr.batch.engine import Engine, Here
 from jaxatr.batch.ray_cluster import RayCluster
 from jaxatr.batch.sources import sources_of
 from jaxatr.batch.worker import Identity, Job, Part, Search
-from jaxatr.data import describe_passed
+from jaxatr.data import Bands, describe_passed
 from jaxatr.extras import extra
 
 ENGINES: dict[str, type[Engine]] = {"local": Here, "ray": RayCluster}
@@ -88,11 +88,13 @@ def predict_parts(
             raise ValueError("--gallery_workers: scenes are searched by whole models")
     for workdir in workdirs:  # before anything is listed
         kind = training.predictor_class(training.task_of(workdir))
+        bands = Bands.of_fields(training.read_record(workdir).get("bands", {}))
     options = dict(options or {})
     for name in {"source", "data_dir"} & options.keys():  # workers have other current folders
         options[name] = str(Path(options[name]).expanduser().absolute())
     data_dir = options.get("data_dir")
-    sources = sources_of(arguments, folders=kind.takes == "FOLDER", data_dir=data_dir)
+    folders_too = kind.takes == "FOLDER"
+    sources = sources_of(arguments, folders=folders_too, data_dir=data_dir, bands=bands)
     with _written(out), _owned(out):
         listed = manifest.listed(out, sources, size, say)
         for source in sources:

@@ -56,8 +56,9 @@ COMMON: Fields = {
     ),
     "data.group_by": Field(
         "",
-        "column whose equal values stay in one [fold](training.md#repeats), such as `serial`, or "
-        "`folder` for that of the file; empty: none",
+        "column whose equal values stay together in validation or in one "
+        "[fold](training.md#repeats), such as `serial`, `group` of a table, or `folder` for that of "
+        "the file; empty: none",
     ),
     "data.select.range_m": Field(
         (),

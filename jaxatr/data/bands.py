@@ -144,6 +144,13 @@ class Bands(NamedTuple):
 
         return [path for path in paths if alone(path)]
 
+    def is_further(self, path: Path) -> bool:
+        """Whether a file belongs to another one beside it, the first of its chip."""
+        ending = self._ending(path.name)
+        if not ending or ending == self.files[0]:
+            return False
+        return _with_ending(path, ending, self.files[0]).is_file()
+
     def _ending(self, name: str) -> str:
         return max((one for one in self.files if name.endswith(one)), key=len, default="")
 

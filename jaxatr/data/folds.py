@@ -109,7 +109,14 @@ def group_values(split: Split, name: str) -> np.ndarray:
     return split.columns[name]
 
 
-def check_divided(name: str, folds: Int[np.ndarray, " n"], count: int, group_by: str = "") -> None:
+def check_divided(
+    name: str,
+    folds: Int[np.ndarray, " n"],
+    count: int,
+    group_by: str = "",
+    *,
+    field: str = "data.fold",
+) -> None:
     """Checks that a class can be trained without any one fold.
 
     Args:
@@ -117,18 +124,19 @@ def check_divided(name: str, folds: Int[np.ndarray, " n"], count: int, group_by:
       folds: ``[n]``, the fold of each of its examples, from :func:`stratified_folds`.
       count: number of folds.
       group_by: name of what stays together; empty for single examples.
+      field: name of the configuration field in errors.
 
     Raises:
       ValueError: there are fewer examples than folds, or all are in one fold.
     """
     if len(folds) < count:
         raise ValueError(
-            f"data.fold: got {count} folds, but {name} has {len(folds)} training chips: wanted at "
+            f"{field}: got {count} folds, but {name} has {len(folds)} training chips: wanted at "
             "most as many folds as each class has chips"
         )
     if len(np.unique(folds)) < 2:
         raise ValueError(
-            f"data.fold: all {len(folds)} training chips of {name} are in one fold, so that none "
+            f"{field}: all {len(folds)} training chips of {name} are in one fold, so that none "
             f"would be left to train on: wanted at least 2 values of {group_by} for each class"
         )
 

@@ -176,7 +176,7 @@ def parts_of(
     numbers = _track_numbers(train, test) if tracks else None
     parts = {}
     if fields.fold or fields.validation:
-        if fields.fold:
+        if fields.fold or fields.group_by:
             in_fold = _in_fold(train, split, config, seed, numbers)[indices]
             kept, held_out = np.flatnonzero(~in_fold), np.flatnonzero(in_fold)
         else:
@@ -225,6 +225,9 @@ def _in_fold(
 ) -> Bool[np.ndarray, " n"]:
     """Returns which examples of the training split are in the fold that is held out.
 
+    Without ``data.fold``, it is the first of so many folds that each has the share of
+    ``data.validation``, or about this share.
+
     The folds do not depend on the classes that are known, so that trainings without some of these
     (:mod:`jaxatr.tasks.open_set.trials`) hold the same examples out.
 
@@ -239,7 +242,10 @@ def _in_fold(
       ValueError: there is no such fold or column, or a known class cannot be divided.
     """
     fields = config.data
-    fold, chosen = data.Fold.parse(fields.fold), data.select(train, where=_conditions(fields))
+    name = "data.fold" if fields.fold else "data.validation"
+    shares = max(2, round(1 / (fields.validation or 1)))
+    fold = data.Fold.parse(fields.fold) if fields.fold else data.Fold(1, shares)
+    chosen = data.select(train, where=_conditions(fields))
     groups, by = tracks, fields.group_by or ("track" if tracks is not None else "")
     if fields.group_by:
         groups = data.group_values(train, fields.group_by)
@@ -247,11 +253,11 @@ def _in_fold(
     own = None if groups is None else groups[chosen]
     folds = data.stratified_folds(labels, fold.count, seed, groups=own)
     known = [train.classes.index(name) for name in split.known]
-    for name, label in zip(split.known, known, strict=True):
-        data.check_divided(name, folds[labels == label], fold.count, by)
+    for one, label in zip(split.known, known, strict=True):
+        data.check_divided(one, folds[labels == label], fold.count, by, field=name)
     if (filled := len(np.unique(folds[np.isin(labels, known)]))) < fold.count:
         raise ValueError(
-            f"data.fold: got {fold.count} folds, but the known classes fill {filled}: wanted at "
+            f"{name}: got {fold.count} folds, but the known classes fill {filled}: wanted at "
             f"most as many folds as {by} has values"
         )
     held_out = np.zeros(len(train), bool)

@@ -52,6 +52,18 @@ def test_a_folder_of_tables_is_a_set_of_rows(every_kind, test_chips, read):
         np.testing.assert_array_equal(data.read_image(one.file), wanted)
 
 
+def test_a_chip_in_two_files_is_one_input(every_kind, tmp_path):
+    pairs, alone = ("a_vis.png", "a_ir.png", "b_ir.png", "b_vis.png"), ("c.png", "d_ir.png")
+    for name in pairs + alone:
+        (tmp_path / name).touch()
+    bands = data.Bands(files=("_vis.png", "_ir.png"))
+    (source,) = sources_of([str(tmp_path)], bands=bands)
+    assert list(source.keys()) == ["a_vis.png", "b_vis.png", "c.png", "d_ir.png"]
+    assert len(list(sources_of([str(tmp_path)])[0].keys())) == 6
+    with pytest.raises(ValueError, match="in several files .*: unpack the archive"):
+        sources_of([every_kind["zip"]], bands=bands)
+
+
 def test_a_prepared_data_set_is_read_by_number(chips, read, tmp_path):
     given = {"data_dir": str(tmp_path / "prepared")}
     made = data.prepare("image_folder", source=chips, as_name="shapes", **given)

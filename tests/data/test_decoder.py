@@ -214,7 +214,7 @@ def packed(content, compression):
     """Returns bytes as libtiff packs them."""
     file = io.BytesIO()
     Image.frombytes("L", (len(content), 1), content).save(file, "TIFF", compression=compression)
-    with tifffile.TiffFile(file) as tif:
+    with tifffile.TiffFile(io.BytesIO(file.getvalue())) as tif:
         (at,), (count,) = tif.pages[0].dataoffsets, tif.pages[0].databytecounts
     return file.getvalue()[at : at + count]
 

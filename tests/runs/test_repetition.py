@@ -148,6 +148,13 @@ def test_folds_hold_out_every_training_example_once(small_config):
     assert len(set(ids)) == len(ids) == 72
 
 
+def test_what_stays_together_does_so_in_validation(small_config):
+    config = small_config.copy_and_resolve_references()
+    config.data.group_by, config.data.validation = "id", 0.25  # every chip is a group
+    parts = Examples(config).parts
+    assert np.bincount(parts["validation"].labels).tolist() == [6, 6, 6]
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -155,6 +162,7 @@ def test_folds_hold_out_every_training_example_once(small_config):
         ({"data.group_by": "folder"}, "all 24 training chips of cross are in one fold"),
         ({"data.group_by": "serial"}, "data.group_by: .* no column 'serial'"),
         ({"data.fold": "0/3"}, "data.fold: got '0/3'"),
+        ({"data.fold": "", "data.group_by": "folder"}, "data.validation: all 24 .* in one fold"),
     ],
 )
 def test_folds_that_cannot_be_are_named(small_config, fields, message):

@@ -10,13 +10,18 @@ from jaxatr.batch.sources.records import PREFIX, splits_of
 from jaxatr.batch.sources.source import Found, Key, Source
 from jaxatr.batch.sources.tables import Paths, Table, is_table, tables_of
 from jaxatr.data import archive
+from jaxatr.data.bands import PLAIN, Bands
 from jaxatr.data.image_paths import TABLES
 
 __all__ = ["Found", "Key", "Source", "sources_of"]
 
 
 def sources_of(
-    arguments: Sequence[str], *, folders: bool = False, data_dir: str | None = None
+    arguments: Sequence[str],
+    *,
+    folders: bool = False,
+    data_dir: str | None = None,
+    bands: Bands = PLAIN,
 ) -> list[Source]:
     """Opens the sources that arguments of the command line name.
 
@@ -25,9 +30,11 @@ def sources_of(
         and ``tfds:NAME`` or ``tfds:NAME:SPLIT`` for a prepared data set.
       folders: treat each folder as one input (a track).
       data_dir: folder of prepared data sets; None for the default.
+      bands: how files become images.
 
     Raises:
-      ValueError: there is no such path or data set, or an archive is of a kind that cannot be read.
+      ValueError: there is no such path or data set, or an archive is of a kind that cannot be read
+        or holds chips of several files.
     """
     sources: list[Source] = []
     for name in arguments:
@@ -38,12 +45,17 @@ def sources_of(
         elif folders:
             sources.append(File(name))
         elif os.path.isdir(name):
-            sources += tables_of(name) or [Folder(name)]
+            sources += tables_of(name) or [Folder(name, bands)]
         elif is_table(name):
             sources.append(Table(name))
         elif name.lower().endswith(TABLES):
             sources.append(Paths(name))
         elif is_archive(name):
+            if bands.files:
+                raise ValueError(
+                    f"{name}: a chip is in several files (files={','.join(bands.files)}), which "
+                    "are read from folders: unpack the archive"
+                )
             sources.append(Archive(name))
         else:
             archive.check_kind(Path(name))

@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 
 from jaxatr.batch.sources.source import Found, Source, Unread
 from jaxatr.data import envi
+from jaxatr.data.bands import PLAIN, Bands
 from jaxatr.data.files_below import iterate_visible
 from jaxatr.data.image_paths import no_image, other_kind
 
@@ -28,6 +29,11 @@ class File(Source):
 class Folder(Source):
     """The images in a folder and its subfolders, in the order of their paths."""
 
+    def __init__(self, name: str, bands: Bands = PLAIN):
+        """Takes the folder's path, and how its files become images."""
+        super().__init__(name)
+        self._bands = bands
+
     def state(self) -> None:
         """Returns None: the keys are the names, which identify the files."""
 
@@ -41,11 +47,15 @@ class Folder(Source):
                 yield Unread(str(below), error)
             elif kind := passed_as or other_kind(self._path / below):
                 passed[kind] += 1
-            elif not envi.header_beside(self._path / below):  # pixels are read with their header
+            elif not self._with_another(self._path / below):
                 empty = False
                 yield str(below)
         if empty:
             raise no_image(self.name, passed)
+
+    def _with_another(self, path: Path) -> bool:
+        """Whether a file is read with another: pixels with their header, or a chip's second file."""
+        return bool(envi.header_beside(path)) or self._bands.is_further(path)
 
     def read(self, keys: Sequence[str], scratch: Path) -> Iterator[Found]:
         """Yields the files."""

@@ -235,6 +235,8 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
             example = {"image": image, "label": label, "id": number, "path": path}
             if folder.fine_to_coarse is not None:
                 example["coarse"] = folder.fine_to_coarse[label]
+            if folder.groups:
+                example["group"] = folder.groups[path]
             kept += 1
             yield example
         if not kept:
@@ -250,6 +252,8 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
     }
     if folder.fine_to_coarse is not None:
         features["coarse"] = Feature(np.int32)
+    if folder.groups:
+        features["group"] = Feature(str)
     splits, total = {}, 0
     for split, files in sorted(folder.files.items()):
         splits[split] = lambda split=split, start=total: examples(split, start)

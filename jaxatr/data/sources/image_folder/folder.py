@@ -4,11 +4,13 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from jaxatr.data import archive, envi
+import numpy as np
+
+from jaxatr.data import archive, envi, folds
 from jaxatr.data.bands import PLAIN, Bands
 from jaxatr.data.class_names import class_name
 from jaxatr.data.files_below import as_utf8, is_hidden, iterate_visible
@@ -61,6 +63,7 @@ class ImageFolder:
       empty: paths of folders without images where those of classes are.
       layout: how the folders were read, one of :data:`LAYOUTS`, if that was inferred; else empty.
       bands: how files become images.
+      groups: the group of each path, if a table states them; else empty.
     """
 
     root: Path
@@ -73,6 +76,7 @@ class ImageFolder:
     empty: tuple[str, ...] = ()
     layout: str = ""
     bands: Bands = PLAIN
+    groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def signature(self) -> str:
         """Returns a digest of names, sizes and dates, which is cheap and changes with any file."""
@@ -80,6 +84,8 @@ class ImageFolder:
         digest = hashlib.sha256(repr(names).encode())
         if self.bands != PLAIN:  # sets from before there were bands keep their digest
             digest.update(repr(tuple(self.bands)).encode())
+        if self.groups:
+            digest.update(repr(sorted(self.groups.items())).encode())
         for split, files in sorted(self.files.items()):
             for path, label in files:
                 try:
@@ -198,10 +204,12 @@ def divided(found: Found, test_fraction: float) -> ImageFolder:
       found: the images.
       test_fraction: without splits, the share of each class that becomes the test split, rounded,
         but at least one image of a class with two or more. Images are chosen by the SHA-256 of
-        their paths, hence equally on every machine.
+        their paths, hence equally on every machine. Groups stay whole, so that the shares are
+        about this large.
 
     Raises:
-      ValueError: there is only one class, or ``coarse.json`` does not fit.
+      ValueError: there is only one class, ``coarse.json`` does not fit, or all groups of a class
+        would be in one split.
     """
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction: got {test_fraction}, wanted a fraction in (0, 1)")
@@ -223,7 +231,8 @@ def divided(found: Found, test_fraction: float) -> ImageFolder:
             "more images, or a folder for each split"
         )
     hierarchy = _given_hierarchy(root, listed, classes)
-    further = found.passed, found.empty, found.layout, found.bands
+    groups = {one.path: one.group for one in listed if one.group is not None}
+    further = found.passed, found.empty, found.layout, found.bands, groups
     return ImageFolder(root, found.shown, files, classes, *hierarchy, *further)
 
 
@@ -274,6 +283,8 @@ def _by_kind(others: Iterable[tuple[PurePosixPath, str]]) -> tuple[Passed, ...]:
 
 def _drawn(listed: Sequence[Listed], fraction: float) -> frozenset[str]:
     """Draws the test split: a share of each class."""
+    if listed[0].group is not None:
+        return _drawn_groups(listed, fraction)
     members: dict[str, list[str]] = {}
     for one in listed:
         members.setdefault(one.label, []).append(one.path)
@@ -283,6 +294,21 @@ def _drawn(listed: Sequence[Listed], fraction: float) -> frozenset[str]:
         wanted = max(1, round(fraction * len(group)))
         test.update(drawn[: min(wanted, len(group) - 1)])
     return frozenset(test)
+
+
+def _drawn_groups(listed: Sequence[Listed], fraction: float) -> frozenset[str]:
+    """Draws the test split from whole groups, as one of several folds."""
+    classes = sorted({one.label for one in listed})
+    labels = np.array([classes.index(one.label) for one in listed])
+    groups = np.array([str(one.group) for one in listed])
+    test = folds.stratified_folds(labels, max(2, round(1 / fraction)), 0, groups=groups) == 0
+    for number, name in enumerate(classes):
+        if len(set(test[labels == number])) < 2:
+            raise ValueError(
+                f"group: the groups of {name!r} cannot be divided into training and test: give "
+                "every class several groups, or a column of splits"
+            )
+    return frozenset(one.path for one, drawn in zip(listed, test, strict=True) if drawn)
 
 
 def _given_hierarchy(

@@ -33,12 +33,14 @@ class Listed(NamedTuple):
       label: name of its class.
       split: name of its split, or None if it is still to be drawn.
       coarse: name of its coarse class, or None.
+      group: name of what it belongs to, such as a flight or a vehicle; None if that is not stated.
     """
 
     path: str
     label: str
     split: str | None = None
     coarse: str | None = None
+    group: str | None = None
 
 
 class Arranged(NamedTuple):

@@ -1,4 +1,4 @@
-"""Reader of tables of images: path, label, and optionally coarse class and split."""
+"""Reader of tables of images: path, label, and optionally coarse class, split and group."""
 
 import csv
 import io
@@ -22,6 +22,7 @@ _NAMES = {
     "label": ("label", "class", "class_name", "fine", "fine_label"),
     "coarse": ("coarse", "coarse_label", "coarse_class", "superclass"),
     "split": ("split", "part", "subset", "partition"),
+    "group": ("group", "groups", "group_id"),
 }
 
 _OF_PREDICTIONS = {"label", "nearest", "decides", "threshold"}
@@ -66,7 +67,8 @@ def read_table(path: Path, *, inside: bool) -> list[Listed]:
         if "split" in values and not split_name(values["split"]):
             raise ValueError(f"{path}: {place}: a split's name needs a letter or a digit")
         split = split_name(values["split"]) if "split" in values else None
-        listed.append(Listed(str(name), values["label"], split, values.get("coarse")))
+        further = values.get("coarse"), values.get("group")
+        listed.append(Listed(str(name), values["label"], split, *further))
     return listed
 
 
@@ -164,7 +166,7 @@ def _columns(
     found = _found(row)
     for needed in needs:
         if needed not in found:
-            also = " and optionally coarse and split" if "label" in needs else ""
+            also = " and optionally coarse, split and group" if "label" in needs else ""
             there = ", ".join(_lower(row)) or "none"
             raise ValueError(
                 f"{path} has no column {needed!r} (it has {there}); "

@@ -283,6 +283,23 @@ def test_a_table_of_images(tmp_path, data_dir, save, separator):
     assert by_option.fingerprint == dataset.fingerprint
 
 
+def test_groups_of_a_table_stay_in_one_split(tmp_path, data_dir, save):
+    images(tmp_path, save, *(f"x/{i}" for i in range(40)))
+    rows = [f"x/{i}.png,{'car' if i % 2 else 'van'},flight {i // 4}" for i in range(40)]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label,group", *rows]))
+    dataset = opened(tmp_path / "list.csv", data_dir)
+    parts = {name: {*map(str, split.columns["group"])} for name, split in dataset.splits.items()}
+    assert len(dataset.splits["test"]) == 8 and not parts["train"] & parts["test"]
+    before = dataset.fingerprint
+    text = (tmp_path / "list.csv").read_text()
+    (tmp_path / "list.csv").write_text(text.replace("flight 9", "flight 8"))
+    assert opened(tmp_path / "list.csv", data_dir).fingerprint != before
+    rows = [f"x/{i}.png,{'car' if i % 2 else 'van'},{i * (i % 2)}" for i in range(40)]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label,group", *rows]))
+    with pytest.raises(ValueError, match="group: the groups of 'van' cannot be divided"):
+        opened(tmp_path / "list.csv", data_dir)
+
+
 def test_a_table_of_parquet(tmp_path, save):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
