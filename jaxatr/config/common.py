@@ -57,8 +57,8 @@ COMMON: Fields = {
     "data.group_by": Field(
         "",
         "column whose equal values stay together in validation or in one "
-        "[fold](training.md#repeats), such as `serial`, `group` of a table, or `folder` for that of "
-        "the file; empty: none",
+        "[fold](training.md#repeats), such as `serial`, `group` of a table, or `folder` for that "
+        "of the file; empty: none",
     ),
     "data.select.range_m": Field(
         (),

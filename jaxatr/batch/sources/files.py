@@ -54,7 +54,7 @@ class Folder(Source):
             raise no_image(self.name, passed)
 
     def _with_another(self, path: Path) -> bool:
-        """Whether a file is read with another: pixels with their header, or a chip's second file."""
+        """Whether a file is read with another: pixels with their header, or a chip's next file."""
         return bool(envi.header_beside(path)) or self._bands.is_further(path)
 
     def read(self, keys: Sequence[str], scratch: Path) -> Iterator[Found]:
