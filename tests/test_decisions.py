@@ -1,6 +1,7 @@
 """The benchmark of decisions: rules, thresholds and scores on arrays."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -164,6 +165,23 @@ def test_members_are_weighted_by_the_same_areas_as_the_packages(
     assert set(found) == set(names)
     for name, value in found.items():
         assert value == pytest.approx(expected[name], abs=4e-3), name  # maps are kept in float16
+
+
+def test_the_record_has_the_rule_of_the_package():
+    areas = {"template": 0.8, "nndr_image": 0.5}
+    seen = {"knn": 0.9, "cbc": 0.6, "template": 0.4}
+    evidence = SimpleNamespace(image_areas=areas, seen_areas=seen)
+    one = choices.consensus_of(SimpleNamespace(evidence=evidence, trials=()))
+    score = openset.SCORES["consensus"]
+    assert list(one.names) == consensus.names_of(score)
+    counts = np.array([2.0 if name == "knn" else 1.0 for name in one.names])
+    model = consensus.weighted(score, consensus.Consensus(counts), areas)
+    model = consensus.weighted(score, model, seen | {"knn": consensus.SEEN_MOST})
+    np.testing.assert_allclose(one.weights, model.weights)
+    by_hand = dict(template=math.exp(8 * 0.3 - 8 * 0.1), knn=2 * math.exp(2), cbc=math.exp(0.8))
+    whole = sum(by_hand.values()) + 5
+    for name, weight in zip(one.names, one.weights, strict=True):
+        assert weight == pytest.approx(by_hand.get(name, 1.0) / whole)
 
 
 def test_tasks_are_unlike_and_have_their_trainings():
