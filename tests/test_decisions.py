@@ -1,6 +1,7 @@
 """The benchmark of decisions: rules, thresholds and scores on arrays."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from experiments.decisions import (
 from experiments.decisions import run as trainings
 from experiments.decisions.tasks import TASKS
 from jaxatr import metrics, openset
+from jaxatr.openset.detectors import consensus
 
 
 def test_members_are_in_units_of_the_known_chips():
@@ -131,6 +133,55 @@ def test_the_scores_are_the_packages():
     found = scores.computed(train, (kernel, bias), test)
     for name, values in fitted.on(outputs(test)).items():
         np.testing.assert_allclose(found[f"score_{name}"], values, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("names", "training", "validation", "classes"),
+    [(combinations.EIGHT, 42, 30, 3), (("knn", "cbc"), 430, 110, 7)],  # of which 400 and 100 count
+)
+def test_members_are_weighted_by_the_same_areas_as_the_packages(
+    names, training, validation, classes
+):
+    rng, d = np.random.default_rng(0), 6
+    kernel, bias = rng.normal(size=(d, classes)), rng.normal(size=classes)
+    corners, outputs = rng.normal(size=(classes, 256)), []
+    arrays = {"head_kernel": kernel, "head_bias": bias}
+    for part, count in (("train", training), ("validation", validation)):
+        labels = np.arange(count) % classes
+
+        def near(*shape, labels=labels):
+            rows = corners[labels, : math.prod(shape)].reshape(-1, *shape)
+            return rows + rng.normal(size=rows.shape)
+
+        more = {"features": np.abs(near(d)), "map_stage2": near(3, 3, 4)}
+        more["map_stage3"] = near(2, 2, 3)
+        more["image"] = np.clip(60 * near(16, 16, 1) + 100, 0, 255).astype(np.uint8)
+        logits, open_logits = more["features"] @ kernel + bias, near(classes)
+        outputs.append(openset.Outputs(logits, open_logits, labels, more))
+        own = more | {"labels": labels, "logits": logits, "open_logits": open_logits}
+        arrays |= {f"{part}_{name}": values for name, values in own.items()}
+    expected = members._left_out(arrays)
+    found = consensus.seen_areas(openset.choose_scores(names), *outputs)
+    assert set(found) == set(names)
+    for name, value in found.items():
+        assert value == pytest.approx(expected[name], abs=4e-3), name  # maps are kept in float16
+
+
+def test_the_record_has_the_rule_of_the_package():
+    areas = {"template": 0.8, "nndr_image": 0.5}
+    seen = {"knn": 0.9, "cbc": 0.6, "template": 0.4}
+    evidence = SimpleNamespace(image_areas=areas, seen_areas=seen)
+    one = choices.consensus_of(SimpleNamespace(evidence=evidence, trials=()))
+    score = openset.SCORES["consensus"]
+    assert list(one.names) == consensus.names_of(score)
+    counts = np.array([2.0 if name == "knn" else 1.0 for name in one.names])
+    model = consensus.weighted(score, consensus.Consensus(counts), areas)
+    model = consensus.weighted(score, model, seen | {"knn": consensus.SEEN_MOST})
+    np.testing.assert_allclose(one.weights, model.weights)
+    by_hand = dict(template=math.exp(8 * 0.3 - 8 * 0.1), knn=2 * math.exp(2), cbc=math.exp(0.8))
+    whole = sum(by_hand.values()) + 5
+    for name, weight in zip(one.names, one.weights, strict=True):
+        assert weight == pytest.approx(by_hand.get(name, 1.0) / whole)
 
 
 def test_tasks_are_unlike_and_have_their_trainings():

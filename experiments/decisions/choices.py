@@ -1,7 +1,6 @@
 """Rules of decision, and the choice of their constants without the measured task."""
 
 import functools
-import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -31,13 +30,41 @@ SUM = "sum within 3"
 LEAST_GAIN = 2e-3
 """Least fall of the criterion for which a further member is added."""
 
-SHARPNESS, SHARPNESSES = 6.0, (0.0, 2.0, 4.0, 6.0, 8.0)
-"""The sharpness of the weights in the package's default rule, and those that were compared."""
-
-SEEN_MOST = 0.9
-"""Largest AUROC on classes that the network has seen that adds to a member's weight."""
-
 Rule = Callable[[int, Sequence[int]], Combination]
+
+
+class Constants(NamedTuple):
+    """The constants of the package's default rule.
+
+    Attributes:
+      names: the members.
+      image: change of the logarithm of an image member's weight with its AUROC on training chips.
+      seen: change of that of every member with its AUROC on classes that are left out after the
+        training.
+      most: the largest of the latter that counts, because the network has seen the classes.
+      features: how often k-NN counts, the only member of the features.
+    """
+
+    names: tuple[str, ...] = EIGHT
+    image: float = 8.0
+    seen: float = 8.0
+    most: float = 0.75
+    features: float = 2.0
+
+
+PACKAGE = Constants()
+BEFORE = Constants(image=6.0, seen=0.0, features=1.0)
+"""Those of the default rule until classes were left out after the training."""
+
+SETS = (EIGHT, *(tuple(n for n in NINE if n != out) for out in EIGHT), NINE)
+GRID = [
+    Constants(EIGHT, image, seen, most, features)
+    for image in (4.0, 6.0, 8.0, 10.0)
+    for seen in (0.0, 4.0, 6.0, 8.0, 10.0)
+    for most in ((0.7, 0.75, 0.8, 0.9, 1.0) if seen else (1.0,))
+    for features in (1.0, 2.0)
+]
+"""The constants from which those of other data sets are chosen, with members of one of the sets."""
 
 
 class Table(NamedTuple):
@@ -183,88 +210,76 @@ def rules_of(table: Table) -> dict[str, tuple[str, Rule]]:
 
 
 def consensus_of(
-    t: Standardised,
-    names: tuple[str, ...],
-    sharpness: float,
-    *,
-    by_trials: bool = False,
-    seen: float = 0.0,
+    t: Standardised, constants: Constants = PACKAGE, *, by_trials: bool = False
 ) -> Combination:
     """Returns the package's default rule on a task.
 
     Args:
       t: the task.
-      names: the members.
-      sharpness: change of the logarithm of a member's weight with its AUROC.
-      by_trials: weight all members by trials where there are some, instead of only those of the
-        image by training chips of classes left out.
-      seen: the same for the AUROC on classes that are left out after the training, of all members;
-        it counts up to :data:`SEEN_MOST`, because the network has seen the classes.
+      constants: its constants.
+      by_trials: weight all members by trials too, where there are some.
     """
-    areas = dict(t.evidence.image_areas)
-    if by_trials and t.trials:
-        areas = {n: float(np.mean(trial_areas(t, Combination((n,))))) for n in names}
-    after = {n: min(area, SEEN_MOST) for n, area in t.evidence.seen_areas.items()}
-    raw = np.array(
-        [
-            np.exp(sharpness * (areas.get(n, 0.5) - 0.5) + seen * (after.get(n, 0.5) - 0.5))
-            for n in names
-        ]
+    names = constants.names
+    return Combination(names, "bent", tuple(_weights(t, [constants], names, by_trials)[0].tolist()))
+
+
+def _weights(
+    t: Standardised, listed: Sequence[Constants], names: tuple[str, ...], by_trials: bool = False
+) -> np.ndarray:
+    """Computes weights ``[c, m]`` that add up to 1; members that a rule does not have get 0."""
+    image, seen = (
+        np.array([areas.get(name, 0.5) for name in names]) - 0.5
+        for areas in (t.evidence.image_areas, t.evidence.seen_areas)
     )
-    return Combination(names, "bent", tuple(float(w) for w in raw / raw.sum()))
+    trials = np.zeros(len(names))
+    if by_trials and t.trials:
+        trials = np.array([np.mean(trial_areas(t, Combination((n,)))) for n in names]) - 0.5
+    rows = []
+    for one in listed:
+        exponent = one.image * (image + trials) + one.seen * np.minimum(seen, one.most - 0.5)
+        counts = [(one.features if n == "knn" else 1.0) * (n in one.names) for n in names]
+        rows.append(counts * np.exp(exponent))
+    return np.array(rows) / np.sum(rows, axis=1, keepdims=True)
 
 
 def consensus_rules(table: Table) -> dict[str, tuple[str, Rule]]:
-    """Returns the package's default rule, with its constants and with those of other data sets.
-
-    Left out are the sharpness of the weights, and one of the nine members.
-    """
-    sets = [tuple(n for n in NINE if n != out) for out in (*NINE, "")]
-    grid = list(itertools.product(sets, SHARPNESSES))
-
-    def rule(by_trials: bool, left_out: bool) -> Rule:
-        made = functools.cache(
-            lambda t, names, sharpness: consensus_of(
-                table.tasks[t], names, sharpness, by_trials=by_trials
-            )
-        )
-        regret = functools.cache(lambda t, constants: _regret(made(t, *constants), t, table))
-
-        def chosen(task: int, others: Sequence[int]) -> Combination:
-            if not left_out:
-                return made(task, EIGHT, SHARPNESS)
-            costs = [cost(np.array([regret(t, one) for t in others])) for one in grid]
-            return made(task, *grid[int(np.argmin(costs))])
-
-        return chosen
-
-    found = {}
-    for by_trials in (False, True):
-        for left_out in (False, True):
-            name = "consensus" + ", by trials" * by_trials + ", left out" * left_out
-            meaning = "the package's default rule" + ", constants of other data sets" * left_out
-            found[name] = (meaning, rule(by_trials, left_out))
-    found["consensus, by seen classes"] = (
-        "the package's default rule, whose members are all weighted by classes left out after the "
-        "training, too",
-        lambda task, _: consensus_of(table.tasks[task], EIGHT, SHARPNESS, seen=SHARPNESS),
-    )
-    constants = list(itertools.product(SHARPNESSES, SHARPNESSES))
-
-    def seen(task: int, others: Sequence[int]) -> Combination:
-        costs = [cost(np.array([seen_regret(t, one) for t in others])) for one in constants]
-        image, after = constants[int(np.argmin(costs))]
-        return consensus_of(table.tasks[task], EIGHT, image, seen=after)
+    """Returns the package's default rule, with its constants and with those of other data sets."""
 
     @functools.cache
-    def seen_regret(t: int, one: tuple[float, float]) -> float:
-        return _regret(consensus_of(table.tasks[t], EIGHT, one[0], seen=one[1]), t, table)
+    def regrets(listed: tuple[Constants, ...]) -> np.ndarray:
+        """Computes the regrets ``[c, t]``."""
+        found = []
+        for t, best in zip(table.tasks, table.best, strict=True):
+            bent = np.arcsinh(t.test[:, t.evidence.columns(NINE)] / 3)
+            scores = _weights(t, listed, NINE) @ bent.T
+            found.append([best - area(one, t.evidence.test.known) for one in scores])
+        return np.array(found).T
 
-    found["consensus, by seen classes, left out"] = (
-        "the same with both sharpnesses from other data sets",
-        seen,
-    )
-    return found
+    def fixed(constants: Constants, by_trials: bool = False) -> Rule:
+        return lambda task, _: consensus_of(table.tasks[task], constants, by_trials=by_trials)
+
+    def left_out(listed: tuple[Constants, ...]) -> Rule:
+        def rule(task: int, others: Sequence[int]) -> Combination:
+            best = int(np.argmin(cost(regrets(listed)[:, others])))
+            return consensus_of(table.tasks[task], listed[best])
+
+        return rule
+
+    every = tuple(one._replace(names=names) for names in SETS for one in GRID)
+    meaning = "the package's default rule"
+    return {
+        "consensus": (meaning, fixed(PACKAGE)),
+        "consensus, by trials": (f"{meaning}, weighted by trials too", fixed(PACKAGE, True)),
+        "consensus, constants left out": (
+            f"{meaning}, constants of other data sets",
+            left_out(tuple(GRID)),
+        ),
+        "consensus, left out": (
+            f"{meaning}, constants and members of other data sets",
+            left_out(every),
+        ),
+        "consensus, by images": ("the default rule of before", fixed(BEFORE)),
+    }
 
 
 def _regret(one: Combination, task: int, table: Table) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from experiments.decisions import evidence, package
-from experiments.decisions.choices import SHARPNESS, SUM, consensus_of
+from experiments.decisions.choices import SUM, consensus_of
 from experiments.decisions.combinations import EIGHT, SIX, UNLIKE, Combination
 from experiments.decisions.combinations import standardised as in_units
 from experiments.decisions.measure import RESULTS, TPR
@@ -48,7 +48,7 @@ def measured(name: str, e: evidence.Evidence, draws: int = DRAWS) -> dict[str, A
     assert e.refitted is not None
     one, move = RULES[name], name not in IMAGES_ONLY
     if name == DEFAULT:
-        one = consensus_of(in_units(e), EIGHT, SHARPNESS)
+        one = consensus_of(in_units(e))
     unit = unit_of(e.refitted.values)
     seen, validation, test = (
         one.on(e, standardised(unit, values))

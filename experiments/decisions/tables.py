@@ -10,7 +10,7 @@ from experiments.records import table
 
 BY_TASK = (
     "softmax", "spatial_stage2", "template", "auto", "six, sum within 3", "eight, bent",
-    "unlike, left out", "consensus", "consensus, left out", "consensus, by trials, left out",
+    "unlike, left out", "consensus, by images", "consensus", "consensus, left out",
 )  # fmt: skip
 """Rules in the table by task."""
 DEFAULT = "consensus"

@@ -51,7 +51,7 @@ from jaxatr.openset.registry import list_scores as list
 from jaxatr.openset.rule import calibrate_gamma, decide, gamma_rule
 from jaxatr.openset.score import Answer, Comparing, OwnTraining, Scale, Score
 from jaxatr.openset.storage import from_arrays, to_arrays
-from jaxatr.openset.trials import Compared, Trial, best_of, compare, leave_classes_out
+from jaxatr.openset.trials import Compared, Trial, best_of, compare, leave_classes_out, left_out
 from jaxatr.openset.unlabelled import CannotTell, Mixture, fit_mixture
 from jaxatr.openset.unseen import are_few, as_unseen, folds_of, out_of_fold, with_training
 
@@ -115,6 +115,7 @@ __all__ = [
     "from_arrays",
     "gamma_rule",
     "leave_classes_out",
+    "left_out",
     "list",
     "mahalanobis",
     "max_logit_score",

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxatr.jax_internals import Tracer
 from jaxatr.openset import graph
-from jaxatr.openset.fit import Fitted, calibrate_one, fit_one, members_first
+from jaxatr.openset.fit import Fitted, calibrate_one, fit_one, members_first, weigh_one
 from jaxatr.openset.head import Head
 from jaxatr.openset.outputs import UNKNOWN, Outputs
 from jaxatr.openset.score import Answer, Score
@@ -67,6 +67,7 @@ class Detector:
         self.definition = definition
         self.models = dict(models or {})
         self._calibrated = set(self.models)
+        self._training: Outputs | None = None
         self._fitted_shapes: dict[str, tuple[int, ...]] = {}
 
     @property
@@ -118,7 +119,7 @@ class Detector:
                 models[score.name] = fit_one(score, outputs, layer)
 
         members_first(self.definition, act, set())
-        self.models, self._calibrated = models, set()
+        self.models, self._calibrated, self._training = models, set(), outputs
         self._fitted_shapes = {
             name: np.shape(given[name])[1:] for name in self.needs.fit if name != "head"
         }
@@ -151,6 +152,8 @@ class Detector:
         models, done = dict(self.models), set()
 
         def act(score: Score) -> None:
+            if score.weigh is not None and self._training is not None:
+                models[score.name] = weigh_one(score, models, self._training, outputs)
             if score.calibrate is not None:
                 models[score.name] = calibrate_one(score, models, outputs)
 

@@ -54,6 +54,7 @@ def fit_scores(
     validation: Outputs | None = None,
     trained: Mapping[str, Any] | None = None,
     ready: Mapping[str, Any] | None = None,
+    weighted: Mapping[str, Any] | None = None,
     leave_out: bool = False,
     begins: Callable[[Score], None] | None = None,
 ) -> Fitted:
@@ -69,6 +70,7 @@ def fit_scores(
         are calibrated.
       trained: models of the scores with a training of their own, by name.
       ready: models of scores that were fitted and calibrated before, by name; they are kept.
+      weighted: models by name whose weights are kept, instead of being found again.
       leave_out: leave out a score whose fit rejects the outputs, with a warning, instead of raising
         an error.
       begins: called with each score before it is fitted or calibrated.
@@ -78,12 +80,16 @@ def fit_scores(
         training is missing; or its fit rejects the outputs. The message begins with the score's
         name.
     """
-    able, refused, done = [], {}, set(ready or ())
+    able, refused, done, kept = [], {}, set(ready or ()), weighted or {}
     models = {**(trained or {}), **(ready or {})}
 
     def add(score: Score) -> None:
         if score.fit is not None and training is not None:
             models[score.name] = fit_one(score, training, head)
+            if score.weigh is not None and score.name in kept:
+                models[score.name] = models[score.name]._replace(weights=kept[score.name].weights)
+            elif score.weigh is not None and validation is not None:
+                models[score.name] = weigh_one(score, models, training, validation)
         if score.calibrate is not None:
             models[score.name] = calibrate_one(score, models, validation)
 
@@ -134,9 +140,21 @@ def members_first(score: Score, act: Callable[[Score], None], done: set[str]) ->
 def fit_one(score: Score, training: Outputs, head: Head | None) -> Any:
     """Fits a score; most scores take examples of known classes only."""
     assert score.fit is not None
-    known = training.labels < training.logits.shape[1]
-    further = "extra_logits" in score.needs or known.all()
-    return score.fit(training if further else training.select(known), head)
+    return score.fit(training if "extra_logits" in score.needs else _known(training), head)
+
+
+def weigh_one(
+    score: Score, models: Mapping[str, Any], training: Outputs, validation: Outputs
+) -> Any:
+    """Sets the weights of a score that is fitted."""
+    assert score.weigh is not None
+    return score.weigh(models[score.name], _known(training), validation)
+
+
+def _known(outputs: Outputs) -> Outputs:
+    """Returns the outputs without examples of a further class."""
+    known = outputs.labels < outputs.logits.shape[1]
+    return outputs if known.all() else outputs.select(known)
 
 
 def calibrate_one(score: Score, models: Mapping[str, Any], validation: Outputs | None) -> Any:

@@ -19,10 +19,12 @@ from jaxatr.openset.fit import Fitted, fit_scores
 from jaxatr.openset.head import Head
 from jaxatr.openset.outputs import UNKNOWN, Outputs
 from jaxatr.openset.score import Score
-from jaxatr.typing import Bool, Float
+from jaxatr.typing import Bool, Float, Int
 
 MOST_TRIALS = 10
 """Largest number of trials of one network; more classes are left out in groups."""
+
+_FEWEST_CLASSES = 3
 
 
 class Trial(NamedTuple):
@@ -64,25 +66,46 @@ class Compared(NamedTuple):
         return float(np.mean(list(self.areas.values()))) if self.areas else float("nan")
 
 
+def left_out(
+    labels: Int[np.ndarray, " n"], classes: int, *, most: int = MOST_TRIALS
+) -> list[list[int]]:
+    """Returns groups of k classes to leave out, which have some of the examples, but not all.
+
+    Args:
+      labels: ``[n]``, classes of the validation examples.
+      classes: k. With fewer than three there is no group, because two classes have to remain.
+      most: largest number of groups.
+
+    >>> left_out(np.array([0, 1, 1, 2]), 4, most=2)
+    [[0, 1], [2, 3]]
+    """
+    if classes < _FEWEST_CLASSES:
+        return []
+    groups = np.array_split(np.arange(classes), min(classes, most))
+    held = [np.isin(labels, group) for group in groups]
+    return [g.tolist() for g, own in zip(groups, held, strict=True) if own.any() and not own.all()]
+
+
 def leave_classes_out(
-    training: Outputs, validation: Outputs, head: Head, classes: tuple[str, ...]
+    training: Outputs,
+    validation: Outputs,
+    head: Head,
+    classes: tuple[str, ...],
+    *,
+    most: int = MOST_TRIALS,
 ) -> Iterator[Trial]:
-    """Yields trials from one network's outputs, at most :data:`MOST_TRIALS`.
+    """Yields trials from one network's outputs.
 
     Args:
       training: outputs on training examples of k known classes.
       validation: outputs on known examples that took no part in training.
       head: the closed-set classifier's last layer.
-      classes: names of the k classes. With fewer than three there is no trial, because two classes
-        have to remain.
+      classes: names of the k classes.
+      most: largest number of trials.
     """
     k = len(classes)
-    for group in np.array_split(np.arange(k), min(k, MOST_TRIALS)) if k > 2 else ():
-        out = group.tolist()
+    for out in left_out(validation.labels, k, most=most):
         kept = [c for c in range(k) if c not in out]
-        held = np.isin(validation.labels, out)
-        if held.all() or not held.any():
-            continue  # AUROC needs validation examples of both kinds
         yield Trial(
             ", ".join(classes[c] for c in out),
             training.select(~np.isin(training.labels, out)).without(out),

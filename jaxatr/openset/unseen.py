@@ -95,6 +95,7 @@ def out_of_fold(
             head,
             validation=validation,
             trained=decision.models,
+            weighted=decision.models,
         )
         without = Decision(score, fitted.models, decision.gallery)
         scores[out], nearest[out] = without.score_of(training.select(out))

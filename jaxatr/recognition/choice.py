@@ -149,8 +149,8 @@ def fit(
         validation examples. A network without CBC then uses softmax, or has no decision if there
         are no validation examples.
       workdir: the run's folder, with any trials (:mod:`jaxatr.tasks.open_set.trials`). Without
-        trials, ``"consensus"`` is fitted without them, and for other scores classes are held out
-        from this network's outputs, which the record does not call an estimate.
+        trials, classes are held out from this network's outputs to compare scores, or to weight
+        the members of ``"consensus"``, which the record does not call an estimate.
       say: called with each step that takes time.
 
     Raises:
@@ -230,6 +230,8 @@ def _fit_listed(
     if folders and one and one.areas and score.name in FORMS:
         record["estimate"] = one.mean  # that of a score which was chosen as the best is too high
     record["candidates"] = {key: selection.row_of(value) for key, value in compared.items()}
+    if score.name in FORMS:
+        record |= selection.weights_of(score, models[score.name], validation, record["by"])
     return RunDecision(decision, record)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from jaxatr import openset
@@ -14,7 +15,7 @@ from jaxatr.tasks.open_set.deciders import AUTO, DEFAULT, FORMS, RULE, score_of
 from jaxatr.tasks.open_set.needs import NEEDS, refusal
 from jaxatr.tasks.open_set.task import OpenSet
 
-_FEWEST_CLASSES = 3
+_FEWER = "fewer than 3 known classes with validation examples"
 
 
 def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:
@@ -110,7 +111,7 @@ def select(
     """
     if name == DEFAULT:
         return listed[0], {
-            "by": f"default, weights by {trained} trainings" if trained else "default"
+            "by": f"default, weights also by {trained} trainings" if trained else "default"
         }
     if name != AUTO:
         return listed[0], {"by": "name"}
@@ -119,9 +120,26 @@ def select(
         by = "known classes left out in turn, after the network"
         return score, {"by": f"known classes left out of {trained} trainings" if trained else by}
     score = next(one for one in listed if one.name in (RULE, "softmax"))
-    reason = f"fewer than {_FEWEST_CLASSES} known classes with validation examples"
-    warnings.warn(f"open_set.score: {score.name} decides, because there are {reason}", stacklevel=4)
-    return score, {"by": reason}
+    warnings.warn(f"open_set.score: {score.name} decides, because there are {_FEWER}", stacklevel=4)
+    return score, {"by": _FEWER}
+
+
+def weights_of(
+    score: openset.Score, model: consensus.Consensus, validation: openset.Outputs, by: str
+) -> dict[str, Any]:
+    """Returns the weights of the default rule for the record, and whether the network took part.
+
+    Args:
+      score: the rule.
+      model: its fitted model.
+      validation: outputs for validation examples.
+      by: how the rule was selected.
+    """
+    names, classes = consensus.names_of(score), validation.logits.shape[1]
+    weights = dict(zip(names, np.asarray(model.weights).tolist(), strict=True))
+    if not openset.left_out(validation.labels, classes, most=consensus.GROUPS):
+        by += f"; the network's scores are not weighted: {_FEWER}"
+    return {"by": by, "weights": weights}
 
 
 def row_of(one: openset.Compared) -> dict[str, Any]:

@@ -57,7 +57,8 @@ GENERATED = TRAIN | {
 
 def outputs(part):
     rest = {n: a for n, a in part.items() if n not in ("logits", "open_logits", "labels", "head")}
-    more = {**rest, **rest.pop("maps")}
+    maps = rest.pop("maps")
+    more = rest | maps
     return openset.Outputs(part["logits"], part["open_logits"], part["labels"], more)
 
 

@@ -298,6 +298,12 @@ def test_the_default_rule_is_fitted_and_read(folder, tmp_path, monkeypatch):
     # The network has seen all classes: there is nothing to estimate an AUROC or a probability from.
     assert made.record["candidates"] == {} and "estimate" not in made.record
     assert made.decision.probability_is == "p-value"
+    score, model = made.decision.score, made.decision.models["consensus"]
+    assert list(made.record["weights"].values()) == model.weights.tolist()
+    assert sum(made.record["weights"].values()) == pytest.approx(1)
+    two = openset.Outputs(np.zeros((9, 2)), np.zeros((9, 2)), np.arange(9) % 2)
+    by = selection.weights_of(score, model, two, "default")["by"]
+    assert by.startswith("default; the network's scores are not weighted: fewer than 3 known")
     read = choice.read(run, step, config, score="consensus")
     assert read.record == json.loads(json.dumps(made.record))
     test = task.decided_outputs(variables, "test", made.decision.score.all_needs)

@@ -11,6 +11,11 @@ from jaxatr.openset.detectors import consensus, template
 COUNT, CLASSES = 48, 3
 
 
+def weight_of(name, area, seen):
+    """The weight before all are divided by their sum."""
+    return (2 if name == "knn" else 1) * np.exp(8 * (area - 0.5) + 8 * (min(seen, 0.75) - 0.5))
+
+
 def outputs_of(count, seed, *, noise=1.0):
     """Draws outputs that are correlated with their classes."""
     rng, labels = np.random.default_rng(seed), np.arange(count) % CLASSES
@@ -43,12 +48,15 @@ def test_it_is_the_weighted_sum_of_bent_standardised_members(fitted):
     singles = openset.fit_scores(openset.choose_scores(names), TRAINING, head)
     known, test = singles.on(VALIDATION), singles.on(TEST)
     areas = consensus.image_areas(TRAINING.more["image"], TRAINING.labels, CLASSES)
+    seen = consensus.seen_areas(openset.choose_scores(names), TRAINING, VALIDATION)
+    assert set(seen) == set(names)
+    weights = [weight_of(name, areas.get(name, 0.5), seen[name]) for name in names]
     expected = np.zeros(COUNT)
-    for name in names:
+    for name, weight in zip(names, weights, strict=True):
         middle = np.median(known[name])
         spread = 1.4826 * np.median(np.abs(known[name] - middle))
         bent = np.arcsinh((test[name] - middle) / spread / 3)
-        expected += bent * np.exp(6 * (areas.get(name, 0.5) - 0.5))
+        expected += bent * weight / sum(weights)
     np.testing.assert_allclose(fitted.on(TEST)["consensus"], expected, rtol=1e-4)
 
 
@@ -86,19 +94,36 @@ def test_an_image_that_tells_nothing_weighs_less_than_one_that_does():
         for one in (outputs_of(COUNT, 0, noise=0.1), outputs_of(COUNT, 0, noise=30.0))
     )
     assert clear > 0.9 > 0.7 > noise
-    assert consensus.weight_of(0.5) == 1
 
 
 def test_two_classes_leave_equal_weights():
-    two = TRAINING.labels < 2
-    assert consensus.image_areas(TRAINING.more["image"][two], TRAINING.labels[two], 2) == {}
+    two = TRAINING.select(TRAINING.labels < 2)
+    two = two._replace(logits=two.logits[:, :2], open_logits=two.open_logits[:, :2])
+    assert consensus.image_areas(two.more["image"], two.labels, 2) == {}
+    assert consensus.seen_areas(openset.choose_scores("cbc"), two, two) == {}
 
 
-def test_trials_weight_every_member(fitted):
+def test_trials_weight_every_member_further(fitted):
     score, model = openset.SCORES["consensus"], fitted.models["consensus"]
     made = consensus.weighted(score, model, {"knn": 0.75, "cbc": 0.25})
-    np.testing.assert_allclose(made.weights, [1] * 6 + [np.exp(1.5), np.exp(-1.5)])
+    expected = model.weights * ([1] * 6 + [np.exp(2), np.exp(-2)])
+    np.testing.assert_allclose(made.weights, expected / expected.sum())
     np.testing.assert_array_equal(made.middle, model.middle)
+
+
+def test_fits_without_a_fold_keep_the_weights_of_the_whole(fitted, monkeypatch):
+    score, models = openset.SCORES["consensus"], fitted.models
+    monkeypatch.setattr(consensus, "image_areas", None)  # they are not found again
+    decision = openset.Decision(score, models, gallery=True)
+    head = openset.Head(np.zeros((6, CLASSES)), None)
+    fold = np.where(np.arange(COUNT) < 6, 0, -1)
+    found, _ = openset.out_of_fold(decision, TRAINING, head, VALIDATION, fold)
+    rest, out = TRAINING.select(fold < 0), TRAINING.select(fold == 0)
+    without = openset.fit_scores([score], rest, head, validation=VALIDATION, weighted=models)
+    own, whole = without.models["consensus"], models["consensus"]
+    np.testing.assert_array_equal(own.weights, whole.weights)
+    assert (own.middle != whole.middle).any()
+    np.testing.assert_array_equal(found, without.on(out)["consensus"])
 
 
 def test_it_is_stored_and_read(fitted):
