@@ -79,6 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     if values.suspects:
         inputs.check_unused("out", "alike", "limit", by="suspects")
         data.check_table(values.suspects)
+        inputs.check_apart(values.suspects, given)
     if values.network and not values.suspects:
         raise ValueError("--network: only with --suspects")
     inputs.say(f"listing the images of {given}")  # an archive is unpacked
