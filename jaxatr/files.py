@@ -108,16 +108,20 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     """
     check_replaceable(path)
     path = Path(path)
-    # Unique per thread; mkstemp would create a file that only its owner can read.
-    partial = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.partial")
+    # Unique per thread; mkstemp would create a file that only its owner can read. Of a long name,
+    # 50 characters of up to 4 bytes leave room within the 255 bytes that a name may have.
+    partial = path.with_name(f".{path.name[:50]}.{os.getpid()}.{os.urandom(4).hex()}.partial")
     try:
         with open(partial, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        if isinstance(error, OSError) and error.filename == str(partial):
+            error.filename = str(path)  # the caller knows no other name
         raise
 
 

@@ -46,6 +46,19 @@ def test_an_error_leaves_the_file_as_it_was(tmp_path):
     assert (tmp_path / "x").read_text() == "before" and len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_long_name_is_written_and_one_that_is_too_long_is_named(tmp_path):
+    name = "ä" * 120 + ".csv"  # 244 bytes of 255
+    files.write_text(tmp_path / name, "text")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    with pytest.raises(OSError) as long:
+        files.write_text(tmp_path / ("x" * 300), "text")
+    with pytest.raises(OSError) as proc:
+        files.write_text("/proc/x.csv", "text")
+    assert long.value.filename in (None, str(tmp_path / ("x" * 300)))
+    assert proc.value.filename == "/proc/x.csv"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_a_lock_is_waited_for_until_its_time_is_over(tmp_path):
     asked = []
     with files.locked(tmp_path / "lock"):

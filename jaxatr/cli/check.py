@@ -76,6 +76,10 @@ def main(arguments: Sequence[str]) -> int:
     chip = data.Chip(center_crop=values.center_crop) if values.center_crop else None
     if values.out:
         files.check_page(values.out)
+    if values.suspects:
+        inputs.check_unused("out", "alike", "limit", by="suspects")
+        data.check_table(values.suspects)
+        inputs.check_apart(values.suspects, given)
     if values.network and not values.suspects:
         raise ValueError("--network: only with --suspects")
     inputs.say(f"listing the images of {given}")  # an archive is unpacked
@@ -83,7 +87,6 @@ def main(arguments: Sequence[str]) -> int:
         if values.suspects:
             from jaxatr.cli import suspects  # late, to keep --help fast
 
-            inputs.check_unused("out", "alike", "limit", by="suspects")
             suspects.rank(subject, values.suspects, values.network, chip)
             return 0
         diagnosis = doctor.examine(

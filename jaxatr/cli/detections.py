@@ -14,7 +14,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from jaxatr import data, runs, training
-from jaxatr.cli import command, images
+from jaxatr.cli import command, images, inputs
 from jaxatr.cli.scenes import Opened, each, tracked
 from jaxatr.cli.terminal import one_line
 from jaxatr.data.annotations.results import CORNERS, SCORE, SceneTargets, as_coco, as_geojson
@@ -38,7 +38,8 @@ def main(arguments: Sequence[str], options: dict[str, Any], of_recogniser: dict[
     training.enable_compilation_cache()
     if values.out:
         _check_out(values.out)
-    pictures = Pictures(values.pictures) if values.pictures else None
+        inputs.check_apart(values.out, *arguments)
+    pictures = Pictures(values.pictures, arguments) if values.pictures else None
     with training.loading_once():
         finder = _finder(values.workdir, values.recogniser, options, of_recogniser)
     opened = Opened("warning" if values.out else "error")
@@ -146,15 +147,19 @@ def _targets(number: int) -> str:
 class Pictures:
     """Writes pictures of scenes with boxes to a folder."""
 
-    def __init__(self, folder: str):
+    def __init__(self, folder: str, scenes: Sequence[str]):
         """Creates the folder.
 
         Raises:
-          ValueError: it is a file.
+          ValueError: it is a file, or the folder of the scenes, whose names the pictures have.
         """
         self._folder = Path(folder)
         if self._folder.exists() and not self._folder.is_dir():
             raise ValueError(f"--pictures: {folder} is a file, wanted a folder")
+        for one in (Path(scene) for scene in scenes):
+            place = one if one.is_dir() else one.parent
+            if self._folder.exists() and place.exists() and place.samefile(self._folder):
+                raise ValueError(f"--pictures: {folder} holds the scenes, wanted another folder")
         os.makedirs(folder, exist_ok=True)
         self._taken: set[PurePath] = set()
 
@@ -180,6 +185,7 @@ class Pictures:
             name = name.with_name(f"{name.name}-{number}")
         self._taken.add(name)
         target = self._folder / name.with_name(f"{name.name}.png")
+        inputs.check_apart(str(target), found.path.file)
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as file:
             picture.save(file, "PNG")

@@ -1,6 +1,7 @@
 """Flags and arguments that several commands share; nothing heavy is imported for them."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -136,6 +137,17 @@ def data_place() -> dict[str, str]:
     if place["data_dir"] is not None and not Path(place["data_dir"]).expanduser().is_dir():
         raise ValueError(f"--data_dir: there is no folder {place['data_dir']}")
     return {name: value for name, value in place.items() if value is not None}
+
+
+def check_apart(out: str, *given: str | None) -> None:
+    """Checks that an output does not replace an input, such as a table of paths.
+
+    Raises:
+      ValueError: it is one of them.
+    """
+    for one in given:
+        if one and os.path.exists(one) and os.path.exists(out) and os.path.samefile(one, out):
+            raise ValueError(f"{out}: is read as {one}, wanted another file to write")
 
 
 def check_unused(*names: str, by: str) -> None:

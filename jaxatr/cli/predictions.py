@@ -12,7 +12,7 @@ from absl import flags
 from tqdm import tqdm
 
 from jaxatr import data, runs, training
-from jaxatr.cli import command
+from jaxatr.cli import command, inputs
 from jaxatr.cli.boxes import BoxInputs
 from jaxatr.cli.images import Inputs
 from jaxatr.cli.terminal import one_line
@@ -41,6 +41,7 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
     training.enable_compilation_cache()
     if values.out:
         data.check_table(values.out)
+        inputs.check_apart(values.out, values.boxes, *arguments)
     workdirs = values.workdir
     with training.loading_once():
         explainers = _explainers()

@@ -1,6 +1,5 @@
 """The bands of images: their names, the files that hold them, and a choice among them."""
 
-import html
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from jaxatr.data import envi
-from jaxatr.data.decoder import MOST_BANDS, ImageError, tiff
+from jaxatr.data.decoder import MOST_BANDS, ImageError, check_order, tiff
 from jaxatr.data.images import content_of, decode_file, natural_order
 from jaxatr.resolve import nearest
 from jaxatr.typing import Shaped
@@ -18,7 +17,6 @@ from jaxatr.typing import Shaped
 Place = TypeVar("Place", bound=PurePath)
 
 _COLOURS = ("red", "green", "blue")
-_GDAL = re.compile(r'<Item name="DESCRIPTION" sample="(\d{1,4})" role="description">([^<]*)</Item>')
 
 
 class Bands(NamedTuple):
@@ -56,8 +54,8 @@ class Bands(NamedTuple):
           name: the path as the user knows it; by default ``path``.
 
         Raises:
-          ImageError: see :func:`jaxatr.data.read_image`; or a further file is missing, or shows
-            another number of pixels.
+          ImageError: see :func:`jaxatr.data.read_image`; a further file is missing, or shows
+            another number of pixels; or the bands' names have another order.
         """
         return self.read_named(path, name)[0]
 
@@ -86,7 +84,9 @@ class Bands(NamedTuple):
                 raise ImageError(f"{first}: its files have more than {MOST_BANDS} bands together")
             # Of uint8, uint16 and float32, the widest holds the values of all.
             image = np.concatenate(images, axis=2, dtype=np.result_type(*images))
-        return image, tuple(names) if len({*names}) == image.shape[2] else ()
+        own = tuple(names) if len({*names}) == image.shape[2] else ()
+        check_order(own, self.names, first)
+        return image, own
 
     def _names(self, file: Path, content: bytes, count: int) -> list[str]:
         """Returns the names of a file's bands: its own, or those that its kind or ending has."""
@@ -216,12 +216,7 @@ def names_in(content: bytes) -> tuple[str, ...]:
     """Returns the names of the bands in a file of ENVI or a TIFF of GDAL; none if it has none."""
     if envi.is_envi(content):
         return envi.band_names(content)
-    if not content.startswith(tiff.START):
-        return ()
-    found = {int(sample): html.unescape(name) for sample, name in _GDAL.findall(tiff.gdal(content))}
-    return tuple(
-        found.get(place, f"band {place + 1}") for place in range(max(found, default=-1) + 1)
-    )
+    return tiff.band_names(content) if content.startswith(tiff.START) else ()
 
 
 class Choice(NamedTuple):

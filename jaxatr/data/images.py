@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -125,8 +126,17 @@ def natural_order(name: str) -> tuple[list[str | int], str]:
     return [int(part) if place % 2 else part for place, part in enumerate(parts)], name
 
 
-def decode_image(content: bytes, name: str, *, phase: bool = False) -> Shaped[np.ndarray, "h w c"]:
-    """Decodes a file's content like :func:`read_image`; ``name`` is used in error messages."""
+def decode_image(
+    content: bytes, name: str, *, phase: bool = False, names: Sequence[str] = ()
+) -> Shaped[np.ndarray, "h w c"]:
+    """Decodes a file's content like :func:`read_image`.
+
+    Args:
+      content: the file's content.
+      name: the file's name, for error messages.
+      phase: see :func:`read_image`.
+      names: names of the bands in the wanted order; a TIFF that has them in another is refused.
+    """
     if content.startswith(decoder.RADAR):
         return radar.decode(content, name, phase=phase)
-    return decoder.decode(content, name, others=True, phase=phase)
+    return decoder.decode(content, name, others=True, phase=phase, names=names)

@@ -98,9 +98,14 @@ class Pictures:
             text = _suffixed(self.folder / name, ".json").read_text(encoding="utf-8")
             return str(json.loads(text)["image"])
         except FileNotFoundError:
-            return None
+            # A picture or map without figures is not an explanation, but perhaps the image itself.
+            there = (_suffixed(self.folder / name, suffix).exists() for suffix in _SUFFIXES)
+            return "" if any(there) else None
         except (ValueError, KeyError, TypeError):
             return ""  # another kind of file
+
+
+_SUFFIXES = ".png", ".npy", ".npz"
 
 
 def _suffixed(path: Path, suffix: str) -> Path:

@@ -70,13 +70,15 @@ def cluster_run(
 
     Raises:
       ValueError: ``workdir`` is not a run of open-set recognition of single images, a source has
-        no image, no image can be used, or ``out`` does not end in ``.html``.
+        no image, no image can be used, ``out`` does not end in ``.html``, or the JSON file beside
+        it exists and does not hold groups.
       OSError: ``out`` cannot be written.
     """
     check_kind(workdir)
     page = Path(out)
     beside = page.with_suffix(".json")
     files.check_page(page)
+    _check_groups(beside)
     recogniser = Recogniser.load(workdir, score=score, checkpoint=checkpoint)
     assert isinstance(recogniser, Recogniser)
     decides = recogniser.decision.score
@@ -124,6 +126,20 @@ def cluster_run(
     files.write_text(beside, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     files.write_text(page, cluster_page.render(title, summary, clusters, lone_pictures, len(alone)))
     return Clustered(content, str(page), str(beside), left_out)
+
+
+def _check_groups(path: Path) -> None:
+    """Raises ValueError where the groups would overwrite another file, such as a run's record."""
+    if not path.exists():
+        return
+    try:
+        content = files.read_json(path)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or not {"groups", "rejected"} <= content.keys():
+        raise ValueError(
+            f"out: the groups are written to {path}, which is another file: choose another --out"
+        )
 
 
 def enrol_command(

@@ -65,7 +65,7 @@ def enrol_run(
         image is enrolled as another class. The run does not change.
     """
     run = _run(workdir, checkpoint)
-    title, paths, scratch = _images(source, name, group)
+    title, paths, scratch = _images(source, name, group, run.intake.bands)
     with scratch:
         return enrol_chips(
             run,
@@ -237,7 +237,7 @@ def _check_takes(run: TrainedRun, score: openset.Score) -> None:
 
 
 def _images(
-    source: str | os.PathLike, name: str | None, group: int | None
+    source: str | os.PathLike, name: str | None, group: int | None, bands: data.Bands
 ) -> tuple[str, tuple[ImagePath, ...], Any]:
     """Finds the name of a class and its image files, after unpacking an archive.
 
@@ -248,19 +248,22 @@ def _images(
     scratch = tempfile.TemporaryDirectory(prefix="jaxatr-")
     try:
         if path.suffix == ".json":
-            images = _of_group(path, group, scratch.name)
+            images = _of_group(path, group, scratch.name, bands)
         elif group is not None:
             raise ValueError(f"group: {source} is not a JSON file written by jaxatr cluster")
         else:
             if not path.exists():
                 raise ValueError(f"source: there is no folder or file {path}")
-            images = data.image_paths(str(path), scratch.name).images
+            images = data.image_paths(str(path), scratch.name, bands).images
             if name is None:
                 _check_folder(path, images)
                 name = path.resolve().name
         name = data.class_name(name or "")
         if not name or name == UNKNOWN:
-            raise ValueError(f"name: got {name!r}, wanted a name for the class, --name=NAME")
+            raise ValueError(
+                f"name: got {name!r}, wanted a name for the class, other than {UNKNOWN!r}, "
+                "--name=NAME"
+            )
     except BaseException:
         scratch.cleanup()
         raise
@@ -281,7 +284,9 @@ def _check_folder(path: Path, images: tuple[ImagePath, ...]) -> None:
         )
 
 
-def _of_group(path: Path, group: int | None, scratch: str) -> tuple[ImagePath, ...]:
+def _of_group(
+    path: Path, group: int | None, scratch: str, bands: data.Bands
+) -> tuple[ImagePath, ...]:
     """Finds the images of a group in a JSON file written by :func:`jaxatr.runs.cluster_run`."""
     try:
         content = json.loads(read_regular(path))
@@ -298,7 +303,7 @@ def _of_group(path: Path, group: int | None, scratch: str) -> tuple[ImagePath, .
         raise ValueError(f"group: got {group}, wanted one of those in {path}: {listed}")
     every: dict[str, ImagePath] = {}
     for place, one in enumerate(sources):
-        for image in data.image_paths(one, os.path.join(scratch, str(place))).images:
+        for image in data.image_paths(one, os.path.join(scratch, str(place)), bands).images:
             every.setdefault(image.name, image)  # the second of a name cannot be read
     if gone := [name for name in groups[group] if name not in every]:
         raise ValueError(f"source: {gone[0]}, in group {group} of {path}, no longer exists")

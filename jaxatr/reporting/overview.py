@@ -9,6 +9,7 @@ from jaxatr.reporting import recorded_sets
 from jaxatr.reporting.kind import Numbered, Recorded, Section
 from jaxatr.reporting.recorded_run import RecordedRun
 from jaxatr.reporting.tables import COLUMNS, FURTHER, percent
+from jaxatr.training import OWN_TEST
 
 _LOWER_IS_BETTER = ("fpr_at_tpr", "fpr_at_tpr_of_unknown")
 _PARTS = ("train", "validation", "test")
@@ -51,7 +52,7 @@ def sets(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
     """Shows each run's own test and other sets side by side, by the score that decides."""
     by_run: dict[str, dict[str, Any]] = {}
     for _, run in runs:
-        title = run.evaluation["set"]["name"] if "set" in run.evaluation else recorded_sets.OWN
+        title = run.evaluation["set"]["name"] if "set" in run.evaluation else OWN_TEST
         by_run.setdefault(run.workdir, {})[title] = run.evaluation
     tables = []
     for workdir, evaluations in by_run.items():

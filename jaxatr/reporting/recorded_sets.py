@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxatr.reporting.tables import percent, text_table
-from jaxatr.training import EVALUATION, SETS
-
-OWN = "own test"
-"""Title of a run's own test data among the sets."""
+from jaxatr.training import EVALUATION, OWN_TEST, SETS
 
 _COLUMNS = {
     "closed_accuracy": "closed acc.",
@@ -75,7 +72,7 @@ def text(workdir: str | os.PathLike) -> str:
     own = Path(workdir) / EVALUATION
     if own.is_file():
         try:
-            found = {OWN: json.loads(own.read_text(encoding="utf-8")), **found}
+            found = {OWN_TEST: json.loads(own.read_text(encoding="utf-8")), **found}
         except ValueError as error:
             raise ValueError(f"{own}: not a readable evaluation ({error})") from error
     header, rows, notes = comparison(found)
@@ -86,8 +83,8 @@ def comparison(evaluations: Mapping[str, Mapping[str, Any]]) -> Comparison:
     """Puts the figures of several evaluations of a run side by side.
 
     Args:
-      evaluations: contents of ``evaluation.json`` by title; that of :data:`OWN` is the one that
-        the notes compare others with.
+      evaluations: contents of ``evaluation.json`` by title; the notes compare others with that of
+        :data:`~jaxatr.training.OWN_TEST`.
     """
     rows, notes = [], []
     for title, one in evaluations.items():
@@ -95,7 +92,7 @@ def comparison(evaluations: Mapping[str, Mapping[str, Any]]) -> Comparison:
         cells = [percent(measured[name]) for name in _COLUMNS.values()]
         counts = [str(every["num_known"]), str(every["num_unknown"])]
         rows.append([title, *counts, *cells, _drift(one)])
-        if OWN in evaluations and (why := _difference(one, evaluations[OWN])):
+        if OWN_TEST in evaluations and (why := _difference(one, evaluations[OWN_TEST])):
             notes.append(f"{title} was measured {why}: measure it again to compare")
     header = ["set", "known", "unknown", *_COLUMNS.values(), "drift of the known"]
     return Comparison(header, rows, notes)

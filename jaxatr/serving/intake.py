@@ -158,7 +158,8 @@ class Reader:
         thread = threading.get_ident()
         self._begun[thread] = time.monotonic(), small
         try:
-            image = decode_image(upload.content, upload.name, phase=self._intake.bands.phase)
+            bands = self._intake.bands
+            image = decode_image(upload.content, upload.name, phase=bands.phase, names=bands.names)
             return Read(upload.name, digest(upload.content), prepare(image))
         except Exception as error:
             return _refused(upload, error)

@@ -5,6 +5,7 @@ from jaxatr.training.checkpoints import CheckpointError, load_snapshot, saved_st
 from jaxatr.training.folder import (
     EVALUATION,
     INDEX,
+    OWN_TEST,
     SCORES,
     SETS,
     THUMBNAILS,
@@ -56,6 +57,7 @@ __all__ = [
     "INDEX",
     "REPEATS",
     "SCORES",
+    "OWN_TEST",
     "SETS",
     "SUMMARY",
     "THUMBNAILS",

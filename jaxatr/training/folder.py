@@ -22,6 +22,8 @@ EVALUATION = "evaluation.json"
 SCORES = "scores.npz"
 THUMBNAILS = "thumbnails.npz"
 INDEX = "index.npz"
+OWN_TEST = "own test"
+"""Title of a run's own test data among the sets, which no set can have."""
 SETS = "sets"
 """Folder in a run's folder with the evaluations on other sets, each in a folder of its name."""
 _LOCK = ".training.lock"
@@ -66,9 +68,11 @@ def set_folder(workdir: str | os.PathLike, name: str) -> Path:
     """Returns the folder in a run's folder for the evaluation on another set.
 
     Raises:
-      ValueError: the name is not that of a visible folder.
+      ValueError: the name is not that of a visible folder, or is :data:`OWN_TEST`.
     """
     named = class_name(name)
+    if named == OWN_TEST:
+        raise ValueError(f"name: got {name!r}, which is the run's own test data among the sets")
     hidden = not named or named.startswith(".")
     if hidden or not named.isprintable() or set(named) & set("/\\:") or len(named.encode()) > 200:
         raise ValueError(

@@ -88,6 +88,19 @@ def test_a_recogniser_decides_about_what_is_found_as_about_its_chips(
     assert sorted(path.name for path in (tmp_path / "seen").iterdir()) == ["a.png", "b.png"]
 
 
+def test_scenes_and_their_table_are_not_replaced(bright, flags_of, tmp_path):
+    Image.fromarray(np.zeros((9, 9), np.uint8)).save(tmp_path / "a.png")
+    (tmp_path / "list.csv").write_text("path\na.png\n")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    table = tmp_path / "list.csv"
+    for scenes in (tmp_path, tmp_path / "a.png", table):
+        with pytest.raises(ValueError, match="holds the scenes, wanted another folder"):
+            detect.main(flags_of(detect, "--workdir=d", f"--pictures={tmp_path}", scenes))
+    with pytest.raises(ValueError, match="list.csv: is read as .*, wanted another file to write"):
+        detect.main(flags_of(detect, "--workdir=d", f"--out={table}", table))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_without_a_target_the_table_has_its_columns_alone(bright, flags_of, tmp_path, capsys):
     Image.fromarray(np.zeros((9, 9), np.uint8)).save(tmp_path / "a.png")
     for suffix in (".csv", ".parquet", ".json", ".geojson"):

@@ -220,6 +220,28 @@ def test_names_are_read_or_given(tmp_path, data_dir):
             open_dataset("image_folder", data_dir=data_dir, source=root, options=options)
 
 
+def test_bands_in_another_order_than_the_trainings_are_refused(tmp_path, data_dir, save):
+    turned = named(np.uint8(VALUES), GDAL.replace("blue", "x").replace("nir", "blue"))
+    other = named(np.uint8(VALUES), GDAL.replace("blue", "B02"))
+    (tmp_path / "turned.tif").write_bytes(turned)
+    (tmp_path / "other.tif").write_bytes(other)
+    envi(tmp_path / "a", VALUES, code=1, **{"band names": "{green, blue, red, nir, swir}"})
+    why = "its bands are .*, wanted the order blue, green, red, nir, swir"
+    run = Bands(names=NAMES)
+    for name, found in (("turned.tif", "x, green, red, blue"), ("a.hdr", "green, blue, red")):
+        with pytest.raises(ImageError, match=f"{name}: its bands are {found}.*, {why[18:]}"):
+            run.read(tmp_path / name)
+        assert Bands().read(tmp_path / name).shape == (6, 8, 5)
+    with pytest.raises(ImageError, match=why):
+        decode_image(turned, "upload", names=NAMES)
+    for image in (run.read(tmp_path / "other.tif"), decode_image(other, "b", names=NAMES)):
+        np.testing.assert_array_equal(image, VALUES)  # a name of another kind says nothing
+    root = folder_of(tmp_path / "chips", *[named(np.uint8(VALUES))] * 4)
+    options = {"band_names": "blue,green,nir,red,swir"}
+    with pytest.raises(ValueError, match="its bands are blue, green, red, nir, swir, wanted"):
+        open_dataset("image_folder", data_dir=data_dir, source=root, options=options)
+
+
 def test_mixed_bands_are_refused_and_counted(tmp_path, data_dir):
     five, four = named(np.uint8(VALUES)), tif(np.uint8(VALUES[..., :4]), planarconfig="contig")
     turned = named(np.uint8(VALUES), GDAL.replace("blue", "x").replace("nir", "blue"))

@@ -332,6 +332,20 @@ def test_all_methods_are_on_one_sheet(trained_run, images, tmp_path):
         assert drawn.size[0] > 4 * 200
 
 
+def test_a_picture_does_not_replace_the_image_that_it_explains(tmp_path):
+    chip = np.zeros((64, 64, 1), np.uint8)
+    found = Explanation("disc", 0.9, chip, np.zeros((64, 64)), np.zeros((64, 64)), 0.5, 0.5, ())
+    original = tmp_path / "a.png"
+    Image.fromarray(chip[:, :, 0]).save(original)
+    before = original.read_bytes()
+    path = data.ImagePath(str(original), str(original), "a.png")
+    for _ in range(2):  # the second replaces the first
+        picture = Pictures(tmp_path).write(path, {"grad_cam": found})
+        assert picture == tmp_path / tmp_path.name / "a.png"
+    assert original.read_bytes() == before
+    assert len([*tmp_path.rglob("*.png")]) == 2
+
+
 def test_a_map_of_the_whole_chip_says_so():
     chip, raw = np.zeros((8, 8, 1), np.uint8), np.ones((8, 8))
     explanation = Explanation("disc", 0.9, chip, np.zeros((8, 8)), raw, 0.5, 0.5, ())

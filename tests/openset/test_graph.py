@@ -126,9 +126,16 @@ def test_scores_without_a_traced_form_are_refused(parts):
 
 def test_values_that_float32_does_not_tell_apart_are_refused(parts):
     decision = decision_of("mls", parts)
-    fine = 1 - 1e-10 * np.arange(len(decision.calibration.scores))
-    calibration = decision.calibration._replace(scores=fine)
-    with pytest.raises(ValueError, match="mls: the 40 distinct scores .* only . in float32"):
-        openset.traced_decision(
+
+    def exported(scores):
+        calibration = decision.calibration._replace(scores=scores)
+        return openset.traced_decision(
             openset.Decision(decision.score, {}, calibration=calibration), CLASSES
         )
+
+    numbers = np.arange(len(decision.calibration.scores))
+    with pytest.raises(ValueError, match="mls: 40 of the 40 scores .* are equal in float32"):
+        exported(1 - 1e-10 * numbers)
+    # Neighbours that become equal in pairs change no p-value by more than one example.
+    pairs = exported(numbers // 2 + 1 + 1e-9 * (numbers % 2)).arrays["known_scores"]
+    assert len(np.unique(pairs)) == 20

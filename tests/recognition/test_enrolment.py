@@ -14,7 +14,8 @@ import pytest
 
 from jaxatr import data, files, openset, reporting, runs, training
 from jaxatr.cli import cluster, enrol
-from jaxatr.recognition import enrolment_file, extension, store
+from jaxatr.data import Bands
+from jaxatr.recognition import enrolment, enrolment_file, extension, store
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs import continual
 
@@ -263,6 +264,21 @@ def test_a_damaged_archive_is_named(run, source, tmp_path):
     ((name, reason),) = found.left_out
     assert name == f"{path}/a/bad.png" and reason.startswith("not a readable archive")
     assert found.content["images"] == 3
+    other = tmp_path / "page.json"  # such as a run's record
+    other.write_text("{}")
+    with pytest.raises(ValueError, match="written to .*page.json, which is another file"):
+        runs.cluster_run(run, [str(path)], tmp_path / "page.html", score=SCORE)
+    assert other.read_text() == "{}"
+
+
+def test_of_several_files_of_a_chip_the_first_is_enrolled(tmp_path):
+    bands = Bands(files=("_vis.png", "_ir.png"))
+    (tmp_path / "car").mkdir()
+    for name in ("a_vis.png", "a_ir.png", "b_ir.png", "b_vis.png"):
+        (tmp_path / "car" / name).touch()
+    name, images, scratch = enrolment._images(tmp_path / "car", None, None, bands)
+    scratch.cleanup()
+    assert name == "car" and [one.below for one in images] == ["a_vis.png", "b_vis.png"]
 
 
 def test_of_two_files_of_a_name_in_a_group_the_first_is_enrolled(run, source, tmp_path):

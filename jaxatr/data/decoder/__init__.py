@@ -10,6 +10,7 @@ copied into the container of an exported run, which therefore reads the same ima
 """
 
 import re
+from collections.abc import Sequence
 from types import ModuleType
 
 import numpy as np
@@ -27,6 +28,7 @@ __all__ = [
     "RADAR",
     "Header",
     "ImageError",
+    "check_order",
     "decode",
     "header",
     "is_measurement",
@@ -82,6 +84,7 @@ def decode(
     most: int = MOST_PIXELS,
     others: bool = False,
     phase: bool = False,
+    names: Sequence[str] = (),
 ) -> np.ndarray:
     """Decodes an image as ``[h, w, c]``, 1 to 16 bands of uint8, uint16 or float32.
 
@@ -91,15 +94,37 @@ def decode(
       most: largest number of pixels.
       others: accept other formats of Pillow, too, whose work is not bounded.
       phase: make two bands of each complex one, its magnitude and its phase in radians.
+      names: names of the bands in the wanted order, if they have any.
 
     Raises:
-      ImageError: see :func:`header`; or the pixels are damaged, or not finite.
+      ImageError: see :func:`header`; or the pixels are damaged, or not finite, or the file names
+        its bands in another order than ``names``.
     """
     found = header(content, name, most=most, others=others)
+    if names and content.startswith(tiff.START):
+        check_order(tiff.band_names(content), names, name)
     try:
         return measured(found.read(), phase=phase)
     except Exception as error:  # of a damaged file, any kind
         raise _named(name, content, error) from error
+
+
+def check_order(own: Sequence[str], wanted: Sequence[str], name: str) -> None:
+    """Checks that no band of an image is in the place of another.
+
+    Args:
+      own: names of the image's bands; empty if they are not known.
+      wanted: names of the bands in their places. Names of ``own`` that are not among them say
+        nothing about places.
+      name: the file's name, for error messages.
+
+    Raises:
+      ImageError: a name has another place.
+    """
+    if any(one in wanted and wanted.index(one) != place for place, one in enumerate(own)):
+        raise ImageError(
+            f"{name}: its bands are {', '.join(own)}, wanted the order {', '.join(wanted)}"
+        )
 
 
 def _header(content: bytes, others: bool) -> Header:

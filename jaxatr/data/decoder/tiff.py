@@ -8,9 +8,11 @@ need, in which gray numbers are called unsigned and black-is-zero. What an image
 recorded values cannot represent is refused.
 """
 
+import html
 import io
 import lzma
 import math
+import re
 import struct
 import zlib
 from collections.abc import Callable
@@ -24,7 +26,9 @@ from jaxatr.data.decoder import jpeg, pillow, png
 from jaxatr.data.decoder.directory import START, Directory, directories
 from jaxatr.data.decoder.header import MOST_BANDS, Header, ImageError, too_many_bands
 
-__all__ = ["START", "gdal", "header"]
+_GDAL = re.compile(r'<Item name="DESCRIPTION" sample="(\d{1,4})" role="description">([^<]*)</Item>')
+
+__all__ = ["START", "band_names", "header"]
 
 _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _INKS, _YCBCR, _LAB = 0, 1, 2, 3, 5, 6, 8
 _COLOURS: dict[int, int] = {
@@ -143,12 +147,16 @@ def header(content: bytes) -> Header:
     return Header(*size, read, passes, facts.bands)
 
 
-def gdal(content: bytes) -> str:
-    """Returns the metadata of GDAL of a file's first page, an XML text; empty if it has none."""
+def band_names(content: bytes) -> tuple[str, ...]:
+    """Returns the names of the bands in GDAL's metadata of the first page; none if it has none."""
     try:
-        return next((page.gdal for page in directories(content) if page.is_page), "")
+        text = next((page.gdal for page in directories(content) if page.is_page), "")
     except (ValueError, struct.error):  # a damaged file is reported where its pixels are read
-        return ""
+        return ()
+    found = {int(sample): html.unescape(name) for sample, name in _GDAL.findall(text)}
+    return tuple(
+        found.get(place, f"band {place + 1}") for place in range(max(found, default=-1) + 1)
+    )
 
 
 def _checked(page: Directory) -> _Facts:

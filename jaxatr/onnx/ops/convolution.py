@@ -9,7 +9,7 @@ import numpy as np
 from jaxatr import kernels
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, at_least_rank
-from jaxatr.onnx.ops.windows import Ints, Windows, along, around, windows
+from jaxatr.onnx.ops.windows import UNSET, Ints, Windows, along, around, check_auto_pad, windows
 
 
 def convolved(x: Value, w: Value, window: Any, group: int, b: Value | None = None) -> Value:
@@ -45,14 +45,25 @@ def _has_kernel(x: jax.Array, w: jax.Array) -> bool:
     return x.ndim in (3, 4) and x.dtype == w.dtype and floating and w.size > 0
 
 
-def _windows(
-    x, w, kernel_shape=None, strides=None, dilations=None, pads=None, auto_pad="NOTSET"
-) -> Windows:
+def _check(x: Value, w: Value, kernel_shape: Any, pads: Any, auto_pad: str) -> None:
+    """Raises ValueError where the attributes contradict the kernel or each other."""
     at_least_rank("x", x, 3)
     if w.ndim != x.ndim:
         raise ValueError(f"w: got shape {w.shape}, wanted {x.ndim} dimensions, as many as x")
     if kernel_shape is not None and tuple(kernel_shape) != tuple(w.shape[2:]):
         raise ValueError(f"kernel_shape: got {kernel_shape}, wanted {w.shape[2:]}, the shape of w")
+    check_auto_pad(auto_pad)
+    if pads and any(pads) and auto_pad not in UNSET:
+        # Readers disagree about which of them counts; ONNX and ONNX Runtime refuse both at once.
+        raise ValueError(
+            f"pads: got {tuple(pads)} beside auto_pad={auto_pad!r}, wanted one of them"
+        )
+
+
+def _windows(
+    x, w, kernel_shape=None, strides=None, dilations=None, pads=None, auto_pad="NOTSET"
+) -> Windows:
+    _check(x, w, kernel_shape, pads, auto_pad)
     return windows(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
 
 
@@ -131,7 +142,7 @@ def conv_transpose(
     Returns:
       ``[b, f, …]``.
     """
-    at_least_rank("x", x, 3)
+    _check(x, w, kernel_shape, pads, auto_pad)
     rank, spatial = x.ndim - 2, x.shape[2:]
     strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
     more = output_padding or (0,) * rank

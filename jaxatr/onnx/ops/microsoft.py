@@ -4,18 +4,20 @@ A quantised operator computes in float32 between a dequantisation and a quantisa
 Runtime does for all but matrix products, which are exact in int32.
 """
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.onnx.ops.arithmetic import add, mul
 from jaxatr.onnx.ops.convolution import matmul_integer
 from jaxatr.onnx.ops.functions import leaky_relu, sigmoid, softmax, softmax_from
 from jaxatr.onnx.ops.pooling import average_pool
 from jaxatr.onnx.ops.quantisation import (
+    RANGES,
     dequantize_linear,
     dynamic_quantize_linear,
     quantize_linear,
@@ -51,7 +53,12 @@ def _published(name: str, quantised: Any, result: str, **facts: Any) -> Any:
     return register(name, domain=MICROSOFT, **facts)(quantised)
 
 
-def _unary(name: str, function: Callable[..., Value], result: str) -> Any:
+def _unary(
+    name: str,
+    function: Callable[..., Value],
+    result: str,
+    requantised: Callable[..., Value] = _requantised,
+) -> Any:
     """Registers a quantised operator of one operand, with the function's attributes."""
 
     def quantised(
@@ -63,14 +70,34 @@ def _unary(name: str, function: Callable[..., Value], result: str) -> Any:
         **attributes: Any,
     ) -> Value:
         wide = function(dequantize_linear(x, x_scale, x_zero_point), **attributes)
-        return _requantised(wide, x, y_scale, y_zero_point)
+        return requantised(wide, x, y_scale, y_zero_point)
 
     facts = {"settings": _SCALES, "optional": ("x_zero_point",), "attributes_of": function}
     return _published(name, quantised, result, **facts)
 
 
-def _binary(name: str, function: Callable[[Value, Value], Value], result: str) -> Any:
-    """Registers a quantised operator of two operands."""
+def _rounded_with_zero(wide: Value, x: Value, zero: Value | None) -> Value:
+    """Adds a zero point and rounds, halves to even, as ONNX Runtime's kernels for sums do.
+
+    ``QuantizeLinear`` rounds first, so that halves beside an odd zero point differ by one.
+    """
+    dtype = x.dtype if zero is None else jnp.asarray(zero).dtype
+    shifted = wide if zero is None else wide + jnp.asarray(zero).astype("float32")
+    lowest, highest = RANGES[dtype.name]
+    return jnp.clip(jnp.round(shifted), lowest, highest).astype(dtype)
+
+
+def _whole(scale: Value, shape: tuple[int, ...]) -> Value:
+    """Broadcasts a divisor, by which XLA then divides instead of multiplying by its reciprocal."""
+    return jax.lax.optimization_barrier(jnp.broadcast_to(jnp.reshape(scale, ()), shape))
+
+
+def _binary(name: str, function: Callable[..., Value], result: str) -> Any:
+    """Registers a quantised operator of two operands.
+
+    The function takes both, less their zero points, and the three scales, and returns the result in
+    units of its scale: a division after the operation would miss halves.
+    """
 
     def quantised(
         a: Value,
@@ -82,16 +109,27 @@ def _binary(name: str, function: Callable[[Value, Value], Value], result: str) -
         c_scale: Value,
         c_zero_point: Value | None = None,
     ) -> Value:
-        left = dequantize_linear(a, a_scale, a_zero_point)
-        right = dequantize_linear(b, b_scale, b_zero_point)
-        return _requantised(function(left, right), a, c_scale, c_zero_point)
+        left, right = (
+            dequantize_linear(x, np.float32(1), zero)
+            for x, zero in ((a, a_zero_point), (b, b_zero_point))
+        )
+        wide = function(left, right, a_scale, b_scale, c_scale)
+        return _rounded_with_zero(wide, a, c_zero_point)
 
     scales, zeros = ("a_scale", "b_scale", "c_scale"), ("a_zero_point", "b_zero_point")
     return _published(name, quantised, result, settings=scales, optional=zeros)
 
 
-qlinear_add = _binary("QLinearAdd", add, "sum of quantised arrays")
-qlinear_mul = _binary("QLinearMul", mul, "product of quantised arrays")
+def _sum(a: Value, b: Value, a_scale: Value, b_scale: Value, c_scale: Value) -> Value:
+    return a * (a_scale / _whole(c_scale, ())) + b * (b_scale / _whole(c_scale, ()))
+
+
+def _product(a: Value, b: Value, a_scale: Value, b_scale: Value, c_scale: Value) -> Value:
+    return a * b * (a_scale * b_scale / _whole(c_scale, ()))
+
+
+qlinear_add = _binary("QLinearAdd", _sum, "sum of quantised arrays")
+qlinear_mul = _binary("QLinearMul", _product, "product of quantised arrays")
 qlinear_sigmoid = _unary("QLinearSigmoid", sigmoid, "logistic function of a quantised array")
 qlinear_leaky_relu = _unary("QLinearLeakyRelu", leaky_relu, "leaky ReLU of a quantised array")
 
@@ -169,7 +207,10 @@ def _average_pool(x: Value, *, channels_last: int = 0, **attributes: Any) -> Val
 
 share_keywords(_average_pool, average_pool)
 qlinear_average_pool = _unary(
-    "QLinearAveragePool", _average_pool, "mean of each window of a quantised array"
+    "QLinearAveragePool",
+    _average_pool,
+    "mean of each window of a quantised array",
+    lambda wide, x, scale, zero: _rounded_with_zero(wide / _whole(scale, wide.shape), x, zero),
 )
 
 
@@ -370,3 +411,105 @@ def dynamic_quantize_lstm(
         x = jnp.where(jnp.arange(len(x))[:, None, None] < jnp.max(sequence_lens), x, 0)
     rounded = _dynamically_rounded(x)
     return run_layer(cell, None, usual, rounded, weights, states, sequence_lens, options)
+
+
+@register(
+    "QAttention",
+    domain=MICROSOFT,
+    settings=("input_scale", "weight_scale"),
+    weights=("bias",),
+)
+def qattention(
+    input: Value,
+    weight: Value,
+    bias: Value,
+    input_scale: Value,
+    weight_scale: Value,
+    mask_index: Value | None = None,
+    input_zero_point: Value | None = None,
+    weight_zero_point: Value | None = None,
+    past: Value | None = None,
+    *,
+    num_heads: int,
+    unidirectional: int = 0,
+    scale: float | None = None,
+    mask_filter_value: float = -10000.0,
+    do_rotary: int = 0,
+    past_present_share_buffer: int = 0,
+    outputs: int = 1,
+) -> Any:
+    """Returns self-attention whose projections are quantised (QAttention-1).
+
+    Args:
+      input: 8 bits, ``[b, t, i]``.
+      weight: 8 bits, ``[i, 3 n d]``: the projections to queries, keys and values.
+      bias: ``[3 n d]``.
+      input_scale: a scalar.
+      weight_scale: a scalar or ``[3 n d]``.
+      mask_index: 0 for masked keys, ``[b, s]`` or ``[b, t, s]`` with s = p + t; or the number of
+        keys of each example, ``[b]``, and after these the first key of each, ``[2 b]``.
+      input_zero_point: a scalar.
+      weight_zero_point: a scalar or ``[3 n d]``.
+      past: earlier keys and values, ``[2, b, n, p, d]``.
+      num_heads: number n of heads.
+      unidirectional: whether each query attends only to keys up to its own position.
+      scale: factor of the scores, 1/√d by default.
+      mask_filter_value: number that is added to the scores of masked keys.
+      do_rotary: rotary positions, which are not implemented.
+      past_present_share_buffer: a form of ``past`` that is not implemented.
+      outputs: 2 for the keys and values as well.
+
+    Returns:
+      ``[b, t, n d]``; and keys and values, ``[2, b, n, s, d]``.
+
+    Raises:
+      ValueError: a mask has another shape, or an option is not implemented.
+    """
+    for name, value in (
+        ("do_rotary", do_rotary),
+        ("past_present_share_buffer", past_present_share_buffer),
+    ):
+        if value:
+            raise ValueError(f"{name}: got {value}, wanted 0: not implemented")
+    scales = jnp.asarray(input_scale) * jnp.asarray(weight_scale)
+    product = matmul_integer(input, weight, input_zero_point, weight_zero_point)
+    projected = product.astype("float32") * scales + bias
+    batch, count = projected.shape[:2]
+    heads = jnp.reshape(projected, (batch, count, 3, num_heads, -1))
+    queries, keys, values = jnp.moveaxis(heads, (2, 3), (0, 2))
+    if past is not None:
+        keys, values = (
+            jnp.concatenate([old, new], 2) for old, new in zip(past, (keys, values), strict=True)
+        )
+    total = keys.shape[2]
+    scores = jnp.matmul(queries, jnp.swapaxes(keys, -1, -2))
+    scores = scores * (1 / math.sqrt(queries.shape[-1]) if scale is None else scale)
+    masked = _masked_keys(mask_index, batch, count, total)
+    scores = scores + jnp.where(masked, np.float32(mask_filter_value), 0)
+    if unidirectional:
+        later = jnp.arange(total) > jnp.arange(count)[:, None] + (total - count)
+        scores = jnp.where(later, -jnp.inf, scores)
+    result = jnp.swapaxes(jnp.matmul(jax.nn.softmax(scores, axis=-1), values), 1, 2)
+    result = jnp.reshape(result, (batch, count, -1))
+    return result if outputs == 1 else (result, jnp.stack([keys, values]))
+
+
+def _masked_keys(mask: Value | None, batch: int, count: int, total: int) -> Value:
+    """Returns which keys are masked, to broadcast with ``[b, n, t, s]``."""
+    if mask is None:
+        return jnp.zeros((), bool)
+    mask = jnp.asarray(mask)
+    if mask.shape == (batch, total):
+        return mask[:, None, None] <= 0
+    if mask.shape == (batch, count, total):
+        return mask[:, None] <= 0
+    if mask.shape not in ((batch,), (2 * batch,)):
+        raise ValueError(
+            f"mask_index: got shape {mask.shape}, wanted ({batch},), ({2 * batch},), "
+            f"({batch}, {total}) or ({batch}, {count}, {total})"
+        )
+    ends, *starts = (
+        jnp.reshape(part, (-1, 1, 1, 1)) for part in jnp.split(mask, mask.size // batch)
+    )
+    masked = jnp.arange(total) >= ends
+    return masked | (jnp.arange(total) < starts[0]) if starts else masked

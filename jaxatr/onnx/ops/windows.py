@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 from jaxatr.onnx.ops.values import sized
 
 Ints = tuple[int, ...]
+UNSET = "NOTSET", ""
+"""Values of ``auto_pad`` with which ``pads`` counts."""
 
 
 class Windows(NamedTuple):
@@ -97,6 +99,14 @@ def around(pads: Sequence[tuple[int, int]]) -> Any:
     return tuple(pads[0] if len(pads) == 1 else pads)
 
 
+def check_auto_pad(auto_pad: str) -> None:
+    """Raises ValueError for a value that ONNX does not know."""
+    if auto_pad not in (*UNSET, "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise ValueError(
+            f"auto_pad: got {auto_pad!r}, wanted NOTSET, VALID, SAME_UPPER or SAME_LOWER"
+        )
+
+
 def padding(
     auto_pad: str, length: int, reach: int, stride: int, before: int, after: int
 ) -> tuple[int, int]:
@@ -105,14 +115,11 @@ def padding(
     Raises:
       ValueError: ``auto_pad`` has an invalid value.
     """
-    if auto_pad in ("NOTSET", ""):
+    check_auto_pad(auto_pad)
+    if auto_pad in UNSET:
         return before, after
     if auto_pad == "VALID":
         return 0, 0
-    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
-        raise ValueError(
-            f"auto_pad: got {auto_pad!r}, wanted NOTSET, VALID, SAME_UPPER or SAME_LOWER"
-        )
     needed = max(0, (-(-length // stride) - 1) * stride + reach - length)
     smaller, larger = needed // 2, needed - needed // 2
     return (smaller, larger) if auto_pad == "SAME_UPPER" else (larger, smaller)

@@ -99,8 +99,9 @@ class Model:
         Raises:
           ValueError: ``content`` is not an image that the model accepts.
         """
-        phase = self.metadata.get("bands", {}).get("phase", False)
-        image = self._fitting(decode(content, "the image", most=MOST_PIXELS, phase=phase))
+        bands = self.metadata.get("bands", {})
+        options = {"phase": bands.get("phase", False), "names": bands.get("names", [])}
+        image = self._fitting(decode(content, "the image", most=MOST_PIXELS, **options))
         values: Any = self._session.run(None, {self._input: image[None]})
         outputs = dict(zip(self._outputs, (value[0] for value in values), strict=True))
         if "decision" not in outputs:

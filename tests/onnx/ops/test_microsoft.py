@@ -1,9 +1,12 @@
 """The operators of quantised files that ONNX Runtime's tools write, against ONNX Runtime."""
 
+import re
+
 import numpy as np
 import pytest
 
 from jaxatr import onnx as importer
+from jaxatr.onnx.ops import microsoft
 
 onnx = pytest.importorskip("onnx")
 node = onnx.helper.make_node
@@ -34,6 +37,8 @@ PER_GATE = (
 )
 AB = (bytes_(3, 8), scale(), ZERO, bytes_(8, 4, dtype=np.int8), scale(0.02), np.int8(3))
 C = RNG.integers(-99, 99, 4, np.int32)
+QKV = bytes_(2, 3, 5), bytes_(5, 18, dtype=np.int8), normal(18)
+QKV_SCALES = scale(0.02), np.float32(RNG.uniform(0.005, 0.02, 18))
 NBITS = {"K": 40, "N": 6, "block_size": 16}
 
 # Operator, inputs (None: absent), attributes, and the number of outputs if it is not 1.
@@ -75,11 +80,19 @@ CASES = [
      *PER_DIRECTION, *PER_DIRECTION), {"hidden_size": 4, "direction": "bidirectional"}, 3),
     ("DynamicQuantizeLSTM", (normal(6, 2, 3), W[:1], R[:1], None, np.int32([2, 6]), None, None,
      None, *(v[:1] for v in PER_GATE * 2)), {"hidden_size": 4, "direction": "reverse"}, 3),
+    ("QAttention", (*QKV, *QKV_SCALES), {"num_heads": 2}),
+    ("QAttention", (*QKV, scale(0.02), scale(0.01), np.int32([2, 4, 0, 1]), ZERO, np.int8(3),
+     normal(2, 2, 2, 1, 3)), {"num_heads": 2, "unidirectional": 1, "scale": 0.3}, 2),
+    ("QAttention", (*QKV, *QKV_SCALES, np.int32([1, 3]), ZERO, bytes_(18, dtype=np.int8)),
+     {"num_heads": 3, "mask_filter_value": -2.0}, 2),
+    ("QAttention", (*QKV, *QKV_SCALES, np.int32([[0, 1, 1], [1, 1, 0]])), {"num_heads": 1}),
+    ("QAttention", (*QKV, *QKV_SCALES, RNG.integers(0, 2, (2, 3, 3), np.int32)), {"num_heads": 1}),
 ]  # fmt: skip
 CONSTANT = {
     "DynamicQuantizeLSTM": (1, 2, 8, 9, 10, 11),
     "DynamicQuantizeMatMul": (1, 3),
     "MatMulNBits": (1, 2, 3),
+    "QAttention": (1, 3, 4, 6, 7),
     "QGemm": (4, 5),
 }
 
@@ -108,3 +121,32 @@ def test_onnxruntime_agrees(case, built, onnxruntime):
         difference = np.abs(np.asarray(one, np.float64) - other)
         assert difference.max() <= (1 if whole else 2e-5 * max(1, np.abs(other).max()))
         assert not whole or (difference > 0).mean() < 0.05
+
+
+EVERY, HALF = np.arange(256, dtype=np.uint8), np.float32(0.5)
+ONE, NINE = np.float32(1), np.uint8(9)
+TIES = [
+    ("QLinearAdd", (EVERY, HALF, U7, NINE, HALF, U7, ONE, U7), (np.arange(256) - 7) / 2 + 8, {}),
+    ("QLinearMul", (EVERY, HALF, U7, NINE, HALF, U7, ONE, U7), (np.arange(256) - 7) / 2 + 7, {}),
+    ("QLinearAveragePool", (EVERY[None, None], HALF, U7, HALF, U7), np.arange(255)[None, None] + .5,
+     {"kernel_shape": (2,)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "exact", "attributes"), TIES, ids=lambda v: str(v)[:9]
+)
+def test_halves_are_rounded_with_their_zero_point_as_onnxruntime_does(
+    operator, inputs, exact, attributes
+):
+    function = getattr(microsoft, re.sub("(?<=[a-z])(?=[A-Z])", "_", operator).lower())
+    found = function(*inputs, **attributes)
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(found, np.clip(np.rint(exact), 0, 255))
+
+
+def test_an_attention_says_what_it_lacks():
+    with pytest.raises(ValueError, match="do_rotary: got 1, wanted 0"):
+        microsoft.qattention(*QKV, *QKV_SCALES, num_heads=1, do_rotary=1)
+    with pytest.raises(ValueError, match=r"mask_index: got shape \(3,\), wanted \(2,\)"):
+        microsoft.qattention(*QKV, *QKV_SCALES, np.int32([1, 2, 3]), num_heads=1)

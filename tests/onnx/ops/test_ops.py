@@ -285,6 +285,22 @@ def test_an_empty_auto_pad_is_none_at_all():
     assert made.shape == (2, 1, 11)
 
 
+@pytest.mark.parametrize("operator", ["conv", "conv_transpose", "conv_integer"])
+def test_padding_is_given_once_and_a_kernel_has_its_shape(operator):
+    x, w = np.ones((1, 1, 4), np.uint8), np.ones((1, 1, 3), np.uint8)
+    function = getattr(importer.ops, operator)
+    if operator != "conv_integer":
+        x, w = x.astype(np.float32), w.astype(np.float32)
+    alone, beside = ({"auto_pad": "VALID", "pads": pads} for pads in ((0, 0), (1, 0)))
+    assert function(x, w, **alone).tolist() == function(x, w).tolist()
+    with pytest.raises(ValueError, match=r"pads: got \(1, 0\) beside auto_pad='VALID'"):
+        function(x, w, **beside)
+    with pytest.raises(ValueError, match="auto_pad: got 'SAME'"):
+        function(x, w, auto_pad="SAME")
+    with pytest.raises(ValueError, match="kernel_shape: got"):
+        function(x, w, kernel_shape=(2,))
+
+
 @pytest.mark.parametrize(
     ("bounds", "count"), [((0.3, 1.5, 0.2), 6), ((1.8, 6.0, 0.7), 7), ((0.2, 1.2, 0.2), 6)]
 )
