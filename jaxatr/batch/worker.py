@@ -18,6 +18,7 @@ from jaxatr.batch import manifest, parts
 from jaxatr.batch.sources import Found, Source
 from jaxatr.data import Cell, reason_of
 from jaxatr.openset.gallery import pieces
+from jaxatr.recognition import sightings
 from jaxatr.recognition.recogniser import OpenSetPredictor
 from jaxatr.training import Predictor
 
@@ -32,6 +33,9 @@ _AHEAD = 128
 
 _BYTES_AHEAD = 1 << 28
 """Largest size in bytes of the temporary files of these inputs; one may be larger."""
+
+MEASURED = 500
+"""Number of inputs of a part, evenly spread, whose images' facts are computed."""
 
 _SHARED = "/dev/shm"
 
@@ -58,6 +62,9 @@ class Job(NamedTuple):
       sources: sources of the inputs.
       trusted: names of code outside the package that a run may use.
       search: if the inputs are scenes, and the run is a detector; else None.
+      begun: time at which the job began, which all its rows have; empty for parts of an earlier
+        version, whose rows have neither time nor source.
+      source_name: the source of all inputs; empty for that of their argument.
     """
 
     out: Path
@@ -66,6 +73,22 @@ class Job(NamedTuple):
     sources: Sequence[Source]
     trusted: frozenset[str] = frozenset()
     search: Search | None = None
+    begun: str = ""
+    source_name: str = ""
+
+    @property
+    def run(self) -> str:
+        """The run that the rows name."""
+        further = [] if self.search is None else self.search.recognisers
+        return training.run_id(*self.workdirs, *further)
+
+    def sources_of(self, shard: manifest.Shard) -> list[str]:
+        """Returns the source of each input of a shard."""
+        return [
+            self.source_name or self.sources[number].counted_as
+            for number, keys in shard.runs
+            for _ in keys
+        ]
 
 
 class Identity(NamedTuple):
@@ -113,6 +136,17 @@ class Worker:
           ask: searches the galleries on gallery workers; None if this worker holds them.
         """
         self._job, self._ask = job, ask
+
+    @cached_property
+    def _run(self) -> str:
+        return self._job.run
+
+    def _origin(self, source: str) -> dict[str, Cell]:
+        """Returns the cells that say when an input was predicted, of which source, by which run."""
+        if not self._job.begun:
+            return {}
+        of_all = {sightings.TIME: self._job.begun, sightings.SOURCE: source}
+        return {**of_all, sightings.RUN: self._run}
 
     @cached_property
     def _loaded(self) -> tuple[Predictor, Identity]:
@@ -177,19 +211,29 @@ class Worker:
         first: dict[str, type | None] = {"path": str, "error": str}
         known: dict[str, type | None] = {**self._identity.columns}
         if not known:  # a column without values gets the type of numbers
-            names = dict.fromkeys(name for row in rows for name in row if name not in first)
+            others = {*first, *sightings.columns(facts=True)}
+            names = dict.fromkeys(name for row in rows for name in row if name not in others)
             filled = {n for row in rows for n, cell in row.items() if cell is not None}
             known = {name: None if name in filled else float for name in names}
         if double := first.keys() & known.keys():
             raise ValueError(
                 f"--out: the prediction's field {min(double)!r} has the name of another column"
             )
-        return first | known
+        added = sightings.columns(facts=self._has_facts) if self._job.begun else {}
+        return first | known | added
+
+    @property
+    def _has_facts(self) -> bool:
+        """Whether the inputs are single images, which have facts."""
+        return self._predictor.takes == "IMAGE"
 
     def _rows(self, shard: manifest.Shard) -> list[dict[str, Cell]]:
         rows: list[dict[str, Cell]] = [{} for _ in range(len(shard))]
         taken: collections.deque[int] = collections.deque()
-        predictor = self._predictor
+        predictor, sources = self._predictor, self._job.sources_of(shard)
+        measures = bool(self._job.begun) and self._has_facts
+        facts: dict[int, np.ndarray | None] = {}
+        apart = -(-len(shard) // MEASURED)
         with self._scratch() as scratch, ThreadPoolExecutor(READERS) as readers:
 
             def items() -> Iterator[Any]:
@@ -199,10 +243,14 @@ class Worker:
                     rows[number] = {"path": name, "error": error}
                     if error is None:
                         taken.append(number)
+                        if measures and number % apart == 0:
+                            facts[number] = sightings.facts_of(item)
                         yield item
 
             for prediction in predictor.answers(items()):
                 rows[taken.popleft()] |= predictor.to_row(prediction)
+        for number, (row, source) in enumerate(zip(rows, sources, strict=True)):
+            row |= self._origin(source) | sightings.fact_cells(facts.get(number))
         return rows
 
     @contextmanager

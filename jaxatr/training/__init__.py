@@ -34,6 +34,7 @@ from jaxatr.training.repeats import (
     RecordedRepeats,
     Repeats,
     read_repeats,
+    run_id,
 )
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.state import TrainState
@@ -96,6 +97,7 @@ __all__ = [
     "read_repeats",
     "record_config",
     "recorded_choices",
+    "run_id",
     "saved_steps",
     "set_folder",
     "stopping_at_once",

@@ -147,3 +147,19 @@ def read_repeats(folder: str | os.PathLike) -> RecordedRepeats | None:
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def run_id(*workdirs: str | os.PathLike) -> str:
+    """Returns a short text that differs between runs, wherever their folders are.
+
+    It is kept through moves, enrolments and calibrations, and changes if the training goes on.
+
+    Args:
+      *workdirs: the run's folder; several for an ensemble.
+    """
+    found = [(workdir, read_repeats(workdir)) for workdir in workdirs]
+    members = [one for workdir, several in found for one in (several.runs if several else [workdir])]
+    records = [read_record(workdir) for workdir in members]
+    names = ("fingerprint", "started", "steps")
+    parts = json.dumps([[record.get(name) for name in names] for record in records])
+    return hashlib.sha256(parts.encode()).hexdigest()[:12]

@@ -8,10 +8,16 @@ from jaxatr.batch.sources.source import Found, Source, Unread
 from jaxatr.data import envi
 from jaxatr.data.files_below import iterate_visible
 from jaxatr.data.image_paths import no_image, other_kind
+from jaxatr.recognition.sightings import source_of
 
 
 class File(Source):
     """A file, or a folder that is one input (a track); it is not checked until it is read."""
+
+    @property
+    def counted_as(self) -> str:
+        """The source that the input is counted under, the folder that it is in."""
+        return source_of(self.name, whole=True)
 
     def state(self) -> None:
         """Returns None: the name identifies the file."""

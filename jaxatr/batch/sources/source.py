@@ -7,6 +7,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxatr.data import line_of, reason_of
+from jaxatr.recognition.sightings import source_of
 
 Key: TypeAlias = Any
 """Identifies an input within its source; a JSON value, but no object."""
@@ -59,6 +60,11 @@ class Source(abc.ABC):
     def place(self) -> str:
         """The argument independent of the working directory: for a path, the absolute path."""
         return str(self._path)
+
+    @property
+    def counted_as(self) -> str:
+        """The source that its inputs are counted under."""
+        return source_of(self.name)
 
     @abc.abstractmethod
     def state(self) -> Any:
