@@ -72,9 +72,9 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             if tabled:
                 facts = seen.facts.popleft()
             if values.out:
-                rows[number] = _row(
-                    path.name, found.facts.get(number, {}), predictor, prediction
-                ) | seen.cells(source, facts)
+                first = seen.cells(source) | found.facts.get(number, {})
+                cells = _row(path.name, first, predictor, prediction)
+                rows[number] = cells | sightings.fact_cells(facts)
             if looked is not None:
                 looked.add(seen.named(source), facts, prediction.score, prediction.label)
             if values.json:
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
             print(f"{shapes}: {form}", file=sys.stderr)
         if values.out:
             failed = {
-                number: row | seen.cells(found.sources[number])
+                number: {**row, "runtime": None, **seen.cells(found.sources[number])}
                 for number, row in found.failed.items()
             }
             _write(values.out, rows, failed)

@@ -60,7 +60,9 @@ class Change(NamedTuple):
 
 
 def scan_values(
-    reference: Float[np.ndarray, " m"], values: Float[np.ndarray, " n"], periods: Int[np.ndarray, " n"]
+    reference: Float[np.ndarray, " m"],
+    values: Float[np.ndarray, " n"],
+    periods: Int[np.ndarray, " n"],
 ) -> Scan:
     """Compares the distribution of a statistic in runs of periods with that of a reference.
 

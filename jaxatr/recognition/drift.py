@@ -24,7 +24,7 @@ SCORE = "score"
 
 _SINGLE = "facts of images are compared for single images only"
 
-_WORDS = {  # of lower and higher values
+WORDS = {  # of lower and higher values
     SCORE: ("score lower than the validation chips", "score higher than the validation chips"),
     "brightness": ("are darker", "are brighter"),
     "contrast": ("have less contrast", "have more contrast"),
@@ -33,6 +33,7 @@ _WORDS = {  # of lower and higher values
     "offset": ("show targets nearer to the centre", "show targets farther from the centre"),
     "extent": ("show smaller or more cropped targets", "show wider targets or surroundings"),
 }
+"""What lower and higher values of a statistic mean, as said of chips."""
 
 
 class Reference(NamedTuple):
@@ -116,7 +117,7 @@ class Drift(NamedTuple):
         alarm = f"{LEVEL:.0%} of such tests find one by chance"
         if not self.found:
             return f"drift: none found in {chips}; {alarm}{missing}"
-        words = [_WORDS[one.name][one.higher] for one in self.found]
+        words = [WORDS[one.name][one.higher] for one in self.found]
         listed = ", ".join(words[:-1]) + (" and " if len(words) > 1 else "") + words[-1]
         cause = "Chips of unknown classes can be the cause; if they are not, the"
         return (

@@ -1,6 +1,7 @@
 """A folder of several trainings of one configuration: other seeds, or the folds of its data."""
 
 import copy
+import hashlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import jax
 
 from jaxatr import config as configuration
 from jaxatr import files
+from jaxatr.training.record import read_record
 from jaxatr.typing import Config
 
 CONFIG = "config.json"
@@ -158,7 +160,9 @@ def run_id(*workdirs: str | os.PathLike) -> str:
       *workdirs: the run's folder; several for an ensemble.
     """
     found = [(workdir, read_repeats(workdir)) for workdir in workdirs]
-    members = [one for workdir, several in found for one in (several.runs if several else [workdir])]
+    members = [
+        one for workdir, several in found for one in (several.runs if several else [workdir])
+    ]
     records = [read_record(workdir) for workdir in members]
     names = ("fingerprint", "started", "steps")
     parts = json.dumps([[record.get(name) for name in names] for record in records])
