@@ -7,7 +7,7 @@ import sys
 from absl import flags
 
 PLATFORMS = ("cpu", "cuda", "tpu")
-WITHOUT = ("check", "prepare", "report")
+WITHOUT = ("check", "prepare", "report", "monitor")
 """The commands that compute nothing on a device."""
 
 _NUMBERS = re.compile(r"\d+(,\d+)*")

@@ -273,3 +273,51 @@ def date(number: int, by: str) -> str:
     """Returns the date of a period, in UTC, by its number since 1970; of an hour, also the hour."""
     at = datetime.datetime.fromtimestamp(number * SECONDS[by], datetime.UTC)
     return at.strftime("%Y-%m-%d" if by == DAY else "%Y-%m-%d %H:00")
+
+
+class Period(NamedTuple):
+    """The figures of a source in a period.
+
+    Attributes:
+      date: the period.
+      source: the source.
+      inputs: number of inputs.
+      unusable: number of those that could not be used.
+      unknown: number of unknown chips.
+      medians: median of each statistic, by name; None where there is none.
+    """
+
+    date: str
+    source: str
+    inputs: int
+    unusable: int
+    unknown: int
+    medians: dict[str, float | None]
+
+    @property
+    def unknown_share(self) -> float | None:
+        """The share of unknown ones among the usable chips; None without any."""
+        usable = self.inputs - self.unusable
+        return self.unknown / usable if usable else None
+
+
+def periods(rows: Sighted, by: str) -> list[Period]:
+    """Returns the figures by period and source, in the order of time."""
+    number = rows.time // SECONDS[by]
+    unknown = ~rows.failed & (rows.label == rows.code(UNKNOWN))
+    order = np.lexsort((rows.source, number))
+    keys = np.stack([number, rows.source], axis=1)[order]
+    starts = np.flatnonzero(np.any(np.diff(keys, axis=0, prepend=-1) != 0, axis=1))
+    made = []
+    for one in np.split(order, starts[1:]):
+        some = rows.where(one)
+        medians = {name: _median(values_of(some, name)) for name in STATISTICS}
+        day, source = date(int(number[one[0]]), by), rows.names[rows.source[one[0]]]
+        counts = len(one), int(some.failed.sum()), int(unknown[one].sum())
+        made.append(Period(day, source, *counts, medians))
+    return made
+
+
+def _median(values: Float[np.ndarray, " n"]) -> float | None:
+    values = values[~np.isnan(values)]
+    return float(np.median(values)) if len(values) else None

@@ -19,9 +19,10 @@ from jaxatr.recognition import sightings
 from jaxatr.typing import Bool, Float, Int
 
 SCORE, DISTANCE, LABEL, ERROR, THRESHOLD = "score", "distance", "label", "error", "threshold"
+DECIDES = "decides"
 
 _NUMBERS = (SCORE, DISTANCE, THRESHOLD, *sightings.FACTS.values())
-_COLUMNS = (sightings.RUN, LABEL, ERROR, *_NUMBERS)
+_COLUMNS = (sightings.RUN, DECIDES, LABEL, ERROR, *_NUMBERS)
 _EXAMPLE = "2026-03-01T12:00:00Z"
 
 
@@ -31,7 +32,8 @@ class Sighted(NamedTuple):
     Attributes:
       names: the texts that the codes stand for.
       time: seconds since 1970, in UTC.
-      source, run, label: codes of texts; the label of an unusable input is that of "".
+      source, run, decides, label: codes of texts: the source, the run, the score that decides, and
+        the class; the label of an unusable input is that of "".
       score: the score, or minus the distance of an embedding; lowest if there is no number.
       threshold: threshold of the score; NaN where the table has none.
       facts: those of :data:`jaxatr.data.FACTS`; NaN where they were not measured.
@@ -42,6 +44,7 @@ class Sighted(NamedTuple):
     time: Int[np.ndarray, " n"]
     source: Int[np.ndarray, " n"]
     run: Int[np.ndarray, " n"]
+    decides: Int[np.ndarray, " n"]
     label: Int[np.ndarray, " n"]
     score: Float[np.ndarray, " n"]
     threshold: Float[np.ndarray, " n"]
@@ -104,6 +107,27 @@ def read(
     if not len(rows):
         raise ValueError("there are no predictions with a time to compare")
     return rows.columns()
+
+
+def by_run(rows: Sighted) -> dict[tuple[str, str], Sighted]:
+    """Divides rows by their run and the score that decides, the most frequent first.
+
+    Inputs that could not be used name no score, and are counted with the run's most frequent one.
+    """
+    decides = rows.decides.copy()
+    for run in np.unique(rows.run):
+        of_run = rows.run == run
+        if usable := rows.texts(decides[of_run & ~rows.failed]):
+            decides[of_run & rows.failed] = rows.code(usable[0])
+    rows = rows._replace(decides=decides)
+    codes, which, counts = np.unique(
+        np.stack([rows.run, rows.decides], axis=1), axis=0, return_inverse=True, return_counts=True
+    )
+    which = which.ravel()
+    return {
+        (rows.names[codes[at, 0]], rows.names[codes[at, 1]]): rows.where(which == at)
+        for at in np.argsort(-counts, kind="stable")
+    }
 
 
 def _tables(paths: Iterable[str | os.PathLike], say: Callable[[str], object]) -> Iterator[Path]:
@@ -213,7 +237,7 @@ class _Rows:
         score = numbers[SCORE]
         if math.isnan(score):
             score = -numbers[DISTANCE]
-        texts = (row.get(source), row.get(sightings.RUN), "" if failed else label)
+        texts = (row.get(source), row.get(sightings.RUN), row.get(DECIDES), "" if failed else label)
         codes = [self._codes.setdefault(_text(text), len(self._codes)) for text in texts]
         facts = [numbers[name] for name in sightings.FACTS.values()]
         lowest = -math.inf if math.isnan(score) else score
@@ -223,10 +247,10 @@ class _Rows:
     def columns(self) -> Sighted:
         """Returns the columns."""
         table = np.array(self._kept, np.float64)
-        time, source, run, label = table[:, :4].astype(np.int64).T
-        facts, failed = table[:, 6:-1], table[:, -1] > 0
-        names = list(self._codes)
-        return Sighted(names, time, source, run, label, table[:, 4], table[:, 5], facts, failed)
+        texts = table[:, :5].astype(np.int64).T  # the time, and codes
+        return Sighted(
+            list(self._codes), *texts, table[:, 5], table[:, 6], table[:, 7:-1], table[:, -1] > 0
+        )
 
 
 def _seconds(value: Any) -> int | None:

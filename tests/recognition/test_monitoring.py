@@ -28,6 +28,7 @@ def simulated(seed, days=10, each=30, unknown=0.1, sources=2):
         time,
         source,
         np.full(n, 6),
+        np.zeros(n, int),
         label,
         generator.normal(size=n),
         np.full(n, 0.5),
