@@ -18,6 +18,7 @@ from jaxatr.training.folder import (
 from jaxatr.training.kernels import recorded_choices
 from jaxatr.training.loop import TrainResult, train
 from jaxatr.training.meter import ExplodingLoss, NonFiniteLoss
+from jaxatr.training.metrics_file import read_metrics
 from jaxatr.training.networks import Exportable, Surrogate, Target, digest
 from jaxatr.training.predictor import Predictor
 from jaxatr.training.record import (
@@ -40,6 +41,7 @@ from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.state import TrainState
 from jaxatr.training.stop import EXIT_PREEMPTED, Preempted, Stopped, stopping_at_once
 from jaxatr.training.task import Hook, LossOutput, Phase, Task, TrainedRun
+from jaxatr.training.trackers import trackers_of
 from jaxatr.training.trained_run import (
     Checkpoint,
     check_predictor,
@@ -49,7 +51,6 @@ from jaxatr.training.trained_run import (
     task_class,
     task_of,
 )
-from jaxatr.training.writers import read_metrics
 
 __all__ = [
     "EVALUATION",
@@ -105,6 +106,7 @@ __all__ = [
     "task_of",
     "train",
     "training_alone",
+    "trackers_of",
     "update_record",
     "variables_of",
     "write_file",

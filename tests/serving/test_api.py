@@ -300,7 +300,7 @@ def test_each_full_window_of_chips_is_compared_once(
         ]
     samples = {(sample.name, *sample.labels.values()): sample.value for sample in exposed}
     found = "yes" if now["found"] else "no"
-    assert samples["jaxatr_drift_windows_total", "gate1", found] == 1
+    assert samples["jaxatr_drift_windows_total", found, "gate1"] == 1
     for name, distance in compared.items():
         assert samples["jaxatr_drift_distance", "gate1", name] == pytest.approx(distance)
         assert 0 <= samples["jaxatr_drift_p_value", "gate1", name] <= 1
