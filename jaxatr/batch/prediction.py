@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxatr import files, resolve, training
-from jaxatr.batch import manifest
+from jaxatr.batch import manifest, summary
 from jaxatr.batch.engine import Engine, Here
 from jaxatr.batch.ray_cluster import RayCluster
 from jaxatr.batch.sources import sources_of
@@ -117,6 +117,9 @@ def predict_parts(
     rows, failed = sum(rows for rows, _, _ in done), sum(failed for _, failed, _ in done)
     if rows != listed.inputs or len(done) != listed.shards:
         raise AssertionError(f"{out}: {rows} rows of {listed.inputs} inputs")
+    if begun:
+        with _written(out):
+            summary.write(out, listed.shards, identity.reference, say)
     return Totals(rows - failed, failed, len(done), sum(kept for _, _, kept in done))
 
 

@@ -19,6 +19,7 @@ from jaxatr.batch.sources import Found, Source
 from jaxatr.data import Cell, reason_of
 from jaxatr.openset.gallery import pieces
 from jaxatr.recognition import sightings
+from jaxatr.recognition.drift import Reference, reference_of
 from jaxatr.recognition.recogniser import OpenSetPredictor
 from jaxatr.training import Predictor
 
@@ -99,12 +100,14 @@ class Identity(NamedTuple):
       columns: columns of the predictions, name to type; empty if they are known only from the rows.
       note: a note for the user; may be empty.
       runtime: engine that runs its network.
+      reference: what the inputs are compared with, to notice a drift.
     """
 
     run: str
     columns: dict[str, type]
     note: str
     runtime: str = "jax"
+    reference: Reference = Reference({})
 
 
 class Part(NamedTuple):
@@ -151,9 +154,11 @@ class Worker:
     @cached_property
     def _loaded(self) -> tuple[Predictor, Identity]:
         predictor = load(self._job)
-        identity = Identity(
-            predictor.digest(), predictor.columns(), predictor.note, predictor.runtime
-        )
+        reference = Reference({})
+        if isinstance(predictor, OpenSetPredictor):
+            reference = reference_of(predictor)
+        known = predictor.digest(), predictor.columns(), predictor.note, predictor.runtime
+        identity = Identity(*known, reference)
         if self._ask is not None:
             decider = _decider(self._job, predictor)
             decider.decision = pieces.without(decider.decision, self._ask)

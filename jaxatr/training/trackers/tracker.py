@@ -56,7 +56,7 @@ class Tracker(abc.ABC):
 def numbers(record: Record) -> dict[str, float]:
     """Returns the numbers of a record by the name of their curve, ``PHASE/NAME``."""
     return {
-        f"{record['phase']}/{name}": value
+        f"{record['phase']}/{name}": float(value)
         for name, value in record.items()
         if name not in ("step", "phase") and isinstance(value, int | float)
     }
