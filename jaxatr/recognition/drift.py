@@ -194,13 +194,14 @@ class Sources:
         self._unknown[source] += label == UNKNOWN
 
     def lines(self) -> list[str]:
-        """Returns the lines about all chips, and one about each of several sources."""
+        """Returns the lines about all chips, and one about each source with enough of them."""
         lines = self._every.drift().lines()
         if len(self._watches) > 1:
             lines += [
                 f"{source}: {self._unknown[source]} of {len(watch)} unknown; "
                 f"{watch.drift().sentence()}"
                 for source, watch in self._watches.items()
+                if len(watch) >= FEWEST
             ]
         return lines
 

@@ -14,10 +14,10 @@ from jaxatr.recognition.sightings import source_of
 class File(Source):
     """A file, or a folder that is one input (a track); it is not checked until it is read."""
 
-    @property
-    def counted_as(self) -> str:
-        """The source that the input is counted under, the folder that it is in."""
-        return source_of(self.name, whole=True)
+    def __init__(self, name: str):
+        """Takes the argument, which is counted under the folder that it is in."""
+        super().__init__(name)
+        self.counted_as = source_of(name, whole=True)
 
     def state(self) -> None:
         """Returns None: the name identifies the file."""

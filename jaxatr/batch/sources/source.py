@@ -46,6 +46,7 @@ class Source(abc.ABC):
 
     Attributes:
       name: the argument, as given by the user.
+      counted_as: the source that its rows name.
       passed: number of files by kind that were skipped by :meth:`keys`.
       unread: lines about the first inputs that :meth:`listed` could not read.
     """
@@ -53,6 +54,7 @@ class Source(abc.ABC):
     def __init__(self, name: str):
         """Takes the argument; nothing is read yet."""
         self.name, self._path = name, Path(name).absolute()
+        self.counted_as = source_of(name)
         self.passed: dict[str, int] = {}
         self.unread: list[str] = []
 
@@ -60,11 +62,6 @@ class Source(abc.ABC):
     def place(self) -> str:
         """The argument independent of the working directory: for a path, the absolute path."""
         return str(self._path)
-
-    @property
-    def counted_as(self) -> str:
-        """The source that its inputs are counted under."""
-        return source_of(self.name)
 
     @abc.abstractmethod
     def state(self) -> Any:
