@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxatr import files, resolve, training
-from jaxatr.batch import manifest
+from jaxatr.batch import manifest, summary
 from jaxatr.batch.engine import Engine, Here
 from jaxatr.batch.ray_cluster import RayCluster
 from jaxatr.batch.sources import sources_of
 from jaxatr.batch.worker import Identity, Job, Part, Search
-from jaxatr.data import Bands, describe_passed
+from jaxatr.data import Bands, class_name, describe_passed
 from jaxatr.extras import extra
+from jaxatr.recognition import sightings
 
 ENGINES: dict[str, type[Engine]] = {"local": Here, "ray": RayCluster}
 """The engines by name."""
@@ -45,6 +46,7 @@ def predict_parts(
     gallery_workers: int = 0,
     options: dict[str, Any] | None = None,
     search: Search | None = None,
+    source_name: str = "",
     say: Callable[[str], object] = print,
     follow: Callable[[int, Iterator[Part]], Iterator[Part]] = lambda total, found: found,
 ) -> Totals:
@@ -65,6 +67,7 @@ def predict_parts(
       options: options of the predictor.
       search: if the inputs are scenes, in which the run finds targets; a part then has a row for
         each target, and for each scene that cannot be used.
+      source_name: the source of all inputs, which their rows name; empty for that of each argument.
       say: prints a line for the user.
       follow: receives the total number of inputs and the parts as they are completed, and passes
         the parts on; for showing progress.
@@ -103,16 +106,22 @@ def predict_parts(
             if source.passed:
                 say(f"{source.name}: {describe_passed(source.passed)}")
         folders = [str(Path(workdir).absolute()) for workdir in workdirs]
-        job = Job(out.absolute(), folders, options, sources, resolve.trusted(), search)
+        before = manifest.load_run(out)
+        begun = sightings.now() if before is None else before.get("begun", "")
+        trusted, named = resolve.trusted(), class_name(source_name)
+        job = Job(out.absolute(), folders, options, sources, trusted, search, begun, named)
         with ENGINES[engine](job, listed.shards, workers, gallery_workers, say) as works:
             identity = works.identity()
-            _check_run(out, identity)
+            _check_run(out, identity, begun)
             if identity.note:
                 say(identity.note)
             done = list(_counted(out, follow(listed.inputs, works.parts(identity.run)), say))
     rows, failed = sum(rows for rows, _, _ in done), sum(failed for _, failed, _ in done)
     if rows != listed.inputs or len(done) != listed.shards:
         raise AssertionError(f"{out}: {rows} rows of {listed.inputs} inputs")
+    if begun:
+        with _written(out):
+            summary.write(out, listed.shards, identity.reference, say)
     return Totals(rows - failed, failed, len(done), sum(kept for _, _, kept in done))
 
 
@@ -161,10 +170,11 @@ def _owned(out: Path) -> Iterator[None]:
         yield
 
 
-def _check_run(out: Path, identity: Identity) -> None:
+def _check_run(out: Path, identity: Identity, begun: str) -> None:
     before = manifest.load_run(out)
     if before is None:
-        manifest.save_run(out, {"digest": identity.run, "runtime": identity.runtime})
+        run = {"digest": identity.run, "runtime": identity.runtime, "begun": begun}
+        manifest.save_run(out, run)
     elif before["digest"] != identity.run:
         raise ValueError(
             f"{out}: its predictions are of another run or with other options; choose another --out"

@@ -45,13 +45,20 @@ class SceneWorker(Worker):
         """Returns a row for each target and each unusable scene, and the number of the latter."""
         rows, failed = [], 0
         with self._scratch() as scratch:
-            for one, temporary in self._found(shard, scratch):
+            inputs = zip(self._found(shard, scratch), self._job.sources_of(shard), strict=True)
+            for (one, temporary), source in inputs:
                 found, error = self._search(one)
                 failed += error is not None
-                rows += found if error is None else [{"path": one.name, "error": error}]
+                found = found if error is None else [{"path": one.name, "error": error}]
+                rows += [row | self._origin(source) for row in found]
                 if temporary:
                     Path(one.file).unlink(missing_ok=True)
         return rows, failed
+
+    @property
+    def _has_facts(self) -> bool:
+        """Chips of scenes are not measured."""
+        return False
 
     def _search(self, one: Found) -> tuple[list[dict[str, Cell]], str | None]:
         """Returns the rows of a scene's targets, and why it cannot be used."""

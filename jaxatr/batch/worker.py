@@ -18,6 +18,8 @@ from jaxatr.batch import manifest, parts
 from jaxatr.batch.sources import Found, Source
 from jaxatr.data import Cell, reason_of
 from jaxatr.openset.gallery import pieces
+from jaxatr.recognition import sightings
+from jaxatr.recognition.drift import Reference, reference_of
 from jaxatr.recognition.recogniser import OpenSetPredictor
 from jaxatr.training import Predictor
 
@@ -32,6 +34,9 @@ _AHEAD = 128
 
 _BYTES_AHEAD = 1 << 28
 """Largest size in bytes of the temporary files of these inputs; one may be larger."""
+
+MEASURED = 500
+"""Number of inputs of a part, evenly spread, whose images' facts are computed."""
 
 _SHARED = "/dev/shm"
 
@@ -58,6 +63,9 @@ class Job(NamedTuple):
       sources: sources of the inputs.
       trusted: names of code outside the package that a run may use.
       search: if the inputs are scenes, and the run is a detector; else None.
+      begun: time at which the job began, which all its rows have; empty for parts of an earlier
+        version, whose rows have neither time nor source.
+      source_name: the source of all inputs; empty for that of their argument.
     """
 
     out: Path
@@ -66,6 +74,22 @@ class Job(NamedTuple):
     sources: Sequence[Source]
     trusted: frozenset[str] = frozenset()
     search: Search | None = None
+    begun: str = ""
+    source_name: str = ""
+
+    @property
+    def run(self) -> str:
+        """The run that the rows name."""
+        further = [] if self.search is None else self.search.recognisers
+        return training.run_id(*self.workdirs, *further)
+
+    def sources_of(self, shard: manifest.Shard) -> list[str]:
+        """Returns the source of each input of a shard."""
+        return [
+            self.source_name or self.sources[number].counted_as
+            for number, keys in shard.runs
+            for _ in keys
+        ]
 
 
 class Identity(NamedTuple):
@@ -76,12 +100,14 @@ class Identity(NamedTuple):
       columns: columns of the predictions, name to type; empty if they are known only from the rows.
       note: a note for the user; may be empty.
       runtime: engine that runs its network.
+      reference: what the inputs are compared with, to notice a drift.
     """
 
     run: str
     columns: dict[str, type]
     note: str
     runtime: str = "jax"
+    reference: Reference = Reference({})
 
 
 class Part(NamedTuple):
@@ -115,11 +141,24 @@ class Worker:
         self._job, self._ask = job, ask
 
     @cached_property
+    def _run(self) -> str:
+        return self._job.run
+
+    def _origin(self, source: str) -> dict[str, Cell]:
+        """Returns the cells that say when an input was predicted, of which source, by which run."""
+        if not self._job.begun:
+            return {}
+        of_all = {sightings.TIME: self._job.begun, sightings.SOURCE: source}
+        return {**of_all, sightings.RUN: self._run}
+
+    @cached_property
     def _loaded(self) -> tuple[Predictor, Identity]:
         predictor = load(self._job)
-        identity = Identity(
-            predictor.digest(), predictor.columns(), predictor.note, predictor.runtime
-        )
+        reference = Reference({})
+        if isinstance(predictor, OpenSetPredictor):
+            reference = reference_of(predictor)
+        known = predictor.digest(), predictor.columns(), predictor.note, predictor.runtime
+        identity = Identity(*known, reference)
         if self._ask is not None:
             decider = _decider(self._job, predictor)
             decider.decision = pieces.without(decider.decision, self._ask)
@@ -177,19 +216,29 @@ class Worker:
         first: dict[str, type | None] = {"path": str, "error": str}
         known: dict[str, type | None] = {**self._identity.columns}
         if not known:  # a column without values gets the type of numbers
-            names = dict.fromkeys(name for row in rows for name in row if name not in first)
+            others = {*first, *sightings.columns(facts=True)}
+            names = dict.fromkeys(name for row in rows for name in row if name not in others)
             filled = {n for row in rows for n, cell in row.items() if cell is not None}
             known = {name: None if name in filled else float for name in names}
         if double := first.keys() & known.keys():
             raise ValueError(
                 f"--out: the prediction's field {min(double)!r} has the name of another column"
             )
-        return first | known
+        added = sightings.columns(facts=self._has_facts) if self._job.begun else {}
+        return first | known | added
+
+    @property
+    def _has_facts(self) -> bool:
+        """Whether the inputs are single images, which have facts."""
+        return self._predictor.takes == "IMAGE"
 
     def _rows(self, shard: manifest.Shard) -> list[dict[str, Cell]]:
         rows: list[dict[str, Cell]] = [{} for _ in range(len(shard))]
         taken: collections.deque[int] = collections.deque()
-        predictor = self._predictor
+        predictor, sources = self._predictor, self._job.sources_of(shard)
+        measures = bool(self._job.begun) and self._has_facts
+        facts: dict[int, np.ndarray | None] = {}
+        apart = -(-len(shard) // MEASURED)
         with self._scratch() as scratch, ThreadPoolExecutor(READERS) as readers:
 
             def items() -> Iterator[Any]:
@@ -199,10 +248,14 @@ class Worker:
                     rows[number] = {"path": name, "error": error}
                     if error is None:
                         taken.append(number)
+                        if measures and number % apart == 0:
+                            facts[number] = sightings.facts_of(item)
                         yield item
 
             for prediction in predictor.answers(items()):
                 rows[taken.popleft()] |= predictor.to_row(prediction)
+        for number, (row, source) in enumerate(zip(rows, sources, strict=True)):
+            row |= self._origin(source) | sightings.fact_cells(facts.get(number))
         return rows
 
     @contextmanager

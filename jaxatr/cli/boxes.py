@@ -14,6 +14,7 @@ from jaxatr.cli.terminal import one_line
 from jaxatr.data.annotations import read_annotations
 from jaxatr.data.scene_image import open_scene
 from jaxatr.data.sources.scenes import Framing
+from jaxatr.recognition.sightings import source_of
 
 
 class BoxInputs:
@@ -23,6 +24,7 @@ class BoxInputs:
       used: queue of (number, scene) of the boxes that were yielded; the consumer removes them.
       failed: number of each unusable box or scene to its row of a table: path and error.
       facts: number of each box that was yielded to its corners in pixels of the scene.
+      sources: number of each box to the source that it is counted under, the scenes.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class BoxInputs:
           prepare: converts a chip to the network's; raises ``ValueError`` for an unusable one.
           named: prefix of the line on standard error about an unusable box.
         """
-        self._scenes = Path(inputs.only(arguments, "one folder of scenes, or one scene"))
+        given = inputs.only(arguments, "one folder of scenes, or one scene")
+        self._scenes, self._source = Path(given), source_of(given)
         self._boxes, self._framing = Path(boxes), framing
         self._prepare, self._named = prepare, named
         self.used: deque[tuple[int, data.ImagePath]] = deque()
         self.failed: dict[int, dict[str, data.Cell]] = {}
         self.facts: dict[int, dict[str, data.Cell]] = {}
+        self.sources: dict[int, str] = {}
 
     def __iter__(self) -> Iterator[Any]:
         """Yields the usable chips, prepared; reports each unusable box on standard error."""
@@ -62,6 +66,7 @@ class BoxInputs:
                     if scene.crowd[box]:
                         continue
                     number += 1
+                    self.sources[number] = self._source
                     try:
                         chip = self._prepare(self._framing.chip(image, corners)[0])
                     except ValueError as error:
@@ -74,6 +79,7 @@ class BoxInputs:
                     yield chip
         for problem in found.problems:
             number += 1
+            self.sources[number] = self._source
             self._fail(number, problem.where, problem.where, problem.why, None)
 
     def _fail(

@@ -51,6 +51,7 @@ def define_flags() -> None:
         "tracks", False, "Link the targets over the frames of a folder, and decide once for each."
     )
     flags.DEFINE_bool("json", False, "Print a JSON object per scene.")
+    inputs.define_source_name()
     inputs.define_engine(_SHARD)
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -20,6 +20,7 @@ from jaxatr.cli.terminal import one_line
 from jaxatr.data.annotations.results import CORNERS, SCORE, SceneTargets, as_coco, as_geojson
 from jaxatr.data.row_tables import SUFFIXES as TABLES
 from jaxatr.files import check_replaceable, replacing, write_text
+from jaxatr.recognition import sightings
 from jaxatr.reporting.scene_picture import scene_picture
 from jaxatr.tasks.detection.finder import TRACK, Finder
 from jaxatr.tasks.detection.predictor import Detector
@@ -45,12 +46,15 @@ def main(arguments: Sequence[str], options: dict[str, Any], of_recogniser: dict[
     opened = Opened("warning" if values.out else "error")
     search = tracked if values.tracks else each
     done: dict[int, SceneTargets] = {}
+    sources: dict[int, str] = {}
+    seen = sightings.Seen(training.run_id(values.workdir, *values.recogniser), values.source_name)
     quiet = None if values.out and not values.json else True  # None: unless on a terminal
     with (
         tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch,
         tqdm(desc="detecting", unit=" scenes", leave=False, disable=quiet) as bar,
     ):
-        for number, found in search(finder, images.paths(arguments, scratch), opened):
+        paths = _noted(images.paths(arguments, scratch), sources)
+        for number, found in search(finder, paths, opened):
             bar.update()
             done[number] = found
             for row in found.rows:
@@ -64,7 +68,9 @@ def main(arguments: Sequence[str], options: dict[str, Any], of_recogniser: dict[
             elif not values.out:
                 print(one_line(_described(found)), flush=True)
     if values.out:
-        _write(values.out, done, opened.failed, finder.columns(tracks=values.tracks))
+        origins = {number: seen.cells(source) for number, source in sources.items()}
+        columns = finder.columns(tracks=values.tracks) | sightings.columns(facts=False)
+        _write(values.out, done, opened.failed, origins, columns)
         return 0 if done else command.EXIT_USER_ERROR
     if opened.failed:
         print(f"{len(done)} searched, {len(opened.failed)} failed", file=sys.stderr)
@@ -107,6 +113,7 @@ def _write(
     out: str,
     done: dict[int, SceneTargets],
     failed: dict[int, Row],
+    origins: dict[int, Row],
     columns: dict[str, type],
 ) -> None:
     """Writes the file, in the order of the scenes, and says what is in it."""
@@ -117,13 +124,20 @@ def _write(
         table: list[Row] = []
         for number in sorted(done.keys() | failed.keys()):
             if number not in done:
-                table.append(failed[number])
+                table.append(failed[number] | origins[number])
                 continue
             first: Row = {"path": done[number].path.name, "error": None}
-            table += [first | dict(row) for row in done[number].rows]
+            table += [first | dict(row) | origins[number] for row in done[number].rows]
         data.write_table(out, table, columns=columns)
     count = sum(len(one.rows) for one in ordered)
     print(f"{out}: {_targets(count)} in {len(done)} scenes, {len(failed)} failed", file=sys.stderr)
+
+
+def _noted(paths: Iterable[data.ImagePath], sources: dict[int, str]) -> Iterator[data.ImagePath]:
+    """Yields paths, and notes the source of each by its number."""
+    for number, path in enumerate(paths):
+        sources[number] = sightings.source_of(path.argument)
+        yield path
 
 
 def _described(found: SceneTargets) -> str:

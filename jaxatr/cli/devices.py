@@ -7,8 +7,11 @@ import sys
 from absl import flags
 
 PLATFORMS = ("cpu", "cuda", "tpu")
-WITHOUT = ("check", "prepare", "report")
+WITHOUT = ("check", "prepare", "report", "monitor")
 """The commands that compute nothing on a device."""
+
+_NAMES = {"cuda": "gpu"}
+"""What jax calls the devices of a platform, where it is not the platform's name."""
 
 _NUMBERS = re.compile(r"\d+(,\d+)*")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -73,12 +76,13 @@ def _check(device: str, platform: str, numbers: list[str] | None) -> None:
     import jax
 
     extra = "" if platform == "cpu" else f": pip install 'jaxatr[{platform}]'"
+    why = f"--device={device}: jax finds no such device, or its plug-in is not installed{extra}"
     try:
         found = jax.devices()
-    except RuntimeError as error:
-        raise ValueError(
-            f"--device={device}: jax finds no such device, or its plug-in is not installed{extra}"
-        ) from error
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(why) from error
+    if found[0].platform != _NAMES.get(platform, platform):  # jax fell back to the CPU
+        raise ValueError(why)
     if numbers is not None and len(found) < len(numbers):
         raise ValueError(
             f"--device={device}: got {len(numbers)} numbers of GPUs, and jax finds {len(found)}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxatr import data
 from jaxatr.cli.terminal import one_line
+from jaxatr.recognition.sightings import source_of
 
 
 class Inputs:
@@ -17,6 +18,7 @@ class Inputs:
       used: queue of (number, path) of the inputs that were yielded; the consumer removes them.
       failed: number of each unusable input to its row of a table: path and error.
       facts: number of an input to what else its row says; nothing here.
+      sources: number of each input to the source that it is counted under.
     """
 
     facts: Mapping[int, dict[str, data.Cell]] = {}
@@ -48,10 +50,12 @@ class Inputs:
         self._read, self._prepare, self._named = read, prepare, named
         self.used: deque[tuple[int, data.ImagePath]] = deque()
         self.failed: dict[int, dict[str, data.Cell]] = {}
+        self.sources: dict[int, str] = {}
 
     def __iter__(self) -> Iterator[Any]:
         """Yields the usable inputs, prepared; reports each unusable one on standard error."""
         for number, path in enumerate(self._paths()):
+            self.sources[number] = source_of(path.argument, whole=self._folders)
             try:
                 if path.error is not None:
                     raise path.error
@@ -73,7 +77,7 @@ class Inputs:
 
 def itself(argument: str) -> data.ImagePath:
     """Returns an argument as one input."""
-    return data.ImagePath(argument, argument, os.path.basename(argument))
+    return data.ImagePath(argument, argument, os.path.basename(argument), argument=argument)
 
 
 def paths(
@@ -94,4 +98,4 @@ def paths(
             continue
         if passed := data.describe_passed(found.passed):
             print(f"{one_line(argument)}: {one_line(passed)}", file=sys.stderr)
-        yield from found.images
+        yield from (image._replace(argument=argument) for image in found.images)

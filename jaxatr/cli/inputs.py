@@ -85,6 +85,16 @@ def runtime() -> str:
     return name if precision == PRECISIONS[0] else f"{name}:{precision}"
 
 
+def define_source_name() -> None:
+    """Defines ``--source_name``."""
+    flags.DEFINE_string(
+        "source_name",
+        "",
+        "Where the inputs come from, such as a sensor, for the column `source` of the table; "
+        "default: the folder, archive or table that is given.",
+    )
+
+
 def define_engine(shard: int) -> None:
     """Defines the flags of work in parts, with the default number of inputs in a part."""
     flags.DEFINE_enum(

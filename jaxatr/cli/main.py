@@ -26,7 +26,7 @@ COMMANDS = (
         "cluster",
         "explain",
     ),
-    *("check", "prepare", "convert", "tune", "report", "serve"),
+    *("check", "prepare", "convert", "tune", "report", "monitor", "serve"),
 )
 
 _EXIT_STOPPED = 75  # jaxatr.training.EXIT_PREEMPTED, which is slow to import

@@ -31,6 +31,7 @@ def main(
         gallery_workers=0 if search else values.gallery_workers,
         options=options,
         search=search,
+        source_name=values.source_name,
         say=_say,
         follow=_followed,
     )

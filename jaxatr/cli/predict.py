@@ -69,6 +69,7 @@ def define_flags() -> None:
         "Write a row for each image to this table (.csv, .jsonl or .parquet) instead of printing a "
         "line; with --engine: the folder of the part files.",
     )
+    inputs.define_source_name()
     flags.DEFINE_string(
         "boxes", None, "Decide about these boxes of a scene, or of a folder of scenes."
     )

@@ -25,7 +25,7 @@ from jaxatr.explain import (
     load_target,
     with_evidence,
 )
-from jaxatr.recognition import drift
+from jaxatr.recognition import drift, sightings
 from jaxatr.tasks.detection.recognised import framing_of
 
 _AS_IN_TABLES = {"probability_is": "known_probability_is"}
@@ -54,27 +54,35 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
         found = _inputs(arguments, scratch, predictor)
         verdicts: list[tuple[str, str]] = []  # with the class that is named
-        looked = drift.Watch.of(predictor) if values.out else None
+        tabled = bool(values.out or values.json)
+        seen = sightings.Seen(training.run_id(*workdirs), values.source_name)
+        looked = drift.Sources.of(predictor) if values.out else None
         quiet = None if values.out and not values.json else True  # None: unless on a terminal
         bar = tqdm(desc="predicting", unit=" images", leave=False, disable=quiet)
         explained: list[np.ndarray] = []
         chips = _remembered(found, explained) if explainers else found
-        if looked is not None:
-            chips = looked.passing(chips)
+        if tabled:
+            chips = seen.passing(chips)
         for prediction in predictor.answers(chips):
             number, path = found.used.popleft()
             done.append(path)
             if explainers:
                 verdicts.append((predictor.verdict(prediction), prediction.nearest))
             bar.update()
+            source, facts = found.sources[number], None
+            if tabled:
+                facts = seen.facts.popleft()
             if values.out:
-                rows[number] = _row(path.name, found.facts.get(number, {}), predictor, prediction)
+                first = seen.cells(source) | found.facts.get(number, {})
+                cells = _row(path.name, first, predictor, prediction)
+                rows[number] = cells | sightings.fact_cells(facts)
             if looked is not None:
-                looked.scored(prediction.score)
+                looked.add(seen.named(source), facts, prediction.score, prediction.label)
             if values.json:
                 fields = {"path": path.name, "runtime": predictor.runtime}
                 fields |= found.facts.get(number, {})
                 fields |= predictor.to_json(prediction)
+                fields |= seen.cells(source, facts)
                 fields = {_AS_IN_TABLES.get(name, name): value for name, value in fields.items()}
                 print(json.dumps(fields, ensure_ascii=False), flush=True)
             elif not values.out:
@@ -84,10 +92,14 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
         for shapes, form in predictor.forms.items():
             print(f"{shapes}: {form}", file=sys.stderr)
         if values.out:
-            _write(values.out, rows, found.failed)
+            failed = {
+                number: {**row, "runtime": None, **seen.cells(found.sources[number])}
+                for number, row in found.failed.items()
+            }
+            _write(values.out, rows, failed)
         if looked is not None:
-            for line in looked.drift().lines():
-                print(line, file=sys.stderr)
+            for line in looked.lines():
+                print(one_line(line), file=sys.stderr)
         if explainers:
             _explain(explainers, done, explained, verdicts)
     if values.out:
@@ -150,7 +162,9 @@ def _write(
     """Writes the table, in the order of the inputs."""
     every = rows | failed
     data.write_table(
-        out, [every[number] for number in sorted(every)], text=("path", "error", "runtime")
+        out,
+        [every[number] for number in sorted(every)],
+        text=("path", "error", "runtime", "time", "source", "run"),
     )
     labels = Counter(str(row["label"]) for row in rows.values() if "label" in row)
     counts = ", ".join(f"{label} {count}" for label, count in labels.most_common())

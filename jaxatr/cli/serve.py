@@ -66,6 +66,11 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "marks", "", "File of the users' marks. Default: marks.jsonl in the run's folder."
     )
+    flags.DEFINE_string(
+        "record",
+        "",
+        "Append a row for each prediction to this file (.jsonl), which jaxatr monitor reads.",
+    )
     flags.DEFINE_list(
         "batches", [str(size) for size in of_run.batches], "Batch sizes, compiled at the start."
     )
@@ -139,6 +144,7 @@ def _options(token: str) -> Options:
         hosts=tuple(sorted(hosts)) if token else tuple(values.allow_host),
         batches=batches,
         marks=values.marks,
+        record=values.record,
         certificate=values.certificate,
         key=values.key,
         limits=limits,

@@ -253,6 +253,11 @@ COMMON: Fields = {
         200, "steps between checkpoints, besides one after every evaluation"
     ),
     "train.log_every": Field(10, "steps over which logged metrics are averaged"),
+    "train.trackers": Field(
+        "tensorboard",
+        "where the figures of the training [are shown](training.md#watching-it): "
+        f"{_listed('jaxatr.training.trackers', 'tracker')}, or several with commas; empty: nowhere",
+    ),
     "train.keep": Field(2, "latest checkpoints to keep, besides the best"),
     "kernels.find": Field(
         False,

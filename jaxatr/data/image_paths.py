@@ -29,12 +29,14 @@ class ImagePath(NamedTuple):
       below: the path relative to the given folder or archive; for a single file, its name.
       error: the error of a folder that cannot be listed, of a damaged archive or of a damaged file
         in one; ``file`` is that folder or archive. None for an image file.
+      argument: the argument of the command line that it belongs to, where there is one.
     """
 
     name: str
     file: str
     below: str
     error: Exception | None = None
+    argument: str = ""
 
 
 class ImagePaths(NamedTuple):

@@ -11,6 +11,7 @@ from jaxatr.metrics.calibration import (
     reliability,
     risk_coverage,
 )
+from jaxatr.metrics.changes import Change, Scan, changes, scan_shares, scan_values
 from jaxatr.metrics.drift import Shift, shifts
 from jaxatr.metrics.open_set import (
     aupr_in,
@@ -28,7 +29,9 @@ from jaxatr.metrics.retrieval import map_at_r, nmi, recall_at_k
 from jaxatr.metrics.summary import Summary, summarize
 
 __all__ = [
+    "Change",
     "Reliability",
+    "Scan",
     "Shift",
     "Summary",
     "aupr_in",
@@ -36,6 +39,7 @@ __all__ = [
     "aurc",
     "auroc",
     "ccr_at_fpr",
+    "changes",
     "closed_set_accuracy",
     "expected_calibration_error",
     "fpr_at_tpr",
@@ -47,6 +51,8 @@ __all__ = [
     "recall_at_k",
     "reliability",
     "risk_coverage",
+    "scan_shares",
+    "scan_values",
     "shifts",
     "summarize",
     "threshold_at_tpr",

@@ -1,6 +1,7 @@
 """Drift: whether new chips and their scores still look like those that a run was fitted to."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from jaxatr import data, metrics
 from jaxatr.recognition import store
+from jaxatr.recognition.prediction import UNKNOWN
 from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
 from jaxatr.tasks import image_facts
 from jaxatr.typing import Float
@@ -22,7 +24,7 @@ SCORE = "score"
 
 _SINGLE = "facts of images are compared for single images only"
 
-_WORDS = {  # of lower and higher values
+WORDS = {  # of lower and higher values
     SCORE: ("score lower than the validation chips", "score higher than the validation chips"),
     "brightness": ("are darker", "are brighter"),
     "contrast": ("have less contrast", "have more contrast"),
@@ -31,6 +33,7 @@ _WORDS = {  # of lower and higher values
     "offset": ("show targets nearer to the centre", "show targets farther from the centre"),
     "extent": ("show smaller or more cropped targets", "show wider targets or surroundings"),
 }
+"""What lower and higher values of a statistic mean, as said of chips."""
 
 
 class Reference(NamedTuple):
@@ -114,7 +117,7 @@ class Drift(NamedTuple):
         alarm = f"{LEVEL:.0%} of such tests find one by chance"
         if not self.found:
             return f"drift: none found in {chips}; {alarm}{missing}"
-        words = [_WORDS[one.name][one.higher] for one in self.found]
+        words = [WORDS[one.name][one.higher] for one in self.found]
         listed = ", ".join(words[:-1]) + (" and " if len(words) > 1 else "") + words[-1]
         cause = "Chips of unknown classes can be the cause; if they are not, the"
         return (
@@ -160,6 +163,49 @@ def of_known(
     return watch.drift()._replace(known=True)
 
 
+class Sources:
+    """Watches of all chips and of those of each source."""
+
+    def __init__(self, reference: Reference):
+        """Takes the reference of all."""
+        self._every = Watch(reference)
+        self._watches: dict[str, Watch] = {}
+        self._unknown: Counter[str] = Counter()
+
+    @classmethod
+    def of(cls, predictor: object) -> "Sources | None":
+        """Returns the watches of a recogniser's chips; None for predictors of other kinds.
+
+        Raises:
+          ValueError: the recorded facts are damaged.
+        """
+        if not isinstance(predictor, OpenSetPredictor):
+            return None
+        return cls(reference_of(predictor))
+
+    def add(
+        self, source: str, facts: Float[np.ndarray, " f"] | None, score: float, label: str
+    ) -> None:
+        """Collects a chip: its source, facts, score and class."""
+        own = self._watches.setdefault(source, Watch(self._every.reference))
+        for watch in (self._every, own):
+            watch.measured(facts)
+            watch.scored(score)
+        self._unknown[source] += label == UNKNOWN
+
+    def lines(self) -> list[str]:
+        """Returns the lines about all chips, and one about each source with enough of them."""
+        lines = self._every.drift().lines()
+        if len(self._watches) > 1:
+            lines += [
+                f"{source}: {self._unknown[source]} of {len(watch)} unknown; "
+                f"{watch.drift().sentence()}"
+                for source, watch in self._watches.items()
+                if len(watch) >= FEWEST
+            ]
+        return lines
+
+
 class Watch:
     """Collects chips and their scores, and compares them with a run's reference.
 
@@ -194,8 +240,18 @@ class Watch:
 
     def seen(self, chip: np.ndarray) -> None:
         """Collects the facts of a chip, if there are those of training chips."""
-        if data.FACTS[0] in self.reference.values:
-            self._facts.append(data.image_facts(chip))
+        if self.compares_facts:
+            self.measured(data.image_facts(chip))
+
+    @property
+    def compares_facts(self) -> bool:
+        """Whether the reference has facts of chips."""
+        return data.FACTS[0] in self.reference.values
+
+    def measured(self, facts: Float[np.ndarray, " f"] | None) -> None:
+        """Collects the facts of a chip that were computed already; None if it has none."""
+        if facts is not None and self.compares_facts:
+            self._facts.append(facts)
 
     def scored(self, score: float | None) -> None:
         """Collects a chip's score; one that is not a number counts as the lowest."""

@@ -161,6 +161,7 @@ def _train(
     say: Callable[[str], None],
     evaluated: Callable[[int, float, Mapping[str, float]], None] | None,
 ) -> None:
+    trackers = training.trackers_of(full.train.trackers)  # before the data is read
     task = make_task(full, workdir)
     _warn_of_one_size(full, task.record)
     record = training.read_record(workdir)
@@ -195,6 +196,7 @@ def _train(
         remat=full.train.remat,
         end_with_best=_ends_with_best(full),
         evaluated=evaluated,
+        trackers=trackers,
     )
     for folder, other in task.beside(full).items():
         train_run(other, workdir / folder, progress=progress)

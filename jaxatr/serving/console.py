@@ -6,16 +6,26 @@ import logging
 import math
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
+from jaxatr import data, training
+from jaxatr.recognition.prediction import UNKNOWN
 from jaxatr.serving import metrics
 from jaxatr.serving.batcher import Batcher
-from jaxatr.serving.drift import Drifting
+from jaxatr.serving.drift import Drifting, Seen
 from jaxatr.serving.engine import Answer, Engine, RecogniserEngine
 from jaxatr.serving.enrolment import Enroller
 from jaxatr.serving.forms import FormError, files_of
@@ -24,6 +34,7 @@ from jaxatr.serving.marks import FILE, Marks
 from jaxatr.serving.openapi import FORM, RAW
 from jaxatr.serving.options import Options
 from jaxatr.serving.page import Page
+from jaxatr.serving.record import Record
 from jaxatr.serving.scenes import Scenes
 from jaxatr.serving.served_run import Wanted
 from jaxatr.tasks.detection.predictor import Detector
@@ -44,6 +55,7 @@ class Console:
       batcher: the batches and the thread that computes them.
       metrics: the counters for Prometheus.
       drift: compares the served chips with the training's.
+      record: keeps the predictions; None for none.
       reader: decodes uploads.
       scenes: finds targets in scenes, and cuts out chips.
       marks: the users' marks on predictions.
@@ -69,8 +81,8 @@ class Console:
           detector: finds targets in scenes; None to decide about given boxes only.
 
         Raises:
-          ValueError: the marks file is invalid.
-          OSError: the marks file cannot be read.
+          ValueError: the marks file is invalid, or the record is not a ``.jsonl`` file.
+          OSError: the marks file cannot be read, or the record cannot be written.
         """
         self.options, limits = options, options.limits
         self.batcher = Batcher(
@@ -82,6 +94,10 @@ class Console:
         )
         self.metrics = metrics.Metrics(lambda: self.batcher.waiting)
         self.drift = Drifting(engine.reference, self.metrics.drift)
+        self.record = None
+        if options.record:
+            name = training.run_id(engine.run)
+            self.record = Record(Path(options.record), name, engine.runtime)
         self.reader = Reader(engine.intake, most=limits.pixels)
         self.scenes = Scenes(self.reader.chip, framing_of(engine.run), limits, detector)
         self._ends = math.inf  # time at which the threads are no longer waited for
@@ -121,6 +137,8 @@ class Console:
                 )
             ]
             self.idle = all(ended)
+            if self.record is not None:
+                self.record.close()
 
     def stop(self) -> None:
         """Begins to stop: the work in progress gets ``drain_seconds`` from the first call on."""
@@ -142,6 +160,11 @@ class Console:
         read = await unless_gone(request, self.reader.read(uploads))
         used = sum(one.chip is not None for one in read)
         self.metrics.images(used, len(read) - used)
+        if self.record is not None and used < len(read):
+            source = self.drift.known(source_of(request))
+            unusable = [one for one in read if one.chip is None]
+            rows = [self.record.row(o.name, source, None, error=o.error) for o in unusable]
+            await self._recorded(rows)
         if not used:
             raise Unusable(read)
         return read
@@ -222,14 +245,42 @@ class Console:
                 found.append((one._replace(error="internal error: see the server's log"), None))
             else:
                 found.append((one, answer))
-        own = self.engine.scales[0].name
-        scored = [
-            (one.chip, answer.verdicts[own]["score"])
+        counted = [
+            (one, answer)
             for (one, answer), counts in zip(found, watched or [True] * len(found), strict=True)
-            if one.chip is not None and answer is not None and counts
+            if answer is not None and counts
         ]
-        await asyncio.to_thread(self.drift.add, scored)
+        if counted:
+            await asyncio.to_thread(self._count, source_of(request), counted)
         return found
+
+    def _count(self, named: str, answered: Sequence[tuple[Read, Answer]]) -> None:
+        """Counts decided chips of a source, and records them."""
+        own, source = self.engine.scales[0].name, self.drift.known(named)
+        seen, rows = [], []
+        for one, answer in answered:
+            assert one.chip is not None
+            verdict, facts = answer.verdicts[own], data.image_facts(one.chip)
+            label = verdict["label"]
+            seen.append(Seen(facts, verdict["score"], label, label == UNKNOWN))
+            if self.record is not None:
+                rows.append(self.record.row(one.name, source, verdict, facts))
+        self.metrics.source(source)
+        self.metrics.decided(source, seen)
+        self.drift.add(source, seen)
+        self._write(rows)
+
+    async def _recorded(self, rows: Sequence[Mapping[str, data.Cell]]) -> None:
+        await asyncio.to_thread(self._write, rows)
+
+    def _write(self, rows: Sequence[Mapping[str, data.Cell]]) -> None:
+        """Appends rows to the record; a full disk is logged, and the answers are still sent."""
+        if self.record is None or not rows:
+            return
+        try:
+            self.record.write(rows)
+        except OSError as error:
+            _LOG.error("%s: %d rows are lost: %s", self.options.record, len(rows), error.strerror)
 
     async def with_marks(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Calls a method of the marks in a thread.
@@ -263,6 +314,11 @@ class Console:
         """
         if self.engine.examples is None:
             raise HTTPException(404, f"there are no neighbours: {self.engine.missing}")
+
+
+def source_of(request: Request) -> str:
+    """Returns the source that a request names for its images; empty for none."""
+    return data.class_name(request.query_params.get("source", ""))
 
 
 async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:

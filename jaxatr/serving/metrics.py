@@ -1,12 +1,14 @@
 """Metrics for Prometheus, and a counter of compilations."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import jax
 import prometheus_client as prometheus
 
+from jaxatr.data import FACTS
 from jaxatr.recognition.drift import Drift
+from jaxatr.serving.drift import Seen
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -83,21 +85,37 @@ class Metrics:
         self._windows = prometheus.Counter(
             "jaxatr_drift_windows",
             "Windows of chips compared with the training's, by whether a drift was found.",
-            ("found",),
+            ("source", "found"),
             registry=self.registry,
         )
-        for found in ("no", "yes"):
-            self._windows.labels(found)
+        self._decided = prometheus.Counter(
+            "jaxatr_decided_chips",
+            "Chips by source and verdict of the run.",
+            ("source", "verdict"),
+            registry=self.registry,
+        )
+        self._named = prometheus.Counter(
+            "jaxatr_named_chips", "Chips by the class named.", ("label",), registry=self.registry
+        )
+        self._scores = prometheus.Summary(
+            "jaxatr_score", "Scores by source.", ("source",), registry=self.registry
+        )
+        self._facts = prometheus.Summary(
+            "jaxatr_image_fact",
+            "Facts of the images by source.",
+            ("source", "fact"),
+            registry=self.registry,
+        )
         self._distance = prometheus.Gauge(
             "jaxatr_drift_distance",
-            "Kolmogorov-Smirnov distance of the last window from the training, by statistic.",
-            ("statistic",),
+            "Kolmogorov-Smirnov distance of a source's last window from the training.",
+            ("source", "statistic"),
             registry=self.registry,
         )
         self._p_value = prometheus.Gauge(
             "jaxatr_drift_p_value",
             "P-value of that distance, corrected for the number of statistics.",
-            ("statistic",),
+            ("source", "statistic"),
             registry=self.registry,
         )
         before = compilations()
@@ -130,12 +148,29 @@ class Metrics:
         self._chips.inc(count)
         self._computed.inc(seconds)
 
-    def drift(self, last: Drift) -> None:
-        """Records the comparison of a window of chips."""
-        self._windows.labels("yes" if last.found else "no").inc()
+    def source(self, source: str) -> None:
+        """Starts the counters of a source at zero."""
+        for verdict in ("known", "unknown"):
+            self._decided.labels(source, verdict)
+        for found in ("no", "yes"):
+            self._windows.labels(source, found)
+
+    def decided(self, source: str, chips: Iterable[Seen]) -> None:
+        """Counts the chips of a source that were decided about."""
+        for chip in chips:
+            self._decided.labels(source, "unknown" if chip.unknown else "known").inc()
+            self._named.labels(chip.label).inc()
+            if chip.score is not None:
+                self._scores.labels(source).observe(chip.score)
+            for name, value in zip(FACTS, chip.facts.tolist(), strict=True):
+                self._facts.labels(source, name).observe(value)
+
+    def drift(self, source: str, last: Drift) -> None:
+        """Records the comparison of a window of a source's chips."""
+        self._windows.labels(source, "yes" if last.found else "no").inc()
         for one in last.shifts:
-            self._distance.labels(one.name).set(one.distance)
-            self._p_value.labels(one.name).set(one.p_value)
+            self._distance.labels(source, one.name).set(one.distance)
+            self._p_value.labels(source, one.name).set(one.p_value)
 
     def text(self) -> bytes:
         """Returns the metrics in Prometheus's text format."""

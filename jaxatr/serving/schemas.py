@@ -210,6 +210,17 @@ class Shift(BaseModel):
     found: bool = Field(description="Whether this is a drift.")
 
 
+class Hour(BaseModel):
+    """Counts of a source in an hour."""
+
+    hour: str = Field(description="Beginning of the hour, in UTC.")
+    source: str = Field(description="The source; chips without one are 'unnamed'.")
+    chips: int = Field(description="Number of chips.")
+    unknown: int = Field(description="Number of unknown ones.")
+    windows: int = Field(description="Number of windows that became full.")
+    drifts: int = Field(description="Number of those with a drift.")
+
+
 class Drift(BaseModel):
     """The comparison of the last full window of served chips with the training."""
 
@@ -218,9 +229,11 @@ class Drift(BaseModel):
     sentence: str = Field(description="The result in words.")
     level: float = Field(description="Probability of a false alarm in a window.")
     statistics: list[Shift]
-    windows: int = Field(description="Number of full windows so far.")
+    source: str = Field(description="The source of that window; empty before the first one.")
+    windows: int = Field(description="Number of full windows of all sources so far.")
     window: int = Field(description="Number of chips of a window.")
-    waiting: int = Field(description="Number of chips since the last full window.")
+    waiting: int = Field(description="Number of chips that are in no full window.")
+    hours: list[Hour] = Field(description="Counts of the last 48 hours, by source.")
 
 
 class Mark(BaseModel):

@@ -19,6 +19,7 @@ from jaxatr.training.folder import (
 from jaxatr.training.kernels import recorded_choices
 from jaxatr.training.loop import TrainResult, train
 from jaxatr.training.meter import ExplodingLoss, NonFiniteLoss
+from jaxatr.training.metrics_file import read_metrics
 from jaxatr.training.networks import Exportable, Surrogate, Target, digest
 from jaxatr.training.predictor import Predictor
 from jaxatr.training.record import (
@@ -35,11 +36,13 @@ from jaxatr.training.repeats import (
     RecordedRepeats,
     Repeats,
     read_repeats,
+    run_id,
 )
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.state import TrainState
 from jaxatr.training.stop import EXIT_PREEMPTED, Preempted, Stopped, stopping_at_once
 from jaxatr.training.task import Hook, LossOutput, Phase, Task, TrainedRun
+from jaxatr.training.trackers import trackers_of
 from jaxatr.training.trained_run import (
     Checkpoint,
     check_predictor,
@@ -49,7 +52,6 @@ from jaxatr.training.trained_run import (
     task_class,
     task_of,
 )
-from jaxatr.training.writers import read_metrics
 
 __all__ = [
     "EVALUATION",
@@ -98,6 +100,7 @@ __all__ = [
     "read_repeats",
     "record_config",
     "recorded_choices",
+    "run_id",
     "saved_steps",
     "set_folder",
     "stopping_at_once",
@@ -105,6 +108,7 @@ __all__ = [
     "task_of",
     "train",
     "training_alone",
+    "trackers_of",
     "update_record",
     "variables_of",
     "write_file",

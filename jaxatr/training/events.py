@@ -1,6 +1,7 @@
 """Writing TensorBoard event files without TensorFlow."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ _PROTO: Any = event_pb2  # the protobuf classes are created at run time
 
 
 class Events:
-    """An event file with the scalars of records."""
+    """An event file with scalars."""
 
     def __init__(self, folder: Path, *, step: int):
         """Opens a new file in ``folder``; TensorBoard discards earlier events after ``step``.
@@ -28,13 +29,12 @@ class Events:
         purge = _PROTO.SessionLog(status=_PROTO.SessionLog.START)
         self._file.write_event(_PROTO.Event(step=step + 1, session_log=purge))
 
-    def write(self, record: dict[str, Any]) -> None:
-        """Writes every number of a record under the record's phase and step."""
-        for name, value in record.items():
-            if name not in ("step", "phase") and value is not None:
-                summary = scalar(f"{record['phase']}/{name}", value)
-                event = _PROTO.Event(wall_time=time.time(), step=record["step"], summary=summary)
-                self._file.write_event(event)
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Writes the numbers of a step by the name of their curve."""
+        for name, value in numbers.items():
+            summary = scalar(name, value)
+            event = _PROTO.Event(wall_time=time.time(), step=step, summary=summary)
+            self._file.write_event(event)
 
     def flush(self) -> None:
         """Flushes all events to the operating system."""

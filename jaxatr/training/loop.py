@@ -28,6 +28,7 @@ from jaxatr.training.state import (
 from jaxatr.training.step import Schedule, make_step
 from jaxatr.training.stop import Preempted, StopRequest
 from jaxatr.training.task import Phase, Task
+from jaxatr.training.trackers import Tracker
 from jaxatr.training.writers import MetricWriter
 from jaxatr.typing import Config, PyTree
 
@@ -81,6 +82,7 @@ def train(
     remat: bool = False,
     end_with_best: bool = False,
     evaluated: Callable[[int, float, Mapping[str, float]], None] | None = None,
+    trackers: Sequence[Tracker] | None = None,
 ) -> TrainResult:
     """Trains ``task``, continuing from the latest checkpoint in ``workdir`` if there is one.
 
@@ -111,6 +113,8 @@ def train(
         ``record.json`` its step as ``kept_step``.
       evaluated: called after each evaluation, once its checkpoint is saved, with the step, the
         metric that selects the best checkpoint, and all metrics. What it raises ends the training.
+      trackers: where the records are shown (:func:`jaxatr.training.trackers.trackers_of`); None for
+        TensorBoard.
 
     Raises:
       ConfigMismatch: ``workdir`` contains a run of another configuration.
@@ -130,7 +134,9 @@ def train(
             start_record(workdir, fingerprint)
             update_record(workdir, steps=schedule.steps)
         with (
-            MetricWriter(workdir, step=run.step if run.restored else -1) as writer,
+            MetricWriter(
+                workdir, step=run.step if run.restored else -1, trackers=trackers
+            ) as writer,
             Progress(schedule.steps, step=run.step, enabled=progress) as bar,
             StopRequest() as request,
         ):

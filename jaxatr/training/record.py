@@ -32,6 +32,7 @@ FREE_FIELDS = frozenset(
         "data.data_dir",
         "model.weights_dir",
         "train.log_every",
+        "train.trackers",
         "train.evaluate_every",
         "train.checkpoint_every",
         "train.keep",

@@ -1,6 +1,7 @@
 """A folder of several trainings of one configuration: other seeds, or the folds of its data."""
 
 import copy
+import hashlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import jax
 
 from jaxatr import config as configuration
 from jaxatr import files
+from jaxatr.training.record import read_record
 from jaxatr.typing import Config
 
 CONFIG = "config.json"
@@ -147,3 +149,21 @@ def read_repeats(folder: str | os.PathLike) -> RecordedRepeats | None:
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def run_id(*workdirs: str | os.PathLike) -> str:
+    """Returns a short text that differs between runs, wherever their folders are.
+
+    It is kept through moves, enrolments and calibrations, and changes if the training goes on.
+
+    Args:
+      *workdirs: the run's folder; several for an ensemble.
+    """
+    found = [(workdir, read_repeats(workdir)) for workdir in workdirs]
+    members = [
+        one for workdir, several in found for one in (several.runs if several else [workdir])
+    ]
+    records = [read_record(workdir) for workdir in members]
+    names = ("fingerprint", "started", "steps")
+    parts = json.dumps([[record.get(name) for name in names] for record in records])
+    return hashlib.sha256(parts.encode()).hexdigest()[:12]

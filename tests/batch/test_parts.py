@@ -1,5 +1,6 @@
 """Parts are written atomically, and the command resumes: each chip is predicted exactly once."""
 
+import csv
 import errno
 import json
 import os
@@ -19,6 +20,9 @@ from jaxatr.cli import predict as command
 from jaxatr.tasks.embedding.predictor import Retriever
 
 pytest.importorskip("pyarrow")
+
+
+ORIGIN = ["time", "source", "run"]
 
 
 def contents(out):
@@ -43,9 +47,29 @@ def test_every_chip_has_the_row_that_the_command_gives_it(
     for row, one in zip(found, wanted, strict=True):
         assert row["label"] == one.label and row["error"] is None
         assert row["score"] == pytest.approx(one.score, rel=1e-4)
-        assert list(row)[2:] == list(recogniser.to_row(one))
+        prediction, (_, source, _, *facts) = list(row)[2:-9], list(row.values())[-9:]
+        assert prediction == list(recogniser.to_row(one)) and list(row)[-9:-6] == ORIGIN
+        assert source == every_kind[kind] and np.isfinite(facts).all()
     if kind == "folder":
         assert [row["path"] for row in found] == [str(path) for path in paths]
+
+
+def test_counts_and_drift_are_written_by_hour_and_source(predict, test_chips, rows, tmp_path):
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    out = tmp_path / "out"
+    predict(test_chips, tmp_path / "bad.png")
+    found = list(csv.DictReader((out / "_by_hour.csv").open()))
+    assert [one["source"] for one in found] == sorted([str(test_chips), str(tmp_path)])
+    one = next(one for one in found if one["source"] == str(test_chips))
+    unknown = sum(row["label"] == "unknown" for row in rows(out))
+    assert (one["inputs"], one["unusable"], one["unknown"]) == ("40", "0", str(unknown))
+    assert float(one["unknown_share"]) == unknown / 40 and one["measured"] == "40"
+    assert one["drift"] in ("True", "False") and 0 <= float(one["distance_brightness"]) <= 1
+    assert one["hour"][:13] == rows(out)[0]["time"][:13]
+    (line,) = [line for line in predict.said if line.startswith(f"{test_chips}: ")]
+    assert f"{unknown} of 40 unknown; drift: " in line
+    predict(test_chips, out=tmp_path / "named", source_name="S\u030ckoda ")
+    assert {row["source"] for row in rows(tmp_path / "named")} == {"\u0160koda"}
 
 
 def test_a_second_start_keeps_complete_parts(predict, rows, tmp_path):

@@ -18,9 +18,10 @@ def jax(monkeypatch):
     set_to = {}
 
     def found():
-        if not set_to["jax_platforms"].startswith(("cpu", "cuda")):
+        platform = set_to["jax_platforms"].partition(",")[0]
+        if platform == "tpu":
             raise RuntimeError("Unable to initialize backend")
-        return ["one", "two"]
+        return [SimpleNamespace(platform="gpu" if platform == "cuda" else platform)] * 2
 
     made = SimpleNamespace(config=SimpleNamespace(update=set_to.__setitem__), devices=found)
     monkeypatch.setitem(sys.modules, "jax", made)
@@ -60,6 +61,17 @@ def test_numbers_count_the_devices_that_a_scheduler_has_left(jax, monkeypatch):
 def test_a_device_that_is_not_there_is_named(jax, device, message):
     with pytest.raises(ValueError, match=message):
         devices.use(device)
+
+
+def test_the_cpu_does_not_stand_in_for_a_gpu(jax, monkeypatch):
+    only = [SimpleNamespace(platform="cpu")]  # what jax finds for cuda,cpu without the plug-in
+    monkeypatch.setattr(sys.modules["jax"], "devices", lambda: only)
+    for device in ("cuda", "0"):
+        with pytest.raises(
+            ValueError, match=f"--device={device}: jax finds no such device, .*cuda"
+        ):
+            devices.use(device)
+    devices.use("cpu")
 
 
 def test_several_processes_join_before_jax_starts(jax, monkeypatch):

@@ -1,12 +1,14 @@
 """The comparison of new chips with a run's training, and where it is said."""
 
+import datetime
+import json
 import shutil
 
 import pytest
 from PIL import Image
 
 from jaxatr import data, training
-from jaxatr.cli import predict
+from jaxatr.cli import monitor, predict
 from jaxatr.recognition import drift
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks import image_facts
@@ -93,3 +95,42 @@ def test_a_table_of_predictions_comes_with_the_drift(
     assert "drift by statistic: score " in said
     assert predict.main([*arguments, str(tmp_path / "0.png")]) == 0
     assert "cannot be told from 1 chip: " in capsys.readouterr().err
+
+
+def test_sources_are_told_apart_and_a_page_compares_them_with_the_training(
+    trained_run, known, flags_of, tmp_path, capsys
+):
+    for gate, factor in (("gate1", 1), ("gate2", 8)):
+        (tmp_path / gate).mkdir()
+        for number, image in enumerate(known):
+            Image.fromarray(image[..., 0] // factor).save(tmp_path / gate / f"{number}.png")
+    (tmp_path / "gate2" / "bad.png").write_bytes(b"no image")
+    out, page = tmp_path / "table.jsonl", tmp_path / "page.html"
+    arguments = flags_of(predict, f"--workdir={trained_run}", "--score=energy", f"--out={out}")
+    gates = [str(tmp_path / "gate1"), str(tmp_path / "gate2")]
+    assert predict.main([*arguments, *gates]) == 0
+    said = capsys.readouterr().err
+    assert f"{gates[0]}: " in said and f"{gates[1]}: " in said
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {row["run"] for row in rows} == {training.run_id(trained_run)}
+    assert [row["source"] for row in rows] == [gates[0]] * 30 + [gates[1]] * 31
+    assert sum(row["image_brightness"] is None for row in rows) == 1  # the damaged one
+    assert all(datetime.datetime.fromisoformat(row["time"]).tzinfo for row in rows)
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps(rows[0] | {"run": "another", "source": "<b>"}) + "\n")
+    arguments = flags_of(monitor, f"--workdir={trained_run}", f"--out={page}")
+    monitor.main([*arguments, str(out), str(other)])
+    printed = capsys.readouterr()
+    assert "1 rows left out: of the run another, and " in printed.err
+    than = "than in the training: the median brightness"
+    (sentence,) = [one for one in printed.out.splitlines() if than in one and gates[1] in one]
+    assert "the chips are darker than in the training" in sentence
+    assert not any(line.startswith(f"{gates[0]}: ") for line in printed.out.splitlines())
+    assert "are darker than in the training" in page.read_text()
+    arguments = flags_of(monitor, f"--out={page}", f"--table={tmp_path / 'figures.csv'}")
+    monitor.main([*arguments, str(out), str(other)])
+    assert "2 runs or scores are compared by themselves: " in capsys.readouterr().err
+    text = page.read_text()
+    assert "&lt;b&gt;" in text and "<td><b>" not in text
+    with pytest.raises(ValueError, match="the tables have no predictions of "):
+        monitor.main([*flags_of(monitor, f"--workdir={trained_run}", f"--out={page}"), str(other)])

@@ -4,7 +4,9 @@ import concurrent.futures
 import hashlib
 import io
 import json
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +16,13 @@ from prometheus_client.parser import text_string_to_metric_families
 import jaxatr
 from jaxatr import config as configuration
 from jaxatr import data, training
-from jaxatr.recognition import store
+from jaxatr.recognition import sighted_tables, store
 from jaxatr.recognition.neighbours import NEAREST
 from jaxatr.serving import drift, metrics
 from jaxatr.serving.options import Limits
 from jaxatr.serving.served_run import Wanted, load_detector, load_engine
+
+ROOT = Path(__file__).parents[2]
 
 
 def images_of(contents):
@@ -268,29 +272,82 @@ def test_the_counts_are_those_of_the_requests(client, contents, form):
 
 
 def test_each_full_window_of_chips_is_compared_once(
-    engine, make_console, client_of, contents, form, monkeypatch
+    engine, make_console, client_of, contents, form, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(drift, "WINDOW", 25)
-    with client_of(make_console(engine)) as client:
+    record = tmp_path / "served.jsonl"
+    with client_of(make_console(engine, record=str(record))) as client:
         before = client.get("/api/drift").json()
         assert before["windows"] == before["chips"] == 0 and not before["found"]
         for part in (contents[:20], contents[20:]):
-            client.post("/api/predict", files=form(part))
+            client.post("/api/predict?source=gate1", files=form(part))
+        client.post("/api/predict?source=gate2", files=form(contents[:2]))
+        client.post("/api/predict", files=form([b"no image", contents[0]]))
+        assert client.post("/api/predict?source=a%0Ab", files=form(contents[:1])).status_code == 422
+        assert client.post("/api/explain?source=a", files=form(contents[:1])).status_code == 422
         now = client.get("/api/drift").json()
-        assert now["windows"] == 1 and now["chips"] == 25 and now["waiting"] == 15
+        assert now["windows"] == 1 and now["chips"] == 25 and now["waiting"] == 18
+        assert now["source"] == "gate1"
+        counts = {one["source"]: (one["chips"], one["windows"]) for one in now["hours"]}
+        assert counts == {"gate1": (40, 1), "gate2": (2, 0), "unnamed": (1, 0)}
         compared = {one["name"]: one["distance"] for one in now["statistics"]}
         assert [*compared] == list(engine.reference.values) and "brightness" in compared
         assert now["sentence"].startswith("drift: ")
-        samples = {
-            (sample.name, *sample.labels.values()): sample.value
+        exposed = [
+            sample
             for family in text_string_to_metric_families(client.get("/metrics").text)
             for sample in family.samples
-        }
+        ]
+    samples = {(sample.name, *sample.labels.values()): sample.value for sample in exposed}
     found = "yes" if now["found"] else "no"
-    assert samples["jaxatr_drift_windows_total", found] == 1
+    assert samples["jaxatr_drift_windows_total", found, "gate1"] == 1
     for name, distance in compared.items():
-        assert samples["jaxatr_drift_distance", name] == pytest.approx(distance)
-        assert 0 <= samples["jaxatr_drift_p_value", name] <= 1
+        assert samples["jaxatr_drift_distance", "gate1", name] == pytest.approx(distance)
+        assert 0 <= samples["jaxatr_drift_p_value", "gate1", name] <= 1
+    verdicts = [samples["jaxatr_decided_chips_total", "gate1", one] for one in ("known", "unknown")]
+    assert sum(verdicts) == 40 and samples["jaxatr_score_count", "gate2"] == 2
+    by_class = [value for name, value in samples.items() if name[0] == "jaxatr_named_chips_total"]
+    assert sum(by_class) == 43
+    _shown_on_the_board(exposed)
+    rows = sighted_tables.read([record], pytest.fail)
+    assert rows.texts(rows.source) == ["gate1", "gate2", "unnamed"]
+    assert len(rows.time) == 44 and rows.failed.sum() == 1
+    assert (rows.label[~rows.failed] == rows.code("unknown")).sum() == (
+        samples["jaxatr_named_chips_total", "unknown"]
+    )
+    assert np.isfinite(rows.facts[~rows.failed]).all()
+    assert rows.texts(rows.run) == [training.run_id(engine.run)]
+
+
+def _shown_on_the_board(exposed):
+    """Checks that the metrics exposed have all names, labels and values that the board asks for."""
+    board = json.loads((ROOT / "docs/examples/grafana.json").read_text())
+    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    queries += [one["definition"] for one in board["templating"]["list"] if "definition" in one]
+    selectors = [
+        found for query in queries for found in re.findall(r"(jaxatr_\w+)(?:\{(.*?)\})?", query)
+    ]
+    assert len(queries) == 13 and len(selectors) > 15
+    for name, matchers in selectors:
+        labels = [sample.labels for sample in exposed if sample.name == name]
+        assert labels, name
+        for label, is_equal, value in re.findall(r'(\w+)(=|!=|=~)"(.*?)"', matchers):
+            if label == "job":  # which Prometheus adds
+                continue
+            assert all(label in one for one in labels), (name, label)
+            if is_equal == "=" and "$" not in value:
+                assert any(one[label] == value for one in labels), (name, label, value)
+    for query in queries:
+        for by in re.findall(r"by \((.*?)\)", query):
+            (name, *_) = re.findall(r"jaxatr_\w+", query)
+            labels = next(sample.labels for sample in exposed if sample.name == name)
+            assert set(by.split(", ")) <= labels.keys(), query
+
+
+def test_sources_beyond_the_most_are_counted_together(engine, monkeypatch):
+    monkeypatch.setattr(drift, "MOST_SOURCES", 2)
+    watched = drift.Drifting(engine.reference, print)
+    assert [watched.known(name) for name in ("", "a", "b", "a")] == ["unnamed", "a", "others", "a"]
 
 
 def test_without_training_data_there_are_no_neighbours(

@@ -12,6 +12,7 @@ from jaxatr.batch.sources.tables import Paths, Table, is_table, tables_of
 from jaxatr.data import archive
 from jaxatr.data.bands import PLAIN, Bands
 from jaxatr.data.image_paths import TABLES
+from jaxatr.recognition.sightings import source_of
 
 __all__ = ["Found", "Key", "Source", "sources_of"]
 
@@ -45,7 +46,10 @@ def sources_of(
         elif folders:
             sources.append(File(name))
         elif os.path.isdir(name):
-            sources += tables_of(name) or [Folder(name, bands)]
+            tables = tables_of(name)
+            for table in tables:
+                table.counted_as = source_of(name)
+            sources += tables or [Folder(name, bands)]
         elif is_table(name):
             sources.append(Table(name))
         elif name.lower().endswith(TABLES):

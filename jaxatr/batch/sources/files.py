@@ -9,10 +9,16 @@ from jaxatr.data import envi
 from jaxatr.data.bands import PLAIN, Bands
 from jaxatr.data.files_below import iterate_visible
 from jaxatr.data.image_paths import no_image, other_kind
+from jaxatr.recognition.sightings import source_of
 
 
 class File(Source):
     """A file, or a folder that is one input (a track); it is not checked until it is read."""
+
+    def __init__(self, name: str):
+        """Takes the argument, which is counted under the folder that it is in."""
+        super().__init__(name)
+        self.counted_as = source_of(name, whole=True)
 
     def state(self) -> None:
         """Returns None: the name identifies the file."""

@@ -7,6 +7,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxatr.data import line_of, reason_of
+from jaxatr.recognition.sightings import source_of
 
 Key: TypeAlias = Any
 """Identifies an input within its source; a JSON value, but no object."""
@@ -45,6 +46,7 @@ class Source(abc.ABC):
 
     Attributes:
       name: the argument, as given by the user.
+      counted_as: the source that its rows name.
       passed: number of files by kind that were skipped by :meth:`keys`.
       unread: lines about the first inputs that :meth:`listed` could not read.
     """
@@ -52,6 +54,7 @@ class Source(abc.ABC):
     def __init__(self, name: str):
         """Takes the argument; nothing is read yet."""
         self.name, self._path = name, Path(name).absolute()
+        self.counted_as = source_of(name)
         self.passed: dict[str, int] = {}
         self.unread: list[str] = []
 

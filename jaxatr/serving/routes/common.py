@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.dependencies.models import Dependant
 from starlette.exceptions import HTTPException
 
@@ -42,7 +42,26 @@ def _parameters(dependant: Dependant) -> Iterator[str]:
         yield from _parameters(below)
 
 
+async def _source(
+    source: Annotated[
+        str,
+        Query(
+            max_length=100,
+            pattern=r"^[^\x00-\x1f\x7f]*$",
+            description="Where the images come from, such as a sensor, to count them under it.",
+        ),
+    ] = "",
+) -> str:
+    return source  # which the console reads from the request
+
+
 def upload(router: APIRouter) -> partial:
     """Returns the decorator of a router's routes that take images."""
     only_known = [Depends(_only_known_parameters)]
+    return partial(router.post, dependencies=only_known, openapi_extra=BODY)
+
+
+def counted_upload(router: APIRouter) -> partial:
+    """Returns the decorator of a router's routes whose images count as seen in the field."""
+    only_known = [Depends(_only_known_parameters), Depends(_source)]
     return partial(router.post, dependencies=only_known, openapi_extra=BODY)

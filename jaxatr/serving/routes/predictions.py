@@ -13,14 +13,14 @@ from jaxatr.recognition.neighbours import NEAREST
 from jaxatr.serving import schemas
 from jaxatr.serving.console import failure, unless_gone
 from jaxatr.serving.openapi import UPLOADED, problems
-from jaxatr.serving.routes.common import Served, upload
+from jaxatr.serving.routes.common import Served, counted_upload, upload
 from jaxatr.serving.routes.verdicts import Verdicts, verdicts
 from jaxatr.tasks.neighbour import listed
 
 router = APIRouter()
 
 
-@upload(router)(
+@counted_upload(router)(
     "/api/predict",
     responses={200: {"model": schemas.Predictions}, **UPLOADED},
 )
@@ -32,7 +32,7 @@ async def predict(
     return JSONResponse({"results": await wanted.of(request, console, read)})
 
 
-@upload(router)(
+@counted_upload(router)(
     "/api/neighbours",
     responses={200: {"model": schemas.Neighbours}, **UPLOADED},
 )

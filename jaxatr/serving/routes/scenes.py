@@ -14,7 +14,7 @@ from jaxatr.serving import schemas
 from jaxatr.serving.console import Console, unless_gone
 from jaxatr.serving.intake import Read
 from jaxatr.serving.openapi import UPLOADED
-from jaxatr.serving.routes.common import Served, upload
+from jaxatr.serving.routes.common import Served, counted_upload, upload
 from jaxatr.serving.routes.verdicts import Verdicts, verdicts
 from jaxatr.serving.scenes import Cut, TooLong, boxes_of, picture_of
 from jaxatr.typing import Float
@@ -27,7 +27,7 @@ Files = Annotated[
 ]
 
 
-@upload(router)("/api/scenes/detect", responses={200: {"model": schemas.Scene}, **UPLOADED})
+@counted_upload(router)("/api/scenes/detect", responses={200: {"model": schemas.Scene}, **UPLOADED})
 async def detect(
     request: Request,
     console: Served,

@@ -103,8 +103,10 @@ async def drift(console: Served) -> Response:
     return JSONResponse(
         {
             **last.to_json(),
+            "source": watched.source,
             "windows": watched.windows,
             "window": drifting.WINDOW,
             "waiting": watched.waiting,
+            "hours": watched.hours(),
         }
     )

@@ -1,0 +1,74 @@
+"""The console's record of its predictions, a table of JSON lines."""
+
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxatr.data import Cell
+from jaxatr.recognition import sightings
+from jaxatr.typing import Float
+
+_FIELDS = ("label", "nearest", "score", "decides", "threshold", "known_probability", "p_value")
+
+
+class Record:
+    """Appends a row for each prediction to a file, as ``jaxatr predict --out`` writes it.
+
+    It has no pictures, and of the images no more than their names. Threads may share it.
+    """
+
+    def __init__(self, path: Path, run: str, runtime: str):
+        """Opens the file.
+
+        Args:
+          path: the file, which ends in ``.jsonl``; an existing one is continued.
+          run: the run, see :func:`jaxatr.training.run_id`.
+          runtime: the engine of its network.
+
+        Raises:
+          ValueError: the file has another suffix.
+          OSError: it cannot be written.
+        """
+        if path.suffix.lower() != ".jsonl":
+            raise ValueError(f"--record: got {path}, wanted a name that ends in .jsonl")
+        self._run, self._runtime, self._lock = run, runtime, threading.Lock()
+        self._file = path.open("a", encoding="utf-8", errors="replace")
+
+    def row(
+        self,
+        name: str,
+        source: str,
+        verdict: Mapping[str, Any] | None,
+        facts: Float[np.ndarray, " f"] | None = None,
+        error: str | None = None,
+    ) -> dict[str, Cell]:
+        """Makes the row of an image: its verdict and facts, or why it could not be used."""
+        first = {"path": name, "error": error, "runtime": self._runtime}
+        origin = {sightings.TIME: sightings.now(), sightings.SOURCE: source}
+        fields = {field: verdict.get(field) for field in _FIELDS} if verdict else {}
+        return {
+            **first,
+            **origin,
+            sightings.RUN: self._run,
+            **fields,
+            **sightings.fact_cells(facts),
+        }
+
+    def write(self, rows: Iterable[Mapping[str, Cell]]) -> None:
+        """Appends rows.
+
+        Raises:
+          OSError: the disk is full or fails.
+        """
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        with self._lock:
+            self._file.write(text)
+            self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
