@@ -1,7 +1,6 @@
 """The geometry in JAX operations against Pillow and NumPy, bit-exact where possible."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -33,6 +32,11 @@ def image_of(shape, dtype):
     return rng.integers(0, np.iinfo(dtype).max, shape, endpoint=True).astype(dtype)
 
 
+def traced(chip, image, shape):
+    """The chip of one image, compiled as a whole: operation by operation takes far longer."""
+    return np.asarray(jax.jit(lambda x: traced_chips(chip, x, shape))(image[None]))[0]
+
+
 @pytest.mark.parametrize(
     "dtype",
     [np.uint8, *(pytest.param(one, marks=pytest.mark.slow) for one in (np.uint16, np.float32))],
@@ -41,7 +45,7 @@ def image_of(shape, dtype):
 def test_chips_are_those_of_the_host(chip, shape, dtype):
     image = image_of(shape, dtype)
     wanted = chip(image)
-    found = np.asarray(traced_chips(chip, jnp.asarray(image)[None], wanted.shape))[0]
+    found = traced(chip, image, wanted.shape)
     assert found.dtype == np.float32
     if dtype == np.uint8:
         np.testing.assert_array_equal(found, wanted)
@@ -58,7 +62,7 @@ def test_every_reduction_has_pillows_rounding():
     chip = Chip(size=9, channels=1)
     for side in range(1, 120, 9):
         image = image_of((side, 119 - side, 1), np.uint8)
-        found = np.asarray(traced_chips(chip, jnp.asarray(image)[None], (9, 9, 1)))[0]
+        found = traced(chip, image, (9, 9, 1))
         np.testing.assert_array_equal(found, chip(image), err_msg=str(side))
 
 
@@ -66,7 +70,7 @@ def test_a_gray_midway_is_the_even_one():
     colours = np.array([[[500, 0, 0], [0, 500, 0]]], np.uint16)  # 149.5 and 293.5
     chip = Chip(channels=1)
     assert chip(colours).ravel().tolist() == [150, 294]
-    found = traced_chips(chip, jnp.asarray(colours)[None], (1, 2, 1))
+    found = traced(chip, colours, (1, 2, 1))
     assert np.ravel(found).tolist() == [150, 294]
 
 
@@ -90,10 +94,10 @@ def test_random_fields_give_the_chips_of_the_host():
         except ValueError:
             refused += 1
             with pytest.raises(ValueError, match="smaller than data.center_crop"):
-                traced_chips(chip, jnp.asarray(image)[None], (7, 7, channels))
+                traced(chip, image, (7, 7, channels))
             continue
-        found = jax.jit(lambda x, c=chip, s=wanted.shape: traced_chips(c, x, s))(image[None])
-        np.testing.assert_array_equal(found[0], wanted, err_msg=f"{chip} of {image.shape}")
+        found = traced(chip, image, wanted.shape)
+        np.testing.assert_array_equal(found, wanted, err_msg=f"{chip} of {image.shape}")
     assert 0 < refused < 6
 
 
