@@ -8,7 +8,9 @@ returns the predictor of a finished run, such as a :class:`Recogniser`, a :class
 allows a run of somebody else to name code outside the package.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from jaxatr import lazy
 
 if TYPE_CHECKING:
     from jaxatr.explain import Explainer
@@ -32,26 +34,19 @@ __all__ = [
     "trust",
 ]
 
-_PATHS = {
-    "Detector": "jaxatr.tasks.detection.predictor:Detector",
-    "Explainer": "jaxatr.explain:Explainer",
-    "Recogniser": "jaxatr.recognition.recogniser:Recogniser",
-    "Retriever": "jaxatr.tasks.embedding.predictor:Retriever",
-    "evaluate": "jaxatr.runs:evaluate_run",
-    "load": "jaxatr.runs:load_predictor",
-    "train": "jaxatr.runs:train_run",
-    "trust": "jaxatr.resolve:trust",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Imports a public name on first use, so that importing the package stays fast."""
-    if name not in _PATHS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from jaxatr.resolve import imported
-
-    value = globals()[name] = imported(_PATHS[name])
-    return value
+__getattr__ = lazy.attributes(
+    __name__,
+    {
+        "Detector": "jaxatr.tasks.detection.predictor",
+        "Explainer": "jaxatr.explain",
+        "Recogniser": "jaxatr.recognition.recogniser",
+        "Retriever": "jaxatr.tasks.embedding.predictor",
+        "evaluate": "jaxatr.runs:evaluate_run",
+        "load": "jaxatr.runs:load_predictor",
+        "train": "jaxatr.runs:train_run",
+        "trust": "jaxatr.resolve",
+    },
+)
 
 
 def __dir__() -> list[str]:

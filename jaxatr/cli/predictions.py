@@ -26,7 +26,6 @@ from jaxatr.explain import (
     with_evidence,
 )
 from jaxatr.recognition import drift, sightings
-from jaxatr.tasks.detection.recognised import framing_of
 
 _AS_IN_TABLES = {"probability_is": "known_probability_is"}
 
@@ -127,6 +126,8 @@ def _inputs(
         )
     if predictor.takes == "FOLDER":
         raise ValueError("--boxes: a run on tracks takes folders of images, not boxes of scenes")
+    from jaxatr.tasks.detection.recognised import framing_of  # slow to import
+
     return BoxInputs(
         arguments,
         values.boxes,

@@ -3,15 +3,15 @@
 Reading and writing files needs the package ``onnx``; :mod:`jaxatr.onnx.ops` does not.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jaxatr.onnx import ops
-from jaxatr.onnx.ops.registry import register
+from jaxatr import lazy
 
 if TYPE_CHECKING:
+    from jaxatr.onnx import ops
     from jaxatr.onnx.codegen.generator import generate
     from jaxatr.onnx.codegen.weights import load_weights
+    from jaxatr.onnx.ops.registry import register
     from jaxatr.onnx.reader.inspection import Layer, layers
     from jaxatr.onnx.reader.model import OnnxModel, load
     from jaxatr.onnx.writer.exporter import export
@@ -32,23 +32,19 @@ __all__ = [
     "replace_weights",
 ]
 
-_HOMES = {
-    "FreeAxis": "writer.trace",
-    "Layer": "reader.inspection",
-    "OnnxModel": "reader.model",
-    "export": "writer.exporter",
-    "generate": "codegen.generator",
-    "layers": "reader.inspection",
-    "load": "reader.model",
-    "load_weights": "codegen.weights",
-    "replace_weights": "writer.replacement",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Imports an attribute on first access, so that the package ``onnx`` is loaded late."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy.attributes(
+    __name__,
+    {
+        "FreeAxis": "jaxatr.onnx.writer.trace",
+        "Layer": "jaxatr.onnx.reader.inspection",
+        "OnnxModel": "jaxatr.onnx.reader.model",
+        "export": "jaxatr.onnx.writer.exporter",
+        "generate": "jaxatr.onnx.codegen.generator",
+        "layers": "jaxatr.onnx.reader.inspection",
+        "load": "jaxatr.onnx.reader.model",
+        "load_weights": "jaxatr.onnx.codegen.weights",
+        "ops": "jaxatr.onnx.ops:",
+        "register": "jaxatr.onnx.ops.registry",
+        "replace_weights": "jaxatr.onnx.writer.replacement",
+    },
+)

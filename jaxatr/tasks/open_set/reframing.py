@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 
 from jaxatr import data
 from jaxatr.files import load_arrays
@@ -102,6 +101,8 @@ def fit(
     Returns:
       Kernel and bias.
     """
+    import scipy.linalg  # slow to import
+
     mean = rows.mean(axis=0, dtype=np.float32)
     centred = rows.astype(np.float32) - mean
     # One deviation of all: pixels that hardly vary stay unimportant.

@@ -1,0 +1,30 @@
+"""Attributes of a package that are imported when they are first asked for."""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Returns the ``__getattr__`` of a package whose names are imported late.
+
+    The names that type checkers and editors see are imported under ``TYPE_CHECKING`` beside it.
+
+    Args:
+      package: name of the package.
+      homes: by name, the module that defines it; or ``module:other`` if it has another name there,
+        and ``module:`` for the module itself.
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        path, colon, there = homes[name].partition(":")
+        value = module = importlib.import_module(path)
+        if there or not colon:
+            value = getattr(module, there or name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get
