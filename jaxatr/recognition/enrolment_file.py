@@ -191,7 +191,7 @@ def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]
       known: the classes on which the run was trained.
 
     Raises:
-      ValueError: a file is missing or corrupt.
+      ValueError: a file is missing or corrupt, or its class was removed meanwhile.
     """
     classes = [*known, *enrolment.further(known)]
     images, labels = [], []
@@ -203,6 +203,12 @@ def chips(workdir: str | os.PathLike, enrolment: Enrolment, known: Sequence[str]
             if tuple(map(checksum, enrolled)) != entry.sha256:
                 raise ValueError("the checksums of its chips do not match")
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+            now = read(workdir)
+            if now is None or entry not in now.entries:
+                raise ValueError(
+                    f"{workdir}: {entry.name} was removed after its enrolment had been read: run "
+                    "the command again"
+                ) from error
             raise ValueError(
                 f"{path}: not readable ({error}): jaxatr enrol --workdir={workdir} "
                 f"--remove={entry.name} removes the class"

@@ -1,10 +1,12 @@
 """Runs a console: binds the port, compiles, serves, and shuts down gracefully."""
 
 import contextlib
+import dataclasses
 import gc
 import ipaddress
 import math
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -21,13 +23,15 @@ from jaxatr.serving.app import build_app
 from jaxatr.serving.connections import bounded
 from jaxatr.serving.console import Console
 from jaxatr.serving.engine import Engine
-from jaxatr.serving.options import Options
+from jaxatr.serving.options import Limits, Options
 from jaxatr.serving.served_run import Wanted, load_detector, load_engine
 
 VARIABLE = "JAXATR_TOKEN"
 """Environment variable of the token."""
 
 _SHORTEST = 16
+
+_FILES = 128  # descriptors of a console other than those of connections
 
 _SWITCH_SECONDS = 3e-4  # Python's default lets a batch wait 5 ms for the interpreter lock
 
@@ -90,6 +94,7 @@ def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None
       OSError: the address cannot be bound.
     """
     _check_certificate(options)
+    options = dataclasses.replace(options, limits=within_descriptors(options.limits))
     with _bound(options) as listening:
         engine, detector, start = load_engine(wanted), load_detector(wanted), time.monotonic()
         console = Console(engine, options, wanted, detector)
@@ -109,6 +114,22 @@ def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None
     if not console.idle:
         # Python would wait for a thread that decodes, or end in the middle of one that compiles.
         os._exit(0)
+
+
+def within_descriptors(limits: Limits) -> Limits:
+    """Makes the connections fit into the descriptors of the process.
+
+    Without one left, clients would be reset instead of answered, and no file could be read. The
+    process may raise its soft limit, often 1024, up to the hard one; if that is too low, fewer
+    connections are accepted.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.connections + _FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return dataclasses.replace(limits, connections=max(1, min(wanted, soft) - _FILES))
 
 
 @contextlib.contextmanager

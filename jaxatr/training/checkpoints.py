@@ -210,8 +210,13 @@ def load_snapshot(
       CheckpointError: such checkpoints exist but all are corrupt.
     """
     fingerprint = read_record(workdir).get("fingerprint")
-    if fingerprint is None or not (Path(workdir) / FOLDER).is_dir():
+    if fingerprint is None:
         raise ValueError(f"workdir: got {workdir}, wanted the folder of a training run")
+    if not saved_steps(workdir):
+        raise ValueError(
+            f"{workdir}: its training has saved no checkpoint yet; jaxatr train "
+            f"--workdir={workdir} continues it"
+        )
     with _quiet():
         opened = _open(Path(workdir).absolute(), read_only=True)
     with opened as manager:

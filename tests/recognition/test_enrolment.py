@@ -271,6 +271,20 @@ def test_a_damaged_archive_is_named(run, source, tmp_path):
     assert other.read_text() == "{}"
 
 
+def test_a_class_that_is_removed_while_it_is_read_is_named(tmp_path):
+    images = np.zeros((2, 4, 4, 1), np.uint8)
+    entry = enrolment_file.keep(tmp_path, "new", "chips", images)
+    found = enrolment_file.Enrolment("nearest", (entry,))
+    enrolment_file.write(tmp_path, found)
+    assert enrolment_file.chips(tmp_path, found, ["a"]).labels.tolist() == [1, 1]
+    enrolment_file.discard(tmp_path, found.entries)
+    with pytest.raises(ValueError, match="not readable.*--remove=new removes the class"):
+        enrolment_file.chips(tmp_path, found, ["a"])
+    enrolment_file.write(tmp_path, None)
+    with pytest.raises(ValueError, match="new was removed after its enrolment had been read"):
+        enrolment_file.chips(tmp_path, found, ["a"])
+
+
 def test_of_several_files_of_a_chip_the_first_is_enrolled(tmp_path):
     bands = Bands(files=("_vis.png", "_ir.png"))
     (tmp_path / "car").mkdir()

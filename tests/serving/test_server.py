@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -265,3 +266,21 @@ def test_the_interpreter_is_as_before_after_serving():
         assert gc.get_freeze_count() > 0
     assert sys.getswitchinterval() == pytest.approx(before)
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "connections"),
+    [
+        (20_000, 20_000, 20_000, 1024),
+        (1024, 4096, 1152, 1024),
+        (1024, resource.RLIM_INFINITY, 1152, 1024),
+        (256, 512, 512, 384),
+        (64, 64, 64, 1),
+    ],
+)
+def test_connections_fit_into_the_open_files(monkeypatch, soft, hard, raised, connections):
+    held = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: held[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: held.append(both))
+    assert server.within_descriptors(Options().limits).connections == connections
+    assert held[-1] == (raised, hard)

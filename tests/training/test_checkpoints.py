@@ -155,6 +155,11 @@ def test_a_missing_step_or_folder_is_named(copy, tmp_path):
         load_snapshot(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="keep: got 0"):
         open_run(copy, keep=0)
+    shutil.rmtree(copy / "checkpoints")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="its training has saved no checkpoint yet"):
+            load_snapshot(copy)
+        (copy / "checkpoints").mkdir(exist_ok=True)
 
 
 def test_the_newest_and_the_best_are_kept_across_a_restart(tmp_path):
