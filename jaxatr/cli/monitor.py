@@ -14,7 +14,7 @@ pages, a change is found by chance.
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from absl import flags
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 
 def define_flags() -> None:
     """Defines the command's flags."""
-    flags.DEFINE_string(
-        "workdir", None, "The run's folder, with whose training the predictions are compared."
+    flags.DEFINE_multi_string(
+        "workdir",
+        None,
+        "The run's folder, with whose training the predictions are compared; repeat it for an "
+        "ensemble.",
     )
     flags.DEFINE_string("out", "monitor.html", "The HTML page.")
     flags.DEFINE_string(
@@ -81,7 +84,8 @@ def main(arguments: Sequence[str]) -> None:
     for (run, score), some in of_runs.items():
         reference = _reference(values.workdir, score, leave_out) if values.workdir else None
         seen = monitoring.look(some, by=values.by, reference=reference)
-        title = _title(Path(values.workdir).resolve().name if values.workdir else run, score)
+        names = [Path(workdir).resolve().name for workdir in values.workdir or ()]
+        title = _title(" and ".join(names) or run, score)
         parts.append(monitored_page.part_of(seen, title))
         figures += monitored_page.table_of(seen)
         if len(of_runs) > 1:
@@ -99,7 +103,9 @@ def _title(run: str, score: str) -> str:
 
 
 def _of_run(
-    workdir: str, of_runs: Mapping[tuple[str, str], "Sighted"], leave_out: Callable[[str], None]
+    workdirs: Sequence[str],
+    of_runs: Mapping[tuple[str, str], "Sighted"],
+    leave_out: Callable[[str], None],
 ) -> dict[tuple[str, str], "Sighted"]:
     """Returns the predictions of a run; those that do not name their run are taken for its own.
 
@@ -108,32 +114,36 @@ def _of_run(
     """
     from jaxatr import training
 
-    training.task_of(workdir)  # raises an error for a folder that is not a run
-    own = training.run_id(workdir)
+    for workdir in workdirs:
+        if training.read_repeats(workdir) is None:
+            training.task_of(workdir)  # raises an error for a folder that is not a run
+    own, named = training.run_id(*workdirs), " and ".join(workdirs)
     kept = {key: rows for key, rows in of_runs.items() if key[0] in ("", own)}
     for (run, _), rows in of_runs.items():
         if run == "":
-            leave_out(f"{len(rows.time)} rows do not name their run: taken for {workdir}'s")
+            leave_out(f"{len(rows.time)} rows do not name their run: taken for {named}'s")
         elif run != own:
-            leave_out(f"{len(rows.time)} rows left out: of the run {run}, and {workdir} is {own}")
+            leave_out(f"{len(rows.time)} rows left out: of the run {run}, and {named} is {own}")
     if not kept:
-        raise ValueError(f"--workdir: the tables have no predictions of {workdir}")
+        raise ValueError(f"--workdir: the tables have no predictions of {named}")
     return kept
 
 
 def _reference(
-    workdir: str, score: str, leave_out: Callable[[str], None]
+    workdirs: Sequence[str], score: str, leave_out: Callable[[str], None]
 ) -> Mapping[str, Float[np.ndarray, " n"]]:
     """Returns the values of the statistics in a run's training."""
-    from jaxatr import runs
+    from jaxatr import openset, runs
     from jaxatr.recognition import drift
     from jaxatr.recognition.recogniser import OpenSetPredictor
 
-    predictor = runs.load_predictor(workdir, **({"score": score} if score else {}))
+    several = workdirs if len(workdirs) > 1 else workdirs[0]
+    options: dict[str, Any] = {"score": score} if score not in ("", openset.ENSEMBLE.name) else {}
+    predictor = runs.load_predictor(several, **options)
     if not isinstance(predictor, OpenSetPredictor):
-        leave_out(f"{workdir}: only recognisers are compared with their training")
+        leave_out(f"{workdirs[0]}: only recognisers are compared with their training")
         return {}
     reference = drift.reference_of(predictor)
     if reference.missing:
-        leave_out(f"{workdir}: not everything is compared with the training: {reference.missing}")
+        leave_out(f"not everything is compared with the training: {reference.missing}")
     return reference.values

@@ -117,6 +117,6 @@ def _dates_axis(dates: Sequence[str]) -> axes.Axis:
     chosen = sorted({round(place) for place in np.linspace(0, last, min(_TICKS, len(dates)))})
     days = {date[5:10] for date in dates}
     shown = slice(11, 16) if len(days) == 1 and len(dates[0]) > 10 else slice(5, 10)
-    ticks = tuple((float(place), dates[place][shown]) for place in chosen)
+    ticks = tuple((float(place), str(dates[place])[shown]) for place in chosen)
     margin = max(0.03 * last, 0.25)
     return axes.Axis("time (UTC)", -margin, last + margin, ticks)
