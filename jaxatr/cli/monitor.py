@@ -20,6 +20,7 @@ import numpy as np
 from absl import flags
 
 from jaxatr import data, files
+from jaxatr.cli import inputs
 from jaxatr.cli.terminal import one_line
 from jaxatr.extras import require
 from jaxatr.typing import Float
@@ -65,6 +66,10 @@ def main(arguments: Sequence[str]) -> None:
     files.check_page(values.out)
     if values.table:
         data.check_table(values.table)
+        inputs.check_apart(values.table, *arguments)
+        place = Path(values.table).resolve()
+        if within := next((one for one in arguments if Path(one).resolve() in place.parents), None):
+            raise ValueError(f"--table: {values.table} is in {within}, whose tables are read")
     left_out: list[str] = []
 
     def leave_out(line: str) -> None:

@@ -71,7 +71,7 @@ def test_no_change_is_said():
     assert not seen.findings and not seen.facts
     assert seen.summary == (
         "No change was found in 600 inputs of 2 sources from 2026-03-01 to 2026-03-10, by day; "
-        "1% of such pages find a change by chance."
+        "1 % of such pages find a change by chance."
     )
 
 
