@@ -204,7 +204,7 @@ def _check_columns(row: dict[str, Any], time: str, source: str) -> None:
         )
     if source != sightings.SOURCE and source not in row:
         raise ValueError(f"no column {source!r}, got {there} …")
-    if LABEL not in row:
+    if LABEL not in row and not row.get(ERROR):  # an unusable input may be the first row
         raise ValueError(f"no column {LABEL!r}, got {there} …: it is no table of predictions")
 
 

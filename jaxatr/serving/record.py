@@ -54,7 +54,7 @@ class Record:
         """Makes the row of an image: its verdict and facts, or why it could not be used."""
         first = {"path": name, "error": error, "runtime": self._runtime}
         origin = {sightings.TIME: sightings.now(), sightings.SOURCE: source}
-        fields = {field: verdict.get(field) for field in _FIELDS} if verdict else {}
+        fields = {field: (verdict or {}).get(field) for field in _FIELDS}
         return {
             **first,
             **origin,

@@ -184,7 +184,8 @@ def test_tables_of_all_formats_say_the_same(tmp_path):
 def test_unusable_tables_and_rows_are_named_and_the_others_kept(tmp_path):
     said = []
     times = [ROW | {"time": "noon"}, ROW | {"time": [1]}]
-    good = written(tmp_path, "good.jsonl", ["{", ROW, *times, "[]", ROW])
+    unusable = {"path": "b", "error": "damaged", "time": ROW["time"]}
+    good = written(tmp_path, "good.jsonl", ["{", unusable, ROW, *times, "[]", ROW])
     bad = ROW | {"score": "high"}
     mixed = written(tmp_path, "mixed.csv", [bad, ROW | {"label": ""}, ROW])
     old = written(tmp_path, "old.csv", [{"path": "a", "label": "tank"}])
@@ -196,9 +197,9 @@ def test_unusable_tables_and_rows_are_named_and_the_others_kept(tmp_path):
     table = mixed.read_text().splitlines()  # with the numbers of rows that pandas writes
     mixed.write_text("".join(f"{n or ''},{line}\n" for n, line in enumerate(table)))
     rows = sighted_tables.read([tmp_path, good, mixed, old, tmp_path / "none"], said.append)
-    assert len(rows.time) == 3
+    assert len(rows.time) == 4 and rows.failed.sum() == 1
     wanted = {
-        "good.jsonl: 4 of 6 rows left out, the first at line 1: damaged: ",
+        "good.jsonl: 4 of 7 rows left out, the first at line 1: damaged: ",
         "mixed.csv: 2 of 3 rows left out, the first at line 2: score 'high', wanted a number",
         "old.csv: left out: no column 'time', got path, label",
         "older.parquet: left out: no column 'time', got label",
