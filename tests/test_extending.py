@@ -104,7 +104,7 @@ def test_a_row_names_one_place_for_the_thing_and_its_test_and_an_example(row):
 
 
 def test_every_thing_to_add_has_a_row():
-    assert len(rows()) == 15
+    assert len(rows()) == 16
 
 
 def test_a_term_of_the_loss_adds_up_over_known_examples(placed):

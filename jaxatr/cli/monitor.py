@@ -11,27 +11,20 @@ and facts are compared with the run's training as well. In one of a hundred
 pages, a change is found by chance.
 """
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-import numpy as np
 from absl import flags
 
-from jaxatr import data, files
-from jaxatr.cli.terminal import one_line
 from jaxatr.extras import require
-from jaxatr.typing import Float
-
-if TYPE_CHECKING:
-    from jaxatr.recognition.sighted_tables import Sighted
 
 
 def define_flags() -> None:
     """Defines the command's flags."""
-    flags.DEFINE_string(
-        "workdir", None, "The run's folder, with whose training the predictions are compared."
+    flags.DEFINE_multi_string(
+        "workdir",
+        None,
+        "The run's folder, with whose training the predictions are compared; repeat it for an "
+        "ensemble.",
     )
     flags.DEFINE_string("out", "monitor.html", "The HTML page.")
     flags.DEFINE_string(
@@ -52,88 +45,8 @@ def define_flags() -> None:
 def main(arguments: Sequence[str]) -> None:
     """Prints what has changed, and writes the page."""
     require("jinja2", extra="report", what="jaxatr monitor")
-    # Late, to keep --help fast.
-    from jaxatr.recognition import monitored_page, monitoring, sighted_tables
-    from jaxatr.reporting import monitor_page
-
     if not arguments:
         raise ValueError("no table given: jaxatr monitor TABLE|FOLDER...")
-    values = flags.FLAGS
-    files.check_page(values.out)
-    if values.table:
-        data.check_table(values.table)
-    left_out: list[str] = []
+    from jaxatr.cli import monitored  # late, to keep --help fast
 
-    def leave_out(line: str) -> None:
-        left_out.append(line)
-        print(f"warning: {one_line(line)}", file=sys.stderr)
-
-    rows = sighted_tables.read(
-        arguments, leave_out, time=values.time_column, source=values.source_column
-    )
-    of_runs = sighted_tables.by_run(rows)
-    if values.workdir:
-        of_runs = _of_run(values.workdir, of_runs, leave_out)
-    elif len(of_runs) > 1:
-        listed = ", ".join(f"{_title(*key)} ({len(one.time)} rows)" for key, one in of_runs.items())
-        leave_out(f"{len(of_runs)} runs or scores are compared by themselves: {listed}")
-    parts, figures = [], []
-    for (run, score), some in of_runs.items():
-        reference = _reference(values.workdir, score, leave_out) if values.workdir else None
-        seen = monitoring.look(some, by=values.by, reference=reference)
-        title = _title(Path(values.workdir).resolve().name if values.workdir else run, score)
-        parts.append(monitored_page.part_of(seen, title))
-        figures += monitored_page.table_of(seen)
-        if len(of_runs) > 1:
-            print(f"{title}:")
-        for line in (seen.summary, *(one.sentence for one in seen.findings), *seen.facts):
-            print(one_line(line))
-    files.write_text(values.out, monitor_page.render(parts, left_out))
-    if values.table:
-        data.write_table(values.table, figures)
-    print(f"page: {values.out}")
-
-
-def _title(run: str, score: str) -> str:
-    return " by ".join(filter(None, (run or "predictions", score)))
-
-
-def _of_run(
-    workdir: str, of_runs: Mapping[tuple[str, str], "Sighted"], leave_out: Callable[[str], None]
-) -> dict[tuple[str, str], "Sighted"]:
-    """Returns the predictions of a run; those that do not name their run are taken for its own.
-
-    Raises:
-      ValueError: there are none of this run.
-    """
-    from jaxatr import training
-
-    training.task_of(workdir)  # raises an error for a folder that is not a run
-    own = training.run_id(workdir)
-    kept = {key: rows for key, rows in of_runs.items() if key[0] in ("", own)}
-    for (run, _), rows in of_runs.items():
-        if run == "":
-            leave_out(f"{len(rows.time)} rows do not name their run: taken for {workdir}'s")
-        elif run != own:
-            leave_out(f"{len(rows.time)} rows left out: of the run {run}, and {workdir} is {own}")
-    if not kept:
-        raise ValueError(f"--workdir: the tables have no predictions of {workdir}")
-    return kept
-
-
-def _reference(
-    workdir: str, score: str, leave_out: Callable[[str], None]
-) -> Mapping[str, Float[np.ndarray, " n"]]:
-    """Returns the values of the statistics in a run's training."""
-    from jaxatr import runs
-    from jaxatr.recognition import drift
-    from jaxatr.recognition.recogniser import OpenSetPredictor
-
-    predictor = runs.load_predictor(workdir, **({"score": score} if score else {}))
-    if not isinstance(predictor, OpenSetPredictor):
-        leave_out(f"{workdir}: only recognisers are compared with their training")
-        return {}
-    reference = drift.reference_of(predictor)
-    if reference.missing:
-        leave_out(f"{workdir}: not everything is compared with the training: {reference.missing}")
-    return reference.values
+    monitored.main(arguments)

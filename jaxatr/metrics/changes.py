@@ -194,7 +194,8 @@ def _change(scan: Scan, first: int, last: int, log_p: float) -> Change:
 
 
 def _empty(count: int, least: float) -> Scan:
-    return Scan(*(np.full((count, count), np.nan) for _ in range(3)), least)
+    log_p, effect, contrast = np.full((3, count, count), np.nan)
+    return Scan(log_p, effect, contrast, least)
 
 
 def _accumulated(counts: np.ndarray) -> np.ndarray:

@@ -237,7 +237,7 @@ class _Group:
                 f"Whether anything has changed cannot be told from {span}: at least two "
                 f"{self.by}s with {FEWEST} chips each are needed."
             )
-        alarm = f"{level:.0%} of such pages find a change by chance"
+        alarm = f"{_percent(level)} of such pages find a change by chance"
         return f"{'Changes were' if found else 'No change was'} found in {span}; {alarm}."
 
 

@@ -23,6 +23,7 @@ DECIDES = "decides"
 
 _NUMBERS = (SCORE, DISTANCE, THRESHOLD, *sightings.FACTS.values())
 _COLUMNS = (sightings.RUN, DECIDES, LABEL, ERROR, *_NUMBERS)
+_DAMAGED = "\0damaged"  # the name of no column
 _EXAMPLE = "2026-03-01T12:00:00Z"
 
 
@@ -89,13 +90,14 @@ def read(
     rows = _Rows()
     for path in _tables(paths, say):
         left_out: list[str] = []
-        count = 0
+        count, checked = 0, False
         try:
             for where, row in _rows(path, {time, source, *_COLUMNS}):
-                if count == 0:
+                if not checked and _DAMAGED not in row:
                     _check_columns(row, time, source)
+                    checked = True
                 count += 1
-                if why := row.get("") or rows.add(row, time, source):
+                if why := row.get(_DAMAGED) or rows.add(row, time, source):
                     left_out.append(f"{where}: {why}")
             if not count:
                 raise ValueError("the table has no rows")
@@ -158,7 +160,7 @@ def _tables(paths: Iterable[str | os.PathLike], say: Callable[[str], object]) ->
 
 
 def _rows(path: Path, columns: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (place, row) of a table; a damaged row has only the reason, under ""."""
+    """Yields (place, row) of a table; a damaged row has only the reason."""
     suffix = path.suffix.lower()
     if suffix == ".jsonl":
         yield from _json_rows(path)
@@ -177,7 +179,7 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             if not isinstance(row, dict):
                 raise ValueError("not an object")
         except (ValueError, RecursionError) as error:
-            row = {"": f"damaged: {error}"}
+            row = {_DAMAGED: f"damaged: {error}"}
         yield f"line {number}", row
 
 
@@ -185,7 +187,8 @@ def _parquet_rows(path: Path, columns: Collection[str]) -> Iterator[tuple[str, d
     parquet = extra("pyarrow.parquet", "parquet", f"{path}: a Parquet table")
     number = 0
     with parquet.ParquetFile(path) as file:  # pyarrow's errors derive from ValueError and OSError
-        read = [name for name in file.schema_arrow.names if name in columns]
+        there = file.schema_arrow.names
+        read = [name for name in there if name in columns] or there
         for batch in file.iter_batches(65_536, columns=read):
             for row in batch.to_pylist():
                 number += 1
@@ -193,8 +196,6 @@ def _parquet_rows(path: Path, columns: Collection[str]) -> Iterator[tuple[str, d
 
 
 def _check_columns(row: dict[str, Any], time: str, source: str) -> None:
-    if "" in row:
-        return
     there = ", ".join(str(name) for name in list(row)[:8])
     if time not in row:
         raise ValueError(
@@ -203,7 +204,7 @@ def _check_columns(row: dict[str, Any], time: str, source: str) -> None:
         )
     if source != sightings.SOURCE and source not in row:
         raise ValueError(f"no column {source!r}, got {there} …")
-    if LABEL not in row:
+    if LABEL not in row and not row.get(ERROR):  # an unusable input may be the first row
         raise ValueError(f"no column {LABEL!r}, got {there} …: it is no table of predictions")
 
 
@@ -221,6 +222,8 @@ class _Rows:
     def add(self, row: dict[str, Any], time: str, source: str) -> str:
         """Adds a row; returns the reason if it cannot be used, else an empty text."""
         given = row.get(time)
+        if isinstance(given, list | dict):
+            given = str(given)
         if given not in self._times:
             self._times[given] = _seconds(given)
         if (seconds := self._times[given]) is None:
@@ -247,18 +250,17 @@ class _Rows:
     def columns(self) -> Sighted:
         """Returns the columns."""
         table = np.array(self._kept, np.float64)
-        texts = table[:, :5].astype(np.int64).T  # the time, and codes
-        return Sighted(
-            list(self._codes), *texts, table[:, 5], table[:, 6], table[:, 7:-1], table[:, -1] > 0
-        )
+        time, source, run, decides, label = table[:, :5].astype(np.int64).T
+        score, threshold, facts, failed = table[:, 5], table[:, 6], table[:, 7:-1], table[:, -1] > 0
+        names = list(self._codes)
+        return Sighted(names, time, source, run, decides, label, score, threshold, facts, failed)
 
 
 def _seconds(value: Any) -> int | None:
     """Returns a time in seconds since 1970; one without a time zone is in UTC. None: no time."""
     try:
-        given = value if isinstance(value, datetime.datetime) else None
-        if given is None:
-            given = datetime.datetime.fromisoformat(value.strip())
+        text = value.isoformat() if isinstance(value, datetime.datetime) else value
+        given = datetime.datetime.fromisoformat(text.strip())
     except (ValueError, AttributeError):
         return None
     if given.tzinfo is None:

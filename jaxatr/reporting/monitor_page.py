@@ -113,10 +113,11 @@ def _text(value: float, share: bool) -> str:
 
 def _dates_axis(dates: Sequence[str]) -> axes.Axis:
     """Makes an axis of periods, with a few dates without the year."""
-    last = len(dates) - 1
-    chosen = sorted({round(place) for place in np.linspace(0, last, min(_TICKS, len(dates)))})
-    days = {date[5:10] for date in dates}
-    shown = slice(11, 16) if len(days) == 1 and len(dates[0]) > 10 else slice(5, 10)
-    ticks = tuple((float(place), dates[place][shown]) for place in chosen)
+    last, hours = len(dates) - 1, len(dates[0]) > len("2026-03-01")
+    several_days = len({date[:10] for date in dates}) > 1
+    shown = slice(5 if several_days or not hours else 11, None)
+    count = min(_TICKS - (hours and several_days), len(dates))
+    chosen = sorted({round(place) for place in np.linspace(0, last, count)})
+    ticks = tuple((float(place), str(dates[place])[shown]) for place in chosen)
     margin = max(0.03 * last, 0.25)
     return axes.Axis("time (UTC)", -margin, last + margin, ticks)

@@ -1,6 +1,7 @@
 """The console's record of its predictions, a table of JSON lines."""
 
 import json
+import os
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr.data import Cell
+from jaxatr.files import open_regular
 from jaxatr.recognition import sightings
 from jaxatr.typing import Float
 
@@ -30,13 +32,16 @@ class Record:
           runtime: the engine of its network.
 
         Raises:
-          ValueError: the file has another suffix.
+          ValueError: the file has another suffix, or is no record of predictions.
           OSError: it cannot be written.
         """
         if path.suffix.lower() != ".jsonl":
             raise ValueError(f"--record: got {path}, wanted a name that ends in .jsonl")
         self._run, self._runtime, self._lock = run, runtime, threading.Lock()
+        broken = path.exists() and _is_broken(path)
         self._file = path.open("a", encoding="utf-8", errors="replace")
+        if broken:  # a killed process has left the beginning of a row
+            self._file.write("\n")
 
     def row(
         self,
@@ -49,7 +54,7 @@ class Record:
         """Makes the row of an image: its verdict and facts, or why it could not be used."""
         first = {"path": name, "error": error, "runtime": self._runtime}
         origin = {sightings.TIME: sightings.now(), sightings.SOURCE: source}
-        fields = {field: verdict.get(field) for field in _FIELDS} if verdict else {}
+        fields = {field: (verdict or {}).get(field) for field in _FIELDS}
         return {
             **first,
             **origin,
@@ -72,3 +77,21 @@ class Record:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
+
+
+def _is_broken(path: Path) -> bool:
+    """Returns whether a record's last row has no end.
+
+    Raises:
+      ValueError: it is no record of predictions.
+    """
+    with open_regular(path) as file:
+        first = file.readline(1 << 16)
+        try:
+            is_record = not first or {"path", sightings.TIME} <= json.loads(first).keys()
+        except (ValueError, AttributeError):
+            is_record = False
+        if not is_record:
+            raise ValueError(f"--record: {path} has other content than predictions")
+        file.seek(-1 if first else 0, os.SEEK_END)
+        return file.read(1) not in (b"", b"\n")

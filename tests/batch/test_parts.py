@@ -72,6 +72,21 @@ def test_counts_and_drift_are_written_by_hour_and_source(predict, test_chips, ro
     assert {row["source"] for row in rows(tmp_path / "named")} == {"\u0160koda"}
 
 
+def test_parts_of_an_earlier_version_are_completed_as_they_were_begun(predict, rows, tmp_path):
+    out = tmp_path / "out"
+    predict()
+    record = out / manifest.FOLDER / "run.json"
+    fields = json.loads(record.read_text())
+    assert fields.pop("begun") == rows(out)[0]["time"]
+    record.write_text(json.dumps(fields))
+    (out / "_by_hour.csv").unlink()
+    (out / "part-00000.parquet").unlink()
+    assert predict().kept == 5
+    assert (
+        not {*ORIGIN, "image_noise"} & rows(out)[0].keys() and not (out / "_by_hour.csv").exists()
+    )
+
+
 def test_a_second_start_keeps_complete_parts(predict, rows, tmp_path):
     out = tmp_path / "out"
     assert predict().kept == 0

@@ -108,7 +108,8 @@ def test_without_a_target_the_table_has_its_columns_alone(bright, flags_of, tmp_
         given = ("--workdir=d", f"--out={out}", tmp_path / "a.png")
         assert detect.main(flags_of(detect, *given)) == 0
     wanted = "path,error,x0,y0,x1,y1,detection_score,label,nearest,known_probability,"
-    assert (tmp_path / "t.csv").read_text() == f"{wanted}probability_dim,probability_light\n"
+    wanted += "probability_dim,probability_light,time,source,run\n"
+    assert (tmp_path / "t.csv").read_text() == wanted
     pyarrow = pytest.importorskip("pyarrow.parquet")
     assert str(pyarrow.read_table(tmp_path / "t.parquet").schema.field("x0").type) == "double"
     assert json.loads((tmp_path / "t.geojson").read_text())["features"] == []

@@ -130,6 +130,10 @@ def test_sources_are_told_apart_and_a_page_compares_them_with_the_training(
     arguments = flags_of(monitor, f"--out={page}", f"--table={tmp_path / 'figures.csv'}")
     monitor.main([*arguments, str(out), str(other)])
     assert "2 runs or scores are compared by themselves: " in capsys.readouterr().err
+    for place, why in ((out, "is an input|is read|--table"), (tmp_path / "new.csv", "is in ")):
+        arguments = flags_of(monitor, f"--out={page}", f"--table={place}")
+        with pytest.raises(ValueError, match=why):
+            monitor.main([*arguments, str(out), str(tmp_path)])
     text = page.read_text()
     assert "&lt;b&gt;" in text and "<td><b>" not in text
     with pytest.raises(ValueError, match="the tables have no predictions of "):

@@ -71,7 +71,7 @@ def test_no_change_is_said():
     assert not seen.findings and not seen.facts
     assert seen.summary == (
         "No change was found in 600 inputs of 2 sources from 2026-03-01 to 2026-03-10, by day; "
-        "1% of such pages find a change by chance."
+        "1 % of such pages find a change by chance."
     )
 
 
@@ -183,19 +183,26 @@ def test_tables_of_all_formats_say_the_same(tmp_path):
 
 def test_unusable_tables_and_rows_are_named_and_the_others_kept(tmp_path):
     said = []
-    good = written(tmp_path, "good.jsonl", [ROW, "{", ROW | {"time": "noon"}, "[]", ROW])
+    times = [ROW | {"time": "noon"}, ROW | {"time": [1]}]
+    unusable = {"path": "b", "error": "damaged", "time": ROW["time"]}
+    good = written(tmp_path, "good.jsonl", ["{", unusable, ROW, *times, "[]", ROW])
     bad = ROW | {"score": "high"}
     mixed = written(tmp_path, "mixed.csv", [bad, ROW | {"label": ""}, ROW])
     old = written(tmp_path, "old.csv", [{"path": "a", "label": "tank"}])
+    pytest.importorskip("pyarrow")
+    written(tmp_path, "older.parquet", [{"path": "a", "label": "tank"}])
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     (tmp_path / "none").mkdir()
+    table = mixed.read_text().splitlines()  # with the numbers of rows that pandas writes
+    mixed.write_text("".join(f"{n or ''},{line}\n" for n, line in enumerate(table)))
     rows = sighted_tables.read([tmp_path, good, mixed, old, tmp_path / "none"], said.append)
-    assert len(rows.time) == 3
+    assert len(rows.time) == 4 and rows.failed.sum() == 1
     wanted = {
-        "good.jsonl: 3 of 5 rows left out, the first at line 2: damaged: ",
+        "good.jsonl: 4 of 7 rows left out, the first at line 1: damaged: ",
         "mixed.csv: 2 of 3 rows left out, the first at line 2: score 'high', wanted a number",
         "old.csv: left out: no column 'time', got path, label",
+        "older.parquet: left out: no column 'time', got label",
         "empty.csv: left out: the table has no rows",
         "broken.parquet: left out: ",
         "good.jsonl: given twice, read once",

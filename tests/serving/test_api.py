@@ -20,6 +20,7 @@ from jaxatr.recognition import sighted_tables, store
 from jaxatr.recognition.neighbours import NEAREST
 from jaxatr.serving import drift, metrics
 from jaxatr.serving.options import Limits
+from jaxatr.serving.record import Record
 from jaxatr.serving.served_run import Wanted, load_detector, load_engine
 
 ROOT = Path(__file__).parents[2]
@@ -342,6 +343,26 @@ def _shown_on_the_board(exposed):
             (name, *_) = re.findall(r"jaxatr_\w+", query)
             labels = next(sample.labels for sample in exposed if sample.name == name)
             assert set(by.split(", ")) <= labels.keys(), query
+
+
+def test_a_record_is_continued_and_another_file_is_not(tmp_path):
+    path = tmp_path / "served.jsonl"
+    for _ in range(2):
+        record = Record(path, "run", "jax")
+        record.write([record.row("a\udcff.png", "gate1", None, error="damaged")])
+        record.close()
+        with path.open("a") as file:
+            file.write('{"path": "b')  # killed
+    said = []
+    rows = sighted_tables.read([path], said.append)
+    assert rows.failed.tolist() == [True, True] and "2 of 4 rows left out" in said[0]
+    for content in ("other\n", "[1]\n", '{"id": 1}\n'):
+        (tmp_path / "marks.jsonl").write_text(content)
+        with pytest.raises(ValueError, match="marks.jsonl has other content than predictions"):
+            Record(tmp_path / "marks.jsonl", "run", "jax")
+        assert (tmp_path / "marks.jsonl").read_text() == content
+    with pytest.raises(ValueError, match="wanted a name that ends in .jsonl"):
+        Record(tmp_path / "served.csv", "run", "jax")
 
 
 def test_sources_beyond_the_most_are_counted_together(engine, monkeypatch):
