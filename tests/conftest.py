@@ -24,6 +24,8 @@ if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and version("jaxlib").sta
 # they compute, has one thread for each core: with two cores they sometimes wait for ever.
 os.environ.setdefault("NPROC", str(max(4, os.cpu_count() or 1)))
 
+gc.disable()  # until the tests are collected: imports leave no garbage to speak of
+
 import jax
 import jaxtyping
 import numpy as np
@@ -88,6 +90,7 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
