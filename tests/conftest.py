@@ -24,8 +24,6 @@ if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and version("jaxlib").sta
 # they compute, has one thread for each core: with two cores they sometimes wait for ever.
 os.environ.setdefault("NPROC", str(max(4, os.cpu_count() or 1)))
 
-gc.disable()  # until the tests are collected: imports leave no garbage to speak of
-
 import jax
 import jaxtyping
 import numpy as np
@@ -38,6 +36,8 @@ from PIL import Image
 from jaxatr import config as configuration
 from jaxatr.kernels import database
 from jaxatr.resolve import EVERYTHING, trust
+
+gc.disable()  # until the tests are collected: imports leave no garbage to speak of
 
 collect_ignore = ["fixtures/make_runs.py"]  # of an earlier version of the package
 
