@@ -164,10 +164,11 @@ def neighbours(
         raise ValueError(f"k: got {k}, wanted 1 to {len(examples)}, the examples")
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
-    return _neighbours(jnp.asarray(_filled(examples)), jnp.asarray(queries), k, block_size)
+    arrays = jnp.asarray(_filled(examples)), jnp.asarray(queries), np.int32(len(examples) - 1)
+    return _neighbours(*arrays, k, block_size)
 
 
-def _filled(examples: Any) -> Any:
+def _filled(examples: Float[ArrayLike, "n d"]) -> Float[ArrayLike, "m d"]:
     """Fills examples of the host up to one of four lengths per octave, for fewer programs.
 
     The rest is not finite, and therefore never nearer than an example. Where classes are left out
@@ -180,10 +181,15 @@ def _filled(examples: Any) -> Any:
     return np.pad(examples, rows, constant_values=np.nan)
 
 
-@partial(jax.jit, static_argnums=(2, 3))
-def _neighbours(examples: Array, queries: Array, k: int, block_size: int) -> tuple[Array, Array]:
+@partial(jax.jit, static_argnums=(3, 4))
+def _neighbours(
+    examples: Array, queries: Array, last: Array, k: int, block_size: int
+) -> tuple[Array, Array]:
     prepared = search.prepare(examples)
-    return _over_blocks(lambda block: search.nearest(prepared, block, k), queries, block_size)
+    distances, indices = _over_blocks(
+        lambda block: search.nearest(prepared, block, k), queries, block_size
+    )
+    return distances, jnp.minimum(indices, last)  # a query that is not finite may find a filling
 
 
 def _over_blocks(find: Callable[[Array], Any], queries: Array, block_size: int) -> Any:
