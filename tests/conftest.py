@@ -37,6 +37,8 @@ from jaxatr import config as configuration
 from jaxatr.kernels import database
 from jaxatr.resolve import EVERYTHING, trust
 
+gc.disable()  # until the tests are collected: imports leave no garbage to speak of
+
 collect_ignore = ["fixtures/make_runs.py"]  # of an earlier version of the package
 
 CLASSES = ("cross", "disc", "ring", "square")
@@ -88,6 +90,7 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

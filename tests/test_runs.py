@@ -376,6 +376,7 @@ def test_test_chips_of_another_shape_are_refused(small_config, tmp_path):
         runs.train_run(config, tmp_path / "run", progress=False)
 
 
+@pytest.mark.slow  # to train and measure a run of its own
 def test_too_few_images_for_a_validation_part_train_without_one(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c", "d"), count=3)

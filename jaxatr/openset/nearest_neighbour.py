@@ -164,13 +164,32 @@ def neighbours(
         raise ValueError(f"k: got {k}, wanted 1 to {len(examples)}, the examples")
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
-    return _neighbours(jnp.asarray(examples), jnp.asarray(queries), k, block_size)
+    arrays = jnp.asarray(_filled(examples)), jnp.asarray(queries), np.int32(len(examples) - 1)
+    return _neighbours(*arrays, k, block_size)
 
 
-@partial(jax.jit, static_argnums=(2, 3))
-def _neighbours(examples: Array, queries: Array, k: int, block_size: int) -> tuple[Array, Array]:
+def _filled(examples: Float[ArrayLike, "n d"]) -> Float[ArrayLike, "m d"]:
+    """Fills examples of the host up to one of four lengths per octave, for fewer programs.
+
+    The rest is not finite, and therefore never nearer than an example. Where classes are left out
+    in turn, each leaves another number of examples.
+    """
+    if not isinstance(examples, np.ndarray) or not np.issubdtype(examples.dtype, np.floating):
+        return examples
+    step = max(8, 1 << max(0, len(examples).bit_length() - 3))
+    rows = ((0, -len(examples) % step), (0, 0))
+    return np.pad(examples, rows, constant_values=np.nan)
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _neighbours(
+    examples: Array, queries: Array, last: Array, k: int, block_size: int
+) -> tuple[Array, Array]:
     prepared = search.prepare(examples)
-    return _over_blocks(lambda block: search.nearest(prepared, block, k), queries, block_size)
+    distances, indices = _over_blocks(
+        lambda block: search.nearest(prepared, block, k), queries, block_size
+    )
+    return distances, jnp.minimum(indices, last)  # a query that is not finite may find a filling
 
 
 def _over_blocks(find: Callable[[Array], Any], queries: Array, block_size: int) -> Any:
@@ -211,6 +230,8 @@ def class_distances(
     """
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
+    examples = _filled(examples)
+    labels = np.pad(np.asarray(labels), (0, len(examples) - len(labels)))
     arrays = (jnp.asarray(array) for array in (examples, labels, queries))
     return _class_distances(*arrays, num_classes, block_size)
 

@@ -12,7 +12,12 @@ from jaxatr import mining
 
 KEY = jax.random.key(3)
 METHODS = ("nearest_to_negative", "nearest_to_reference", "random")
-PAIRS = list(product(METHODS[:2], ("any", "drawn")))
+SLOW = pytest.mark.slow
+PAIRS = [
+    *product(METHODS[:2], ["any"]),
+    (METHODS[0], "drawn"),
+    pytest.param(METHODS[1], "drawn", marks=SLOW),  # a program of its own
+]
 
 
 def a_set(n=60, dimensions=3, seed=0, classes=9):
@@ -116,7 +121,7 @@ def test_many_are_searched_in_chunks_and_no_array_is_as_large_as_all_pairs(
         assert bool(found.valid[row]) and tuple(map(int, got)) == expected
 
 
-@pytest.mark.parametrize("method", METHODS[:2])
+@pytest.mark.parametrize("method", [METHODS[0], pytest.param(METHODS[1], marks=SLOW)])
 def test_a_drawn_sibling_class_is_searched_alone(method):
     embeddings, fine, coarse = a_set()
     found = select(embeddings, fine, coarse, np.arange(60), method, "drawn")
@@ -259,7 +264,7 @@ def test_the_scale_of_embeddings_does_not_matter(method, sibling_class, exponent
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+@pytest.mark.parametrize("dtype", [jnp.float16, pytest.param(jnp.bfloat16, marks=SLOW)])
 def test_half_precision_is_searched_in_single(dtype):
     embeddings = jnp.asarray(np.random.default_rng(5).normal(size=(60, 3)), dtype)
     _, fine, coarse = a_set()

@@ -210,6 +210,7 @@ def test_the_logits_gradient_is_the_students(end_to_end):
     assert all((size > 0) == (path[0] == "student") for path, size in logits.items())
 
 
+@pytest.mark.slow  # compiles the whole network
 def test_the_student_alone_classifies():
     alone = jit(SURROGATE.student.apply)
     found = alone({name: tree["student"] for name, tree in VARIABLES.items()}, IMAGES)

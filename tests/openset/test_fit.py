@@ -34,7 +34,7 @@ def outputs(count, distance, seed, classes=3, width=8):
 
 HEAD = openset.Head(np.eye(8, 3), np.full(3, 0.5))
 TRAINING, KNOWN, UNKNOWN = outputs(150, 0, 0), outputs(90, 0, 1), outputs(90, 5, 2)
-HELD_OUT = outputs(60, 0, 7)
+HELD_OUT = outputs(90, 0, 7)  # as many as the others: one program for each size
 
 
 @pytest.fixture(scope="module")

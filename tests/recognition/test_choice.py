@@ -218,6 +218,7 @@ def test_the_configured_score_and_classes_count_without_training_again(
     assert list(result["decision"]["candidates"]) == ["energy"]
 
 
+@pytest.mark.slow  # to train a run of its own
 def test_without_validation_examples_the_paper_s_rule_decides(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.data.validation, config.train.epochs = 0.0, 1

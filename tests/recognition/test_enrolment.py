@@ -164,6 +164,10 @@ def test_a_score_that_cannot_enrol_names_those_that_can(run, source):
     with pytest.raises(ValueError, match="energy decides, and cannot.*--score=auto.*spatial_stage"):
         runs.enrol_run(run, source, score="energy")
     assert not (run / enrolment_file.FILE).exists() and not (run / enrolment_file.FOLDER).exists()
+
+
+@pytest.mark.slow  # fits every score anew
+def test_auto_enrols_by_the_best_score_that_can(run, source):
     areas = training.read_record(run)["decision"]["candidates"]
     takers = {n: row["auroc"] for n, row in areas.items() if openset.SCORES[n].takes_classes}
     training.update_record(run, decision={})  # as of a run whose score was named: compared now

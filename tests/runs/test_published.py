@@ -94,6 +94,7 @@ def loaded(folder):
     return models.pretrained.load(folder / "tiny.pth", TINY(), in_channels=1, channels="sum")
 
 
+@pytest.mark.slow  # tests/runs/test_pretrained.py begins with a file
 def test_the_run_begins_with_the_network_and_records_all_of_it(config, run, folder):
     variables = training.variables_of(training.load_snapshot(run, "latest"))
     found = {name: variables[name]["backbone"] for name in ("params", "batch_stats")}
@@ -106,6 +107,7 @@ def test_the_run_begins_with_the_network_and_records_all_of_it(config, run, fold
     assert record["normalization"] == {"mean": [110.0], "std": [60.0], "by": "tiny"}
 
 
+@pytest.mark.slow  # tests/runs/test_pretrained.py begins with a file
 def test_the_beginning_is_evaluated(run):
     told = [r["step"] for r in training.read_metrics(run) if r["phase"] == "evaluate"]
     assert told[0] == 0 and told[-1] == STEPS
@@ -142,6 +144,7 @@ def test_it_is_used_where_the_weights_are_gone(config, run, folder, tmp_path, pa
     assert prediction.probabilities == pytest.approx(wanted, rel=1e-4)
 
 
+@pytest.mark.slow  # tests/runs/test_pretrained.py begins with a file
 def test_its_constants_are_in_the_exported_graph(run, tmp_path):
     runtime = pytest.importorskip("onnxruntime", reason="extra 'peers' is not installed")
     export_run(run, tmp_path / "run.onnx", score="none")
@@ -199,6 +202,7 @@ def test_the_name_gives_a_backbone_its_variables(folder, patch):
     jax.tree.map(np.testing.assert_array_equal, found, loaded(folder))
 
 
+@pytest.mark.slow  # tests/runs/test_pretrained.py begins with a file
 def test_a_run_of_such_a_network_can_start_another(config, run, folder):
     config = config.copy_and_resolve_references()
     config.model.pretrained, config.model.backbone = str(run), "tiny"

@@ -58,6 +58,7 @@ def test_without_other_boxes_training_reads_the_chips(config):
     assert next(Examples(config).train_batches())["image"].shape == (16, 16, 16, 1)
 
 
+@pytest.mark.slow  # to train and measure a run of its own
 def test_the_evaluation_has_a_group_of_boxes_that_are_off(config, tmp_path):
     config.train.epochs, config.open_set.score = 6, "cbc"
     runs.train_run(config, tmp_path / "run", progress=False)

@@ -252,6 +252,7 @@ def test_measurements_are_recorded(config, surrogate_run, trained_run, monkeypat
     assert measured["target"]["fingerprint"] == training.read_record(trained_run)["fingerprint"]
 
 
+@pytest.mark.slow  # to train a surrogate
 def test_methods_are_compared_on_validation_images(config, surrogate_run):
     (record,) = [r for r in training.read_metrics(surrogate_run) if r["phase"] == "evaluate"]
     task = runs.make_task(config, surrogate_run)

@@ -248,6 +248,7 @@ def test_a_margin_reaches_the_loss(embedding_config):
     assert value() > default
 
 
+@pytest.mark.slow  # likewise
 def test_held_out_classes_measure_new_classes(embedding_config):
     embedding_config.embedding.loss = "semi_hard_triplet"
     embedding_config.open_set.split = "random-3/1"
@@ -265,6 +266,7 @@ def test_one_validation_image_of_each_class_can_be_searched_for(embedding_config
     assert task.evaluate(*variables_of(task)) == {"recall_at_1": 0.0}
 
 
+@pytest.mark.slow  # likewise
 def test_splits_in_one_train_on_some_classes_and_test_on_the_others(embedding_config):
     embedding_config.data.train_split = embedding_config.data.test_split = "train+test"
     embedding_config.data.validation = 0.0
@@ -396,6 +398,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(levels, environment
     )
 
 
+@pytest.mark.slow  # compiles for its own numbers of chips
 def test_copies_of_a_chip_take_no_part_in_a_search(levels, embedding_config, tmp_path):
     copied = tmp_path / "levels"
     shutil.copytree(levels, copied)

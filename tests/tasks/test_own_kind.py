@@ -46,6 +46,7 @@ def gray(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow  # to train and measure it
 def test_the_record_names_the_kind(run):
     assert training.read_record(run)["task"] == "brightness:Brightness"
     assert training.task_of(run).__name__ == "Brightness"
@@ -66,6 +67,7 @@ def test_a_run_that_was_cut_off_ends_with_the_same_bits(config, run, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow  # to train and measure it
 def test_its_own_options_reach_its_evaluation(run):
     found = runs.evaluate_run(run)["error"]
     assert 0 < found < 1
@@ -75,6 +77,7 @@ def test_its_own_options_reach_its_evaluation(run):
     runs.evaluate_run(run)
 
 
+@pytest.mark.slow  # to train and measure it
 def test_its_predictor_is_found(run, gray):
     (found,) = jaxatr.load(run, offset=1.0)([np.full((4, 4, 1), 128, np.uint8)])
     (plain,) = jaxatr.load(run)([np.full((4, 4, 1), 128, np.uint8)])
@@ -94,6 +97,7 @@ def command(flags_of, capsys):
     return run
 
 
+@pytest.mark.slow  # to train and measure it
 def test_the_commands_work_with_it(run, gray, tmp_path, command):
     said = command(predict, f"--workdir={run}", gray)
     assert said.startswith(f"{gray}: ") and "of full brightness" in said
@@ -105,6 +109,7 @@ def test_the_commands_work_with_it(run, gray, tmp_path, command):
     assert "Figures" in page and "Choose γ" not in page
 
 
+@pytest.mark.slow  # to train and measure it
 def test_it_goes_out_as_onnx(run, tmp_path, command):
     onnx = pytest.importorskip("onnx")
     from jaxatr.onnx import load

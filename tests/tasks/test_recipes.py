@@ -92,7 +92,7 @@ def test_off_it_is_equation_4(config):
     np.testing.assert_allclose(found["loss"], np.mean(expected), rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["mixup", "cutmix"])
+@pytest.mark.parametrize("kind", ["cutmix", pytest.param("mixup", marks=pytest.mark.slow)])
 def test_a_mixture_has_the_mixture_of_two_losses(config, kind, monkeypatch):
     config.mix[kind] = 1.0
     task, params, state, batch = made(config)

@@ -134,6 +134,7 @@ def by_track(values, lengths):
     return [piece.mean(axis=0) for piece in np.split(np.float64(values), np.cumsum(lengths)[:-1])]
 
 
+@pytest.mark.slow  # to train a run of tracks
 def test_the_evaluation_has_the_mean_over_chips_beside_the_tracks(run):
     workdir, result, arrays = run
     assert list(result["groups"]) == ["all", "mean over chips", "single chips"]
@@ -167,6 +168,7 @@ def test_the_evaluation_has_the_mean_over_chips_beside_the_tracks(run):
     assert set(np.load(workdir / "thumbnails.npz")["id"]) <= set(arrays["test_id"])
 
 
+@pytest.mark.slow  # to train a run of tracks
 def test_the_report_shows_the_tracks(run, tmp_path):
     reporting.write_report([run[0]], tmp_path / "report.html")
     assert "simulated" in (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -193,11 +195,13 @@ def test_scores_that_need_a_gradient_are_of_single_images(run):
     runs.evaluate_run(run[0], fresh=True)
 
 
+@pytest.mark.slow  # to train a run of tracks
 def test_a_recogniser_of_tracks_has_no_neighbours(run):
     with pytest.raises(ValueError, match="neighbours: TrackRecogniser cannot search for training"):
         TrackRecogniser.load(run[0], score="cbc", neighbours=3)
 
 
+@pytest.mark.slow  # to train a run of tracks
 def test_the_recogniser_agrees_with_the_evaluation(base, run, tmp_path, flags_of, capsys):
     from jaxatr.cli import predict
 
@@ -240,6 +244,7 @@ def test_the_recogniser_agrees_with_the_evaluation(base, run, tmp_path, flags_of
     assert "there is no image in this folder" in printed.err and "wanted a folder" in printed.err
 
 
+@pytest.mark.slow  # to train a run of tracks
 def test_it_goes_out_as_onnx(base, run, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     onnx = pytest.importorskip("onnx")
@@ -259,6 +264,7 @@ def test_it_goes_out_as_onnx(base, run, tmp_path):
     )
 
 
+@pytest.mark.slow  # to train a run of tracks
 def test_tracks_in_folders_are_another_set_to_measure(base, run, tmp_path):
     workdir, own, _ = run
     shutil.copytree(workdir, tmp_path / "run")
@@ -288,6 +294,7 @@ def test_tracks_in_folders_are_another_set_to_measure(base, run, tmp_path):
         runs.evaluate_run(tmp_path / "run", data=(np.zeros((2, 16, 16), np.uint8), ["a", "b"]))
 
 
+@pytest.mark.slow  # to train a run of tracks
 def test_commands_for_single_images_refuse_a_run_of_tracks(run):
     with pytest.raises(
         ValueError,

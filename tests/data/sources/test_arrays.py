@@ -60,6 +60,7 @@ def test_arrays_that_do_not_fit_are_named(given, message, tmp_path):
     assert not (tmp_path / "a.npz").exists()
 
 
+@pytest.mark.slow  # to train and measure a run of its own
 def test_a_run_is_trained_and_measured_on_arrays(tmp_path):
     fields = {"model.backbone": "jaxatr_test_networks:Small", "open_set.split": "known:dark,gray"}
     fields |= {"train.steps": 4, "train.batch_size": 8, "open_set.score": "mls", "data.size": 0}

@@ -87,7 +87,7 @@ def test_a_map_does_not_depend_on_the_other_images(name, network, images):
 @every
 @pytest.mark.parametrize("value", [0.0, 0.5])
 def test_black_and_constant_images(name, value, network):
-    maps = np.asarray(explain(name, network, np.full((2, 12, 10, 3), value, np.float32)))
+    maps = np.asarray(explain(name, network, np.full((3, 12, 10, 3), value, np.float32)))
     assert np.isfinite(maps).all() and maps.min() >= 0 and maps.max() <= 1
 
 

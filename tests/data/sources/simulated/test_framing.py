@@ -60,7 +60,9 @@ def test_chips_are_a_plain_bicubic_resampling(longer):
     np.testing.assert_allclose(found, np.clip(np.transpose(expected), 0, 255), atol=1.1)
 
 
-@pytest.mark.parametrize("size,surround", [(64, 0), (64, 12), (24, 6)])
+@pytest.mark.parametrize(
+    "size,surround", [(64, 0), pytest.param(64, 12, marks=pytest.mark.slow), (24, 6)]
+)
 def test_the_frame_holds_all_that_a_chip_needs(size, surround):
     cut = framing("box", size, surround)
     reach = 2.0  # the filter's support, in the larger of the two pixels
