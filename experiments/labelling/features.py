@@ -25,6 +25,7 @@ class DataSet(NamedTuple):
       side: side in pixels to which chips are scaled.
       classes: number of its classes that are used, the first of a shuffled order; None for all.
       most: most training chips of a class; None for all.
+      tested: most test chips of a class; None for all.
       least: fewest training chips of a class that is used.
       crop: side of the middle that is cut out first; 0 for whole images.
     """
@@ -34,6 +35,7 @@ class DataSet(NamedTuple):
     side: int
     classes: int | None = None
     most: int | None = None
+    tested: int | None = None
     least: int = 1
     crop: int = 0
 
@@ -68,10 +70,9 @@ def chips(one: DataSet) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     chosen = np.sort([c for c in order if counts[c] >= one.least][: one.classes])
     cut = data.Chip(center_crop=one.crop, size=one.side, square=True)
     found = {}
-    for part in ("train", "test"):
+    for part, most in (("train", one.most), ("test", one.tested)):
         split, rng = dataset.splits[part], np.random.default_rng(1)
         labels = split.columns["label"]
-        most = one.most if part == "train" else None
         rows = np.concatenate([rng.permutation(np.flatnonzero(labels == c))[:most] for c in chosen])
         images = np.stack([cut(split.image(int(row))) for row in tqdm(rows, disable=None)])
         found[part] = images, np.searchsorted(chosen, labels[rows])

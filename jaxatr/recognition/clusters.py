@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr import files, openset
+from jaxatr import data, files, openset
 from jaxatr.data import ImagePath
 from jaxatr.openset.grouping import FEWEST, group
 from jaxatr.recognition.enrolment import check_kind
@@ -83,7 +83,7 @@ def cluster_run(
     decides = recogniser.decision.score
     # The best of those that can take the class decides from then on.
     by = (score or "") if decides.takes_classes else "auto"
-    with Pool(recogniser, sources) as pool:
+    with Pool(recogniser, [Path(one).absolute() for one in sources]) as pool:
         seen, rejected = _rejected(recogniser, pool)
         groups, alone = _grouped(rejected, fewest)
         clusters = [
@@ -92,12 +92,12 @@ def cluster_run(
                 size=len(members),
                 spread=spread,
                 nearest=_counts([one.nearest for one in members]),
-                pictures=_pictures(pool, members[:_SHOWN]),
+                pictures=_pictures(recogniser, pool, members[:_SHOWN]),
                 command=enrol_command(workdir, beside, number, by),
             )
             for number, (members, spread) in enumerate(groups, 1)
         ]
-        lone_pictures = _pictures(pool, alone[:_LONE])
+        lone_pictures = _pictures(recogniser, pool, alone[:_LONE])
     content = {
         "workdir": str(Path(workdir).absolute()),
         "step": recogniser.step,
@@ -190,11 +190,13 @@ def _counts(names: Sequence[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def _pictures(pool: Pool, chosen: Sequence[_Rejected]) -> list[cluster_page.Picture]:
+def _pictures(
+    recogniser: Recogniser, pool: Pool, chosen: Sequence[_Rejected]
+) -> list[cluster_page.Picture]:
     return [
         cluster_page.Picture(
             one.path.name,
-            pool.picture(one.path, cluster_page.SIDE),
+            data.thumbnail(recogniser.chip.shown(pool.chip(one.path)), side=cluster_page.SIDE),
             f"nearest {one.nearest}, score {one.score:.3g}",
         )
         for one in chosen

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,33 +17,41 @@ class Pool:
     """Images for a recogniser. Use it as a context, at whose end unpacked archives are removed.
 
     Attributes:
-      sources: absolute paths of the folders, archives, tables and files.
-      used: the images that :meth:`chips` has yielded so far.
+      sources: paths of the folders, archives, tables and files.
+      paths: the images, opened or not.
+      used: those that :meth:`chips` has yielded so far.
       left_out: (path, reason) for each image, folder or archive that cannot be used.
     """
 
-    def __init__(self, recogniser: Recogniser, sources: Sequence[str | os.PathLike]):
+    def __init__(
+        self,
+        recogniser: Recogniser,
+        sources: Sequence[str | os.PathLike],
+        without: Collection[Path] = (),
+    ):
         """Lists the images.
 
         Args:
           recogniser: reads and prepares them.
           sources: folders, archives, tables and files.
+          without: resolved paths of files to pass over.
 
         Raises:
           ValueError: a source does not exist or has no image.
         """
-        self.sources = [str(Path(one).absolute()) for one in sources]
+        self.sources = [os.fspath(one) for one in sources]
         self.used: list[ImagePath] = []
         self.left_out: list[tuple[str, str]] = []
         self._recogniser = recogniser
         self._scratch = tempfile.TemporaryDirectory(prefix="jaxatr-")
         try:
-            self._paths = [
+            self.paths = [
                 path
                 for place, one in enumerate(self.sources)
                 for path in data.image_paths(
                     one, os.path.join(self._scratch.name, str(place)), recogniser.bands
                 ).images
+                if not (without and Path(path.file).resolve() in without)
             ]
         except BaseException:
             self._scratch.cleanup()
@@ -64,7 +72,7 @@ class Pool:
           ValueError: no image can be used.
         """
         # disable=None: shown on terminals only
-        bar = tqdm(self._paths, desc="predicting", unit="image", leave=False, disable=None)
+        bar = tqdm(self.paths, desc="predicting", unit="image", leave=False, disable=None)
         for path in bar:
             try:
                 if path.error is not None:
@@ -83,6 +91,6 @@ class Pool:
         """Reads an image as a chip."""
         return self._recogniser.prepare(self._recogniser.read(path.file))
 
-    def picture(self, path: ImagePath, side: int) -> np.ndarray:
-        """Returns a thumbnail of an image's chip, with no side longer than ``side`` pixels."""
-        return data.thumbnail(self._recogniser.chip.shown(self.chip(path)), side=side)
+    def is_unpacked(self, path: ImagePath) -> bool:
+        """Whether an image is in an archive, so that its file is removed at the end."""
+        return Path(path.file).is_relative_to(self._scratch.name)

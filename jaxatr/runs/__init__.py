@@ -3,6 +3,7 @@
 from jaxatr.recognition.clusters import cluster_run
 from jaxatr.recognition.enrolment import enrol_chips, enrol_run, remove_class
 from jaxatr.recognition.field_calibration import calibrate_run, shift_run, undo_calibration
+from jaxatr.recognition.suggestions import suggest_run
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.continual import train_enrolled
 from jaxatr.runs.evaluation import evaluate_ensemble, evaluate_repeats, evaluate_run
@@ -27,6 +28,7 @@ __all__ = [
     "remove_class",
     "search_fields",
     "shift_run",
+    "suggest_run",
     "train_baseline",
     "train_enrolled",
     "train_run",
