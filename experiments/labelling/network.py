@@ -5,7 +5,6 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -13,8 +12,9 @@ from jaxatr.inference import stacked_batches
 
 STEPS, BATCH, RATE, SHIFT = 400, 32, 3e-3, 4
 ABOUT = (
-    f"four convolutions, 16 to 64 channels, and 64 features, trained from random weights in each round: {STEPS} "
-    f"steps of {BATCH} chips by Adam, rate {RATE} falling as a cosine, shifts of {SHIFT} pixels"
+    "four convolutions, 16 to 64 channels, and 64 features, trained from random weights in each "
+    f"round: {STEPS} steps of {BATCH} chips by Adam, rate {RATE} falling as a cosine, shifts of "
+    f"{SHIFT} pixels"
 )
 _CHIPS = 128  # chips of a batch of outputs
 

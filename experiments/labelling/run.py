@@ -90,10 +90,10 @@ def frozen(found: Features) -> Fit:
     def fit(rows: np.ndarray, seed: int) -> tuple[Callable[[np.ndarray], Judged], float]:
         head = LogisticRegression(C=0.1, max_iter=60, tol=1e-2)
         head.fit(found.pool[rows] / scale, found.labels[rows])
-        right = head.predict(found.test / scale) == found.truth
+        accuracy = float(np.mean(head.predict(found.test / scale) == found.truth))
         return (
             lambda rest: Judged(unit[rest], head.predict_proba(found.pool[rest] / scale)),
-            float(right.mean()),
+            accuracy,
         )
 
     return fit

@@ -27,7 +27,7 @@ UNCERTAIN, COVERS, GROUPED, STRANGE = "uncertain", "covers", "grouped", "strange
 group of unknown examples, or unknown and unlike the other unknown ones."""
 
 _CANDIDATES = 10  # for each example that is chosen, whose margins are smallest
-_CERTAIN = 0.5  # margin from which an example counts as chosen for coverage
+_CERTAIN = 0.5  # margin from which an example of the mixed method is not called uncertain
 
 
 class Choice(NamedTuple):
@@ -114,9 +114,11 @@ def to_label(
         centres = [place[int(one[0])] for one in groups if int(one[0]) in place]
         return farthest_first(features[rows], size, chosen=centres or _middle(features[rows]))
 
+    # The mixed method takes certain examples where there is nothing else.
+    limit = {"margin": np.inf, "mixed": _CERTAIN, "coverage": -np.inf}[method]
     group_of = {int(row): number for number, one in enumerate(groups) for row in one}
     chosen = [
-        Choice(row, UNCERTAIN if margin[row] < _CERTAIN else COVERS)
+        Choice(row, UNCERTAIN if margin[row] < limit else COVERS)
         for row in _finite_first(features, known, count - share, of_known)
     ]
     others = [

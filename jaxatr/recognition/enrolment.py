@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxatr import data, openset, training
 from jaxatr.data import ImagePath
+from jaxatr.data.image_paths import TABLES
 from jaxatr.files import read_regular
 from jaxatr.recognition import enrolment_file, extension
 from jaxatr.recognition.choice import made_for
@@ -254,7 +255,7 @@ def _images(
         else:
             if not path.exists():
                 raise ValueError(f"source: there is no folder or file {path}")
-            if str(path).lower().endswith(data.TABLES):
+            if str(path).lower().endswith(TABLES):
                 name, images = _of_table(path, name, bands)
             else:
                 images = data.image_paths(str(path), scratch.name, bands).images

@@ -127,7 +127,7 @@ def coreset(
     for name in names:
         own = np.flatnonzero(labels == name)
         mean = points[own].mean(axis=0)
-        chosen.append(own[np.argmin(np.square(points[own] - mean).sum(axis=1))])
+        chosen.append(int(own[np.argmin(np.square(points[own] - mean).sum(axis=1))]))
     return np.sort(farthest_first(points, size, chosen=chosen))
 
 
