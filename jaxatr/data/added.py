@@ -10,8 +10,9 @@ import numpy as np
 
 from jaxatr.data.bands import Bands
 from jaxatr.data.combined_splits import concatenated
-from jaxatr.data.dataset import SHAPE_COLUMNS, Dataset, Split
+from jaxatr.data.dataset import SCENE_ARRAYS, SHAPE_COLUMNS, Dataset, Split
 from jaxatr.data.image_paths import TABLES
+from jaxatr.data.tracks import TRACK
 
 UNKNOWN = "unknown"
 """The label of images that are of no class; they are left out unless the set has this class."""
@@ -40,7 +41,8 @@ def added(dataset: Dataset, table: str | os.PathLike, split: str = "train") -> D
 
     Raises:
       ValueError: the table or an image cannot be read, an image has another dtype or number of
-        bands than the set, the set has no such split, or a new class would need a coarse one.
+        bands than the set, the set has no such split or not single images, or a new class would
+        need a coarse one.
     """
     from jaxatr.data.sources.image_folder import labelled_truth  # imported when it is asked for
 
@@ -48,6 +50,9 @@ def added(dataset: Dataset, table: str | os.PathLike, split: str = "train") -> D
         raise ValueError(f"added: got {table}, wanted a table, ending in {' or '.join(TABLES)}")
     if split not in dataset.splits:
         raise ValueError(f"added: {dataset.name} has no split {split!r}")
+    before = dataset.splits[split]
+    if TRACK in before.columns or (len(before) and {*before.records[0]} & {*SCENE_ARRAYS}):
+        raise ValueError(f"added: got {dataset.name}, wanted a set of single images")
     found = labelled_truth(Path(table), Path(), dataset.bands)
     left_out = {UNKNOWN} - {*dataset.classes}
     listed = [one for one in found.listed if one.label not in left_out]
@@ -57,7 +62,6 @@ def added(dataset: Dataset, table: str | os.PathLike, split: str = "train") -> D
     if not listed:
         return dataset
     classes = (*dataset.classes, *new)
-    before = dataset.splits[split]
     files = [found.root / one.path for one in listed]
     sizes, content = _facts(files, before, dataset)
     labels = [classes.index(one.label) for one in listed]

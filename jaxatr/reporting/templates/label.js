@@ -76,8 +76,8 @@ function cell(text) {
 
 function table() {
   const rows = data.chips.flatMap((chip, number) =>
-    labels[number] ? [`${cell(chip.file)},${cell(labels[number])},train\n`] : []);
-  return ["path,label,split\n", ...rows].join("");
+    labels[number] ? [`${cell(chip.file)},${cell(labels[number])}\n`] : []);
+  return ["path,label\n", ...rows].join("");
 }
 
 function save() {
