@@ -10,7 +10,7 @@ import optax
 
 from jaxatr.inference import stacked_batches
 
-STEPS, BATCH, RATE, SHIFT = 400, 32, 3e-3, 4
+STEPS, BATCH, RATE, SHIFT = 600, 32, 1e-3, 4
 ABOUT = (
     "four convolutions, 16 to 64 channels, and 64 features, trained from random weights in each "
     f"round: {STEPS} steps of {BATCH} chips by Adam, rate {RATE} falling as a cosine, shifts of "

@@ -12,8 +12,10 @@ from jaxatr.openset.labelling import METHODS
 TITLES = {
     "grocery": "Grocery, 24 classes",
     "cifar100": "CIFAR-100, 20 classes",
-    "cifar10": "CIFAR-10",
-    "mstar": "MSTAR, network trained in each round",
+    "cifar10-128": "CIFAR-10, 128 px",
+    "cifar10-96": "CIFAR-10, 96 px",
+    "mstar-frozen": "MSTAR, frozen",
+    "mstar": "MSTAR, trained in each round",
 }
 
 
@@ -96,5 +98,3 @@ def accuracies() -> str:
             rows.append([TITLES[plan.data.name], method, *each])
     header = ["pool", "chosen by", "start", "", "half", "", "end"]
     return "\n".join(table(header, rows))
-
-

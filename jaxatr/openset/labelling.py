@@ -16,6 +16,7 @@ import numpy as np
 from jaxatr.extras import extra
 from jaxatr.openset import nearest_neighbour
 from jaxatr.openset.gallery.reduction import farthest_first
+from jaxatr.openset.grouping import reduced
 from jaxatr.typing import Bool, Float, Int
 
 METHODS = ("mixed", "margin", "coverage")
@@ -152,15 +153,15 @@ def _diverse(
 ) -> Int[np.ndarray, " s"]:
     """Chooses the example nearest to the centre of each cluster of those with small margins.
 
-    In the clusters, an example has the weight 1 - margin, so that centres lie where examples
-    are uncertain. The smallest margin comes first. If there are fewer clusters than wanted, because
+    In the clusters, an example has the weight 1 - margin, so that centres lie where examples are
+    uncertain. The smallest margin comes first. If there are fewer clusters than wanted, because
     examples are equal, those with the smallest margins follow.
     """
     order = np.argsort(margin, kind="stable")[: _CANDIDATES * size]
     if len(order) <= size:
         return order
     clusters = extra("sklearn.cluster", "report", "the method mixed")  # takes a second to import
-    points = np.asarray(features[order], np.float64)
+    points = reduced(np.asarray(features[order], np.float64))
     weights = np.maximum(1 - margin[order], 1e-6)  # not all of them 0
     model = clusters.KMeans(size, n_init=1, random_state=seed)
     with warnings.catch_warnings():
