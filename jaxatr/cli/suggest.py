@@ -58,6 +58,8 @@ def main(arguments: Sequence[str]) -> None:
     values = flags.FLAGS
     if values.out:
         data.check_table(values.out)
+    for out in filter(None, (values.out, values.page)):
+        inputs.check_apart(out, *values.pool, *values.labelled)
     inputs.say(f"loading {values.workdir}, and predicting the images")
     found = runs.suggest_run(
         values.workdir,

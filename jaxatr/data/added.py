@@ -75,6 +75,8 @@ def added(dataset: Dataset, table: str | os.PathLike, split: str = "train") -> D
     }
     if dataset.fine_to_coarse is not None:
         columns["coarse"] = np.array(dataset.fine_to_coarse)[labels]
+    if "group" in before.columns:  # an image of no group is one of its own
+        columns["group"] = np.array([one.group or one.path for one in listed])
     more = Split(split, _Files(files, dataset.bands), columns, classes, before.dtype)
     splits = {
         name: Split(name, one.records, one.columns, classes, one.dtype)

@@ -288,9 +288,7 @@ def _check_folder(path: Path, images: tuple[ImagePath, ...]) -> None:
         )
 
 
-def _of_table(
-    path: Path, name: str | None, bands: data.Bands
-) -> tuple[str, tuple[ImagePath, ...]]:
+def _of_table(path: Path, name: str | None, bands: data.Bands) -> tuple[str, tuple[ImagePath, ...]]:
     """Finds the images of a class in a table of labels, and the name of the class.
 
     Raises:

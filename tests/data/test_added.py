@@ -12,6 +12,7 @@ def dataset(tmp_path, coarse=None):
         "label": np.array([0, 1]),
         "id": np.array([4, 7]),
         "path": np.array(["a/0.png", "b/1.png"]),
+        "group": np.array(["one", "two"]),
         "range": np.zeros(2),
         "height": np.full(2, 4),
         "width": np.full(2, 4),
@@ -36,7 +37,8 @@ def table_of(tmp_path, content, dtype=np.uint8):
 
 
 def test_the_images_of_a_table_are_trained_on(tmp_path):
-    table = table_of(tmp_path, f"path,label\n{tmp_path / '1.png'},tank\n0.png,b\n2.png,unknown\n")
+    rows = f"{tmp_path / '1.png'},tank\n0.png,b\n2.png,unknown\n"
+    table = table_of(tmp_path, f"path,label\n{rows}")
     before = dataset(tmp_path)
     after = data.added(before, table)
     assert after.classes == ("a", "b", "tank")
@@ -45,6 +47,7 @@ def test_the_images_of_a_table_are_trained_on(tmp_path):
     order = np.argsort(split.columns["label"], kind="stable")
     assert split.columns["label"][order].tolist() == [0, 1, 1, 2]
     assert split.columns["height"][order].tolist() == [4, 4, 6, 6]
+    assert len({*split.columns["group"].tolist()}) == 4
     assert len({*split.columns["id"].tolist()}) == 4 and "range" not in split.columns
     assert [int(split.image(i).mean()) for i in order] == [0, 1, 10, 11]
     assert len(after.splits["test"]) == 2 and after.splits["test"].classes == after.classes

@@ -39,7 +39,7 @@ def pool(chips, tmp_path):
 
 def test_suggestions_are_those_of_the_arrays_with_reasons_in_words(recogniser, pool):
     found = recogniser.suggest(pool, 10)
-    paths = [path for path in sorted(pool.glob("*/*.png"))]
+    paths = sorted(pool.glob("*/*.png"))
     answers = recogniser.predict(paths)
     rejected = [one.label == "unknown" for one in answers]
     assert found.images == 40 and found.rejected == sum(rejected) > 5
@@ -102,6 +102,8 @@ def test_the_command_writes_a_table_with_the_columns_of_predict_and_a_page(
     assert set(recogniser.columns()) <= set(rows[0])
     text = page.read_text(encoding="utf-8")
     assert "data:image/jpeg;base64," in text and str(pool / "broken.png") not in text
+    with pytest.raises(ValueError, match="next.csv: is read as .*, wanted another file to write"):
+        suggest.main(flags_of(suggest, *arguments, f"--labelled={out}", *files_))
     suggest.main(flags_of(suggest, *arguments, "--json", "--count=2", "--method=coverage"))
     one, two = map(json.loads, capsys.readouterr().out.splitlines())
     assert (one["rank"], two["rank"]) == (1, 2) and one["probabilities"].keys()
