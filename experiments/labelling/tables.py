@@ -59,21 +59,16 @@ def shares() -> str:
     for plan in PLANS:
         content = recorded(RESULTS, plan.data.name)
         for number in (plan.rounds // 2, plan.rounds):
-            count = plan.start * _classes(content) + plan.more * number if content else 0
-            rows.append([TITLES[plan.data.name], str(count), *_row(content, number)])
+            rows.append([TITLES[plan.data.name], *_row(content, number)])
     header = ["pool", "random labels", "accuracy with these", *METHODS]
     return "\n".join(table(header, rows))
 
 
-def _classes(content: Mapping[str, Any]) -> int:
-    return len(content["rows"][0]["classes"])
-
-
 def _row(content: Mapping[str, Any] | None, number: int) -> list[str]:
     if content is None:
-        return [NOT_RUN] * (1 + len(METHODS))
+        return [NOT_RUN] * (2 + len(METHODS))
     count = content["rows"][0]["labels"][number]
-    cells = [cell((100 * curves(content, RANDOM)[:, number]).tolist())]
+    cells = [str(count), cell((100 * curves(content, RANDOM)[:, number]).tolist())]
     for method in METHODS:
         labels = needed(content, method, number)
         recorded_ = len(curves(content, method)) > 0

@@ -1,10 +1,10 @@
 """Chooses which of many unlabelled examples to label next, by uncertainty and by diversity.
 
 Examples between two classes change a classifier most, but the most uncertain ones are often alike.
-So the default takes the ten times as many examples with the smallest margins, divides them into
-clusters, and takes one of each (Zhdanov 2019, "Diverse mini-batch active learning"). Examples that
-are judged unknown have no class to be uncertain about; groups of them stand for classes that nobody
-has named yet.
+So the default takes twenty times as many examples as are wanted, those with the smallest margins,
+divides them into clusters, and chooses one of each (Zhdanov 2019, "Diverse mini-batch active
+learning"). Examples that are judged unknown have no class to be uncertain about; groups of them
+stand for classes that nobody has named yet.
 """
 
 import warnings
@@ -27,7 +27,7 @@ UNCERTAIN, COVERS, GROUPED, STRANGE = "uncertain", "covers", "grouped", "strange
 """Why an example is chosen: between two classes, unlike the others and the labelled ones, from a
 group of unknown examples, or unknown and unlike the other unknown ones."""
 
-_CANDIDATES = 10  # for each example that is chosen, whose margins are smallest
+_CANDIDATES = 20  # for each example that is chosen, whose margins are smallest
 _CERTAIN = 0.5  # margin from which an example of the mixed method is not called uncertain
 
 

@@ -61,15 +61,15 @@ def test_coverage_is_that_of_loops(labelled):
 
 
 def test_mixed_takes_the_one_nearest_to_the_centre_of_each_cluster_by_uncertainty():
-    features, probabilities = drawn(90)
+    features, probabilities = drawn(120)
     margin = labelling.margins(probabilities)
-    order = sorted(range(90), key=lambda i: margin[i])[:50]
+    order = sorted(range(120), key=lambda i: margin[i])[:100]
     points = features[order].astype(float)
     weights = 1 - margin[order]
     model = KMeans(5, n_init=1, random_state=3).fit(points, sample_weight=weights)
     nearest = []
     for number, centre in enumerate(model.cluster_centers_):
-        own = [i for i in range(50) if model.labels_[i] == number]
+        own = [i for i in range(100) if model.labels_[i] == number]
         nearest.append(min(own, key=lambda i: ((points[i] - centre) ** 2).sum()))
     found = labelling.to_label(features, probabilities, 5, seed=3)
     assert rows_of(found) == [order[i] for i in sorted(nearest)]
