@@ -21,13 +21,14 @@ from result_pages import (  # noqa: E402
     device,
     distillation,
     kernels,
+    labelling,
     onnx,
     open_set,
     quadruplets,
 )
 
 PICTURES = FOLDER / "images" / "results"
-TOPICS = (open_set, decisions, quadruplets, distillation, kernels, device, onnx)
+TOPICS = (open_set, decisions, quadruplets, distillation, kernels, device, onnx, labelling)
 FIGURES = {name: figure for topic in TOPICS for name, figure in topic.FIGURES.items()}
 TABLES = {name: make for topic in TOPICS for name, make in topic.TABLES.items()}
 

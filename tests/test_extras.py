@@ -23,10 +23,10 @@ def test_what_no_training_imports_is_not_required():
 
 
 def test_the_package_and_its_commands_are_imported_without_the_extras():
-    names = (
-        "train evaluate predict explain calibrate enrol cluster serve check prepare report search"
+    names = "train evaluate predict explain calibrate enrol cluster suggest serve check prepare"
+    modules = ", ".join(
+        f"jaxatr.cli.{name}" for name in f"{names} report search convert tune".split()
     )
-    modules = ", ".join(f"jaxatr.cli.{name}" for name in f"{names} convert tune".split())
     script = f"{WITHOUT}import jaxatr, jaxatr.runs, jaxatr.reporting, jaxatr.explain, {modules}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

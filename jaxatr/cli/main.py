@@ -24,6 +24,7 @@ COMMANDS = (
         "calibrate",
         "enrol",
         "cluster",
+        "suggest",
         "explain",
     ),
     *("check", "prepare", "convert", "tune", "report", "monitor", "serve"),

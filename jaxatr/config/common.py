@@ -224,6 +224,11 @@ COMMON: Fields = {
         0.0,
         "epochs of linear warm-up; at most half of the training",
     ),
+    "data.added": Field(
+        "",
+        "table of [further training images](enrolment.md#what-to-label-next) with the columns "
+        "`path` and `label`",
+    ),
     "data.corrections": Field(
         "",
         "table of [corrected labels](data.md#labels-that-may-be-wrong) with the columns `path` "

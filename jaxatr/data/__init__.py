@@ -8,6 +8,7 @@ cuts them to size, ``pipeline`` and ``tuples`` batch them, and ``augment`` varie
 device. ``augmentations`` and ``mixing`` hold further variations, which are off by default.
 """
 
+from jaxatr.data.added import added
 from jaxatr.data.augment import augment
 from jaxatr.data.balance import BALANCES, UNBALANCED, balanced_pass, class_weights
 from jaxatr.data.bands import PLAIN, Bands, Choice, chosen, preview_of, read_folder, shown
@@ -69,6 +70,7 @@ __all__ = [
     "UNBALANCED",
     "balanced_pass",
     "class_weights",
+    "added",
     "corrected",
     "FACTS",
     "PLAIN",

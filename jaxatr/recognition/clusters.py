@@ -3,18 +3,17 @@
 import json
 import os
 import shlex
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from jaxatr import data, files, openset
 from jaxatr.data import ImagePath
 from jaxatr.openset.grouping import FEWEST, group
 from jaxatr.recognition.enrolment import check_kind
+from jaxatr.recognition.pool import Pool
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.reporting import cluster_page
 from jaxatr.training import Checkpoint
@@ -84,17 +83,8 @@ def cluster_run(
     decides = recogniser.decision.score
     # The best of those that can take the class decides from then on.
     by = (score or "") if decides.takes_classes else "auto"
-    left_out: list[tuple[str, str]] = []
-    sources = [str(Path(one).absolute()) for one in sources]
-    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        paths = [
-            path
-            for place, one in enumerate(sources)
-            for path in data.image_paths(
-                one, os.path.join(scratch, str(place)), recogniser.bands
-            ).images
-        ]
-        seen, rejected = _rejected(recogniser, paths, left_out)
+    with Pool(recogniser, [Path(one).absolute() for one in sources]) as pool:
+        seen, rejected = _rejected(recogniser, pool)
         groups, alone = _grouped(rejected, fewest)
         clusters = [
             cluster_page.Cluster(
@@ -102,17 +92,17 @@ def cluster_run(
                 size=len(members),
                 spread=spread,
                 nearest=_counts([one.nearest for one in members]),
-                pictures=_pictures(recogniser, members[:_SHOWN]),
+                pictures=_pictures(recogniser, pool, members[:_SHOWN]),
                 command=enrol_command(workdir, beside, number, by),
             )
             for number, (members, spread) in enumerate(groups, 1)
         ]
-        lone_pictures = _pictures(recogniser, alone[:_LONE])
+        lone_pictures = _pictures(recogniser, pool, alone[:_LONE])
     content = {
         "workdir": str(Path(workdir).absolute()),
         "step": recogniser.step,
         "score": decides.name,
-        "sources": sources,
+        "sources": pool.sources,
         "images": seen,
         "rejected": len(rejected),
         "groups": [
@@ -121,11 +111,11 @@ def cluster_run(
         "alone": [one.path.name for one in alone],
         "enrols_by": by,
     }
-    title = ", ".join(Path(one).name for one in sources)
+    title = ", ".join(Path(one).name for one in pool.sources)
     summary = f"{len(rejected)} of {seen} images are unknown to {workdir}, by {decides.name}."
     files.write_text(beside, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     files.write_text(page, cluster_page.render(title, summary, clusters, lone_pictures, len(alone)))
-    return Clustered(content, str(page), str(beside), left_out)
+    return Clustered(content, str(page), str(beside), pool.left_out)
 
 
 def _check_groups(path: Path) -> None:
@@ -158,42 +148,18 @@ def enrol_command(
     return f"{shlex.join(words)} --name=NAME"
 
 
-def _rejected(
-    recogniser: Recogniser, paths: Sequence[ImagePath], left_out: list[tuple[str, str]]
-) -> tuple[int, list[_Rejected]]:
-    """Returns the number of usable images, and the images that the run rejects.
-
-    Appends ``(name, reason)`` to ``left_out`` for each unusable image.
-    """
-    used: list[ImagePath] = []
-
-    def usable() -> Iterator[np.ndarray]:
-        # disable=None: shown on terminals only
-        bar = tqdm(paths, desc="predicting", unit="image", leave=False, disable=None)
-        for path in bar:
-            try:
-                if path.error is not None:
-                    raise path.error
-                chip = recogniser.prepare(recogniser.read(path.file))
-            except (ValueError, OSError) as error:
-                left_out.append((path.name, data.reason_of(error, path.name, path.file)))
-                continue
-            used.append(path)
-            yield chip
-
+def _rejected(recogniser: Recogniser, pool: Pool) -> tuple[int, list[_Rejected]]:
+    """Returns the number of usable images, and the images that the run rejects."""
     rejected: list[_Rejected] = []
     done = 0
-    for outputs in recogniser.outputs(usable()):
+    for outputs in recogniser.outputs(pool.chips()):
         answers = recogniser.deciding(outputs)
         rows = openset.compared_rows(recogniser.decision, outputs)
         for place in np.flatnonzero(~answers.accepted):
-            path = used[done + int(place)]
+            path = pool.used[done + int(place)]
             nearest = recogniser.classes[int(answers.nearest[place])]
             rejected.append(_Rejected(path, rows[place], nearest, float(answers.scores[place])))
         done += len(outputs.labels)
-    if not done:
-        reason = f" ({left_out[0][0]}: {left_out[0][1]})" if left_out else ""
-        raise ValueError(f"no image can be used{reason}")
     return done, rejected
 
 
@@ -224,14 +190,13 @@ def _counts(names: Sequence[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def _pictures(recogniser: Recogniser, chosen: Sequence[_Rejected]) -> list[cluster_page.Picture]:
+def _pictures(
+    recogniser: Recogniser, pool: Pool, chosen: Sequence[_Rejected]
+) -> list[cluster_page.Picture]:
     return [
         cluster_page.Picture(
             one.path.name,
-            data.thumbnail(
-                recogniser.chip.shown(recogniser.chip(recogniser.read(one.path.file))),
-                side=cluster_page.SIDE,
-            ),
+            data.thumbnail(recogniser.chip.shown(pool.chip(one.path)), side=cluster_page.SIDE),
             f"nearest {one.nearest}, score {one.score:.3g}",
         )
         for one in chosen

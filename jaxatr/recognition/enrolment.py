@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxatr import data, openset, training
 from jaxatr.data import ImagePath
+from jaxatr.data.image_paths import TABLES
 from jaxatr.files import read_regular
 from jaxatr.recognition import enrolment_file, extension
 from jaxatr.recognition.choice import made_for
@@ -43,9 +44,9 @@ def enrol_run(
 
     Args:
       workdir: the run's folder.
-      source: a folder, an archive or a file with images of one class; or the JSON file written by
-        :func:`jaxatr.runs.cluster_run`.
-      name: name of the class; by default the folder's name.
+      source: a folder, an archive or a file with images of one class; a table of paths and labels;
+        or the JSON file written by :func:`jaxatr.runs.cluster_run`.
+      name: name of the class; by default the folder's name, or the only label of a table.
       group: number of the group in that JSON file.
       score: the score that decides from then on; by default the present one. ``"auto"`` picks the
         best of the scores that accept new classes, by the comparison of ``open_set.score=auto``.
@@ -254,7 +255,10 @@ def _images(
         else:
             if not path.exists():
                 raise ValueError(f"source: there is no folder or file {path}")
-            images = data.image_paths(str(path), scratch.name, bands).images
+            if str(path).lower().endswith(TABLES):
+                name, images = _of_table(path, name, bands)
+            else:
+                images = data.image_paths(str(path), scratch.name, bands).images
             if name is None:
                 _check_folder(path, images)
                 name = path.resolve().name
@@ -282,6 +286,27 @@ def _check_folder(path: Path, images: tuple[ImagePath, ...]) -> None:
             f"at a time: --chips={shlex.quote(str(path / folders[0]))}, or --name=NAME for all of "
             "them"
         )
+
+
+def _of_table(path: Path, name: str | None, bands: data.Bands) -> tuple[str, tuple[ImagePath, ...]]:
+    """Finds the images of a class in a table of labels, and the name of the class.
+
+    Raises:
+      ValueError: the table has no labels or none of this name, or several and no name is given.
+    """
+    from jaxatr.data.sources.image_folder import labelled_truth  # not for other commands
+
+    found = labelled_truth(path, path.parent, bands)
+    labels = sorted({one.label for one in found.listed} - {UNKNOWN})
+    if name is None and len(labels) == 1:
+        (name,) = labels
+    if name is None or data.class_name(name) not in labels:
+        listed = ", ".join(labels) or "no class"
+        raise ValueError(f"name: got {name!r}, wanted a label of {path}: {listed}")
+    chosen = (one.path for one in found.listed if one.label == data.class_name(name))
+    return name, tuple(
+        ImagePath(str(found.root / below), str(found.root / below), below) for below in chosen
+    )
 
 
 def _of_group(

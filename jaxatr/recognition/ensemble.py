@@ -10,7 +10,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -65,6 +65,12 @@ class Ensemble(Recogniser):
     def _heat_maps(self, chips: Sequence[np.ndarray], method: str) -> list[HeatMap]:
         """Raises an error: heat maps are defined for single networks only."""
         raise ValueError("heat_map: not supported by an ensemble: load one of its runs")
+
+    def suggest(
+        self, pool: str | os.PathLike | Sequence[str | os.PathLike], count: int = 50, **options: Any
+    ) -> NoReturn:
+        """Raises an error: the networks have no features in common."""
+        raise ValueError("suggest: not supported by an ensemble: load one of its runs")
 
     def _parameters(self) -> list[str]:
         """Returns the digests of the members."""

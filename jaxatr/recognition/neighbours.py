@@ -40,6 +40,7 @@ class TrainingChips:
 
     Attributes:
       count: number of chips.
+      features: their features ``[count, d]``, of unit length; None if they are not searched.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class TrainingChips:
         self._part, self._rows = part, rows
         self._ids = np.arange(len(part.indices)) if ids is None else ids
         self._paths, self._classes = part.column("path"), classes
+        self.features = features
         self._bank = None if features is None else jnp.asarray(features)
         self._row_of = {int(self._ids[row]): int(row) for row in rows}
         self.count = len(rows)

@@ -4,7 +4,7 @@ import abc
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.training.predictor import Item, flattened, types_of
 from jaxatr.typing import Float, PyTree, Shaped
+
+if TYPE_CHECKING:
+    from jaxatr.recognition.suggestions import Suggested
 
 
 class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
@@ -392,6 +395,21 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
         """Yields the network's outputs for batches of chips, 32 by default."""
         for stacked, count in stacked_batches(chips, batch_size or 32):
             yield self.session.batch(stacked, count=count)
+
+    def suggest(
+        self, pool: str | os.PathLike | Sequence[str | os.PathLike], count: int = 50, **options: Any
+    ) -> "Suggested":
+        """Suggests which chips of a pool to label next.
+
+        Args:
+          pool: folders, archives, tables of paths, or files of images.
+          count: number of chips to suggest.
+          **options: of :func:`jaxatr.recognition.suggestions.suggest`.
+
+        Raises:
+          ValueError: see there.
+        """
+        return imported("jaxatr.recognition.suggestions:suggest")(self, pool, count, **options)
 
     def _search(self, run: TrainedRun, where: Mapping[str, str], count: int) -> None:
         """Prepares the search for the training chips that are nearest to an image."""

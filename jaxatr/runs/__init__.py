@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from jaxatr.recognition.clusters import cluster_run
     from jaxatr.recognition.enrolment import enrol_chips, enrol_run, remove_class
     from jaxatr.recognition.field_calibration import calibrate_run, shift_run, undo_calibration
+    from jaxatr.recognition.suggestions import suggest_run
     from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
     from jaxatr.runs.continual import train_enrolled
     from jaxatr.runs.evaluation import evaluate_ensemble, evaluate_repeats, evaluate_run
@@ -32,6 +33,7 @@ __all__ = [
     "remove_class",
     "search_fields",
     "shift_run",
+    "suggest_run",
     "train_baseline",
     "train_enrolled",
     "train_run",
@@ -56,6 +58,7 @@ __getattr__ = lazy.attributes(
         "remove_class": "jaxatr.recognition.enrolment",
         "search_fields": "jaxatr.runs.field_search",
         "shift_run": "jaxatr.recognition.field_calibration",
+        "suggest_run": "jaxatr.recognition.suggestions",
         "train_baseline": "jaxatr.runs.baselines",
         "train_enrolled": "jaxatr.runs.continual",
         "train_run": "jaxatr.runs.training",

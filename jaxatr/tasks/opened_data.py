@@ -17,7 +17,10 @@ def opened(fields: Config) -> data.Dataset:
             options=options,
             skip_corrupt=fields.skip_corrupt,
         )
-        corrections = fields.get("corrections")  # not in the configurations of 0.2
+        # Neither is in the configurations of 0.2.
+        if more := fields.get("added"):
+            dataset = data.added(dataset, more, fields.train_split)
+        corrections = fields.get("corrections")
         return data.corrected(dataset, corrections) if corrections else dataset
     except ValueError as error:
         if str(error).partition(":")[0] in options:  # the name of the option that is wrong

@@ -151,6 +151,16 @@ def test_classes_weigh_by_their_size_and_rare_ones_are_repeated(config, tmp_path
     np.testing.assert_allclose(found["loss"], np.average(expected, weights=weights), rtol=1e-5)
 
 
+def test_images_of_a_table_are_trained_on(config, chips, tmp_path):
+    before = OpenSet(config).parts["train"]
+    table = tmp_path / "labels.csv"
+    table.write_text(f"path,label\n{chips / 'test' / 'disc' / '000.png'},disc\n")
+    config.data.added = str(table)
+    after = OpenSet(config).parts["train"]
+    assert len(after.labels) + len(OpenSet(config).parts["validation"].labels) == 73
+    assert len(before.labels) in (len(after.labels), len(after.labels) - 1)
+
+
 def test_the_contrastive_term_is_of_the_whole_batch(config):
     config.loss.contrastive_weight = 0.7
     task, params, state, batch = made(config)

@@ -1,5 +1,6 @@
 """Reductions of a gallery: projections to fewer dimensions, samples and coresets of examples."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -126,12 +127,35 @@ def coreset(
     for name in names:
         own = np.flatnonzero(labels == name)
         mean = points[own].mean(axis=0)
-        chosen.append(own[np.argmin(np.square(points[own] - mean).sum(axis=1))])
-    away = np.full(len(points), np.inf)
+        chosen.append(int(own[np.argmin(np.square(points[own] - mean).sum(axis=1))]))
+    return np.sort(farthest_first(points, size, chosen=chosen))
+
+
+def farthest_first(
+    points: Float[np.ndarray, "n d"],
+    size: int,
+    *,
+    chosen: Sequence[int] = (),
+    away: Float[np.ndarray, " n"] | None = None,
+) -> Int[np.ndarray, " m"]:
+    """Chooses points one after another, each the farthest from all before it (greedy k-centre).
+
+    Of points equally far the first is taken, and none is taken twice.
+
+    Args:
+      points: ``[n, d]``.
+      size: m, number of points to choose, at most n.
+      chosen: the first of them.
+      away: ``[n]``, squared distances to what is there before the first choice; by default nothing.
+
+    Returns:
+      ``[m]``, indices in the order in which they are chosen.
+    """
+    away = np.full(len(points), np.inf) if away is None else np.array(away, np.float64)
+    order: list[int] = []
     for place in range(size):
-        if place == len(chosen):
-            chosen.append(int(np.argmax(away)))
-        index = chosen[place]
+        index = int(chosen[place]) if place < len(chosen) else int(np.argmax(away))
+        order.append(index)
         away = np.minimum(away, np.square(points - points[index]).sum(axis=1))
-        away[chosen] = -1  # never chosen twice
-    return np.sort(np.array(chosen))
+        away[order] = -1  # never chosen twice
+    return np.array(order, int)

@@ -1,0 +1,130 @@
+const data = JSON.parse(document.getElementById("data").textContent);
+const $ = (name) => document.getElementById(name);
+const UNKNOWN = "unknown";
+const key = `jaxatr-labels-${data.key}`;
+const classes = [...data.classes];
+let labels = data.chips.map(() => "");   // "": none yet
+let place = 0;
+let saved = true;
+
+// A browser may keep nothing, such as one that forbids storage.
+try {
+  const kept = JSON.parse(localStorage.getItem(key) || "[]");
+  if (Array.isArray(kept) && kept.length === labels.length) labels = kept.map(String);
+  saved = !labels.some(Boolean);
+} catch { /* the labels begin empty */ }
+for (const label of labels) add(label);
+
+function add(label) {
+  if (label && label !== UNKNOWN && !classes.includes(label)) classes.push(label);
+}
+
+function element(name, properties, children = []) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+function answers() {
+  const buttons = classes.map((name, number) => answer(name, number < 9 ? String(number + 1) : ""));
+  $("answers").replaceChildren(...buttons, answer(UNKNOWN, "U"));
+}
+
+function answer(name, hint) {
+  const made = element("button", {type: "button", onclick: () => label(name)}, [name]);
+  if (hint) made.append(" ", element("kbd", {textContent: hint}));
+  made.dataset.name = name;
+  return made;
+}
+
+function label(name) {
+  labels[place] = name;
+  saved = false;
+  try { localStorage.setItem(key, JSON.stringify(labels)); } catch { /* until the page is closed */ }
+  if (name) move(1);
+  show();
+}
+
+function move(step) {
+  place = Math.max(0, Math.min(data.chips.length - 1, place + step));
+}
+
+function show() {
+  const chip = data.chips[place];
+  $("rank").textContent = `${place + 1} of ${data.chips.length}`;
+  $("chip").style.backgroundPosition = chip.at;
+  $("chip").setAttribute("aria-label", chip.name);
+  $("file").textContent = chip.name;
+  $("why").textContent = chip.why;
+  $("verdict").textContent = chip.verdict;
+  $("said").textContent = labels[place] ? `Your label: ${labels[place]}.` : "";
+  for (const button of $("answers").children)
+    button.setAttribute("aria-pressed", String(button.dataset.name === labels[place]));
+  const count = labels.filter(Boolean).length;
+  $("done").textContent = `${count} of ${labels.length} labelled${saved ? "" : ", not saved"}`;
+  [...$("sheet").children].forEach((one, number) => {
+    one.classList.toggle("current", number === place);
+    one.lastChild.textContent = labels[number] || "–";
+  });
+}
+
+/** Quotes a cell of CSV; text that a spreadsheet would take for a formula gets an apostrophe. */
+function cell(text) {
+  const safe = /^'*[=+\-@\t\r\n]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+function table() {
+  const rows = data.chips.flatMap((chip, number) =>
+    labels[number] ? [`${cell(chip.file)},${cell(labels[number])}\n`] : []);
+  return ["path,label\n", ...rows].join("");
+}
+
+function save() {
+  const url = URL.createObjectURL(new Blob([table()], {type: "text/csv"}));
+  element("a", {href: url, download: "labels.csv"}).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
+  saved = true;
+  show();
+}
+
+$("sheet").append(...data.chips.map((chip, number) => {
+  const picture = element("span", {className: "chip of-0"});
+  picture.style.backgroundPosition = chip.at;
+  const named = element("span", {className: "label"});
+  const go = () => { place = number; show(); $("desk").scrollIntoView({block: "nearest"}); };
+  return element("button", {type: "button", title: chip.name, onclick: go}, [picture, named]);
+}));
+$("other").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const name = $("name").value.normalize("NFC").trim();
+  if (!name) return;
+  $("name").value = "";
+  $("name").blur();
+  add(name);
+  answers();
+  label(name);
+});
+$("back").onclick = () => { move(-1); show(); };
+$("skip").onclick = () => { move(1); show(); };
+$("save").onclick = save;
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target === $("name")) {
+    if (event.key === "Escape") $("name").blur();
+    return;
+  }
+  const pressed = event.key.toLowerCase();
+  const number = /^[1-9]$/.test(pressed) ? Number(pressed) : 0;
+  if (number && number <= classes.length) label(classes[number - 1]);
+  else if (pressed === "u") label(UNKNOWN);
+  else if (pressed === "n") $("name").focus();
+  else if (pressed === "s" || pressed === "arrowright") { move(1); show(); }
+  else if (pressed === "arrowleft") { move(-1); show(); }
+  else if (pressed === "backspace" || pressed === "delete") label("");
+  else return;
+  event.preventDefault();
+});
+addEventListener("beforeunload", (event) => { if (!saved) event.preventDefault(); });
+answers();
+show();
