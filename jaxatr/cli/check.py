@@ -1,7 +1,7 @@
 """Checks a data set for damaged files, duplicates, imbalance, and facts that reveal the class.
 
 jaxatr check PATH [--out=FILE.html] [--center_crop=64]
-jaxatr check PATH --suspects=TABLE.csv [--network=efficientnet_lite0]
+jaxatr check PATH --suspects=TABLE.csv [--network=efficientnet_lite0] [--out=FILE.html]
 jaxatr check NAME [--data_source=PATH] [--option=NAME=VALUE] [--out=FILE.html]
 jaxatr check SCENES --boxes=FILE
 
@@ -9,7 +9,8 @@ PATH is a folder of images, an archive of such a folder, or a table; NAME is a
 data set known to `jaxatr prepare`. SCENES and FILE are scenes and their boxes,
 as for `jaxatr prepare scenes`: the boxes are checked instead of the pixels.
 --suspects ranks the labels that may be wrong by predictions without the image:
-from its pixels, or better from the features of a published network. The exit
+from its pixels, or better from the features of a published network; its page
+shows the most doubtful ones and saves a table of corrected labels. The exit
 code is 1 if a problem would invalidate a training or its figures.
 """
 
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     if values.out:
         files.check_page(values.out)
     if values.suspects:
-        inputs.check_unused("out", "alike", "limit", by="suspects")
+        inputs.check_unused("alike", "limit", by="suspects")
         data.check_table(values.suspects)
         inputs.check_apart(values.suspects, given)
     if values.network and not values.suspects:
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
         if values.suspects:
             from jaxatr.cli import suspects  # late, to keep --help fast
 
-            suspects.rank(subject, values.suspects, values.network, chip)
+            suspects.rank(subject, values.suspects, values.network, chip, values.out)
             return 0
         diagnosis = doctor.examine(
             subject, chip=chip, alike=values.alike, limit=values.limit, begins=inputs.say

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jaxatr import data, models
+from jaxatr import data, files, models
 from jaxatr.cli import inputs
 from jaxatr.data import doctor
 from jaxatr.inference import stacked_batches
+from jaxatr.reporting import label_page
 from jaxatr.tasks.open_set.needs import pooled
 from jaxatr.typing import Float, Shaped
 
@@ -17,9 +18,12 @@ SIDE = 64
 _BATCH = 32
 _SMALL = 16  # side of the images that are compared as they are
 _SHOWN = 10
+_PICTURED = 200
 
 
-def rank(subject: doctor.Subject, out: str, network: str, chip: data.Chip | None) -> None:
+def rank(
+    subject: doctor.Subject, out: str, network: str, chip: data.Chip | None, page: str = ""
+) -> None:
     """Prints the most doubtful labels of a set, and writes the whole ranking as a table.
 
     Args:
@@ -28,6 +32,8 @@ def rank(subject: doctor.Subject, out: str, network: str, chip: data.Chip | None
         ``given_probability`` and ``likely_probability``, the most doubtful first.
       network: name of a published network whose features are compared as well; empty for none.
       chip: geometry applied to each image first.
+      page: path of an HTML page that shows the most doubtful labels and takes corrections; empty
+        for none.
 
     Raises:
       ValueError: there is no such network, or too few examples or classes.
@@ -70,6 +76,21 @@ def rank(subject: doctor.Subject, out: str, network: str, chip: data.Chip | None
     for row in table[:_SHOWN]:
         print(f"  {row['path']}: {row['label']}, likely {row['likely']}")
     print(f"table: {out}; a table of corrected rows is data.corrections of a training")
+    if page:
+        cards = [
+            label_page.Card(
+                row["path"],
+                row["path"],
+                data.thumbnail(images[place], side=label_page.SIDE),
+                f"likely {row['likely']} ({row['likely_probability']:.0%}); the label has "
+                f"{row['given_probability']:.0%}",
+                row["label"],
+            )
+            for place, row in zip(found.order[:_PICTURED], table, strict=False)
+        ]
+        words = label_page.TO_CORRECT
+        files.write_text(page, label_page.render(subject.name, given, cards, words))
+        print(f"page: {page}")
 
 
 def representations(

@@ -1,4 +1,4 @@
-"""Renders a page on which chips are labelled, by keys or buttons, and saved as a table."""
+"""Renders a page on which chips are labelled, or labels corrected, and saved as a table."""
 
 import hashlib
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Card(NamedTuple):
       name: its path as the user knows it.
       image: uint8 thumbnail, gray or RGB.
       why: why it is to be labelled.
-      verdict: the run's decision.
+      verdict: the run's decision, or the given label.
     """
 
     file: str
@@ -33,19 +33,68 @@ class Card(NamedTuple):
     verdict: str
 
 
-def render(title: str, classes: Sequence[str], cards: Sequence[Card]) -> str:
+class Words(NamedTuple):
+    """What a kind of page says.
+
+    Attributes:
+      kind: its heading.
+      order: which chips come first, and who reads the saved table.
+      says: who gives the verdict.
+      made_by: the command that makes it.
+      other: the answer beside the classes: what it is called and its key.
+      cell: what the table's column of labels has for this answer.
+      new: whether a label may be another than those of the classes.
+    """
+
+    kind: str
+    order: str
+    says: str
+    made_by: str
+    other: tuple[str, str]
+    cell: str
+    new: bool
+
+
+TO_LABEL = Words(
+    kind="Chips to label",
+    order="the most useful first. “Save table” writes the labels as a file that a training reads.",
+    says="The run says",
+    made_by="jaxatr suggest",
+    other=("unknown", "u"),
+    cell="unknown",
+    new=True,
+)
+TO_CORRECT = Words(
+    kind="Labels to check",
+    order="the most doubtful first. “Save table” writes the labels that you give as a file for "
+    "data.corrections of a training.",
+    says="The label says",
+    made_by="jaxatr check",
+    other=("leave out", "x"),
+    cell="",
+    new=False,
+)
+
+
+def render(
+    title: str, classes: Sequence[str], cards: Sequence[Card], words: Words = TO_LABEL
+) -> str:
     """Renders a self-contained page, which keeps labels in the browser until they are saved.
 
     Args:
       title: name of the set of images.
       classes: names of the known classes.
       cards: the chips, the first to be labelled first.
+      words: what the page says.
     """
     sheet = sprite(
         {number: Thumbnail("", squared(card.image, SIDE)) for number, card in enumerate(cards)}
     )
+    name, key = words.other
     data = {
         "classes": [*classes],
+        # No class is called " ", and one may be called as the answer is.
+        "other": {"name": name, "key": key, "cell": words.cell, "value": words.cell or " "},
         "chips": [
             {
                 "file": as_utf8(card.file),
@@ -60,4 +109,5 @@ def render(title: str, classes: Sequence[str], cards: Sequence[Card]) -> str:
         "key": hashlib.sha256(repr([card.file for card in cards]).encode()).hexdigest()[:16],
     }
     template = environment().get_template("label.html")
-    return template.render(name=as_utf8(title), count=len(cards), data=data, sprite=sheet)
+    shown = {"name": as_utf8(title), "count": len(cards), "words": words}
+    return template.render(data=data, sprite=sheet, **shown)

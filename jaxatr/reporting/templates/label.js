@@ -1,6 +1,6 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (name) => document.getElementById(name);
-const UNKNOWN = "unknown";
+const other = data.other;
 const key = `jaxatr-labels-${data.key}`;
 const classes = [...data.classes];
 let labels = data.chips.map(() => "");   // "": none yet
@@ -16,7 +16,7 @@ try {
 for (const label of labels) add(label);
 
 function add(label) {
-  if (label && label !== UNKNOWN && !classes.includes(label)) classes.push(label);
+  if (label && label !== other.value && !classes.includes(label)) classes.push(label);
 }
 
 function element(name, properties, children = []) {
@@ -26,14 +26,16 @@ function element(name, properties, children = []) {
 }
 
 function answers() {
-  const buttons = classes.map((name, number) => answer(name, number < 9 ? String(number + 1) : ""));
-  $("answers").replaceChildren(...buttons, answer(UNKNOWN, "U"));
+  const buttons = classes.map((name, number) =>
+    answer(name, name, number < 9 ? String(number + 1) : ""));
+  $("answers").replaceChildren(
+    ...buttons, answer(other.value, other.name, other.key.toUpperCase()));
 }
 
-function answer(name, hint) {
-  const made = element("button", {type: "button", onclick: () => label(name)}, [name]);
+function answer(value, name, hint) {
+  const made = element("button", {type: "button", onclick: () => label(value)}, [name]);
   if (hint) made.append(" ", element("kbd", {textContent: hint}));
-  made.dataset.name = name;
+  made.dataset.value = value;
   return made;
 }
 
@@ -43,6 +45,10 @@ function label(name) {
   try { localStorage.setItem(key, JSON.stringify(labels)); } catch { /* until the page is closed */ }
   if (name) move(1);
   show();
+}
+
+function shown(value) {
+  return value === other.value ? other.name : value;
 }
 
 function move(step) {
@@ -57,14 +63,14 @@ function show() {
   $("file").textContent = chip.name;
   $("why").textContent = chip.why;
   $("verdict").textContent = chip.verdict;
-  $("said").textContent = labels[place] ? `Your label: ${labels[place]}.` : "";
+  $("said").textContent = labels[place] ? `Your label: ${shown(labels[place])}.` : "";
   for (const button of $("answers").children)
-    button.setAttribute("aria-pressed", String(button.dataset.name === labels[place]));
+    button.setAttribute("aria-pressed", String(button.dataset.value === labels[place]));
   const count = labels.filter(Boolean).length;
   $("done").textContent = `${count} of ${labels.length} labelled${saved ? "" : ", not saved"}`;
   [...$("sheet").children].forEach((one, number) => {
     one.classList.toggle("current", number === place);
-    one.lastChild.textContent = labels[number] || "–";
+    one.lastChild.textContent = shown(labels[number]) || "–";
   });
 }
 
@@ -75,8 +81,9 @@ function cell(text) {
 }
 
 function table() {
+  const given = (label) => label === other.value ? other.cell : label;
   const rows = data.chips.flatMap((chip, number) =>
-    labels[number] ? [`${cell(chip.file)},${cell(labels[number])}\n`] : []);
+    labels[number] ? [`${cell(chip.file)},${cell(given(labels[number]))}\n`] : []);
   return ["path,label\n", ...rows].join("");
 }
 
@@ -117,8 +124,8 @@ document.addEventListener("keydown", (event) => {
   const pressed = event.key.toLowerCase();
   const number = /^[1-9]$/.test(pressed) ? Number(pressed) : 0;
   if (number && number <= classes.length) label(classes[number - 1]);
-  else if (pressed === "u") label(UNKNOWN);
-  else if (pressed === "n") $("name").focus();
+  else if (pressed === other.key) label(other.value);
+  else if (pressed === "n" && !$("other").hidden) $("name").focus();
   else if (pressed === "s" || pressed === "arrowright") { move(1); show(); }
   else if (pressed === "arrowleft") { move(-1); show(); }
   else if (pressed === "backspace" || pressed === "delete") label("");

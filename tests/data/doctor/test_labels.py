@@ -1,10 +1,18 @@
 """Labels that may be wrong: their ranking, and corrections by a table."""
 
+import csv
+import json
+import re
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from jaxatr import data
-from jaxatr.data import doctor
+from jaxatr.cli import suspects
+from jaxatr.data import corrections, doctor
+from jaxatr.data.source import all_options
+from jaxatr.data.sources import image_folder
 
 pytest.importorskip("sklearn")
 
@@ -88,3 +96,52 @@ def test_a_table_that_does_not_fit_is_refused(tmp_path, content, message):
     table.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError, match=message):
         data.corrected(dataset(tmp_path), table)
+
+
+def doubted(tmp_path):
+    """Ranks the labels of a folder in which one disc is called a ring; returns table and page."""
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[:24, :24] - 11.5
+    radius = np.hypot(x, y)
+    shapes = {"disc": radius < 8, "=ring, old": (radius < 9) & (radius > 6)}
+    for name in shapes:
+        (tmp_path / "set" / name).mkdir(parents=True)
+        for number in range(8):
+            shape = shapes["disc" if number == 3 else name]
+            pixels = rng.integers(0, 60, (24, 24)) + 150 * shape
+            Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / f"set/{name}/{number}.png")
+    folder = image_folder.image_folder(tmp_path / "set", all_options(image_folder.PART, {}))
+    table, page = tmp_path / "suspects.csv", tmp_path / "suspects.html"
+    suspects.rank(doctor.of_folder(folder, "set"), str(table), "", None, str(page))
+    return table, page
+
+
+def test_the_most_doubtful_labels_are_shown_on_a_page(tmp_path, capsys):
+    table, page = doubted(tmp_path)
+    first = next(csv.DictReader(table.open()))
+    assert (first["path"], first["likely"]) == ("'=ring, old/3.png", "disc")
+    text = page.read_text(encoding="utf-8")
+    found = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    assert len(found["chips"]) == 16 and found["classes"] == ["=ring, old", "disc"]
+    assert found["chips"][0]["why"].startswith("likely disc (")
+    assert f"page: {page}" in capsys.readouterr().out
+
+
+@pytest.mark.slow  # a browser
+def test_corrected_labels_are_saved_and_trained_on(browser, tmp_path):
+    _, page = doubted(tmp_path)
+    tab = browser.new_page(accept_downloads=True)
+    tab.goto(page.as_uri())
+    assert not tab.locator("#other").is_visible()
+    for key in ("2", "x", "n", "s"):  # the third key does nothing
+        tab.keyboard.press(key)
+    with tab.expect_download() as download:
+        tab.click("#save")
+    download.value.save_as(tmp_path / "labels.csv")
+    tab.close()
+    given = data.open_dataset("image_folder", source=tmp_path / "set", data_dir=tmp_path / "made")
+    fixed = corrections.corrected(given, tmp_path / "labels.csv")
+    before, after = (sum(map(len, one.splits.values())) for one in (given, fixed))
+    assert after == before - 1
+    rings = [np.sum(split.columns["label"] == 0) for split in fixed.splits.values()]
+    assert sum(rings) in (6, 7)  # one became a disc; what was left out may be another
