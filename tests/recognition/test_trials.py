@@ -60,6 +60,20 @@ def test_a_score_that_is_named_is_calibrated_by_them(folder):
 
 
 @pytest.mark.slow
+def test_the_default_rule_is_weighted_by_them_too_and_estimated(folder):
+    task = OpenSet(training.load_config(folder))
+    variables = training.variables_of(training.load_snapshot(folder, "latest"))
+    by_trials = choice.fit(task, variables, "consensus", folder).record
+    alone = choice.fit(task, variables, "consensus").record
+    assert by_trials["by"] == "default, weights also by 2 trainings" and alone["by"] == "default"
+    assert "estimate" in by_trials and "estimate" not in alone
+    areas = {name: row["auroc"] for name, row in by_trials["candidates"].items()}
+    expected = {n: w * np.exp(8 * (areas[n] - 0.5)) for n, w in alone["weights"].items()}
+    whole = sum(expected.values())
+    assert by_trials["weights"] == pytest.approx({n: w / whole for n, w in expected.items()})
+
+
+@pytest.mark.slow
 def test_trials_that_are_gone_are_missed(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "run", ignore=shutil.ignore_patterns("trials", "fitted"))
     task = OpenSet(training.load_config(folder))
