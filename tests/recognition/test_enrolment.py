@@ -365,6 +365,10 @@ def test_chips_of_the_field_calibrate_it_too(run, chips, source, split, stranger
     runs.enrol_run(run, source, score=SCORE)
     for name in (*split["known"], stranger):
         shutil.copytree(chips / "test" / name, tmp_path / "field" / name)
+    same = shutil.copy(next(source.iterdir()), tmp_path / "field" / stranger / "same.png")
+    with pytest.raises(ValueError, match=f"same.png: is enrolled as {stranger}, wanted other"):
+        runs.calibrate_run(run, tmp_path / "field", tpr=0.9)
+    os.remove(same)
     result = runs.calibrate_run(run, tmp_path / "field", tpr=0.9)
     assert result["score"] == SCORE and result["chips"][stranger] == 10
     recogniser = Recogniser.load(run)
