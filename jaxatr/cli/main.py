@@ -1,6 +1,7 @@
 """The console script ``jaxatr``, and the entry point of ``python -m jaxatr``."""
 
 import ast
+import contextlib
 import gc
 import importlib
 import os
@@ -63,8 +64,11 @@ def run(name: str, arguments: Sequence[str]) -> None:
     # Imports and traces make many objects and little garbage, so that collecting it as often as
     # Python does by default delays the first step.
     gc.set_threshold(10_000, 10, 10)
-    command = importlib.import_module("jaxatr.cli.command")
-    command.run(importlib.import_module(f"jaxatr.cli.{name}"), arguments)
+    try:
+        command = importlib.import_module("jaxatr.cli.command")
+        command.run(importlib.import_module(f"jaxatr.cli.{name}"), arguments)
+    except KeyboardInterrupt:
+        _interrupted()
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -80,6 +84,16 @@ def _stop(number: int, frame: FrameType | None) -> None:
     if frame is not None:  # an exception would crash the modules in C that are being imported
         os._exit(_EXIT_STOPPED)
     sys.exit(_EXIT_STOPPED)
+
+
+def _interrupted() -> None:
+    """Ends the process by Ctrl-C without a traceback, and so that a shell's loop ends too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would cut the line off
+    with contextlib.suppress(OSError, ValueError):  # closed
+        sys.stdout.flush()
+    print("error: stopped by Ctrl-C", file=sys.stderr, flush=True)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def overview() -> str:

@@ -1,7 +1,7 @@
 """Extending the decision of a run by its enrolled classes.
 
-The extended decision is saved beside that of the run, as ``fitted/STEP/NAME.enrolled.npz``, and
-computed again if the enrolments have changed.
+The extended decision is saved beside that of the run, as ``fitted/STEP/NAME.enrolled.npz``, for
+each precision of the network, and computed again if the enrolments have changed.
 """
 
 import dataclasses
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxatr import openset
+from jaxatr.onnx.sessions import divided
 from jaxatr.recognition import store
 from jaxatr.recognition.enrolment_file import Enrolment, chips
 from jaxatr.recognition.session import Session
@@ -40,7 +41,9 @@ def extend(
       ValueError: the chips cannot be read, or do not fit the network.
     """
     run = session.run
-    kept = session.key(decision.score.name) + KEPT
+    _, precision = divided(session.runtime)
+    # Chips and thresholds of another precision would be mixed with those of this one.
+    kept = session.key(decision.score.name) + (f".{precision}" if precision else "") + KEPT
     saved, origin = _read(run, kept, decision.score)
     if saved is not None and origin["enrolment"] == enrolment.digest and origin["scored"]:
         return _set_like(saved, decision)

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxatr import openset
 from jaxatr.data import archive, class_name, image_facts, image_paths, line_of
+from jaxatr.recognition import enrolment_file
 from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
 from jaxatr.tasks.image_facts import by_name
 
@@ -54,7 +55,7 @@ def read_labelled(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Ch
         one folder per track.
 
     Raises:
-      ValueError: a class is not known, there are no chips, or a chip is invalid.
+      ValueError: a class is not known, there are no chips, or a chip is invalid or enrolled.
     """
     with (
         tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch,
@@ -85,12 +86,16 @@ def read_unlabelled(recogniser: OpenSetPredictor, source: str | os.PathLike) -> 
 def _processed(recogniser: OpenSetPredictor, items: Sequence[Item]) -> Chips:
     """Reads chips or tracks and applies the network to them."""
     facts: list[np.ndarray] = []
+    enrolled = _enrolled(recogniser)
 
     def read() -> Iterator[np.ndarray]:
         for one in items:
             item = _read(recogniser, one)
             if isinstance(recogniser, Recogniser):
                 facts.append(image_facts(item))
+                if enrolled and (name := enrolled.get(enrolment_file.checksum(item))):
+                    # It would be compared with itself, and every threshold would be too strict.
+                    raise ValueError(f"{one.path}: is enrolled as {name}, wanted other chips")
             yield item
 
     outputs = openset.concatenated(list(recogniser.outputs(read())))
@@ -139,6 +144,13 @@ def _labelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list
                 f"{', '.join(recogniser.classes)}"
             )
     return listed
+
+
+def _enrolled(recogniser: OpenSetPredictor) -> dict[str, str]:
+    """Returns the classes of the enrolled chips, by their checksums."""
+    found = enrolment_file.read(recogniser.workdir) if recogniser.further else None
+    entries = found.entries if found else ()
+    return {checksum: entry.name for entry in entries for checksum in entry.sha256}
 
 
 def _read(recogniser: OpenSetPredictor, one: Item) -> np.ndarray:

@@ -118,9 +118,7 @@ def refitted(
         return decision, {"precision": precision}
     needs = decision.score.all_needs
     plain = task.decided_outputs(session.run.variables, "validation", needs)
-    batches = task.examples.eval_batches(task.decided_part("validation"))
-    chips = np.concatenate([batch["image"][batch["mask"]] for batch in batches])
-    reduced = session.outputs(chips, plain.labels)
+    reduced = session.of_validation(task)
     made = openset.calibrate(
         dataclasses.replace(decision, calibration=None),
         reduced,

@@ -185,10 +185,19 @@ class Session:
         if self._validated is None:
             if (opened := task()) is None or "validation" not in opened.parts:
                 return None
-            outputs = opened.decided_outputs(self.run.variables, "validation", self.needs)
+            outputs = self.of_validation(opened)
             self._validated = _Validated(outputs, opened.examples.fingerprints("validation"))
         kept = ~np.isin(self._validated.fingerprints, list(without))
         return self._validated.outputs.select(kept) if kept.any() else None
+
+    def of_validation(self, task: OpenSet) -> openset.Outputs:
+        """Computes the outputs for the validation examples in the precision of the engine."""
+        plain = task.decided_outputs(self.run.variables, "validation", self.needs)
+        if not divided(self.runtime)[1]:
+            return plain
+        batches = task.examples.eval_batches(task.decided_part("validation"))
+        chips = np.concatenate([batch["image"][batch["mask"]] for batch in batches])
+        return self.outputs(chips, plain.labels)
 
     def batch(self, *inputs: Shaped[np.ndarray, "b ..."], count: int) -> openset.Outputs:
         """Computes the outputs for the first ``count`` inputs of a batch, labelled unknown.

@@ -3,6 +3,7 @@
 import os
 import re
 import runpy
+import signal
 import subprocess
 import sys
 import tomllib
@@ -72,6 +73,21 @@ def test_a_command_sees_its_own_command_line(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["jaxatr", "tune", "conv", "-n", "1"])
     main.main()
     assert seen == [("tune", ["conv", "-n", "1"])]
+
+
+def test_ctrl_c_is_a_line_and_ends_by_the_signal():
+    program = """
+from jaxatr.cli import command, main
+def interrupted(*_):
+    raise KeyboardInterrupt
+command.run = interrupted
+print("before", end="")
+main.run("predict", [])
+print("after")
+"""
+    done = script(program)
+    assert done.returncode == -signal.SIGINT
+    assert (done.stdout, done.stderr) == ("before", "error: stopped by Ctrl-C\n")
 
 
 def test_memory_is_kept_before_anything_starts_threads():

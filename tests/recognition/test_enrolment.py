@@ -17,6 +17,7 @@ from jaxatr.cli import cluster, enrol
 from jaxatr.data import Bands
 from jaxatr.recognition import enrolment, enrolment_file, extension, store
 from jaxatr.recognition.recogniser import Recogniser
+from jaxatr.recognition.session import Session
 from jaxatr.runs import continual
 
 SCORE = "spatial_stage2"
@@ -289,6 +290,23 @@ def test_a_class_that_is_removed_while_it_is_read_is_named(tmp_path):
         enrolment_file.chips(tmp_path, found, ["a"])
 
 
+def test_each_precision_keeps_its_own_extended_decision(run, tmp_path, monkeypatch):
+    decision = openset.Decision(openset.SCORES["nearest"], {}, threshold=0.0)
+    kept = []
+    monkeypatch.setattr(store, "save", lambda *given: kept.append(given[2]))
+    monkeypatch.setattr(openset, "enrol", lambda *_, **__: decision)
+    opened = training.load_run(run, "latest")
+    entry = enrolment_file.keep(run, "new", "chips", np.zeros((1, *opened.intake.shape), np.uint8))
+    for runtime in ("jax", "onnxruntime", "onnxruntime:int8", "openvino:float16"):
+        session = object.__new__(Session)
+        session.run, session.runtime = opened, runtime
+        monkeypatch.setattr(Session, "outputs", lambda *_: openset.Outputs(*[np.zeros((1, 1))] * 3))
+        extension.extend(
+            session, decision, enrolment_file.Enrolment("nearest", (entry,)), lambda: None
+        )
+    assert kept == [f"nearest{one}.enrolled" for one in ("", "", ".int8", ".float16")]
+
+
 def test_of_several_files_of_a_chip_the_first_is_enrolled(tmp_path):
     bands = Bands(files=("_vis.png", "_ir.png"))
     (tmp_path / "car").mkdir()
@@ -347,6 +365,10 @@ def test_chips_of_the_field_calibrate_it_too(run, chips, source, split, stranger
     runs.enrol_run(run, source, score=SCORE)
     for name in (*split["known"], stranger):
         shutil.copytree(chips / "test" / name, tmp_path / "field" / name)
+    same = shutil.copy(next(source.iterdir()), tmp_path / "field" / stranger / "same.png")
+    with pytest.raises(ValueError, match=f"same.png: is enrolled as {stranger}, wanted other"):
+        runs.calibrate_run(run, tmp_path / "field", tpr=0.9)
+    os.remove(same)
     result = runs.calibrate_run(run, tmp_path / "field", tpr=0.9)
     assert result["score"] == SCORE and result["chips"][stranger] == 10
     recogniser = Recogniser.load(run)

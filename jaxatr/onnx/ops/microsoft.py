@@ -110,7 +110,7 @@ def _binary(name: str, function: Callable[..., Value], result: str) -> Any:
         c_zero_point: Value | None = None,
     ) -> Value:
         left, right = (
-            dequantize_linear(x, np.float32(1), zero)
+            dequantize_linear(x, np.ones((), np.float32), zero)
             for x, zero in ((a, a_zero_point), (b, b_zero_point))
         )
         wide = function(left, right, a_scale, b_scale, c_scale)
