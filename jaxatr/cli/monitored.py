@@ -82,9 +82,9 @@ def _of_run(
     kept = {key: rows for key, rows in of_runs.items() if key[0] in ("", own)}
     for (run, _), rows in of_runs.items():
         if run == "":
-            leave_out(f"{len(rows.time)} rows do not name their run: taken for {named}'s")
+            leave_out(f"rows that do not name their run ({len(rows.time)}) are taken for {named}'s")
         elif run != own:
-            leave_out(f"{len(rows.time)} rows left out: of the run {run}, and {named} is {own}")
+            leave_out(f"left out: {len(rows.time)} of the run {run}, and {named} is {own}")
     if not kept:
         raise ValueError(f"--workdir: the tables have no predictions of {named}")
     return kept

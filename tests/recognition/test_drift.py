@@ -121,7 +121,7 @@ def test_sources_are_told_apart_and_a_page_compares_them_with_the_training(
     arguments = flags_of(monitor, f"--workdir={trained_run}", f"--out={page}")
     monitor.main([*arguments, str(out), str(other)])
     printed = capsys.readouterr()
-    assert "1 rows left out: of the run another, and " in printed.err
+    assert "left out: 1 of the run another, and " in printed.err
     than = "than in the training: the median brightness"
     (sentence,) = [one for one in printed.out.splitlines() if than in one and gates[1] in one]
     assert "the chips are darker than in the training" in sentence
