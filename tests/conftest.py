@@ -20,6 +20,11 @@ if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and version("jaxlib").sta
     cheaper = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ["XLA_FLAGS"] = f"{cheaper} {os.environ.get('XLA_FLAGS', '')}".strip()
 
+# Threads of BLAS and OpenMP wait for work by counting, on the cores of the other workers. The
+# libraries read this as they are loaded, which in one process a plugin does before.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # The interpreter of GPU kernels runs four threads that wait for each other. XLA's pool, on which
 # they compute, has one thread for each core: with two cores they sometimes wait for ever.
 os.environ.setdefault("NPROC", str(max(4, os.cpu_count() or 1)))
