@@ -13,6 +13,7 @@ TITLES = {
     "grocery": "Grocery, 24 classes",
     "cifar100": "CIFAR-100, 20 classes",
     "cifar10": "CIFAR-10",
+    "cifar10-long": "CIFAR-10, twice as many",
     "mstar-frozen": "MSTAR, frozen",
     "mstar": "MSTAR, trained",
 }
