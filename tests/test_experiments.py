@@ -734,3 +734,19 @@ def test_a_target_that_the_detector_missed_counts_against_the_end_to_end_oscr():
     assert of_found.oscr(("a", "b")) == 0
     # Of the found ones alone: the unknown one is above the only one that is right.
     assert of_true.oscr(("a", "b"), jnp.isfinite(of_found.scores)) == 0
+
+
+def test_the_labels_that_a_method_needs_for_the_accuracy_of_random_choice():
+    tables = load(EXPERIMENTS / "labelling" / "tables.py")
+    rows = [
+        {"method": name, "labels": [10, 20, 30], "accuracy": accuracy}
+        for name, accuracy in (
+            ("random", [0.5, 0.6, 0.7]),
+            ("mixed", [0.5, 0.7, 0.6]),
+            ("margin", [0.4, 0.5, 0.6]),
+        )
+    ]
+    content = {"rows": rows}
+    assert [tables.needed(content, "mixed", number) for number in range(3)] == [10, 15, 20]
+    assert tables.needed(content, "margin", 1) == 30
+    assert tables.needed(content, "margin", 2) is tables.needed(content, "coverage", 0) is None

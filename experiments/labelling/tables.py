@@ -12,10 +12,10 @@ from jaxatr.openset.labelling import METHODS
 TITLES = {
     "grocery": "Grocery, 24 classes",
     "cifar100": "CIFAR-100, 20 classes",
-    "cifar10-128": "CIFAR-10, 128 px",
-    "cifar10-96": "CIFAR-10, 96 px",
+    "cifar10": "CIFAR-10",
+    "cifar10-long": "CIFAR-10, twice as many",
     "mstar-frozen": "MSTAR, frozen",
-    "mstar": "MSTAR, trained in each round",
+    "mstar": "MSTAR, trained",
 }
 
 

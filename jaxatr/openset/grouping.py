@@ -58,8 +58,14 @@ def group(rows: Float[np.ndarray, "n d"], *, fewest: int = FEWEST) -> list[Group
         raise ValueError(f"fewest: got {fewest}, wanted 2 or more")
     if len(rows) < fewest:
         return []
-    cluster = extra("sklearn.cluster", "report", "grouping")  # takes a second to import
-    points = reduced(np.asarray(rows, np.float64))
+    cluster, decomposition = (  # both take a second to import and are used only here
+        extra(f"sklearn.{name}", "report", "grouping") for name in ("cluster", "decomposition")
+    )
+    points = np.asarray(rows, np.float64)
+    if (most := min(DIMENSIONS, len(points))) < points.shape[1]:
+        points = decomposition.PCA(most, svd_solver="randomized", random_state=0).fit_transform(
+            points
+        )
     labels = np.full(len(points), -1)
     options: dict[str, Any] = {"min_samples": min(_DENSE, fewest), "copy": True}
     for alone in (False, True):
@@ -69,18 +75,6 @@ def group(rows: Float[np.ndarray, "n d"], *, fewest: int = FEWEST) -> list[Group
             break
     groups = [_group(rows, np.flatnonzero(labels == c)) for c in range(labels.max() + 1)]
     return sorted(groups, key=lambda one: (-len(one.members), one.spread))
-
-
-def reduced(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n m"]:
-    """Returns rows with more than :data:`DIMENSIONS` values in their principal directions.
-
-    Raises:
-      ImportError: scikit-learn, of the extra ``report``, is not installed.
-    """
-    if (most := min(DIMENSIONS, len(rows))) >= rows.shape[1]:
-        return rows
-    decomposition = extra("sklearn.decomposition", "report", "grouping")
-    return decomposition.PCA(most, svd_solver="randomized", random_state=0).fit_transform(rows)
 
 
 def _group(rows: Float[np.ndarray, "n d"], members: Int[np.ndarray, " m"]) -> Group:

@@ -16,7 +16,6 @@ import numpy as np
 from jaxatr.extras import extra
 from jaxatr.openset import nearest_neighbour
 from jaxatr.openset.gallery.reduction import farthest_first
-from jaxatr.openset.grouping import reduced
 from jaxatr.typing import Bool, Float, Int
 
 METHODS = ("mixed", "margin", "coverage")
@@ -28,6 +27,7 @@ UNCERTAIN, COVERS, GROUPED, STRANGE = "uncertain", "covers", "grouped", "strange
 group of unknown examples, or unknown and unlike the other unknown ones."""
 
 _CANDIDATES = 20  # for each example that is chosen, whose margins are smallest
+_PASSES = 30  # over the candidates, at most, in the search for clusters
 _CERTAIN = 0.5  # margin from which an example of the mixed method is not called uncertain
 
 
@@ -153,7 +153,7 @@ def _diverse(
 ) -> Int[np.ndarray, " s"]:
     """Chooses the example nearest to the centre of each cluster of those with small margins.
 
-    In the clusters, an example has the weight 1 - margin, so that centres lie where examples are
+    In the clusters, an example has the weight (1 - margin)², so that centres lie where examples are
     uncertain. The smallest margin comes first. If there are fewer clusters than wanted, because
     examples are equal, those with the smallest margins follow.
     """
@@ -161,9 +161,9 @@ def _diverse(
     if len(order) <= size:
         return order
     clusters = extra("sklearn.cluster", "report", "the method mixed")  # takes a second to import
-    points = reduced(np.asarray(features[order], np.float64))
-    weights = np.maximum(1 - margin[order], 1e-6)  # not all of them 0
-    model = clusters.KMeans(size, n_init=1, random_state=seed)
+    points = np.asarray(features[order], np.float64)
+    weights = np.maximum((1 - margin[order]) ** 2, 1e-6)  # not all of them 0
+    model = clusters.KMeans(size, n_init=1, max_iter=_PASSES, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of fewer distinct points than clusters
         labels = model.fit(points, sample_weight=weights).labels_

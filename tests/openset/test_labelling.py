@@ -65,8 +65,8 @@ def test_mixed_takes_the_one_nearest_to_the_centre_of_each_cluster_by_uncertaint
     margin = labelling.margins(probabilities)
     order = sorted(range(120), key=lambda i: margin[i])[:100]
     points = features[order].astype(float)
-    weights = 1 - margin[order]
-    model = KMeans(5, n_init=1, random_state=3).fit(points, sample_weight=weights)
+    weights = (1 - margin[order]) ** 2
+    model = KMeans(5, n_init=1, max_iter=30, random_state=3).fit(points, sample_weight=weights)
     nearest = []
     for number, centre in enumerate(model.cluster_centers_):
         own = [i for i in range(100) if model.labels_[i] == number]
