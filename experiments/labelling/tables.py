@@ -12,8 +12,8 @@ from jaxatr.openset.labelling import METHODS
 TITLES = {
     "grocery": "Grocery, 24 classes",
     "cifar100": "CIFAR-100, 20 classes",
-    "cifar10": "CIFAR-10",
-    "cifar10-long": "CIFAR-10, twice as many",
+    "cifar10": "CIFAR-10, 50 a round",
+    "cifar10-long": "CIFAR-10, 100 a round",
     "mstar-frozen": "MSTAR, frozen",
     "mstar": "MSTAR, trained",
 }
