@@ -130,5 +130,5 @@ KINDS = {
 
 
 if __name__ == "__main__":
-    for page in FOLDER.glob("*.md"):
+    for page in FOLDER.rglob("*.md"):
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
