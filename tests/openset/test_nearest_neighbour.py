@@ -68,7 +68,8 @@ def test_features_that_are_all_0():
 def test_memory_is_that_of_a_block():
     n, b, block = 2000, 4096, 16
     shapes = [jax.ShapeDtypeStruct(s, np.float32) for s in ((n, 8), (b, 8))]
-    compiled = nearest_neighbour._neighbours.lower(*shapes, 5, block).compile()
+    last = jax.ShapeDtypeStruct((), np.int32)
+    compiled = nearest_neighbour._neighbours.lower(*shapes, last, 5, block).compile()
     # Products and sorted copies of them, and the input once more; never b * n.
     assert compiled.memory_analysis().temp_size_in_bytes < 4 * (8 * block * n + 4 * b * 8)
 
