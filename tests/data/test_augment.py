@@ -132,7 +132,8 @@ def test_the_place_in_the_batch_does_not_matter():
 
 @pytest.mark.slow  # runs op by op, each compiled separately
 def test_jit_is_eager():
-    args = images(2), np.array([[False, True]] * 2), np.array([[1, -2], [0, 3]])
+    given = images(2), np.array([[False, True]] * 2), np.array([[1, -2], [0, 3]])
+    args = tuple(map(jax.device_put, given))
     np.testing.assert_array_equal(flip_and_shift(*args), augmentation.flip_and_shift(*args))
 
 

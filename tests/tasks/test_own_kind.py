@@ -102,7 +102,7 @@ def test_the_commands_work_with_it(run, gray, tmp_path, command):
     said = command(predict, f"--workdir={run}", gray)
     assert said.startswith(f"{gray}: ") and "of full brightness" in said
     said = command(predict, f"--workdir={run}", "--jsonl", gray)
-    assert set(json.loads(said)) == {"path", "brightness", "runtime"}
+    assert {"path", "brightness", "runtime", "time", "source"} <= set(json.loads(said))
     assert command(evaluate, f"--workdir={run}").splitlines()[2].startswith("checkpoint.step")
     command(report, f"--workdir={run}", f"--out={tmp_path / 'page.html'}")
     page = (tmp_path / "page.html").read_text()
