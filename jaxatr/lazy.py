@@ -3,11 +3,12 @@
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 
 def attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Returns the ``__getattr__`` of a package whose names are imported late.
+    """Returns the ``__getattr__`` of a package whose names and modules are imported late.
 
     The names that type checkers and editors see are imported under ``TYPE_CHECKING`` beside it.
 
@@ -19,6 +20,8 @@ def attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
     def get(name: str) -> Any:
         if name not in homes:
+            if not name.startswith("_") and find_spec(f"{package}.{name}"):
+                return importlib.import_module(f"{package}.{name}")
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         path, colon, there = homes[name].partition(":")
         value = module = importlib.import_module(path)
