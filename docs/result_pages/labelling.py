@@ -1,4 +1,4 @@
-"""What chosen labels are worth: docs/results/labelling.md."""
+"""The worth of chosen labels: docs/results/labelling.md."""
 
 from experiments.labelling import tables
 from result_pages.marks import Figures, Tables

@@ -37,7 +37,7 @@ RANDOM = "random"
 
 
 class Judged(NamedTuple):
-    """What a classifier says about chips.
+    """A classifier's answers about chips.
 
     Attributes:
       features: ``[n, d]``.

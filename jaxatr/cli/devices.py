@@ -11,7 +11,7 @@ WITHOUT = ("check", "prepare", "report", "monitor")
 """The commands that compute nothing on a device."""
 
 _NAMES = {"cuda": "gpu"}
-"""What jax calls the devices of a platform, where it is not the platform's name."""
+"""jax's names of the devices of a platform, where they are not the platform's."""
 
 _NUMBERS = re.compile(r"\d+(,\d+)*")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"

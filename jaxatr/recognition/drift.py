@@ -33,11 +33,11 @@ WORDS = {  # of lower and higher values
     "offset": ("show targets nearer to the centre", "show targets farther from the centre"),
     "extent": ("show smaller or more cropped targets", "show wider targets or surroundings"),
 }
-"""What lower and higher values of a statistic mean, as said of chips."""
+"""Words about chips for lower and for higher values of a statistic."""
 
 
 class Reference(NamedTuple):
-    """What new chips are compared with.
+    """The values that new chips are compared with.
 
     Attributes:
       values: values of each statistic, by name: the score of known validation chips, if the

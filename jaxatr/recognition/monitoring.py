@@ -57,7 +57,7 @@ class Finding(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """What the predictions of a run show.
+    """The changes in the predictions of a run.
 
     Attributes:
       run: the run, as its tables name it; may be empty.

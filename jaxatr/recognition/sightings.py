@@ -61,7 +61,7 @@ def fact_cells(facts: Float[np.ndarray, " f"] | None) -> dict[str, data.Cell]:
 
 
 class Seen:
-    """What the rows say besides the predictions: when, of which source, by which run, facts.
+    """The cells of rows beside the predictions: time, source, run and facts of the image.
 
     Attributes:
       facts: queue of the facts of the chips that have passed; the consumer removes them.

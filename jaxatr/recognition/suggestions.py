@@ -72,7 +72,7 @@ def _first(one: Suggestion) -> dict[str, data.Cell]:
 
 
 class _Judged(NamedTuple):
-    """What the run says about the usable images of a pool.
+    """A run's decisions about the usable images of a pool.
 
     Attributes:
       paths: the images.
@@ -227,7 +227,7 @@ def _check_unpacked(pool: Pool) -> None:
 
 
 def _judged(recogniser: Recogniser, pool: Pool) -> _Judged:
-    """Computes what the run says about a pool."""
+    """Computes the run's decisions about a pool."""
     predictions: list[Prediction] = []
     features, vectors = [], []
     for outputs in recogniser.outputs(pool.chips()):

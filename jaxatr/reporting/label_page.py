@@ -34,7 +34,7 @@ class Card(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What a kind of page says.
+    """The texts of a kind of page.
 
     Attributes:
       kind: its heading.
@@ -85,7 +85,7 @@ def render(
       title: name of the set of images.
       classes: names of the known classes.
       cards: the chips, the first to be labelled first.
-      words: what the page says.
+      words: the texts of the page.
     """
     sheet = sprite(
         {number: Thumbnail("", squared(card.image, SIDE)) for number, card in enumerate(cards)}

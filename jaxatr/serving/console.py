@@ -164,7 +164,7 @@ class Console:
             source = self.drift.known(source_of(request))
             unusable = [one for one in read if one.chip is None]
             rows = [self.record.row(o.name, source, None, error=o.error) for o in unusable]
-            await self._recorded(rows)
+            await asyncio.to_thread(self._write, rows)
         if not used:
             raise Unusable(read)
         return read
@@ -269,9 +269,6 @@ class Console:
         self.metrics.decided(source, seen)
         self.drift.add(source, seen)
         self._write(rows)
-
-    async def _recorded(self, rows: Sequence[Mapping[str, data.Cell]]) -> None:
-        await asyncio.to_thread(self._write, rows)
 
     def _write(self, rows: Sequence[Mapping[str, data.Cell]]) -> None:
         """Appends rows to the record; a full disk is logged, and the answers are still sent."""

@@ -6,6 +6,7 @@ import struct
 import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin
 
+from jaxatr.data.decoder import directory as tags
 from jaxatr.data.decoder.header import Header, ImageError
 
 # The mode that a Pillow image is converted to before it becomes an array. Palettes and alpha planes
@@ -55,7 +56,9 @@ def unpack_segment(stored: bytes | memoryview, compression: int, size: int) -> b
       OSError: it is damaged or shorter.
     """
     ImageFile.LOAD_TRUNCATED_IMAGES = False
-    long = {256: size, 257: 1, 258: 8, 259: compression, 262: 1, 273: 8, 279: len(stored)}
+    shape = {tags.WIDTH: size, tags.HEIGHT: 1, tags.BITS: 8, tags.PHOTOMETRIC: 1}
+    place = {tags.COMPRESSION: compression, tags.STRIPS: 8, tags.STRIP_BYTES: len(stored)}
+    long = dict(sorted((shape | place).items()))
     entries = b"".join(struct.pack("<HHLL", tag, 4, 1, value) for tag, value in long.items())
     padding = bytes(len(stored) % 2)
     head = struct.pack("<4sL", b"II*\0", 8 + len(stored) + len(padding))

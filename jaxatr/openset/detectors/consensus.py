@@ -158,7 +158,7 @@ def _outputs(chips: np.ndarray, labels: np.ndarray, classes: int) -> Outputs:
 
 
 def _columns(member: Score, outputs: Outputs) -> list[Any]:
-    """Returns what a member says, ``[n]`` each: a map also the ratio of its distances."""
+    """Returns the values of a member, ``[n]`` each; of a map also the ratio of its distances."""
     found = [outputs.more[f"score_{member.name}"]]
     if member in _MAPS:
         found.append(nndr.of_distances(outputs.more[f"distances_{member.name}"]).score)
