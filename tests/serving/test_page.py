@@ -16,6 +16,8 @@ from jaxatr.serving.console import Console
 from jaxatr.serving.options import Options
 from jaxatr.serving.served_run import Wanted, load_engine
 
+# The drop zone shrinks at once: a stage that still slides is elsewhere when a drag begins.
+STILL = {"reduced_motion": "reduce"}
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
 DESK = {"viewport": {"width": 1280, "height": 860}}
 
@@ -33,7 +35,7 @@ def opened(browser, console, listening):
     def open_page(console=console, path="/", refused=(), **options):
         with listening(console) as port:
             address, told = f"http://127.0.0.1:{port}", []
-            context = browser.new_context(**{**DESK, **options})
+            context = browser.new_context(**{**STILL, **DESK, **options})
 
             def route(request):
                 if request.request.url.startswith((address, "blob:", "data:")):
