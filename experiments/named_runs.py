@@ -166,6 +166,8 @@ def carry_out(
 def portable(text: str, workdir: Path, data: Path) -> str:
     """Replaces the paths of this machine in a result's JSON text by names of the folders."""
     places = {"{runs}": workdir, "{data}": data, "{packages}": sysconfig.get_path("purelib")}
+    if weights := os.environ.get("JAXATR_WEIGHTS_DIR"):
+        places["{weights}"] = Path(weights)
     for name, place in places.items():
         text = text.replace(json.dumps(str(place))[1:-1], name)
     return text
