@@ -15,7 +15,8 @@ RESULTS = ROOT / "experiments" / "device" / "results" / "h200"
 def measured(stage: str) -> dict[str, dict]:
     """Returns the rows of a stage by the name of their unit."""
     lines = (RESULTS / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    return {row["unit"]: row for line in lines if (row := json.loads(line))["stage"] == stage}
+    rows = [row for line in lines if (row := json.loads(line))["stage"] == stage]
+    return {row["unit"]: row for row in rows if "begun" not in row}
 
 
 def _layers(kind: str, end: str) -> list[str]:
@@ -53,6 +54,38 @@ def convolutions() -> str:
     return "\n".join(table(["layer", *plain, *fused], [*cells, last]))
 
 
+def gradients() -> str:
+    """Microseconds of a convolution's gradients, by solver, where both were measured."""
+    ours, torch = measured("kernels"), measured("kernels_torch")
+    rows, cells = [], []
+    for direction in ("data", "weight"):
+        for layer in _layers("conv", f"{direction} hopper"):
+            unit = f"conv {layer} {direction}"
+            found = {name: ours[f"{unit} {name}"] for name in ("hopper", "xla")}
+            found["PyTorch"] = torch[unit]
+            rows.append({name: 1e3 * row["device_ms"] for name, row in found.items()})
+            cells.append([f"{layer}, {direction}", *(f"{us:.1f}" for us in rows[-1].values())])
+    last = ["hopper, times as fast", *_means(rows, "hopper")]
+    return "\n".join(table(["gradient", *rows[0]], [*cells, last]))
+
+
+def persistent() -> str:
+    """Milliseconds of small recurrent layers: all steps in one launch, and PyTorch's."""
+    ours, torch = measured("kernels"), measured("kernels_torch")
+    cells = []
+    for cell in ("lstm", "gru"):
+        for sizes in _layers(cell, "persistent forward"):
+            unit = f"{cell} {sizes}"
+            forward = [ours[f"{unit} persistent forward"], torch[f"{unit} forward"]]
+            times = [row["device_ms"] for row in forward]
+            backward = ours[f"{unit} persistent gradient"]["device_ms"]
+            ratio = f"{times[1] / times[0]:.2f}"
+            shown = [*(f"{ms:.3f}" for ms in times), ratio, f"{backward:.3f}"]
+            cells.append([f"{cell.upper()} {sizes}", *shown])
+    header = ["layer", "persistent", "PyTorch", "times as fast", "persistent, with its gradient"]
+    return "\n".join(table(header, cells))
+
+
 def recurrent() -> str:
     """Milliseconds of an LSTM layer, by algorithm."""
     rows = {}
@@ -88,6 +121,8 @@ def networks() -> str:
 FIGURES: Figures = {}
 TABLES: Tables = {
     "device_convolutions": convolutions,
+    "device_gradients": gradients,
     "device_recurrent": recurrent,
+    "device_persistent": persistent,
     "device_networks": networks,
 }

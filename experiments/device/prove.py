@@ -14,7 +14,7 @@ timing, by the device's own clock if it has one.
   kernels_torch    PyTorch's cuDNN on the same layers
   networks         ResNet-18 and -50 (CBC), training, inference, 64 and 224 pixels, bfloat16, TF32
   networks_torch   the same networks in PyTorch: channels_last, compile, CUDA graphs
-  networks_graphs  training at 64 pixels, with XLA's CUDA graphs of convolutions
+  networks_graphs  the networks at 64 pixels, with XLA's CUDA graphs of convolutions
   disk             a whole training from image files on disk
   find             the find step on the convolutions of both lists: a database to ship
   resume           a training killed by SIGKILL and resumed, against an uninterrupted one
