@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from absl import flags
@@ -13,19 +13,13 @@ from tqdm import tqdm
 
 from jaxatr import data, runs, training
 from jaxatr.cli import command, inputs
-from jaxatr.cli.boxes import BoxInputs
 from jaxatr.cli.images import Inputs
 from jaxatr.cli.terminal import one_line
-from jaxatr.explain import (
-    Explainer,
-    Pictures,
-    describe,
-    explain_all,
-    load_explainers,
-    load_target,
-    with_evidence,
-)
 from jaxatr.recognition import drift, sightings
+
+if TYPE_CHECKING:  # slow to import, and seldom asked for
+    from jaxatr.cli.boxes import BoxInputs
+    from jaxatr.explain import Explainer
 
 _AS_IN_TABLES = {"probability_is": "known_probability_is"}
 
@@ -110,7 +104,7 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
 
 def _inputs(
     arguments: Sequence[str], scratch: str, predictor: training.Predictor
-) -> Inputs | BoxInputs:
+) -> "Inputs | BoxInputs":
     """Returns the images that the arguments name, or the chips of the boxes in them."""
     values = flags.FLAGS
     named = "warning" if values.out else "error"
@@ -126,7 +120,8 @@ def _inputs(
         )
     if predictor.takes == "FOLDER":
         raise ValueError("--boxes: a run on tracks takes folders of images, not boxes of scenes")
-    from jaxatr.tasks.detection.recognised import framing_of  # slow to import
+    from jaxatr.cli.boxes import BoxInputs
+    from jaxatr.tasks.detection.recognised import framing_of
 
     return BoxInputs(
         arguments,
@@ -173,10 +168,12 @@ def _write(
     print(f"{out}: {len(rows)} predicted{of}, {len(failed)} failed", file=sys.stderr)
 
 
-def _explainers() -> dict[str, Explainer]:
+def _explainers() -> "dict[str, Explainer]":
     values = flags.FLAGS
     if not values.explain:
         return {}
+    from jaxatr.explain import load_explainers, load_target
+
     (workdir,) = values.workdir
     if values.surrogate:
         target = load_target(workdir).source
@@ -187,12 +184,14 @@ def _explainers() -> dict[str, Explainer]:
 
 
 def _explain(
-    explainers: Mapping[str, Explainer],
+    explainers: "Mapping[str, Explainer]",
     paths: list[data.ImagePath],
     chips: list[np.ndarray],
     verdicts: list[tuple[str, str]],
 ) -> None:
     """Writes the pictures, and prints their paths; to standard error if stdout has JSON lines."""
+    from jaxatr.explain import Pictures, describe, explain_all, with_evidence
+
     out = sys.stderr if flags.FLAGS.json else sys.stdout
     pictures = Pictures(flags.FLAGS.explain)
     explained = explain_all(explainers, chips)

@@ -11,14 +11,14 @@ from jaxatr.onnx.sessions import divided
 from jaxatr.recognition import enrolment_file, extension, precision, store
 from jaxatr.recognition.choice import RunDecision, made_for, read
 from jaxatr.recognition.session import Session
-from jaxatr.tasks.embedding.task import Embedding
 from jaxatr.tasks.open_set import reframing
 from jaxatr.tasks.open_set.deciders import AUTO, DEFAULT, RULE, score_of
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as
+from jaxatr.tasks.parts import Part
 from jaxatr.tasks.pretrained import begun
-from jaxatr.training import Checkpoint, TrainedRun
+from jaxatr.training import Checkpoint, Task, TrainedRun
 
 
 def load_decision(
@@ -146,24 +146,29 @@ def open_task(run: TrainedRun, where: Mapping[str, str]) -> OpenSet:
     Raises:
       ValueError: the data is missing, or differs from that of the training.
     """
-    return cast(OpenSet, open_divided(run, where))
+    return cast(OpenSet, _opened(run, where))
 
 
-def open_divided(run: TrainedRun, where: Mapping[str, str]) -> OpenSet | Embedding:
-    """Opens a finished run's task with its data.
+def open_part(run: TrainedRun, where: Mapping[str, str], name: str) -> Part:
+    """Opens a part of the data of a finished run of open-set recognition or of an embedding.
 
     Args:
       run: the run.
       where: fields of ``config.data`` to change, if the data has moved.
+      name: the part, such as ``"train"``.
 
     Raises:
       ValueError: the data is missing, or differs from that of the training.
     """
+    return cast(OpenSet, _opened(run, where)).parts[name]  # an embedding divides it likewise
+
+
+def _opened(run: TrainedRun, where: Mapping[str, str]) -> Task:
     config = begun(run.config)
     config.data.update(where)
     task = run.task(config)
     task.check_continues(run.workdir, run.record)
-    return cast(OpenSet | Embedding, task)
+    return task
 
 
 def as_number(gamma: float | str | None) -> float | None:

@@ -15,7 +15,7 @@ from jaxatr import data, openset
 from jaxatr.openset import gallery, nearest_neighbour
 from jaxatr.openset.gallery import reduction
 from jaxatr.recognition import store
-from jaxatr.recognition.decision import open_divided
+from jaxatr.recognition.decision import open_part
 from jaxatr.reporting.recorded_run import read_arrays
 from jaxatr.tasks.neighbour import Neighbour
 from jaxatr.tasks.open_set.views import kept_as
@@ -138,7 +138,7 @@ def build_examples(
     if most == 0:
         return None, "switched off by --examples=0"
     try:
-        part = open_divided(run, where).parts["train"]
+        part = open_part(run, where, "train")
     except (ValueError, OSError, ImportError) as error:
         return None, f"the training data cannot be read: {error}"
     if features is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jaxatr import data, explain, openset, training
+from jaxatr import data, openset, training
 from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime, divided
@@ -30,6 +30,7 @@ from jaxatr.training.predictor import Item, flattened, types_of
 from jaxatr.typing import Float, PyTree, Shaped
 
 if TYPE_CHECKING:
+    from jaxatr.explain import Explainer
     from jaxatr.recognition.suggestions import Suggested
 
 
@@ -100,7 +101,7 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
         if gamma is None and decision.score.name == RULE:
             gamma = float(sigmoid(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
-        self._explainers: dict[str, explain.Explainer] = {}
+        self._explainers: dict[str, Explainer] = {}
 
     def __repr__(self) -> str:
         """Names the run, the classes, the score that decides and the chips."""
@@ -424,6 +425,8 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
 
     def _heat_maps(self, chips: Sequence[np.ndarray], method: str) -> list[HeatMap]:
         """Explains the predicted class of each chip."""
+        from jaxatr import explain  # slow to import
+
         if method not in self._explainers:
             if method == "all":
                 raise ValueError("heat_map: got 'all', wanted one method")

@@ -15,6 +15,7 @@ from jaxatr.recognition import drift, enrolment_file, ensemble, labelled_set
 from jaxatr.recognition.recogniser import OpenSetPredictor
 from jaxatr.reporting import recorded_sets
 from jaxatr.runs.merge import Evaluated, merged
+from jaxatr.runs.options import check_options
 from jaxatr.runs.training import Labelled, make_task
 from jaxatr.tasks.embedding.task import Embedding
 from jaxatr.tasks.open_set.task import OpenSet
@@ -295,33 +296,6 @@ def evaluate_ensemble(
     place = data if isinstance(data, Mapping) else where
     another = None if isinstance(data, Mapping) else data
     return ensemble.evaluate(workdirs, checkpoint=checkpoint, where=place, data=another)
-
-
-_OF_PYTHON = ("field", "enrolled")  # options that no command offers
-
-
-def check_options(
-    workdir: str | os.PathLike, kind: str, function: Callable, options: Mapping[str, Any]
-) -> None:
-    """Checks that a kind of run has the given options.
-
-    Args:
-      workdir: the run's folder, for the message.
-      kind: name of the kind of run, for the message.
-      function: a function whose keyword-only arguments are the kind's options.
-      options: the options to check.
-
-    Raises:
-      ValueError: the kind does not have an option; the message lists those that it has.
-    """
-    parameters = inspect.signature(function).parameters.values()
-    valid = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    valid = [name for name in valid if name not in ("workdir", "step", "progress")]
-    for name in options:
-        if name not in valid:
-            shown = [one for one in valid if one not in _OF_PYTHON]
-            listed = ", ".join(shown) or "no option"
-            raise ValueError(f"{name}: {workdir} is a run of {kind}, which takes {listed}")
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray], save: Callable[..., None]) -> None:

@@ -22,7 +22,7 @@ from jaxatr.data.traced_chip import traced_chips
 from jaxatr.onnx.package import onnx
 from jaxatr.onnx.writer.exporter import OPSET, FreeAxis, export
 from jaxatr.onnx.writer.serialisation import write_model
-from jaxatr.runs.evaluation import check_options
+from jaxatr.runs.options import check_options
 from jaxatr.training import Checkpoint, Exportable, TrainedRun
 from jaxatr.typing import PyTree
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from jaxatr import resolve, training
 from jaxatr.recognition.recogniser import Recogniser
-from jaxatr.runs.evaluation import check_options
+from jaxatr.runs.options import check_options
 from jaxatr.training import Predictor
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from PIL import Image
 import jaxatr
 from jaxatr import data, openset
 from jaxatr.cli import predict
-from jaxatr.recognition.decision import open_divided
+from jaxatr.recognition.decision import open_part
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks.embedding.predictor import Retriever
 from jaxatr.training import load_run
@@ -215,7 +215,7 @@ def test_a_recogniser_lists_the_nearest_training_chips(
     recogniser = Recogniser.load(run, neighbours=3)
     images = [data.read_image(f"{folder}/{name}") for name in ORDER[1:]]
     found = recogniser.predict(images)
-    part = open_divided(load_run(run), {}).parts["train"]
+    part = open_part(load_run(run), {}, "train")
     known = np.flatnonzero(part.labels != openset.UNKNOWN)
     bank, asked = (
         recogniser.features(chips).astype(np.float64)

@@ -1,5 +1,12 @@
 """The generator of G-OpenMax."""
 
-from jaxatr.tasks.gan.task import ConditionalGan
+from typing import TYPE_CHECKING
+
+from jaxatr import lazy
+
+if TYPE_CHECKING:
+    from jaxatr.tasks.gan.task import ConditionalGan
 
 __all__ = ["ConditionalGan"]
+
+__getattr__ = lazy.attributes(__name__, {"ConditionalGan": "jaxatr.tasks.gan.task"})
