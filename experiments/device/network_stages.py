@@ -27,6 +27,10 @@ def networks(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
     runs = 2 if options.rehearse else 30
     for name, *case in cases(options):
         yield name, partial(network, *case, runs)
+        if name.endswith("inference"):  # as predict does, and with the variables in the program
+            for constants in (False, True):
+                form = "constants" if constants else "compiled"
+                yield f"{name} {form}", partial(network, *case, runs, constants)
 
 
 def small_networks(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
@@ -36,12 +40,25 @@ def small_networks(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
             yield name, measure
 
 
-def network(depth: int, size: int, dtype: str, mode: str, batch: int, runs: int) -> dict[str, Any]:
-    """Times queued steps of a network with CBC's heads."""
+def network(
+    depth: int,
+    size: int,
+    dtype: str,
+    mode: str,
+    batch: int,
+    runs: int,
+    constants: bool | None = None,
+) -> dict[str, Any]:
+    """Times queued steps of a network with CBC's heads.
+
+    Inference is that of the training loop, by pmap, unless ``constants`` says whether the variables
+    become part of the program of :class:`jaxatr.kernels.compiled.Compiled`.
+    """
     import jax
     import step_jax
 
     from jaxatr import models, parallel
+    from jaxatr.kernels.compiled import Compiled
     from jaxatr.training.state import create_state
 
     (device,) = first = jax.devices()[:1]
@@ -64,6 +81,12 @@ def network(depth: int, size: int, dtype: str, mode: str, batch: int, runs: int)
             nonlocal state
             state, sums = step(state, arrays, stop)
             return sums
+    elif constants is not None:
+        variables = jax.tree.map(
+            lambda leaf: leaf[0], {"params": state.params, **state.model_state}
+        )
+        infer = Compiled(task.infer, variables, constants=constants)
+        run = partial(infer, {"image": arrays["image"][0]})
     else:
         variables = {"params": state.params, **state.model_state}
         infer = jax.pmap(task.infer, axis_name=parallel.AXIS, devices=first)
