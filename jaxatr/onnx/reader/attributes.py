@@ -1,5 +1,6 @@
 """Converts node attributes and ``Constant`` nodes to Python values."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,12 @@ def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
     if attribute.type == kinds.STRING:
         return attribute.s.decode("utf-8", "surrogateescape")
     if attribute.type == kinds.FLOATS:
-        return tuple(shortest(number) for number in attribute.floats)
+        return tuple(map(shortest, _listed(attribute, attribute.floats)))
     if attribute.type == kinds.INTS:
-        return tuple(attribute.ints)
+        return tuple(_listed(attribute, attribute.ints))
     if attribute.type == kinds.STRINGS:
-        given = list(attribute.strings)  # in trees often and equal
-        texts = {text: text.decode("utf-8", "surrogateescape") for text in set(given)}
-        return tuple(map(texts.__getitem__, given))
+        texts = [text.decode("utf-8", "surrogateescape") for text in attribute.strings]
+        return tuple(map(texts.__getitem__, _listed(attribute, range(len(texts)))))
     if attribute.type == kinds.TENSOR:
         return to_array(attribute.t, folder)
     if attribute.type == kinds.SPARSE_TENSOR:
@@ -52,11 +52,17 @@ def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
 def numbers(attribute: Any, name: str, folder: Path | None = None) -> Any:
     """Returns an attribute's value as :func:`plain` does, but a list of numbers as an array."""
     kinds = onnx.AttributeProto
-    if attribute.type == kinds.FLOATS and not attribute.ref_attr_name:
-        return np.array(attribute.floats, np.float32)
-    if attribute.type == kinds.INTS and not attribute.ref_attr_name:
-        return np.array(attribute.ints, np.int64)
+    if attribute.type in (kinds.FLOATS, kinds.INTS) and not attribute.ref_attr_name:
+        if attribute.HasField("t"):
+            return to_array(attribute.t)
+        floats = attribute.type == kinds.FLOATS
+        return np.array(*((attribute.floats, np.float32) if floats else (attribute.ints, np.int64)))
     return plain(attribute, name, folder)
+
+
+def _listed(attribute: Any, given: Sequence[Any]) -> Sequence[Any]:
+    """Returns the numbers of a list, from the tensor of a long one (:mod:`.lists`)."""
+    return to_array(attribute.t).tolist() if attribute.HasField("t") else given
 
 
 def shortest(number: float) -> float:

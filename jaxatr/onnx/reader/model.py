@@ -43,7 +43,8 @@ class OnnxModel:
         model.
       program: the calls that :meth:`apply` makes.
       known: small arrays that are not trained, part of the program.
-      proto: the ``ModelProto`` that was read; None for part of a model.
+      proto: the ``ModelProto`` that was read, with long lists of numbers as tensors
+        (:mod:`jaxatr.onnx.reader.lists`); None for part of a model.
       folder: folder of the file, which also holds external data; None if the model was not read
         from a file.
     """

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from jaxatr.onnx.ops.dtypes import NAMES
 from jaxatr.onnx.ops.registry import own
 from jaxatr.onnx.package import onnx
+from jaxatr.onnx.reader.lists import compacted
 from jaxatr.onnx.reader.program import ValueInfo
 
 
@@ -33,7 +34,7 @@ def read(model: Any) -> tuple[Any, Path | None]:
     if isinstance(model, (bytes, bytearray, memoryview)):
         proto = onnx.ModelProto()
         try:
-            proto.ParseFromString(bytes(model))
+            proto.ParseFromString(compacted(bytes(model)))
         except (DecodeError, RecursionError) as error:
             raise ValueError(f"model: the bytes are not an ONNX model ({error})") from error
         model = proto

@@ -1,12 +1,12 @@
 """Reads a model's file without its weights, which are never read from disk.
 
-In protobuf's wire format a message is a list of fields, each a tag (number and kind) and a value.
 Tensor data have a length prefix and can be skipped.
 """
 
 import mmap
 import os
-from typing import Any
+
+from jaxatr.onnx.reader.wire import BYTES, fields, prefix
 
 KEPT = 1024
 """Tensors of up to this many bytes keep their values, which may be shapes or axes."""
@@ -49,51 +49,13 @@ def without_weights(model: str | os.PathLike | bytes) -> bytes:
 def _stripped(view: memoryview, message: str, depth: int) -> bytes:
     if depth > DEEPEST:
         raise ValueError(f"model: messages nested more than {DEEPEST} deep")
-    parts, kept, at = PARTS[message], bytearray(), 0
-    while at < len(view):
-        begin = at
-        tag, at = _varint(view, at)
-        number, kind = tag >> 3, tag & 7
-        body = at
-        if kind == 0:
-            _, at = _varint(view, at)
-        elif kind == 1:
-            at += 8
-        elif kind == 5:
-            at += 4
-        elif kind == 2:
-            length, body = _varint(view, at)
-            at = body + length
-        else:
-            raise ValueError(f"model: the bytes are not an ONNX model (field of kind {kind})")
-        if at > len(view):
-            raise ValueError("model: the bytes end within a field")
-        if kind == 2 and number in parts:
-            with view[body:at] as part:  # an unreleased view would keep the file open on an error
-                inner = _stripped(part, parts[number], depth + 1)
-            kept += _number(tag) + _number(len(inner)) + inner
-        elif not (message == "tensor" and number in VALUES and at - body > KEPT):
-            kept += view[begin:at]
+    parts, kept = PARTS[message], bytearray()
+    for field in fields(view):
+        if field.kind == BYTES and field.number in parts:
+            # An unreleased view would keep the file open on an error.
+            with view[field.body : field.end] as part:
+                inner = _stripped(part, parts[field.number], depth + 1)
+            kept += prefix(field.number, len(inner)) + inner
+        elif not (message == "tensor" and field.number in VALUES and field.end - field.body > KEPT):
+            kept += view[field.begin : field.end]
     return bytes(kept)
-
-
-def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(view) or shift > 63:
-            raise ValueError("model: the bytes end within a number")
-        byte: Any = view[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, at
-
-
-def _number(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
