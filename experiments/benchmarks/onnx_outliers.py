@@ -4,7 +4,8 @@ Trees of scikit-learn's and of boosted kinds, with and without ``ZipMap``, at th
 transformer that onnxruntime quantised dynamically to int8; a recurrent network whose steps are a
 ``Loop``, as TensorFlow's exporter writes it. All have random weights. The contenders run
 alternately in one process, on all cores with their default settings: ``compiled`` is the loaded
-model as it is called, ``eager`` the same node by node.
+model as it is called, ``eager`` the same node by node. A forest of about 200 MB is loaded in a
+process of its own, whose memory is watched.
 
 Run: python experiments/benchmarks/onnx_outliers.py [--repeats=20]
 It needs ``pip install 'jaxatr[onnx]' onnxruntime``.
@@ -16,7 +17,10 @@ if __name__ == "__main__":  # like the commands, before the imports below start 
     memory.keep()
 
 import argparse
+import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -68,11 +72,19 @@ def grown(rng: np.random.Generator, trees: int, depth: int, features: int) -> di
 
 
 def trees(
-    batch: int, *, count: int, depth: int, classes: int = 0, maps: bool = False
+    batch: int,
+    *,
+    count: int,
+    depth: int,
+    classes: int = 0,
+    maps: bool = False,
+    copies: int = 1,
 ) -> tuple[onnx.ModelProto, np.ndarray]:
     """Returns an ensemble that regresses, or classifies with named classes in a map."""
     rng, features = np.random.default_rng(0), 30
-    nodes = grown(rng, count, depth, features)
+    nodes = {name: values * copies for name, values in grown(rng, count, depth, features).items()}
+    own = np.array(nodes["nodes_treeids"]).reshape(copies, -1)
+    nodes["nodes_treeids"] = (own + count * np.arange(copies)[:, None]).reshape(-1).tolist()
     leaves = [i for i, mode in enumerate(nodes["nodes_modes"]) if mode == "LEAF"]
     kind, width = ("class", classes) if classes else ("target", 1)
     said: dict[str, Any] = {
@@ -244,6 +256,49 @@ def measured(proto: onnx.ModelProto, x: np.ndarray, repeats: int) -> dict[str, A
     }
 
 
+FOREST = {"model": "1,500 trees of depth 12"}
+LOADED = """
+import json, sys, threading, time
+from pathlib import Path
+import jaxatr.onnx
+from jaxatr import memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+jaxatr.onnx.load(Path(sys.argv[1]).read_bytes())  # what is imported late is not counted
+before, most, done = resident(), 0, threading.Event()
+
+def watch():
+    global most
+    while not done.wait(0.005):
+        most = max(most, resident())
+
+watcher = threading.Thread(target=watch)
+watcher.start()
+seconds = time.process_time()
+model = jaxatr.onnx.load(sys.argv[2])
+seconds = time.process_time() - seconds
+done.set()
+watcher.join()
+memory.give_back()
+print(json.dumps({"seconds": seconds, "most": most - before, "kept": resident() - before}))
+"""
+
+
+def forest() -> dict[str, Any]:
+    """Loads 1,500 trees of depth 12; memory is in multiples of the file's size."""
+    with tempfile.TemporaryDirectory() as folder:
+        small, large = (Path(folder) / name for name in ("small.onnx", "large.onnx"))
+        onnx.save(trees(1, count=1, depth=3)[0], small)
+        onnx.save(trees(1, count=20, depth=12, copies=75)[0], large)
+        command = [sys.executable, "-c", LOADED, str(small), str(large)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found, size = json.loads(done.stdout), large.stat().st_size
+    times = {name: found[name] / size for name in ("most", "kept")}
+    return {"megabytes": size / 1e6, "seconds": found["seconds"], **times}
+
+
 def page(recording: Recording) -> Iterator[str]:
     """Yields the lines of the record as Markdown."""
     about = recording.about
@@ -264,8 +319,17 @@ def page(recording: Recording) -> Iterator[str]:
                 *(f"{row['ms'][form] / row['ms']['onnxruntime']:.1f}" for form in forms),
             ]
             for row in recording.rows
+            if "batch" in row
         ),
     )
+    for row in recording.rows:
+        if "batch" not in row:
+            yield ""
+            yield (
+                f"{row['model']}, a file of {row['megabytes']:.0f} MB: loaded in "
+                f"{row['seconds']:.1f} processor seconds, with at most {row['most']:.1f} times the "
+                f"file's size of memory on the way, {row['kept']:.1f} times kept."
+            )
 
 
 def main() -> None:
@@ -291,6 +355,8 @@ def main() -> None:
                     recording.add(key, measured(*make(batch), flags.repeats))
                     print(key, recording.row(key)["ms"], flush=True)
                     jax.clear_caches()
+    if not recording.has(FOREST):
+        recording.add(FOREST, forest())
     print(recording.write_page(page(recording)))
 
 

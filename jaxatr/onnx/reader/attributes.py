@@ -54,9 +54,12 @@ def numbers(attribute: Any, name: str, folder: Path | None = None) -> Any:
     kinds = onnx.AttributeProto
     if attribute.type in (kinds.FLOATS, kinds.INTS) and not attribute.ref_attr_name:
         if attribute.HasField("t"):
-            return to_array(attribute.t)
-        floats = attribute.type == kinds.FLOATS
-        return np.array(*((attribute.floats, np.float32) if floats else (attribute.ints, np.int64)))
+            values = to_array(attribute.t)  # integers in the smallest type
+            floats = attribute.type == kinds.FLOATS
+            return values if floats else values.astype(np.result_type(values, np.int32))
+        if attribute.type == kinds.FLOATS:
+            return np.array(attribute.floats, np.float32)
+        return np.array(attribute.ints, np.int64)
     return plain(attribute, name, folder)
 
 

@@ -122,8 +122,7 @@ def _ints(view: memoryview, at: int) -> _Run:
         bits = found[tags[there] + 1 + place].astype(np.uint64) & np.uint64(127)
         values[there] |= bits << np.uint64(7 * place)
     signed = values.view(np.int64)
-    small = signed.min() >= -(1 << 31) and signed.max() < 1 << 31
-    return _Run(signed.astype(np.int32) if small else signed, at + int(ends[-1]) + 1)
+    return _Run(_narrow(signed), at + int(ends[-1]) + 1)
 
 
 def _codes(view: memoryview, at: int, texts: dict[bytes, int]) -> _Run:
@@ -143,7 +142,13 @@ def _codes(view: memoryview, at: int, texts: dict[bytes, int]) -> _Run:
         field = read_field(view, at)
         codes.append(texts.setdefault(bytes(view[field.body : field.end]), len(texts)))
         place = field.end - at
-    return _Run(np.array(codes, np.int32), at + place)
+    return _Run(_narrow(np.array(codes)), at + place)
+
+
+def _narrow(values: np.ndarray) -> np.ndarray:
+    """Returns integers in the smallest type that holds them."""
+    lowest = min(int(values.min()), -1 - int(values.max()))
+    return values.astype(np.min_scalar_type(lowest))
 
 
 def _alike(right: np.ndarray) -> int:
