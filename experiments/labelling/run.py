@@ -76,13 +76,7 @@ PLANS = (
     Plan(DataSet("grocery", "grocery", 96, least=40), 5, 50, 8),
     Plan(DataSet("cifar100", "cifar100_subset", 96, classes=20), 10, 100, 8),
     Plan(DataSet("cifar10", "cifar10", 128, most=1000, tested=300), 10, 50, 24),
-    Plan(
-        DataSet("cifar10-long", "cifar10", 128, most=1000, tested=300),
-        10,
-        100,
-        24,
-        (RANDOM, "mixed"),
-    ),
+    Plan(DataSet("cifar10-long", "cifar10", 128, most=1000, tested=300), 10, 100, 24),
     Plan(DataSet("mstar-frozen", "mstar10", 96, crop=64), 10, 50, 14),
     Plan(DataSet("mstar", "mstar10", 64, crop=64), 10, 75, 6, (RANDOM, "mixed"), True),
 )

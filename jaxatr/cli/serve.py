@@ -2,6 +2,7 @@
 
 jaxatr serve --workdir=DIR [--port=8000] [--score=auto|cbc|vim|…] [--scores=knn,energy]
 jaxatr serve --workdir=DIR --detector=DIR
+jaxatr serve --workdir=DIR --label=suggest.csv|suspects.csv [--labels=FILE.csv]
 jaxatr serve --workdir=DIR --host=0.0.0.0 --token_file=FILE [--certificate=FILE --key=FILE]
 
 By default only this machine can connect. With another --host, requests need a
@@ -67,6 +68,15 @@ def define_flags() -> None:
         "marks", "", "File of the users' marks. Default: marks.jsonl in the run's folder."
     )
     flags.DEFINE_string(
+        "label",
+        "",
+        "Show the images of this table of jaxatr suggest or jaxatr check --suspects at /label, to "
+        "label them or to correct their labels.",
+    )
+    flags.DEFINE_string(
+        "labels", "", "File of these labels (.csv). Default: TABLE-labels.csv beside the table."
+    )
+    flags.DEFINE_string(
         "record",
         "",
         "Append a row for each prediction to this file (.jsonl), which jaxatr monitor reads.",
@@ -123,6 +133,8 @@ def _options(token: str) -> Options:
         batches = tuple(sorted(int(size) for size in values.batches))
     except ValueError:
         raise ValueError(f"--batches: got {','.join(values.batches)}, wanted numbers") from None
+    if values.labels and not values.label:
+        raise ValueError("--labels needs --label=TABLE")
     if values.key and not values.certificate:
         raise ValueError("--key needs --certificate=FILE")
     for name, file in (("certificate", values.certificate), ("key", values.key)):
@@ -144,6 +156,8 @@ def _options(token: str) -> Options:
         hosts=tuple(sorted(hosts)) if token else tuple(values.allow_host),
         batches=batches,
         marks=values.marks,
+        label=values.label,
+        labels=values.labels,
         record=values.record,
         certificate=values.certificate,
         key=values.key,

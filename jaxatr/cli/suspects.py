@@ -82,8 +82,9 @@ def rank(
                 row["path"],
                 row["path"],
                 data.thumbnail(images[place], side=label_page.SIDE),
-                f"likely {row['likely']} ({row['likely_probability']:.0%}); the label has "
-                f"{row['given_probability']:.0%}",
+                label_page.doubt(
+                    row["likely"], row["likely_probability"], row["given_probability"]
+                ),
                 row["label"],
             )
             for place, row in zip(found.order[:_PICTURED], table, strict=False)

@@ -14,7 +14,8 @@ from jaxatr.data.dataset import Dataset, Split
 from jaxatr.typing import Int
 
 _COLUMNS = ("path", "label")
-_PLACES = ("path", "file", "clip")  # columns of a split that name an example's file
+PLACES = ("path", "file", "clip")
+"""Columns of a split that name an example's file."""
 
 
 class _Kept:
@@ -51,7 +52,7 @@ def corrected(dataset: Dataset, table: str | os.PathLike) -> Dataset:
     found: set[str] = set()
     splits = {}
     for name, split in dataset.splits.items():
-        column = next((one for one in _PLACES if one in split.columns), None)
+        column = next((one for one in PLACES if one in split.columns), None)
         if column is None:
             raise ValueError(f"{table}: the examples of {dataset.name} do not name their files")
         paths = [str(path) for path in split.columns[column].tolist()]

@@ -61,6 +61,11 @@ class Intake(NamedTuple):
         """Returns a chip as pictures show it: gray, RGB or the bands of the preview."""
         return shown(chip, self.preview)
 
+    def picture(self, image: Shaped[np.ndarray, "h w c"]) -> Shaped[np.ndarray, "h w d"]:
+        """Returns a whole image as pictures show it: as :meth:`shown`, of the bands it uses."""
+        choice = self.chip.choice
+        return self.shown(image if choice is None else image[:, :, list(choice.numbers)])
+
     def __call__(self, image: np.ndarray) -> np.ndarray:
         """Returns the network's chip of an image ``[h, w, c]``.
 

@@ -277,7 +277,9 @@ def _write_page(
         label_page.Card(
             str(Path(path.file).absolute()),
             chip.path,
-            data.thumbnail(recogniser.chip.shown(recogniser.read(path.file)), side=label_page.SIDE),
+            data.thumbnail(
+                recogniser.chip.picture(recogniser.read(path.file)), side=label_page.SIDE
+            ),
             chip.why,
             chip.verdict,
         )

@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxatr.data.files_below import as_utf8
 from jaxatr.reporting.environment import environment
-from jaxatr.reporting.sprite import Thumbnail, sprite, squared
+from jaxatr.reporting.sprite import Sprite, Thumbnail, sprite, squared
 from jaxatr.typing import Shaped
 
 SIDE = 192
@@ -38,7 +38,8 @@ class Words(NamedTuple):
 
     Attributes:
       kind: its heading.
-      order: which chips come first, and who reads the saved table.
+      order: which chips come first.
+      reader: what reads the saved table.
       says: who gives the verdict.
       made_by: the command that makes it.
       other: the answer beside the classes: what it is called and its key.
@@ -48,6 +49,7 @@ class Words(NamedTuple):
 
     kind: str
     order: str
+    reader: str
     says: str
     made_by: str
     other: tuple[str, str]
@@ -57,7 +59,8 @@ class Words(NamedTuple):
 
 TO_LABEL = Words(
     kind="Chips to label",
-    order="the most useful first. “Save table” writes the labels as a file that a training reads.",
+    order="the most useful first",
+    reader="that a training reads (data.added)",
     says="The run says",
     made_by="jaxatr suggest",
     other=("unknown", "u"),
@@ -66,8 +69,8 @@ TO_LABEL = Words(
 )
 TO_CORRECT = Words(
     kind="Labels to check",
-    order="the most doubtful first. “Save table” writes the labels that you give as a file for "
-    "data.corrections of a training.",
+    order="the most doubtful first",
+    reader="that a training reads (data.corrections)",
     says="The label says",
     made_by="jaxatr check",
     other=("leave out", "x"),
@@ -87,11 +90,27 @@ def render(
       cards: the chips, the first to be labelled first.
       words: the texts of the page.
     """
+    data, sheet = content(classes, cards, words)
+    template = environment().get_template("label.html")
+    shown = {"name": as_utf8(title), "count": len(cards), "words": words}
+    return template.render(data=data, sprite=sheet, **shown)
+
+
+def content(
+    classes: Sequence[str], cards: Sequence[Card], words: Words
+) -> tuple[dict[str, Any], Sprite]:
+    """Returns what the page's script reads, as JSON values, and the pictures.
+
+    Args:
+      classes: names of the known classes.
+      cards: the chips.
+      words: the texts of the page.
+    """
     sheet = sprite(
         {number: Thumbnail("", squared(card.image, SIDE)) for number, card in enumerate(cards)}
     )
     name, key = words.other
-    data = {
+    found = {
         "classes": [*classes],
         # No class is called " ", and one may be called as the answer is.
         "other": {"name": name, "key": key, "cell": words.cell, "value": words.cell or " "},
@@ -108,6 +127,15 @@ def render(
         # Labels that the browser keeps belong to these chips.
         "key": hashlib.sha256(repr([card.file for card in cards]).encode()).hexdigest()[:16],
     }
-    template = environment().get_template("label.html")
-    shown = {"name": as_utf8(title), "count": len(cards), "words": words}
-    return template.render(data=data, sprite=sheet, **shown)
+    return found, sheet
+
+
+def doubt(likely: str, likely_share: float, given_share: float) -> str:
+    """Says why a label is doubtful.
+
+    Args:
+      likely: the likely class.
+      likely_share: its probability.
+      given_share: the probability of the given label.
+    """
+    return f"likely {likely} ({likely_share:.0%}); the label has {given_share:.0%}"

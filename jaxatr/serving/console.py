@@ -30,6 +30,7 @@ from jaxatr.serving.engine import Answer, Engine, RecogniserEngine
 from jaxatr.serving.enrolment import Enroller
 from jaxatr.serving.forms import FormError, files_of
 from jaxatr.serving.intake import Read, Reader, Upload
+from jaxatr.serving.labelling import Desk
 from jaxatr.serving.marks import FILE, Marks
 from jaxatr.serving.openapi import FORM, RAW
 from jaxatr.serving.options import Options
@@ -59,7 +60,9 @@ class Console:
       reader: decodes uploads.
       scenes: finds targets in scenes, and cuts out chips.
       marks: the users' marks on predictions.
+      desk: the chips to label; None for none.
       page: the HTML page.
+      label_page: the page on which they are labelled; None for none.
       enroller: enrols classes; None if the run cannot enrol any.
       idle: whether no thread is left after :meth:`running`; False if one did not end in time.
     """
@@ -81,7 +84,8 @@ class Console:
           detector: finds targets in scenes; None to decide about given boxes only.
 
         Raises:
-          ValueError: the marks file is invalid, or the record is not a ``.jsonl`` file.
+          ValueError: the marks file is invalid, the record is not a ``.jsonl`` file, or see
+            :class:`Desk`.
           OSError: the marks file cannot be read, or the record cannot be written.
         """
         self.options, limits = options, options.limits
@@ -103,7 +107,13 @@ class Console:
         self._ends = math.inf  # time at which the threads are no longer waited for
         self.idle = True
         self.marks = Marks(Path(options.marks or os.path.join(engine.run, FILE)))
-        self.page = Page()
+        self.desk = self.label_page = None
+        if options.label:
+            labels = Path(options.labels) if options.labels else None
+            where = {} if wanted is None else wanted.where
+            self.desk = Desk(engine, Path(options.label), labels, where)
+            self.label_page = Page("labelling", words=self.desk.words, name="…", served=True)
+        self.page = Page("console")
         self.enroller = None
         if wanted is not None and isinstance(engine, RecogniserEngine):
             self.enroller = Enroller(engine, wanted, options.batches, self._replace)
@@ -279,11 +289,18 @@ class Console:
         except OSError as error:
             _LOG.error("%s: %d rows are lost: %s", self.options.record, len(rows), error.strerror)
 
-    async def with_marks(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Calls a method of the marks in a thread.
+    async def with_kept(
+        self, work: Callable[..., Result], *arguments: Any, what: str = "the marks"
+    ) -> Result:
+        """Calls a method of the marks or the labels in a thread.
+
+        Args:
+          work: the method.
+          *arguments: its arguments.
+          what: what it works on, for errors.
 
         Raises:
-          HTTPException: the file of marks is damaged or full, or cannot be read or written.
+          HTTPException: the file is damaged or full, or cannot be read or written.
         """
         try:
             return await asyncio.to_thread(work, *arguments)
@@ -291,7 +308,7 @@ class Console:
             raise HTTPException(422, str(error)) from None
         except OSError as error:
             reason = error.strerror or error
-            raise HTTPException(503, f"the marks cannot be used: {reason}") from None
+            raise HTTPException(503, f"{what} cannot be used: {reason}") from None
 
     def check_score(self, score: str | None) -> None:
         """Checks that the run offers a score; None stands for the run's own.

@@ -24,7 +24,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-OPEN = ("/", "/api/health", "/openapi.json")
+OPEN = ("/", "/label", "/api/health", "/openapi.json")
 """Paths that need no token: they reveal nothing about the run."""
 
 PROMPT = ("/api/health", "/metrics")

@@ -51,6 +51,8 @@ class Options:
       hosts: host names of the server for browsers, besides IP addresses and ``localhost``.
       batches: batch sizes to compile, ascending.
       marks: file of the marks; empty for ``marks.jsonl`` in the run's folder.
+      label: table of chips to label or of labels to check; empty for none.
+      labels: file of the labels that users give; empty for ``TABLE-labels.csv`` beside the table.
       record: file to which a row is appended for each prediction; empty for none.
       certificate, key: TLS certificate and key files; empty for none.
       limits: limits on time and memory.
@@ -62,6 +64,8 @@ class Options:
     hosts: tuple[str, ...] = ()
     batches: tuple[int, ...] = (1, 4, 16, 32)
     marks: str = ""
+    label: str = ""
+    labels: str = ""
     record: str = ""
     certificate: str = ""
     key: str = ""

@@ -1,8 +1,9 @@
-"""The console's page: a single HTML file that loads nothing from other servers."""
+"""The console's pages: single HTML files that load nothing from other servers."""
 
 import base64
 import hashlib
 import json
+from typing import Any
 
 from fastapi import Response
 
@@ -15,19 +16,28 @@ _PALETTE = {"known": KNOWN, "unknown": UNKNOWN, "undecided": UNDECIDED}
 
 
 class Page:
-    """The page, with a Content-Security-Policy that allows only its own script and style.
+    """A page, with a Content-Security-Policy that allows only its own script and style.
 
     Attributes:
       text: the HTML text.
     """
 
-    def __init__(self):
-        """Renders the page."""
+    def __init__(self, name: str, /, **values: Any):
+        """Renders a page.
+
+        Args:
+          name: its templates are ``NAME.html``, ``NAME.css`` and ``NAME.js``.
+          **values: what they show.
+        """
         made = environment(["jaxatr.serving", "jaxatr.reporting"])
-        style, script = (made.get_template(f"console.{kind}").render() for kind in ("css", "js"))
+        style, script = (made.get_template(f"{name}.{kind}").render() for kind in ("css", "js"))
         colours = base64.b64encode(colour_map().tobytes()).decode()
-        self.text = made.get_template("console.html").render(
-            style=style, script=script, colours=colours, palette=json.dumps(_PALETTE)
+        self.text = made.get_template(f"{name}.html").render(
+            style=style,
+            script=script,
+            colours=colours,
+            palette=json.dumps(_PALETTE),
+            **values,
         )
         policy = (
             "default-src 'none'",

@@ -193,6 +193,7 @@ class Run(BaseModel):
     explains: str = Field(description="Method of the saliency maps; empty if there are none.")
     enrols: list[str] = Field(description="Scores that accept enrolled classes.")
     detector: Detector | None = Field(description="Finds targets in scenes, or null.")
+    labels: bool = Field(description="Whether there are chips to label, at /label.")
     note: str = Field(description="A note for the user about the decision.")
     version: str
     images: int = Field(description="Largest number of images in a request.")
@@ -280,7 +281,55 @@ class Enrolment(BaseModel):
     detail: str = Field(description="A summary, or the reason of the failure.")
 
 
+class Label(BaseModel):
+    """A label that a user gives to a chip of the table."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    path: Annotated[str, StringConstraints(max_length=8192)] = Field(
+        description="The chip's file, as /api/labels names it."
+    )
+    label: Text | None = Field(
+        description="Its class; empty to leave the image out (labels to check); null to withdraw "
+        "the label."
+    )
+
+
+class LabelChip(BaseModel):
+    """A chip of the table."""
+
+    file: str
+    name: str = Field(description="Its path as the table has it.")
+    why: str = Field(description="Why it is to be labelled.")
+    verdict: str = Field(description="The run's decision, or the given label.")
+    at: str = Field(description="Its place in the sprite, CSS background-position.")
+
+
+class LeftOut(BaseModel):
+    """A chip that cannot be shown."""
+
+    name: str
+    reason: str
+
+
+class ToLabel(BaseModel):
+    """Chips of the table, with the labels that they have."""
+
+    title: str = Field(description="Name of the table.")
+    classes: list[str]
+    other: dict[str, str] = Field(description="The answer beside the classes.")
+    chips: list[LabelChip]
+    given: list[str] = Field(description="The label of each chip; empty for none.")
+    key: str = Field(description="Differs for other chips.")
+    sprite: dict[str, str] = Field(description="The picture of all chips.")
+    left_out: list[LeftOut] = Field(description="Images that cannot be read.")
+    start: int = Field(description="Rank of the first chip.")
+    each: int = Field(description="Number of ranks in an answer.")
+    total: int = Field(description="Number of chips in the table.")
+    labelled: int = Field(description="Number of those that have a label.")
+
+
 class Count(BaseModel):
-    """A number of marks."""
+    """A number of marks or labels."""
 
     count: int

@@ -7,7 +7,14 @@ from jaxatr.typing import Config
 
 
 def opened(fields: Config) -> data.Dataset:
-    """Opens the data set that ``config.data`` names."""
+    """Opens the data set that ``config.data`` names, with its corrected labels."""
+    dataset = uncorrected(fields)
+    corrections = fields.get("corrections")  # not in the configurations of 0.2
+    return data.corrected(dataset, corrections) if corrections else dataset
+
+
+def uncorrected(fields: Config) -> data.Dataset:
+    """Opens the data set that ``config.data`` names, with the labels of its own."""
     options = dict(fields.options)
     try:
         dataset = data.open_dataset(
@@ -17,11 +24,8 @@ def opened(fields: Config) -> data.Dataset:
             options=options,
             skip_corrupt=fields.skip_corrupt,
         )
-        # Neither is in the configurations of 0.2.
-        if more := fields.get("added"):
-            dataset = data.added(dataset, more, fields.train_split)
-        corrections = fields.get("corrections")
-        return data.corrected(dataset, corrections) if corrections else dataset
+        more = fields.get("added")  # not in the configurations of 0.2
+        return data.added(dataset, more, fields.train_split) if more else dataset
     except ValueError as error:
         if str(error).partition(":")[0] in options:  # the name of the option that is wrong
             raise ValueError(f"data.options.{error}") from error

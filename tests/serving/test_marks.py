@@ -43,7 +43,7 @@ def test_no_mark_is_written_into_another_folder_of_that_name(tmp_path):
 
 
 def test_a_lock_that_another_program_holds_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxatr.serving.marks._LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("jaxatr.serving.kept_rows._LOCK_SECONDS", 0.0)
     marks = Marks(tmp_path / "marks.jsonl")
     with files.locked(tmp_path / ".marks.jsonl.lock"):
         with pytest.raises(TimeoutError, match="is held by another process"):

@@ -1,14 +1,14 @@
-const data = JSON.parse(document.getElementById("data").textContent);
+// Of the console: server.give(chip, label, undo) saves a label, server.table() downloads all of them.
 const $ = (name) => document.getElementById(name);
 const other = data.other;
 const key = `jaxatr-labels-${data.key}`;
 const classes = [...data.classes];
-let labels = data.chips.map(() => "");   // "": none yet
+let labels = data.given ?? data.chips.map(() => "");   // "": none yet
 let place = 0;
 let saved = true;
 
 // A browser may keep nothing, such as one that forbids storage.
-try {
+if (!server) try {
   const kept = JSON.parse(localStorage.getItem(key) || "[]");
   if (Array.isArray(kept) && kept.length === labels.length) labels = kept.map(String);
   saved = !labels.some(Boolean);
@@ -40,11 +40,19 @@ function answer(value, name, hint) {
 }
 
 function label(name) {
-  labels[place] = name;
-  saved = false;
-  try { localStorage.setItem(key, JSON.stringify(labels)); } catch { /* until the page is closed */ }
+  if (!data.chips.length) return;
+  const at = place, before = labels[at];
+  labels[at] = name;
+  if (server) server.give(data.chips[at], given(name), () => { labels[at] = before; show(); });
+  else saved = false;
+  if (!server) try { localStorage.setItem(key, JSON.stringify(labels)); } catch { /* until the page is closed */ }
   if (name) move(1);
   show();
+}
+
+/** Returns the table's cell of a label; null for none. */
+function given(value) {
+  return value === other.value ? other.cell : value || null;
 }
 
 function shown(value) {
@@ -57,6 +65,7 @@ function move(step) {
 
 function show() {
   const chip = data.chips[place];
+  if (!chip) return;
   $("rank").textContent = `${place + 1} of ${data.chips.length}`;
   $("chip").style.backgroundPosition = chip.at;
   $("chip").setAttribute("aria-label", chip.name);
@@ -67,7 +76,8 @@ function show() {
   for (const button of $("answers").children)
     button.setAttribute("aria-pressed", String(button.dataset.value === labels[place]));
   const count = labels.filter(Boolean).length;
-  $("done").textContent = `${count} of ${labels.length} labelled${saved ? "" : ", not saved"}`;
+  $("done").textContent = server ? server.said() :
+    `${count} of ${labels.length} labelled${saved ? "" : ", not saved"}`;
   [...$("sheet").children].forEach((one, number) => {
     one.classList.toggle("current", number === place);
     one.lastChild.textContent = shown(labels[number]) || "–";
@@ -81,13 +91,13 @@ function cell(text) {
 }
 
 function table() {
-  const given = (label) => label === other.value ? other.cell : label;
   const rows = data.chips.flatMap((chip, number) =>
     labels[number] ? [`${cell(chip.file)},${cell(given(labels[number]))}\n`] : []);
   return ["path,label\n", ...rows].join("");
 }
 
 function save() {
+  if (server) return server.table();
   const url = URL.createObjectURL(new Blob([table()], {type: "text/csv"}));
   element("a", {href: url, download: "labels.csv"}).click();
   setTimeout(() => URL.revokeObjectURL(url), 60000);
@@ -132,6 +142,8 @@ document.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
-addEventListener("beforeunload", (event) => { if (!saved) event.preventDefault(); });
+addEventListener("beforeunload", (event) => {
+  if (server ? server.open() : !saved) event.preventDefault();
+});
 answers();
 show();

@@ -17,7 +17,7 @@ router = APIRouter()
 @router.get("/api/marks", responses={200: {"model": schemas.MarksOut}, **problems()})
 async def marks(console: Served) -> Response:
     """Lists the users' marks."""
-    return JSONResponse({"marks": await console.with_marks(console.marks.all)})
+    return JSONResponse({"marks": await console.with_kept(console.marks.all)})
 
 
 @router.post(
@@ -31,7 +31,7 @@ async def mark(given: schemas.MarksIn, console: Served) -> Response:
         {**one.model_dump(), "group": data.class_name(one.group), "time": now}
         for one in given.marks
     ]
-    return JSONResponse({"count": await console.with_marks(console.marks.put, kept)})
+    return JSONResponse({"count": await console.with_kept(console.marks.put, kept)})
 
 
 @router.delete(
@@ -43,7 +43,7 @@ async def unmark(
     id: Annotated[list[schemas.Id], Query(min_length=1, max_length=100)],
 ) -> Response:
     """Deletes marks, and returns the number deleted."""
-    return JSONResponse({"count": await console.with_marks(console.marks.remove, id)})
+    return JSONResponse({"count": await console.with_kept(console.marks.remove, id)})
 
 
 @router.get(
@@ -56,7 +56,7 @@ async def unmark(
 )
 async def table(console: Served) -> Response:
     """Returns the marks as a CSV table."""
-    rows = await console.with_marks(console.marks.all)
+    rows = await console.with_kept(console.marks.all)
     text = data.csv_text(rows, columns=tuple(schemas.Marked.model_fields))
     headers = {"content-disposition": 'attachment; filename="marks.csv"'}
     return Response(text, media_type="text/csv", headers=headers)

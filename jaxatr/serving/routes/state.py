@@ -74,6 +74,7 @@ async def run(console: Served) -> Response:
             "explains": "" if engine.explainer is None else engine.explainer.method,
             "enrols": [] if console.enroller is None else list(engine.takers),
             "detector": _described(console.scenes.detector),
+            "labels": console.desk is not None,
             "note": engine.note,
             "version": jaxatr.__version__,
             "images": limits.images,
