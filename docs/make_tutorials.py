@@ -36,6 +36,7 @@ NAMES = (
     "deploying",
     "searching",
     "many_chips",
+    "weeks",
 )
 """The tutorials, in the order of their execution."""
 

@@ -53,8 +53,8 @@ def define_options() -> None:
     flags.DEFINE_multi_string(
         "option",
         [],
-        "An option of the data set, NAME=VALUE with a JSON value, such as aspects=36 or "
-        "ranges=[1000]; repeatable.",
+        "An option of the data set, NAME=VALUE, such as aspects=36 or ranges=[1000] (JSON) or "
+        "files=_vis.png,_ir.png; repeatable.",
     )
 
 
@@ -114,10 +114,10 @@ def define_engine(shard: int) -> None:
 
 
 def options(texts: Iterable[str]) -> dict[str, Any]:
-    """Parses the values of ``--option``.
+    """Parses the values of ``--option``: JSON, or a text without quotes.
 
     Raises:
-      ValueError: one is not NAME=VALUE, or its value is not JSON.
+      ValueError: one is not NAME=VALUE, or begins as JSON and is none.
     """
     return dict(map(_option, texts))
 
@@ -129,6 +129,8 @@ def _option(text: str) -> tuple[str, Any]:
     try:
         return name, json.loads(value)
     except ValueError:
+        if not value.startswith(("[", "{", '"')):
+            return name, value  # as in --config.data.options; the source checks the type
         raise ValueError(f"--option={text}: {value!r} is not JSON") from None
 
 

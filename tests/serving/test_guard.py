@@ -101,7 +101,7 @@ def test_a_token_is_wanted(engine, make_console, client_of):
         assert client.get("/api/run", headers=right).status_code == 200
         described = client.get("/openapi.json").json()
         assert described["security"] == [{"token": []}]
-        assert client.get("/").text == Page().text  # which knows nothing of the run
+        assert client.get("/").text == Page("console").text  # which knows nothing of the run
 
 
 def test_a_large_body_is_refused(engine, make_console, client_of):
