@@ -14,6 +14,7 @@ if (!server) try {
   saved = !labels.some(Boolean);
 } catch { /* the labels begin empty */ }
 for (const label of labels) add(label);
+if (server) place = Math.max(0, labels.indexOf(""));
 
 function add(label) {
   if (label && label !== other.value && !classes.includes(label)) classes.push(label);
