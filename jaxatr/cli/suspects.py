@@ -1,11 +1,13 @@
 """The ranking of labels that may be wrong, for ``jaxatr check --suspects``."""
 
+import sys
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from jaxatr import data, files, models
 from jaxatr.cli import inputs
+from jaxatr.cli.terminal import one_line
 from jaxatr.data import doctor
 from jaxatr.inference import stacked_batches
 from jaxatr.reporting import label_page
@@ -27,7 +29,7 @@ def rank(
     """Prints the most doubtful labels of a set, and writes the whole ranking as a table.
 
     Args:
-      subject: the set; images that cannot be read are left out.
+      subject: the set; images that cannot be read are left out, with a warning.
       out: path of the table, with the columns ``path``, ``label``, ``likely``,
         ``given_probability`` and ``likely_probability``, the most doubtful first.
       network: name of a published network whose features are compared as well; empty for none.
@@ -36,16 +38,24 @@ def rank(
         for none.
 
     Raises:
-      ValueError: there is no such network, or too few examples or classes.
+      ValueError: there is no such network, too few examples or classes, or no image can be read.
     """
-    kept, images = [], []
+    kept, images, broken = [], [], []
     for number in np.flatnonzero(subject.labels >= 0).tolist():
         try:
             image = subject.read(number)
-        except ValueError:
-            continue  # among the damaged files that check lists
+        except ValueError as error:
+            name = subject.names[number]
+            broken.append(f"{one_line(name)}: {one_line(data.reason_of(error, name, name))}")
+            continue
         kept.append(number)
         images.append(chip(image) if chip else image)
+    broken += [f"{one_line(name)}: {one_line(reason)}" for name, reason in subject.unreadable]
+    if not images:
+        reason = f" ({broken[0]})" if broken else ""
+        raise ValueError(f"{subject.name}: no image can be read{reason}")
+    for line in broken:
+        print(f"warning: left out: {line}", file=sys.stderr)
     names, labels = np.unique(subject.labels[kept], return_inverse=True)
     alone = [
         subject.classes[name]

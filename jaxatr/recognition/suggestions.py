@@ -145,8 +145,8 @@ def suggest(
         ``"coverage"`` needs it.
 
     Raises:
-      ValueError: the pool has no image that can be used, or fewer than ``count``; there is no such
-        method; the page's images are in an archive, where no training finds them; or the training
+      ValueError: the pool has no image that can be used, or fewer than ``count``; a table of labels
+        names no image that exists; there is no such method; the page's images are in an archive, where no training finds them; or the training
         data that ``"coverage"`` needs cannot be read.
       OSError: the page cannot be written.
     """
@@ -157,12 +157,9 @@ def suggest(
     centres = _training_features(recogniser, where or {}) if method == "coverage" else None
     sources = [pool] if isinstance(pool, str | os.PathLike) else list(pool)
     run = recogniser.session.run
-    tables = [*labelled, *filter(None, [run.config.data.get("added")])]
-    done = {
-        Path(one.file).resolve()
-        for table in tables
-        for one in data.image_paths(str(table), "").images
-    }
+    done = {file for table in labelled for file in _files_of(table)}
+    if added := run.config.data.get("added"):
+        done |= _files_of(added, checked=False)  # which may have moved since the training
     with Pool(recogniser, sources, done) as images:
         if page is not None:
             _check_unpacked(images)
@@ -211,6 +208,21 @@ def _training_features(
     if examples is None or examples.features is None:
         raise ValueError(f"method=coverage: {missing}")
     return examples.features
+
+
+def _files_of(table: str | os.PathLike, *, checked: bool = True) -> set[Path]:
+    """Returns the resolved paths of the images that a table names.
+
+    Raises:
+      ValueError: none of them is a file, if this is ``checked``.
+    """
+    found = data.image_paths(str(table), "").images
+    if checked and not any(Path(one.file).is_file() for one in found):
+        raise ValueError(
+            f"labelled: {table}: there is no file {found[0].file}, nor any other of the table's: "
+            "its paths are relative to its folder"
+        )
+    return {Path(one.file).resolve() for one in found}
 
 
 def _check_unpacked(pool: Pool) -> None:

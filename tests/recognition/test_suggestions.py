@@ -82,6 +82,9 @@ def test_labelled_chips_are_not_suggested_again(recogniser, pool, tmp_path):
         ValueError, match="count: got 21, wanted at most 20, the images of the pool"
     ):
         recogniser.suggest(pool, 21, labelled=[table])
+    table.write_text("path,label\nelsewhere/000.png,disc\n")
+    with pytest.raises(ValueError, match="labels.csv: there is no file .*elsewhere/000.png"):
+        recogniser.suggest(pool, 2, labelled=[table])
 
 
 def test_the_command_writes_a_table_with_the_columns_of_predict_and_a_page(

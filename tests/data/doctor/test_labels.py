@@ -127,6 +127,22 @@ def test_the_most_doubtful_labels_are_shown_on_a_page(tmp_path, capsys):
     assert f"page: {page}" in capsys.readouterr().out
 
 
+def test_images_that_cannot_be_read_are_named(tmp_path, capsys):
+    table, _ = doubted(tmp_path)
+    for number in (0, 1):
+        (tmp_path / f"set/disc/{number}.png").write_bytes(b"no image")
+    folder = image_folder.image_folder(tmp_path / "set", all_options(image_folder.PART, {}))
+    capsys.readouterr()
+    suspects.rank(doctor.of_folder(folder, "set"), str(table), "", None)
+    assert len(list(csv.DictReader(table.open()))) == 14
+    assert capsys.readouterr().err.count("warning: left out: disc/") == 2
+    for path in (tmp_path / "set").rglob("*.png"):
+        path.write_bytes(b"no image")
+    folder = image_folder.image_folder(tmp_path / "set", all_options(image_folder.PART, {}))
+    with pytest.raises(ValueError, match="set: no image can be read .*: not a readable image"):
+        suspects.rank(doctor.of_folder(folder, "set"), str(table), "", None)
+
+
 @pytest.mark.slow  # a browser
 def test_corrected_labels_are_saved_and_trained_on(browser, tmp_path):
     _, page = doubted(tmp_path)
