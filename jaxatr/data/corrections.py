@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +50,20 @@ def corrected(dataset: Dataset, table: str | os.PathLike) -> Dataset:
         if label and class_name(label) not in place:
             listed = ", ".join(dataset.classes[:10])
             raise ValueError(f"{table}: {path} has the label {label!r}, wanted one of {listed}")
-    found: set[str] = set()
-    splits = {}
+    places: dict[str, list[str]] = {}
     for name, split in dataset.splits.items():
         column = next((one for one in PLACES if one in split.columns), None)
         if column is None:
             raise ValueError(f"{table}: the examples of {dataset.name} do not name their files")
-        paths = [str(path) for path in split.columns[column].tolist()]
-        found.update(path for path in paths if path in labels)
+        places[name] = [str(path) for path in split.columns[column].tolist()]
+    found = {path for paths in places.values() for path in paths}
+    labels = _as_named(labels, found, table)
+    if missing := sorted(labels.keys() - found):
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise ValueError(f"{table}: {dataset.name} has no {', '.join(missing[:3])}{more}")
+    splits = {}
+    for name, split in dataset.splits.items():
+        paths = places[name]
         given = split.columns["label"]
         own = [
             place[class_name(labels[path])] if labels.get(path) else int(label)
@@ -73,12 +80,23 @@ def corrected(dataset: Dataset, table: str | os.PathLike) -> Dataset:
             split.classes,
             split.dtype,
         )
-    if missing := sorted(labels.keys() - found):
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise ValueError(f"{table}: {dataset.name} has no {', '.join(missing[:3])}{more}")
     content = json.dumps([dataset.fingerprint, *sorted(labels.items())])
     digest = hashlib.sha256(content.encode()).hexdigest()
     return dataclasses.replace(dataset, splits=splits, fingerprint=digest)
+
+
+def _as_named(labels: dict[str, str], paths: set[str], table: str | os.PathLike) -> dict[str, str]:
+    """Returns the labels by the set's own paths, whose letters may have another Unicode form."""
+    of_form: dict[str, list[str]] = {}
+    for path in paths:
+        of_form.setdefault(unicodedata.normalize("NFC", path), []).append(path)
+    named: dict[str, str] = {}
+    for path, label in labels.items():
+        alike = of_form.get(unicodedata.normalize("NFC", path), [])
+        own = alike[0] if path not in paths and len(alike) == 1 else path
+        if named.setdefault(own, label) != label:
+            raise ValueError(f"{table}: {path} has two labels, {named[own]!r} and {label!r}")
+    return named
 
 
 def _labels(path: Path) -> dict[str, str]:

@@ -146,8 +146,8 @@ def suggest(
 
     Raises:
       ValueError: the pool has no image that can be used, or fewer than ``count``; a table of labels
-        names no image that exists; there is no such method; the page's images are in an archive, where no training finds them; or the training
-        data that ``"coverage"`` needs cannot be read.
+        names no image that exists; there is no such method; the page's images are in an archive,
+        where no training finds them; or the training data that ``"coverage"`` needs cannot be read.
       OSError: the page cannot be written.
     """
     if count < 1:

@@ -55,11 +55,11 @@ def test_a_class_of_one_is_refused(drawn):
         doctor.suspects({"features": drawn[0][:61]}, np.repeat([0, 1], [60, 1]))
 
 
-def dataset(tmp_path):
+def dataset(tmp_path, paths=("a/0.png", "b/1.png", "b/2.png")):
     columns = {
         "label": np.array([0, 1, 1]),
         "id": np.arange(3),
-        "path": np.array(["a/0.png", "b/1.png", "b/2.png"]),
+        "path": np.array(paths),
         "height": np.full(3, 4),
         "width": np.full(3, 4),
         "channels": np.ones(3, int),
@@ -79,6 +79,18 @@ def test_a_table_corrects_labels_and_leaves_images_out(tmp_path):
     assert [int(split.image(i).mean()) for i in range(2)] == [0, 2]
     assert after.fingerprint != before.fingerprint
     assert before.splits["train"].columns["label"].tolist() == [0, 1, 1]
+
+
+def test_letters_of_another_unicode_form_name_the_same_file(tmp_path):
+    paths = ["a/o\u0308.png", "b/\u0160.png", "b/S\u030c.png"]  # the last two differ in form only
+    before = dataset(tmp_path, paths)
+    table = tmp_path / "corrections.csv"
+    table.write_text("path,label\na/\u00f6.png,b\nb/S\u030c.png,a\n", encoding="utf-8")
+    split = data.corrected(before, table).splits["train"]
+    assert split.columns["label"].tolist() == [1, 1, 0]
+    table.write_text("path,label\na/\u00f6.png,b\na/o\u0308.png,a\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="corrections.csv: .* has two labels, 'b' and 'a'"):
+        data.corrected(before, table)
 
 
 @pytest.mark.parametrize(
