@@ -4,7 +4,7 @@ Each does at once what a group of the standard's operators does, in floats.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -13,20 +13,35 @@ import numpy as np
 
 from jaxatr.onnx.ops.arithmetic import gemm
 from jaxatr.onnx.ops.convolution import conv
-from jaxatr.onnx.ops.functions import elu, hard_sigmoid, leaky_relu, relu, sigmoid, swish, tanh
+from jaxatr.onnx.ops.functions import (
+    elu,
+    hard_sigmoid,
+    leaky_relu,
+    relu,
+    sigmoid,
+    softplus,
+    softsign,
+    swish,
+    tanh,
+    thresholded_relu,
+)
 from jaxatr.onnx.ops.microsoft import MICROSOFT, masked_keys
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value
 
-_ACTIVATIONS: dict[str, Callable[..., Value]] = {
-    "Relu": relu,
-    "Tanh": tanh,
-    "Sigmoid": sigmoid,
-    "LeakyRelu": leaky_relu,
-    "HardSigmoid": hard_sigmoid,
-    "Elu": elu,
+_ACTIVATIONS: dict[str, tuple[Callable[..., Value], tuple[str, ...]]] = {
+    "Relu": (relu, ()),
+    "Tanh": (tanh, ()),
+    "Sigmoid": (sigmoid, ()),
+    "Softplus": (softplus, ()),
+    "Softsign": (softsign, ()),
+    "LeakyRelu": (leaky_relu, ("alpha",)),
+    "ThresholdedRelu": (thresholded_relu, ("alpha",)),
+    "Elu": (elu, ("alpha",)),
+    "HardSigmoid": (hard_sigmoid, ("alpha", "beta")),
+    "Clip": (jnp.clip, ("min", "max")),
 }
-_PARAMETERS = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Elu": ("alpha",)}
+"""Activations of fused operators with the names of their parameters."""
 
 
 @register("Gelu", domain=MICROSOFT)
@@ -122,6 +137,7 @@ def skip_simplified_layer_normalization(
     domain=MICROSOFT,
     weights=("word_embedding", "position_embedding", "segment_embedding", "gamma", "beta"),
     optional=("segment_ids", "segment_embedding", "mask"),
+    ignored=("mask_index_type",),
 )
 def embed_layer_normalization(
     input_ids: Value,
@@ -135,7 +151,6 @@ def embed_layer_normalization(
     position_ids: Value | None = None,
     *,
     epsilon: float = 1e-12,
-    mask_index_type: int = 1,
     outputs: int = 1,
 ) -> Any:
     """Returns the layer norm of a sum of embeddings (EmbedLayerNormalization-1).
@@ -151,7 +166,6 @@ def embed_layer_normalization(
       mask: 0 for words that are masked, ``[b, t]``.
       position_ids: ``[b, t]`` or ``[1, t]``; 0, 1, … by default.
       epsilon: added to the variance.
-      mask_index_type: 0 to return zeros in place of the counts of the mask.
       outputs: up to 3 for the number of words of each example, ``[b]``, and the sum as well.
     """
     ids = jnp.asarray(input_ids)
@@ -160,7 +174,7 @@ def embed_layer_normalization(
     if segment_embedding is not None and segment_ids is not None:
         total = total + jnp.asarray(segment_embedding)[jnp.asarray(segment_ids)]
     counts = jnp.zeros(len(ids), "int32")
-    if mask is not None and mask_index_type:
+    if mask is not None:
         counts = jnp.sum(jnp.asarray(mask) == 1, 1).astype("int32")
     return _first((_normalised(total, epsilon)[2] * gamma + beta, counts, total), outputs)
 
@@ -195,15 +209,15 @@ def fused_matmul(
     return alpha * jnp.matmul(turned(a, transA, transBatchA), turned(b, transB, transBatchB))
 
 
-def _activated(x: Value, activation: str, parameters: dict[str, float | None]) -> Value:
+def _activated(x: Value, activation: str, parameters: Iterable[float | None]) -> Value:
     """Applies an activation by its name; without one, nothing."""
     if not activation:
         return x
     if activation not in _ACTIVATIONS:
         raise ValueError(f"activation: got {activation!r}, wanted one of {', '.join(_ACTIVATIONS)}")
-    wanted = _PARAMETERS.get(activation, ())
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return _ACTIVATIONS[activation](x, **{name: given[name] for name in wanted if name in given})
+    function, names = _ACTIVATIONS[activation]
+    given = zip(names, parameters, strict=False)
+    return function(x, **{name: value for name, value in given if value is not None})
 
 
 @register("FusedGemm", domain=MICROSOFT, weights=("b", "c"), attributes_of=gemm)
@@ -218,7 +232,7 @@ def fused_gemm(
     **attributes: Any,
 ) -> Value:
     """Returns the activation of ``alpha a b + beta c`` (FusedGemm-1)."""
-    parameters = {"alpha": activation_alpha, "beta": activation_beta}
+    parameters = activation_alpha, activation_beta
     return _activated(gemm(a, b, c, **attributes), activation, parameters)
 
 
@@ -235,8 +249,7 @@ def fused_conv(
 ) -> Value:
     """Returns the activation of a convolution, to which ``z`` is added before (FusedConv-1)."""
     result = conv(x, w, b, **attributes)
-    parameters = dict(zip(("alpha", "beta"), activation_params, strict=False))
-    return _activated(result if z is None else result + z, activation, dict(parameters))
+    return _activated(result if z is None else result + z, activation, activation_params)
 
 
 def _split(x: Value, heads: int) -> Value:
@@ -333,7 +346,12 @@ def packed_attention(
     added = jnp.where(masked, np.float32(mask_filter_value), 0)
     added = added if attention_bias is None else added + attention_bias
     result = _attended(
-        queries, keys, values, scale=scale, added=added, unidirectional=unidirectional
+        queries,
+        keys,
+        values,
+        scale=scale,
+        added=added,
+        unidirectional=unidirectional,
     )
     return result if outputs == 1 else (result, jnp.stack([keys, values]))
 
@@ -382,7 +400,8 @@ def multi_head_attention(
       ``[b, t, n e]``; keys and values.
 
     Raises:
-      ValueError: queries, keys and values are in one array, which is not implemented.
+      ValueError: queries, keys and values are in one array, which is not implemented, or
+        ``unidirectional`` is given with other numbers of queries and keys.
     """
     if query.ndim == 5 or key is None or key.ndim == 5:
         shapes = [None if x is None else x.shape for x in (query, key)]
@@ -397,6 +416,11 @@ def multi_head_attention(
         whole = key.ndim == 4  # the keys of another sequence, which are ready
         queries = queries + added[0]
         keys, values = (keys, values) if whole else (keys + added[1], values + added[2])
+    if unidirectional and keys.shape[2] != queries.shape[2]:  # ONNX Runtime masks all rows but one
+        raise ValueError(
+            f"unidirectional: got {queries.shape[2]} queries and {keys.shape[2]} new keys, wanted "
+            "equally many"
+        )
     if past_key is not None and past_value is not None:
         keys = jnp.concatenate([past_key, keys], 2)
         values = jnp.concatenate([past_value, values], 2)
@@ -405,6 +429,11 @@ def multi_head_attention(
     added = jnp.where(masked, np.float32(mask_filter_value), 0)
     added = added if attention_bias is None else added + attention_bias
     result = _attended(
-        queries, keys, values, scale=scale, added=added, unidirectional=unidirectional
+        queries,
+        keys,
+        values,
+        scale=scale,
+        added=added,
+        unidirectional=unidirectional,
     )
     return _first((result, keys, values), outputs)

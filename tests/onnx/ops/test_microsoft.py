@@ -121,6 +121,8 @@ FUSED = [
     ("FusedGemm", (normal(3, 4), normal(5, 4), normal(5)),
      {"activation": "LeakyRelu", "activation_alpha": 0.3, "alpha": 0.5, "transB": 1}),
     ("FusedConv", (*IMAGE, normal(2, 6, 3, 5)), {"activation": "Relu", "group": 2}),
+    ("FusedConv", IMAGE, {"activation": "Clip", "activation_params": [-0.5, 0.4], "group": 2}),
+    ("FusedGemm", (normal(3, 4), normal(4, 5)), {"activation": "Softplus"}),
     ("FusedConv", IMAGE, {"activation": "HardSigmoid", "activation_params": [0.3, 0.4],
                           "group": 2, "pads": [1, 0, 0, 1], "strides": [2, 1]}),
     ("Attention", (WIDE, normal(6, 18), normal(18)), {"num_heads": 2}),
@@ -211,5 +213,7 @@ def test_unknown_forms_of_fused_operators_are_named():
         fused.fused_gemm(normal(2, 3), normal(3, 2), activation="Softmax")
     with pytest.raises(ValueError, match=r"query, key: got .*\(2, 3, 2, 3, 4\).* not implemented"):
         fused.multi_head_attention(normal(2, 3, 2, 3, 4), num_heads=2)
+    with pytest.raises(ValueError, match="unidirectional: got 3 queries and 4 new keys"):
+        fused.multi_head_attention(*HEADS, HEADS[1], num_heads=2, unidirectional=1)
     with pytest.raises(ValueError, match="value: got none"):
         fused.multi_head_attention(*HEADS, num_heads=2)
