@@ -362,6 +362,12 @@ def test_parts_of_a_file_that_cost_time_of_their_own_are_bounded():
         chunk = struct.pack(">L", 0) + kind + struct.pack(">L", zlib.crc32(kind))
         with pytest.raises(ImageError, match=f"x: more than {2 * most} chunks of a PNG"):
             decode_image(png[:33] + chunk * 2 * most + png[33:], "x")
+    file = io.BytesIO()
+    Image.fromarray(COLOURS[:, :, 0]).save(file, "GIF")
+    gif, frame = file.getvalue(), file.getvalue().index(b"\x2c\0\0\0\0")
+    for blocks in (b"\x21\xfe\0" * (most + 1), b"\x21\xfe" + b"\1a" * most + b"\0"):
+        with pytest.raises(ImageError, match=f"x: more than {most} blocks of a GIF"):
+            decode_image(gif[:frame] + blocks + gif[frame:], "x")
     rows = tiff(b"", t256=1, t257=most + 1, t278=1)
     with pytest.raises(ImageError, match=f"x: more than {most} strips or tiles of a TIFF"):
         decode_image(rows, "x")
