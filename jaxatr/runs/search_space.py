@@ -28,7 +28,10 @@ _FIXED = (
     *("open_set.hold_out", "open_set.hold_out_turn"),
 )
 
+_KINDS = {bool: "bool values", int: "int values", float: "finite float values", str: "str values"}
+
 _BUDGET = re.compile(r"(\d+(?:\.\d+)?)([hms]?)")
+_MOST = 1e6  # of each unit
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
@@ -70,11 +73,11 @@ class Budget(NamedTuple):
         """
         found = _BUDGET.fullmatch(text)
         amount = float(found[1]) if found else 0.0
-        whole = found is None or bool(found[2]) or amount == int(amount)
-        if found is None or not amount or not whole:
+        whole = found is None or bool(found[2]) or amount.is_integer()
+        if found is None or not 0 < amount <= _MOST or not whole:
             raise ValueError(
                 f"budget: got {text!r}, wanted a time such as 2h, 90m or 30s, or a number of "
-                "trials, at least 1"
+                f"trials, at least 1, and at most {_MOST:.0f}"
             )
         if found[2]:
             return cls(None, amount * _SECONDS[found[2]])
@@ -142,9 +145,12 @@ def _value(name: str, text: str, kind: type) -> Value:
     try:
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
-        return int(text) if kind is int else kind(text)
+        value = int(text) if kind is int else kind(text)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("not a finite number")
+        return value
     except (KeyError, ValueError) as error:
-        raise ValueError(f"fields: {name}: got {text!r}, wanted {kind.__name__} values") from error
+        raise ValueError(f"fields: {name}: got {text!r}, wanted {_KINDS[kind]}") from error
 
 
 def _check_range(name: str, form: str, values: Sequence[Any], kind: type) -> None:
@@ -154,8 +160,6 @@ def _check_range(name: str, form: str, values: Sequence[Any], kind: type) -> Non
             f"fields: {name}: got {form}({got}), wanted {form}(LOW,HIGH) of numbers, or choice(…)"
         )
     low, high = values
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise ValueError(f"fields: {name}: got {form}({low},{high}), wanted finite numbers")
     if not low < high:
         raise ValueError(f"fields: {name}: got {form}({low},{high}), wanted the lower end first")
     if form == LOG and low <= 0:

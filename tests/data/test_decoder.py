@@ -337,6 +337,52 @@ def test_scans_of_a_jpeg_are_counted_and_bounded():
         decode_image(strip, "x")
 
 
+def test_parts_of_a_file_that_cost_time_of_their_own_are_bounded():
+    file = io.BytesIO()
+    Image.fromarray(COLOURS).save(file, "JPEG")
+    jpeg, most = file.getvalue(), decoder.MOST_PARTS
+    wanted = decode_image(jpeg, "x")
+    for between in (
+        b"\xff" * 5,
+        b"\xff\x00" * 5,
+        b"\xff\xd0" * 5,
+        b"any bytes",
+        b"\xff\xfe\0\2" * 50,
+    ):
+        np.testing.assert_array_equal(decode_image(jpeg[:20] + between + jpeg[20:], "x"), wanted)
+    for segment in (b"\xff\xfe\0\2", b"\xff\x01", b"\xff\xc4\0\2"):
+        with pytest.raises(ImageError, match=f"x: more than {most} segments of a JPEG"):
+            decode_image(jpeg[:2] + segment * most + jpeg[2:], "x")
+    with pytest.raises(ImageError, match="it has no scan"):
+        decode_image(jpeg[:2] + b"\xff\x00" * 9, "x")
+    file = io.BytesIO()
+    Image.fromarray(COLOURS).save(file, "PNG")
+    png = file.getvalue()
+    for kind in (b"IDAT", b"tEXt"):
+        chunk = struct.pack(">L", 0) + kind + struct.pack(">L", zlib.crc32(kind))
+        with pytest.raises(ImageError, match=f"x: more than {2 * most} chunks of a PNG"):
+            decode_image(png[:33] + chunk * 2 * most + png[33:], "x")
+    file = io.BytesIO()
+    Image.fromarray(COLOURS[:, :, 0]).save(file, "GIF")
+    gif, frame = file.getvalue(), file.getvalue().index(b"\x2c\0\0\0\0")
+    for blocks in (b"\x21\xfe\0" * (most + 1), b"\x21\xfe" + b"\1a" * most + b"\0"):
+        with pytest.raises(ImageError, match=f"x: more than {most} blocks of a GIF"):
+            decode_image(gif[:frame] + blocks + gif[frame:], "x")
+    rows = tiff(b"", t256=1, t257=most + 1, t278=1)
+    with pytest.raises(ImageError, match=f"x: more than {most} strips or tiles of a TIFF"):
+        decode_image(rows, "x")
+
+
+def test_strips_of_several_sizes_are_unpacked_in_their_order():
+    pieces = [RNG.integers(0, 256, size, np.uint8).tobytes() for size in (90, 90, 33, 90, 90, 7)]
+    packed = [bytes([len(piece) - 1]) + piece for piece in pieces]  # PackBits: a literal run
+    sizes = [len(piece) for piece in pieces]
+    assert decoder.tiff.unpack_segments(packed, 32773, sizes) == pieces
+    assert decoder.tiff.unpack_segments(packed[:1], 32773, [60]) == [pieces[0][:60]]
+    with pytest.raises(OSError, match="decoder error"):
+        decoder.tiff.unpack_segments([*packed[:4], packed[4][:50], packed[5]], 32773, sizes)
+
+
 @pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
 def test_profiles_and_orientation_of_a_jpeg_do_not_reach_the_pixels(mode):
     picture = Image.fromarray(COLOURS).convert(mode)

@@ -193,10 +193,10 @@ def test_fields_have_the_types_of_the_configuration(config):
         ("optimizer.learning_rat=log(1,2)", "no field 'optimizer.learning_rat'; did you mean 'opt"),
         ("optimizer.learning_rate=log(0.1,0.01)", r"got log\(0.1,0.01\), wanted the lower end fir"),
         ("optimizer.learning_rate=log(0,1)", r"got log\(0.0,1.0\), wanted a lower end above 0"),
-        ("optimizer.learning_rate=log(1,inf)", "wanted finite numbers"),
-        ("optimizer.learning_rate=log(1,nan)", "wanted finite numbers"),
+        ("optimizer.learning_rate=log(1,inf)", "got 'inf', wanted finite float values"),
+        ("optimizer.learning_rate=choice(nan,1)", "got 'nan', wanted finite float values"),
         ("optimizer.learning_rate=log(1)", r"wanted log\(LOW,HIGH\) of numbers"),
-        ("optimizer.learning_rate=log(a,b)", "got 'a', wanted float values"),
+        ("optimizer.learning_rate=log(a,b)", "got 'a', wanted finite float values"),
         ("optimizer.learning_rate=0.1", "wanted FIELD=log"),
         ("optimizer.learning_rate", "wanted FIELD=log"),
         ("optimizer.name=choice(sgd)", r"got choice\(sgd\), wanted 2 or more values"),
@@ -222,7 +222,9 @@ def test_fields_are_given_once(config):
         parse_fields([], config)
 
 
-@pytest.mark.parametrize("text", ["0", "0h", "", "2x", "h", "-1", "1.5", "two"])
+@pytest.mark.parametrize(
+    "text", ["0", "0h", "", "2x", "h", "-1", "1.5", "two", "9" * 400, "9" * 400 + "h"]
+)
 def test_a_budget_is_a_time_or_a_number_of_trials(text):
     assert Budget.parse("20") == (20, None)
     assert Budget.parse("1.5h") == (None, 5400.0) and Budget.parse("90m") == (None, 5400.0)

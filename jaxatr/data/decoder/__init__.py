@@ -17,13 +17,14 @@ import numpy as np
 from PIL import Image
 
 from jaxatr.data.decoder import gif, jpeg, jpeg2000, npy, phoenix, pillow, png, tiff
-from jaxatr.data.decoder.header import MOST_BANDS, MOST_PIXELS, Header, ImageError
+from jaxatr.data.decoder.header import MOST_BANDS, MOST_PARTS, MOST_PIXELS, Header, ImageError
 from jaxatr.data.decoder.measured import measured
 
 __all__ = [
     "ENVI",
     "FORMATS",
     "MOST_BANDS",
+    "MOST_PARTS",
     "MOST_PIXELS",
     "RADAR",
     "Header",

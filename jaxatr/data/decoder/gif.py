@@ -5,17 +5,19 @@ comments to one, in a time that grows with the square of their number.
 """
 
 from jaxatr.data.decoder import pillow
-from jaxatr.data.decoder.header import Header
+from jaxatr.data.decoder.header import Header, check_parts
 
 START = (b"GIF87a", b"GIF89a")
 _EXTENSION, _CONTROL, _FRAME = 0x21, 0xF9, 0x2C
+_BLOCKS = "blocks of a GIF before its first frame"
 
 
 def header(content: bytes) -> Header:
     """Reads the header.
 
     Raises:
-      ValueError: the file is damaged.
+      ImageError: the file has too many blocks before its first frame.
+      ValueError: it is damaged.
     """
     return pillow.header(_first_frame(content), ("GIF",))
 
@@ -23,11 +25,13 @@ def header(content: bytes) -> Header:
 def _first_frame(content: bytes) -> bytes:
     """Returns the file without the extensions before the first frame, except its control."""
     at = 13 + (3 << (content[10] & 7) + 1 if content[10] & 0x80 else 0)
-    start, control = content[:at], b""
+    start, control, count = content[:at], b"", 0
     while content[at] == _EXTENSION:
         begin, is_control = at, content[at + 1] == _CONTROL
         at += 2
+        check_parts(count := count + 1, _BLOCKS)
         while size := content[at]:
+            check_parts(count := count + 1, _BLOCKS)
             at += 1 + size
         at += 1
         if is_control:

@@ -14,6 +14,10 @@ MOST_BANDS = 16
 MOST_PASSES = 32
 """Largest number of passes over an image: encoders write a progressive JPEG in about ten scans."""
 
+MOST_PARTS = 1 << 16
+"""Largest number of segments of a JPEG, of strips or tiles of a TIFF and of blocks of a GIF, and half
+of that of chunks of a PNG: each takes time of its own, however small it is."""
+
 MOST_WORK = 12
 """Largest number of pixels that decoding visits, as a multiple of the largest number of pixels."""
 
@@ -73,6 +77,16 @@ class Header(NamedTuple):
                 f"{self.height}x{self.width} pixels in {self.passes} passes (scans of a "
                 f"progressive JPEG), wanted at most {MOST_WORK * most // self.passes} pixels"
             )
+
+
+def check_parts(count: int, what: str, most: int = MOST_PARTS) -> None:
+    """Checks the number of parts of a file.
+
+    Raises:
+      ImageError: there are too many.
+    """
+    if count > most:
+        raise ImageError(f"more than {most} {what}: save it with larger or fewer ones")
 
 
 def too_many_bands(count: int) -> ImageError:

@@ -1,7 +1,9 @@
 """Files that Pillow decodes."""
 
 import io
+import itertools
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin
@@ -44,27 +46,44 @@ def opened(content: bytes, formats: tuple[str, ...] | None = None) -> Image.Imag
     return Image.open(io.BytesIO(content), formats=formats)
 
 
-def unpack_segment(stored: bytes | memoryview, compression: int, size: int) -> bytes:
-    """Unpacks a strip or tile of a TIFF with the libtiff that Pillow brings.
+def unpack_segments(stored: Sequence[bytes | memoryview], compression: int, size: int) -> bytes:
+    """Unpacks strips or tiles of a TIFF with the libtiff that Pillow brings.
 
     Args:
-      stored: the strip or tile as it is stored.
+      stored: the strips or tiles as they are stored.
       compression: number of the compression, of any that packs bytes.
-      size: number of bytes to unpack; what comes after them is ignored.
+      size: number of bytes to unpack of each; what comes after them is ignored.
 
     Raises:
-      OSError: it is damaged or shorter.
+      OSError: one is damaged or shorter.
     """
     ImageFile.LOAD_TRUNCATED_IMAGES = False
-    shape = {tags.WIDTH: size, tags.HEIGHT: 1, tags.BITS: 8, tags.PHOTOMETRIC: 1}
-    place = {tags.COMPRESSION: compression, tags.STRIPS: 8, tags.STRIP_BYTES: len(stored)}
-    long = dict(sorted((shape | place).items()))
-    entries = b"".join(struct.pack("<HHLL", tag, 4, 1, value) for tag, value in long.items())
-    padding = bytes(len(stored) % 2)
-    head = struct.pack("<4sL", b"II*\0", 8 + len(stored) + len(padding))
-    body = [head, stored, padding, struct.pack("<H", len(long)), entries, bytes(4)]
-    # Image.open would count the bytes of one strip as the pixels of an image, and refuse many.
-    return TiffImagePlugin.TiffImageFile(io.BytesIO(b"".join(body))).tobytes()
+    body = b"".join(stored)
+    body += bytes(len(body) % 2)
+    counts = [len(one) for one in stored]
+    starts = list(itertools.accumulate(counts[:-1], initial=8))
+    lists = 8 + len(body)  # of places and lengths, which a tag holds itself if there is one
+    lone = len(stored) == 1
+    entries = {
+        tags.WIDTH: (1, size),
+        tags.HEIGHT: (1, len(stored)),
+        tags.BITS: (1, 8),
+        tags.COMPRESSION: (1, compression),
+        tags.PHOTOMETRIC: (1, 1),
+        tags.STRIPS: (len(stored), starts[0] if lone else lists),
+        tags.STRIP_ROWS: (1, 1),
+        tags.STRIP_BYTES: (len(stored), counts[0] if lone else lists + 4 * len(stored)),
+    }
+    file = [
+        struct.pack("<4sL", b"II*\0", lists + 8 * len(stored)),
+        body,
+        struct.pack(f"<{2 * len(stored)}L", *starts, *counts),
+        struct.pack("<H", len(entries)),
+        *(struct.pack("<HHLL", tag, 4, *entries[tag]) for tag in sorted(entries)),
+        bytes(4),
+    ]
+    # Image.open would count the bytes of the strips as the pixels of an image, and refuse many.
+    return TiffImagePlugin.TiffImageFile(io.BytesIO(b"".join(file))).tobytes()
 
 
 def header(content: bytes, formats: tuple[str, ...] | None = None) -> Header:

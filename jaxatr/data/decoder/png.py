@@ -5,7 +5,7 @@ the same, and refuses the file for a long text or a wrong checksum in one of the
 """
 
 from jaxatr.data.decoder import pillow
-from jaxatr.data.decoder.header import Header, ImageError
+from jaxatr.data.decoder.header import MOST_PARTS, Header, ImageError, check_parts
 
 START = b"\x89PNG\r\n\x1a\n"
 _ANCILLARY = 0x20  # of a chunk's first letter
@@ -35,8 +35,10 @@ def too_wide(kind: str) -> ImageError:
 
 def _pixels_only(content: bytes) -> bytes:
     """Returns the file without ancillary chunks."""
-    kept, at = [START], len(START)
+    kept, at, count = [START], len(START), 0
     while at < len(content):
+        # Encoders write chunks of 8 KiB, of which the largest image may have more than MOST_PARTS.
+        check_parts(count := count + 1, "chunks of a PNG", 2 * MOST_PARTS)
         kind = content[at + 4 : at + 8]
         end = at + 12 + int.from_bytes(content[at : at + 4], "big")
         if not kind.isalpha():

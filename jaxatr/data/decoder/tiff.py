@@ -15,7 +15,8 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,13 @@ from PIL import UnidentifiedImageError
 from jaxatr.data.decoder import directory as tags
 from jaxatr.data.decoder import jpeg, pillow, png
 from jaxatr.data.decoder.directory import START, Directory, directories
-from jaxatr.data.decoder.header import MOST_BANDS, Header, ImageError, too_many_bands
+from jaxatr.data.decoder.header import (
+    MOST_BANDS,
+    Header,
+    ImageError,
+    check_parts,
+    too_many_bands,
+)
 
 _GDAL = re.compile(r'<Item name="DESCRIPTION" sample="(\d{1,4})" role="description">([^<]*)</Item>')
 
@@ -53,10 +60,14 @@ _FLOAT_PREDICTOR = 3
 _ASSOCIATED, _UNASSOCIATED = 1, 2
 _UNCOMPRESSED, _OLD_JPEG, _JPEG, _PACK_BITS = 1, 6, 7, 32773
 _LZW, _ZSTANDARD = 5, 50000
-_UNPACKERS = {8: zlib.decompressobj, 32946: zlib.decompressobj, 34925: lzma.LZMADecompressor}
+_UNPACKERS = {
+    8: zlib.decompressobj,
+    32946: zlib.decompressobj,
+    34925: partial(lzma.LZMADecompressor, memlimit=1 << 27),
+}
 """Decompressors by the number of the compression."""
 PACKED = (_LZW, _ZSTANDARD, _PACK_BITS, *_UNPACKERS)
-"""Compressions of bytes, which :func:`unpack_segment` knows."""
+"""Compressions of bytes, which :func:`unpack_segments` knows."""
 PREDICTED = (_LZW, _ZSTANDARD, *_UNPACKERS)
 """Compressions that a predictor goes with."""
 _ROOM = 1 << 24
@@ -271,6 +282,7 @@ def _segments(content: bytes, page: Directory, facts: _Facts) -> _Segments:
         raise ImageError(f"a TIFF of {height}x{width} pixels in tiles of {rows}x{columns}")
     wanted = math.ceil(height / rows) * math.ceil(width / columns)
     wanted *= facts.samples if facts.planar else 1
+    check_parts(wanted, "strips or tiles of a TIFF")
     starts = page.numbers(tags.TILES if tiled else tags.STRIPS)
     counts = page.numbers(tags.TILE_BYTES if tiled else tags.STRIP_BYTES)
     if not starts or len(starts) > wanted:
@@ -327,10 +339,7 @@ def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarr
             f"a TIFF of {facts.samples} samples of {facts.bits} bits per pixel with compression "
             f"{facts.compression}, wanted Deflate, LZW or none"
         )
-    pieces = [
-        unpack_segment(stored, facts.compression, size)
-        for stored, size in zip(segments.stored, segments.sizes, strict=True)
-    ]
+    pieces = unpack_segments(segments.stored, facts.compression, segments.sizes)
     # tifffile fills what is missing with zeros.
     if (unpacked := sum(map(len, pieces))) < segments.unpacked:
         raise ValueError(f"a truncated TIFF: {unpacked} bytes, wanted {segments.unpacked}")
@@ -368,23 +377,37 @@ def unpacked_decoder(page: Any) -> Callable[[bytes | memoryview, int], tuple]:
     return decode
 
 
-def unpack_segment(stored: bytes | memoryview, compression: int, size: int) -> bytes | memoryview:
-    """Unpacks a strip or tile within a bound.
+def unpack_segments(
+    stored: Sequence[bytes | memoryview], compression: int, sizes: Sequence[int]
+) -> list[bytes | memoryview]:
+    """Unpacks strips or tiles within a bound.
 
     Args:
-      stored: the strip or tile as it is stored.
+      stored: the strips or tiles as they are stored.
       compression: number of the compression, one of :data:`PACKED` or none.
-      size: number of bytes that it should have.
+      sizes: number of bytes that each should have.
 
     Raises:
-      ImageError: it has far more, or its compression needs a library that is not there.
-      OSError: it is damaged, or has fewer (Deflate and LZMA: these are returned).
+      ImageError: one has far more, or its compression needs a library that is not there.
+      OSError: one is damaged, or has fewer (Deflate and LZMA: these are returned).
     """
+    if compression not in PACKED or compression in _UNPACKERS:
+        return [_unpacked(*one, compression) for one in zip(stored, sizes, strict=True)]
+    places: dict[int, list[int]] = {}
+    for place, size in enumerate(sizes):
+        places.setdefault(size, []).append(place)
+    pieces: list[bytes | memoryview] = [b""] * len(stored)
+    for size, found in places.items():  # of one size are all but the last of a plane
+        unpacked = pillow.unpack_segments([stored[place] for place in found], compression, size)
+        for number, place in enumerate(found):
+            pieces[place] = unpacked[number * size : (number + 1) * size]
+    return pieces
+
+
+def _unpacked(stored: bytes | memoryview, size: int, compression: int) -> bytes | memoryview:
     most = 2 * size + _SLACK
     if (unpacker := _UNPACKERS.get(compression)) is not None:
         stored = unpacker().decompress(stored, most + 1)
-    elif compression in PACKED:
-        return pillow.unpack_segment(stored, compression, size)
     if len(stored) > most:
         raise ImageError("a TIFF with a strip or tile that unpacks to more than its size")
     return stored

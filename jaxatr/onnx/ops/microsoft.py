@@ -484,7 +484,7 @@ def qattention(
     total = keys.shape[2]
     scores = jnp.matmul(queries, jnp.swapaxes(keys, -1, -2))
     scores = scores * (1 / math.sqrt(queries.shape[-1]) if scale is None else scale)
-    masked = _masked_keys(mask_index, batch, count, total)
+    masked = masked_keys(mask_index, batch, count, total)
     scores = scores + jnp.where(masked, np.float32(mask_filter_value), 0)
     if unidirectional:
         later = jnp.arange(total) > jnp.arange(count)[:, None] + (total - count)
@@ -494,7 +494,7 @@ def qattention(
     return result if outputs == 1 else (result, jnp.stack([keys, values]))
 
 
-def _masked_keys(mask: Value | None, batch: int, count: int, total: int) -> Value:
+def masked_keys(mask: Value | None, batch: int, count: int, total: int) -> Value:
     """Returns which keys are masked, to broadcast with ``[b, n, t, s]``."""
     if mask is None:
         return jnp.zeros((), bool)

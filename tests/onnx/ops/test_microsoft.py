@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxatr import onnx as importer
-from jaxatr.onnx.ops import microsoft
+from jaxatr.onnx.ops import fused, microsoft
 
 onnx = pytest.importorskip("onnx")
 node = onnx.helper.make_node
@@ -88,6 +88,59 @@ CASES = [
     ("QAttention", (*QKV, *QKV_SCALES, np.int32([[0, 1, 1], [1, 1, 0]])), {"num_heads": 1}),
     ("QAttention", (*QKV, *QKV_SCALES, RNG.integers(0, 2, (2, 3, 3), np.int32)), {"num_heads": 1}),
 ]  # fmt: skip
+WIDE, ROW = normal(2, 3, 6), normal(6)
+HEADS = normal(2, 3, 6), normal(2, 4, 6)
+PADDING = np.int32([[0, 1, 1, 1], [1, 1, 0, 1]])
+EMBED = (
+    np.int32([[1, 0, 4], [2, 2, 3]]),
+    np.int32([[0, 1, 1], [0, 0, 1]]),
+    normal(5, 6),
+    normal(4, 6),
+    normal(2, 6),
+    ROW,
+    normal(6),
+)
+IMAGE = normal(2, 4, 5, 6), normal(6, 2, 3, 2), normal(6)
+FUSED = [
+    ("Gelu", (WIDE,), {}),
+    ("BiasGelu", (WIDE, ROW), {}),
+    ("FastGelu", (WIDE,), {}),
+    ("FastGelu", (WIDE, ROW), {}),
+    ("QuickGelu", (WIDE,), {}),
+    ("QuickGelu", (WIDE,), {"alpha": 0.7}),
+    ("SkipLayerNormalization", (WIDE, normal(2, 3, 6), ROW, normal(6)), {}),
+    ("SkipLayerNormalization", (WIDE, normal(1, 3, 6), ROW, None, normal(6)), {"epsilon": 0.1}),
+    ("SkipSimplifiedLayerNormalization", (WIDE, normal(2, 3, 6), ROW, normal(6)), {}),
+    ("EmbedLayerNormalization", (*EMBED, np.int32([[1, 1, 0], [1, 0, 0]])), {}, 2),
+    ("EmbedLayerNormalization", (EMBED[0], None, *EMBED[2:4], None, *EMBED[5:], None,
+                                 np.int32([[2, 0, 1]])), {"epsilon": 0.1}, 2),
+    ("FusedMatMul", (normal(2, 4, 3), normal(2, 5, 4)), {"alpha": 0.3, "transA": 1, "transB": 1}),
+    ("FusedMatMul", (normal(4, 2, 3), normal(2, 3, 5)), {"transBatchA": 1}),
+    ("FusedMatMul", (normal(4, 2, 3), normal(4, 2, 5)),
+     {"transA": 1, "transBatchA": 1, "transBatchB": 1}),
+    ("FusedGemm", (normal(3, 4), normal(5, 4), normal(5)),
+     {"activation": "LeakyRelu", "activation_alpha": 0.3, "alpha": 0.5, "transB": 1}),
+    ("FusedConv", (*IMAGE, normal(2, 6, 3, 5)), {"activation": "Relu", "group": 2}),
+    ("FusedConv", IMAGE, {"activation": "Clip", "activation_params": [-0.5, 0.4], "group": 2}),
+    ("FusedGemm", (normal(3, 4), normal(4, 5)), {"activation": "Softplus"}),
+    ("FusedConv", IMAGE, {"activation": "HardSigmoid", "activation_params": [0.3, 0.4],
+                          "group": 2, "pads": [1, 0, 0, 1], "strides": [2, 1]}),
+    ("Attention", (WIDE, normal(6, 18), normal(18)), {"num_heads": 2}),
+    ("Attention", (WIDE, normal(6, 18), normal(18), np.int32([2, 4, 0, 1]), normal(2, 2, 2, 1, 3)),
+     {"num_heads": 2, "unidirectional": 1, "scale": 0.3}, 2),
+    ("Attention", (WIDE, normal(6, 18), normal(18), None, None, normal(2, 1, 3, 3)),
+     {"num_heads": 2}),
+    ("Attention", (WIDE, normal(6, 16), normal(16), np.int32([[0, 1, 1], [1, 1, 0]])),
+     {"num_heads": 2, "qkv_hidden_sizes": [4, 4, 8], "mask_filter_value": -2.0}),
+    ("MultiHeadAttention", (HEADS[0], HEADS[1], normal(2, 4, 8), normal(20), PADDING),
+     {"num_heads": 2}),
+    ("MultiHeadAttention", (HEADS[0], HEADS[1], normal(2, 4, 6), None, None, normal(1, 2, 3, 4)),
+     {"num_heads": 2, "scale": 0.4}),
+    ("MultiHeadAttention", (HEADS[0], normal(2, 2, 4, 3), normal(2, 2, 4, 3)), {"num_heads": 2}),
+    ("MultiHeadAttention", (*[normal(2, 3, 6)] * 3, normal(18), None, None,
+                            normal(2, 2, 1, 3), normal(2, 2, 1, 3)),
+     {"num_heads": 2, "unidirectional": 1}, 3),
+]  # fmt: skip
 CONSTANT = {
     "DynamicQuantizeLSTM": (1, 2, 8, 9, 10, 11),
     "DynamicQuantizeMatMul": (1, 3),
@@ -95,9 +148,10 @@ CONSTANT = {
     "QAttention": (1, 3, 4, 6, 7),
     "QGemm": (4, 5),
 }
+ALL = [*CASES, *FUSED]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)])
+@pytest.mark.parametrize("case", ALL, ids=[f"{c[0]}-{i}" for i, c in enumerate(ALL)])
 def test_onnxruntime_agrees(case, built, onnxruntime):
     operator, inputs, attributes, outputs = (*case, 1)[:4]
     held = CONSTANT.get(operator, ())
@@ -150,3 +204,16 @@ def test_an_attention_says_what_it_lacks():
         microsoft.qattention(*QKV, *QKV_SCALES, num_heads=1, do_rotary=1)
     with pytest.raises(ValueError, match=r"mask_index: got shape \(3,\), wanted \(2,\)"):
         microsoft.qattention(*QKV, *QKV_SCALES, np.int32([1, 2, 3]), num_heads=1)
+
+
+def test_unknown_forms_of_fused_operators_are_named():
+    with pytest.raises(ValueError, match="do_rotary: got 1"):
+        fused.packed_attention(WIDE, normal(6, 18), num_heads=2, do_rotary=1)
+    with pytest.raises(ValueError, match="activation: got 'Softmax', wanted one of Relu"):
+        fused.fused_gemm(normal(2, 3), normal(3, 2), activation="Softmax")
+    with pytest.raises(ValueError, match=r"query, key: got .*\(2, 3, 2, 3, 4\).* not implemented"):
+        fused.multi_head_attention(normal(2, 3, 2, 3, 4), num_heads=2)
+    with pytest.raises(ValueError, match="unidirectional: got 3 queries and 4 new keys"):
+        fused.multi_head_attention(*HEADS, HEADS[1], num_heads=2, unidirectional=1)
+    with pytest.raises(ValueError, match="value: got none"):
+        fused.multi_head_attention(*HEADS, num_heads=2)

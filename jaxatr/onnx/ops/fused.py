@@ -1,0 +1,439 @@
+"""Operators of ``com.microsoft`` that ONNX Runtime's optimiser for transformers writes.
+
+Each does at once what a group of the standard's operators does, in floats.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.onnx.ops.arithmetic import gemm
+from jaxatr.onnx.ops.convolution import conv
+from jaxatr.onnx.ops.functions import (
+    elu,
+    hard_sigmoid,
+    leaky_relu,
+    relu,
+    sigmoid,
+    softplus,
+    softsign,
+    swish,
+    tanh,
+    thresholded_relu,
+)
+from jaxatr.onnx.ops.microsoft import MICROSOFT, masked_keys
+from jaxatr.onnx.ops.registry import register
+from jaxatr.onnx.ops.values import Value
+
+_ACTIVATIONS: dict[str, tuple[Callable[..., Value], tuple[str, ...]]] = {
+    "Relu": (relu, ()),
+    "Tanh": (tanh, ()),
+    "Sigmoid": (sigmoid, ()),
+    "Softplus": (softplus, ()),
+    "Softsign": (softsign, ()),
+    "LeakyRelu": (leaky_relu, ("alpha",)),
+    "ThresholdedRelu": (thresholded_relu, ("alpha",)),
+    "Elu": (elu, ("alpha",)),
+    "HardSigmoid": (hard_sigmoid, ("alpha", "beta")),
+    "Clip": (jnp.clip, ("min", "max")),
+}
+"""Activations of fused operators with the names of their parameters."""
+
+
+@register("Gelu", domain=MICROSOFT)
+def gelu_exact(x: Value) -> Value:
+    """Returns x Φ(x), with Φ the normal CDF (com.microsoft Gelu-1)."""
+    return jax.nn.gelu(x, approximate=False)
+
+
+@register("BiasGelu", domain=MICROSOFT, weights=("bias",))
+def bias_gelu(x: Value, bias: Value) -> Value:
+    """Returns y Φ(y) of y = x + ``bias`` ``[c]``, with Φ the normal CDF (BiasGelu-1)."""
+    return gelu_exact(x + bias)
+
+
+@register("FastGelu", domain=MICROSOFT, weights=("bias",))
+def fast_gelu(x: Value, bias: Value | None = None) -> Value:
+    """Returns y Φ(y) of y = x + ``bias`` ``[c]``, with Φ approximated by tanh (FastGelu-1)."""
+    return jax.nn.gelu(x if bias is None else x + bias, approximate=True)
+
+
+@register("QuickGelu", domain=MICROSOFT)
+def quick_gelu(x: Value, *, alpha: float = 1.702) -> Value:
+    """Returns x σ(``alpha`` x) (QuickGelu-1)."""
+    return swish(x, alpha=alpha)
+
+
+def _normalised(x: Value, epsilon: float) -> tuple[Value, Value, Value]:
+    """Returns the mean, the reciprocal deviation and the normalised values of the last axis."""
+    mean = jnp.mean(x, -1, keepdims=True)
+    inverse = jax.lax.rsqrt(jnp.var(x, -1, keepdims=True) + epsilon)
+    return mean, inverse, (x - mean) * inverse
+
+
+def _first(results: tuple[Value | None, ...], outputs: int) -> Any:
+    return results[0] if outputs == 1 else results[:outputs]
+
+
+@register(
+    "SkipLayerNormalization",
+    domain=MICROSOFT,
+    weights=("gamma", "beta", "bias"),
+    optional=("beta",),
+)
+def skip_layer_normalization(
+    input: Value,
+    skip: Value,
+    gamma: Value,
+    beta: Value | None = None,
+    bias: Value | None = None,
+    *,
+    epsilon: float = 1e-12,
+    outputs: int = 1,
+) -> Any:
+    """Returns the layer norm of a sum (SkipLayerNormalization-1).
+
+    Args:
+      input: ``[b, t, c]`` or ``[t, c]``.
+      skip: added to ``input``; ``[b, t, c]``, ``[1, t, c]`` or ``[t, c]``.
+      gamma: scale ``[c]``.
+      beta: shift ``[c]``.
+      bias: added to the sum, ``[c]``.
+      epsilon: added to the variance.
+      outputs: up to 4 for mean, reciprocal deviation and sum as well.
+    """
+    total = input + skip if bias is None else input + skip + bias
+    mean, inverse, values = _normalised(total, epsilon)
+    values = values * gamma if beta is None else values * gamma + beta
+    return _first((values, mean, inverse, total), outputs)
+
+
+@register("SkipSimplifiedLayerNormalization", domain=MICROSOFT, weights=("gamma", "bias"))
+def skip_simplified_layer_normalization(
+    input: Value,
+    skip: Value,
+    gamma: Value,
+    bias: Value | None = None,
+    *,
+    epsilon: float = 1e-12,
+    outputs: int = 1,
+) -> Any:
+    """Returns the RMS norm of a sum (SkipSimplifiedLayerNormalization-1).
+
+    Args and results are those of :func:`skip_layer_normalization`, without a shift; the mean is
+    not available.
+    """
+    total = input + skip if bias is None else input + skip + bias
+    inverse = jax.lax.rsqrt(jnp.mean(jnp.square(total), -1, keepdims=True) + epsilon)
+    return _first((total * inverse * gamma, None, inverse, total), outputs)
+
+
+@register(
+    "EmbedLayerNormalization",
+    domain=MICROSOFT,
+    weights=("word_embedding", "position_embedding", "segment_embedding", "gamma", "beta"),
+    optional=("segment_ids", "segment_embedding", "mask"),
+    ignored=("mask_index_type",),
+)
+def embed_layer_normalization(
+    input_ids: Value,
+    segment_ids: Value | None,
+    word_embedding: Value,
+    position_embedding: Value,
+    segment_embedding: Value | None,
+    gamma: Value,
+    beta: Value,
+    mask: Value | None = None,
+    position_ids: Value | None = None,
+    *,
+    epsilon: float = 1e-12,
+    outputs: int = 1,
+) -> Any:
+    """Returns the layer norm of a sum of embeddings (EmbedLayerNormalization-1).
+
+    Args:
+      input_ids: words ``[b, t]``.
+      segment_ids: segments ``[b, t]``.
+      word_embedding: ``[words, c]``.
+      position_embedding: ``[positions, c]``.
+      segment_embedding: ``[segments, c]``.
+      gamma: scale ``[c]``.
+      beta: shift ``[c]``.
+      mask: 0 for words that are masked, ``[b, t]``.
+      position_ids: ``[b, t]`` or ``[1, t]``; 0, 1, … by default.
+      epsilon: added to the variance.
+      outputs: up to 3 for the number of words of each example, ``[b]``, and the sum as well.
+    """
+    ids = jnp.asarray(input_ids)
+    places = jnp.arange(ids.shape[1])[None] if position_ids is None else jnp.asarray(position_ids)
+    total = jnp.asarray(word_embedding)[ids] + jnp.asarray(position_embedding)[places]
+    if segment_embedding is not None and segment_ids is not None:
+        total = total + jnp.asarray(segment_embedding)[jnp.asarray(segment_ids)]
+    counts = jnp.zeros(len(ids), "int32")
+    if mask is not None:
+        counts = jnp.sum(jnp.asarray(mask) == 1, 1).astype("int32")
+    return _first((_normalised(total, epsilon)[2] * gamma + beta, counts, total), outputs)
+
+
+@register("FusedMatMul", domain=MICROSOFT, weights=("b",))
+def fused_matmul(
+    a: Value,
+    b: Value,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
+) -> Value:
+    """Returns ``alpha a b`` (FusedMatMul-1).
+
+    Args:
+      a: ``[…, m, k]``.
+      b: ``[…, k, n]``.
+      alpha: factor of the product.
+      transA: whether the last two axes of ``a`` are swapped.
+      transB: whether the last two axes of ``b`` are swapped.
+      transBatchA: whether the first axis of ``a`` comes before its last one.
+      transBatchB: whether the first axis of ``b`` comes before its last one.
+    """
+
+    def turned(x: Value, last: int, first: int) -> Value:
+        x = jnp.moveaxis(x, 0, -2) if first and x.ndim > 1 else jnp.asarray(x)
+        return jnp.swapaxes(x, -1, -2) if last and x.ndim > 1 else x
+
+    return alpha * jnp.matmul(turned(a, transA, transBatchA), turned(b, transB, transBatchB))
+
+
+def _activated(x: Value, activation: str, parameters: Iterable[float | None]) -> Value:
+    """Applies an activation by its name; without one, nothing."""
+    if not activation:
+        return x
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"activation: got {activation!r}, wanted one of {', '.join(_ACTIVATIONS)}")
+    function, names = _ACTIVATIONS[activation]
+    given = zip(names, parameters, strict=False)
+    return function(x, **{name: value for name, value in given if value is not None})
+
+
+@register("FusedGemm", domain=MICROSOFT, weights=("b", "c"), attributes_of=gemm)
+def fused_gemm(
+    a: Value,
+    b: Value,
+    c: Value | None = None,
+    *,
+    activation: str = "",
+    activation_alpha: float | None = None,
+    activation_beta: float | None = None,
+    **attributes: Any,
+) -> Value:
+    """Returns the activation of ``alpha a b + beta c`` (FusedGemm-1)."""
+    parameters = activation_alpha, activation_beta
+    return _activated(gemm(a, b, c, **attributes), activation, parameters)
+
+
+@register("FusedConv", domain=MICROSOFT, weights=("w", "b"), optional=("b",), attributes_of=conv)
+def fused_conv(
+    x: Value,
+    w: Value,
+    b: Value | None = None,
+    z: Value | None = None,
+    *,
+    activation: str = "",
+    activation_params: tuple[float, ...] = (),
+    **attributes: Any,
+) -> Value:
+    """Returns the activation of a convolution, to which ``z`` is added before (FusedConv-1)."""
+    result = conv(x, w, b, **attributes)
+    return _activated(result if z is None else result + z, activation, activation_params)
+
+
+def _split(x: Value, heads: int) -> Value:
+    """Returns ``[b, t, n d]`` as ``[b, n, t, d]``."""
+    return jnp.swapaxes(jnp.reshape(x, (*x.shape[:2], heads, -1)), 1, 2)
+
+
+def _attended(
+    queries: Value,
+    keys: Value,
+    values: Value,
+    *,
+    scale: float | None,
+    added: Value,
+    unidirectional: int,
+) -> Value:
+    """Returns attention of ``[b, n, t, d]``, as ``[b, t, n d]``."""
+    count, total = queries.shape[2], keys.shape[2]
+    scores = jnp.matmul(queries, jnp.swapaxes(keys, -1, -2))
+    scores = scores * (scale or 1 / math.sqrt(queries.shape[-1])) + added
+    if unidirectional:
+        later = jnp.arange(total) > jnp.arange(count)[:, None] + (total - count)
+        scores = jnp.where(later, -jnp.inf, scores)
+    result = jnp.swapaxes(jnp.matmul(jax.nn.softmax(scores, axis=-1), values), 1, 2)
+    return jnp.reshape(result, (*result.shape[:2], -1))
+
+
+@register(
+    "Attention",
+    domain=MICROSOFT,
+    weights=("weights", "bias"),
+    optional=("bias", "mask_index", "past"),
+)
+def packed_attention(
+    input: Value,
+    weights: Value,
+    bias: Value | None = None,
+    mask_index: Value | None = None,
+    past: Value | None = None,
+    attention_bias: Value | None = None,
+    *,
+    num_heads: int,
+    unidirectional: int = 0,
+    scale: float | None = None,
+    mask_filter_value: float = -10000.0,
+    qkv_hidden_sizes: tuple[int, ...] = (),
+    do_rotary: int = 0,
+    past_present_share_buffer: int = 0,
+    outputs: int = 1,
+) -> Any:
+    """Returns self-attention with its projections (com.microsoft Attention-1).
+
+    Args:
+      input: ``[b, t, i]``.
+      weights: ``[i, q + k + v]``: the projections to queries, keys and values.
+      bias: ``[q + k + v]``.
+      mask_index: see :func:`jaxatr.onnx.ops.microsoft.qattention`.
+      past: earlier keys and values, ``[2, b, n, p, d]``.
+      attention_bias: added to the scores, ``[b or 1, n or 1, t, s]``.
+      num_heads: number n of heads.
+      unidirectional: whether each query attends only to keys up to its own position.
+      scale: factor of the scores, 1/√d by default.
+      mask_filter_value: number that is added to the scores of masked keys.
+      qkv_hidden_sizes: the numbers q, k and v; equal by default.
+      do_rotary: rotary positions, which are not implemented.
+      past_present_share_buffer: a form of ``past`` that is not implemented.
+      outputs: 2 for the keys and values as well.
+
+    Returns:
+      ``[b, t, v]``; and keys and values, ``[2, b, n, s, d]``.
+
+    Raises:
+      ValueError: a mask has another shape, or an option is not implemented.
+    """
+    for name, value in (
+        ("do_rotary", do_rotary),
+        ("past_present_share_buffer", past_present_share_buffer),
+    ):
+        if value:
+            raise ValueError(f"{name}: got {value}, wanted 0: not implemented")
+    projected = jnp.matmul(input, weights)
+    projected = projected if bias is None else projected + bias
+    if qkv_hidden_sizes:
+        parts = jnp.split(projected, np.cumsum(qkv_hidden_sizes)[:2].tolist(), axis=-1)
+    else:
+        parts = jnp.split(projected, 3, axis=-1)
+    queries, keys, values = (_split(part, num_heads) for part in parts)
+    if past is not None:
+        keys, values = (
+            jnp.concatenate([old, new], 2) for old, new in zip(past, (keys, values), strict=True)
+        )
+    batch, count, total = len(queries), queries.shape[2], keys.shape[2]
+    masked = masked_keys(mask_index, batch, count, total)
+    added = jnp.where(masked, np.float32(mask_filter_value), 0)
+    added = added if attention_bias is None else added + attention_bias
+    result = _attended(
+        queries,
+        keys,
+        values,
+        scale=scale,
+        added=added,
+        unidirectional=unidirectional,
+    )
+    return result if outputs == 1 else (result, jnp.stack([keys, values]))
+
+
+@register(
+    "MultiHeadAttention",
+    domain=MICROSOFT,
+    weights=("bias",),
+    optional=("bias", "key_padding_mask", "attention_bias"),
+)
+def multi_head_attention(
+    query: Value,
+    key: Value | None = None,
+    value: Value | None = None,
+    bias: Value | None = None,
+    key_padding_mask: Value | None = None,
+    attention_bias: Value | None = None,
+    past_key: Value | None = None,
+    past_value: Value | None = None,
+    *,
+    num_heads: int,
+    unidirectional: int = 0,
+    scale: float | None = None,
+    mask_filter_value: float = -10000.0,
+    outputs: int = 1,
+) -> Any:
+    """Returns attention of several heads (MultiHeadAttention-1).
+
+    Args:
+      query: ``[b, t, n d]``.
+      key: ``[b, s, n d]`` or ``[b, n, s, d]``.
+      value: ``[b, s, n e]`` or ``[b, n, s, e]``.
+      bias: of queries, keys and values, ``[n d + n d + n e]``.
+      key_padding_mask: 0 for masked keys; or numbers of keys: see
+        :func:`jaxatr.onnx.ops.microsoft.qattention`.
+      attention_bias: added to the scores, ``[b or 1, n or 1, t, s]``.
+      past_key: earlier keys ``[b, n, p, d]``.
+      past_value: earlier values ``[b, n, p, e]``.
+      num_heads: number n of heads.
+      unidirectional: whether each query attends only to keys up to its own position.
+      scale: factor of the scores, 1/√d by default.
+      mask_filter_value: number that is added to the scores of masked keys.
+      outputs: up to 3 for the keys and the values, each ``[b, n, s, d]``, as well.
+
+    Returns:
+      ``[b, t, n e]``; keys and values.
+
+    Raises:
+      ValueError: queries, keys and values are in one array, which is not implemented, or
+        ``unidirectional`` is given with other numbers of queries and keys.
+    """
+    if query.ndim == 5 or key is None or key.ndim == 5:
+        shapes = [None if x is None else x.shape for x in (query, key)]
+        raise ValueError(f"query, key: got {shapes}, wanted both: packed ones are not implemented")
+    if value is None:
+        raise ValueError(f"value: got none beside a key of shape {key.shape}")
+    queries = _split(query, num_heads)
+    keys, values = (jnp.asarray(x) if x.ndim == 4 else _split(x, num_heads) for x in (key, value))
+    if bias is not None:
+        sizes = np.cumsum([num_heads * x.shape[-1] for x in (queries, keys)]).tolist()
+        added = [b.reshape(num_heads, 1, -1) for b in jnp.split(jnp.asarray(bias), sizes)]
+        whole = key.ndim == 4  # the keys of another sequence, which are ready
+        queries = queries + added[0]
+        keys, values = (keys, values) if whole else (keys + added[1], values + added[2])
+    if unidirectional and keys.shape[2] != queries.shape[2]:  # ONNX Runtime masks all rows but one
+        raise ValueError(
+            f"unidirectional: got {queries.shape[2]} queries and {keys.shape[2]} new keys, wanted "
+            "equally many"
+        )
+    if past_key is not None and past_value is not None:
+        keys = jnp.concatenate([past_key, keys], 2)
+        values = jnp.concatenate([past_value, values], 2)
+    batch, count, total = len(queries), queries.shape[2], keys.shape[2]
+    masked = masked_keys(key_padding_mask, batch, count, total)
+    added = jnp.where(masked, np.float32(mask_filter_value), 0)
+    added = added if attention_bias is None else added + attention_bias
+    result = _attended(
+        queries,
+        keys,
+        values,
+        scale=scale,
+        added=added,
+        unidirectional=unidirectional,
+    )
+    return _first((result, keys, values), outputs)
