@@ -1,5 +1,6 @@
 """A run from configuration to evaluation, and its recogniser."""
 
+import copy
 import json
 import math
 import shutil
@@ -13,6 +14,7 @@ from jaxatr import config as configuration
 from jaxatr import data, files, losses, metrics, openset, reporting, runs, training
 from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
 from jaxatr.runs import prolongation
+from jaxatr.runs import training as run_training
 from jaxatr.tasks import OpenSet
 
 
@@ -416,3 +418,13 @@ def test_the_training_loss_is_equation_4(small_config):
 def test_a_folder_that_is_not_a_run(tmp_path):
     with pytest.raises(ValueError, match="not a run's folder"):
         runs.evaluate_run(tmp_path)
+
+
+def test_tables_of_labels_are_found_from_another_folder(small_config, tmp_path, monkeypatch):
+    config = copy.deepcopy(small_config)
+    (tmp_path / "mine.csv").write_text("path,label\n")
+    monkeypatch.chdir(tmp_path)
+    config.data.corrections, config.data.added = "mine.csv", "none.csv"
+    found = run_training._with_absolute_places(config).data
+    assert (found.corrections, found.added) == (str(tmp_path / "mine.csv"), "none.csv")
+    assert config.data.corrections == "mine.csv"

@@ -22,7 +22,9 @@ from jaxatr.training import Task, task_class
 from jaxatr.training.task import silent
 from jaxatr.typing import Config
 
-_FREE = ("data.source",)  # the fingerprint identifies the data, not its location
+_PLACES = ("source", "added", "corrections")  # fields of config.data that name files
+
+_FREE = tuple(f"data.{name}" for name in _PLACES)  # the fingerprint identifies their content
 
 
 Labelled = tuple[npt.ArrayLike, npt.ArrayLike]
@@ -107,9 +109,7 @@ def train_run(
     if (split := splits.listed(full.open_set.split)) != full.open_set.split:
         full = copy.deepcopy(full)
         full.open_set.split = split  # the split's content: its file may change or disappear
-    if full.data.source and Path(full.data.source).expanduser().exists():
-        full = copy.deepcopy(full)  # found again from another working directory
-        full.data.source = str(Path(full.data.source).expanduser().absolute())
+    full = _with_absolute_places(full)
     train = partial(train_configured, progress=progress, say=say)
     if wanted is None:
         train(full, workdir, more_epochs=more_epochs, begun_in=begun_in)
@@ -119,6 +119,16 @@ def train_run(
                 full, workdir, wanted, train, more_epochs=more_epochs, begun_in=begun_in, say=say
             )
     return workdir
+
+
+def _with_absolute_places(full: Config) -> Config:
+    """Returns a configuration whose files are found again from another working directory."""
+    full = copy.deepcopy(full)
+    for name in _PLACES:
+        given = full.data.get(name)  # of 0.2, without the tables
+        if given and (path := Path(given).expanduser()).exists():
+            full.data[name] = str(path.absolute())
+    return full
 
 
 def train_configured(
