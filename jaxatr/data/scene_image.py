@@ -225,7 +225,7 @@ def _of_page(file: Any, page: Any, name: str) -> _Pixels:
             raise decoder.ImageError("a truncated TIFF")
         left = rows_each if page.is_tiled else min(rows_each, height - number * rows_each)
         found, _, shape = decode(
-            *decoder.tiff.unpack_segments([stored], compression, [row * left]), number
+            decoder.tiff.unpack_segments([stored], compression, [row * left])[0], number
         )
         return np.asarray(found)[0, : shape[1], : shape[2]]
 

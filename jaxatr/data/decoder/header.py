@@ -15,8 +15,8 @@ MOST_PASSES = 32
 """Largest number of passes over an image: encoders write a progressive JPEG in about ten scans."""
 
 MOST_PARTS = 1 << 16
-"""Largest number of segments of a JPEG, of strips or tiles of a TIFF and of blocks of a GIF, and half
-of that of chunks of a PNG: each takes time of its own, however small it is."""
+"""Largest number of segments of a JPEG, strips or tiles of a TIFF and blocks of a GIF; of a PNG,
+twice as many chunks. Each takes time of its own, however small it is."""
 
 MOST_WORK = 12
 """Largest number of pixels that decoding visits, as a multiple of the largest number of pixels."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxatr import onnx as importer
-from jaxatr.onnx.ops import fused, microsoft
+from jaxatr.onnx.ops import fused, fused_attention, microsoft
 
 onnx = pytest.importorskip("onnx")
 node = onnx.helper.make_node
@@ -208,12 +208,12 @@ def test_an_attention_says_what_it_lacks():
 
 def test_unknown_forms_of_fused_operators_are_named():
     with pytest.raises(ValueError, match="do_rotary: got 1"):
-        fused.packed_attention(WIDE, normal(6, 18), num_heads=2, do_rotary=1)
+        fused_attention.packed_attention(WIDE, normal(6, 18), num_heads=2, do_rotary=1)
     with pytest.raises(ValueError, match="activation: got 'Softmax', wanted one of Relu"):
         fused.fused_gemm(normal(2, 3), normal(3, 2), activation="Softmax")
     with pytest.raises(ValueError, match=r"query, key: got .*\(2, 3, 2, 3, 4\).* not implemented"):
-        fused.multi_head_attention(normal(2, 3, 2, 3, 4), num_heads=2)
+        fused_attention.multi_head_attention(normal(2, 3, 2, 3, 4), num_heads=2)
     with pytest.raises(ValueError, match="unidirectional: got 3 queries and 4 new keys"):
-        fused.multi_head_attention(*HEADS, HEADS[1], num_heads=2, unidirectional=1)
+        fused_attention.multi_head_attention(*HEADS, HEADS[1], num_heads=2, unidirectional=1)
     with pytest.raises(ValueError, match="value: got none"):
-        fused.multi_head_attention(*HEADS, num_heads=2)
+        fused_attention.multi_head_attention(*HEADS, num_heads=2)
