@@ -53,7 +53,14 @@ from jaxatr.openset.score import Answer, Comparing, OwnTraining, Scale, Score
 from jaxatr.openset.storage import from_arrays, to_arrays
 from jaxatr.openset.trials import Compared, Trial, best_of, compare, leave_classes_out, left_out
 from jaxatr.openset.unlabelled import CannotTell, Mixture, fit_mixture
-from jaxatr.openset.unseen import are_few, as_unseen, folds_of, out_of_fold, with_training
+from jaxatr.openset.unseen import (
+    are_few,
+    as_unseen,
+    folds_of,
+    out_of_fold,
+    with_field,
+    with_training,
+)
 
 __all__ = [
     "Answer",

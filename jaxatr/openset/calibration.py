@@ -183,7 +183,8 @@ class Calibration(NamedTuple):
 
     Attributes:
       scores: ``[n]``, scores of the examples: first those that took no part in training, then any
-        training examples as if not seen (:mod:`jaxatr.openset.unseen`).
+        others as if not seen (:mod:`jaxatr.openset.unseen`): training examples, or, if the first
+        are of another place than the training, the examples of the calibration before.
       nearest: ``[n]``, the class that each is assigned to.
       temperature: temperature of the class probabilities.
       tpr: share of known examples to accept.
@@ -292,7 +293,7 @@ class Calibration(NamedTuple):
         if self.folds:
             return f"{len(self.scores)} examples, each unseen by one of {self.folds} trainings"
         plain, more = _counted(self.held_out), len(self.scores) - self.held_out
-        return f"{plain} and {more} training examples as if not seen" if more else plain
+        return f"{plain} and {more} others as if not seen" if more else plain
 
     def p_values(self, scores: ArrayLike, nearest: ArrayLike | None = None) -> np.ndarray:
         """Computes the conformal p-values ``[m]`` of new scores.

@@ -120,19 +120,23 @@ def conformal_p_values(known_scores: ArrayLike, scores: ArrayLike) -> Float[np.n
     return (1 + np.searchsorted(known, _scores(scores), side="right")) / (len(known) + 1)
 
 
-def examples_needed(tpr: float) -> int:
+def examples_needed(tpr: float, rank: int = 1) -> int:
     """Computes how many known examples a test at level ``1 - tpr`` needs to reject anything.
+
+    Args:
+      tpr: share of known examples to accept.
+      rank: wanted rank of the threshold (:func:`conformal_rank`).
 
     Raises:
       ValueError: ``tpr`` is out of range, or is 1, which never rejects anything.
 
-    >>> examples_needed(0.95)
-    19
+    >>> examples_needed(0.95), examples_needed(0.95, 3)
+    (19, 59)
     """
     level = _level(tpr)
     if not level:
         raise ValueError(f"tpr: got {tpr}, which never rejects anything, wanted less than 1")
-    return math.ceil(1 / level) - 1
+    return math.ceil(rank / level) - 1
 
 
 def class_thresholds(

@@ -268,8 +268,8 @@ def calibrate(
       tpr: share of known examples to accept.
       per_class: fit a threshold for each assigned class instead of a common one.
       sigmoid: maps a standardised score to the probability of being known.
-      seen: scores and classes of training examples as if not seen, to which the thresholds are
-        also fitted; none by default.
+      seen: scores and classes of other examples as if not seen (:mod:`jaxatr.openset.unseen`), to
+        which the thresholds are also fitted; none by default.
 
     Raises:
       ValueError: there is no example, an example is unknown, a score is not finite, or ``tpr`` is

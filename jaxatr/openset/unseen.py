@@ -160,6 +160,29 @@ def with_training(
     return seen, nearest
 
 
+def with_field(
+    decision: Decision, scores: Float[np.ndarray, " v"], *, tpr: float
+) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]] | None:
+    """Moves a calibration's examples to where those of another place lie, if these are few.
+
+    The examples of the training's place then say how the scores spread elsewhere. All scores are
+    moved, those of images too, because it is the images that differ.
+
+    Args:
+      decision: the decision before it is calibrated to examples of the other place.
+      scores: ``[v]``, scores of known examples of the other place.
+      tpr: share of known examples to accept.
+
+    Returns:
+      ``(scores, nearest)``, ``[n]`` each, for :func:`jaxatr.openset.calibrate`; None if the
+      examples are enough for a threshold of their own, or if the decision has no calibration.
+    """
+    old = decision.calibration
+    if old is None or not are_few(len(scores), tpr=tpr):
+        return None
+    return as_unseen(old.scores, scores, scale=decision.score.scale), old.nearest
+
+
 def with_validation(
     decision: Decision, scores: Float[np.ndarray, " v"], nearest: Int[np.ndarray, " v"]
 ) -> Calibration:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import metrics, openset, training
+from jaxatr.openset.unseen import FEW
 from jaxatr.recognition import field_chips, store
 from jaxatr.recognition.recogniser import OpenSetPredictor
 from jaxatr.reporting.tables import guarantee_in_words
@@ -28,8 +29,10 @@ def calibrate_run(
 ) -> dict[str, Any]:
     """Fits the threshold and the probabilities of a run to chips from the field.
 
-    The network and the fitted score do not change. :func:`jaxatr.load` and ``jaxatr predict`` use
-    the calibration until :func:`undo_calibration` removes it.
+    The network and the fitted score do not change. With few chips, the run's own validation
+    examples count as well, moved to where the chips lie (:func:`jaxatr.openset.with_field`).
+    :func:`jaxatr.load` and ``jaxatr predict`` use the calibration until :func:`undo_calibration`
+    removes it.
 
     Args:
       workdir: the run's folder.
@@ -56,12 +59,15 @@ def calibrate_run(
     recogniser, tpr, per_class = _opened(workdir, score, tpr, per_class, checkpoint)
     chips, before = field_chips.read_labelled(recogniser, source), recogniser.decision
     calibration = before.calibration
+    scores, _ = before.score_of(chips.outputs)
     after = openset.calibrate(
         before,
         chips.outputs,
         tpr=tpr,
         per_class=per_class,
         sigmoid=None if calibration is None else calibration.sigmoid,
+        # Thresholds of single classes would have no guarantee any more.
+        seen=None if per_class else openset.with_field(before, scores, tpr=tpr),
     )
     _warn_of_few(after, recogniser.classes[: chips.outputs.logits.shape[1]])
     path = _save(recogniser, source, after, chips, {"chips": chips.counts})
@@ -82,11 +88,11 @@ def _warn_of_few(decision: openset.Decision, classes: Sequence[str]) -> None:
         return
     every = "" if few.all() else f" taken for {', '.join(np.array(classes)[few])}"
     promise = guarantee_in_words(calibration.guarantee(len(classes)))
+    needed = openset.examples_needed(calibration.tpr, FEW if calibration.pooled else 1)
     warnings.warn(
-        f"tpr: {len(calibration.scores)} chips are too few to guarantee a rate of "
+        f"tpr: {calibration.held_out} chips are too few to guarantee a rate of "
         f"{calibration.tpr:.3g} for chips{every}: the threshold is an estimate, with {promise}; "
-        f"{openset.examples_needed(calibration.tpr)}{' per class' * calibration.per_class} are "
-        "needed, or fewer with a lower tpr",
+        f"{needed}{' per class' * calibration.per_class} are needed, or fewer with a lower tpr",
         stacklevel=3,
     )
 
@@ -307,15 +313,25 @@ def _by_the_others(decision: openset.Decision) -> np.ndarray:
     calibration, further = decision.calibration, decision.further
     assert calibration is not None
     accepted = []
-    for row, nearest in enumerate(calibration.nearest):
-        others = np.arange(len(calibration.scores)) != row
-        count = calibration.unseen and calibration.unseen - 1
-        rest = calibration._replace(
-            scores=calibration.scores[others], nearest=calibration.nearest[others], unseen=count
-        )
+    for row, nearest in enumerate(calibration.nearest[: calibration.held_out]):
+        rest = _without(row, calibration, decision.score.scale)
         if further is not None and nearest >= further.first:
             threshold = further.thresholds(rest)[nearest - further.first]
         else:
             threshold = rest.thresholds(int(nearest) + 1)[nearest]
         accepted.append(calibration.scores[row] >= threshold)
     return np.array(accepted)
+
+
+def _without(row: int, calibration: openset.Calibration, scale: openset.Scale) -> openset.Calibration:
+    """Returns a calibration without one of its chips; other examples are moved to the rest."""
+    others = np.arange(len(calibration.scores)) != row
+    scores, count = calibration.scores[others], calibration.held_out - 1
+    if calibration.pooled and count:
+        moved = openset.as_unseen(scores[count:], scores[:count], scale=scale)
+        scores = np.concatenate([scores[:count], moved])
+    return calibration._replace(
+        scores=scores,
+        nearest=calibration.nearest[others],
+        unseen=None if calibration.unseen is None else count,
+    )

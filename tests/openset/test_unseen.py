@@ -81,7 +81,7 @@ def test_few_validation_examples_and_the_training_examples_have_a_threshold():
     held_out, _ = bare.score_of(validation)
     pooled = np.sort(np.concatenate([held_out, seen[0]]))
     assert made.calibration.threshold == min(pooled[2], held_out.min())  # floor(.05 * 67) = 3
-    assert made.calibration.basis == "6 validation examples and 60 training examples as if not seen"
+    assert made.calibration.basis == "6 validation examples and 60 others as if not seen"
     np.testing.assert_allclose(made.guarantees(CLASSES), 6 / 7)
     again = openset.from_arrays(score, openset.to_arrays(made))
     assert again.calibration.threshold == made.calibration.threshold

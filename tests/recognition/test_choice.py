@@ -242,7 +242,7 @@ def test_the_report_shows_the_decision(folder, evaluation):
     assert f'<option value="{evaluation["decides"]}" selected>{title}' in page
     assert "Class probability of known examples" in page
     assert "Probability of being known" not in page  # it is a p-value
-    assert "training examples as if not seen: at least" in page
+    assert "others as if not seen: at least" in page
 
 
 def test_nothing_of_the_test_part_takes_part_in_the_choice(folder, small_config, monkeypatch):

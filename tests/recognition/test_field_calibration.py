@@ -71,14 +71,25 @@ def test_thresholds_and_probabilities_are_those_of_the_chips(run, field):
     assert again == digest  # the network is what it was
 
 
-def test_too_few_chips_for_the_rate_are_a_warning_and_the_lowest_is_the_threshold(run, field):
+def test_with_few_chips_the_validation_scores_count_too_as_if_of_the_field(run, field):
     for path in images_at(field)[18:]:
         path.unlink()
-    with pytest.warns(UserWarning, match="18 chips are too few.*at least 94.7 % guarant.* 19 are"):
+    before = Recogniser.load(run, score="energy").decision.calibration.scores
+    with pytest.warns(UserWarning, match="18 chips are too few.*at least 94.7 % guarant.* 59 are"):
         result = runs.calibrate_run(run, field, score="energy")
-    scores = [p.score for p in Recogniser.load(run, score="energy")(images_of(field))]
-    assert result["after"]["threshold"] == pytest.approx(min(scores))
+    after = Recogniser.load(run, score="energy")
+    scores = np.array([p.score for p in after(images_of(field))])
+
+    def threshold(chips):  # at most the lowest of the chips, which gives the promise
+        moved = before + np.median(chips[:, None] - before)
+        pooled = np.sort(np.concatenate([chips, moved]))
+        return min(chips.min(), pooled[(len(pooled) + 1) // 20 - 1])
+
+    assert result["after"]["threshold"] == pytest.approx(threshold(scores), rel=1e-6)
     assert result["after"]["guarantee"] == pytest.approx(18 / 19)
+    others = [scores[i] >= threshold(np.delete(scores, i)) - 1e-9 for i in range(18)]
+    assert result["after"]["accepted"] == pytest.approx(np.mean(others))
+    assert after.decision.calibration.held_out == 18 and len(before) > 1
     with pytest.warns(UserWarning, match="for chips taken for .*no guarantee; 4 per class"):
         runs.calibrate_run(run, field, score="energy", tpr=0.8, per_class=True)
 
