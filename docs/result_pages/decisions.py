@@ -16,6 +16,7 @@ TABLES: Tables = {
     "decisions_names": tables.names,
     "decisions_unlabelled": tables.unlabelled,
     "decisions_temperatures": tables.temperatures,
+    "decisions_few_labelled": tables.few_labelled,
     "decisions_boxes": tables.boxes,
     "decisions_trained": tables.trained,
     "decisions_printed": tables.printed,

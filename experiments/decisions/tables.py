@@ -208,6 +208,22 @@ def temperatures() -> str:
     return "\n".join(table(header, rows))
 
 
+def few_labelled() -> str:
+    """Known and unknown chips accepted, by what the threshold is fitted to."""
+    found = json.loads((RESULTS / "temperatures.json").read_text(encoding="utf-8"))["rows"]
+    rows = []
+    for row in found:
+        shares = [
+            " / ".join(f"{100 * share:.0f}" for share in row[f"accepted_{name}"])
+            for name in ("none", "alone", "both")
+        ]
+        off = [f"{100 * row[f'off_{name}']:.1f}" for name in ("alone", "both")]
+        rows.append([row["task"], row["kind"], str(row["chips"]), *shares, " → ".join(off)])
+    header = ["task", "what has changed", "chips of a class", "validation chips", "field chips"]
+    header += ["both, if few", "known, off 95 % by"]
+    return "\n".join(table(header, rows))
+
+
 def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
     return {name: fmean(row[name] for row in rows) for name in rows[0]}
 

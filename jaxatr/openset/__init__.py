@@ -138,6 +138,7 @@ __all__ = [
     "to_arrays",
     "traced_decision",
     "vim",
+    "with_field",
     "with_training",
     "without_form",
 ]

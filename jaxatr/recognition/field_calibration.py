@@ -323,7 +323,9 @@ def _by_the_others(decision: openset.Decision) -> np.ndarray:
     return np.array(accepted)
 
 
-def _without(row: int, calibration: openset.Calibration, scale: openset.Scale) -> openset.Calibration:
+def _without(
+    row: int, calibration: openset.Calibration, scale: openset.Scale
+) -> openset.Calibration:
     """Returns a calibration without one of its chips; other examples are moved to the rest."""
     others = np.arange(len(calibration.scores)) != row
     scores, count = calibration.scores[others], calibration.held_out - 1
