@@ -93,6 +93,7 @@ def flags(flags_of):
     return functools.partial(flags_of, predict)
 
 
+@pytest.mark.slow
 def test_another_set_is_searched_and_recognised(embedding_run, levels, tmp_path):
     shutil.copytree(embedding_run, tmp_path / "run")
     own = training.load_evaluation(embedding_run)

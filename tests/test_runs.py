@@ -108,6 +108,7 @@ def test_a_run_from_before_a_field_can_be_continued(small_config, trained_run, t
         runs.train_run(changed, copy, progress=False)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_by_its_own_configuration_and_a_finished_one_for_more_epochs(
     trained_run, tmp_path
 ):

@@ -189,6 +189,7 @@ def test_attention_is_after_the_last_norm_and_before_the_addition():
     assert np.abs(delta).max() > 0.01 and before.min() < 0
 
 
+@pytest.mark.slow
 def test_deltas_of_the_last_module_or_of_all():
     @jit
     def both(variables):

@@ -350,6 +350,7 @@ def test_one_that_is_killed_leaves_the_run_as_it_was(
     assert runs.enrol_run(run, source)["chips"] == 24
 
 
+@pytest.mark.slow
 def test_an_ensemble_and_an_export_refuse_it(run, source, trained_run):
     runs.enrol_run(run, source, score="nearest")
     with pytest.raises(ValueError, match="which ensembles do not"):

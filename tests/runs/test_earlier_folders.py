@@ -103,7 +103,7 @@ def test_an_explainer_answers_as_before(earlier, expected, images):
     [
         "open_set",
         pytest.param("track", marks=pytest.mark.slow),
-        "embedding",
+        pytest.param("embedding", marks=pytest.mark.slow),
         pytest.param("distillation", marks=pytest.mark.slow),
     ],
 )

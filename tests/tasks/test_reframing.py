@@ -141,6 +141,7 @@ def test_outputs_are_those_of_chips_cut_anew(run):
     assert not np.array_equal(found.more["image"], chips)
 
 
+@pytest.mark.slow
 def test_a_run_decides_by_chips_cut_anew(run, tmp_path):
     """An evaluation fits what a changed field needs; predictions then agree with it."""
     runs.evaluate_run(run, scores="nearest")

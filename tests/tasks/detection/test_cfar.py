@@ -167,6 +167,7 @@ def test_a_geotiff_with_overviews_and_missing_values(detector, tmp_path):
     assert found.boxes.tolist() == [[30, 20, 36, 26]]
 
 
+@pytest.mark.slow
 def test_a_line_of_60_000_pixels(detector, tmp_path):
     line = np.full((1, 60_000), 4, np.uint8)
     line[:, 30_000:30_006] = 255
