@@ -11,6 +11,7 @@ from PIL import Image
 import jaxatr
 from jaxatr import data
 from jaxatr.cli import check, predict, predictions, prepare
+from jaxatr.data.scene_image import scene_of
 from jaxatr.data.sources.scenes import Framing
 from jaxatr.tasks.detection.recognised import framing_of
 
@@ -68,6 +69,20 @@ def test_a_run_of_scenes_has_their_framing(earlier, tmp_path):
     fields["data"] |= {"name": "scenes", "options": {"boxes": "b.csv", "size": 24}}
     (tmp_path / "config.json").write_text(json.dumps(fields))
     assert framing_of(str(tmp_path)) == Framing(0.2, True, 24)
+
+
+@pytest.mark.parametrize(("crop", "size"), [("box", 32), ("window", 0)])
+def test_a_run_of_simulated_vehicles_takes_targets_of_any_range(earlier, tmp_path, crop, size):
+    """Its chips have one size, and a target in a scene may have a fraction of it."""
+    fields = json.loads((earlier / "open_set" / "config.json").read_text())
+    fields["data"] |= {"name": "simulated", "box_margin": 0.2}
+    fields["data"]["options"] = {"crop": crop, "size": 32}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    framing = framing_of(str(tmp_path))
+    assert framing == Framing(0.2, size=size)
+    scene = scene_of(np.zeros((60, 80, 1), np.uint8))
+    side = framing.chip(scene, np.array([10.0, 20, 30, 28]))[0].shape[0]
+    assert side == (32 if crop == "box" else 24)
 
 
 def test_boxes_are_not_for_tracks(earlier, scenes, flags_of):

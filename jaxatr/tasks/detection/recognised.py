@@ -15,6 +15,8 @@ from jaxatr.typing import Float, Int
 
 Row = dict[str, data.Cell]
 
+_SIMULATED = "simulated"
+
 
 @runtime_checkable
 class Decision(Protocol):
@@ -72,12 +74,15 @@ def framing_of(workdir: str | os.PathLike) -> Framing:
     """Returns how a run's chips are cut out of scenes.
 
     A run of the data set ``scenes`` has its options. Of any other, ``data.box_margin`` says how
-    much larger its chips are than their boxes; they are squares.
+    much larger its chips are than their boxes; they are squares. Those of simulated vehicles have
+    one size, whatever the range.
     """
     fields = training.load_config(workdir).data
-    if fields.name != PART.name:
-        return Framing(float(fields.box_margin))
-    return Framing.of_options(dict(fields.options))
+    options = dict(fields.options)
+    if fields.name == PART.name:
+        return Framing.of_options(options)
+    resized = fields.name == _SIMULATED and options.get("crop") == "box"
+    return Framing(float(fields.box_margin), size=options.get("size", 64) if resized else 0)
 
 
 def place_of(box: Sequence[float] | np.ndarray, score: float | np.floating) -> Row:
