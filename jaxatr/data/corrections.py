@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import unicodedata
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,7 @@ from jaxatr.data.dataset import Dataset, Split
 from jaxatr.typing import Int
 
 _COLUMNS = ("path", "label")
-PLACES = ("path", "file", "clip")
-"""Columns of a split that name an example's file."""
+_PLACES = ("path", "file", "clip")  # columns of a split that name an example's file
 
 
 class _Kept:
@@ -50,17 +50,10 @@ def corrected(dataset: Dataset, table: str | os.PathLike) -> Dataset:
         if label and class_name(label) not in place:
             listed = ", ".join(dataset.classes[:10])
             raise ValueError(f"{table}: {path} has the label {label!r}, wanted one of {listed}")
-    places: dict[str, list[str]] = {}
-    for name, split in dataset.splits.items():
-        column = next((one for one in PLACES if one in split.columns), None)
-        if column is None:
-            raise ValueError(f"{table}: the examples of {dataset.name} do not name their files")
-        places[name] = [str(path) for path in split.columns[column].tolist()]
+    places = files_of(dataset, table)
     found = {path for paths in places.values() for path in paths}
     labels = _as_named(labels, found, table)
-    if missing := sorted(labels.keys() - found):
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise ValueError(f"{table}: {dataset.name} has no {', '.join(missing[:3])}{more}")
+    check_files(dataset.name, labels.keys(), found, table)
     splits = {}
     for name, split in dataset.splits.items():
         paths = places[name]
@@ -83,6 +76,39 @@ def corrected(dataset: Dataset, table: str | os.PathLike) -> Dataset:
     content = json.dumps([dataset.fingerprint, *sorted(labels.items())])
     digest = hashlib.sha256(content.encode()).hexdigest()
     return dataclasses.replace(dataset, splits=splits, fingerprint=digest)
+
+
+def files_of(dataset: Dataset, table: str | os.PathLike) -> dict[str, list[str]]:
+    """Returns the file of each example, by split.
+
+    Raises:
+      ValueError: the examples do not name their files; the message begins with ``table``, whose
+        rows name some.
+    """
+    places: dict[str, list[str]] = {}
+    for name, split in dataset.splits.items():
+        column = next((one for one in _PLACES if one in split.columns), None)
+        if column is None:
+            raise ValueError(f"{table}: the examples of {dataset.name} do not name their files")
+        places[name] = [str(path) for path in split.columns[column].tolist()]
+    return places
+
+
+def check_files(name: str, paths: Set[str], found: Set[str], table: str | os.PathLike) -> None:
+    """Checks that a table names files of a data set.
+
+    Args:
+      name: the set's name in the message.
+      paths: files that the table names.
+      found: those of the set.
+      table: the table.
+
+    Raises:
+      ValueError: the set has no such file.
+    """
+    if missing := sorted(paths - found):
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise ValueError(f"{table}: {name} has no {', '.join(missing[:3])}{more}")
 
 
 def _as_named(labels: dict[str, str], paths: set[str], table: str | os.PathLike) -> dict[str, str]:

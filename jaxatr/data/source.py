@@ -155,6 +155,11 @@ class Source(Protocol):
         """
         ...
 
+    def box_side(self, options: Mapping[str, Any]) -> int:
+        """Returns the side to which the source resizes what it cuts out by boxes; 0 for none."""
+        del options
+        return 0
+
 
 def all_options(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns all options of a source, with defaults for those that are not given.

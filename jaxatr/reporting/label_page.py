@@ -99,7 +99,7 @@ def render(
 def content(
     classes: Sequence[str], cards: Sequence[Card], words: Words
 ) -> tuple[dict[str, Any], Sprite]:
-    """Returns what the page's script reads, as JSON values, and the pictures.
+    """Makes the JSON values that the page's script reads, and the pictures.
 
     Args:
       classes: names of the known classes.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import data, training
-from jaxatr.data.corrections import PLACES
+from jaxatr.data.corrections import check_files, files_of
 from jaxatr.data.files_below import as_utf8
 from jaxatr.data.sources.image_folder.table import is_table, rows
 from jaxatr.reporting import label_page
@@ -239,17 +239,12 @@ def _of_dataset(
     fields = training.load_config(engine.run).data
     fields.update(where)
     dataset = uncorrected(fields)
-    found: dict[str, tuple[data.Split, int]] = {}
-    for split in dataset.splits.values():
-        column = next((name for name in PLACES if name in split.columns), None)
-        if column is None:
-            raise ValueError(f"{table}: the examples of {dataset.name} do not name their files")
-        found |= {str(path): (split, n) for n, path in enumerate(split.columns[column].tolist())}
-    if missing := sorted(paths - found.keys()):
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise ValueError(
-            f"{table}: {dataset.name}, the run's data, has no {', '.join(missing[:3])}{more}"
-        )
+    found = {
+        path: (dataset.splits[name], number)
+        for name, places in files_of(dataset, table).items()
+        for number, path in enumerate(places)
+    }
+    check_files(f"{dataset.name}, the run's data,", paths, found.keys(), table)
 
     def image(path: str) -> Image:
         split, number = found[path]

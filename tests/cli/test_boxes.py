@@ -71,11 +71,14 @@ def test_a_run_of_scenes_has_their_framing(earlier, tmp_path):
     assert framing_of(str(tmp_path)) == Framing(0.2, True, 24)
 
 
+@pytest.mark.parametrize("name", ["simulated", "simulated_tracks"])
 @pytest.mark.parametrize(("crop", "size"), [("box", 32), ("window", 0)])
-def test_a_run_of_simulated_vehicles_takes_targets_of_any_range(earlier, tmp_path, crop, size):
+def test_a_run_of_simulated_vehicles_takes_targets_of_any_range(
+    earlier, tmp_path, name, crop, size
+):
     """Its chips have one size, and a target in a scene may have a fraction of it."""
     fields = json.loads((earlier / "open_set" / "config.json").read_text())
-    fields["data"] |= {"name": "simulated", "box_margin": 0.2}
+    fields["data"] |= {"name": name, "box_margin": 0.2}
     fields["data"]["options"] = {"crop": crop, "size": 32}
     (tmp_path / "config.json").write_text(json.dumps(fields))
     framing = framing_of(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Attention of ``com.microsoft`` as ONNX Runtime's optimiser for transformers writes it."""
+"""Attention of ``com.microsoft`` as ONNX Runtime's optimiser and quantiser write it."""
 
 import math
 from typing import Any
@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.onnx.ops.microsoft import MICROSOFT, masked_keys
+from jaxatr.onnx.ops.convolution import matmul_integer
+from jaxatr.onnx.ops.microsoft import MICROSOFT
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value
 
@@ -21,20 +22,87 @@ def _attended(
     queries: Value,
     keys: Value,
     values: Value,
+    mask: Value | None,
+    bias: Value | None,
     *,
     scale: float | None,
-    added: Value,
+    filter_value: float,
     unidirectional: int,
 ) -> Value:
     """Returns attention of ``[b, n, t, d]``, as ``[b, t, n d]``."""
-    count, total = queries.shape[2], keys.shape[2]
+    batch, _, count, _ = queries.shape
+    total = keys.shape[2]
     scores = jnp.matmul(queries, jnp.swapaxes(keys, -1, -2))
+    added = jnp.where(_masked_keys(mask, batch, count, total), np.float32(filter_value), 0)
+    added = added if bias is None else added + bias
     scores = scores * (scale or 1 / math.sqrt(queries.shape[-1])) + added
     if unidirectional:
         later = jnp.arange(total) > jnp.arange(count)[:, None] + (total - count)
         scores = jnp.where(later, -jnp.inf, scores)
     result = jnp.swapaxes(jnp.matmul(jax.nn.softmax(scores, axis=-1), values), 1, 2)
-    return jnp.reshape(result, (*result.shape[:2], -1))
+    return jnp.reshape(result, (batch, count, -1))
+
+
+def _masked_keys(mask: Value | None, batch: int, count: int, total: int) -> Value:
+    """Returns which keys are masked, to broadcast with ``[b, n, t, s]``."""
+    if mask is None:
+        return jnp.zeros((), bool)
+    mask = jnp.asarray(mask)
+    if mask.shape == (batch, total):
+        return mask[:, None, None] <= 0
+    if mask.shape == (batch, count, total):
+        return mask[:, None] <= 0
+    if mask.shape not in ((batch,), (2 * batch,)):
+        raise ValueError(
+            f"mask_index: got shape {mask.shape}, wanted ({batch},), ({2 * batch},), "
+            f"({batch}, {total}) or ({batch}, {count}, {total})"
+        )
+    ends, *starts = (
+        jnp.reshape(part, (-1, 1, 1, 1)) for part in jnp.split(mask, mask.size // batch)
+    )
+    masked = jnp.arange(total) >= ends
+    return masked | (jnp.arange(total) < starts[0]) if starts else masked
+
+
+def _self_attention(
+    projected: Value,
+    mask: Value | None,
+    past: Value | None,
+    bias: Value | None = None,
+    *,
+    num_heads: int,
+    unidirectional: int,
+    scale: float | None,
+    mask_filter_value: float,
+    do_rotary: int,
+    past_present_share_buffer: int,
+    outputs: int,
+    sizes: tuple[int, ...] = (),
+) -> Any:
+    """Returns what :func:`packed_attention` does, of projections ``[b, t, q + k + v]``."""
+    for name, value in (
+        ("do_rotary", do_rotary),
+        ("past_present_share_buffer", past_present_share_buffer),
+    ):
+        if value:
+            raise ValueError(f"{name}: got {value}, wanted 0: not implemented")
+    parts = jnp.split(projected, np.cumsum(sizes)[:2].tolist() if sizes else 3, axis=-1)
+    queries, keys, values = (_split(part, num_heads) for part in parts)
+    if past is not None:
+        keys, values = (
+            jnp.concatenate([old, new], 2) for old, new in zip(past, (keys, values), strict=True)
+        )
+    result = _attended(
+        queries,
+        keys,
+        values,
+        mask,
+        bias,
+        scale=scale,
+        filter_value=mask_filter_value,
+        unidirectional=unidirectional,
+    )
+    return result if outputs == 1 else (result, jnp.stack([keys, values]))
 
 
 @register(
@@ -66,7 +134,7 @@ def packed_attention(
       input: ``[b, t, i]``.
       weights: ``[i, q + k + v]``: the projections to queries, keys and values.
       bias: ``[q + k + v]``.
-      mask_index: see :func:`jaxatr.onnx.ops.microsoft.qattention`.
+      mask_index: see :func:`qattention`.
       past: earlier keys and values, ``[2, b, n, p, d]``.
       attention_bias: added to the scores, ``[b or 1, n or 1, t, s]``.
       num_heads: number n of heads.
@@ -84,36 +152,89 @@ def packed_attention(
     Raises:
       ValueError: a mask has another shape, or an option is not implemented.
     """
-    for name, value in (
-        ("do_rotary", do_rotary),
-        ("past_present_share_buffer", past_present_share_buffer),
-    ):
-        if value:
-            raise ValueError(f"{name}: got {value}, wanted 0: not implemented")
     projected = jnp.matmul(input, weights)
-    projected = projected if bias is None else projected + bias
-    if qkv_hidden_sizes:
-        parts = jnp.split(projected, np.cumsum(qkv_hidden_sizes)[:2].tolist(), axis=-1)
-    else:
-        parts = jnp.split(projected, 3, axis=-1)
-    queries, keys, values = (_split(part, num_heads) for part in parts)
-    if past is not None:
-        keys, values = (
-            jnp.concatenate([old, new], 2) for old, new in zip(past, (keys, values), strict=True)
-        )
-    batch, count, total = len(queries), queries.shape[2], keys.shape[2]
-    masked = masked_keys(mask_index, batch, count, total)
-    added = jnp.where(masked, np.float32(mask_filter_value), 0)
-    added = added if attention_bias is None else added + attention_bias
-    result = _attended(
-        queries,
-        keys,
-        values,
-        scale=scale,
-        added=added,
+    return _self_attention(
+        projected if bias is None else projected + bias,
+        mask_index,
+        past,
+        attention_bias,
+        num_heads=num_heads,
         unidirectional=unidirectional,
+        scale=scale,
+        mask_filter_value=mask_filter_value,
+        do_rotary=do_rotary,
+        past_present_share_buffer=past_present_share_buffer,
+        outputs=outputs,
+        sizes=qkv_hidden_sizes,
     )
-    return result if outputs == 1 else (result, jnp.stack([keys, values]))
+
+
+@register(
+    "QAttention",
+    domain=MICROSOFT,
+    settings=("input_scale", "weight_scale"),
+    weights=("bias",),
+)
+def qattention(
+    input: Value,
+    weight: Value,
+    bias: Value,
+    input_scale: Value,
+    weight_scale: Value,
+    mask_index: Value | None = None,
+    input_zero_point: Value | None = None,
+    weight_zero_point: Value | None = None,
+    past: Value | None = None,
+    *,
+    num_heads: int,
+    unidirectional: int = 0,
+    scale: float | None = None,
+    mask_filter_value: float = -10000.0,
+    do_rotary: int = 0,
+    past_present_share_buffer: int = 0,
+    outputs: int = 1,
+) -> Any:
+    """Returns self-attention whose projections are quantised (QAttention-1).
+
+    Args:
+      input: 8 bits, ``[b, t, i]``.
+      weight: 8 bits, ``[i, 3 n d]``: the projections to queries, keys and values.
+      bias: ``[3 n d]``.
+      input_scale: a scalar.
+      weight_scale: a scalar or ``[3 n d]``.
+      mask_index: 0 for masked keys, ``[b, s]`` or ``[b, t, s]`` with s = p + t; or the number of
+        keys of each example, ``[b]``, and after these the first key of each, ``[2 b]``.
+      input_zero_point: a scalar.
+      weight_zero_point: a scalar or ``[3 n d]``.
+      past: earlier keys and values, ``[2, b, n, p, d]``.
+      num_heads: number n of heads.
+      unidirectional: whether each query attends only to keys up to its own position.
+      scale: factor of the scores, 1/√d by default.
+      mask_filter_value: number that is added to the scores of masked keys.
+      do_rotary: rotary positions, which are not implemented.
+      past_present_share_buffer: a form of ``past`` that is not implemented.
+      outputs: 2 for the keys and values as well.
+
+    Returns:
+      ``[b, t, n d]``; and keys and values, ``[2, b, n, s, d]``.
+
+    Raises:
+      ValueError: a mask has another shape, or an option is not implemented.
+    """
+    scales = jnp.asarray(input_scale) * jnp.asarray(weight_scale)
+    product = matmul_integer(input, weight, input_zero_point, weight_zero_point)
+    return _self_attention(
+        product.astype("float32") * scales + bias,
+        mask_index,
+        past,
+        num_heads=num_heads,
+        unidirectional=unidirectional,
+        scale=scale,
+        mask_filter_value=mask_filter_value,
+        do_rotary=do_rotary,
+        past_present_share_buffer=past_present_share_buffer,
+        outputs=outputs,
+    )
 
 
 @register(
@@ -146,7 +267,7 @@ def multi_head_attention(
       value: ``[b, s, n e]`` or ``[b, n, s, e]``.
       bias: of queries, keys and values, ``[n d + n d + n e]``.
       key_padding_mask: 0 for masked keys; or numbers of keys: see
-        :func:`jaxatr.onnx.ops.microsoft.qattention`.
+        :func:`qattention`.
       attention_bias: added to the scores, ``[b or 1, n or 1, t, s]``.
       past_key: earlier keys ``[b, n, p, d]``.
       past_value: earlier values ``[b, n, p, e]``.
@@ -184,16 +305,14 @@ def multi_head_attention(
     if past_key is not None and past_value is not None:
         keys = jnp.concatenate([past_key, keys], 2)
         values = jnp.concatenate([past_value, values], 2)
-    batch, count, total = len(queries), queries.shape[2], keys.shape[2]
-    masked = masked_keys(key_padding_mask, batch, count, total)
-    added = jnp.where(masked, np.float32(mask_filter_value), 0)
-    added = added if attention_bias is None else added + attention_bias
     result = _attended(
         queries,
         keys,
         values,
+        key_padding_mask,
+        attention_bias,
         scale=scale,
-        added=added,
+        filter_value=mask_filter_value,
         unidirectional=unidirectional,
     )
     return result if outputs == 1 else (result, keys, values)[:outputs]

@@ -25,16 +25,13 @@ class Field(NamedTuple):
     end: int
 
 
-def fields(view: memoryview, at: int = 0) -> Iterator[Field]:
+def fields(view: memoryview) -> Iterator[Field]:
     """Yields the fields of a message.
-
-    Args:
-      view: the message.
-      at: the place to begin.
 
     Raises:
       ValueError: the bytes are not a message.
     """
+    at = 0
     while at < len(view):
         field = read_field(view, at)
         yield field

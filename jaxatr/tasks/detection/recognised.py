@@ -10,12 +10,11 @@ import numpy as np
 from jaxatr import data, openset, training
 from jaxatr.data.annotations.results import CORNERS, SCORE, map_place
 from jaxatr.data.scene_image import SceneImage
+from jaxatr.data.sources import SOURCES
 from jaxatr.data.sources.scenes import PART, Framing
 from jaxatr.typing import Float, Int
 
 Row = dict[str, data.Cell]
-
-_SIMULATED = "simulated"
 
 
 @runtime_checkable
@@ -74,15 +73,15 @@ def framing_of(workdir: str | os.PathLike) -> Framing:
     """Returns how a run's chips are cut out of scenes.
 
     A run of the data set ``scenes`` has its options. Of any other, ``data.box_margin`` says how
-    much larger its chips are than their boxes; they are squares. Those of simulated vehicles have
-    one size, whatever the range.
+    much larger its chips are than their boxes; they are squares, of one size if the data source
+    resizes what it cuts out.
     """
     fields = training.load_config(workdir).data
     options = dict(fields.options)
     if fields.name == PART.name:
         return Framing.of_options(options)
-    resized = fields.name == _SIMULATED and options.get("crop") == "box"
-    return Framing(float(fields.box_margin), size=options.get("size", 64) if resized else 0)
+    source = SOURCES.get(fields.name)
+    return Framing(float(fields.box_margin), size=source.box_side(options) if source else 0)
 
 
 def place_of(box: Sequence[float] | np.ndarray, score: float | np.floating) -> Row:

@@ -201,9 +201,9 @@ def test_halves_are_rounded_with_their_zero_point_as_onnxruntime_does(
 
 def test_an_attention_says_what_it_lacks():
     with pytest.raises(ValueError, match="do_rotary: got 1, wanted 0"):
-        microsoft.qattention(*QKV, *QKV_SCALES, num_heads=1, do_rotary=1)
+        fused_attention.qattention(*QKV, *QKV_SCALES, num_heads=1, do_rotary=1)
     with pytest.raises(ValueError, match=r"mask_index: got shape \(3,\), wanted \(2,\)"):
-        microsoft.qattention(*QKV, *QKV_SCALES, np.int32([1, 2, 3]), num_heads=1)
+        fused_attention.qattention(*QKV, *QKV_SCALES, np.int32([1, 2, 3]), num_heads=1)
 
 
 def test_unknown_forms_of_fused_operators_are_named():

@@ -65,6 +65,11 @@ class Simulator(Source):
         }
         self._generate, self._parts = generate, parts
 
+    def box_side(self, options: Mapping[str, Any]) -> int:
+        """Returns the side of chips that are cut by boxes, whatever the range."""
+        crop, side = (options.get(n, self.options[n].default) for n in ("crop", "size"))
+        return side if crop == "box" else 0
+
     def scan(self, request: Request) -> Scan:
         """Collects the options; the renderer checks most of them."""
         settings = all_options(self, request.options)
