@@ -24,6 +24,9 @@ RATES = (0.1, 0.2, 1.0)
 UNKNOWN_NAME, NOTHING_NAME = "unknown", "nothing"
 """What stands for a target of no known class, and for no target, in the confusion."""
 
+RECALLS = (0.5, 0.7, 0.9)
+"""Recalls of targets of any class at which false alarms are counted."""
+
 _BIN_M = 500  # metres of the bins of targets' ranges
 
 
@@ -90,6 +93,9 @@ def measured(
       their class; of the known ``classes``, each found target being of the most probable one; and
       ``open``, the same with γ, ``known`` and ``unknown``. ``recall`` has the recall of all targets
       at rates of false alarms per scene, and ``classes`` that of each class, known or not.
+      ``false_alarms`` has those at given recalls of all targets, per scene and, if
+      ``detection.ground_sample_distance`` is set, per square kilometre; None where so many targets
+      are found at no score.
       ``decision`` has the figures at the fitted threshold: recall, false alarms per scene, and how
       the found targets are named; ``confusion`` counts what was there and what was found. The
       arrays are the found and the true boxes of all scenes, and which are the same.
@@ -126,6 +132,7 @@ def measured(
         "average_precision": _averages(task, found, fitted["gamma"]),
         "recall": {rate: _number(all_found.recall(low)) for rate, low in rates.items()},
         "classes": classes,
+        "false_alarms": _alarms(all_found, _square_kilometres(task)),
         "decision": fitted | _decided(all_found, **fitted),
         "confusion": _confusion(all_found, task.split.known, **fitted),
     }
@@ -252,6 +259,25 @@ def _averages(task: Detects, found: Sequence[Found], gamma: float) -> dict[str, 
             "open_set_errors": row.open_set_errors,
             "wilderness_impact": _number(row.wilderness_impact),
         }
+    return figures
+
+
+def _square_kilometres(task: Detects) -> float | None:
+    """Returns the ground that the test scenes show; None if a pixel's size is not stated."""
+    distance = task.config.detection.ground_sample_distance
+    return float(task.examples.parts["test"].pixels.sum()) * distance**2 / 1e6 or None
+
+
+def _alarms(all_found: Matched, area: float | None) -> dict[str, dict[str, float | None]]:
+    """Counts the false alarms at each of :data:`RECALLS`."""
+    figures = {}
+    for share in RECALLS:
+        low = all_found.threshold_of_recall(share)
+        scene = None if np.isnan(low) else all_found.false_alarms(low)
+        row = {"scene": scene}
+        if area is not None:
+            row["square_kilometre"] = None if scene is None else scene * all_found.scenes / area
+        figures[f"{share:g}"] = row
     return figures
 
 

@@ -30,6 +30,7 @@ class ScenePart:
       boxes: the boxes of each scene, ``[m, 4]``.
       classes: the classes of each scene's boxes, ``[m]``, indices into those of the data set.
       chip: converts the channels of every image.
+      pixels: ``[n]``, number of pixels of each scene.
       ranges: metres to each box of each scene, ``[m]``; None if the data set does not have them.
     """
 
@@ -38,6 +39,7 @@ class ScenePart:
     boxes: list[np.ndarray]
     classes: list[np.ndarray]
     chip: data.Chip
+    pixels: Int[np.ndarray, " n"]
     ranges: list[np.ndarray] | None = None
 
     @classmethod
@@ -56,7 +58,8 @@ class ScenePart:
         boxes = [np.asarray(one[BOXES], np.float32).reshape(-1, 4) for one in found]
         classes = [np.asarray(one[LABELS], np.int32).reshape(-1) for one in found]
         ranges = [one[RANGES] for one in found] if RANGES in found[0] else None
-        return cls(split, indices, boxes, classes, chip, ranges)
+        pixels = np.array([np.prod(one["image"].shape[:2]) for one in found], np.int64)
+        return cls(split, indices, boxes, classes, chip, pixels, ranges)
 
     def __len__(self) -> int:
         """Returns the number of scenes."""
@@ -74,6 +77,7 @@ class ScenePart:
             [self.boxes[row] for row in rows],
             [self.classes[row] for row in rows],
             self.chip,
+            self.pixels[rows],
             None if self.ranges is None else [self.ranges[row] for row in rows],
         )
 
@@ -151,20 +155,18 @@ class SceneExamples:
         return (np.rint(mean) if np.issubdtype(self.dtype, np.integer) else mean).astype(self.dtype)
 
     def labels(self, part: str) -> list[Int[np.ndarray, " m"]]:
-        """Returns the labels of the boxes of each scene, for a test.
+        """Returns the labels of the boxes of each scene.
 
-        A target of an unknown class is :data:`UNKNOWN`; classes that the split leaves out are
-        :data:`IGNORED`.
+        A target of an outlier's class is :data:`UNKNOWN`; classes that the split leaves out are
+        :data:`IGNORED`. The split's unknown classes are unknown in the test, and ignored in the
+        other parts, so that neither the training nor the choice of a checkpoint or a threshold
+        has seen them.
         """
-        unknown = {*self.split.unknown, *self._config.detection.outliers}
-        return self._labelled(part, dict.fromkeys(unknown, UNKNOWN))
-
-    def trained_labels(self) -> list[Int[np.ndarray, " m"]]:
-        """Returns the labels of the training boxes, :data:`IGNORED` for unknown classes."""
-        return self._labelled("train", dict.fromkeys(self._config.detection.outliers, UNKNOWN))
-
-    def _labelled(self, part: str, others: dict[str, int]) -> list[np.ndarray]:
-        numbers = others | {name: label for label, name in enumerate(self.split.known)}
+        unknown = {*self._config.detection.outliers}
+        if part == "test":
+            unknown |= {*self.split.unknown}
+        numbers = dict.fromkeys(unknown, UNKNOWN)
+        numbers |= {name: label for label, name in enumerate(self.split.known)}
         table = np.array([numbers.get(c, IGNORED) for c in self.dataset.classes], np.int32)
         # A negative label is that of a region in which nothing counts.
         return [np.where(c < 0, IGNORED, table[c]) for c in self.parts[part].classes]
@@ -205,7 +207,7 @@ class SceneExamples:
         import grain  # slow to import
 
         config, train = self._config, self.parts["train"]
-        labels = self.trained_labels()
+        labels = self.labels("train")
         if config.detection.unknown == "background":
             unknown = {self.dataset.classes.index(name) for name in self.split.unknown}
             kept = [~np.isin(classes, [*unknown]) for classes in train.classes]

@@ -54,6 +54,11 @@ FIELDS: Fields = {
         0.2,
         "false alarms per validation scene for which the least score is fitted",
     ),
+    "detection.ground_sample_distance": Field(
+        0.0,
+        "metres of ground in a pixel of the test scenes, for false alarms per square kilometre; 0 "
+        "if it is not known",
+    ),
     "cfar.rate": Field(1e-6, "false alarms per pixel, with `detection.method=cfar`"),
     "cfar.level": Field(
         "mean",

@@ -104,6 +104,15 @@ class Matched(NamedTuple):
             return float(self.scores.min(initial=1.0))
         return float(np.nextafter(wrong[allowed], np.float32(np.inf), dtype=np.float32))
 
+    def threshold_of_recall(self, share: float) -> float:
+        """Returns the highest score at which so many of the true targets are found.
+
+        NaN if there are no targets, or fewer are found at any score.
+        """
+        hits = np.sort(self.scores[self.hit & (self.labels >= UNKNOWN)])[::-1]
+        wanted = int(np.ceil(share * self.targets - 1e-9))
+        return float(hits[wanted - 1]) if 0 < wanted <= len(hits) else float("nan")
+
     def recall(self, threshold: float, chosen: Bool[np.ndarray, " t"] | None = None) -> float:
         """Returns the share of true targets, or of the chosen ones, found with at least a score.
 

@@ -45,6 +45,14 @@ def tables(evaluation: Mapping[str, Any]) -> list[Table]:
         _averages(evaluation["average_precision"]),
         Table("Recall at false alarms per scene", header, rows),
     ]
+    if alarms := evaluation.get("false_alarms"):  # runs of 0.3.0 and before have none
+        units = list(next(iter(alarms.values())))
+        rows = [
+            [percent(float(share)), *(_or_never(row[unit]) for unit in units)]
+            for share, row in alarms.items()
+        ]
+        header = ["recall", *(f"false alarms a {unit.replace('_', ' ')}" for unit in units)]
+        found.append(Table("False alarms at a recall", header, rows))
     if evaluation.get("ranges"):
         rows = [
             [f"{metres} m", str(row["targets"]), percent(row["recall"])]
@@ -58,6 +66,10 @@ def text(evaluation: Mapping[str, Any]) -> str:
     """Formats recall by class at rates of false alarms, and the decision's figures."""
     parts = [text_table(one.header, one.rows) for one in tables(evaluation)]
     return "\n\n".join([*parts, "\n".join(decision(evaluation))])
+
+
+def _or_never(value: float | None) -> str:
+    return "not reached" if value is None else f"{value:.3g}"
 
 
 def _averages(measured: Mapping[str, Any]) -> Table:

@@ -51,7 +51,12 @@ class Detection(SceneTask):
 
     title = "detection"
     predictor = "jaxatr.tasks.detection.predictor:Detector"
-    free_fields = ("detection.false_alarms", "open_set.tpr", "open_set.gamma")
+    free_fields = (
+        "detection.false_alarms",
+        "detection.ground_sample_distance",
+        "open_set.tpr",
+        "open_set.gamma",
+    )
 
     def __init__(self, config: Config):
         """Opens the data and sets up the training.

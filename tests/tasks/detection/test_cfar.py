@@ -14,8 +14,9 @@ from jaxatr import bundled, reporting, runs, training
 from jaxatr.data.sources import simulated_clutter
 from jaxatr.reporting.page import render_report
 from jaxatr.scenes import boxes as geometry
-from jaxatr.tasks.detection import Detection
+from jaxatr.tasks.detection import Detection, evaluation
 from jaxatr.tasks.detection.cfar import Cfar, Searcher
+from jaxatr.tasks.detection.decoding import Found
 from jaxatr.tasks.detection.predictor import Detector
 
 FIELDS = {"cfar.guard": 8, "cfar.train": 3, "cfar.largest": 12, "detection.tile": 96}
@@ -140,6 +141,29 @@ def test_the_report_shows_what_was_missed_and_false_alarms(run, tmp_path):
     with pytest.raises(ValueError, match="by an earlier version: run jaxatr evaluate"):
         render_report([other])
     assert "recall at 1 a scene" in reporting.report_of(run).text(measured)
+
+
+def test_false_alarms_are_counted_by_scene_and_by_ground(run):
+    config = runs.training.with_fields(
+        training.load_config(run), {"detection.ground_sample_distance": 0.5}
+    )
+    task = runs.training.make_task(config, run)
+    found = []
+    for number, boxes in enumerate(task.examples.parts["test"].boxes):  # three of three targets
+        wrong = np.float32([[80, 80, 85, 85]] if number == 0 else np.zeros((0, 4)))
+        scores = np.float32([0.9, 0.8, 0.7, 0.75][: 3 + len(wrong)])
+        found.append(Found(np.concatenate([boxes, wrong]), scores, np.zeros((len(scores), 0))))
+    figures, _ = evaluation.measured(task, found, None)
+    alarms = figures["false_alarms"]
+    assert alarms["0.5"] == {"scene": 0.0, "square_kilometre": 0.0}
+    # One alarm in three scenes of 90 x 90 pixels, each 0.5 m long.
+    assert alarms["0.9"]["scene"] == pytest.approx(1 / 3)
+    assert alarms["0.9"]["square_kilometre"] == pytest.approx(1 / (3 * 45.0**2 / 1e6))
+    fewer = [one._replace(scores=one.scores[:1], boxes=one.boxes[:1]) for one in found]
+    fewer = [one._replace(open_logits=one.open_logits[:1]) for one in fewer]
+    figures, _ = evaluation.measured(task, fewer, None)
+    assert figures["false_alarms"]["0.5"]["scene"] is None
+    assert "not reached" in reporting.report_of(run).text(figures)
 
 
 def test_scenes_without_targets_are_measured_and_shown(config, tmp_path):

@@ -50,17 +50,14 @@ def shares(task, start, batch, devices):
 
 def test_boxes_have_the_roles_of_the_split(task):
     assert task.split.known == ("PICKUP", "SUV", "BMP2", "T72", "2S3")
-    classes = np.concatenate(task.examples.parts["train"].classes)
-    trained, tested = (
-        np.concatenate(labels)
-        for labels in (task.examples.trained_labels(), task.examples.labels("train"))
-    )
-    names = np.array(task.examples.dataset.classes)[classes]
-    for name, one, other in zip(names, trained, tested, strict=True):
-        if name in task.split.known:
-            assert one == other == task.split.known.index(name)
-        else:  # a decoy trains the target; an unknown class trains nothing
-            assert (one, other) == (UNKNOWN if name == "DECOY" else IGNORED, UNKNOWN)
+    for part in ("train", "validation", "test"):
+        classes = np.concatenate(task.examples.parts[part].classes)
+        names = np.array(task.examples.dataset.classes)[classes]
+        for name, label in zip(names, np.concatenate(task.examples.labels(part)), strict=True):
+            if name in task.split.known:
+                assert label == task.split.known.index(name)
+            else:  # a decoy is a target everywhere; an unknown class only in the test
+                assert label == (UNKNOWN if name == "DECOY" or part == "test" else IGNORED)
 
 
 @pytest.mark.slow
@@ -186,6 +183,10 @@ def test_found_targets_match_the_true_ones_once():
     assert all_found.threshold(0.4) > np.float32(0.9) and all_found.recall(0.5) == 0.5
     assert all_found.false_alarms(0.65) == 2.0 and all_found.recall(0.3) == 1.0
     assert np.isnan(all_found.recall(0.3, np.zeros(3, bool)))
+    assert all_found.threshold_of_recall(0.5) == np.float32(0.9)
+    assert all_found.threshold_of_recall(0.51) == np.float32(0.3)
+    first = all_found._replace(total=np.append(all_found.total, 0))  # a target never found
+    assert np.isnan(first.threshold_of_recall(0.7))
 
 
 def test_the_threshold_keeps_the_false_alarms():
