@@ -206,6 +206,7 @@ def test_the_other_operations_are_listed_and_verified(
     assert text.startswith(key) and f"  {solver:<12} verified: error" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "key"),
     [
@@ -308,6 +309,7 @@ def test_the_problems_of_a_network_are_each_found_once():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["--train", "--notrain"])
 def test_the_problems_of_a_network_by_its_name(flag, flags_of, capsys):
     assert run("model", flags_of, "--name=resnet18", "--size=16", "--batch=2", flag, "--list") == 0

@@ -77,6 +77,7 @@ def errors_of(rows, root):
     }
 
 
+@pytest.mark.slow
 def test_every_damage_is_a_row_and_a_restart_changes_nothing(
     predict, inputs, test_chips, rows, tmp_path
 ):

@@ -219,6 +219,7 @@ def test_a_full_disk_ends_in_a_line_and_loses_nothing(predict, rows, tmp_path, m
     assert len({row["path"] for row in rows(out)}) == 40
 
 
+@pytest.mark.slow
 def test_other_inputs_and_another_run_are_refused(
     predict, trained_run, embedding_run, test_chips, damaged_chips, tmp_path
 ):

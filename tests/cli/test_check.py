@@ -110,6 +110,7 @@ def test_a_folder_with_a_space_in_its_name(folder, capsys):
     assert "\n  train/car/0.png: not a readable image" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
     archive = shutil.make_archive(str(tmp_path / "set"), "gztar", tmp_path, "chips")
     assert run_here(archive, center_crop=16) == 0

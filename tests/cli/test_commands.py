@@ -193,6 +193,7 @@ def test_a_folder_that_is_not_there_cannot_be_prepared(command, tmp_path):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_several_processes_need_the_run_folder():
     done = as_module("train", "--config=configs/cbc.py", JAX_NUM_PROCESSES="2")
     assert done.returncode == 2 and "--workdir is missing" in done.stderr

@@ -337,6 +337,7 @@ def test_scans_of_a_jpeg_are_counted_and_bounded():
         decode_image(strip, "x")
 
 
+@pytest.mark.slow
 def test_parts_of_a_file_that_cost_time_of_their_own_are_bounded():
     file = io.BytesIO()
     Image.fromarray(COLOURS).save(file, "JPEG")

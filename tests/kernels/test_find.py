@@ -258,6 +258,7 @@ def test_runs_that_are_queued_are_all_run(registered, monkeypatch):
     assert len(runs) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
 def test_a_convolution_of_another_type_on_a_device_that_is_named(dtype):
     edges = ((1, 1), (0, 1))

@@ -121,6 +121,7 @@ def test_many_are_searched_in_chunks_and_no_array_is_as_large_as_all_pairs(
         assert bool(found.valid[row]) and tuple(map(int, got)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [METHODS[0], pytest.param(METHODS[1], marks=SLOW)])
 def test_a_drawn_sibling_class_is_searched_alone(method):
     embeddings, fine, coarse = a_set()
@@ -264,6 +265,7 @@ def test_the_scale_of_embeddings_does_not_matter(method, sibling_class, exponent
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [jnp.float16, pytest.param(jnp.bfloat16, marks=SLOW)])
 def test_half_precision_is_searched_in_single(dtype):
     embeddings = jnp.asarray(np.random.default_rng(5).normal(size=(60, 3)), dtype)

@@ -230,6 +230,7 @@ def test_another_width_stem_or_depth_is_refused(tensors, tmp_path):
         pretrained.load(path, models.ResNet34(width=4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_equal_channels_keep_the_output_for_all_files(tensors, tmp_path, count):
     path = tmp_path / "w.safetensors"

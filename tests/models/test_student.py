@@ -104,6 +104,7 @@ def test_without_attention_all_is_as_in_the_plain_network():
     assert out.deltas == ((), (), ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "modules"),
     [
@@ -204,6 +205,7 @@ def test_deltas_of_the_last_module_or_of_all():
         np.testing.assert_allclose(every, np.sum(stage, axis=0), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_stages_own_features_in_the_place_of_deltas():
     student = STUDENT.clone(deltas="features")
 

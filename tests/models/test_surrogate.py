@@ -271,6 +271,7 @@ def test_build(name):
     assert (out.logits.shape, out.saliency.shape) == ((4, 7), (4, 32, 32))
 
 
+@pytest.mark.slow
 def test_attention_of_a_mobile_student_is_open_at_first():
     fields = config.of_task("jaxatr.tasks.distillation:Distillation")
     x = 1 + jnp.abs(normal(2, 4, 4, 32))

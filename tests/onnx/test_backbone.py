@@ -136,6 +136,7 @@ def run(small_config, tmp_path_factory):
     return workdir
 
 
+@pytest.mark.slow
 def test_it_trains_by_the_one_loop_and_is_used(run):
     state = training.load_snapshot(run, "latest").state
     trained = state["params"]["backbone"]["weight:stem|conv.weight"]
@@ -189,6 +190,7 @@ def test_a_run_goes_out_again(run, flags_of, tmp_path):
         export_run(run, out, batch=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("freeze", "frozen"),
     [

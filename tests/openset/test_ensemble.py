@@ -77,6 +77,7 @@ def test_two_members_by_hand():
     )
 
 
+@pytest.mark.slow
 def test_the_threshold_keeps_the_promise_on_fresh_examples():
     # 80 validation examples: known examples are rejected with probability 8 / 81.
     rates = []

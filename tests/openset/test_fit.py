@@ -47,6 +47,7 @@ def one(name, *arguments, **options):
     return openset.fit_scores(openset.choose_scores(name), *arguments, **options)
 
 
+@pytest.mark.slow
 def test_all_is_every_score_and_each_is_higher_for_the_known(fitted):
     own = {name for name, score in openset.SCORES.items() if score.training}
     assert own == {"conflabel_detector", "gopenmax"}

@@ -55,6 +55,7 @@ def test_each_training_example_is_scored_by_a_fit_without_its_fold(name):
     np.testing.assert_array_equal(nearest, training.predicted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 6, 30])
 def test_the_guarantee_holds_whatever_the_training_examples_say(count):
     rng, draws = np.random.default_rng(count), 3000

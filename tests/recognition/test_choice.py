@@ -55,6 +55,7 @@ def _check_few(held_out, threshold, guarantee):
     assert guarantee == pytest.approx(1 - rank / (len(held_out) + 1))
 
 
+@pytest.mark.slow
 def test_auto_takes_the_best_by_known_classes(folder, evaluation):
     record = training.read_record(folder)["decision"]
     areas = {n: row["auroc"] for n, row in record["candidates"].items() if "auroc" in row}
@@ -177,6 +178,7 @@ def test_without_the_data_it_is_refused_clearly(folder, chips, tmp_path):
     assert found.decision.score.name == "rmds"
 
 
+@pytest.mark.slow
 def test_a_threshold_can_be_given_in_the_score_s_own_unit(folder, images):
     own = Recogniser.load(folder, score="nearest")
     middle = float(np.median([p.score for p in own(images)]))

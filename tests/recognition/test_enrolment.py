@@ -178,6 +178,7 @@ def test_auto_enrols_by_the_best_score_that_can(run, source):
     assert plain.further == () and "does not support" in plain.note
 
 
+@pytest.mark.slow
 def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
     run, source, chips, stranger, tmp_path
 ):
@@ -331,6 +332,7 @@ def test_of_two_files_of_a_name_in_a_group_the_first_is_enrolled(run, source, tm
     assert runs.enrol_run(run, group, name="new", group=1, score=SCORE)["chips"] == 3
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_leaves_the_run_as_it_was(
     run, chips, source, stranger, monkeypatch, tmp_path
 ):
@@ -362,6 +364,7 @@ def test_an_ensemble_and_an_export_refuse_it(run, source, trained_run):
             task.exportable(loaded, score=score)
 
 
+@pytest.mark.slow
 def test_chips_of_the_field_calibrate_it_too(run, chips, source, split, stranger, tmp_path):
     runs.enrol_run(run, source, score=SCORE)
     for name in (*split["known"], stranger):

@@ -205,6 +205,7 @@ def test_a_calibration_to_chips_of_the_field_does_not_count(copies, chips, tmp_p
     np.testing.assert_array_equal(calibration_of(before).scores, calibration_of(after).scores)
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_evaluated(pair):
     result = runs.evaluate_ensemble(pair)
     row = result["groups"]["all"]["scores"]["ensemble"]

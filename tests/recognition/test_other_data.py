@@ -137,6 +137,7 @@ def test_unreadable_sources_are_refused(near, tmp_path):
         data.read_others(tmp_path, intake())
 
 
+@pytest.mark.slow
 def test_groups_are_measured_against_the_known_test_examples(run, near, far):
     with pytest.warns(UserWarning, match="skipped 1 unusable images of .*near, such.*torn"):
         result = runs.evaluate_run(run, outside=f"near={near},far={far}", scores=SCORES, fresh=True)

@@ -129,6 +129,7 @@ def test_predictions_and_the_evaluation_agree(run):
     assert result["groups"]["all"]["scores"]["mls"]["auroc"] > 0
 
 
+@pytest.mark.slow
 def test_a_threshold_fitted_to_single_chips_is_not_used_for_views(run, trained_run):
     single, step = Recogniser.load(trained_run), Recogniser.load(trained_run).step
     recogniser = Recogniser.load(run)

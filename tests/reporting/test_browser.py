@@ -158,6 +158,7 @@ def test_mistakes_follow_gamma(opened, seen, written, folders):
             assert seen(chips.nth(place), run) == row
 
 
+@pytest.mark.slow
 def test_a_distance_moves_the_figures(opened, embedding):
     run, path = embedding
     with opened(path) as page:
@@ -269,6 +270,7 @@ def test_the_command_predicts_at_the_gamma_shown(opened, written, folders, name,
         )
 
 
+@pytest.mark.slow
 def test_the_command_has_the_score_s_own_unit(opened, make_run, tmp_path):
     """The page shows a probability or a distance; predict takes the recorded score."""
     folder = make_run(tmp_path / "a run")

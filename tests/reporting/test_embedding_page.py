@@ -69,6 +69,7 @@ def test_retrieval_is_as_recorded(folder):
         assert not any("best" in mark for mark, _ in rows[f"{kind} classes"])
 
 
+@pytest.mark.slow
 def test_the_best_of_several_runs_is_marked_where_they_can_be_compared(make_embedding, tmp_path):
     folders = [make_embedding(tmp_path / name, seed=seed) for seed, name in enumerate("pq")]
     page, found = reporting.render_report(folders), [read_embedding(folder) for folder in folders]
@@ -202,6 +203,7 @@ def test_searches_are_those_recorded(folder):
         np.testing.assert_allclose(distances, run.searches.distances[place], rtol=6e-3)
 
 
+@pytest.mark.slow
 def test_no_class_is_new(make_embedding, tmp_path):
     page = reporting.render_report([make_embedding(tmp_path / "run", unknown=())])
     assert sections(page) == [name for name in SECTIONS if name != "curves"]
@@ -216,6 +218,7 @@ def test_every_class_tested_is_new(make_embedding, tmp_path):
     assert "Trained classes, filled" not in page
 
 
+@pytest.mark.slow
 def test_a_test_part_too_small_to_search(make_embedding, tmp_path):
     page = reporting.render_report([make_embedding(tmp_path / "run", n=8)])
     assert "map" in sections(page) and "searches" not in sections(page)

@@ -130,6 +130,7 @@ def test_a_class_can_be_picked_out(opened, embedding):
         assert not page.locator(".points .faint").count()
 
 
+@pytest.mark.slow
 def test_the_sheet_shows_the_recorded_chips(opened, seen, embedding):
     run, path = embedding
     with opened(path) as page:

@@ -156,6 +156,7 @@ def test_no_class_is_enrolled_in_another_folder_of_that_name(console, run, tmp_p
     assert "is no longer the folder" in enroller.state["detail"]
 
 
+@pytest.mark.slow
 def test_a_given_threshold_is_kept(trained_run, new, form, contents, client_of, tmp_path):
     shutil.copytree(trained_run, tmp_path / "run")
     for number, content in enumerate(new[1][:3]):

@@ -219,6 +219,7 @@ def command(networks_of_the_tests):
     return run
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_reported(command, trained_run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -259,6 +260,7 @@ def test_the_command_imports_nothing_of_the_web():
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.slow
 def test_the_interpreter_is_as_before_after_serving():
     before = sys.getswitchinterval()
     with tuned_interpreter():

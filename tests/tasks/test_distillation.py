@@ -365,6 +365,7 @@ def module_with_a_target(config, tmp_path, monkeypatch):
     return "their_networks"
 
 
+@pytest.mark.slow
 def test_any_function_can_be_the_target(config, module_with_a_target):
     config.distillation.target = f"{module_with_a_target}:target"
     task = Distillation(config)

@@ -124,6 +124,7 @@ def test_devices_share_one_loss(embedding_config, loss):
     np.testing.assert_allclose(four.count.sum(), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [
@@ -153,6 +154,7 @@ def test_the_selection_is_that_of_the_training_embeddings(embedding_config, meth
     assert (coarse[reference] != coarse[negative]).all()
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_is_measured(embedding_run):
     task = Embedding(training.load_config(embedding_run))
     before = task.evaluate(*variables_of(task))["map_at_r"]

@@ -54,6 +54,7 @@ def test_maps_are_averaged_as_by_loops(size):
     np.testing.assert_allclose(needs.pooled(jnp.asarray(maps), 3), by_loops(maps, 3), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_maps_are_those_of_the_network():
     backbone = models.ResNet18(width=4, stem="3x3", stage_sizes=(1, 1, 1, 1))
     module = models.OpenSetClassifier(backbone, 3)

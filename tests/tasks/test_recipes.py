@@ -197,6 +197,7 @@ def test_quarter_turns_are_numpys():
         np.testing.assert_array_equal(after, np.rot90(before, turns))
 
 
+@pytest.mark.slow
 def test_quarter_turns_are_predicted_of_a_turned_copy(config):
     config.loss.rotation_weight = 2.0
     task, params, state, batch = made(config)
@@ -213,6 +214,7 @@ def test_quarter_turns_are_predicted_of_a_turned_copy(config):
     np.testing.assert_allclose(found["loss"], np.mean(plain) + 2 * np.mean(term), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("open_loss", ["cbc", "none"])
 def test_outliers_are_refused_by_all(config, outliers, open_loss):
     config.open_set.outliers, config.loss.outlier_weight = str(outliers), 0.3

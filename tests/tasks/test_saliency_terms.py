@@ -46,6 +46,7 @@ def test_an_area_beside_the_norm_or_in_its_place():
     np.testing.assert_allclose(both, alone + 0.5 * np.mean(SALIENCY, (1, 2)), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_insertion_can_weigh_more_than_deletion():
     weights = 0.0, 1.0, 3.0, 1e6
     found = [terms(objective="curves", insertion_weight=w)["explanation"] for w in weights]

@@ -72,6 +72,7 @@ def variables():
     return jax.jit(NETWORK.init)(jax.random.key(0), IMAGES)
 
 
+@pytest.mark.slow
 def test_a_rematerialised_step_learns_the_same(variables):
     params, model_state = variables["params"], {"batch_stats": variables["batch_stats"]}
     phase, devices = Phase("only", network_loss, optax.sgd(RATE), 1), jax.local_devices()[:1]

@@ -166,6 +166,7 @@ def test_without_jit_it_is_the_same():
         jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), fn(w), jitted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 32])
 def test_a_free_batch_can_be_exported_with_its_gradients(groups):
     """The layer's weight gradient is cut into pieces of the batch if that is known."""

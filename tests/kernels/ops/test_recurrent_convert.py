@@ -33,6 +33,7 @@ def same(tree, other):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), tree, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", FLAX)
 def test_flax(cell):
     module, x = nn.RNN(FLAX[cell](features=4)), draw((2, 5, 3))

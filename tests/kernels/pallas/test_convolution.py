@@ -126,6 +126,7 @@ def test_every_activation_is_lowered():
     assert {one.activation for one in EPILOGUES} | set(OTHER_ACTIVATIONS) == set(ACTIVATIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("geometry", "epilogue", "dtype", "size"),
     [

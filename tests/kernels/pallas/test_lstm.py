@@ -79,6 +79,7 @@ def test_all_steps_of_a_layer_on_hopper(reverse, skip, dtype, mosaic):
             np.testing.assert_allclose(a, b, atol=1e-2)
 
 
+@pytest.mark.slow
 def test_a_derivative_on_hopper_is_that_of_gemm():
     """The kernel saves no gates."""
     problem = Problem("lstm", 2, 3, 64, 64, False, False, "bfloat16")

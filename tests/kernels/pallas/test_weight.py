@@ -77,6 +77,7 @@ def test_only_partial_sums_are_float32(pieces, kind):
     assert f"{kind} = mpmd_map" in str(traced)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("image", "taps", "stride", "padding"),
     [

@@ -107,6 +107,7 @@ def keras_features(images):
     return x.mean(axis=(1, 2))
 
 
+@pytest.mark.slow
 def test_features_are_those_of_keras(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = WeightFile("tiny.tgz", hashlib.sha256(CONTENT).hexdigest())

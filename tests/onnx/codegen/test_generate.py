@@ -97,6 +97,7 @@ def test_it_starts_without_weights(small):
     assert jax.tree.map(lambda v: v.dtype, made) == jax.tree.map(lambda v: v.dtype, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, size", [("resnet50", 32), ("densenet121", 64)])
 def test_a_long_network_is_short(built, tmp_path, name, size, check, networks):
     model = getattr(networks, name)(built)
@@ -125,6 +126,7 @@ def test_a_long_network_is_the_same(built, written, name, size, same, networks):
     same(model, module, variables, image(2, 3, size, size))
 
 
+@pytest.mark.slow
 def test_a_transformer_s_layers_are_a_loop(built, written, same, networks):
     model = networks.transformer(built, depth=3)
     module, variables, text = written(model)

@@ -147,6 +147,7 @@ def test_a_range_gives_up_a_rare_outlier_but_no_mass():
     assert quantisation._range(0.0, 1.0, counts)[1] > 0.99
 
 
+@pytest.mark.slow
 def test_biases_make_up_for_the_mean_error_of_the_weights(tmp_path):
     class Wide(nn.Module):
         @nn.compact

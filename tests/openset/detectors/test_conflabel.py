@@ -35,6 +35,7 @@ def detector():
     return conflabel_detector.fit(norms(300, 0, 0), norms(90, 3, 1), key=KEY)
 
 
+@pytest.mark.slow
 def test_the_detector_finds_the_layer_that_tells_them_apart(detector):
     known, unknown = (
         np.asarray(conflabel_detector.score(detector, norms(500, shift, seed)))

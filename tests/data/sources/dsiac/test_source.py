@@ -150,6 +150,7 @@ def test_the_requested_parts_are_prepared(copy, data_dir):
     assert len(data.select(train, classes=split.known)) == 8
 
 
+@pytest.mark.slow
 def test_two_bands_make_one_set_only_if_they_have_one_type(copy, data_dir):
     with pytest.raises(ValueError, match="uint16 .thermal.*uint8 .visible.*one band at a time"):
         prepared(copy, data_dir)
@@ -163,6 +164,7 @@ def test_two_bands_make_one_set_only_if_they_have_one_type(copy, data_dir):
     assert len(dataset.splits["train"]) == 18 * FRAMES // 2
 
 
+@pytest.mark.slow
 def test_the_gap_between_the_turns_is_left_out(copy, data_dir):
     copy.clip("cegr02011_0001", "PICKUP", frames=120)
     copy.clip("cegr02011_0011", "T72", frames=120)
