@@ -114,20 +114,34 @@ def grouped(found: Exceedance, *, gap: int = 0, least: int = 1) -> Found:
       gap: number of pixels without a detection that a group may have between two of its own.
       least: the least number of detections of a group.
     """
-    joined = found.mask
+    y, x = np.nonzero(found.mask)
+    groups = _groups(found.mask, y, x, gap)
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    pixels = np.diff(starts, append=len(order))
+    if not len(starts):
+        return Found(np.zeros((0, 4)), np.zeros(0), pixels)
+    y, x = y[order], x[order]
+    low, high = np.minimum.reduceat, np.maximum.reduceat
+    boxes = np.stack([low(x, starts), low(y, starts), high(x, starts) + 1, high(y, starts) + 1], 1)
+    scores = high(found.contrast[y, x], starts).astype(float)
+    stay = pixels >= least
+    return Found(boxes[stay].astype(float), scores[stay], pixels[stay])
+
+
+def _groups(
+    mask: Bool[np.ndarray, "h w"],
+    y: Int[np.ndarray, " n"],
+    x: Int[np.ndarray, " n"],
+    gap: int,
+) -> Int[np.ndarray, " n"]:
+    """Returns the group of each detection, numbered by their first ones from top to bottom."""
     if gap:
         # Every detection reaches right and down, so that those across the gap meet in the image.
-        joined = ndimage.maximum_filter(joined, gap + 1, mode="constant", origin=gap // 2)
-    groups = np.zeros(joined.shape, np.int32)
-    count = int(ndimage.label(joined, np.ones((3, 3)), groups))  # pyright: ignore[reportArgumentType]
-    groups *= found.mask
-    pixels = np.bincount(groups.ravel(), minlength=count + 1)[1:]
-    slices = ndimage.find_objects(groups, count)
-    boxes = [(x.start, y.start, x.stop, y.stop) for y, x in slices]
-    scores = ndimage.maximum(found.contrast, groups, np.arange(1, count + 1))
-    stay = pixels >= least
-    corners = np.array(boxes, float).reshape(-1, 4)[stay]
-    return Found(corners, np.asarray(scores, float).reshape(-1)[stay], pixels[stay])
+        mask = ndimage.maximum_filter(mask, gap + 1, mode="constant", origin=gap // 2)
+    groups = np.zeros(mask.shape, np.int32)
+    ndimage.label(mask, np.ones((3, 3)), groups)
+    return groups[y, x] - 1
 
 
 def _check(settings: Cfar) -> None:
