@@ -71,7 +71,7 @@ class Pyramid(nn.Module):
             inputs = outputs
         self.stages = nn.ModuleList(stages)
         self.lateral = nn.ModuleList(
-            nn.ModuleList([nn.Conv2d(stem * 2**stage, width, 1, bias=False), _norm(width)])
+            nn.Sequential(nn.Conv2d(stem * 2**stage, width, 1, bias=False), _norm(width))
             for stage in (3, 2, 1, 0)
         )
         self.trunk, self.what, self.where = (
@@ -89,7 +89,8 @@ class Pyramid(nn.Module):
             x = stage(x)
             maps.append(x)
         x = None
-        for (conv, norm), finer in zip(self.lateral, reversed(maps), strict=True):
+        for lateral, finer in zip(self.lateral.children(), reversed(maps), strict=True):
+            conv, norm = lateral.children()
             y = conv(finer)
             if x is not None:
                 y = y + nn.functional.interpolate(x, scale_factor=2, mode="nearest")
@@ -116,19 +117,21 @@ def in_torch(detector: Detector, module: Any) -> Pyramid:
     layers = [one for one in network.modules() if not list(one.children()) and _has_weights(one)]
     names = list(_leaves(order))
     assert len(names) == len(layers), (len(names), len(layers))
-    with torch.no_grad():
-        for path, layer in zip(names, layers, strict=True):
-            values = _at(variables["params"], path)
-            if "kernel" in values:
-                layer.weight.copy_(torch.tensor(values["kernel"].transpose(3, 2, 0, 1)))
-            else:
-                layer.weight.copy_(torch.tensor(values["scale"]))
-            if "bias" in values:
-                layer.bias.copy_(torch.tensor(values["bias"]))
-            if isinstance(layer, nn.BatchNorm2d):
-                statistics = _at(variables["batch_stats"], path)
-                layer.running_mean.copy_(torch.tensor(statistics["mean"]))
-                layer.running_var.copy_(torch.tensor(statistics["var"]))
+    for path, layer in zip(names, layers, strict=True):
+        values = dict(_at(variables["params"], path))
+        if "kernel" in values:
+            state = {"weight": values["kernel"].transpose(3, 2, 0, 1)}
+        else:
+            state = {"weight": values["scale"]}
+        if "bias" in values:
+            state["bias"] = values["bias"]
+        if isinstance(layer, nn.BatchNorm2d):
+            statistics = _at(variables["batch_stats"], path)
+            state |= {"running_mean": statistics["mean"], "running_var": statistics["var"]}
+        tensors = {name: torch.tensor(np.ascontiguousarray(one)) for name, one in state.items()}
+        missing, unexpected = layer.load_state_dict(tensors, strict=False)
+        if unexpected or {*missing} - {"num_batches_tracked"}:
+            raise ValueError(f"{path}: missing {missing}, unexpected {unexpected}")
     return network
 
 
@@ -237,7 +240,7 @@ def radar(repeats: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measures everything and writes the record."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=20, help="timed runs of each contender")
     parser.add_argument("--rows", type=int, default=4000, help="rows of the large scene")
     parser.add_argument("--radar", action="store_true", help="print CFAR's rates only")
