@@ -122,6 +122,14 @@ def test_bits_that_were_turned_before_or_after_packing(code, bands, compression)
     size = {"t258": 8 * wanted.itemsize, "t277": bands, "t339": form, "t259": compression}
     extra = {"t338": (0,) * (bands - 1) if bands > 2 else 0} if bands > 1 else {}
     np.testing.assert_array_equal(decode_image(tiff(turned, t266=2, **size, **extra), "x"), wanted)
+    if compression == 1 and bands > 1:  # Pillow does not turn the bits of uncompressed planes
+        planes = wanted.transpose(2, 0, 1).tobytes()
+        turned = bytes(int(f"{byte:08b}"[::-1], 2) for byte in planes)
+        each = len(planes) // bands
+        tiles = {"t284": 2, "t322": 8, "t323": 6, "t324": tuple(range(8, 8 + len(planes), each))}
+        tiles["t325"] = (each,) * bands
+        content = tiff(turned, t266=2, t262=2 if bands == 3 else 1, **size, **tiles)
+        np.testing.assert_array_equal(decode_image(content, "x"), wanted)
 
 
 @pytest.mark.parametrize("tiled", [False, True])

@@ -312,8 +312,10 @@ def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
     gray = facts.photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO)
     wide = facts.photometric == _RGB and facts.bits > 8  # of which Pillow keeps the upper bits
     try:
-        # Pillow does not know all of the first kind, and drops bands of the last.
-        if (gray and facts.planar and facts.extra) or wide or facts.further:
+        # Pillow does not know all of the first kind, drops bands of the third, and does not turn
+        # the bits of the last.
+        turned = facts.turned_bits and facts.planar and facts.samples > 1
+        if (gray and facts.planar and facts.extra) or wide or facts.further or turned:
             raise UnidentifiedImageError
         image = pillow.opened(content, ("TIFF",))
     except UnidentifiedImageError:
