@@ -70,6 +70,7 @@ PACKED = (_LZW, _ZSTANDARD, _PACK_BITS, *_UNPACKERS)
 """Compressions of bytes, which :func:`unpack_segments` knows."""
 PREDICTED = (_LZW, _ZSTANDARD, *_UNPACKERS)
 """Compressions that a predictor goes with."""
+_BIG_BIG_ENDIAN = b"MM\0+"
 _TURNED_BITS = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 _ROOM = 1 << 24
 """Bytes that a strip or tile may have in any case."""
@@ -312,10 +313,11 @@ def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
     gray = facts.photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO)
     wide = facts.photometric == _RGB and facts.bits > 8  # of which Pillow keeps the upper bits
     try:
-        # Pillow does not know all of the first kind, drops bands of the third, and does not turn
-        # the bits of the last.
+        # Pillow does not know all of the first kind, drops bands of the third, does not turn the
+        # bits of the fourth, and warns of the last before it gives up.
         turned = facts.turned_bits and facts.planar and facts.samples > 1
-        if (gray and facts.planar and facts.extra) or wide or facts.further or turned:
+        unknown = turned or content.startswith(_BIG_BIG_ENDIAN)
+        if (gray and facts.planar and facts.extra) or wide or facts.further or unknown:
             raise UnidentifiedImageError
         image = pillow.opened(content, ("TIFF",))
     except UnidentifiedImageError:
