@@ -93,6 +93,45 @@ def test_samples_that_share_bytes(bits, scale, white):
     np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], wanted)
 
 
+@pytest.mark.parametrize("tile", [None, (16, 16)])
+def test_a_big_tiff_of_big_endian_numbers_which_pillow_does_not_know(tile):
+    """What its tags say is applied all the same, or the file is refused."""
+    options = {"bigtiff": True, "byteorder": ">", "compression": "zlib", "tile": tile}
+    bits, values = VALUES % 2 == 1, VALUES.astype(np.uint8)
+    for pixels, white in ((bits, 255), (values, 255), (values.astype(np.uint16), 65535)):
+        plain = pixels * np.uint8(255) if pixels is bits else pixels
+        for photometric, wanted in (("minisblack", plain), ("miniswhite", white - plain)):
+            content = written(pixels, photometric=photometric, **options)
+            np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], wanted)
+    palette = written(values, photometric="palette", colormap=np.zeros((3, 256), "u2"), **options)
+    inks = written(values[..., None].repeat(4, 2), photometric="separated", **options)
+    for content in (palette, inks):
+        with pytest.raises(ImageError, match="in an unusual layout: save it as RGB"):
+            decode_image(content, "x")
+
+
+@pytest.mark.parametrize("code, bands", [("u2", 1), ("u1", 3), ("i4", 2)])
+@pytest.mark.parametrize("compression", [1, 5, 8, 32773])
+def test_bits_that_were_turned_before_or_after_packing(code, bands, compression):
+    """FillOrder 2 turns the stored bytes, packed or not (TIFF 6.0, section 8)."""
+    wanted = RNG.integers(0, 100, (6, 8, bands)).astype("<" + code)
+    name = {5: "tiff_lzw", 8: "tiff_adobe_deflate", 32773: "packbits", 1: "raw"}[compression]
+    content = packed(wanted.tobytes(), name)
+    turned = bytes(int(f"{byte:08b}"[::-1], 2) for byte in content)
+    form = {"u": 1, "i": 2}[code[0]]
+    size = {"t258": 8 * wanted.itemsize, "t277": bands, "t339": form, "t259": compression}
+    extra = {"t338": (0,) * (bands - 1) if bands > 2 else 0} if bands > 1 else {}
+    np.testing.assert_array_equal(decode_image(tiff(turned, t266=2, **size, **extra), "x"), wanted)
+    if compression == 1 and bands > 1:  # Pillow does not turn the bits of uncompressed planes
+        planes = wanted.transpose(2, 0, 1).tobytes()
+        turned = bytes(int(f"{byte:08b}"[::-1], 2) for byte in planes)
+        each = len(planes) // bands
+        tiles = {"t284": 2, "t322": 8, "t323": 6, "t324": tuple(range(8, 8 + len(planes), each))}
+        tiles["t325"] = (each,) * bands
+        content = tiff(turned, t266=2, t262=2 if bands == 3 else 1, **size, **tiles)
+        np.testing.assert_array_equal(decode_image(content, "x"), wanted)
+
+
 @pytest.mark.parametrize("tiled", [False, True])
 @pytest.mark.parametrize("code", "u1 i1 u2 i2 i4 f4 u8".split())
 def test_a_predictor_is_only_meant_where_differences_are_compressed(code, tiled):

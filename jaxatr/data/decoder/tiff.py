@@ -70,6 +70,8 @@ PACKED = (_LZW, _ZSTANDARD, _PACK_BITS, *_UNPACKERS)
 """Compressions of bytes, which :func:`unpack_segments` knows."""
 PREDICTED = (_LZW, _ZSTANDARD, *_UNPACKERS)
 """Compressions that a predictor goes with."""
+_BIG_BIG_ENDIAN = b"MM\0+"
+_TURNED_BITS = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 _ROOM = 1 << 24
 """Bytes that a strip or tile may have in any case."""
 _SLACK = 4096  # bytes beyond its size to which a strip or tile may unpack
@@ -87,6 +89,8 @@ class _Facts(NamedTuple):
     samples: int
     planar: bool
     extra: tuple[int, ...]
+    turned_bits: bool
+    """Whether the first bit of a byte is its lowest."""
     by_float: bool
     """Whether the compressor was given the differences of floats, and has to know of them."""
 
@@ -129,7 +133,7 @@ def header(content: bytes) -> Header:
         passes = max(map(jpeg.scans, segments.stored))
     elif facts.compression == _OLD_JPEG:
         passes = max(1, content.count(b"\xff\xda"))
-    inverted = facts.photometric == _WHITE_IS_ZERO and bool(facts.bits > 8 or facts.extra)
+    inverted = facts.photometric == _WHITE_IS_ZERO
     changed = {tags.PHOTOMETRIC: _BLACK_IS_ZERO} if inverted else {}
     if facts.kind in _CODES and facts.samples == 1 and facts.bits <= 32 and not facts.by_float:
         changed[tags.FORMAT] = _UNSIGNED
@@ -147,8 +151,8 @@ def header(content: bytes) -> Header:
             values = values.view(f"{_CODES[facts.kind]}{facts.bits // 8}")
         if values.shape[:2] != (facts.height, facts.width):
             raise ImageError(f"got pixels of shape {list(values.shape)}")
-        if inverted and facts.bits <= 16:
-            values = values.dtype.type((1 << facts.bits) - 1) - values
+        if inverted and facts.bits <= 16:  # fewer than 8 bits are spread over 8
+            values = values.dtype.type((1 << max(facts.bits, 8)) - 1) - values
         elif inverted:  # float32 has too few digits for the difference to the largest number
             values = -values.astype(np.float64)
         return _turned(values, turned)
@@ -188,6 +192,7 @@ def _checked(page: Directory) -> _Facts:
         samples=page.number(tags.SAMPLES, 1),
         planar=page.number(tags.PLANAR, 1) == 2,
         extra=page.numbers(tags.EXTRA),
+        turned_bits=page.number(tags.FILL_ORDER, 1) == 2,
         by_float=page.number(tags.PREDICTOR, 1) == _FLOAT_PREDICTOR
         and page.number(tags.COMPRESSION, _UNCOMPRESSED) in PREDICTED,
     )
@@ -308,11 +313,19 @@ def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
     gray = facts.photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO)
     wide = facts.photometric == _RGB and facts.bits > 8  # of which Pillow keeps the upper bits
     try:
-        # Pillow does not know all of the first kind, and drops bands of the last.
-        if (gray and facts.planar and facts.extra) or wide or facts.further:
+        # Pillow does not know all of the first kind, drops bands of the third, does not turn the
+        # bits of the fourth, and warns of the last before it gives up.
+        turned = facts.turned_bits and facts.planar and facts.samples > 1
+        unknown = turned or content.startswith(_BIG_BIG_ENDIAN)
+        if (gray and facts.planar and facts.extra) or wide or facts.further or unknown:
             raise UnidentifiedImageError
         image = pillow.opened(content, ("TIFF",))
     except UnidentifiedImageError:
+        if facts.photometric not in (_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB):  # not applied below
+            raise ImageError(
+                f"a TIFF of {facts.bits} bits per sample with PhotometricInterpretation "
+                f"{facts.photometric} in an unusual layout: save it as RGB"
+            ) from None
         values = _by_tifffile(content, facts, segments)
         if not facts.alpha:
             return values
@@ -324,7 +337,8 @@ def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
         if not facts.extra:
             return values.view(np.uint32) if values.dtype == np.int32 else values
         alpha = np.array(image.getchannel("A"))
-    if facts.extra[-1] == _ASSOCIATED and np.any(alpha < np.iinfo(alpha.dtype).max):
+    opaque = alpha.dtype.kind in "ui" and np.all(alpha == np.iinfo(alpha.dtype).max)
+    if facts.extra[-1] == _ASSOCIATED and not opaque:
         raise ImageError(
             "a TIFF whose colours are multiplied by alpha: save it with plain colours or none"
         )
@@ -339,12 +353,20 @@ def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarr
             f"a TIFF of {facts.samples} samples of {facts.bits} bits per pixel with compression "
             f"{facts.compression}, wanted Deflate, LZW or none"
         )
-    pieces = unpack_segments(segments.stored, facts.compression, segments.sizes)
+    if facts.bits in (2, 4, 12):
+        raise ImageError(
+            f"a TIFF of {facts.bits} bits per sample in an unusual layout: save it with 8 or 16"
+        )
+    stored = segments.stored
+    if facts.turned_bits:  # before they are unpacked, which tifffile would not know
+        stored = [memoryview(bytes(one).translate(_TURNED_BITS)) for one in stored]
+    pieces = unpack_segments(stored, facts.compression, segments.sizes)
     # tifffile fills what is missing with zeros.
     if (unpacked := sum(map(len, pieces))) < segments.unpacked:
         raise ValueError(f"a truncated TIFF: {unpacked} bytes, wanted {segments.unpacked}")
     with tifffile.TiffFile(io.BytesIO(content)) as file:
         page = file.pages[0]
+        page.fillorder = 1
         decode = unpacked_decoder(page)
         values = np.empty(page.shaped, page.dtype)
         for number, piece in enumerate(pieces):
@@ -352,6 +374,7 @@ def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarr
             place = values[plane, :, y : y + shape[1], x : x + shape[2]]
             place[...] = part[:, : place.shape[1], : place.shape[2]]
     values = values[:, 0, :, :, 0].transpose(1, 2, 0) if facts.planar else values[0, 0]
+    values = values * np.uint8(255) if values.dtype == bool else values
     return values[:, :, 0] if facts.samples == 1 else values
 
 
