@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr import training
+from jaxatr import files, training
 from jaxatr.reporting import recorded_sets, score_record
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.typing import Int, Shaped
@@ -181,7 +181,8 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
     """Reads a run's ``evaluation.json``.
 
     Raises:
-      ValueError: the folder is not a run, or the run is not evaluated.
+      ValueError: the folder is not a run, the run is not evaluated, or the file is damaged or
+        has a field of the wrong type.
     """
     training.load_config(folder)
     path = folder / training.EVALUATION
@@ -191,10 +192,21 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
                 f"{folder} is not evaluated yet: it has no {needed.name}; run "
                 f"jaxatr evaluate --workdir={folder}"
             )
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not a readable evaluation ({error})") from error
+    evaluation = files.read_fields(path)
+    for name, (kind, wanted) in _KINDS.items():
+        value = evaluation.get(name, kind())
+        if not isinstance(value, kind) or (
+            kind is list and not all(isinstance(item, str) for item in value)
+        ):
+            raise ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {wanted}")
+    return evaluation
+
+
+#: Types of the fields of ``evaluation.json`` that a report takes apart.
+_KINDS: dict[str, tuple[type, str]] = {
+    **dict.fromkeys(("known", "unknown"), (list, "a list of strings")),
+    **dict.fromkeys(("checkpoint", "dataset", "split", "groups"), (dict, "an object")),
+}
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
