@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import zipfile
 from pathlib import Path
@@ -136,6 +137,7 @@ def read_run(
     labels, measured = arrays["test_labels"], evaluation["groups"]["all"]
     if len(labels) != measured["num_known"] + measured["num_unknown"]:
         raise different(place, training.EVALUATION, training.SCORES)
+    _check_rows(place / training.EVALUATION, measured["scores"])
     scores = score_record.recorded_scores(arrays, measured["scores"])
     for score, values in scores.items():
         if not np.isfinite(values).all():
@@ -207,6 +209,21 @@ _KINDS: dict[str, tuple[type, str]] = {
     **dict.fromkeys(("known", "unknown"), (list, "a list of strings")),
     **dict.fromkeys(("checkpoint", "dataset", "split", "groups"), (dict, "an object")),
 }
+
+
+def _check_rows(path: Path, rows: Any) -> None:
+    """Checks that the rows of an evaluation's scores hold numbers, or null where there is none."""
+    if not isinstance(rows, dict) or not rows:
+        raise ValueError(f"{path}: scores: got {json.dumps(rows)[:40]}, wanted an object of scores")
+    for score, row in rows.items():
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}: {score}: got {json.dumps(row)[:40]}, wanted an object")
+        for name in ("threshold", "fitted_threshold", "auroc", "oscr"):
+            value = row.get(name)
+            nothing = value is None and (name not in row or name.endswith("threshold"))
+            if not nothing and (not isinstance(value, int | float) or not math.isfinite(value)):
+                got = json.dumps(value)[:40]
+                raise ValueError(f"{path}: {score}.{name}: got {got}, wanted a finite number")
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -165,9 +165,19 @@ def test_a_gamma_of_one_has_no_threshold(run_folder):
     assert len(run["scores"]["mls"]["thresholds"]) == 1  # the fitted one
 
 
+def with_auroc(value):
+    def change(one):
+        one["groups"]["all"]["scores"]["cbc"]["auroc"] = value
+        return one
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (with_auroc(None), "cbc.auroc: got null, wanted a finite number"),
+        (with_auroc(float("nan")), "cbc.auroc: got NaN, wanted a finite number"),
         (lambda one: None, "it is null, wanted an object"),
         (lambda one: one | {"known": [None]}, r"known: got \[null\], wanted a list of strings"),
         (lambda one: one | {"checkpoint": "x"}, 'checkpoint: got "x", wanted an object'),
