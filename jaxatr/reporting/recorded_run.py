@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import zipfile
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr import training
+from jaxatr import files, training
 from jaxatr.reporting import recorded_sets, score_record
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.typing import Int, Shaped
@@ -136,6 +137,7 @@ def read_run(
     labels, measured = arrays["test_labels"], evaluation["groups"]["all"]
     if len(labels) != measured["num_known"] + measured["num_unknown"]:
         raise different(place, training.EVALUATION, training.SCORES)
+    _check_rows(place / training.EVALUATION, measured["scores"])
     scores = score_record.recorded_scores(arrays, measured["scores"])
     for score, values in scores.items():
         if not np.isfinite(values).all():
@@ -181,7 +183,8 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
     """Reads a run's ``evaluation.json``.
 
     Raises:
-      ValueError: the folder is not a run, or the run is not evaluated.
+      ValueError: the folder is not a run, the run is not evaluated, or the file is damaged or
+        has a field of the wrong type.
     """
     training.load_config(folder)
     path = folder / training.EVALUATION
@@ -191,10 +194,36 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
                 f"{folder} is not evaluated yet: it has no {needed.name}; run "
                 f"jaxatr evaluate --workdir={folder}"
             )
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not a readable evaluation ({error})") from error
+    evaluation = files.read_fields(path)
+    for name, (kind, wanted) in _KINDS.items():
+        value = evaluation.get(name, kind())
+        if not isinstance(value, kind) or (
+            kind is list and not all(isinstance(item, str) for item in value)
+        ):
+            raise ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {wanted}")
+    return evaluation
+
+
+#: Types of the fields of ``evaluation.json`` that a report takes apart.
+_KINDS: dict[str, tuple[type, str]] = {
+    **dict.fromkeys(("known", "unknown"), (list, "a list of strings")),
+    **dict.fromkeys(("checkpoint", "dataset", "split", "groups"), (dict, "an object")),
+}
+
+
+def _check_rows(path: Path, rows: Any) -> None:
+    """Checks that the rows of an evaluation's scores hold numbers, or null where there is none."""
+    if not isinstance(rows, dict) or not rows:
+        raise ValueError(f"{path}: scores: got {json.dumps(rows)[:40]}, wanted an object of scores")
+    for score, row in rows.items():
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}: {score}: got {json.dumps(row)[:40]}, wanted an object")
+        for name in ("threshold", "fitted_threshold", "auroc", "oscr"):
+            value = row.get(name)
+            nothing = value is None and (name not in row or name.endswith("threshold"))
+            if not nothing and (not isinstance(value, int | float) or not math.isfinite(value)):
+                got = json.dumps(value)[:40]
+                raise ValueError(f"{path}: {score}.{name}: got {got}, wanted a finite number")
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

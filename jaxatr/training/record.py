@@ -44,11 +44,12 @@ FREE_FIELDS = frozenset(
 _KINDS: dict[str, type] = {
     **dict.fromkeys(("task", "fingerprint", "image_dtype"), str),
     **dict.fromkeys(("split", "normalization", "dataset", "examples", "decision", "target"), dict),
-    **dict.fromkeys(("device", "kernels", "versions"), dict),
+    **dict.fromkeys(("device", "kernels", "versions", "detection"), dict),
     **dict.fromkeys(("split.known", "split.unknown", "image_shape", "coarse"), list),
-    **dict.fromkeys(("normalization.mean", "normalization.std"), list),
+    **dict.fromkeys(("normalization.mean", "normalization.std", "skipped"), list),
+    **dict.fromkeys(("channels", "detection.threshold", "detection.gamma"), object),
 }
-_JSON_NAMES = {str: "a string", dict: "an object", list: "a list"}
+_JSON_NAMES = {str: "a string", dict: "an object", list: "a list", object: "a value"}
 
 
 def _is_number(item: Any) -> bool:
@@ -57,6 +58,10 @@ def _is_number(item: Any) -> bool:
 
 def _is_shape(value: list) -> bool:
     return len(value) == 3 and all(type(side) is int and side > 0 for side in value)
+
+
+def _is_probability(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= 1
 
 
 def _is_dtype(value: str) -> bool:
@@ -77,6 +82,11 @@ _CONTENTS: dict[str, tuple[Callable[[Any], bool], str]] = {
         (lambda value: bool(value) and all(map(_is_number, value)), "a list of finite numbers"),
     ),
     "image_shape": (_is_shape, "a list of height, width and channels"),
+    "channels": (lambda value: type(value) is int and value > 0, "a positive integer"),
+    **dict.fromkeys(
+        ("detection.threshold", "detection.gamma"),
+        (_is_probability, "a probability in [0, 1]"),
+    ),
     "image_dtype": (_is_dtype, "the name of a data type, such as uint8"),
 }
 

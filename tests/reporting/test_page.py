@@ -165,6 +165,33 @@ def test_a_gamma_of_one_has_no_threshold(run_folder):
     assert len(run["scores"]["mls"]["thresholds"]) == 1  # the fitted one
 
 
+def with_auroc(value):
+    def change(one):
+        one["groups"]["all"]["scores"]["cbc"]["auroc"] = value
+        return one
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (with_auroc(None), "cbc.auroc: got null, wanted a finite number"),
+        (with_auroc(float("nan")), "cbc.auroc: got NaN, wanted a finite number"),
+        (lambda one: None, "it is null, wanted an object"),
+        (lambda one: one | {"known": [None]}, r"known: got \[null\], wanted a list of strings"),
+        (lambda one: one | {"checkpoint": "x"}, 'checkpoint: got "x", wanted an object'),
+        (lambda one: one | {"groups": {}}, "groups: the field 'all' is missing"),
+        (lambda one: {k: one[k] for k in one if k != "gamma"}, "the field 'gamma' is missing"),
+    ],
+)
+def test_an_evaluation_that_was_edited_by_hand_is_named(run_folder, change, message):
+    path = run_folder / "evaluation.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(ValueError, match=rf"{path}.*{message}"):
+        reporting.render_report([run_folder])
+
+
 def test_a_further_recorded_score_is_shown(run_folder):
     evaluation = json.loads((run_folder / "evaluation.json").read_text())
     rows = evaluation["groups"]["all"]["scores"]
@@ -185,7 +212,7 @@ def test_a_further_recorded_score_is_shown(run_folder):
         (lambda run: (run / "config.json").unlink(), "is not a run's folder"),
         (lambda run: (run / "evaluation.json").unlink(), "not evaluated yet.*evaluation.json"),
         (lambda run: (run / "scores.npz").unlink(), "not evaluated yet.*scores.npz"),
-        (lambda run: (run / "evaluation.json").write_text("{"), "evaluation.json: not a readable"),
+        (lambda run: (run / "evaluation.json").write_text("{"), "evaluation.json is damaged"),
         (lambda run: (run / "evaluation.json").write_text('{"task": "x"}'), "with open-set scores"),
         (lambda run: (run / "record.json").write_text('{"task": "x:y"}'), "no module 'x'"),
         (lambda run: (run / "scores.npz").write_bytes(b"PK"), "scores.npz: not readable arrays"),

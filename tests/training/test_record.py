@@ -180,6 +180,9 @@ def test_a_missing_field_of_a_record_and_one_of_a_wrong_type_are_named(tmp_path)
         ({"normalization": {"std": []}}, r"normalization.std: got \[\], wanted a list of finite"),
         ({"split": {"known": [1, "a"]}}, r'split.known: got \[1, "a"\], wanted a list of strings'),
         ({"image_shape": [8, 8]}, r"image_shape: got \[8, 8\], wanted a list of height, width"),
+        ({"detection": []}, r"detection: got \[\], wanted an object"),
+        ({"detection": {"gamma": True}}, "detection.gamma: got true, wanted a probability"),
+        ({"channels": None}, "channels: got null, wanted a positive integer"),
         ({"image_dtype": "x"}, 'image_dtype: got "x", wanted the name of a data type'),
     ):
         files.write_fields(path, fields)
