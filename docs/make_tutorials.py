@@ -1,11 +1,13 @@
 """Runs the tutorials, and writes their output into their pages and into notebooks.
 
     python docs/make_tutorials.py [LAST]
+    JAXATR_DATA=FOLDER python docs/make_tutorials.py finding
 
 A tutorial is a page of ``docs/tutorials``. Its ``bash`` and ``python`` blocks are run in order, as
 the cells of a notebook; the ``text`` block after a cell is the cell's output, and the executed
 notebook is saved beside the page. All tutorials up to ``LAST`` work in one folder, which is empty
-at first, so that each can use the files of earlier ones.
+at first, so that each can use the files of earlier ones. Those that need data of others run alone,
+with a link to the data.
 
 The pictures of a page are taken from that folder. ``<!-- screenshot: report.html report.png
 1100x900 -->`` in a tutorial takes a screenshot of an HTML page there, and ``<!-- time -->``
@@ -39,6 +41,9 @@ NAMES = (
     "weeks",
 )
 """The tutorials, in the order of their execution."""
+
+ALONE = {"finding": ("hituav", "HITUAV")}
+"""Tutorials that need data: its folder in ``JAXATR_DATA``, and its name in the tutorial."""
 
 COMPILER = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")
 """Variables that a tutorial does not inherit: it compiles its programs as users do."""
@@ -169,9 +174,15 @@ def _add(notebook: nbformat.NotebookNode, cell: nbformat.NotebookNode) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("last", nargs="?", default=NAMES[-1], choices=NAMES)
-    last = NAMES.index(parser.parse_args().last)
+    parser.add_argument("last", nargs="?", default=NAMES[-1], choices=(*NAMES, *ALONE))
+    last = parser.parse_args().last
     with tempfile.TemporaryDirectory() as scratch:
-        for name in NAMES[: last + 1]:
+        if last in ALONE:
+            data, link = ALONE[last]
+            folder = Path(os.environ.get("JAXATR_DATA", "../shared/data"), data).resolve(
+                strict=True
+            )
+            Path(scratch, link).symlink_to(folder)
+        for name in [last] if last in ALONE else NAMES[: NAMES.index(last) + 1]:
             print(name, flush=True)
             make(FOLDER / f"{name}.md", Path(scratch))
