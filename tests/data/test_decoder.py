@@ -581,3 +581,10 @@ def test_any_error_is_a_line_that_can_be_sent(monkeypatch, error):
     with pytest.raises(ImageError, match="^x: not a readable image") as raised:
         data.pixels_of(b"\x89PNG\r\n\x1a\n", "x", most=1)
     str(raised.value).encode()
+
+
+def test_a_scene_of_seven_bytes_is_no_readable_image(tmp_path):
+    (tmp_path / "x.tif").write_bytes(b"II*\0bad")
+    with pytest.raises(ImageError, match=r"x.tif: not a readable image \("):
+        with open_scene(tmp_path / "x.tif"):
+            pass
