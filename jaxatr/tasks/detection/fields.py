@@ -56,8 +56,7 @@ FIELDS: Fields = {
     ),
     "detection.ground_sample_distance": Field(
         0.0,
-        "metres of ground in a pixel of the test scenes, for false alarms per square kilometre; 0 "
-        "if it is not known",
+        "metres of ground in a pixel, for false alarms per square kilometre; 0 if unknown",
     ),
     "cfar.rate": Field(1e-6, "false alarms per pixel, with `detection.method=cfar`"),
     "cfar.level": Field(
