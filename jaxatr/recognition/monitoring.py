@@ -29,6 +29,9 @@ MOST_SOURCES, MOST_CLASSES = 50, 50
 _THRESHOLDS = 10  # largest number of changes of the threshold that are said
 _DAYS = 3  # from which periods are days by default
 
+_LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles at which samples are compared in words
+_HALF_MOVED = 0.25  # further share of values beyond the earlier median, if half of them have moved
+
 _COUNTED = {"unusable": "inputs", "class": "accepted chips"}  # else chips; by the first word
 
 _PAST = {"are": "were", "have": "had", "show": "showed", "score": "scored"}
@@ -200,9 +203,13 @@ class _Group:
         than = " than in the training" if training is not None else ""
 
         def words(chosen: np.ndarray, higher: bool, lasts: bool) -> str:
-            now, then = np.median(every[chosen & there]), np.median(base)
-            said = f"the chips {_changed(name, higher, lasts)}{than}"
-            return f"{said}: the median {name} is {now:.4g}, {then:.4g} {of_whom}"
+            now, said = every[chosen & there], f"the chips {_changed(name, higher, lasts)}{than}"
+            edge, share, had = _beyond(now, base, higher=higher)
+            if edge is None:
+                of_half = f"the median {name} is {np.median(now):.4g}, {np.median(base):.4g}"
+                return f"{said}: {of_half} {of_whom}"
+            side = "above" if higher else "below"
+            return f"{said}: {_percent(share)} are {side} {edge:.4g}, {_percent(had)} {of_whom}"
 
         yield _Series(name, scan, self.periods[skipped:], words)
 
@@ -263,6 +270,32 @@ def _changed(name: str, higher: bool, lasts: bool) -> str:
     said = WORDS[name][higher].removesuffix(" than the validation chips")
     verb, _, rest = said.partition(" ")
     return said if lasts else f"{_PAST[verb]} {rest}"
+
+
+def _beyond(
+    now: Float[np.ndarray, " n"], base: Float[np.ndarray, " m"], *, higher: bool
+) -> tuple[float | None, float, float]:
+    """Finds where two samples differ: at the median, or where most if fewer than half have moved.
+
+    Args:
+      now: the later values.
+      base: the earlier ones.
+      higher: whether the later ones are higher.
+
+    Returns:
+      A quantile of the earlier values, None for the median, and the shares of later and of earlier
+      values beyond it.
+    """
+    edges = np.quantile(base, _LEVELS)
+    shares, had = (
+        np.mean(values > edges[:, None] if higher else values < edges[:, None], axis=1)
+        for values in (now, base)
+    )
+    gains = shares - had
+    best, half = int(np.argmax(gains)), _LEVELS.index(0.5)
+    if gains[half] >= _HALF_MOVED:
+        best = half
+    return None if best == half else float(edges[best]), float(shares[best]), float(had[best])
 
 
 def _percent(share: float) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -118,6 +119,15 @@ def test_the_training_is_compared_from_the_first_day_on():
     assert found.sentence.startswith(
         "Since 2026-03-01, the chips are brighter than in the training: the median brightness is "
     )
+
+
+def test_a_part_that_has_moved_is_said_by_its_share():
+    rows = simulated(5, each=80, sources=1)
+    late = np.flatnonzero(since(rows, 5))
+    rows.facts[late[::5], 0] += 6  # a fifth of the chips, beyond all earlier ones
+    (found,) = monitoring.look(rows).findings
+    said = "Since 2026-03-06, .*brighter: (2[5-9]|3[01]) % are above [0-9.]+, 10 % before"
+    assert re.match(said, found.sentence)
 
 
 def test_classes_scores_and_unusable_inputs_are_compared():
