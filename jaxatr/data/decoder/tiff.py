@@ -366,7 +366,7 @@ def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarr
         raise ValueError(f"a truncated TIFF: {unpacked} bytes, wanted {segments.unpacked}")
     with tifffile.TiffFile(io.BytesIO(content)) as file:
         page = file.pages[0]
-        page.fillorder = 1
+        setattr(page, "fillorder", 1)  # noqa: B010 (a frame, which is no first page, lacks it)
         decode = unpacked_decoder(page)
         values = np.empty(page.shaped, page.dtype)
         for number, piece in enumerate(pieces):
