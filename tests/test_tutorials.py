@@ -129,4 +129,5 @@ def test_every_command_of_the_tutorial_on_scenes_works(tmp_path):
     page = (DOCS / "tutorials" / "finding.md").read_text(encoding="utf-8")
     flags = "--config.train.epochs=1 --config.detection.picture=64 --config.model.pretrained="
     flags += " --config.model.backbone=resnet18 --config.model.width=8 --config.model.freeze="
-    tutorials.execute(tutorials.notebook_of(shorter(page, flags)), tmp_path)
+    page = shorter(page, flags).replace("--threshold=0.4", "--threshold=0")  # it finds little
+    tutorials.execute(tutorials.notebook_of(page), tmp_path)
