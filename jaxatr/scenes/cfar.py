@@ -17,6 +17,8 @@ from scipy import ndimage
 from jaxatr.scenes.clutter import Clutter, multipliers
 from jaxatr.typing import Array, Bool, Float, Int, Shaped
 
+_STRIP = 64  # rows whose counts stay in a core's cache
+
 
 class Cfar(NamedTuple):
     """The settings of a detector.
@@ -93,7 +95,7 @@ def exceedance(intensity: Shaped[np.ndarray, "h w"], settings: Cfar = Cfar()) ->
     counts = _edge_counts(values.shape, settings.guard, reach)
     table, ranks = _table(settings)
     if settings.method == "order":
-        mask = _exceeds_order(values, usable, table, ranks, settings.guard, reach)
+        mask = _exceeds_order(values, usable, counts, table, ranks, settings.guard, reach)
         found = np.array(mask)
         contrast = np.zeros(values.shape, np.float32)
         y, x = np.nonzero(found)
@@ -190,17 +192,22 @@ def _exceeds_mean(
     logarithm: bool,
 ) -> tuple[Bool[Array, "h w"], Float[Array, "h w"]]:
     own = jnp.log(jnp.maximum(values, jnp.finfo(jnp.float32).tiny)) if logarithm else values
-    if usable is None:
-        rows, inner_rows, columns, inner_columns = counts
-        number = rows[:, None] * columns - inner_rows[:, None] * inner_columns
-        total = _ring_sum(own, guard, reach)
-    else:
-        number = _ring_sum(usable.astype(jnp.float32), guard, reach).astype(jnp.int32)
-        total = _ring_sum(jnp.where(usable, own, 0), guard, reach)
+    number = _cells(usable, counts, guard, reach)
+    total = _ring_sum(own if usable is None else jnp.where(usable, own, 0), guard, reach)
     factor = table[number]
     level = jnp.where(number > 0, total / number.astype(jnp.float32), 1)
     threshold = factor * (jnp.exp(level) if logarithm else level)
     return values > threshold, values / threshold
+
+
+def _cells(
+    usable: Bool[Array, "h w"] | None, counts: tuple[Array, ...], guard: int, reach: int
+) -> Int[Array, "h w"]:
+    """Counts the training cells of every pixel."""
+    if usable is not None:
+        return _ring_sum(usable.astype(jnp.float32), guard, reach).astype(jnp.int32)
+    rows, inner_rows, columns, inner_columns = counts
+    return rows[:, None] * columns - inner_rows[:, None] * inner_columns
 
 
 def _ring_sum(values: Float[Array, "h w"], guard: int, reach: int) -> Float[Array, "h w"]:
@@ -244,6 +251,7 @@ def _running_sum(values: Float[Array, "h w"], length: int, axis: int) -> Float[A
 def _exceeds_order(
     values: Float[Array, "h w"],
     usable: Bool[Array, "h w"] | None,
+    counts: tuple[Array, ...],
     table: Float[Array, " n"],
     ranks: Int[Array, " n"],
     guard: int,
@@ -254,22 +262,33 @@ def _exceeds_order(
     A pixel exceeds a multiple of the k-th smallest cell just if k cells or more are below the
     pixel's share.
     """
-    known = jnp.ones(values.shape, bool) if usable is None else usable
-    number = _ring_sum(known.astype(jnp.float32), guard, reach).astype(jnp.int32)
-    share = jnp.where(known, values / table[number], -jnp.inf)
-    padded = jnp.pad(jnp.where(known, values, jnp.inf), reach, constant_values=jnp.inf)
     height, width = values.shape
+    number = _cells(usable, counts, guard, reach)
+    share = values / table[number]
+    if usable is not None:
+        values = jnp.where(usable, values, jnp.inf)
+        share = jnp.where(usable, share, -jnp.inf)
+    strips = -(-height // _STRIP)
+    more = strips * _STRIP - height
+    padded = jnp.pad(values, ((reach, reach + more), (reach, reach)), constant_values=jnp.inf)
+    shares = jnp.pad(share, ((0, more), (0, 0))).reshape(strips, _STRIP, width)
 
-    def row(y: Array, below: Int[Array, "h w"]) -> Int[Array, "h w"]:
-        lines = jax.lax.dynamic_slice_in_dim(padded, y, height, axis=0)
-        inner = jnp.abs(y - reach) <= guard
-        for x in range(2 * reach + 1):
-            less = (lines[:, x : x + width] < share).astype(jnp.int16)
-            below += jnp.where(inner, 0, less) if abs(x - reach) <= guard else less
-        return below
+    def strip(place: tuple[Array, Array]) -> Int[Array, "s w"]:
+        first, share = place
+        near = jax.lax.dynamic_slice_in_dim(padded, first, _STRIP + 2 * reach, axis=0)
 
-    below = jax.lax.fori_loop(0, 2 * reach + 1, row, jnp.zeros(values.shape, jnp.int16))
-    return (number > 0) & (below >= ranks[number])
+        def row(y: Array, below: Int[Array, "s w"]) -> Int[Array, "s w"]:
+            lines = jax.lax.dynamic_slice_in_dim(near, y, _STRIP, axis=0)
+            inner = jnp.abs(y - reach) <= guard
+            for x in range(2 * reach + 1):
+                less = (lines[:, x : x + width] < share).astype(jnp.int32)
+                below += jnp.where(inner, 0, less) if abs(x - reach) <= guard else less
+            return below
+
+        return jax.lax.fori_loop(0, 2 * reach + 1, row, jnp.zeros((_STRIP, width), jnp.int32))
+
+    below = jax.lax.map(strip, (jnp.arange(strips) * _STRIP, shares))
+    return (number > 0) & (below.reshape(-1, width)[:height] >= ranks[number])
 
 
 def _contrast_of_order(
