@@ -40,6 +40,7 @@ from PIL import Image
 
 from jaxatr import config as configuration
 from jaxatr.kernels import database
+from jaxatr.kernels.device import cores
 from jaxatr.resolve import EVERYTHING, trust
 
 gc.disable()  # until the tests are collected: imports leave no garbage to speak of
@@ -61,7 +62,7 @@ def pytest_addoption(parser):
 
 def pytest_xdist_auto_num_workers():
     """Returns one worker more than there are cores: each waits for a tenth of its time."""
-    return len(os.sched_getaffinity(0)) + 1
+    return cores() + 1
 
 
 def pytest_collection_modifyitems(config, items):

@@ -104,7 +104,7 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
         try:
             values = np.load(path, mmap_mode="r", allow_pickle=False)
         except Exception as error:  # of a damaged file, any kind
-            raise _named(name, error) from error
+            raise decoder.named(name, error) from error
         if values.ndim in (2, 3) and values.size:
             yield SceneImage(name, values.shape[0], values.shape[1], _of_npy(path, name), transform)
             return
@@ -115,7 +115,7 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
             try:
                 scene = _of_tiff(stack.enter_context(tifffile.TiffFile(path)), name, transform)
             except Exception as error:  # of damaged tags, any kind
-                raise _named(name, error) from error
+                raise decoder.named(name, error) from error
             if scene is not None:
                 yield scene
                 return
@@ -134,13 +134,6 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
         return whole[0][rows, columns]
 
     yield SceneImage(name, height, width, decoded, transform)
-
-
-def _named(name: str, error: Exception) -> decoder.ImageError:
-    why = decoder.reason(error)
-    if not isinstance(error, decoder.ImageError):
-        why = f"not a readable image ({why})"
-    return decoder.ImageError(f"{name}: {why}")
 
 
 def _content(path: str | os.PathLike, name: str) -> bytes:
@@ -162,7 +155,7 @@ def _of_npy(path: str | os.PathLike, name: str) -> _Pixels:
             values = np.load(path, mmap_mode="r", allow_pickle=False)
             return decoder.measured(np.array(values[rows, columns]))
         except Exception as error:  # of a damaged file, any kind
-            raise _named(name, error) from error
+            raise decoder.named(name, error) from error
 
     return pixels
 
@@ -261,7 +254,7 @@ def _of_page(file: Any, page: Any, name: str) -> _Pixels:
                 part[part == missing] = 0
             return decoder.measured(part)
         except Exception as error:  # of a damaged file, any kind
-            raise _named(name, error) from error
+            raise decoder.named(name, error) from error
 
     return pixels
 

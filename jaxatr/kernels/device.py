@@ -49,6 +49,10 @@ def _processor() -> str:
             if label.strip() == "model name":
                 name = value.strip()
                 break
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count()
-    return f"{name}, {cores} cores"
+    return f"{name}, {cores()} cores"
+
+
+def cores() -> int:
+    """Returns the number of cores that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # macOS lacks it
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

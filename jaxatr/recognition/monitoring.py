@@ -204,11 +204,10 @@ class _Group:
 
         def words(chosen: np.ndarray, higher: bool, lasts: bool) -> str:
             now, said = every[chosen & there], f"the chips {_changed(name, higher, lasts)}{than}"
-            edge, share, had = _beyond(now, base, higher=higher)
-            if edge is None:
+            if (part := _beyond(now, base, higher=higher)) is None:
                 of_half = f"the median {name} is {np.median(now):.4g}, {np.median(base):.4g}"
                 return f"{said}: {of_half} {of_whom}"
-            side = "above" if higher else "below"
+            (edge, share, had), side = part, "above" if higher else "below"
             return f"{said}: {_percent(share)} are {side} {edge:.4g}, {_percent(had)} {of_whom}"
 
         yield _Series(name, scan, self.periods[skipped:], words)
@@ -274,8 +273,8 @@ def _changed(name: str, higher: bool, lasts: bool) -> str:
 
 def _beyond(
     now: Float[np.ndarray, " n"], base: Float[np.ndarray, " m"], *, higher: bool
-) -> tuple[float | None, float, float]:
-    """Finds where two samples differ: at the median, or where most if fewer than half have moved.
+) -> tuple[float, float, float] | None:
+    """Finds where two samples differ most, unless at the median or by half of them.
 
     Args:
       now: the later values.
@@ -283,19 +282,18 @@ def _beyond(
       higher: whether the later ones are higher.
 
     Returns:
-      A quantile of the earlier values, None for the median, and the shares of later and of earlier
-      values beyond it.
+      A quantile of the earlier values, and the shares of later and of earlier values beyond it;
+      None if the medians tell the difference.
     """
     edges = np.quantile(base, _LEVELS)
     shares, had = (
         np.mean(values > edges[:, None] if higher else values < edges[:, None], axis=1)
         for values in (now, base)
     )
-    gains = shares - had
-    best, half = int(np.argmax(gains)), _LEVELS.index(0.5)
-    if gains[half] >= _HALF_MOVED:
-        best = half
-    return None if best == half else float(edges[best]), float(shares[best]), float(had[best])
+    best, half = int(np.argmax(shares - had)), _LEVELS.index(0.5)
+    if best == half or shares[half] - had[half] >= _HALF_MOVED:
+        return None
+    return float(edges[best]), float(shares[best]), float(had[best])
 
 
 def _percent(share: float) -> str:

@@ -200,11 +200,11 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
         if not isinstance(value, kind) or (
             kind is list and not all(isinstance(item, str) for item in value)
         ):
-            raise ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {wanted}")
+            raise _unlike(path, name, value, wanted)
     return evaluation
 
 
-#: Types of the fields of ``evaluation.json`` that a report takes apart.
+# Types of the fields of evaluation.json that a report takes apart.
 _KINDS: dict[str, tuple[type, str]] = {
     **dict.fromkeys(("known", "unknown"), (list, "a list of strings")),
     **dict.fromkeys(("checkpoint", "dataset", "split", "groups"), (dict, "an object")),
@@ -214,16 +214,19 @@ _KINDS: dict[str, tuple[type, str]] = {
 def _check_rows(path: Path, rows: Any) -> None:
     """Checks that the rows of an evaluation's scores hold numbers, or null where there is none."""
     if not isinstance(rows, dict) or not rows:
-        raise ValueError(f"{path}: scores: got {json.dumps(rows)[:40]}, wanted an object of scores")
+        raise _unlike(path, "scores", rows, "an object of scores")
     for score, row in rows.items():
         if not isinstance(row, dict):
-            raise ValueError(f"{path}: {score}: got {json.dumps(row)[:40]}, wanted an object")
+            raise _unlike(path, score, row, "an object")
         for name in ("threshold", "fitted_threshold", "auroc", "oscr"):
             value = row.get(name)
             nothing = value is None and (name not in row or name.endswith("threshold"))
             if not nothing and (not isinstance(value, int | float) or not math.isfinite(value)):
-                got = json.dumps(value)[:40]
-                raise ValueError(f"{path}: {score}.{name}: got {got}, wanted a finite number")
+                raise _unlike(path, f"{score}.{name}", value, "a finite number")
+
+
+def _unlike(path: Path, name: str, value: Any, wanted: str) -> ValueError:
+    return ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {wanted}")
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -75,7 +75,7 @@ def header(content: bytes, name: str, *, most: int = MOST_PIXELS, others: bool =
         found.check(most)
         return found
     except Exception as error:  # of a forged header, any kind
-        raise _named(name, content, error) from error
+        raise named(name, error, empty=not content) from error
 
 
 def decode(
@@ -107,7 +107,7 @@ def decode(
     try:
         return measured(found.read(), phase=phase)
     except Exception as error:  # of a damaged file, any kind
-        raise _named(name, content, error) from error
+        raise named(name, error, empty=not content) from error
 
 
 def check_order(own: Sequence[str], wanted: Sequence[str], name: str) -> None:
@@ -148,10 +148,17 @@ def _header(content: bytes, others: bool) -> Header:
         ) from error
 
 
-def _named(name: str, content: bytes, error: Exception) -> ImageError:
+def named(name: str, error: Exception, *, empty: bool = False) -> ImageError:
+    """Returns the error of a file that cannot be read.
+
+    Args:
+      name: the file's name.
+      error: why; any library's, or an :class:`ImageError`, which says it in its own words.
+      empty: whether the file has no content, which explains any error.
+    """
     if isinstance(error, ImageError):
         return ImageError(f"{name}: {error}")
-    why = reason(error) if content else "empty file"
+    why = "empty file" if empty else reason(error)
     return ImageError(f"{name}: not a readable image ({why})")
 
 

@@ -79,7 +79,7 @@ def _self_attention(
     outputs: int,
     sizes: tuple[int, ...] = (),
 ) -> Any:
-    """Returns what :func:`packed_attention` does, of projections ``[b, t, q + k + v]``."""
+    """Returns :func:`packed_attention` of projections ``[b, t, q + k + v]``."""
     for name, value in (
         ("do_rotary", do_rotary),
         ("past_present_share_buffer", past_present_share_buffer),

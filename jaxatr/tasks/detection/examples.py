@@ -162,10 +162,8 @@ class SceneExamples:
         other parts, so that neither the training nor the choice of a checkpoint or a threshold
         has seen them.
         """
-        unknown = {*self._config.detection.outliers}
-        if part == "test":
-            unknown |= {*self.split.unknown}
-        numbers = dict.fromkeys(unknown, UNKNOWN)
+        others = (*self._config.detection.outliers, *(self.split.unknown if part == "test" else ()))
+        numbers = dict.fromkeys(others, UNKNOWN)
         numbers |= {name: label for label, name in enumerate(self.split.known)}
         table = np.array([numbers.get(c, IGNORED) for c in self.dataset.classes], np.int32)
         # A negative label is that of a region in which nothing counts.
