@@ -31,12 +31,14 @@ class Manifest(NamedTuple):
       size: number of inputs in a shard; the last shard may have fewer.
       inputs: total number of inputs.
       digest: SHA-256 of the shards' lists and the states of the sources.
+      strips: how often each input is listed: once for each of the strips that are searched apart.
     """
 
     arguments: list[str]
     size: int
     inputs: int
     digest: str
+    strips: int = 1
 
     @property
     def shards(self) -> int:
@@ -78,6 +80,8 @@ def listed(
     sources: Sequence[Source],
     size: int,
     say: Callable[[str], object] = lambda line: None,
+    *,
+    strips: int = 1,
 ) -> Manifest:
     """Lists the inputs in shards, or checks that they match an existing manifest.
 
@@ -88,6 +92,7 @@ def listed(
       sources: sources of the inputs.
       size: number of inputs in a shard.
       say: prints a line of progress from time to time.
+      strips: how often each input is listed.
 
     Raises:
       ValueError: there are no inputs, or the manifest in the folder is damaged or of other inputs.
@@ -95,21 +100,22 @@ def listed(
     path = out / FOLDER / _FILE
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        made, _ = _list(out, sources, size, say, write=True)
+        made, _ = _list(out, sources, size, say, strips, write=True)
         _save(path, made)
         return made
     before = _load(path)
     for what, old, new in (
         ("inputs", before.arguments, [source.place for source in sources]),
         ("--shard", before.size, size),
+        ("--strips", before.strips, strips),
     ):
         if old != new:
             raise _refusal(out, what, old, new)
-    now, complete = _list(out, sources, size, say, write=False)
+    now, complete = _list(out, sources, size, say, strips, write=False)
     if now != before:
         raise _refusal(out, "another list of inputs:", before.inputs, now.inputs)
     if not complete:
-        _list(out, sources, size, say, write=True)
+        _list(out, sources, size, say, strips, write=True)
     return now
 
 
@@ -129,12 +135,13 @@ def _list(
     sources: Sequence[Source],
     size: int,
     say: Callable[[str], object],
+    strips: int,
     *,
     write: bool,
 ) -> tuple[Manifest, bool]:
     """Iterates over all inputs; returns the manifest, and whether all lists are on disk."""
     digest, count, complete = hashlib.sha256(), 0, True
-    for number, inputs in enumerate(_batches(sources, size)):
+    for number, inputs in enumerate(_batches(sources, size, strips)):
         runs = [
             (source, [key for _, key in run])
             for source, run in itertools.groupby(inputs, key=lambda pair: pair[0])
@@ -153,11 +160,16 @@ def _list(
     if not count:
         raise ValueError("no input: wanted a folder, an archive, a table or a data set")
     arguments = [source.place for source in sources]
-    return Manifest(arguments, size, count, digest.hexdigest()), complete
+    return Manifest(arguments, size, count, digest.hexdigest(), strips), complete
 
 
-def _batches(sources: Sequence[Source], size: int) -> Iterator[list[tuple[int, Key]]]:
-    every = ((number, key) for number, source in enumerate(sources) for key in source.listed())
+def _batches(sources: Sequence[Source], size: int, strips: int) -> Iterator[list[tuple[int, Key]]]:
+    every = (
+        (number, key)
+        for number, source in enumerate(sources)
+        for key in source.listed()
+        for _ in range(strips)
+    )
     while batch := list(itertools.islice(every, size)):
         yield batch
 

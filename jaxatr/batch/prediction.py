@@ -89,6 +89,8 @@ def predict_parts(
         search = search._replace(recognisers=recognisers)
         if gallery_workers:
             raise ValueError("--gallery_workers: scenes are searched by whole models")
+        if search.strips < 1:
+            raise ValueError(f"--strips: got {search.strips}, wanted 1 or more")
     for workdir in workdirs:  # before anything is listed
         kind = training.predictor_class(training.task_of(workdir))
         bands = Bands.of_fields(training.read_record(workdir).get("bands", {}))
@@ -99,7 +101,8 @@ def predict_parts(
     folders_too = kind.takes == "FOLDER"
     sources = sources_of(arguments, folders=folders_too, data_dir=data_dir, bands=bands)
     with _written(out), _owned(out):
-        listed = manifest.listed(out, sources, size, say)
+        strips = 1 if search is None else search.strips
+        listed = manifest.listed(out, sources, size, say, strips=strips)
         for source in sources:
             for line in source.unread:
                 say(f"warning: {line}")
@@ -109,7 +112,7 @@ def predict_parts(
         before = manifest.load_run(out)
         begun = sightings.now() if before is None else before.get("begun", "")
         trusted, named = resolve.trusted(), class_name(source_name)
-        job = Job(out.absolute(), folders, options, sources, trusted, search, begun, named)
+        job = Job(out.absolute(), folders, options, sources, trusted, search, begun, named, size)
         with ENGINES[engine](job, listed.shards, workers, gallery_workers, say) as works:
             identity = works.identity()
             _check_run(out, identity, begun)

@@ -47,10 +47,12 @@ class Search(NamedTuple):
     Attributes:
       recognisers: folders of the runs that decide about each target; none if the detector does.
       options: of the recogniser.
+      strips: how many strips of a scene are searched by themselves; each is an input of a shard.
     """
 
     recognisers: list[str]
     options: dict[str, Any]
+    strips: int = 1
 
 
 class Job(NamedTuple):
@@ -66,6 +68,7 @@ class Job(NamedTuple):
       begun: time at which the job began, which all its rows have; empty for parts of an earlier
         version, whose rows have neither time nor source.
       source_name: the source of all inputs; empty for that of their argument.
+      size: number of inputs in a shard.
     """
 
     out: Path
@@ -76,6 +79,7 @@ class Job(NamedTuple):
     search: Search | None = None
     begun: str = ""
     source_name: str = ""
+    size: int = 1
 
     @property
     def run(self) -> str:
@@ -201,13 +205,14 @@ class Worker:
                 damaged = "it is of other inputs or another run"
             except (ValueError, OSError, KeyError, TypeError) as error:
                 damaged = str(error)
-        rows, failed = self._made(shard)
+        rows, failed = self._made(number, shard)
         facts = parts.Facts(number, shard.digest, run, len(shard), failed)
         parts.write(self._job.out, facts, self._columns(rows), rows, self._identity.runtime)
         return Part(number, len(shard), failed, damaged=damaged)
 
-    def _made(self, shard: manifest.Shard) -> tuple[list[dict[str, Cell]], int]:
+    def _made(self, number: int, shard: manifest.Shard) -> tuple[list[dict[str, Cell]], int]:
         """Returns the rows of a shard, and the number of inputs that could not be used."""
+        del number
         rows = self._rows(shard)
         return rows, sum(row["error"] is not None for row in rows)
 

@@ -53,6 +53,13 @@ def define_flags() -> None:
     flags.DEFINE_bool("json", False, "Print a JSON object per scene.")
     inputs.define_source_name()
     inputs.define_engine(_SHARD)
+    flags.DEFINE_integer(
+        "strips",
+        1,
+        "With --engine: number of strips of a scene that count as an input each, so that several "
+        "workers share a large scene.",
+        1,
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -71,7 +78,9 @@ def main(arguments: Sequence[str]) -> int:
         from jaxatr import batch  # late, to keep --help fast
         from jaxatr.cli import parts
 
-        return parts.main(arguments, options, batch.Search(values.recogniser, of_recogniser))
+        return parts.main(
+            arguments, options, batch.Search(values.recogniser, of_recogniser, values.strips)
+        )
     from jaxatr.cli import detections
 
     return detections.main(arguments, options, of_recogniser)
@@ -92,7 +101,7 @@ def _check_engine() -> None:
     """
     values = flags.FLAGS
     if values.engine is None:
-        for name in ("shard", "workers"):
+        for name in ("shard", "workers", "strips"):
             if values[name].present:
                 raise ValueError(f"--{name} needs --engine")
         return

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from jaxatr import batch
+from jaxatr import batch, bundled, runs
 
 ROOT = Path(__file__).parents[2]
 
@@ -125,3 +125,16 @@ def start(networks_of_the_tests, tmp_path):
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+@pytest.fixture(scope="session")
+def detector(tmp_path_factory):
+    """The folder of a detector that needs no training."""
+    root = tmp_path_factory.mktemp("cfar")
+    config = bundled.load("detect:cfar")
+    config.data.data_dir = str(root / "data")
+    config.data.options = {"train": 1, "test": 1, "size": 64, "targets": (1, 1)}
+    config.cfar.guard, config.cfar.train = 8, 3
+    config.detection.tile, config.detection.tile_overlap = 64, 16
+    runs.train_run(config, root / "run", progress=False)
+    return root / "run"

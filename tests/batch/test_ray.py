@@ -7,7 +7,11 @@ import tarfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from jaxatr import batch
+from jaxatr.data.sources import simulated_clutter
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("ray", reason="the extra ray is not installed")
@@ -147,6 +151,32 @@ def test_damaged_inputs_cost_a_row_each(predict, damaged_chips, rows, tmp_path, 
     (tmp_path / "out" / "part-00001.parquet").unlink()
     assert predict(*inputs, engine="ray", workers=2, size=2) == (5, 4, 5, 4)
     assert rows(tmp_path / "out") == found
+
+
+def test_workers_share_a_scene(detector, rows, tmp_path, monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "init", _with_cpus(ray.init))
+    options = {"size": 300, "targets": (30, 30), "sides": (6, 7), "contrast": 15.0}
+    scene = simulated_clutter.scene("test", 0, **options)["image"]
+    np.save(tmp_path / "scene.npy", scene)
+    asked = [str(detector)], [str(tmp_path / "scene.npy")]
+    for engine, more in (("local", {}), ("ray", {"workers": 2})):
+        found = batch.predict_parts(
+            tmp_path / engine,
+            *asked,
+            engine=engine,
+            size=1,
+            search=batch.Search([], {}, strips=3),
+            say=lambda line: None,
+            **more,
+        )
+        assert found == (3, 0, 3, 0)
+    of_both = [
+        [{name: cell for name, cell in row.items() if name != "time"} for row in rows(tmp_path / n)]
+        for n in ("local", "ray")
+    ]
+    assert of_both[0] == of_both[1] and len(of_both[0]) > 15
 
 
 def test_an_error_of_a_worker_is_the_users(predict, test_chips, tmp_path, monkeypatch):

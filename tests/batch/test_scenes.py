@@ -1,29 +1,19 @@
 """A detector searches scenes in parts: every scene exactly once, and a row for each target."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
 
 import jaxatr
-from jaxatr import batch, bundled, runs
+from jaxatr import batch
 from jaxatr.batch import worker
 from jaxatr.cli import detect
 from jaxatr.data.sources import simulated_clutter
 from jaxatr.tasks.detection.predictor import Detector
 
 pytest.importorskip("pyarrow")
-
-
-@pytest.fixture(scope="module")
-def detector(tmp_path_factory):
-    """The folder of a detector that needs no training."""
-    root = tmp_path_factory.mktemp("cfar")
-    config = bundled.load("detect:cfar")
-    config.data.data_dir = str(root / "data")
-    config.data.options = {"train": 1, "test": 1, "size": 64, "targets": (1, 1)}
-    config.cfar.guard, config.cfar.train = 8, 3
-    runs.train_run(config, root / "run", progress=False)
-    return root / "run"
 
 
 @pytest.fixture
@@ -46,9 +36,8 @@ def search(detector, scenes, tmp_path):
 
     def search(recognisers=(), **options):
         given = {"engine": "local", "size": 2, "say": lambda line: None} | options
-        found = batch.Search([str(one) for one in recognisers], {})
-        out = tmp_path / "out"
-        return batch.predict_parts(out, [str(detector)], [str(scenes)], search=found, **given)
+        given = {"search": batch.Search([str(one) for one in recognisers], {})} | given
+        return batch.predict_parts(tmp_path / "out", [str(detector)], [str(scenes)], **given)
 
     return search
 
@@ -76,6 +65,38 @@ def test_every_scene_is_searched_once_and_a_second_start_continues(
     assert {path.name: path.read_bytes() for path in out.glob("part-*")} == before
     with pytest.raises(ValueError, match="of another run or with other options"):
         search(options={"threshold": 0.5})
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_strips_of_a_large_scene_have_each_target_once(search, detector, rows, tmp_path, size):
+    folder = tmp_path / "in"
+    options = {"size": 400, "targets": (40, 40), "sides": (6, 7), "contrast": 15.0}
+    made = simulated_clutter.scene("test", 0, **options)
+    # Two rows of tiles, 48 to 112 and 96 to 160, see a part each; the strips are divided at 104.
+    made["image"][92:116, 40:42] = 100 * made["image"].mean()
+    for path in folder.iterdir():
+        path.unlink()
+    np.save(folder / "large.npy", made["image"][:, :150])
+    np.save(folder / "small.npy", made["image"][:50, :50])  # one tile, so most strips are empty
+    said = []
+    totals = search(search=batch.Search([], {}, strips=4), size=size, say=said.append)
+    assert totals == (8, 0, -(-8 // size), 0)
+    loaded = jaxatr.load(detector)
+    wanted = [
+        (n, row) for n in ("large", "small") for row in loaded.detect(folder / f"{n}.npy").rows()
+    ]
+    assert len(wanted) > 15 and any(row["y0"] < 95 and row["y1"] > 113 for _, row in wanted)
+    found = [(Path(row["path"]).stem, row) for row in rows(tmp_path / "out")]
+
+    def order(one):
+        return one[0], one[1]["y0"], one[1]["x0"]
+
+    for (name, row), (other, own) in zip(
+        sorted(found, key=order), sorted(wanted, key=order), strict=True
+    ):
+        assert name == other and {n: row[n] for n in own} == pytest.approx(own, nan_ok=True)
+    with pytest.raises(ValueError, match="made with --strips 4, got 2"):
+        search(search=batch.Search([], {}, strips=2), size=size)
 
 
 def test_a_recogniser_decides_about_each_target(search, earlier, rows, tmp_path, monkeypatch):

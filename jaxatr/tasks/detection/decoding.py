@@ -1,5 +1,7 @@
 """From the network's maps to a fixed number of boxes, jitted, and from tiles to scenes."""
 
+import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -78,6 +80,22 @@ class Found(NamedTuple):
     open_logits: Float[np.ndarray, "n k"]
 
 
+class Strip(NamedTuple):
+    """One of the strips that are searched by themselves, of scenes too large for one worker.
+
+    Attributes:
+      number: 0 to ``count`` - 1, from the top.
+      count: number of strips of a scene.
+    """
+
+    number: int = 0
+    count: int = 1
+
+
+WHOLE = Strip()
+"""All of a scene."""
+
+
 class Tiling(NamedTuple):
     """How scenes are cut into tiles.
 
@@ -106,6 +124,24 @@ class Tiling(NamedTuple):
             for side, other in zip((height, width), least, strict=True)
         )
         return [Window(0, 0, columns, rows)]
+
+    def strip(self, tiles: list[Window], strip: Strip) -> tuple[list[Window], tuple[float, float]]:
+        """Returns the tiles to search for a strip, and between which rows its targets' middles are.
+
+        A strip ends in the middle of what two rows of tiles share. The next row of tiles on each
+        side is searched as well, so that a target there is seen as in the whole scene; every target
+        no longer than a tile is of exactly one strip.
+
+        Args:
+          tiles: the windows of a scene, see :meth:`windows`.
+          strip: which strip; it is empty if there are fewer rows of tiles than strips.
+        """
+        tops, side = sorted({tile.y0 for tile in tiles}), tiles[0].y1 - tiles[0].y0
+        first, end = (len(tops) * (strip.number + i) // strip.count for i in (0, 1))
+        middles = [(above + side + below) / 2 for above, below in itertools.pairwise(tops)]
+        edges = [-math.inf, *middles, math.inf]
+        seen = {*tops[max(0, first - 1) : end + 1]} if first < end else set()
+        return [tile for tile in tiles if tile.y0 in seen], (edges[first], edges[end])
 
     def cut(self, scene: SceneImage, window: Window) -> Shaped[np.ndarray, "y x c"]:
         """Reads a tile of a scene."""
@@ -156,6 +192,7 @@ def found_in(
     overlap: float,
     least: float,
     smallest: tuple[int, int] = (1, 1),
+    strip: Strip = WHOLE,
 ) -> Iterator[Found]:
     """Yields the targets of each scene, in order.
 
@@ -169,16 +206,17 @@ def found_in(
       least: the least score.
       smallest: least rows and columns of the tile of a scene that is one tile; scenes of various
         sizes then have tiles of one size.
+      strip: which strip of each scene is searched; none of them may be empty.
     """
-    pending: list[tuple[tuple[int, int], list[Window]]] = []
+    pending: list[tuple[tuple[int, int], list[Window], tuple[float, float]]] = []
 
     def batches() -> Iterator[dict[str, np.ndarray]]:
         tiles: list[np.ndarray] = []
         for image in scenes:
             scene = image if isinstance(image, SceneImage) else scene_of(image)
             size = (scene.height, scene.width)
-            cuts = tiling.windows(*size, smallest)
-            pending.append((size, cuts))
+            cuts, rows = tiling.strip(tiling.windows(*size, smallest), strip)
+            pending.append((size, cuts, rows))
             for window in cuts:
                 tile = tiling.cut(scene, window)
                 if tiles and (tile.shape != tiles[0].shape or len(tiles) == batch_size):
@@ -192,6 +230,13 @@ def found_in(
     for batch, decoded in infer(batches()):
         collected += [of_tile(decoded, row, least) for row in range(len(batch["image"]))]
         while pending and len(collected) >= len(pending[0][1]):
-            size, cuts = pending.pop(0)
-            yield tiling.joined(cuts, collected[: len(cuts)], size, overlap)
+            size, cuts, rows = pending.pop(0)
+            yield _between(rows, tiling.joined(cuts, collected[: len(cuts)], size, overlap))
             del collected[: len(cuts)]
+
+
+def _between(rows: tuple[float, float], found: Found) -> Found:
+    """Returns the targets whose middle is in some rows of a scene."""
+    middle = (found.boxes[:, 1] + found.boxes[:, 3]) / 2
+    mine = (rows[0] <= middle) & (middle < rows[1])
+    return found if mine.all() else Found(*(field[mine] for field in found))

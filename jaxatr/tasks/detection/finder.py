@@ -4,6 +4,7 @@ from typing import Any
 
 from jaxatr.data.annotations.results import CORNERS, SCORE
 from jaxatr.data.scene_image import SceneImage
+from jaxatr.tasks.detection.decoding import WHOLE, Strip
 from jaxatr.tasks.detection.predictor import Detections, Detector
 from jaxatr.tasks.detection.recognised import Chips, Row, cells_of
 
@@ -46,13 +47,13 @@ class Finder:
             return {"error": str(prediction)}
         return self.chips.recogniser.to_row(prediction)
 
-    def rows(self, scene: SceneImage) -> list[Row]:
-        """Returns a row for each target of a scene, without the scene's path.
+    def rows(self, scene: SceneImage, strip: Strip = WHOLE) -> list[Row]:
+        """Returns a row for each target of a scene or a strip of it, without the scene's path.
 
         Raises:
           ValueError: the scene is damaged, or does not fit the detector.
         """
-        found = self.detector.detect_in(scene)
+        found = self.detector.detect_in(scene, strip=strip)
         if self.chips is None:
             own = found.rows()
         else:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxatr import data, training
 from jaxatr.data.scene_image import SceneImage, open_scene, scene_of
 from jaxatr.reporting import notebook
-from jaxatr.tasks.detection.decoding import Decoded, Found, decode, found_in
+from jaxatr.tasks.detection.decoding import WHOLE, Decoded, Found, Strip, decode, found_in
 from jaxatr.tasks.detection.export import tiling_of
 from jaxatr.tasks.detection.matching import nearest
 from jaxatr.tasks.detection.recognised import (
@@ -236,6 +236,7 @@ class Detector(Predictor[np.ndarray, Detections]):
         batch_size: int = 4,
         least: float | None = None,
         smallest: tuple[int, int] = (1, 1),
+        strip: Strip = WHOLE,
     ) -> Detections:
         """Finds the targets in an open scene, which is read tile by tile.
 
@@ -244,6 +245,7 @@ class Detector(Predictor[np.ndarray, Detections]):
           batch_size: tiles per batch.
           least: see :meth:`answers`.
           smallest: see :meth:`answers`.
+          strip: the strip of the scene that is searched.
 
         Raises:
           ValueError: the scene is damaged, or does not have the dtype of the training scenes.
@@ -256,8 +258,19 @@ class Detector(Predictor[np.ndarray, Detections]):
             except ValueError as error:
                 raise ValueError(f"{scene.name}: {error}") from error
 
-        prepared = [scene._replace(pixels=pixels)]
-        return next(self.answers(prepared, batch_size=batch_size, least=least, smallest=smallest))
+        tiles = self._tiling.windows(scene.height, scene.width, smallest)
+        if not self._tiling.strip(tiles, strip)[0]:
+            none = np.zeros((0, 4), np.float32)
+            return self.named(none, none[:, 0], np.zeros((0, len(self.classes))))
+        return next(
+            self.answers(
+                [scene._replace(pixels=pixels)],
+                batch_size=batch_size,
+                least=least,
+                smallest=smallest,
+                strip=strip,
+            )
+        )
 
     def read(self, path: str) -> np.ndarray:
         """Reads a scene ``[h, w, c]``."""
@@ -282,6 +295,7 @@ class Detector(Predictor[np.ndarray, Detections]):
         batch_size: int = 4,
         least: float | None = None,
         smallest: tuple[int, int] = (1, 1),
+        strip: Strip = WHOLE,
     ) -> Iterator[Detections]:
         """Yields the targets of each scene, in order.
 
@@ -292,6 +306,7 @@ class Detector(Predictor[np.ndarray, Detections]):
           least: the least score of a target; None for :attr:`threshold`.
           smallest: least rows and columns of the tile of a scene that is one tile: scenes of many
             sizes then need few compiled programs.
+          strip: the strip of each scene that is searched.
         """
 
         def infer(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Decoded]]:
@@ -306,6 +321,7 @@ class Detector(Predictor[np.ndarray, Detections]):
             overlap=self._overlap,
             least=self.threshold if least is None else least,
             smallest=smallest,
+            strip=strip,
         ):
             yield self._decided(found)
 
