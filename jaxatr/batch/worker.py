@@ -20,7 +20,7 @@ from jaxatr.data import Cell, reason_of
 from jaxatr.openset.gallery import pieces
 from jaxatr.recognition import sightings
 from jaxatr.recognition.drift import Reference, reference_of
-from jaxatr.recognition.recogniser import OpenSetPredictor
+from jaxatr.recognition.predictor import OpenSetPredictor
 from jaxatr.training import Predictor
 
 Ask = Callable[[str, np.ndarray, int, tuple[int, ...]], Iterable[np.ndarray]]

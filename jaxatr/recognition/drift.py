@@ -10,7 +10,8 @@ import numpy as np
 from jaxatr import data, metrics
 from jaxatr.recognition import store
 from jaxatr.recognition.prediction import UNKNOWN
-from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
+from jaxatr.recognition.predictor import OpenSetPredictor
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks import image_facts
 from jaxatr.typing import Float
 

@@ -13,7 +13,8 @@ from jaxatr.kernels.onednn import Form
 from jaxatr.recognition.drift import Reference, reference_of
 from jaxatr.recognition.extension import takers
 from jaxatr.recognition.neighbours import TrainingChips
-from jaxatr.recognition.recogniser import Prediction, Recogniser
+from jaxatr.recognition.prediction import Prediction
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.recognition.session import FEATURES
 from jaxatr.tasks.embedding.predictor import (
     Match,

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from jaxatr import runs
-from jaxatr.recognition.recogniser import UNKNOWN
+from jaxatr.recognition.prediction import UNKNOWN
 from jaxatr.serving.engine import RecogniserEngine
 from jaxatr.serving.folder import Folder
 from jaxatr.serving.intake import Read
