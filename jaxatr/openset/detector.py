@@ -63,7 +63,6 @@ class Detector:
     """
 
     def __init__(self, definition: Score, models: Mapping[str, Any] | None = None):
-        """Creates a detector."""
         self.definition = definition
         self.models = dict(models or {})
         self._calibrated = set(self.models)

@@ -168,7 +168,6 @@ class Sources:
     """Watches of all chips and of those of each source."""
 
     def __init__(self, reference: Reference):
-        """Takes the reference of all."""
         self._every = Watch(reference)
         self._watches: dict[str, Watch] = {}
         self._unknown: Counter[str] = Counter()
@@ -215,7 +214,6 @@ class Watch:
     """
 
     def __init__(self, reference: Reference):
-        """Takes the reference."""
         self.reference = reference
         self._scores: list[float] = []
         self._facts: list[np.ndarray] = []

@@ -39,7 +39,7 @@ class Enroller:
         sizes: Sequence[int],
         replace: Callable[[RecogniserEngine], None],
     ):
-        """Takes the run; no thread is started yet.
+        """Starts no thread yet.
 
         Args:
           engine: the engine that serves at present.
