@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 
+from jaxatr.files import MissingFileError
 from jaxatr.resolve import nearest
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def locate(text: str) -> str:
         raise ValueError(f"got {name!r}, wanted a file or one of {', '.join(names())}{close}")
     own = Path(name).stem
     hint = f"; the package has one: --config={own}{colon}{variant}" if own in names() else ""
-    raise ValueError(f"there is no file {name!r}{hint}")
+    raise MissingFileError(f"there is no file {name!r}{hint}")
 
 
 def load(text: str) -> Config:

@@ -25,6 +25,10 @@ LOCK_SECONDS = 60.0
 _ASK_SECONDS = 0.2
 
 
+class MissingFileError(FileNotFoundError, ValueError):
+    """There is no file or folder of the name that was given."""
+
+
 def cache_folder() -> Path:
     """Returns the package's folder in the user's cache; ``XDG_CACHE_HOME`` moves it on Linux."""
     return platformdirs.user_cache_path("jaxatr", appauthor=False)

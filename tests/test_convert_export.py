@@ -14,7 +14,8 @@ from jaxatr import config as configuration
 from jaxatr import data, files, runs
 from jaxatr.cli import convert
 from jaxatr.explain import Explainer, load_target
-from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
+from jaxatr.recognition.prediction import UNKNOWN
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks.embedding.predictor import Retriever
 
 onnx = pytest.importorskip("onnx")

@@ -12,7 +12,8 @@ from PIL import Image
 
 from jaxatr import config as configuration
 from jaxatr import data, files, losses, metrics, openset, reporting, runs, training
-from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
+from jaxatr.recognition.prediction import UNKNOWN
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs import prolongation
 from jaxatr.runs import training as run_training
 from jaxatr.tasks import OpenSet

@@ -29,7 +29,8 @@ import numpy as np
 
 from experiments.records import table
 from jaxatr import data, openset, runs, training
-from jaxatr.recognition.recogniser import Prediction, Recogniser
+from jaxatr.recognition.prediction import Prediction
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs.export import export_run, provenance
 
 ROOT = Path(__file__).parents[2]

@@ -28,7 +28,7 @@ class Engine(abc.ABC):
         gallery_workers: int,
         say: Callable[[str], object],
     ):
-        """Takes the job; no worker is started yet."""
+        """Starts no worker yet."""
         self.job, self.shards, self.workers, self.say = job, shards, workers, say
         self.gallery_workers = gallery_workers
 

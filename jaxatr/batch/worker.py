@@ -20,7 +20,7 @@ from jaxatr.data import Cell, reason_of
 from jaxatr.openset.gallery import pieces
 from jaxatr.recognition import sightings
 from jaxatr.recognition.drift import Reference, reference_of
-from jaxatr.recognition.recogniser import OpenSetPredictor
+from jaxatr.recognition.predictor import OpenSetPredictor
 from jaxatr.training import Predictor
 
 Ask = Callable[[str, np.ndarray, int, tuple[int, ...]], Iterable[np.ndarray]]
@@ -136,7 +136,7 @@ class Worker:
     """A model that predicts shards of a job."""
 
     def __init__(self, job: Job, ask: Ask | None = None):
-        """Takes the job; the model is loaded on first use.
+        """Loads nothing yet: the model is loaded on first use.
 
         Args:
           job: the job.
@@ -311,7 +311,7 @@ class GalleryWorker:
     """Holds a piece of the galleries of a job's run, and searches it."""
 
     def __init__(self, job: Job, number: int, of: int):
-        """Takes the job and the number of the piece; the piece is loaded on first use."""
+        """Loads nothing yet: the piece is loaded on first use."""
         self._job, self._number, self._of = job, number, of
 
     @cached_property

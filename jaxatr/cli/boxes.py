@@ -36,7 +36,7 @@ class BoxInputs:
         prepare: Callable[[Any], Any],
         named: str = "error",
     ):
-        """Takes the scenes and the boxes; nothing is read yet.
+        """Reads nothing yet.
 
         Args:
           arguments: the folder of the scenes, or one scene.

@@ -34,7 +34,7 @@ class Inputs:
         named: str = "error",
         bands: data.Bands = data.PLAIN,
     ):
-        """Takes the arguments; nothing is read yet.
+        """Reads nothing yet.
 
         Args:
           arguments: positional arguments: images, folders, archives, and tables of paths.

@@ -12,7 +12,7 @@ from jaxatr import data, files, openset, runs, training
 from jaxatr.cli import inputs
 from jaxatr.cli.terminal import one_line
 from jaxatr.recognition import drift, monitored_page, monitoring, sighted_tables
-from jaxatr.recognition.recogniser import OpenSetPredictor
+from jaxatr.recognition.predictor import OpenSetPredictor
 from jaxatr.recognition.sighted_tables import Sighted
 from jaxatr.reporting import monitor_page
 from jaxatr.typing import Float

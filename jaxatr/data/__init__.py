@@ -23,7 +23,6 @@ from jaxatr.data.combined_splits import (
 )
 from jaxatr.data.corrections import corrected
 from jaxatr.data.dataset import SCENE_ARRAYS, Dataset, Split
-from jaxatr.data.decoding_bounds import decode_bounded, pixels_of
 from jaxatr.data.folds import Fold, check_divided, group_values, stratified_folds
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.image_facts import FACTS, image_facts
@@ -110,7 +109,6 @@ __all__ = [
     "coarse_of",
     "contact_sheet",
     "csv_text",
-    "decode_bounded",
     "describe_passed",
     "eval_batches",
     "eval_tuple_batches",
@@ -133,7 +131,6 @@ __all__ = [
     "options_with_flags",
     "other_boxes",
     "parquet_bytes",
-    "pixels_of",
     "prepare",
     "preview_of",
     "read_chips",

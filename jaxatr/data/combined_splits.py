@@ -13,6 +13,7 @@ from jaxatr.data.archive import check_unpacked
 from jaxatr.data.chip import Chip
 from jaxatr.data.class_names import class_name
 from jaxatr.data.dataset import Split
+from jaxatr.files import MissingFileError
 from jaxatr.typing import Int, Shaped
 
 
@@ -53,7 +54,7 @@ def read_images(path: str | os.PathLike) -> tuple[Shaped[np.ndarray, "m h w c"],
       ValueError: the file does not exist, or has no array ``images`` of shape ``[m, h, w, c]``.
     """
     if not Path(path).is_file():
-        raise ValueError(f"{path}: there is no such file")
+        raise MissingFileError(f"{path}: there is no such file")
     try:
         check_unpacked(path)
         arrays = np.load(path)

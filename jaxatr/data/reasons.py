@@ -7,7 +7,6 @@ class Reasons:
     """Counts reasons over many files or clips, and records where each first occurred."""
 
     def __init__(self) -> None:
-        """Creates empty counts."""
         self._found: dict[str, dict[str, int]] = {}
         self._first: dict[str, str] = {}
 

@@ -194,8 +194,8 @@ def _only_page(file: Any) -> Any:
     rows = page.tilelength or page.rowsperstrip
     columns = page.tilewidth or page.imagewidth
     small = rows * columns * page.samplesperpixel * page.dtype.itemsize <= _LARGEST
-    packed = page.compression in (1, *decoder.tiff.PACKED)
-    plain = packed and (page.predictor == 1 or page.compression in decoder.tiff.PREDICTED)
+    packed = page.compression in (1, *decoder.compression.PACKED)
+    plain = packed and (page.predictor == 1 or page.compression in decoder.compression.PREDICTED)
     plain = plain and page.fillorder == 1 and page.bitspersample in (8, 16, 32, 64, 128)
     fits = (gray or rgb) and upright and plain
     return page if fits and (small or page.is_contiguous) else None
@@ -213,7 +213,7 @@ def _of_page(file: Any, page: Any, name: str) -> _Pixels:
     row = columns_each * samples * page.dtype.itemsize
     compression = page.compression
     contiguous = page.is_contiguous and compression == 1 and not page.is_tiled
-    decode = decoder.tiff.unpacked_decoder(page)
+    decode = decoder.compression.unpacked_decoder(page)
 
     def segment(number: int) -> np.ndarray:
         offset, count = page.dataoffsets[number], page.databytecounts[number]
@@ -225,7 +225,7 @@ def _of_page(file: Any, page: Any, name: str) -> _Pixels:
             raise decoder.ImageError("a truncated TIFF")
         left = rows_each if page.is_tiled else min(rows_each, height - number * rows_each)
         found, _, shape = decode(
-            decoder.tiff.unpack_segments([stored], compression, [row * left])[0], number
+            decoder.compression.unpack_segments([stored], compression, [row * left])[0], number
         )
         return np.asarray(found)[0, : shape[1], : shape[2]]
 

@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +66,6 @@ class KnownUnknown:
     def as_dict(self) -> dict[str, Any]:
         """Returns the split as a JSON-compatible dictionary."""
         return {**dataclasses.asdict(self), "known": [*self.known], "unknown": [*self.unknown]}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> "KnownUnknown":
-        """Creates a split from a dictionary made by :meth:`as_dict`.
-
-        Raises:
-          ValueError: the fields are not those of a split.
-        """
-        fields = {field.name for field in dataclasses.fields(cls)}
-        if set(record) != fields:
-            raise ValueError(f"a split has the fields {sorted(fields)}, got {sorted(record)}")
-        lists = {name: tuple(map(class_name, record[name])) for name in ("known", "unknown")}
-        return cls(**{**record, **lists})
 
 
 def known_unknown(

@@ -55,7 +55,6 @@ class Choices:
     """
 
     def __init__(self, mapping: Mapping[str, Choice]):
-        """Stores ``mapping``, which maps the key of each problem to its choice."""
         self._mapping = dict(mapping)
         self._frozen = frozenset(self._mapping.items())
         self._hash = hash(self._frozen)

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import safetensors
 
-from jaxatr.files import read_regular
+from jaxatr.files import MissingFileError, read_regular
 from jaxatr.models.torch_file import is_torch, read_tensors
 
 _DTYPES = {
@@ -35,7 +35,7 @@ def read_content(path: str | os.PathLike) -> tuple[bytes, str]:
       ValueError: the file does not exist.
     """
     if not Path(path).is_file():
-        raise ValueError(f"{path}: there is no such file")
+        raise MissingFileError(f"{path}: there is no such file")
     content = read_regular(path)
     return content, hashlib.sha256(content).hexdigest()
 

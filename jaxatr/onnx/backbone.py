@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import parallel
+from jaxatr.files import MissingFileError
 from jaxatr.onnx.reader.model import OnnxModel, load
 from jaxatr.resolve import FROM_FILE, nearest
 from jaxatr.typing import Array, ArrayLike, Float
@@ -50,7 +51,7 @@ class OnnxBackbone(nn.Module):
             output, or the images or the output have the wrong shape or type.
         """
         if not Path(self.file).is_file():
-            raise ValueError(f"model.onnx: there is no file {self.file!r}")
+            raise MissingFileError(f"model.onnx: there is no file {self.file!r}")
         changed = Path(self.file).stat().st_mtime_ns
         model = _part(self.file, self.output, changed)
         if earlier := self._trained_before(model):

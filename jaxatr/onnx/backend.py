@@ -17,7 +17,6 @@ class Prepared:
     """A model that is ready to run."""
 
     def __init__(self, model: OnnxModel, device: Any):
-        """Prepares a model to run on a device."""
         self.model, self.device = model, device
 
     def run(self, inputs: Any, **_: Any) -> list[Any]:

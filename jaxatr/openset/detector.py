@@ -53,9 +53,9 @@ class Needs(NamedTuple):
 class Detector:
     """Computes how known examples are, from a network's outputs on them.
 
-    Arrays are NumPy's, JAX's, PyTorch's on the CPU, or any others that NumPy converts. Those that
-    the score does not need may be given, and are not used. Within ``jax.jit``, :meth:`score` and
-    :meth:`answer` compute the score in JAX, if it has such a form.
+    Arrays are NumPy's, JAX's, PyTorch's (also with a gradient, or on a GPU), or any others that
+    NumPy converts. Those that the score does not need may be given, and are not used. Within
+    ``jax.jit``, :meth:`score` and :meth:`answer` compute the score in JAX, if it has such a form.
 
     Attributes:
       definition: the score's declaration.
@@ -63,7 +63,6 @@ class Detector:
     """
 
     def __init__(self, definition: Score, models: Mapping[str, Any] | None = None):
-        """Creates a detector."""
         self.definition = definition
         self.models = dict(models or {})
         self._calibrated = set(self.models)
@@ -308,6 +307,8 @@ class Detector:
 
 
 def _array(value: Any) -> Any:
+    if hasattr(value, "detach"):  # PyTorch's; NumPy takes none with a gradient or on a GPU
+        value = value.detach().cpu()
     return value if isinstance(value, Tracer) else np.asarray(value)
 
 

@@ -4,8 +4,9 @@ from collections.abc import Collection
 from typing import Any
 
 from jaxatr.openset.detector import Detector
-from jaxatr.openset.score import Score
+from jaxatr.openset.score import NOT_NEEDS, Score
 from jaxatr.parts import Parts
+from jaxatr.resolve import nearest
 
 DEFAULT = ("softmax", "mls", "cbc")
 """The score of the paper's method, and two scores that need only the network's logits."""
@@ -42,11 +43,18 @@ def list_scores(needs: str | Collection[str] | None = None) -> list[str]:
     Args:
       needs: names of arrays, such as ``"features"``, for the scores that need exactly these besides
         logits, labels and head; None for all scores.
+
+    Raises:
+      ValueError: no score needs an array of this name.
     """
     if needs is None:
         return list(SCORES)
     wanted = {needs} if isinstance(needs, str) else {*needs}
-    return [name for name, score in SCORES.items() if score.all_needs == wanted]
+    known = NOT_NEEDS.union(*(score.all_needs for score in SCORES.values()))
+    for name in sorted(wanted - known):
+        choice = ", ".join(sorted(known - NOT_NEEDS))
+        raise ValueError(f"needs: got {name!r}, wanted some of {choice}{nearest(name, known)}")
+    return [name for name, score in SCORES.items() if score.all_needs == wanted - NOT_NEEDS]
 
 
 def choose_scores(wanted: str | Collection[str]) -> tuple[Score, ...]:

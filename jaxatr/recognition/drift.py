@@ -10,7 +10,8 @@ import numpy as np
 from jaxatr import data, metrics
 from jaxatr.recognition import store
 from jaxatr.recognition.prediction import UNKNOWN
-from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
+from jaxatr.recognition.predictor import OpenSetPredictor
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks import image_facts
 from jaxatr.typing import Float
 
@@ -167,7 +168,6 @@ class Sources:
     """Watches of all chips and of those of each source."""
 
     def __init__(self, reference: Reference):
-        """Takes the reference of all."""
         self._every = Watch(reference)
         self._watches: dict[str, Watch] = {}
         self._unknown: Counter[str] = Counter()
@@ -214,7 +214,6 @@ class Watch:
     """
 
     def __init__(self, reference: Reference):
-        """Takes the reference."""
         self.reference = reference
         self._scores: list[float] = []
         self._facts: list[np.ndarray] = []

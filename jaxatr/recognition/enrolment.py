@@ -18,7 +18,8 @@ from jaxatr.recognition import enrolment_file, extension
 from jaxatr.recognition.choice import made_for
 from jaxatr.recognition.decision import load_decision, open_task
 from jaxatr.recognition.enrolment_file import Enrolment
-from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
+from jaxatr.recognition.prediction import UNKNOWN
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.open_set.deciders import AUTO
 from jaxatr.tasks.open_set.needs import given_by

@@ -13,7 +13,7 @@ import numpy as np
 from jaxatr import metrics, openset, training
 from jaxatr.openset.unseen import FEW
 from jaxatr.recognition import field_chips, store
-from jaxatr.recognition.recogniser import OpenSetPredictor
+from jaxatr.recognition.predictor import OpenSetPredictor
 from jaxatr.reporting.tables import guarantee_in_words
 from jaxatr.training import Checkpoint
 

@@ -12,7 +12,8 @@ import numpy as np
 from jaxatr import openset
 from jaxatr.data import archive, class_name, image_facts, image_paths, line_of
 from jaxatr.recognition import enrolment_file
-from jaxatr.recognition.recogniser import OpenSetPredictor, Recogniser
+from jaxatr.recognition.predictor import OpenSetPredictor
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks.image_facts import by_name
 
 

@@ -51,7 +51,7 @@ class TrainingChips:
         features: Float[np.ndarray, "n d"] | None,
         preview: Sequence[int] = (),
     ):
-        """Takes the training part and the rows to search.
+        """Places the rows to search.
 
         Args:
           part: the run's training part.

@@ -71,7 +71,7 @@ class Session:
         examples: Sequence[np.ndarray] | None = None,
         task: Callable[[], OpenSet] | None = None,
     ):
-        """Takes a run; its network is compiled, or opened in another engine, on first use.
+        """Compiles nothing yet: the network is compiled, or opened in another engine, on first use.
 
         Args:
           run: the run.

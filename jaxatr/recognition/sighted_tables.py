@@ -14,7 +14,7 @@ from jaxatr import data
 from jaxatr.data.row_tables import SUFFIXES
 from jaxatr.data.sources.image_folder import table as row_reader
 from jaxatr.extras import extra
-from jaxatr.files import read_regular
+from jaxatr.files import MissingFileError, read_regular
 from jaxatr.recognition import sightings
 from jaxatr.typing import Bool, Float, Int
 
@@ -138,7 +138,7 @@ def _tables(paths: Iterable[str | os.PathLike], say: Callable[[str], object]) ->
     for given in paths:
         path = Path(given)
         if not path.exists():
-            raise ValueError(f"{path}: there is no such file or folder")
+            raise MissingFileError(f"{path}: there is no such file or folder")
         below = [path]
         if path.is_dir():
             below = sorted(

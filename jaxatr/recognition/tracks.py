@@ -9,7 +9,7 @@ from PIL import Image
 
 from jaxatr import data, openset
 from jaxatr.inference import filled_batches
-from jaxatr.recognition.recogniser import OpenSetPredictor
+from jaxatr.recognition.predictor import OpenSetPredictor
 from jaxatr.tasks.runtime import Infer
 from jaxatr.training import TrainedRun
 from jaxatr.typing import ArrayLike, Int, PyTree, Shaped

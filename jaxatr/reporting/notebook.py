@@ -66,7 +66,6 @@ class Results(dict[str, Any]):
     """
 
     def __init__(self, figures: Mapping[str, Any], table: str):
-        """Takes the figures, and their table (:func:`table`)."""
         super().__init__(figures)
         self.table = table
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxatr import kernels, reporting, resolve, training
 from jaxatr.recognition import drift, enrolment_file, ensemble, labelled_set
-from jaxatr.recognition.recogniser import OpenSetPredictor
+from jaxatr.recognition.predictor import OpenSetPredictor
 from jaxatr.reporting import recorded_sets
 from jaxatr.runs.merge import Evaluated, merged
 from jaxatr.runs.options import check_options

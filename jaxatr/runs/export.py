@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,13 @@ from jaxatr.training import Checkpoint, Exportable, TrainedRun
 from jaxatr.typing import PyTree
 
 Input = Literal["images", "chips"]
+Layout = Literal["NHWC", "NCHW"]
 Precision = Literal["float32", "int8", "float16"]
+_ARGUMENTS = {
+    "takes": get_args(Input),
+    "layout": get_args(Layout),
+    "precision": get_args(Precision),
+}
 
 
 def export_run(
@@ -37,7 +43,7 @@ def export_run(
     takes: Input = "images",
     size: tuple[int, int] | None = None,
     channels: int | None = None,
-    layout: Literal["NHWC", "NCHW"] = "NHWC",
+    layout: Layout = "NHWC",
     checkpoint: Checkpoint = "latest",
     opset: int = OPSET,
     batch: int | None = None,
@@ -101,16 +107,7 @@ def export_run(
       ValueError: there is no such run or checkpoint, an argument is invalid or incompatible with
         the geometry, or the kind of run, the backbone or the score cannot be exported.
     """
-    if batch is not None and batch < 1:
-        raise ValueError(f"batch: got {batch}, wanted 1 or more")
-    for name, value, wanted in (
-        ("takes", takes, ("images", "chips")),
-        ("layout", layout, ("NHWC", "NCHW")),
-        ("precision", precision, ("float32", "int8", "float16")),
-    ):
-        if value not in wanted:
-            listed = " or ".join(map(repr, wanted))
-            raise ValueError(f"{name}: got {value!r}, wanted {listed}")
+    _check(batch, takes=takes, layout=layout, precision=precision)
     run = training.load_run(workdir, checkpoint)
     run.config.model.dtype = "float32"  # ONNX's older operators do not take bfloat16
     options = {"score": score, "source": source}
@@ -130,6 +127,39 @@ def export_run(
         images = np.moveaxis(images, -1, -3)
         axes = {axis + 1: one for axis, one in axes.items()}
     further = [np.repeat(array, batch or 1, axis=0) for array in network.further.values()]
+    write = partial(
+        export,
+        _from_raw(run, network, intake, layout, takes),
+        network.variables,
+        [images, *further],
+        opset=opset,
+        dynamic_batch=batch is None,
+        free_axes=[axes],
+        input_names=["images", *network.further],
+        output_names=list(network.outputs) or None,
+        properties=_properties(run, network, intake, layout, takes),
+    )
+    if network.convert is None:
+        return write(path)
+    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+        model = network.convert(write(Path(scratch) / "network.onnx"))
+    write_model(model, path)
+    return model
+
+
+def _check(batch: int | None, **named: str) -> None:
+    """Raises an error if an argument is none of those that there are."""
+    if batch is not None and batch < 1:
+        raise ValueError(f"batch: got {batch}, wanted 1 or more")
+    for name, value in named.items():
+        if value not in (wanted := _ARGUMENTS[name]):
+            raise ValueError(f"{name}: got {value!r}, wanted {' or '.join(map(repr, wanted))}")
+
+
+def _properties(
+    run: TrainedRun, network: Exportable, intake: Intake, layout: str, takes: Input
+) -> dict[str, str]:
+    """Returns the metadata of the file, as JSON."""
     properties = {
         "classes": network.classes,
         "image_shape": intake.shape,
@@ -144,24 +174,7 @@ def export_run(
         "provenance": provenance(run),
         **network.properties,
     }
-    write = partial(
-        export,
-        _from_raw(run, network, intake, layout, takes),
-        network.variables,
-        [images, *further],
-        opset=opset,
-        dynamic_batch=batch is None,
-        free_axes=[axes],
-        input_names=["images", *network.further],
-        output_names=list(network.outputs) or None,
-        properties={k: json.dumps(v, ensure_ascii=False) for k, v in properties.items()},
-    )
-    if network.convert is None:
-        return write(path)
-    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        model = network.convert(write(Path(scratch) / "network.onnx"))
-    write_model(model, path)
-    return model
+    return {name: json.dumps(value, ensure_ascii=False) for name, value in properties.items()}
 
 
 def provenance(run: TrainedRun) -> dict[str, Any]:

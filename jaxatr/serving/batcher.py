@@ -46,7 +46,6 @@ class Busy(Exception):
     """
 
     def __init__(self, message: str, seconds: int):
-        """Takes the message and the delay."""
         super().__init__(message)
         self.seconds = seconds
 

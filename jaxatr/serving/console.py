@@ -361,7 +361,6 @@ class Unusable(Exception):
     """
 
     def __init__(self, read: list[Read]):
-        """Takes the unusable images."""
         more = f", nor can {len(read) - 1} others" if len(read) > 1 else ""
         super().__init__(f"{read[0].name} cannot be used{more}: {read[0].error}")
         self.results = [failure(one) for one in read]

@@ -13,7 +13,8 @@ from jaxatr.kernels.onednn import Form
 from jaxatr.recognition.drift import Reference, reference_of
 from jaxatr.recognition.extension import takers
 from jaxatr.recognition.neighbours import TrainingChips
-from jaxatr.recognition.recogniser import Prediction, Recogniser
+from jaxatr.recognition.prediction import Prediction
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.recognition.session import FEATURES
 from jaxatr.tasks.embedding.predictor import (
     Match,
@@ -89,7 +90,6 @@ class Engine(abc.ABC):
         explainer: Explainer | None,
         note: str = "",
     ):
-        """Takes a run, its scores, the explainer and a note about the decision."""
         self.run, self.classes, self.intake = run.workdir, run.classes, run.intake
         self.step, self.scales, self.explainer, self.note = run.step, scales, explainer, note
         self.examples: TrainingChips | None = None
@@ -215,7 +215,6 @@ class RetrieverEngine(Engine):
     kind = "retriever"
 
     def __init__(self, run: TrainedRun, retriever: Retriever):
-        """Takes a run and its retriever."""
         limit = retriever.max_distance
         score = openset.SCORES["nearest"]
         threshold = None if limit is None else -limit

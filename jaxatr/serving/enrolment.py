@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from jaxatr import runs
-from jaxatr.recognition.recogniser import UNKNOWN
+from jaxatr.recognition.prediction import UNKNOWN
 from jaxatr.serving.engine import RecogniserEngine
 from jaxatr.serving.folder import Folder
 from jaxatr.serving.intake import Read
@@ -39,7 +39,7 @@ class Enroller:
         sizes: Sequence[int],
         replace: Callable[[RecogniserEngine], None],
     ):
-        """Takes the run; no thread is started yet.
+        """Starts no thread yet.
 
         Args:
           engine: the engine that serves at present.

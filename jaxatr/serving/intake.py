@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from jaxatr import data
+from jaxatr.data import decoder
 from jaxatr.data.images import decode_image
 from jaxatr.typing import Shaped
 
@@ -148,7 +149,7 @@ class Reader:
 
     def _unless_large(self, upload: Upload, prepare: Prepare) -> Read | None:
         try:
-            pixels = data.pixels_of(upload.content, upload.name, most=self._most)
+            pixels = decoder.header(upload.content, upload.name, most=self._most).work
         except Exception as error:
             return _refused(upload, error)
         return None if pixels > _SMALL else self._decoded(upload, prepare)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from jaxatr import data, openset
+from jaxatr.tasks.bands import chip_of, preview_of, record_of
 from jaxatr.tasks.boxes import shares_of_chip, surrounded_chip
 from jaxatr.tasks.normalization import constants_of, normalizing_network
 from jaxatr.tasks.opened_data import listing, opened
@@ -61,13 +62,13 @@ class Examples:
         if config.open_set.hold_out:
             held = config.open_set
             self.split = data.hold_out_classes(self.split, held.hold_out, held.hold_out_turn)
-        chip = self._chip = _chip(fields, self.dataset)
+        chip = self._chip = chip_of(fields, self.dataset)
         if self.dataset.skipped:
             warnings.warn(listing(self.dataset.skipped), stacklevel=3)
         self.parts = parts_of(self.dataset, self.split, config, chip, tracks=tracks)
         self.own_test = True
         self.image_shape = shared_shape(self.parts)
-        self.preview = self._preview(fields)
+        self.preview = preview_of(fields, self.dataset.bands, chip.choice, self.image_shape[2])
         train = self.parts["train"]
         self._network = normalizing_network(config)
         if self._network is None:
@@ -80,46 +81,6 @@ class Examples:
         self._config = config
         self._negatives: dict[str, Any] = {}
         self._outliers: Part | None = None
-
-    def _preview(self, fields: Config) -> tuple[int, ...]:
-        """Finds the channels that pictures show: ``data.preview_bands``, else the usual ones.
-
-        Raises:
-          ValueError: there are no such bands, or they are neither one nor three.
-        """
-        channels, bands = self.image_shape[2], self.dataset.bands
-        used, names = self._chip.choice, bands.names
-        numbers = range(channels) if used is None else used.numbers
-        text = fields.preview_bands
-        wanted = data.chosen(
-            "data.preview_bands", text, names, used.of if used else max(channels, len(names))
-        )
-        if not wanted:
-            own = [names[number] for number in numbers] if len(names) > max(numbers) else []
-            return () if channels in (1, 3) else data.preview_of(own, channels)
-        if len(wanted) not in (1, 3):
-            raise ValueError(f"data.preview_bands: got {text!r}, wanted one band or three")
-        if missing := [number for number in wanted if number not in numbers]:
-            raise ValueError(
-                f"data.preview_bands: band {missing[0] + 1} is none of those that the chips have, "
-                f"data.bands={fields.bands}"
-            )
-        return tuple(list(numbers).index(number) for number in wanted)
-
-    def _bands(self) -> dict[str, Any]:
-        """Returns what the record says about bands; nothing about plain gray and RGB."""
-        bands, used = self.dataset.bands, self._chip.choice
-        if self.image_shape[2] in (1, 3) and not (used or self.preview) and bands == data.Bands():
-            return {}
-        numbers, of = used or (tuple(range(self.image_shape[2])), self.image_shape[2])
-        return {
-            "bands": {
-                **bands.as_dict(),
-                "of": of,
-                "used": [number + 1 for number in numbers] if used else [],
-                "preview": [number + 1 for number in self.preview],
-            }
-        }
 
     @property
     def _augmentation(self) -> dict[str, Any]:
@@ -264,7 +225,7 @@ class Examples:
             "skipped": [list(entry) for entry in self.dataset.skipped],
             "image_shape": list(self.image_shape),
             "image_dtype": self.parts["train"].split.dtype.name,
-            **self._bands(),
+            **record_of(self.dataset.bands, self._chip.choice, self.preview, self.image_shape[2]),
             "normalization": {
                 "mean": self.mean.tolist(),
                 "std": self.std.tolist(),
@@ -418,13 +379,3 @@ class Examples:
             chip=chosen.chip,
             batch_size=self._batch_size,
         )
-
-
-def _chip(fields: Config, dataset: data.Dataset) -> data.Chip:
-    """Creates the geometry of a configuration, with its choice among the images' bands."""
-    choice = None
-    if fields.bands:
-        count = int(next(iter(dataset.splits.values())).columns["channels"][0])
-        used = data.chosen("data.bands", fields.bands, dataset.bands.names, count)
-        choice = data.Choice(used, count)
-    return data.Chip.configured(fields, fields.channels or None, choice)

@@ -13,6 +13,7 @@ import jax
 from jaxatr import config as configuration
 from jaxatr import files, parallel
 from jaxatr.data.class_names import class_name
+from jaxatr.files import MissingFileError
 from jaxatr.training.average import evaluated_params
 from jaxatr.training.repeats import read_repeats
 from jaxatr.training.snapshot import Snapshot
@@ -44,7 +45,7 @@ def load_config(workdir: str | os.PathLike) -> Config:
         if several := read_repeats(workdir):
             listed = ", ".join(several.names)
             raise ValueError(f"{workdir} has several runs: wanted one of them, {listed}")
-        raise ValueError(f"{workdir} is not a run's folder: it has no {path.name}")
+        raise MissingFileError(f"{workdir} is not a run's folder: it has no {path.name}")
     recorded = files.read_fields(path)
     try:
         return configuration.completed(recorded)

@@ -167,11 +167,8 @@ def train(
                 with meter.paused():
                     if evaluate:
                         evaluate_now()
-                    if last and end_with_best and (kept := run.take_best()) is not None:
-                        update_record(workdir, kept_step=kept)
-                        bar.note(f"step {kept} was the best: the run ends with its parameters")
-                        if not kept:
-                            warnings.warn(_NOTHING_LEARNED, stacklevel=2)
+                    if last and end_with_best:
+                        _return_to_best(run, workdir, bar)
                     writer.sync()
                     run.save(meter, evaluated=evaluate)
                 if evaluate and run.metrics and evaluated is not None:
@@ -185,6 +182,16 @@ def train(
             if any(parallel.gather_json(request.heard)):
                 raise Preempted(run.step)
     return run.result()
+
+
+def _return_to_best(run: "_Run", workdir: str | os.PathLike, bar: Progress) -> None:
+    """Puts the state of the best evaluation in the place of the last one, if that is worse."""
+    if (kept := run.take_best()) is None:
+        return
+    update_record(workdir, kept_step=kept)
+    bar.note(f"step {kept} was the best: the run ends with its parameters")
+    if not kept:
+        warnings.warn(_NOTHING_LEARNED, stacklevel=3)
 
 
 class _Run:

@@ -20,7 +20,6 @@ class OperationCommand:
     """A sub-command that lists, verifies and times the solvers of an operation's problems."""
 
     def __init__(self, command: Command):
-        """Makes the sub-command of an operation."""
         self._command = command
         self.__doc__ = command.summary  # as the docstring of a sub-command that is a module
 

@@ -8,7 +8,7 @@ import tifffile
 from PIL import Image
 
 from jaxatr import data
-from jaxatr.data import Bands, Chip, Choice, ImageError, bands, open_dataset
+from jaxatr.data import Bands, Chip, Choice, ImageError, bands, decoder, open_dataset
 from jaxatr.data.images import decode_image, read_image
 from jaxatr.data.intake import Intake
 
@@ -120,7 +120,7 @@ def test_more_than_sixteen_bands_are_refused():
 def test_a_compressed_image_of_many_bands_is_bounded():
     content = tif(np.zeros((60, 60, 16), np.uint8), planarconfig="contig", compression="zlib")
     with pytest.raises(ImageError, match="60x60 pixels of 16 bands, wanted at most 675 pixels"):
-        data.decode_bounded(content, "x", most=3600)
+        decoder.decode(content, "x", most=3600)
 
 
 def test_magnitude_and_phase(tmp_path):

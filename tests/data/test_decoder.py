@@ -166,7 +166,7 @@ def test_a_tiff_is_turned_whatever_its_type(code, orientation):
     picture.getexif()[274] = orientation
     wanted = np.array(ImageOps.exif_transpose(picture))
     np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], wanted)
-    assert data.pixels_of(content, "x", most=720) == 720
+    assert decoder.header(content, "x", most=720).work == 720
 
 
 @pytest.mark.parametrize("planar", ["contig", "separate"])
@@ -244,7 +244,7 @@ def test_colours_of_measured_numbers(planar, code):
 )
 def test_a_tiff_that_no_image_represents_is_refused(tags, why):
     content = tiff(bytes(range(240)), **tags)
-    for read in (decode_image, lambda *args: data.decode_bounded(*args, most=100)):
+    for read in (decode_image, lambda *args: decoder.decode(*args, most=100)):
         with pytest.raises(ImageError, match=f"^x: .*{why}"):
             read(content, "x")
 
@@ -363,9 +363,9 @@ def progressive(scans, side=64):
 
 
 def test_scans_of_a_jpeg_are_counted_and_bounded():
-    assert data.pixels_of(progressive(12), "x", most=4096) == 12 * 4096
-    assert data.decode_bounded(progressive(32), "x", most=11_000).shape == (64, 64, 1)
-    for read in (data.decode_bounded, data.pixels_of):
+    assert decoder.header(progressive(12), "x", most=4096).work == 12 * 4096
+    assert decoder.decode(progressive(32), "x", most=11_000).shape == (64, 64, 1)
+    for read in (decoder.decode, decoder.header):
         with pytest.raises(ImageError, match="x: 33 passes over the image"):
             read(progressive(33), "x", most=11_000)
         with pytest.raises(ImageError, match="64x64 pixels in 13 passes .* at most 3780 pixels"):
@@ -417,10 +417,10 @@ def test_strips_of_several_sizes_are_unpacked_in_their_order():
     pieces = [RNG.integers(0, 256, size, np.uint8).tobytes() for size in (90, 90, 33, 90, 90, 7)]
     packed = [bytes([len(piece) - 1]) + piece for piece in pieces]  # PackBits: a literal run
     sizes = [len(piece) for piece in pieces]
-    assert decoder.tiff.unpack_segments(packed, 32773, sizes) == pieces
-    assert decoder.tiff.unpack_segments(packed[:1], 32773, [60]) == [pieces[0][:60]]
+    assert decoder.compression.unpack_segments(packed, 32773, sizes) == pieces
+    assert decoder.compression.unpack_segments(packed[:1], 32773, [60]) == [pieces[0][:60]]
     with pytest.raises(OSError, match="decoder error"):
-        decoder.tiff.unpack_segments([*packed[:4], packed[4][:50], packed[5]], 32773, sizes)
+        decoder.compression.unpack_segments([*packed[:4], packed[4][:50], packed[5]], 32773, sizes)
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
@@ -579,7 +579,7 @@ def test_any_error_is_a_line_that_can_be_sent(monkeypatch, error):
 
     monkeypatch.setattr(decoder.png, "header", fail)
     with pytest.raises(ImageError, match="^x: not a readable image") as raised:
-        data.pixels_of(b"\x89PNG\r\n\x1a\n", "x", most=1)
+        decoder.header(b"\x89PNG\r\n\x1a\n", "x", most=1)
     str(raised.value).encode()
 
 

@@ -104,7 +104,12 @@ def test_the_lines_of_the_page_give_what_a_run_computes(name):
 def test_the_page_s_vim_takes_arrays_of_other_libraries():
     torch = pytest.importorskip("torch")
     wanted = openset.create("vim").fit(**TRAIN).score(**NEW)
-    for convert in (jnp.asarray, torch.from_numpy):
+
+    def with_gradient(array):
+        tensor = torch.from_numpy(array)
+        return tensor.requires_grad_() if tensor.is_floating_point() else tensor
+
+    for convert in (jnp.asarray, torch.from_numpy, with_gradient):
         kernel, bias = map(convert, HEAD)
         space = {"kernel": kernel, "bias": bias, "labels": convert(TRAIN["labels"])}
         space |= {name: convert(TRAIN[name]) for name in ("features", "logits")}
@@ -150,6 +155,10 @@ def test_names_by_what_they_need():
     assert {"knn", "vim", "nearest"} < {*openset.list(needs="features")}
     assert openset.list(needs=("map_stage2", "image")) == ["fusion_template"]
     assert {"softmax", "openmax", "klm"} < {*openset.list(needs=())}
+    assert openset.list(needs="logits") == openset.list(needs=("labels", "head")) != []
+    assert openset.list(needs=("features", "logits")) == openset.list(needs="features")
+    with pytest.raises(ValueError, match="needs: got 'feature', .*'features'"):
+        openset.list(needs="feature")
     for name in SCORES:
         assert SCORES[name].name == name
     with pytest.raises(KeyError):

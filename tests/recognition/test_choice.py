@@ -12,7 +12,8 @@ import scipy.special
 
 from jaxatr import data, files, metrics, openset, reporting, runs, training
 from jaxatr.recognition import choice, selection, store
-from jaxatr.recognition.recogniser import UNKNOWN, Recogniser
+from jaxatr.recognition.prediction import UNKNOWN
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.reporting import score_record
 
 

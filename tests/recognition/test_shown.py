@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from jaxatr import data, training
-from jaxatr.recognition.recogniser import Prediction, Recogniser
+from jaxatr.recognition.prediction import Prediction
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks import OpenSet
 from jaxatr.tasks.embedding.predictor import Match, Neighbour
 

@@ -14,6 +14,7 @@ import tifffile
 from PIL import Image, ImageFile
 
 from jaxatr import data
+from jaxatr.data import decoder
 from jaxatr.data.images import ImageError
 from jaxatr.serving.intake import Reader, Upload
 
@@ -91,7 +92,7 @@ def test_it_is_refused_within_bounds(harm, monkeypatch):
     tracemalloc.start()
     try:
         with pytest.raises(ImageError, match="^chip: ") as error:
-            data.decode_bounded(content, "chip", most=MOST)
+            decoder.decode(content, "chip", most=MOST)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -101,8 +102,8 @@ def test_it_is_refused_within_bounds(harm, monkeypatch):
 
 def test_the_pixels_are_reported():
     with pytest.raises(ImageError, match="10000x10000 pixels, wanted at most 1048576"):
-        data.decode_bounded(png(10_000, 10_000), "chip", most=MOST)
-    assert data.pixels_of(png(1024, 1024), "chip", most=MOST) == MOST
+        decoder.decode(png(10_000, 10_000), "chip", most=MOST)
+    assert decoder.header(png(1024, 1024), "chip", most=MOST).work == MOST
 
 
 def archive():
@@ -118,10 +119,10 @@ def archive():
 @pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "TIFF"])
 def test_of_a_polyglot_the_image_alone_counts(kind, tail):
     content = encoded(kind, CHIP)
-    found = data.decode_bounded(content + tail, "chip", most=MOST)
+    found = decoder.decode(content + tail, "chip", most=MOST)
     np.testing.assert_array_equal(found[:, :, 0], CHIP)
     with pytest.raises(ImageError):  # and behind something else it is none
-        data.decode_bounded(tail + content, "chip", most=MOST)
+        decoder.decode(tail + content, "chip", most=MOST)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "TIFF", "WEBP", "JPEG2000"])
@@ -129,7 +130,7 @@ def test_images_are_read_as_from_files(kind, tmp_path):
     lossless = {"lossless": True} if kind == "WEBP" else {}
     content = encoded(kind, CHIP, **lossless)
     (tmp_path / "chip").write_bytes(content)
-    found = data.decode_bounded(content, "chip", most=MOST)
+    found = decoder.decode(content, "chip", most=MOST)
     np.testing.assert_array_equal(found, data.read_image(tmp_path / "chip"))
     np.testing.assert_array_equal(found[:, :, 0], CHIP)
 
@@ -137,16 +138,14 @@ def test_images_are_read_as_from_files(kind, tmp_path):
 def test_arrays_and_float_images_are_read():
     file = io.BytesIO()
     np.save(file, CHIP.astype(np.uint16))
-    np.testing.assert_array_equal(
-        data.decode_bounded(file.getvalue(), "chip", most=MOST)[:, :, 0], CHIP
-    )
+    np.testing.assert_array_equal(decoder.decode(file.getvalue(), "chip", most=MOST)[:, :, 0], CHIP)
     wide = exotic((24, 24), "f8")
-    assert data.decode_bounded(wide, "chip", most=MOST).shape == (24, 24, 1)
+    assert decoder.decode(wide, "chip", most=MOST).shape == (24, 24, 1)
 
 
 def test_a_page_too_many_is_reported():
     with pytest.raises(ImageError, match="several pages"):
-        data.decode_bounded(pages(2), "chip", most=MOST)
+        decoder.decode(pages(2), "chip", most=MOST)
 
 
 def test_a_line_of_pixels_is_not_padded_to_gigabytes():

@@ -12,6 +12,7 @@ from jaxatr.batch.sources.tables import Paths, Table, is_table, tables_of
 from jaxatr.data import archive
 from jaxatr.data.bands import PLAIN, Bands
 from jaxatr.data.image_paths import TABLES
+from jaxatr.files import MissingFileError
 from jaxatr.recognition.sightings import source_of
 
 __all__ = ["Found", "Key", "Source", "sources_of"]
@@ -42,7 +43,7 @@ def sources_of(
         if name.startswith(PREFIX):
             sources += splits_of(name, data_dir)
         elif not os.path.exists(name):
-            raise ValueError(f"{name}: there is no such file or folder")
+            raise MissingFileError(f"{name}: there is no such file or folder")
         elif folders:
             sources.append(File(name))
         elif os.path.isdir(name):

@@ -25,7 +25,6 @@ class Archive(Source):
     """
 
     def __init__(self, name: str):
-        """Takes the archive's path."""
         super().__init__(name)
         self._zip: zipfile.ZipFile | None = None
         self._first: dict[str, zipfile.ZipInfo] = {}  # of each name in the zip

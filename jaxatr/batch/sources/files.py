@@ -36,7 +36,6 @@ class Folder(Source):
     """The images in a folder and its subfolders, in the order of their paths."""
 
     def __init__(self, name: str, bands: Bands = PLAIN):
-        """Takes the folder's path, and how its files become images."""
         super().__init__(name)
         self._bands = bands
 

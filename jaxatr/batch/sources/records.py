@@ -17,7 +17,6 @@ class Records(Source):
     """A split of a prepared data set."""
 
     def __init__(self, name: str, directory: Path, split: str):
-        """Takes a split."""
         super().__init__(name)
         self._directory, self._split = directory, split
         self._opened: Any = None

@@ -52,7 +52,7 @@ class Source(abc.ABC):
     """
 
     def __init__(self, name: str):
-        """Takes the argument; nothing is read yet."""
+        """Reads nothing yet."""
         self.name, self._path = name, Path(name).absolute()
         self.counted_as = source_of(name)
         self.passed: dict[str, int] = {}

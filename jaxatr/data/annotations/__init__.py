@@ -16,7 +16,7 @@ from jaxatr.data.annotations.scene import (
     Problem,
 )
 from jaxatr.data.images import SUFFIXES
-from jaxatr.files import read_regular
+from jaxatr.files import MissingFileError, read_regular
 
 __all__ = ["IGNORED", "AnnotatedScene", "Annotations", "Collector", "Problem", "read_annotations"]
 
@@ -51,7 +51,7 @@ def read_annotations(scenes: Path, boxes: Path, *, bad_boxes: str = "refuse") ->
     elif boxes.is_file():
         _read(boxes, into, boxes.parent, only, inside=False)
     else:
-        raise ValueError(f"there is no file or folder of boxes {boxes}")
+        raise MissingFileError(f"there is no file or folder of boxes {boxes}")
     found = into.finished()
     if found.problems and bad_boxes == "refuse":
         lines = [str(one) for one in found.problems[:_LISTED]]

@@ -16,7 +16,7 @@ from types import ModuleType
 import numpy as np
 from PIL import Image
 
-from jaxatr.data.decoder import gif, jpeg, jpeg2000, npy, phoenix, pillow, png, tiff
+from jaxatr.data.decoder import compression, gif, jpeg, jpeg2000, npy, phoenix, pillow, png, tiff
 from jaxatr.data.decoder.header import MOST_BANDS, MOST_PARTS, MOST_PIXELS, Header, ImageError
 from jaxatr.data.decoder.measured import measured
 
@@ -30,6 +30,7 @@ __all__ = [
     "Header",
     "ImageError",
     "check_order",
+    "compression",
     "decode",
     "header",
     "is_measurement",

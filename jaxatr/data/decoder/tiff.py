@@ -10,20 +10,24 @@ recorded values cannot represent is refused.
 
 import html
 import io
-import lzma
 import math
 import re
 import struct
-import zlib
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from PIL import UnidentifiedImageError
 
 from jaxatr.data.decoder import directory as tags
 from jaxatr.data.decoder import jpeg, pillow, png
+from jaxatr.data.decoder.compression import (
+    FLOAT_PREDICTOR,
+    PACKED,
+    PREDICTED,
+    UNCOMPRESSED,
+    unpack_segments,
+    unpacked_decoder,
+)
 from jaxatr.data.decoder.directory import START, Directory, directories
 from jaxatr.data.decoder.header import (
     MOST_BANDS,
@@ -56,25 +60,12 @@ _KINDS = {
     _COMPLEX_FLOAT: (64, 128),
 }
 _CODES = {_SIGNED: "i", _FLOAT: "f"}
-_FLOAT_PREDICTOR = 3
 _ASSOCIATED, _UNASSOCIATED = 1, 2
-_UNCOMPRESSED, _OLD_JPEG, _JPEG, _PACK_BITS = 1, 6, 7, 32773
-_LZW, _ZSTANDARD = 5, 50000
-_UNPACKERS = {
-    8: zlib.decompressobj,
-    32946: zlib.decompressobj,
-    34925: partial(lzma.LZMADecompressor, memlimit=1 << 27),
-}
-"""Decompressors by the number of the compression."""
-PACKED = (_LZW, _ZSTANDARD, _PACK_BITS, *_UNPACKERS)
-"""Compressions of bytes, which :func:`unpack_segments` knows."""
-PREDICTED = (_LZW, _ZSTANDARD, *_UNPACKERS)
-"""Compressions that a predictor goes with."""
+_OLD_JPEG, _JPEG = 6, 7
 _BIG_BIG_ENDIAN = b"MM\0+"
 _TURNED_BITS = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 _ROOM = 1 << 24
 """Bytes that a strip or tile may have in any case."""
-_SLACK = 4096  # bytes beyond its size to which a strip or tile may unpack
 
 
 class _Facts(NamedTuple):
@@ -188,13 +179,13 @@ def _checked(page: Directory) -> _Facts:
         bits=page.common(tags.BITS, 1),
         kind=page.common(tags.FORMAT, _UNSIGNED),
         photometric=photometric,
-        compression=page.number(tags.COMPRESSION, _UNCOMPRESSED),
+        compression=page.number(tags.COMPRESSION, UNCOMPRESSED),
         samples=page.number(tags.SAMPLES, 1),
         planar=page.number(tags.PLANAR, 1) == 2,
         extra=page.numbers(tags.EXTRA),
         turned_bits=page.number(tags.FILL_ORDER, 1) == 2,
-        by_float=page.number(tags.PREDICTOR, 1) == _FLOAT_PREDICTOR
-        and page.number(tags.COMPRESSION, _UNCOMPRESSED) in PREDICTED,
+        by_float=page.number(tags.PREDICTOR, 1) == FLOAT_PREDICTOR
+        and page.number(tags.COMPRESSION, UNCOMPRESSED) in PREDICTED,
     )
     if not (facts.height and facts.width):
         raise ValueError("a damaged TIFF: it states no size")
@@ -348,7 +339,7 @@ def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
 def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
     import tifffile  # slow to import
 
-    if facts.compression not in (_UNCOMPRESSED, *PACKED):
+    if facts.compression not in (UNCOMPRESSED, *PACKED):
         raise ImageError(
             f"a TIFF of {facts.samples} samples of {facts.bits} bits per pixel with compression "
             f"{facts.compression}, wanted Deflate, LZW or none"
@@ -376,64 +367,6 @@ def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarr
     values = values[:, 0, :, :, 0].transpose(1, 2, 0) if facts.planar else values[0, 0]
     values = values * np.uint8(255) if values.dtype == bool else values
     return values[:, :, 0] if facts.samples == 1 else values
-
-
-def unpacked_decoder(page: Any) -> Callable[[bytes | memoryview, int], tuple]:
-    """Returns tifffile's decoder of a page's strips or tiles, for unpacked ones.
-
-    It undoes the predictor, also that of floats, for which tifffile needs a further library.
-    """
-    page.compression, by_float = _UNCOMPRESSED, page.predictor == _FLOAT_PREDICTOR
-    if not by_float:
-        return page.decode
-    page.predictor = 1
-    samples = page.samplesperpixel if page.planarconfig == 1 else 1
-    size, order = page.dtype.itemsize, page.parent.byteorder
-    across = samples * (page.tilewidth or page.imagewidth)
-
-    def decode(piece: bytes | memoryview, number: int) -> tuple:
-        steps = np.frombuffer(piece, np.uint8).reshape(-1, size * across // samples, samples)
-        planes = np.cumsum(steps, axis=1, dtype=np.uint8).reshape(-1, size, across)
-        values = np.ascontiguousarray(planes.swapaxes(1, 2)).view(f">f{size}")
-        return page.decode(values.astype(f"{order}f{size}").tobytes(), number)
-
-    return decode
-
-
-def unpack_segments(
-    stored: Sequence[bytes | memoryview], compression: int, sizes: Sequence[int]
-) -> list[bytes | memoryview]:
-    """Unpacks strips or tiles within a bound.
-
-    Args:
-      stored: the strips or tiles as they are stored.
-      compression: number of the compression, one of :data:`PACKED` or none.
-      sizes: number of bytes that each should have.
-
-    Raises:
-      ImageError: one has far more, or its compression needs a library that is not there.
-      OSError: one is damaged, or has fewer (Deflate and LZMA: these are returned).
-    """
-    if compression not in PACKED or compression in _UNPACKERS:
-        return [_unpacked(*one, compression) for one in zip(stored, sizes, strict=True)]
-    places: dict[int, list[int]] = {}
-    for place, size in enumerate(sizes):
-        places.setdefault(size, []).append(place)
-    pieces: list[bytes | memoryview] = [b""] * len(stored)
-    for size, found in places.items():  # of one size are all but the last of a plane
-        unpacked = pillow.unpack_segments([stored[place] for place in found], compression, size)
-        for number, place in enumerate(found):
-            pieces[place] = unpacked[number * size : (number + 1) * size]
-    return pieces
-
-
-def _unpacked(stored: bytes | memoryview, size: int, compression: int) -> bytes | memoryview:
-    most = 2 * size + _SLACK
-    if (unpacker := _UNPACKERS.get(compression)) is not None:
-        stored = unpacker().decompress(stored, most + 1)
-    if len(stored) > most:
-        raise ImageError("a TIFF with a strip or tile that unpacks to more than its size")
-    return stored
 
 
 def _turned(values: np.ndarray, orientation: int) -> np.ndarray:

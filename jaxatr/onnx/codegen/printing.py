@@ -57,7 +57,6 @@ class SourceFile:
     """
 
     def __init__(self, shapes: Shapes, classes: Sequence[str]):
-        """Starts with the names of the classes in use."""
         self.names = Names(classes)
         self.shapes = shapes
         self.constants: dict[str, list[str]] = {}
@@ -104,7 +103,6 @@ class Printer:
     """
 
     def __init__(self, module: SourceFile, names: Names, variables: Mapping[str, str]):
-        """Starts with the values of the enclosing function."""
         self.module = module
         self.names = names
         self.variables = dict(variables)

@@ -10,6 +10,7 @@ import numpy as np
 import safetensors
 from safetensors.numpy import load_file, save_file
 
+from jaxatr.files import MissingFileError
 from jaxatr.onnx.ops.precision import wide
 
 COLLECTIONS = ("params", "batch_stats", "constants")
@@ -30,7 +31,7 @@ def load_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
         the three collections.
     """
     if not Path(path).is_file():
-        raise ValueError(f"path: there is no file {str(path)!r}")
+        raise MissingFileError(f"path: there is no file {str(path)!r}")
     try:
         flat = load_file(path)
     except safetensors.SafetensorError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.files import MissingFileError
 from jaxatr.onnx.ops.dtypes import NAMES, TRAINABLE
 from jaxatr.onnx.ops.registry import Operator, find, operators, own
 from jaxatr.onnx.package import PRODUCER
@@ -78,7 +79,7 @@ def layers(model: Any) -> list[Layer]:
     """
     if isinstance(model, (str, os.PathLike)):
         if not os.path.isfile(model):
-            raise ValueError(f"model: there is no file {str(model)!r}")
+            raise MissingFileError(f"model: there is no file {str(model)!r}")
         model = without_weights(model)
     elif isinstance(model, (bytes, bytearray, memoryview)):
         model = without_weights(bytes(model))

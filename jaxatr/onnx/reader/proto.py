@@ -8,6 +8,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from jaxatr.files import MissingFileError
 from jaxatr.onnx.ops.dtypes import NAMES
 from jaxatr.onnx.ops.registry import own
 from jaxatr.onnx.package import onnx
@@ -29,7 +30,7 @@ def read(model: Any) -> tuple[Any, Path | None]:
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         if not path.is_file():
-            raise ValueError(f"model: there is no file {str(model)!r}")
+            raise MissingFileError(f"model: there is no file {str(model)!r}")
         folder, model = path.parent, path.read_bytes()
     if isinstance(model, (bytes, bytearray, memoryview)):
         proto = onnx.ModelProto()

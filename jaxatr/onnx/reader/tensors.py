@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from jaxatr.files import MissingFileError
 from jaxatr.onnx.ops.dtypes import BITS, NAMES, dtype_of
 from jaxatr.onnx.ops.values import sized
 from jaxatr.onnx.package import onnx
@@ -165,7 +166,7 @@ def _external(where: str, tensor: Any, folder: Path | None) -> np.ndarray:
         if part.is_symlink():
             raise ValueError(f"{where}: {location!r} is a symbolic link, wanted a regular file")
     if not path.is_file():
-        raise ValueError(f"{where}: there is no file {location!r} in the model's folder")
+        raise MissingFileError(f"{where}: there is no file {location!r} in the model's folder")
     size = path.stat().st_size
     try:
         offset = int(entries.get("offset", "0"))

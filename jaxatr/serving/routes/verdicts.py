@@ -10,7 +10,7 @@ from fastapi import Query, Request
 
 from jaxatr import data
 from jaxatr.recognition.neighbours import NEAREST, as_png
-from jaxatr.recognition.recogniser import UNKNOWN
+from jaxatr.recognition.prediction import UNKNOWN
 from jaxatr.serving.batcher import Busy
 from jaxatr.serving.console import Console, failure
 from jaxatr.serving.intake import Read

@@ -103,7 +103,6 @@ class Searcher:
     """
 
     def __init__(self, config: Config):
-        """Takes the fields of a configuration."""
         fields, tiles = config.cfar, config.detection
         clutter = Clutter(fields.looks, fields.shape or math.inf)
         self.settings = cfar.Cfar(

@@ -29,7 +29,7 @@ class Decision(Protocol):
 
 @runtime_checkable
 class Decider(Protocol):
-    """A recogniser, as :class:`jaxatr.recognition.recogniser.OpenSetPredictor` is one."""
+    """A recogniser, as :class:`jaxatr.recognition.predictor.OpenSetPredictor` is one."""
 
     takes: str
     classes: tuple[str, ...]

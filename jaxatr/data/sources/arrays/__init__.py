@@ -20,7 +20,7 @@ from jaxatr.data.source import (
     Source,
     all_options,
 )
-from jaxatr.files import load_arrays, replacing
+from jaxatr.files import MissingFileError, load_arrays, replacing
 from jaxatr.typing import Shaped
 
 _DTYPES = ("uint8", "uint16", "float32")
@@ -43,7 +43,7 @@ class ArraySource(Source):
         """Reads the file and checks its arrays."""
         settings, path = all_options(self, request.options), request.path
         if not path.is_file():
-            raise ValueError(f"there is no file {path}")
+            raise MissingFileError(f"there is no file {path}")
         found = load_arrays(path)
         if not {"images", "labels"} <= set(found):
             raise ValueError(f"{path}: got {', '.join(found)}, wanted images and labels")

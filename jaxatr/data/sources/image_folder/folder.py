@@ -25,7 +25,7 @@ from jaxatr.data.sources.image_folder.layouts import (
     is_usual,
     wrapper,
 )
-from jaxatr.files import read_regular
+from jaxatr.files import MissingFileError, read_regular
 from jaxatr.resolve import nearest
 
 WANTED = (
@@ -153,7 +153,7 @@ def find(
         used.
     """
     if not root.exists():
-        raise ValueError(f"there is no folder or file {root}")
+        raise MissingFileError(f"there is no folder or file {root}")
     if not root.is_dir():
         raise ValueError(
             f"{root} is a file, but neither an archive ({', '.join(archive.SUFFIXES)}) nor a table "
@@ -169,7 +169,7 @@ def find(
             )
         if not (root / table_name).is_file():
             if not (_single_folder(root) / table_name).is_file():
-                raise ValueError(f"table: there is no file {table_name!r} in {root}")
+                raise MissingFileError(f"table: there is no file {table_name!r} in {root}")
             root = _single_folder(root)
         listed = sorted(table.read_table(root / table_name, inside=inside))
         if not listed:

@@ -25,7 +25,6 @@ class Recurrent(Solver):
     """A solver that runs one algorithm, tuned by the steps per iteration of its loops."""
 
     def __init__(self, name: str):
-        """Makes the solver of the algorithm of this name."""
         self.name, self._algorithm = name, ALGORITHMS[name]
         self.version = self._algorithm.version
 

@@ -218,7 +218,6 @@ class Winograd(Solver):
     """Solves 3x3 kernels of stride 1; weight gradients are tuned by the number of pieces."""
 
     def __init__(self, name: str, filtering: Filtering):
-        """Makes the solver of a tile size from its name and its matrices."""
         self.name, self._filtering = name, filtering
 
     def applies(self, problem: Problem, device: Device) -> bool:
