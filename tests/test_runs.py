@@ -399,7 +399,7 @@ def test_images_that_were_left_out_are_reported_and_recorded(small_config, tmp_p
     config.data.size, config.data.skip_corrupt, config.train.steps = 24, True, 1
     config.train.batch_size = 4
     with pytest.warns(
-        UserWarning, match="1 image cannot be read and is skipped:\n  train/a/0.png: not a r"
+        UserWarning, match="chips: 1 image cannot be read and is skipped:\n  train/a/0.png: not a r"
     ):
         runs.train_run(config, tmp_path / "run", progress=False)
     (entry,) = training.read_record(tmp_path / "run")["skipped"]

@@ -11,6 +11,7 @@ from jaxatr.cli.terminal import one_line
 from jaxatr.data import doctor
 from jaxatr.inference import stacked_batches
 from jaxatr.reporting import label_page
+from jaxatr.reporting.check_page import without_name
 from jaxatr.tasks.open_set.needs import pooled
 from jaxatr.typing import Float, Shaped
 
@@ -46,15 +47,16 @@ def rank(
             image = subject.read(number)
         except ValueError as error:
             name = subject.names[number]
-            broken.append(f"{one_line(name)}: {one_line(data.reason_of(error, name, name))}")
+            broken.append((name, str(error)))
             continue
         kept.append(number)
         images.append(chip(image) if chip else image)
-    broken += [f"{one_line(name)}: {one_line(reason)}" for name, reason in subject.unreadable]
+    broken += subject.unreadable
+    lines = [f"{one_line(name)}: {one_line(without_name(name, why))}" for name, why in broken]
     if not images:
-        reason = f" ({broken[0]})" if broken else ""
+        reason = f" ({lines[0]})" if lines else ""
         raise ValueError(f"{subject.name}: no image can be read{reason}")
-    for line in broken:
+    for line in lines:
         print(f"warning: left out: {line}", file=sys.stderr)
     names, labels = np.unique(subject.labels[kept], return_inverse=True)
     alone = [

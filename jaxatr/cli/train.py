@@ -61,6 +61,7 @@ def description(arguments: Sequence[str]) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Trains and evaluates a run; prints its folder, its figures and a command that uses it."""
     from jaxatr import parallel, reporting, runs, training  # late, to keep --help fast
+    from jaxatr.reporting.recorded_repeats import TOGETHER
 
     inputs.refuse(arguments)
     values = flags.FLAGS
@@ -96,8 +97,11 @@ def main(arguments: Sequence[str]) -> None:
         else:
             evaluation = runs.evaluate_run(workdir, progress=values.progress)
         print(reporting.results_text(workdir, evaluation))
+    used = workdir
+    if several and not any(TOGETHER in one for one in evaluation["figures"].values()):
+        used = several.runs[0]  # runs that cannot decide together
     usage = training.task_of(several.runs[0] if several else workdir).usage
-    print(f"use it: jaxatr {usage.format(workdir=shlex.quote(str(workdir)))}")
+    print(f"use it: jaxatr {usage.format(workdir=shlex.quote(str(used)))}")
 
 
 def _begun(data_dir: str) -> Callable[[Path], None]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxatr.data.bands import Bands
+from jaxatr.data.bands import Bands, counted
 from jaxatr.data.combined_splits import concatenated
 from jaxatr.data.dataset import SCENE_ARRAYS, SHAPE_COLUMNS, Dataset, Split
 from jaxatr.data.image_paths import TABLES
@@ -108,7 +108,7 @@ def _facts(
             )
         if image.shape[2] not in accepted:
             raise ValueError(
-                f"added: {file} has {image.shape[2]} bands, wanted "
+                f"added: {file} has {counted(image.shape[2])}, wanted "
                 f"{' or '.join(map(str, sorted(accepted)))} like {dataset.name}"
             )
         sizes.append(image.shape)

@@ -22,6 +22,7 @@ _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 SUFFIXES = (*_TAR, *_ZSTANDARD, ".zip")
 _OTHERS = (".7z", ".rar", ".gz", ".bz2", ".xz", ".zst", ".lz4", ".cab", ".iso")
 MOST_TIMES, ROOM = 100, 1 << 28
+_UTF_8 = 0x800  # the flag in a zip of a name in UTF-8
 """An archive may unpack to this many times its size, and to 256 MiB in any case."""
 _LONGEST_NAME = 1 << 20  # bytes of a header that holds a long name or other facts about a file
 # Names that the file system refuses, or that another file's name rules out.
@@ -284,10 +285,22 @@ def _zip_members(archive: Path) -> Iterator[Member]:
             if member.is_dir():
                 continue
             # The upper half of the attributes is the Unix mode; 0o12 is a symbolic link.
+            name = name_in_zip(member)
             if member.external_attr >> 28 == 0o12:
-                raise ValueError(f"{archive}: {member.filename!r} in it is a link")
-            path, size = _inside(member.filename), member.file_size
-            yield Member(member.filename, path, size, partial(file.open, member))
+                raise ValueError(f"{archive}: {name!r} in it is a link")
+            yield Member(name, _inside(name), member.file_size, partial(file.open, member))
+
+
+def name_in_zip(member: zipfile.ZipInfo) -> str:
+    """Returns the name of a member of a zip.
+
+    macOS and Info-ZIP write names in UTF-8 without the flag that says so; ``zipfile`` then takes
+    them for code page 437. A name in that code page that is not ASCII is hardly ever valid UTF-8.
+    """
+    if not member.flag_bits & _UTF_8:
+        with contextlib.suppress(UnicodeError):
+            return member.filename.encode("cp437").decode("utf-8")
+    return member.filename
 
 
 def _inside(name: str) -> PurePosixPath:

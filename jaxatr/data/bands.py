@@ -238,12 +238,13 @@ class Choice(NamedTuple):
         """
         if count != self.of:
             raise ValueError(
-                f"got an image of {_bands(count)}, wanted {self.of}, of which data.bands="
+                f"got an image of {counted(count)}, wanted {self.of}, of which data.bands="
                 f"{','.join(str(one + 1) for one in self.numbers)} are used"
             )
 
 
-def _bands(count: int) -> str:
+def counted(count: int) -> str:
+    """Returns a number of bands in words, as in "4 bands"."""
     return "1 band" if count == 1 else f"{count} bands"
 
 

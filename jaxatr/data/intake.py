@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.data.bands import Bands, Choice, shown
+from jaxatr.data.bands import Bands, Choice, counted, shown
 from jaxatr.data.chip import Chip
 from jaxatr.typing import Array, ArrayLike, Config, Float, Shaped
 
@@ -96,8 +96,8 @@ class Intake(NamedTuple):
         if count == wanted or (self.chip.choice is None and {count, wanted} <= {1, 3}):
             return
         named = f" ({', '.join(self.bands.names)})" if self.bands.names else ""
-        many = f"{wanted} bands{named}" if wanted > 1 else "1 band"
-        text = f"got an image of {count} bands, wanted {many} like the training images"
+        text = f"got an image of {counted(count)}, wanted {counted(wanted)}{named} like the "
+        text += "training images"
         if self.bands.files:
             text += (
                 f": in files whose names end in {', '.join(self.bands.files)}, or in a single TIFF "

@@ -181,7 +181,8 @@ def fit_out_of_fold(
         own = decision.calibration
         if own is None or not own.held_out:
             raise ValueError(
-                f"{decision.score.name}: its threshold is not fitted to the examples of its fold"
+                f"{decision.score.name}: its threshold is not fitted to the examples of its fold: "
+                "decide by another score (--score), or use one of the runs"
             )
         unseen = own.scores[: own.held_out]
         units.append(unit_of(unseen))

@@ -54,7 +54,9 @@ def tables(found: Diagnosis) -> list[str]:
         written += ["", _leak_table(found)]
     if facts.unreadable:
         written += ["", "cannot be read:"]
-        written += [f"  {name}: {_without(name, why)}" for name, why in facts.unreadable[:_LISTED]]
+        written += [
+            f"  {name}: {without_name(name, why)}" for name, why in facts.unreadable[:_LISTED]
+        ]
         if len(facts.unreadable) > _LISTED:
             written.append(f"  and {len(facts.unreadable) - _LISTED} more (the page lists them)")
     written += [f"skipped: {line.removeprefix('left out: ')}" for line in subject.passed]
@@ -96,7 +98,7 @@ def render_page(found: Diagnosis, chip: Chip | None = None) -> str:
             most=max(1, int(found.counts.max())),
             leaks=found.leaks,
             sizes=_sizes(found),
-            unreadable=[(n, _without(n, why)) for n, why in facts.unreadable[:_SHOWN]],
+            unreadable=[(n, without_name(n, why)) for n, why in facts.unreadable[:_SHOWN]],
             unlisted=max(0, len(facts.unreadable) - _SHOWN),
             passed=[line.removeprefix("left out: ") for line in subject.passed],
             groups=groups,
@@ -146,7 +148,7 @@ def _leak_table(found: Diagnosis) -> str:
     return text_table(header, rows)
 
 
-def _without(name: str, why: str) -> str:
+def without_name(name: str, why: str) -> str:
     """Removes the file's name, and the folders in front of it, from the reason."""
     before, separator, after = why.partition(f"{name}: ")
     return after if separator and (not before or before.endswith(("/", os.sep))) else why

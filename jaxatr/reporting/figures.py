@@ -16,6 +16,9 @@ from jaxatr.reporting.tables import percent
 from jaxatr.typing import Float
 
 _FEW = 0.05  # share of accepted unknown examples at which descriptions give a curve's value
+_MOST_LINES = (
+    12  # of a chart that can be read; of more, only the deciding scores are shown at first
+)
 _TRAINING = {  # recorded metric to its chart's title and axis label; all but the loss are shares
     "loss": ("Loss", "loss"),
     "closed_accuracy": ("Closed-set accuracy", "examples right"),
@@ -41,7 +44,11 @@ def curves(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:
     ]
     titles = {name: run.shown(name).title for run in runs for name in run.scores}
     groups = titles if len(titles) > 1 else {}
-    return Section("curves", "ROC and OSCR curves", {"charts": charts, "groups": groups})
+    shown = {run.evaluation.get("decides") for run in runs} & set(titles)
+    if not shown or len(charts[0].lines) <= _MOST_LINES:
+        shown = set(titles)
+    content = {"charts": charts, "groups": groups, "shown": shown}
+    return Section("curves", "ROC and OSCR curves", content)
 
 
 def ranges(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:

@@ -53,6 +53,7 @@ def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
     return made.get_template("page.html").render(
         kind=title[:1].upper() + title[1:],
         everything=runs,
+        own=[run.name for run in runs if "set" not in run.evaluation],
         introductions=[report.introduce(run) for report, run in both],
         runs=runs[: len(script_data)],
         sprites=sprites,

@@ -1,5 +1,6 @@
 """Formats recorded figures as text tables."""
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -248,14 +249,24 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     a     10
     bb     9
     """
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    widths = [max(map(shown_width, column)) for column in zip(header, *rows, strict=True)]
 
     def line(cells: Sequence[str]) -> str:
-        first = cells[0].ljust(widths[0])
-        rest = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
-        return "  ".join([first, *rest]).rstrip()
+        fill = [" " * (w - shown_width(cell)) for cell, w in zip(cells, widths, strict=True)]
+        rest = (space + cell for space, cell in zip(fill[1:], cells[1:], strict=True))
+        return "  ".join([cells[0] + fill[0], *rest]).rstrip()
 
     return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, rows)])
+
+
+def shown_width(text: str) -> int:
+    r"""Counts the columns of a terminal that a text takes: two for each Chinese character.
+
+    >>> shown_width("船 ship"), shown_width("fu\u0308r")
+    (7, 3)
+    """
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
 
 
 class Confusion(NamedTuple):

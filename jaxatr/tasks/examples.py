@@ -64,7 +64,7 @@ class Examples:
             self.split = data.hold_out_classes(self.split, held.hold_out, held.hold_out_turn)
         chip = self._chip = chip_of(fields, self.dataset)
         if self.dataset.skipped:
-            warnings.warn(listing(self.dataset.skipped), stacklevel=3)
+            warnings.warn(listing(fields, self.dataset.skipped), stacklevel=3)
         self.parts = parts_of(self.dataset, self.split, config, chip, tracks=tracks)
         self.own_test = True
         self.image_shape = shared_shape(self.parts)

@@ -32,12 +32,11 @@ def uncorrected(fields: Config) -> data.Dataset:
         raise
 
 
-def listing(skipped: Sequence[tuple[str, str]]) -> str:
-    """Formats the files that are skipped, with reasons, for a warning."""
+def listing(fields: Config, skipped: Sequence[tuple[str, str]]) -> str:
+    """Formats the files that are skipped, with reasons, for a warning that names the data set."""
     shown = [f"  {path}: {reason}" for path, reason in skipped[:10]]
     more = [f"  and {len(skipped) - 10} more"] if len(skipped) > 10 else []
-    one = len(skipped) == 1
-    count = (
-        "1 image cannot be read and is" if one else f"{len(skipped)} images cannot be read and are"
-    )
-    return "\n".join([f"{count} skipped:", *shown, *more])
+    one, name = len(skipped) == 1, fields.source or fields.name
+    count = "1 image cannot" if one else f"{len(skipped)} images cannot"
+    head = f"{name}: {count} be read and {'is' if one else 'are'} skipped:"
+    return "\n".join([head, *shown, *more])

@@ -3,11 +3,13 @@ import random
 import sys
 import tarfile
 import zipfile
+from pathlib import Path, PurePath
 
 import numpy as np
 import pytest
 
 from jaxatr import data
+from jaxatr.batch.sources.archives import Archive
 from jaxatr.data import archive
 
 
@@ -234,6 +236,24 @@ def test_a_name_that_is_not_utf8_is_a_damage(tmp_path):
     path.write_bytes(path.read_bytes().replace("é".encode(), b"\xff\xfe"))
     with pytest.raises(ValueError, match="a.zip: not a readable archive .'utf-8' codec"):
         archive.extract(path, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["Größe/1.png", "Gro\u0308ße/1.png", "船/1.png", "plain/1.png"])
+def test_a_name_in_a_zip_may_be_utf8_without_the_flag(tmp_path, name):
+    stand_in = "x" * len(name.encode())
+    path = make_zip(tmp_path / "a.zip", {stand_in: b"1"})
+    path.write_bytes(path.read_bytes().replace(stand_in.encode(), name.encode()))
+    assert [member.name for member in archive.members(path)] == [name]
+    key = next(iter(Archive(str(path)).keys()))
+    (found,) = Archive(str(path)).read([key], tmp_path)
+    assert found.name == str(path / PurePath(name))
+    assert Path(found.file).read_bytes() == b"1"
+
+
+def test_other_names_in_a_zip_are_of_code_page_437(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"x1.png": b"1"})
+    path.write_bytes(path.read_bytes().replace(b"x1", b"\x821"))
+    assert [member.name for member in archive.members(path)] == ["é1.png"]
 
 
 def zeros(path, size):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxatr import metrics, openset, reporting
+from jaxatr.reporting import figures
 from jaxatr.reporting.explorer import decisions
 from jaxatr.reporting.recorded_run import read_run
 
@@ -144,6 +145,14 @@ def test_runs_that_are_called_alike_are_told_apart(make_run, tmp_path):
 def test_without_unknown_examples_there_are_no_curves(make_run, tmp_path):
     page = reporting.render_report([make_run(tmp_path / "run", unknown=())])
     assert sections(page) == ["scores", "explorer", "confusion", "training", "settings"]
+
+
+def test_of_many_curves_only_those_of_the_deciding_score_are_shown_at_first(run_folder):
+    run = read_run(run_folder)
+    run.evaluation["decides"] = "cbc"
+    for runs, shown in ((4, {"softmax", "mls", "cbc"}), (5, {"cbc"})):  # 12 and 15 lines
+        section = figures.curves([(number, run) for number in range(runs)])
+        assert section and section.content["shown"] == shown
 
 
 def test_an_older_evaluation_without_thumbnails(run_folder):

@@ -85,7 +85,9 @@ class Archive(Source):
         if self._path.name.lower().endswith(".zip"):
             if self._zip is None:
                 self._zip = zipfile.ZipFile(self._path)
-                self._first = {one.filename: one for one in reversed(self._zip.infolist())}
+                self._first = {
+                    archive.name_in_zip(one): one for one in reversed(self._zip.infolist())
+                }
             if name not in self._first:
                 raise self._gone(name)
             return self._zip.read(self._first[name])

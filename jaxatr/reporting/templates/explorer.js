@@ -174,8 +174,11 @@ function explore(panel) {
 
 for (const panel of document.querySelectorAll(".explorer")) explore(panel);
 
-for (const box of document.querySelectorAll(".switches input"))
-  box.addEventListener("change", () => {
+for (const box of document.querySelectorAll(".switches input")) {
+  const show = () => {
     for (const drawn of document.querySelectorAll("#curves [data-group]"))
       if (drawn.dataset.group === box.value) drawn.toggleAttribute("hidden", !box.checked);
-  });
+  };
+  box.addEventListener("change", show);
+  show();
+}

@@ -138,7 +138,8 @@ class Model:
         if image.shape[2] != channels:
             names = ", ".join(self.metadata.get("bands", {}).get("names", []))
             wanted = f"{channels} ({names})" if names else channels
-            raise ValueError(f"got an image of {image.shape[2]} bands, wanted {wanted}")
+            bands = "1 band" if image.shape[2] == 1 else f"{image.shape[2]} bands"
+            raise ValueError(f"got an image of {bands}, wanted {wanted}")
         least = self.metadata.get("geometry", {}).get("center_crop", 0)
         if min(image.shape[:2]) < least:
             raise ValueError(f"got {image.shape[:2]} pixels, wanted at least {least} on each side")

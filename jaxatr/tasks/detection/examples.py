@@ -111,7 +111,7 @@ class SceneExamples:
         self._config = config
         self.dataset = opened(fields)
         if self.dataset.skipped:
-            warnings.warn(listing(self.dataset.skipped), stacklevel=3)
+            warnings.warn(listing(fields, self.dataset.skipped), stacklevel=3)
         chip = data.Chip(channels=fields.channels or None)
         self.parts = _parts(self.dataset, config, chip)
         train = self.parts["train"]

@@ -147,7 +147,8 @@ def test_images_that_cannot_be_read_are_named(tmp_path, capsys):
     capsys.readouterr()
     suspects.rank(doctor.of_folder(folder, "set"), str(table), "", None)
     assert len(list(csv.DictReader(table.open()))) == 14
-    assert capsys.readouterr().err.count("warning: left out: disc/") == 2
+    err = capsys.readouterr().err
+    assert err.count("warning: left out: disc/") == 2 and str(tmp_path) not in err
     for path in (tmp_path / "set").rglob("*.png"):
         path.write_bytes(b"no image")
     folder = image_folder.image_folder(tmp_path / "set", all_options(image_folder.PART, {}))

@@ -27,6 +27,7 @@ from jaxatr.data.sources.image_folder.layouts import (
 )
 from jaxatr.files import MissingFileError, read_regular
 from jaxatr.resolve import nearest
+from jaxatr.typing import Bool, Int, Shaped
 
 WANTED = (
     "<split>/<class>/*, <class>/<split>/*, <coarse>/<class>/*, <split>/<coarse>/<class>/*, "
@@ -205,7 +206,7 @@ def divided(found: Found, test_fraction: float) -> ImageFolder:
       test_fraction: without splits, the share of each class that becomes the test split, rounded,
         but at least one image of a class with two or more. Images are chosen by the SHA-256 of
         their paths, hence equally on every machine. Groups stay whole, so that the shares are
-        about this large.
+        about this large, and larger for classes of few groups.
 
     Raises:
       ValueError: there is only one class, ``coarse.json`` does not fit, or all groups of a class
@@ -297,18 +298,36 @@ def _drawn(listed: Sequence[Listed], fraction: float) -> frozenset[str]:
 
 
 def _drawn_groups(listed: Sequence[Listed], fraction: float) -> frozenset[str]:
-    """Draws the test split from whole groups, as one of several folds."""
+    """Draws the test split from whole groups: a fold, and a small group of each class it lacks."""
     classes = sorted({one.label for one in listed})
     labels = np.array([classes.index(one.label) for one in listed])
     groups = np.array([str(one.group) for one in listed])
     test = folds.stratified_folds(labels, max(2, round(1 / fraction)), 0, groups=groups) == 0
     for number, name in enumerate(classes):
+        if not test[labels == number].any():
+            test = _with_smallest_group(test, labels, groups, number)
         if len(set(test[labels == number])) < 2:
             raise ValueError(
                 f"group: the groups of {name!r} cannot be divided into training and test: give "
                 "every class several groups, or a column of splits"
             )
     return frozenset(one.path for one, drawn in zip(listed, test, strict=True) if drawn)
+
+
+def _with_smallest_group(
+    test: Bool[np.ndarray, " n"],
+    labels: Int[np.ndarray, " n"],
+    groups: Shaped[np.ndarray, " n"],
+    number: int,
+) -> Bool[np.ndarray, " n"]:
+    """Adds the smallest group of a class to the test that leaves every class some training."""
+    names, sizes = np.unique(groups, return_counts=True)
+    for name in names[np.argsort(sizes, kind="stable")]:
+        more = test | (groups == name)
+        enough = len(np.unique(labels[~more])) == len(np.unique(labels[~test]))
+        if enough and more[labels == number].any():
+            return more
+    return test
 
 
 def _given_hierarchy(

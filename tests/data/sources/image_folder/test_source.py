@@ -4,6 +4,7 @@ import shutil
 import sys
 import tracemalloc
 import unicodedata
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from jaxatr.data import ImageError, open_dataset, write_table
 from jaxatr.data.source import Request
 from jaxatr.data.sources.image_folder import PART as SOURCE
 from jaxatr.data.sources.image_folder import table
-from jaxatr.data.sources.image_folder.folder import divided, find
+from jaxatr.data.sources.image_folder.folder import Found, divided, find
+from jaxatr.data.sources.image_folder.layouts import Listed
 
 
 def opened(source, data_dir, **arguments):
@@ -298,6 +300,24 @@ def test_groups_of_a_table_stay_in_one_split(tmp_path, data_dir, save):
     (tmp_path / "list.csv").write_text("\n".join(["path,label,group", *rows]))
     with pytest.raises(ValueError, match="group: the groups of 'van' cannot be divided"):
         opened(tmp_path / "list.csv", data_dir)
+
+
+def test_classes_of_fewer_groups_than_folds_are_in_both_splits(tmp_path):
+    flights = {"car": [2] * 10, "van": [7, 3], "bus": [6, 4], "jeep": [5, 3, 2]}
+    listed = [
+        Listed(f"{name}/{flight}/{i}.png", name, None, None, f"{name}{flight}")
+        for name, sizes in flights.items()
+        for flight, size in enumerate(sizes)
+        for i in range(size)
+    ]
+    found = divided(Found(tmp_path, tmp_path, listed, ()), 0.2)
+    groups = {
+        split: {found.groups[path] for path, _ in files} for split, files in found.files.items()
+    }
+    assert not groups["train"] & groups["test"]
+    tested = Counter(path.split("/")[0] for path, _ in found.files["test"])
+    # The largest group, of vans, begins the first fold, which has none of the last two classes.
+    assert tested == {"car": 4, "van": 7, "bus": 4, "jeep": 2}
 
 
 def test_a_table_of_parquet(tmp_path, save):
