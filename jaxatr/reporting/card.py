@@ -142,8 +142,8 @@ def card(workdirs: Sequence[str | os.PathLike], exported: Exported) -> str:
 
 
 def _read(workdir: Path) -> CardRun:
-    path = workdir / training.EVALUATION
-    evaluation = files.read_fields(path) if path.is_file() else {}
+    is_evaluated = (workdir / training.EVALUATION).is_file()
+    evaluation = training.load_evaluation(workdir) if is_evaluated else {}
     config = training.load_config(workdir).to_dict()
     return CardRun(workdir.resolve().name, config, training.read_record(workdir), evaluation)
 

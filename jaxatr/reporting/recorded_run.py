@@ -1,8 +1,6 @@
 """Reads an evaluated run's folder for a report."""
 
 import dataclasses
-import json
-import math
 import os
 import zipfile
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr import files, training
+from jaxatr import training
 from jaxatr.reporting import recorded_sets, score_record
 from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.typing import Int, Shaped
@@ -125,7 +123,7 @@ def read_run(
     folder = Path(workdir)
     own = place is None
     place = folder if place is None else place
-    evaluation = read_evaluation(folder) if own else recorded_sets.read(place)
+    evaluation = read_evaluation(folder) if own else recorded_sets.read(folder, place)
     if "groups" not in evaluation:
         raise ValueError(
             f"{place / training.EVALUATION}: wanted an evaluation with open-set scores"
@@ -137,7 +135,6 @@ def read_run(
     labels, measured = arrays["test_labels"], evaluation["groups"]["all"]
     if len(labels) != measured["num_known"] + measured["num_unknown"]:
         raise different(place, training.EVALUATION, training.SCORES)
-    _check_rows(place / training.EVALUATION, measured["scores"])
     scores = score_record.recorded_scores(arrays, measured["scores"])
     for score, values in scores.items():
         if not np.isfinite(values).all():
@@ -187,46 +184,13 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
         has a field of the wrong type.
     """
     training.load_config(folder)
-    path = folder / training.EVALUATION
-    for needed in (path, folder / training.SCORES):
-        if not needed.is_file():
+    for name in (training.EVALUATION, training.SCORES):
+        if not (folder / name).is_file():
             raise ValueError(
-                f"{folder} is not evaluated yet: it has no {needed.name}; run "
+                f"{folder} is not evaluated yet: it has no {name}; run "
                 f"jaxatr evaluate --workdir={folder}"
             )
-    evaluation = files.read_fields(path)
-    for name, (kind, wanted) in _KINDS.items():
-        value = evaluation.get(name, kind())
-        if not isinstance(value, kind) or (
-            kind is list and not all(isinstance(item, str) for item in value)
-        ):
-            raise _unlike(path, name, value, wanted)
-    return evaluation
-
-
-# Types of the fields of evaluation.json that a report takes apart.
-_KINDS: dict[str, tuple[type, str]] = {
-    **dict.fromkeys(("known", "unknown"), (list, "a list of strings")),
-    **dict.fromkeys(("checkpoint", "dataset", "split", "groups"), (dict, "an object")),
-}
-
-
-def _check_rows(path: Path, rows: Any) -> None:
-    """Checks that the rows of an evaluation's scores hold numbers, or null where there is none."""
-    if not isinstance(rows, dict) or not rows:
-        raise _unlike(path, "scores", rows, "an object of scores")
-    for score, row in rows.items():
-        if not isinstance(row, dict):
-            raise _unlike(path, score, row, "an object")
-        for name in ("threshold", "fitted_threshold", "auroc", "oscr"):
-            value = row.get(name)
-            nothing = value is None and (name not in row or name.endswith("threshold"))
-            if not nothing and (not isinstance(value, int | float) or not math.isfinite(value)):
-                raise _unlike(path, f"{score}.{name}", value, "a finite number")
-
-
-def _unlike(path: Path, name: str, value: Any, wanted: str) -> ValueError:
-    return ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {wanted}")
+    return training.load_evaluation(folder)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

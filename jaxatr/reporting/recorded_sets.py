@@ -1,13 +1,12 @@
 """The recorded evaluations of a run on other sets, beside that on its own test data."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxatr.reporting.tables import percent, text_table
-from jaxatr.training import EVALUATION, OWN_TEST, SETS
+from jaxatr.training import EVALUATION, OWN_TEST, SETS, load_evaluation
 
 _COLUMNS = {
     "closed_accuracy": "closed acc.",
@@ -34,20 +33,19 @@ class Comparison(NamedTuple):
     notes: list[str]
 
 
-def read(folder: str | os.PathLike) -> dict[str, Any]:
-    """Reads the evaluation in the folder of a set.
+def read(workdir: str | os.PathLike, folder: str | os.PathLike) -> dict[str, Any]:
+    """Reads the evaluation of a run in the folder of a set.
 
     Raises:
       ValueError: it cannot be read, or is not one of another set.
     """
-    path = Path(folder) / EVALUATION
     try:
-        evaluation = json.loads(path.read_text(encoding="utf-8"))
+        evaluation = load_evaluation(workdir, folder)
         evaluation["set"]["source"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise ValueError(
-            f"{path}: not the evaluation of a set ({error}): remove {folder} or measure the set "
-            "again with --fresh"
+            f"not the evaluation of a set ({error}): remove {folder} or measure the set again with "
+            "--fresh"
         ) from error
     return evaluation
 
@@ -66,15 +64,11 @@ def text(workdir: str | os.PathLike) -> str:
     Raises:
       ValueError: a recorded evaluation cannot be read.
     """
-    found = {one.name: read(one) for one in folders(workdir)}
+    found = {one.name: read(workdir, one) for one in folders(workdir)}
     if not found:
         return ""
-    own = Path(workdir) / EVALUATION
-    if own.is_file():
-        try:
-            found = {OWN_TEST: json.loads(own.read_text(encoding="utf-8")), **found}
-        except ValueError as error:
-            raise ValueError(f"{own}: not a readable evaluation ({error})") from error
+    if (Path(workdir) / EVALUATION).is_file():
+        found = {OWN_TEST: load_evaluation(workdir), **found}
     header, rows, notes = comparison(found)
     return "\n".join([text_table(header, rows), *notes])
 

@@ -115,7 +115,9 @@ def evaluate_run(
         return reporting.shown(workdir, result)
     further = task.files(recorded, snapshot.step)
     if not fresh:
-        (result, recorded), notes = merged(folder, Evaluated(result, recorded), task.kept)
+        (result, recorded), notes = merged(
+            folder, Evaluated(result, recorded), task.kept, task.evaluation_form
+        )
         for note in notes:
             warnings.warn(f"{workdir}: {note}", stacklevel=2)
     thumbnails = task.thumbnails(result, recorded)
@@ -243,7 +245,7 @@ def _folder_of_set(
     path = folder / EVALUATION
     if fresh or not path.is_file():
         return folder
-    before = recorded_sets.read(folder)["set"]["source"]
+    before = recorded_sets.read(workdir, folder)["set"]["source"]
     if before != source:
         raise ValueError(
             f"name: {folder.name!r} is already the name of the set of {before}: give {source} "

@@ -5,10 +5,13 @@ import json
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxatr import files, forms
+from jaxatr.forms import Form
 from jaxatr.recognition import other_data
 from jaxatr.training import EVALUATION, SCORES
 
@@ -46,7 +49,9 @@ class Merged(NamedTuple):
     notes: list[str]
 
 
-def merged(folder: Path, now: Evaluated, kept: Iterable[str]) -> Merged:
+def merged(
+    folder: Path, now: Evaluated, kept: Iterable[str], form: Form = MappingProxyType({})
+) -> Merged:
     """Completes a new evaluation with recorded figures that it lacks.
 
     Recorded figures are kept if both evaluations have the same checkpoint and configuration, and if
@@ -58,12 +63,14 @@ def merged(folder: Path, now: Evaluated, kept: Iterable[str]) -> Merged:
       folder: the run's folder.
       now: the new evaluation.
       kept: patterns of the figures to keep (:attr:`jaxatr.training.Task.kept`).
+      form: that of the recorded figures (:attr:`jaxatr.training.Task.evaluation_form`).
     """
     patterns = tuple(name.split(".") for name in kept)
     if not patterns or not (folder / EVALUATION).is_file():
         return Merged(now, [])
     try:
-        before = json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
+        before = files.read_fields(folder / EVALUATION)
+        forms.check(before, form, folder / EVALUATION)
         with np.load(folder / SCORES) as file:
             arrays = dict(file)
     except (OSError, ValueError, zipfile.BadZipFile) as error:

@@ -10,7 +10,6 @@ from jaxatr.training.folder import (
     SETS,
     THUMBNAILS,
     load_config,
-    load_evaluation,
     set_folder,
     training_alone,
     variables_of,
@@ -46,6 +45,7 @@ from jaxatr.training.trackers import trackers_of
 from jaxatr.training.trained_run import (
     Checkpoint,
     check_predictor,
+    load_evaluation,
     load_run,
     loading_once,
     predictor_class,

@@ -53,18 +53,6 @@ def load_config(workdir: str | os.PathLike) -> Config:
         raise ValueError(f"{path}: {error}") from error
 
 
-def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
-    """Reads the recorded evaluation of a run.
-
-    Raises:
-      ValueError: the run has not been evaluated yet, or the file is damaged.
-    """
-    path = Path(workdir) / EVALUATION
-    if not path.is_file():
-        raise ValueError(f"{workdir} is not evaluated yet: jaxatr evaluate --workdir={workdir}")
-    return files.read_fields(path)
-
-
 def set_folder(workdir: str | os.PathLike, name: str) -> Path:
     """Returns the folder in a run's folder for the evaluation on another set.
 

@@ -1,16 +1,14 @@
 """The record of a run: its configuration, versions and devices."""
 
 import datetime
-import functools
 import hashlib
 import importlib.metadata
 import json
-import math
 import os
 import platform
 import subprocess
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,9 @@ import numpy as np
 
 import jaxatr
 from jaxatr import config as configuration
-from jaxatr import files
+from jaxatr import files, forms
 from jaxatr.data.class_names import class_name
+from jaxatr.forms import COUNT, FIGURE, NUMBER, NUMBERS, SHARE, TEXT, TEXTS, Form, Leaf, optional
 from jaxatr.typing import Config
 
 CONFIG = "config.json"
@@ -40,54 +39,66 @@ FREE_FIELDS = frozenset(
     }
 )
 
-#: Types of the fields that programs take apart, the outer ones first.
-_KINDS: dict[str, type] = {
-    **dict.fromkeys(("task", "fingerprint", "image_dtype"), str),
-    **dict.fromkeys(("split", "normalization", "dataset", "examples", "decision", "target"), dict),
-    **dict.fromkeys(("device", "kernels", "versions", "detection"), dict),
-    **dict.fromkeys(("split.known", "split.unknown", "image_shape", "coarse"), list),
-    **dict.fromkeys(("normalization.mean", "normalization.std", "skipped"), list),
-    **dict.fromkeys(("channels", "detection.threshold", "detection.gamma"), object),
-}
-_JSON_NAMES = {str: "a string", dict: "an object", list: "a list", object: "a value"}
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("commit"), str)
 
 
-def _is_number(item: Any) -> bool:
-    return isinstance(item, (int, float)) and not isinstance(item, bool) and math.isfinite(item)
+_SHAPE = Leaf(
+    lambda value: (
+        isinstance(value, list)
+        and len(value) == 3
+        and all(type(side) is int and side > 0 for side in value)
+    ),
+    "a list of height, width and channels",
+)
 
 
-def _is_shape(value: list) -> bool:
-    return len(value) == 3 and all(type(side) is int and side > 0 for side in value)
-
-
-def _is_probability(value: Any) -> bool:
-    return _is_number(value) and 0 <= value <= 1
-
-
-def _is_dtype(value: str) -> bool:
+def _is_dtype(value: Any) -> bool:
     try:
-        return np.dtype(value).kind in "biufc" and bool(value)
+        return isinstance(value, str) and bool(value) and np.dtype(value).kind in "biufc"
     except TypeError:
         return False
 
 
-#: What the values of these fields must also be: a predicate, and its description.
-_CONTENTS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(
-        ("split.known", "split.unknown", "coarse"),
-        (lambda value: all(isinstance(item, str) for item in value), "a list of strings"),
-    ),
-    **dict.fromkeys(
-        ("normalization.mean", "normalization.std"),
-        (lambda value: bool(value) and all(map(_is_number, value)), "a list of finite numbers"),
-    ),
-    "image_shape": (_is_shape, "a list of height, width and channels"),
-    "channels": (lambda value: type(value) is int and value > 0, "a positive integer"),
-    **dict.fromkeys(
-        ("detection.threshold", "detection.gamma"),
-        (_is_probability, "a probability in [0, 1]"),
-    ),
-    "image_dtype": (_is_dtype, "the name of a data type, such as uint8"),
+_PROBABILITY = Leaf(SHARE.holds, "a probability in [0, 1]")
+
+DECISION: Form = {
+    **dict.fromkeys(("decides", "fitted_to"), optional(TEXT)),
+    **dict.fromkeys(("by", "class_from", "probability"), TEXT),
+    **dict.fromkeys(("gamma", "temperature", "estimate"), NUMBER),
+    **dict.fromkeys(("step", "validation_examples"), COUNT),
+    **dict.fromkeys(("thresholds", "guarantees"), [FIGURE]),
+    **dict.fromkeys(("weights", "validation_accuracy"), {"*": NUMBER}),
+    "candidates": {"*": {"auroc": NUMBER, "by_class": {"*": NUMBER}, "refused": TEXT}},
+    "enrolled": {"*": COUNT},
+}
+"""The form of what is recorded about the decision of an open-set run."""
+
+#: The form of ``record.json``, as far as programs take it apart.
+_FORM: Form = {
+    **dict.fromkeys(("task", "fingerprint", "started", "last_started", "fitted_gamma_of"), TEXT),
+    "image_dtype": Leaf(_is_dtype, "the name of a data type, such as uint8"),
+    "image_shape": _SHAPE,
+    "split": {"known": TEXTS, "unknown": TEXTS},
+    "coarse": TEXTS,
+    "normalization": {"mean": NUMBERS, "std": NUMBERS},
+    "dataset": {
+        **dict.fromkeys(("name", "version", "fingerprint"), TEXT),
+        **dict.fromkeys(("outliers", "negatives", "enrolled"), {}),
+    },
+    "examples": {"*": COUNT},
+    **dict.fromkeys(("steps", "fitted_gamma_step"), COUNT),
+    "fitted_gamma": FIGURE,
+    "decision": DECISION,
+    "target": {},
+    "device": {},
+    "kernels": {},
+    "versions": {"*": TEXT},
+    "code": optional(Leaf(_is_code, "an object with a commit")),
+    "skipped": Leaf(lambda value: isinstance(value, list), "a list"),
+    "channels": Leaf(lambda value: type(value) is int and value > 0, "a positive integer"),
+    "detection": {"threshold": _PROBABILITY, "gamma": _PROBABILITY},
 }
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
@@ -261,18 +272,7 @@ def read_record(workdir: str | os.PathLike) -> files.Fields:
     if not path.exists():
         return files.Fields({}, str(path))
     record = files.read_fields(path)
-    for name, kind in _KINDS.items():
-        *groups, last = name.split(".")
-        group = functools.reduce(lambda one, part: one.get(part, {}), groups, record)
-        if last not in group:
-            continue
-        value, wanted = group[last], _JSON_NAMES[kind]
-        is_right = isinstance(value, kind)
-        if is_right and name in _CONTENTS:
-            check, wanted = _CONTENTS[name]
-            is_right = check(value)
-        if not is_right:
-            raise ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {wanted}")
+    forms.check(record, _FORM, path)
     split = record.get("split", {})
     for name in {"known", "unknown"} & {*split}:  # of runs from before names had one form
         split[name] = [class_name(one) for one in split[name]]

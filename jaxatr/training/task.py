@@ -20,6 +20,7 @@ import optax
 from jaxatr.config import Fields
 from jaxatr.data.intake import Intake, normalize
 from jaxatr.data.pipeline import BatchIterator
+from jaxatr.forms import Form
 from jaxatr.training.networks import Exportable, Surrogate, Target
 from jaxatr.typing import ArrayLike, Batch, Config, Network, PyTree
 
@@ -120,6 +121,10 @@ class Task(abc.ABC):
     kept: ClassVar[tuple[str, ...]] = ()
     #: Dotted path of the :class:`jaxatr.reporting.Report` that shows the task's results.
     report: ClassVar[str] = "jaxatr.reporting.plain:REPORT"
+
+    #: The form of the task's ``evaluation.json``, as far as programs take it apart: where one was
+    #: edited by hand, the field is named.
+    evaluation_form: ClassVar[Mapping[str, Form]] = {}
 
     phases: Sequence[Phase]
     cycles: int = 1

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxatr import config as configuration
+from jaxatr import files, forms
 from jaxatr.resolve import imported, resolve
 from jaxatr.training.checkpoints import load_snapshot
-from jaxatr.training.folder import load_config, variables_of
+from jaxatr.training.folder import EVALUATION, load_config, variables_of
 from jaxatr.training.predictor import Predictor
 from jaxatr.training.record import CONFIG, read_record
 from jaxatr.training.snapshot import Snapshot
@@ -76,6 +77,35 @@ def task_class(path: str) -> type[Task]:
     if not (isinstance(task, type) and issubclass(task, Task)):
         raise ValueError(f"task: {path} is not a subclass of jaxatr.training.Task")
     return task
+
+
+def load_evaluation(
+    workdir: str | os.PathLike, place: str | os.PathLike | None = None
+) -> dict[str, Any]:
+    """Reads the recorded evaluation of a run.
+
+    Args:
+      workdir: the run's folder.
+      place: the folder of its evaluation on another set, instead of that on its own test.
+
+    Raises:
+      ValueError: the run has not been evaluated yet, or the file is damaged or has a field of the
+        wrong type.
+    """
+    path = Path(workdir if place is None else place) / EVALUATION
+    if not path.is_file():
+        raise ValueError(f"{workdir} is not evaluated yet: jaxatr evaluate --workdir={workdir}")
+    evaluation = files.read_fields(path)
+    forms.check(evaluation, {**_EVALUATION, **task_of(workdir).evaluation_form}, path)
+    return evaluation
+
+
+#: The form of every evaluation, as far as programs take it apart.
+_EVALUATION: forms.Form = {
+    "checkpoint": {"which": forms.TEXT, "step": forms.COUNT},
+    **dict.fromkeys(("known", "unknown"), forms.TEXTS),
+    **dict.fromkeys(("dataset", "split"), {}),
+}
 
 
 def load_run(workdir: str | os.PathLike, checkpoint: Checkpoint = "latest") -> TrainedRun:

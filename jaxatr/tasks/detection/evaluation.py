@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from jaxatr import data
+from jaxatr.forms import BOOLEAN, COUNT, FIGURE, NUMBER, TEXTS, Form
 from jaxatr.scenes import metrics
 from jaxatr.tasks.detection.assignment import UNKNOWN
 from jaxatr.tasks.detection.decoding import Found
@@ -26,6 +27,30 @@ UNKNOWN_NAME, NOTHING_NAME = "unknown", "nothing"
 
 RECALLS = (0.5, 0.7, 0.9)
 """Recalls of targets of any class at which false alarms are counted."""
+
+_PRECISIONS: Form = {"by_class": {"*": {"*": FIGURE}}, "*": FIGURE}
+_RATES: Form = {"targets": COUNT, "recall": {"*": FIGURE}, "known": BOOLEAN}
+_AT_FITTED: Form = {"targets": COUNT, "recall": FIGURE}
+
+FORM: Form = {
+    **dict.fromkeys(("targets", "scenes"), COUNT),
+    "recall": {"*": FIGURE},
+    "classes": {"*": _RATES},
+    "average_precision": {
+        "targets": _PRECISIONS,
+        "classes": _PRECISIONS,
+        "open": {**dict.fromkeys(("known", "unknown"), _PRECISIONS), "*": FIGURE},
+    },
+    "false_alarms": {"*": {"*": FIGURE}},
+    "ranges": {"*": _AT_FITTED},
+    "confusion": {"names": TEXTS, "counts": [[COUNT]]},
+    "decision": {
+        **dict.fromkeys(("threshold", "false_alarms", "gamma"), NUMBER),
+        **dict.fromkeys(("unknown_found", "open_set_errors"), COUNT),
+        "*": FIGURE,
+    },
+}
+"""The form of a detector's ``evaluation.json``."""
 
 _BIN_M = 500  # metres of the bins of targets' ranges
 

@@ -36,6 +36,7 @@ class SceneTask(Task):
     """
 
     report = "jaxatr.tasks.detection.report:REPORT"
+    evaluation_form = evaluation.FORM
     usage = "detect --workdir={workdir} --out=targets.csv SCENE..."
     best = "recall"
     least = evaluation.LEAST

@@ -17,6 +17,7 @@ import numpy as np
 from jaxatr import data, losses, models
 from jaxatr.config import Fields
 from jaxatr.explain import load_target
+from jaxatr.forms import COUNT, NUMBER, TEXT
 from jaxatr.kernels.compiled import Compiled
 from jaxatr.tasks.distillation.checks import check_fields
 from jaxatr.tasks.distillation.evaluation import compare, evaluate, validate
@@ -48,6 +49,15 @@ class Distillation(Task):
     title = "explanation by distillation"
     usage = "explain --workdir={workdir} --out=DIR IMAGE..."
     report = "jaxatr.tasks.distillation.report:REPORT"
+    evaluation_form = {
+        "target": {"workdir": TEXT, "step": COUNT},
+        "explanation": {
+            "examples": COUNT,
+            "methods": {"*": {"*": NUMBER}},
+            "convention": [{"pixels_per_step": COUNT}],
+            "*": NUMBER,
+        },
+    }
     kept = ("explanation.methods.*",)
     best = "fidelity"
     free_fields = ("distillation.target",)  # the target may move: the record identifies it

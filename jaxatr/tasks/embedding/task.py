@@ -17,6 +17,7 @@ from jaxatr import data, metrics, models, parallel, training
 from jaxatr.config import Fields
 from jaxatr.data import augmentations
 from jaxatr.extras import require
+from jaxatr.forms import NUMBER
 from jaxatr.losses import quadruplet
 from jaxatr.reporting import score_record
 from jaxatr.tasks.apply import apply_training
@@ -26,6 +27,7 @@ from jaxatr.tasks.embedding.in_batch import find_in_batch, in_batch_loss
 from jaxatr.tasks.embedding.mining import select
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.open_set.evaluation_form import FORM as OPEN_SET
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, Hook, LossOutput, Phase, Task, TrainedRun
@@ -53,6 +55,7 @@ class Embedding(Task):
     title = "similarity search"
     predictor = "jaxatr.tasks.embedding.predictor:Retriever"
     report = "jaxatr.tasks.embedding.report:REPORT"
+    evaluation_form = {**OPEN_SET, "retrieval": {"*": {"*": NUMBER}}}
     best = "recall_at_1"
 
     def __init__(self, config: Config):

@@ -23,6 +23,7 @@ from jaxatr.tasks.open_set import reframing, terms, trials
 from jaxatr.tasks.open_set.checks import check_fields, check_sources, note_of
 from jaxatr.tasks.open_set.continuation import Continued
 from jaxatr.tasks.open_set.deciders import NONE, RULE, decides
+from jaxatr.tasks.open_set.evaluation_form import FORM as EVALUATION
 from jaxatr.tasks.open_set.fields import FIELDS, RECIPES, TESTS
 from jaxatr.tasks.open_set.needs import COMPUTED, given_by
 from jaxatr.tasks.open_set.objective import Objective
@@ -58,6 +59,7 @@ class OpenSet(Task):
     evaluator = "jaxatr.recognition.evaluation:evaluate"
     exporter = "jaxatr.recognition.export:exportable"
     report = "jaxatr.tasks.open_set.report:REPORT"
+    evaluation_form = EVALUATION
     kept = ("groups.*", "groups.*.scores.*", "outside.*", "further_scores.*", "fitted_gamma")
     best = "closed_accuracy"
 
