@@ -22,6 +22,7 @@ _GROUND = (
     "files",
     "inference",
     "jax_internals",
+    "lazy",
     "memory",
     "parallel",
     "parts",
@@ -33,7 +34,8 @@ _NOTES = {
     COMMANDS: "train, evaluate, predict …",
     GROUND: ", ".join(_GROUND),
 }
-_WIDTH, _WIDE, _HEIGHT, _GAP, _RISE = 124, 430, 44, 26, 46
+_WIDTH, _HEIGHT, _GAP, _RISE = 124, 44, 26, 46
+_LETTER = 6  # width of one in a note
 
 
 def imports() -> dict[str, set[str]]:
@@ -119,7 +121,7 @@ def drawing() -> str:
     rows: dict[int, list[str]] = {}
     for room in sorted(floors):
         rows.setdefault(floors[room], []).append(room)
-    spans = {room: _WIDE if room in _NOTES else _WIDTH for room in floors}
+    spans = {room: max(_WIDTH, _LETTER * len(_NOTES.get(room, "")) + _GAP) for room in floors}
     lengths = {floor: sum(spans[room] + _GAP for room in row) - _GAP for floor, row in rows.items()}
     width = max(lengths.values()) + 2 * _GAP
     height = (max(rows) + 1) * (_HEIGHT + _RISE) + _GAP
