@@ -11,12 +11,12 @@ from jaxatr import kernels, parallel, training
 from jaxatr.kernels import choosing, database
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.entries import Entry
-from jaxatr.kernels.ops.convolution import Problem, primitive
+from jaxatr.kernels.ops.convolution import ConvProblem, primitive
 from jaxatr.kernels.solver import Choice
 from jaxatr.training.kernels import KernelChoices
 
 EDGES = ((1, 1), (1, 1))
-FORWARD = Problem("forward", (16, 8, 8, 1), (3, 3, 1, 8), (1, 1), EDGES, (1, 1), 1, "float32")
+FORWARD = ConvProblem("forward", (16, 8, 8, 1), (3, 3, 1, 8), (1, 1), EDGES, (1, 1), 1, "float32")
 
 
 @pytest.fixture(autouse=True)

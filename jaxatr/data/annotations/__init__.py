@@ -12,13 +12,20 @@ from jaxatr.data.annotations.scene import (
     IGNORED,
     AnnotatedScene,
     Annotations,
+    BoxProblem,
     Collector,
-    Problem,
 )
 from jaxatr.data.images import SUFFIXES
 from jaxatr.files import MissingFileError, read_regular
 
-__all__ = ["IGNORED", "AnnotatedScene", "Annotations", "Collector", "Problem", "read_annotations"]
+__all__ = [
+    "IGNORED",
+    "AnnotatedScene",
+    "Annotations",
+    "Collector",
+    "BoxProblem",
+    "read_annotations",
+]
 
 _LISTED = 10
 
