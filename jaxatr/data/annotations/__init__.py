@@ -45,7 +45,7 @@ def read_annotations(scenes: Path, boxes: Path, *, bad_boxes: str = "refuse") ->
     if bad_boxes not in ("refuse", "skip"):
         raise ValueError(f"bad_boxes: got {bad_boxes!r}, wanted refuse or skip")
     if not scenes.exists():
-        raise ValueError(f"there is no folder or image {scenes}")
+        raise MissingFileError(f"there is no folder or image {scenes}")
     only = scenes.name if scenes.is_file() else None
     into = Collector(scenes.parent if only else scenes)
     if boxes.is_dir():
