@@ -15,20 +15,10 @@ import grimp
 PICTURE = Path(__file__).parent / "images" / "rooms.svg"
 COMMANDS = "commands"
 GROUND = "ground"
-_GROUND = (
-    "bundled",
-    "config",
-    "extras",
-    "files",
-    "inference",
-    "jax_internals",
-    "lazy",
-    "memory",
-    "parallel",
-    "parts",
-    "resolve",
-    "search",
-    "typing",
+ROOT = Path(__file__).parents[1] / "jaxatr"
+_COMMANDS = ("__main__", "train")
+_GROUND = sorted(
+    {"config"} | {path.stem for path in ROOT.glob("[!_]*.py") if path.stem not in _COMMANDS}
 )
 _NOTES = {
     COMMANDS: "train, evaluate, predict …",
@@ -43,14 +33,8 @@ def imports() -> dict[str, set[str]]:
     graph = grimp.build_graph("jaxatr")
     children = graph.find_children("jaxatr")
     rooms = {child: child.split(".")[1] for child in children}
-    commands = {
-        child
-        for child in children
-        if Path(__file__).parents[1].joinpath("jaxatr", f"{rooms[child]}.py").exists()
-        and rooms[child] not in _GROUND
-    }
     kind = {
-        child: COMMANDS if child in commands else GROUND if room in _GROUND else room
+        child: COMMANDS if room in _COMMANDS else GROUND if room in _GROUND else room
         for child, room in rooms.items()
     }
     found: dict[str, set[str]] = {room: set() for room in kind.values()}
