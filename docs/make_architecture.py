@@ -15,25 +15,17 @@ import grimp
 PICTURE = Path(__file__).parent / "images" / "rooms.svg"
 COMMANDS = "commands"
 GROUND = "ground"
-_GROUND = (
-    "bundled",
-    "config",
-    "extras",
-    "files",
-    "inference",
-    "jax_internals",
-    "memory",
-    "parallel",
-    "parts",
-    "resolve",
-    "search",
-    "typing",
+ROOT = Path(__file__).parents[1] / "jaxatr"
+_COMMANDS = ("__main__", "train")
+_GROUND = sorted(
+    {"config"} | {path.stem for path in ROOT.glob("[!_]*.py") if path.stem not in _COMMANDS}
 )
 _NOTES = {
     COMMANDS: "train, evaluate, predict …",
     GROUND: ", ".join(_GROUND),
 }
-_WIDTH, _WIDE, _HEIGHT, _GAP, _RISE = 124, 430, 44, 26, 46
+_WIDTH, _HEIGHT, _GAP, _RISE = 124, 44, 26, 46
+_LETTER = 6  # width of one in a note
 
 
 def imports() -> dict[str, set[str]]:
@@ -41,14 +33,8 @@ def imports() -> dict[str, set[str]]:
     graph = grimp.build_graph("jaxatr")
     children = graph.find_children("jaxatr")
     rooms = {child: child.split(".")[1] for child in children}
-    commands = {
-        child
-        for child in children
-        if Path(__file__).parents[1].joinpath("jaxatr", f"{rooms[child]}.py").exists()
-        and rooms[child] not in _GROUND
-    }
     kind = {
-        child: COMMANDS if child in commands else GROUND if room in _GROUND else room
+        child: COMMANDS if room in _COMMANDS else GROUND if room in _GROUND else room
         for child, room in rooms.items()
     }
     found: dict[str, set[str]] = {room: set() for room in kind.values()}
@@ -119,7 +105,7 @@ def drawing() -> str:
     rows: dict[int, list[str]] = {}
     for room in sorted(floors):
         rows.setdefault(floors[room], []).append(room)
-    spans = {room: _WIDE if room in _NOTES else _WIDTH for room in floors}
+    spans = {room: max(_WIDTH, _LETTER * len(_NOTES.get(room, "")) + _GAP) for room in floors}
     lengths = {floor: sum(spans[room] + _GAP for room in row) - _GAP for floor, row in rows.items()}
     width = max(lengths.values()) + 2 * _GAP
     height = (max(rows) + 1) * (_HEIGHT + _RISE) + _GAP

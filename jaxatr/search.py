@@ -22,8 +22,8 @@ TRIALS = 16
 """Number of candidates of a chunk that are compared one by one, before all are compared."""
 
 
-class Examples(NamedTuple):
-    """Examples to search. Those that are not finite are never nearer than one that is.
+class Points(NamedTuple):
+    """Examples to search, prepared. Those that are not finite are never nearer than one that is.
 
     Attributes:
       points: ``[n, d]``, scaled by a power of two to values within [-1, 1], which changes no digit
@@ -42,7 +42,7 @@ class Examples(NamedTuple):
     squares: Float[Array, " n"]
 
 
-def prepare(examples: Float[Array, "n d"]) -> Examples:
+def prepare(examples: Float[Array, "n d"]) -> Points:
     """Scales and centres examples, in float32 or wider."""
     examples = examples.astype(jnp.promote_types(examples.dtype, jnp.float32))
     finite = jnp.isfinite(examples).all(axis=1)
@@ -54,7 +54,7 @@ def prepare(examples: Float[Array, "n d"]) -> Examples:
     origin = points[jnp.argmin(away)]
     centred = jnp.where(finite[:, None], points - origin, 0)
     squares = jnp.where(finite, jnp.sum(jnp.square(centred), axis=1), jnp.inf)
-    return Examples(points, exponent, origin, centred, squares)
+    return Points(points, exponent, origin, centred, squares)
 
 
 def squared(first: Float[Array, "*b d"], second: Float[Array, "*c d"]) -> Float[Array, "..."]:
@@ -96,7 +96,7 @@ def by_products(
 
 
 def bounds(
-    examples: Examples, queries: Float[Array, "b d"]
+    examples: Points, queries: Float[Array, "b d"]
 ) -> tuple[Float[Array, "b d"], Float[Array, "b n"]]:
     """Returns queries in the units of the points, and lower bounds of their squared distances."""
     points = jnp.ldexp(queries.astype(examples.points.dtype), -examples.exponent)
@@ -107,7 +107,7 @@ def bounds(
 
 
 def nearest(
-    examples: Examples,
+    examples: Points,
     queries: Float[Array, "b d"],
     k: int,
     excluded: Int[Array, " b"] | None = None,

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.solver import Choice
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -569,7 +569,7 @@ def test_a_choice_that_seemed_slow_is_timed_once_more(tmp_path, monkeypatch):
     monkeypatch.setattr(contest, "kept", lambda *given: {})
     monkeypatch.setattr(contest, "reached", lambda *given: {})
     monkeypatch.setenv("JAXATR_CACHE", str(tmp_path))
-    problem = Problem(
+    problem = ConvProblem(
         "forward", (2, 4, 4, 2), (1, 1, 2, 2), (1, 1), ((0, 0), (0, 0)), (1, 1), 1, "float32"
     )
     options = argparse.Namespace(

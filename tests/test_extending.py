@@ -26,7 +26,7 @@ from jaxatr.kernels import recurrent
 from jaxatr.kernels.benchmark import relative_error
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution.operation import OPERATION
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.models import published
 from jaxatr.models.published_files import tensors_of
@@ -219,7 +219,7 @@ def test_a_solver_of_ones_own_is_found_and_right(placed, dtype):
     solver, cpu = SOLVERS["one_pixel"], of_platform("cpu")
     assert "one_pixel" in list(SOLVERS)
     unit, edges = (1, 1), ((0, 0), (0, 0))
-    problem = Problem("forward", (2, 3, 4, 5), (1, 1, 5, 6), unit, edges, unit, 1, dtype)
+    problem = ConvProblem("forward", (2, 3, 4, 5), (1, 1, 5, 6), unit, edges, unit, 1, dtype)
     arguments = OPERATION.arguments(problem, np.random.default_rng(0))
     expected = OPERATION.reference(problem, arguments)
     assert solver.applies(problem, cpu) and not solver.applies(problem.in_direction("data"), cpu)

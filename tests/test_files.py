@@ -4,7 +4,9 @@ import os
 
 import pytest
 
-from jaxatr import files, reporting
+from jaxatr import bundled, data, files, reporting, training
+from jaxatr.data import annotations, combined_splits, others
+from jaxatr.models import weight_file
 
 
 def test_a_path_that_cannot_be_a_file_is_named(tmp_path):
@@ -71,3 +73,25 @@ def test_a_lock_is_waited_for_until_its_time_is_over(tmp_path):
     assert asked == [1]
     with files.locked(tmp_path / "lock", seconds=0.0):
         pass
+
+
+def in_folder(read):
+    return lambda path: read(path.parent, path)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        training.load_config,
+        data.read_image,
+        combined_splits.read_images,
+        others.check_others,
+        weight_file.read_content,
+        in_folder(annotations.read_annotations),
+        lambda path: bundled.load(f"{path}.py"),
+    ],
+)
+def test_what_is_missing_is_a_missing_file_and_a_users_value(read, tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere") as missing:
+        read(tmp_path / "nowhere")
+    assert isinstance(missing.value, ValueError)

@@ -87,9 +87,18 @@ def test_a_row_without_a_run_says_so(charts):
     assert ">not run</text>" in charts.svg("title", [section], {})
 
 
-def test_lines_of_the_architecture_pass_beside_its_boxes_and_each_other():
+@pytest.fixture(scope="module")
+def architecture():
     pytest.importorskip("grimp")
-    passage = load("make_architecture").passage
+    return load("make_architecture")
+
+
+def test_the_drawing_of_the_rooms_is_that_of_the_imports(architecture):
+    assert architecture.PICTURE.read_text(encoding="utf-8") == architecture.drawing()
+
+
+def test_lines_of_the_architecture_pass_beside_its_boxes_and_each_other(architecture):
+    passage = architecture.passage
     taken = [(100.0, 124.0), (250.0, 124.0)]  # middle and width; the gap between the two is 26
     for wanted in (0.0, 100.0, 100.0, 170.0, 260.0, 400.0):
         place = passage(wanted, taken)

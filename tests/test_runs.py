@@ -350,7 +350,7 @@ def test_choices_are_made_on_examples_that_were_not_trained_on(small_config, tmp
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c"))
     config.open_set.split, config.data.size, config.data.validation = "closed", 24, 0.5
     config.data.test_split = config.data.train_split
-    with pytest.raises(ValueError, match="all examples of the split 'train' are used for training"):
+    with pytest.raises(ValueError, match="split 'train' are used for training"):
         runs.make_task(config, tmp_path / "run")
     config.open_set.hold_out = 1
     parts = runs.make_task(config, tmp_path / "run").parts
@@ -376,7 +376,7 @@ def test_a_file_of_names_is_read_once(small_config, tmp_path):
 def test_test_chips_of_another_shape_are_refused(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c", "d"))
-    with pytest.raises(ValueError, match=r"shape \(26, 26, 1\) in the test part but \(24, 24, 1\)"):
+    with pytest.raises(ValueError, match=r"\(26, 26, 1\) in the test part"):
         runs.train_run(config, tmp_path / "run", progress=False)
 
 
@@ -386,7 +386,7 @@ def test_too_few_images_for_a_validation_part_train_without_one(small_config, tm
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c", "d"), count=3)
     config.data.size, config.data.validation, config.train.steps = 24, 0.1, 2
     config.train.batch_size = 4
-    with pytest.warns(UserWarning, match="less than one image, so there is no validation data"):
+    with pytest.warns(UserWarning, match="less than one image"):
         runs.train_run(config, tmp_path / "run", progress=False)
     assert runs.evaluate_run(tmp_path / "run")["fitted_gamma"] is None
 

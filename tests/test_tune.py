@@ -20,7 +20,7 @@ from jaxatr.kernels import contrib, database, solver
 from jaxatr.kernels.device import describe, of_platform
 from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.ops.convolution.operation import OPERATION
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.kernels.solver import Choice
 from jaxatr.tuning import fusions, model, operation, show
@@ -130,7 +130,7 @@ def test_a_problem_that_cannot_be_measured_leaves_the_others_their_turn(
         return compute(problem, arguments)
 
     monkeypatch.setitem(
-        solver._OPERATIONS, Problem, dataclasses.replace(OPERATION, reference=reference)
+        solver._OPERATIONS, ConvProblem, dataclasses.replace(OPERATION, reference=reference)
     )
     assert run("conv", flags_of, *SMALL, "--notime") == 1
     text = capsys.readouterr().out
@@ -336,7 +336,7 @@ from jaxatr.kernels.solver import register
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class ConvProblem:
     direction: str
     dtype: str
     size: int
@@ -361,12 +361,12 @@ def _backward(problem):
 COMMAND = Command(
     "double",
     "Measures doubling.",
-    lambda direction, dtype, n: Problem(direction, dtype, n),
+    lambda direction, dtype, n: ConvProblem(direction, dtype, n),
     {"n": Option(8, "numbers", 1)},
 )
 FORMS = [Form("sum", lambda problem, x: x + x), Form("product", lambda problem, x: 2 * x)]
 OPERATION = operation("double", FORMS, arguments, reference, COMMAND)
-register(Problem, OPERATION)
+register(ConvProblem, OPERATION)
 """
 
 

@@ -20,7 +20,7 @@ from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution.dead_taps import without_dead_taps
 from jaxatr.kernels.ops.convolution.heuristic import choose
 from jaxatr.kernels.ops.convolution.primitive import bind
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 
 HERE = Path(__file__).parent
@@ -44,7 +44,7 @@ def layers(size: int, batch: int) -> list[tuple[str, tuple, tuple, int, int]]:
     return listed
 
 
-def milliseconds(problem: Problem, name: str, repeats: int) -> float:
+def milliseconds(problem: ConvProblem, name: str, repeats: int) -> float:
     """Returns the best time of an algorithm, run through the primitive."""
     draw = np.random.default_rng(0)
     a, b = (jnp.asarray(draw.standard_normal(s, np.float32)) for s in problem.argument_shapes)
@@ -71,7 +71,7 @@ def main() -> None:
             for direction in ("forward", "data", "weight"):
                 edges = ((pad, pad), (pad, pad))
                 problem = without_dead_taps(
-                    Problem(direction, x, w, (stride, stride), edges, (1, 1), 1, "float32")
+                    ConvProblem(direction, x, w, (stride, stride), edges, (1, 1), 1, "float32")
                 )
                 times = {
                     name: milliseconds(problem, name, options.repeats)

@@ -33,7 +33,7 @@ from torch_peer import Torch
 from jaxatr.kernels import choosing
 from jaxatr.kernels.device import describe
 from jaxatr.kernels.ops.convolution.primitive import bind
-from jaxatr.kernels.ops.convolution.problem import Direction, Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem, Direction
 from jaxatr.kernels.ops.convolution.solvers import winograd
 
 RESULTS = Path(__file__).parent / "results"
@@ -53,26 +53,26 @@ LAYERS = (  # pixels, channels, kernel, stride
 HOPELESS = 20.0  # multiple of the fastest time; slower forms are not timed in every round
 
 
-def problems(batch: int) -> Iterator[Problem]:
+def problems(batch: int) -> Iterator[ConvProblem]:
     """Yields each layer in each direction."""
     for pixels, channels, kernel, stride in LAYERS:
         edge = kernel // 2, kernel // 2
         shapes = (batch, pixels, pixels, channels), (kernel, kernel, 1, channels)
-        forward = Problem(
+        forward = ConvProblem(
             "forward", *shapes, (stride, stride), (edge, edge), (1, 1), channels, "float32"
         )
         directions: tuple[Direction, ...] = get_args(Direction)
         yield from map(forward.in_direction, directions)
 
 
-def before(problem: Problem) -> str:
+def before(problem: ConvProblem) -> str:
     """Returns the heuristic's former choice for a depthwise problem."""
     if problem.direction == "weight":
         return "matmul"
     return "winograd" if winograd.applies(problem) else "xla"
 
 
-def measured(problem: Problem, options: argparse.Namespace, torch: Torch) -> dict[str, Any]:
+def measured(problem: ConvProblem, options: argparse.Namespace, torch: Torch) -> dict[str, Any]:
     """Returns the median milliseconds of each contender."""
     draw = np.random.default_rng(0)
     arguments = tuple(

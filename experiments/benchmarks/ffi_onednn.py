@@ -43,8 +43,8 @@ from jaxatr.kernels import choosing, lstm
 from jaxatr.kernels.folding import Specialised
 from jaxatr.kernels.onednn import _difference
 from jaxatr.kernels.ops.convolution.primitive import bind
-from jaxatr.kernels.ops.convolution.problem import Problem
-from jaxatr.kernels.ops.recurrent.problem import Problem as Layer
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem as Layer
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.onnx.ops.precision import wide
 
@@ -80,7 +80,7 @@ def convolutions(library: Library) -> Iterator[tuple[str, Callable[[], Contender
         for direction in ("forward", "data", "weight"):
             if direction == "data" and channels == 3:
                 continue  # the gradient of an image is not part of a training
-            problem = Problem(
+            problem = ConvProblem(
                 direction,
                 (32, pixels, pixels, channels),
                 (taps, taps, channels, features),
@@ -93,7 +93,7 @@ def convolutions(library: Library) -> Iterator[tuple[str, Callable[[], Contender
             yield problem.key.removeprefix("convolution "), lambda p=problem: directions(p)
 
 
-def directions(problem: Problem) -> Contenders:
+def directions(problem: ConvProblem) -> Contenders:
     """Makes the contenders of one direction of one convolution."""
     rng = np.random.default_rng(0)
     a, b = (jnp.asarray(rng.normal(size=s), jnp.float32) for s in problem.argument_shapes)

@@ -41,7 +41,7 @@ from jaxatr.kernels.contrib.fusion import (
 from jaxatr.kernels.contrib.fusion.operations import Operation
 from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
 from jaxatr.kernels.device import describe
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.reference import reference
 from jaxatr.kernels.ops.tolerance import PLAIN, of_products
 
@@ -102,13 +102,13 @@ def drawn(plan: FusionPlan, problem: FusionProblem) -> dict[str, jax.Array]:
     return arrays
 
 
-def convolved(problem: FusionProblem, plan: FusionPlan) -> Problem | None:
+def convolved(problem: FusionProblem, plan: FusionPlan) -> ConvProblem | None:
     """Returns the problem of a plan's convolution, or None if it has none."""
     first = plan.operations[0]
     if not isinstance(first, Convolution) or problem.w_shape is None:
         return None
     shapes = problem.x_shape, problem.w_shape
-    return Problem("forward", *shapes, first.stride, first.padding, (1, 1), 1, problem.dtype)
+    return ConvProblem("forward", *shapes, first.stride, first.padding, (1, 1), 1, problem.dtype)
 
 
 def exact(plan: FusionPlan, problem: FusionProblem, arguments: dict[str, jax.Array]) -> np.ndarray:

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 
 DEEPBENCH = """
 speech 700x161 1>32 20x5 p0 s2 : 4 8 16 32
@@ -70,7 +70,7 @@ resnet 14x14 1024>2048 1x1 p0 s2 : 8 16
 _LINE = re.compile(r"(\w+) (\d+)x(\d+) (\d+)>(\d+) (\d+)x(\d+) p(\d+) s(\d+) : ([\d ]+)")
 
 
-def deepbench(dtype: str = "float32") -> Iterator[tuple[str, Problem]]:
+def deepbench(dtype: str = "float32") -> Iterator[tuple[str, ConvProblem]]:
     """Yields a name and the forward problem of each line and batch."""
     for line in DEEPBENCH.strip().splitlines():
         matched = _LINE.fullmatch(line)
@@ -83,7 +83,7 @@ def deepbench(dtype: str = "float32") -> Iterator[tuple[str, Problem]]:
             yield name, _problem(image, kernel, stride, pad, dtype)
 
 
-def resnet(size: int, batch: int, dtype: str = "float32") -> Iterator[tuple[str, Problem]]:
+def resnet(size: int, batch: int, dtype: str = "float32") -> Iterator[tuple[str, ConvProblem]]:
     """Yields the distinct convolutions of ResNet-18 and ResNet-50 at ``size`` pixels."""
     yield "stem", _problem((batch, size, size, 3), (7, 7, 3, 64), 2, 3, dtype)
     side = -(-size // 4)
@@ -113,17 +113,17 @@ def resnet(size: int, batch: int, dtype: str = "float32") -> Iterator[tuple[str,
         side = after
 
 
-def size(problem: Problem) -> int:
+def size(problem: ConvProblem) -> int:
     """Returns the bytes of arguments and result."""
     shapes = (problem.x_shape, problem.w_shape, problem.y_shape)
     return sum(problem.bytes(shape) for shape in shapes)
 
 
-def flops(problem: Problem) -> int:
+def flops(problem: ConvProblem) -> int:
     """Returns the floating-point operations, which are the same in every direction."""
     return 2 * math.prod(problem.y_shape) * math.prod(problem.w_shape[:3])
 
 
-def _problem(image, kernel, stride: int, pad: int, dtype: str) -> Problem:
+def _problem(image, kernel, stride: int, pad: int, dtype: str) -> ConvProblem:
     edges = ((pad, pad), (pad, pad))
-    return Problem("forward", image, kernel, (stride, stride), edges, (1, 1), 1, dtype)
+    return ConvProblem("forward", image, kernel, (stride, stride), edges, (1, 1), 1, dtype)

@@ -42,14 +42,14 @@ from recording import (
 
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.primitive import bind
-from jaxatr.kernels.ops.convolution.problem import Direction, Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem, Direction
 
 LIMIT = 8e9  # the most bytes of arguments and result
 CLIFF = 10.0
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
-def layers(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
+def layers(options: argparse.Namespace) -> Iterator[tuple[str, ConvProblem]]:
     """Yields the forward problems of the selected layers."""
     if "deepbench" in options.lists:
         yield from (("deepbench " + name, problem) for name, problem in deepbench(options.dtype))
@@ -60,7 +60,7 @@ def layers(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
                     yield f"{name} {pixels}px", problem
 
 
-def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, str], Problem]]:
+def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, str], ConvProblem]]:
     """Yields the fields that identify each row, and its problem."""
     chosen = [(name, one) for name, one in layers(options) if size(one) < LIMIT]
     if options.limit:
@@ -70,7 +70,7 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, str], Prob
             yield {"layer": name, "problem": problem.key.removeprefix("convolution ")}, problem
 
 
-def programs(problem: Problem, algorithms: list[str]) -> dict[str, tuple[Callable, tuple]]:
+def programs(problem: ConvProblem, algorithms: list[str]) -> dict[str, tuple[Callable, tuple]]:
     """Returns the functions that compute the problem, with their arguments, by name."""
     draw = np.random.default_rng(0)
     arguments = tuple(

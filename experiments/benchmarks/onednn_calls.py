@@ -18,7 +18,7 @@ import numpy as np
 from jaxatr.jax_internals import JaxprEqn, Literal, Var
 from jaxatr.kernels.folding import Specialised, _aval, _Chain, _read, _run
 from jaxatr.kernels.ops.convolution.primitive import convolution_p
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 
 HERE = Path(__file__).parent
 
@@ -58,7 +58,9 @@ class Library:
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
         return new(function(), None, None)
 
-    def pack(self, problem: Problem, kernel: np.ndarray, residual: bool, relu: bool) -> np.ndarray:
+    def pack(
+        self, problem: ConvProblem, kernel: np.ndarray, residual: bool, relu: bool
+    ) -> np.ndarray:
         """Returns a kernel in the layout in which the inference call wants it, as bytes."""
         arrays = (problem.x_shape, problem.y_shape, geometry(problem))
         pointers = [np.asarray(array, np.int64) for array in arrays]
@@ -80,7 +82,7 @@ class Library:
         return packed
 
 
-def geometry(problem: Problem) -> np.ndarray:
+def geometry(problem: ConvProblem) -> np.ndarray:
     """Returns the thirteen numbers that the prototype reads."""
     (top, bottom), (left, right) = problem.padding
     dilation = [taps - 1 for taps in problem.dilation]
@@ -89,7 +91,7 @@ def geometry(problem: Problem) -> np.ndarray:
 
 
 def convolution(
-    problem: Problem,
+    problem: ConvProblem,
     a: Any,
     b: Any,
     *,

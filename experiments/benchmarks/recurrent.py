@@ -38,7 +38,7 @@ from recording import (
 
 from jaxatr.kernels import gru, lstm, recurrent
 from jaxatr.kernels.ops.recurrent.operation import OPERATION
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 
 # Hidden units (and inputs), batches and steps of DeepBench's training problems.
 SIZES = {
@@ -55,7 +55,7 @@ PUBLIC: dict[str, Callable] = {"lstm": lstm, "gru": gru}
 CELLS: dict[str, Any] = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
 
 
-def layers(options: argparse.Namespace) -> Iterator[Problem]:
+def layers(options: argparse.Namespace) -> Iterator[RecurrentProblem]:
     """Yields the forward problems of the selected layers."""
     for cell in options.cells:
         for hidden, batches, steps in SIZES[cell]:
@@ -65,10 +65,10 @@ def layers(options: argparse.Namespace) -> Iterator[Problem]:
                 if options.batch and batch not in options.batch:
                     continue
                 sizes = options.steps or steps, batch, hidden, hidden
-                yield Problem(cell, *sizes, False, False, options.dtype)
+                yield RecurrentProblem(cell, *sizes, False, False, options.dtype)
 
 
-def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Problem]]:
+def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], RecurrentProblem]]:
     """Yields the fields that identify each row, and its problem, forward and backward."""
     for forward in layers(options):
         for problem in (forward, dataclasses.replace(forward, direction="backward")):
@@ -77,14 +77,14 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Prob
             yield {"group": group, "problem": key}, problem
 
 
-def flops(problem: Problem) -> int:
+def flops(problem: RecurrentProblem) -> int:
     """Returns the operations of the matrix products; a gradient has two more for each."""
     columns = problem.gates * problem.hidden
     one = 2 * problem.steps * problem.batch * columns * (problem.inputs + problem.hidden)
     return one * (1 if problem.direction == "forward" else 3)
 
 
-def size(problem: Problem) -> int:
+def size(problem: RecurrentProblem) -> int:
     """Returns the bytes of arguments and results; backward has the gradients of the arguments."""
     rows = problem.inputs + problem.hidden
     weights = problem.gates * problem.hidden * (rows + 1)
@@ -93,13 +93,13 @@ def size(problem: Problem) -> int:
     return (inputs + weights + outputs + backward) * jnp.dtype(problem.dtype).itemsize
 
 
-def timed_part(problem: Problem, layer: Callable[..., Any]) -> Callable[..., Any]:
+def timed_part(problem: RecurrentProblem, layer: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the timed function of weights and inputs: the summed outputs or their gradients."""
     loss = lambda *arguments: jnp.sum(layer(*arguments))  # noqa: E731
     return loss if problem.direction == "forward" else jax.grad(loss, (0, 1))
 
 
-def programs(problem: Problem, algorithms: list[str]) -> dict[str, tuple[Callable, tuple]]:
+def programs(problem: RecurrentProblem, algorithms: list[str]) -> dict[str, tuple[Callable, tuple]]:
     """Returns the functions that compute the problem, with their arguments, by name."""
     params = recurrent.init(
         jax.random.key(0), problem.cell, problem.inputs, problem.hidden, dtype=problem.dtype

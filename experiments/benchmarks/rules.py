@@ -31,7 +31,7 @@ from training_step import machine
 
 from jaxatr import parallel
 from jaxatr.kernels.ops.convolution import heuristic
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.training.state import create_state
 from jaxatr.training.step import make_step
 
@@ -40,22 +40,22 @@ LARGE = 16 * 16  # pixels of a result; the rules below change only larger ones
 BATCH = 32
 
 
-def xla(problem: Problem, usual: str) -> str:
+def xla(problem: ConvProblem, usual: str) -> str:
     """XLA's convolution instead of Winograd's in the forward and the data direction."""
     return usual if problem.direction == "weight" else "xla"
 
 
-def xla_everywhere(problem: Problem, usual: str) -> str:
+def xla_everywhere(problem: ConvProblem, usual: str) -> str:
     """No Winograd in any direction: a weight gradient is a transposed product."""
     return "turned" if problem.direction == "weight" else "xla"
 
 
-def small_tiles(problem: Problem, usual: str) -> str:
+def small_tiles(problem: ConvProblem, usual: str) -> str:
     """Tiles of 2×2 results instead of 4×4."""
     return "winograd"
 
 
-RULES: dict[str, Callable[[Problem, str], str] | None] = {
+RULES: dict[str, Callable[[ConvProblem, str], str] | None] = {
     "the heuristic": None,
     "XLA, forward and data": xla,
     "XLA, all directions": xla_everywhere,
@@ -67,7 +67,7 @@ def work(name: str, size: int) -> None:
     """Trains by a rule as many steps as each line of standard input asks for."""
     choose, rule = heuristic.choose, RULES[name]
 
-    def chosen(problem: Problem) -> str:
+    def chosen(problem: ConvProblem) -> str:
         usual = choose(problem)
         large = math.prod(problem.y_shape[1:3]) > LARGE and usual.startswith("winograd")
         return rule(problem, usual) if rule and large else usual

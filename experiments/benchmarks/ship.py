@@ -26,13 +26,13 @@ from jaxatr.kernels import database
 from jaxatr.kernels.device import Device, describe
 from jaxatr.kernels.entries import Entry, to_compact_text
 from jaxatr.kernels.ops.convolution.operation import OPERATION
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.solver import Choice
 
 CLEARLY = 1.25  # speed-up over the heuristic's choice
 
 
-def best(row: dict[str, Any], problem: Problem, device: Device) -> tuple[Choice, float, int]:
+def best(row: dict[str, Any], problem: ConvProblem, device: Device) -> tuple[Choice, float, int]:
     """Returns a row's best choice, its milliseconds and its solver's version."""
     times = row["milliseconds"]
     choice, milliseconds, version = read(row["chosen"]), times["auto"], row["version"]
@@ -46,7 +46,9 @@ def best(row: dict[str, Any], problem: Problem, device: Device) -> tuple[Choice,
     return choice, milliseconds, version
 
 
-def default(algorithm: str, problem: Problem, times: dict[str, float]) -> tuple[Choice, float, int]:
+def default(
+    algorithm: str, problem: ConvProblem, times: dict[str, float]
+) -> tuple[Choice, float, int]:
     """Returns an algorithm's default choice, its milliseconds and its solver's version."""
     solver = OPERATION.solvers[algorithm]
     return Choice(algorithm, solver.configs(problem)[0]), times[algorithm], solver.version

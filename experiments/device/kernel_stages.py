@@ -147,12 +147,12 @@ def drawn(direction: Any, shape: tuple[int, ...], stride: int = 1) -> tuple[Any,
     import jax.numpy as jnp
 
     from jaxatr.kernels.ops.convolution.operation import OPERATION
-    from jaxatr.kernels.ops.convolution.problem import Problem
+    from jaxatr.kernels.ops.convolution.problem import ConvProblem
 
     images, side, channels, features, taps = shape
     edge, sizes = (taps // 2, taps // 2), (taps, taps, channels, features)
     image, strides = (images, side, side, channels), (stride, stride)
-    problem = Problem(direction, image, sizes, strides, (edge, edge), (1, 1), 1, "bfloat16")
+    problem = ConvProblem(direction, image, sizes, strides, (edge, edge), (1, 1), 1, "bfloat16")
     arguments = OPERATION.arguments(problem, np.random.default_rng(0))
     return problem, tuple(map(jnp.asarray, arguments))
 

@@ -45,10 +45,10 @@ def checked_layer(
     import jax.numpy as jnp
 
     from jaxatr.kernels import recurrent
-    from jaxatr.kernels.ops.recurrent import Problem
+    from jaxatr.kernels.ops.recurrent import RecurrentProblem
     from jaxatr.kernels.ops.recurrent.algorithms import scan
 
-    problem = Problem(cell, steps, batch, hidden, hidden, False, False, "bfloat16")
+    problem = RecurrentProblem(cell, steps, batch, hidden, hidden, False, False, "bfloat16")
     ((weights,),) = recurrent.init(jax.random.key(0), cell, hidden, hidden, dtype="bfloat16")
     x = jax.random.normal(jax.random.key(1), (steps, batch, hidden), jnp.bfloat16)
     zeros = (jnp.zeros((batch, hidden)),) * problem.states

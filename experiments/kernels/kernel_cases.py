@@ -20,7 +20,7 @@ from jaxatr.kernels.contrib.fusion import (
 )
 from jaxatr.kernels.contrib.fusion.operations import Operation
 from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
-from jaxatr.kernels.ops.convolution.problem import Direction, Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem, Direction
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS as CONVOLUTIONS
 from jaxatr.kernels.ops.differentiable import Direction as Pass
 from jaxatr.kernels.pallas import Device, kernel
@@ -309,12 +309,12 @@ DIRECTIONS = {  # images, side, channels, features, taps, stride
 }
 
 
-def direction_problem(direction: Direction, shape: str) -> Problem:
+def direction_problem(direction: Direction, shape: str) -> ConvProblem:
     """Returns one direction of a convolution in bfloat16; ``shape`` is in :data:`DIRECTIONS`."""
     images, side, channels, features, taps, stride = DIRECTIONS[shape]
     edge = (taps // 2, taps // 2)
     sizes = (images, side, side, channels), (taps, taps, channels, features)
-    return Problem(direction, *sizes, (stride, stride), (edge, edge), (1, 1), 1, "bfloat16")
+    return ConvProblem(direction, *sizes, (stride, stride), (edge, edge), (1, 1), 1, "bfloat16")
 
 
 def direction_case(direction: Direction, shape: str, solver: str) -> Case:

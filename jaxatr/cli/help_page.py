@@ -1,6 +1,5 @@
 """Formats the page that ``--help`` prints: usage, flags and further text of a command."""
 
-import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,6 @@ from jaxatr.cli.inputs import FORMER
 
 _COLUMN = 26  # column of the flags' descriptions
 _WIDEST = 100
-_ADDED_BY_ABSL = re.compile(r"^<[^>]*>: |;\s+repeat this option to specify a list of values")
 
 
 def page(command: Any, own: Iterable[flags.Flag], arguments: Sequence[str] = ()) -> str:
@@ -62,9 +60,11 @@ def _described(flag: flags.Flag) -> tuple[str, str]:
     name = f"--[no]{flag.name}" if flag.boolean else f"--{flag.name}"
     if len(flag.name) == 1:
         name = f"-{flag.name}"
-    text = _ADDED_BY_ABSL.sub("", str(flag.help))
+    choices = getattr(flag.parser, "enum_values", None) or []
+    # absl puts the choices first, and last, in a line of its own, that the flag may be repeated.
+    text = str(flag.help).removeprefix(f"<{'|'.join(choices)}>: ").partition(";\n")[0]
     sentences = [text if text.endswith(".") else f"{text}."]
-    if choices := getattr(flag.parser, "enum_values", None):
+    if choices:
         sentences.append(f"One of {', '.join(choices)}.")
     if is_required(flag):
         sentences.append("Required.")

@@ -17,6 +17,7 @@ from jaxatr.data.dataset import SHAPE_COLUMNS, Split
 from jaxatr.data.files_below import NOWHERE
 from jaxatr.data.image_paths import ImagePath, image_paths, reason_of
 from jaxatr.data.intake import Intake
+from jaxatr.files import MissingFileError
 from jaxatr.typing import Int, Shaped
 
 
@@ -57,7 +58,9 @@ def check_others(source: str | os.PathLike, *, data_dir: str | None = None) -> N
     try:
         open_dataset(os.fspath(source), data_dir=data_dir)
     except ValueError as error:
-        raise ValueError(f"{source}: there is no such folder or archive, and {error}") from error
+        raise MissingFileError(
+            f"{source}: there is no such folder or archive, and {error}"
+        ) from error
 
 
 def read_others(
@@ -129,7 +132,7 @@ def images_at(source: str | os.PathLike, bands: Bands = PLAIN) -> Iterator[tuple
     """
     path = Path(source).expanduser()
     if not path.exists():
-        raise ValueError(f"there is no folder {source}")
+        raise MissingFileError(f"there is no folder {source}")
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
         images, passed = image_paths(str(path), scratch, bands)
         if count := passed.get(NOWHERE):

@@ -66,7 +66,7 @@ def find(
 
     Args:
       problem: a problem of any operation, such as
-        :class:`~jaxatr.kernels.ops.convolution.problem.Problem`.
+        :class:`~jaxatr.kernels.ops.convolution.problem.ConvProblem`.
       device: a ``jax.Device``; by default jax's first.
       workspace_limit: the most bytes that a solver may use besides arguments and result, by its
         own estimate; by default half of the device's memory.

@@ -154,5 +154,5 @@ _prepare = jax.jit(search.prepare)
 
 
 @partial(jax.jit, static_argnums=3)  # not a closure, which would be compiled at every call
-def _block(prepared: search.Examples, queries: jax.Array, rows: jax.Array, most: int) -> jax.Array:
+def _block(prepared: search.Points, queries: jax.Array, rows: jax.Array, most: int) -> jax.Array:
     return search.nearest(prepared, queries, most, rows)[1]

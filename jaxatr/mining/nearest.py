@@ -106,7 +106,7 @@ def nearest_members(
     return positive, sibling, jnp.where(jnp.isfinite(examples.squares)[references], negative, -1)
 
 
-def _lay_out(examples: search.Examples, classes: Classes) -> tuple[_Layout, Int[Array, " n"]]:
+def _lay_out(examples: search.Points, classes: Classes) -> tuple[_Layout, Int[Array, " n"]]:
     """Returns the layout and each example's position in it; non-finite examples become padding."""
     count = len(examples.points)
     order = jnp.argsort(classes.coarse_start, stable=True).astype(jnp.int32)

@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers.matmul import shifted
 from jaxatr.models.convolution import Conv
 from jaxatr.typing import Array, Float, Network, PyTree
@@ -83,7 +83,7 @@ def _norms(layer, variables, inputs, named, gradient) -> dict[str, Array]:
     if (plain := _plain(layer)) is not None:
         stride, pad = plain
         (x,) = inputs
-        problem = Problem(
+        problem = ConvProblem(
             "weight",
             x.shape,
             variables["params"]["kernel"].shape,
@@ -110,7 +110,7 @@ def _plain(layer: nn.Module) -> tuple[int, int] | None:
 
 
 def _of_kernel(
-    problem: Problem, x: Float[Array, "b h w c"], y: Float[Array, "b h2 w2 f"]
+    problem: ConvProblem, x: Float[Array, "b h w c"], y: Float[Array, "b h2 w2 f"]
 ) -> Float[Array, " b"]:
     """Returns the squared norms of the gradients of a convolution's kernel.
 

@@ -19,7 +19,7 @@ from jaxatr.openset.conformal import (
     promised,
     rank_below,
 )
-from jaxatr.openset.inputs import known_labels
+from jaxatr.openset.inputs import as_numpy, known_labels
 from jaxatr.openset.logistic import sigmoid, softmax
 from jaxatr.typing import Bool, Float, Int
 
@@ -53,11 +53,11 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike, *, before: float | Non
     Raises:
       ValueError: there is no example, a logit is not finite, or a label is not a class.
     """
-    logits = np.asarray(logits, np.float64)
+    logits = as_numpy(logits, np.float64)
     chex.assert_rank(logits, 2)
     if not len(logits) or not np.isfinite(logits).all():
         raise ValueError(f"logits: got shape {logits.shape}, wanted finite ones of n > 0 examples")
-    labels = known_labels(np.asarray(labels), *logits.shape)
+    labels = known_labels(as_numpy(labels), *logits.shape)
     mean = logits.mean(axis=1)
     if not np.ptp(logits, axis=1).any():
         return 1.0 if before is None else before
@@ -97,7 +97,7 @@ class Sigmoid(NamedTuple):
 
     def __call__(self, standing: ArrayLike) -> Float[np.ndarray, " n"]:
         """Computes the probabilities ``[n]`` of examples with these standardised scores."""
-        return sigmoid(self.slope * np.asarray(standing, np.float64) + self.offset)
+        return sigmoid(self.slope * as_numpy(standing, np.float64) + self.offset)
 
 
 def fit_sigmoid(standing: ArrayLike, known: ArrayLike) -> Sigmoid | None:
@@ -112,7 +112,7 @@ def fit_sigmoid(standing: ArrayLike, known: ArrayLike) -> Sigmoid | None:
       The sigmoid; None if a higher score does not make "known" more likely, or if either kind is
       missing.
     """
-    z, known = np.asarray(standing, np.float64), np.asarray(known, bool)
+    z, known = as_numpy(standing, np.float64), as_numpy(known, bool)
     chex.assert_equal_shape([z, known])
     counts = np.array([(~known).sum(), known.sum()])
     if not counts.all():
@@ -154,7 +154,7 @@ def unit_of(known_scores: ArrayLike) -> tuple[float, float]:
     Raises:
       ValueError: there is no known example.
     """
-    known = np.asarray(known_scores, np.float64)
+    known = as_numpy(known_scores, np.float64)
     if not known.size:
         raise ValueError("known_scores: got none, wanted [n] with n > 0")
     middle = np.median(known)
@@ -175,7 +175,7 @@ def standing_of(scores: ArrayLike, known_scores: ArrayLike) -> Float[np.ndarray,
       ValueError: there is no known example.
     """
     middle, spread = unit_of(known_scores)
-    return (np.asarray(scores, np.float64) - middle) / spread
+    return (as_numpy(scores, np.float64) - middle) / spread
 
 
 class Calibration(NamedTuple):
@@ -305,7 +305,7 @@ class Calibration(NamedTuple):
           scores: ``[m]``.
           nearest: ``[m]``, the class that each example is assigned to; needed with ``per_class``.
         """
-        values = np.asarray(scores, np.float64)
+        values = as_numpy(scores, np.float64)
         reference, classes = self.reference, _assigned(self, nearest)
         p_values = conformal_p_values(reference, values)
         for label in np.unique(classes).tolist() if self.per_class else ():
@@ -318,7 +318,7 @@ class Calibration(NamedTuple):
 
         The arguments are those of :meth:`p_values`. A score that is NaN is rejected.
         """
-        values, classes = np.asarray(scores, np.float64), _assigned(self, nearest)
+        values, classes = as_numpy(scores, np.float64), _assigned(self, nearest)
         if not self.per_class:
             return values >= self.threshold
         count = 1 + max(classes.max(initial=-1), self.nearest.max(initial=-1))
@@ -340,7 +340,7 @@ def _counted(examples: int) -> str:
 def _assigned(calibration: Calibration, nearest: ArrayLike | None) -> Int[np.ndarray, " m"]:
     if nearest is None and calibration.per_class:
         raise ValueError("nearest: got none, wanted the class that each example is assigned to")
-    return np.zeros(0, int) if nearest is None else np.asarray(nearest)
+    return np.zeros(0, int) if nearest is None else as_numpy(nearest)
 
 
 def fit_calibration(
@@ -376,7 +376,7 @@ def fit_calibration(
     Raises:
       ValueError: there is no score, one is not finite, or ``tpr`` is out of range.
     """
-    values = np.asarray(scores, np.float64)
+    values = as_numpy(scores, np.float64)
     if not values.size or not np.isfinite(values).all():
         raise ValueError(
             f"{np.sum(~np.isfinite(values))} scores are not finite" if values.size else "no scores"
@@ -384,7 +384,7 @@ def fit_calibration(
     conformal_threshold(values, tpr=tpr)  # checks tpr
     if per_class and nearest is None:
         raise ValueError("nearest: got none, wanted the class that each example is assigned to")
-    classes = np.zeros(values.shape, int) if nearest is None else np.asarray(nearest)
+    classes = np.zeros(values.shape, int) if nearest is None else as_numpy(nearest)
     temperature = 1.0
     if logits is not None:
         if labels is None:

@@ -18,6 +18,7 @@ import chex
 import numpy as np
 from numpy.typing import ArrayLike
 
+from jaxatr.openset.inputs import as_numpy
 from jaxatr.typing import Float
 
 
@@ -161,7 +162,7 @@ def class_thresholds(
     Returns:
       ``[k]``; minus infinity for a class with too few predicted examples.
     """
-    known, groups = _scores(known_scores), np.asarray(predicted)
+    known, groups = _scores(known_scores), as_numpy(predicted)
     chex.assert_equal_shape([known, groups])
     thresholds = [
         conformal_threshold(known[groups == c], tpr=tpr, least=least) for c in range(num_classes)
@@ -177,7 +178,7 @@ def _level(tpr: float) -> Fraction:
 
 
 def _scores(values: ArrayLike) -> Float[np.ndarray, " n"]:
-    scores = np.asarray(values, np.float64)
+    scores = as_numpy(values, np.float64)
     chex.assert_rank(scores, 1)
     if np.isnan(scores).any():
         raise ValueError(f"scores: {np.isnan(scores).sum()} of {scores.size} are NaN")

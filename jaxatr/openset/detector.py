@@ -10,6 +10,7 @@ from jaxatr.jax_internals import Tracer
 from jaxatr.openset import graph
 from jaxatr.openset.fit import Fitted, calibrate_one, fit_one, members_first, weigh_one
 from jaxatr.openset.head import Head
+from jaxatr.openset.inputs import as_numpy
 from jaxatr.openset.outputs import UNKNOWN, Outputs
 from jaxatr.openset.score import Answer, Score
 from jaxatr.typing import Shaped
@@ -307,9 +308,7 @@ class Detector:
 
 
 def _array(value: Any) -> Any:
-    if hasattr(value, "detach"):  # PyTorch's; NumPy takes none with a gradient or on a GPU
-        value = value.detach().cpu()
-    return value if isinstance(value, Tracer) else np.asarray(value)
+    return value if isinstance(value, Tracer) else as_numpy(value)
 
 
 def _classes(model: Any) -> int:

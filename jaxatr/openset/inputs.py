@@ -1,9 +1,18 @@
-"""Validation of the examples that a score is fitted to."""
+"""Conversion and validation of the examples that a score is fitted to."""
 
 import chex
 import numpy as np
+from numpy.typing import ArrayLike as Values
+from numpy.typing import DTypeLike
 
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
+
+
+def as_numpy(values: Values, dtype: DTypeLike | None = None) -> np.ndarray:
+    """Converts to NumPy's array, also PyTorch's tensors that have a gradient or are on a GPU."""
+    if detach := getattr(values, "detach", None):  # NumPy takes none of these
+        values = detach().cpu()
+    return np.asarray(values, dtype)
 
 
 def finite(name: str, rows: Shaped[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"]:
@@ -16,7 +25,7 @@ def finite(name: str, rows: Shaped[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"
     Raises:
       ValueError: there are no rows, or one is not finite.
     """
-    rows = np.asarray(rows, np.float64)
+    rows = as_numpy(rows, np.float64)
     chex.assert_rank(rows, 2)
     if not len(rows):
         raise ValueError(f"{name}: got shape {rows.shape}, wanted [n, d] with n > 0")
@@ -37,7 +46,7 @@ def known_labels(labels: Int[ArrayLike, " n"], rows: int, classes: int) -> Int[n
     Raises:
       ValueError: a label is outside ``[0, classes)``.
     """
-    labels = np.asarray(labels)
+    labels = as_numpy(labels)
     chex.assert_shape(labels, (rows,))
     bad = np.flatnonzero((labels < 0) | (labels >= classes))
     if bad.size:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxatr import data, openset, training
 from jaxatr.data import ImagePath
 from jaxatr.data.image_paths import TABLES
-from jaxatr.files import read_regular
+from jaxatr.files import MissingFileError, read_regular
 from jaxatr.recognition import enrolment_file, extension
 from jaxatr.recognition.choice import made_for
 from jaxatr.recognition.decision import load_decision, open_task
@@ -255,7 +255,7 @@ def _images(
             raise ValueError(f"group: {source} is not a JSON file written by jaxatr cluster")
         else:
             if not path.exists():
-                raise ValueError(f"source: there is no folder or file {path}")
+                raise MissingFileError(f"source: there is no folder or file {path}")
             if str(path).lower().endswith(TABLES):
                 name, images = _of_table(path, name, bands)
             else:

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxatr import openset
 from jaxatr.data import archive, class_name, image_facts, image_paths, line_of
+from jaxatr.files import MissingFileError
 from jaxatr.recognition import enrolment_file
 from jaxatr.recognition.predictor import OpenSetPredictor
 from jaxatr.recognition.recogniser import Recogniser
@@ -173,7 +174,7 @@ def folders_in(folder: Path) -> list[Path]:
 
 def _visible(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise ValueError(f"source: there is no folder {folder}")
+        raise MissingFileError(f"source: there is no folder {folder}")
     return sorted(path for path in folder.iterdir() if path.name[0] != ".")
 
 

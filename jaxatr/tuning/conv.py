@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from absl import flags
 
-from jaxatr.kernels.ops.convolution.problem import Direction, Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem, Direction
 from jaxatr.kernels.ops.windows import Shape
 from jaxatr.kernels.options import FLOATS, IMAGES, Option
 from jaxatr.tuning import driver, options
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     return driver.drive_all([make(direction) for direction in directions], arguments)
 
 
-def _problem(direction: Direction) -> Problem:
+def _problem(direction: Direction) -> ConvProblem:
     given = options.given(_OPTIONS)
     n, c, h, w = (given[name] for name in "ncHW")
     problem = _made(direction, (n, h, w, c), given["k"], given)
@@ -67,7 +67,7 @@ def _problem(direction: Direction) -> Problem:
     return problem
 
 
-def _transposed(direction: Direction) -> Problem:
+def _transposed(direction: Direction) -> ConvProblem:
     given = options.given(_OPTIONS)
     rows, columns = (
         (given[size] - 1) * given[stride] - 2 * given[pad] + (given[taps] - 1) * given[dilation] + 1
@@ -80,10 +80,12 @@ def _transposed(direction: Direction) -> Problem:
     )
 
 
-def _made(direction: Direction, x_shape: Shape, features: int, given: Mapping[str, Any]) -> Problem:
+def _made(
+    direction: Direction, x_shape: Shape, features: int, given: Mapping[str, Any]
+) -> ConvProblem:
     y, x, u, v, p, q, l, j, g = (given[name] for name in "yxuvpqljg")  # noqa: E741
     if x_shape[3] % g or features % g:
         raise ValueError(f"-g: got {g}, wanted a divisor of -c {given['c']} and -k {given['k']}")
     w_shape = (y, x, x_shape[3] // g, features)
     edges = ((p, p), (q, q))
-    return Problem(direction, x_shape, w_shape, (u, v), edges, (l, j), g, flags.FLAGS.dtype)
+    return ConvProblem(direction, x_shape, w_shape, (u, v), edges, (l, j), g, flags.FLAGS.dtype)

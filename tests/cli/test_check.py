@@ -156,5 +156,5 @@ def test_a_path_takes_no_source(folder):
     with pytest.raises(ValueError, match="no option 'layuot'; did you mean 'layout'"):
         run_here(str(folder), option=["layuot=1"])
     (folder.parent / "x.rar").write_bytes(b"Rar!")
-    with pytest.raises(ValueError, match="x.rar is a file, but neither an archive .* nor a table"):
+    with pytest.raises(ValueError, match="x.rar is a file, but neither"):
         run_here(str(folder.parent / "x.rar"))

@@ -96,7 +96,7 @@ def test_scenes_and_their_table_are_not_replaced(bright, flags_of, tmp_path):
     for scenes in (tmp_path, tmp_path / "a.png", table):
         with pytest.raises(ValueError, match="holds the scenes, wanted another folder"):
             detect.main(flags_of(detect, "--workdir=d", f"--pictures={tmp_path}", scenes))
-    with pytest.raises(ValueError, match="list.csv: is read as .*, wanted another file to write"):
+    with pytest.raises(ValueError, match="list.csv: is read as"):
         detect.main(flags_of(detect, "--workdir=d", f"--out={table}", table))
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 

@@ -43,7 +43,7 @@ def test_numbers_count_the_devices_that_a_scheduler_has_left(jax, monkeypatch):
     devices.use("1")
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "6"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
-    with pytest.raises(ValueError, match="--device=2: there is no GPU 2: .* lets 2 be seen"):
+    with pytest.raises(ValueError, match="--device=2: there is no GPU 2"):
         devices.use("2")
 
 

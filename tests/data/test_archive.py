@@ -41,7 +41,7 @@ def test_archives_are_known_by_their_names(tmp_path, name, yes):
 
 
 def test_other_archives_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"a\.7Z: archives of this kind .* wanted one of \.tar"):
+    with pytest.raises(ValueError, match=r"a\.7Z: archives of this kind"):
         archive.check_kind(tmp_path / "a.7Z")
 
 

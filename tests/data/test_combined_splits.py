@@ -86,5 +86,5 @@ def test_a_sheet_has_a_row_for_each_title():
 
 def test_a_single_array_is_not_an_archive_of_arrays(tmp_path):
     np.save(tmp_path / "one.npy", np.zeros((1, 2, 2, 1)))
-    with pytest.raises(ValueError, match="cannot read an array 'images' from it .*wanted an .npz"):
+    with pytest.raises(ValueError, match="cannot read an array 'images'"):
         data.read_images(tmp_path / "one.npy")

@@ -32,7 +32,7 @@ def test_tables_that_list_no_paths_are_named(tmp_path):
     with pytest.raises(ValueError, match="got dict, wanted the path of an image; only jaxatr pre"):
         data.image_paths(str(tmp_path / "a.parquet"), tmp_path)
     (tmp_path / "b.csv").write_text("label\ntank\n")
-    with pytest.raises(ValueError, match="has no column 'path' .it has label.; looked for path$"):
+    with pytest.raises(ValueError, match="has no column 'path'"):
         data.image_paths(str(tmp_path / "b.csv"), tmp_path)
 
 

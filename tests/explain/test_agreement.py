@@ -50,7 +50,7 @@ def test_a_sentence_says_which_agree():
 
 
 def test_one_map_has_nothing_to_agree_with():
-    with pytest.raises(ValueError, match="maps: got 1 of shapes .*wanted two or more of one"):
+    with pytest.raises(ValueError, match="maps: got 1 of shapes"):
         agreement({"a": np.ones((2, 2))})
     with pytest.raises(ValueError, match="maps: got 2"):
         agreement({"a": np.ones((2, 2)), "b": np.ones((2, 3))})

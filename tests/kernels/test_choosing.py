@@ -12,12 +12,12 @@ from jaxatr import kernels
 from jaxatr.kernels import choosing, contrib, database
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.entries import Entry
-from jaxatr.kernels.ops.convolution import Problem, primitive
+from jaxatr.kernels.ops.convolution import ConvProblem, primitive
 from jaxatr.kernels.solver import Choice
 
 CPU = of_platform("cpu")
 X, W = jnp.ones((3, 5, 5, 2)), jnp.ones((3, 3, 2, 2))
-PROBLEM = Problem("forward", X.shape, W.shape, (1, 1), ((1, 1), (1, 1)), (1, 1), 1, "float32")
+PROBLEM = ConvProblem("forward", X.shape, W.shape, (1, 1), ((1, 1), (1, 1)), (1, 1), 1, "float32")
 
 
 @pytest.fixture(autouse=True)

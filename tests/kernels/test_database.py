@@ -16,13 +16,13 @@ import pytest
 from jaxatr.kernels import database
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.entries import Entry, to_compact_text
-from jaxatr.kernels.ops.convolution import Problem
+from jaxatr.kernels.ops.convolution import ConvProblem
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.kernels.solver import Choice
 
 DEVICE = Device("cpu", "Test (R) processor, 2 cores")
-PROBLEM = Problem(
+PROBLEM = ConvProblem(
     "forward", (2, 4, 4, 3), (3, 3, 3, 4), (1, 1), ((1, 1), (1, 1)), (1, 1), 1, "float32"
 )
 

@@ -14,7 +14,7 @@ from jaxatr.kernels import benchmark, database, solver
 from jaxatr.kernels.benchmark import Bench, relative_error
 from jaxatr.kernels.device import describe, of_platform
 from jaxatr.kernels.find import _Race, found_choice
-from jaxatr.kernels.ops.convolution import Problem as Convolution
+from jaxatr.kernels.ops.convolution import ConvProblem as Convolution
 from jaxatr.kernels.solver import Choice, Operation, Solver
 
 CPU = of_platform("cpu")

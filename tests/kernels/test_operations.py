@@ -18,11 +18,11 @@ SHAPE = (3, 5, 4, 6)
 
 
 def pool(mode, window, stride, padding):
-    return pooling.Problem("forward", mode, SHAPE, window, stride, padding, "float32")
+    return pooling.PoolingProblem("forward", mode, SHAPE, window, stride, padding, "float32")
 
 
 def norm(mode, training, activation):
-    return batch_norm.Problem("forward", mode, training, activation, SHAPE, "float32")
+    return batch_norm.BatchNormProblem("forward", mode, training, activation, SHAPE, "float32")
 
 
 PROBLEMS = [
@@ -34,18 +34,18 @@ PROBLEMS = [
         )
     ),
     *(
-        softmax.Problem("forward", mode, log, SHAPE, "float32")
+        softmax.SoftmaxProblem("forward", mode, log, SHAPE, "float32")
         for mode, log in product(("instance", "channel"), (False, True))
     ),
     *(
-        tensor.Problem("forward", name, (3, 4, 5), shape, (0.5, -2.0, 1.5), "float32")
+        tensor.TensorProblem("forward", name, (3, 4, 5), shape, (0.5, -2.0, 1.5), "float32")
         for name, shape in zip(
             ("add", "mul", "min", "max"), [(3, 4, 5), (1, 4, 1), (1, 1, 5), (3, 1, 1)], strict=True
         )
     ),
-    ctc.Problem("forward", 4, 9, 4, 3, "float32"),  # so few classes that labels repeat
+    ctc.CtcProblem("forward", 4, 9, 4, 3, "float32"),  # so few classes that labels repeat
     *(
-        response_norm.Problem("forward", mode, SHAPE, size, 0.7, 0.75, 2.0, "float32")
+        response_norm.NormProblem("forward", mode, SHAPE, size, 0.7, 0.75, 2.0, "float32")
         for mode, size in product(("across", "within"), (3, 4))
     ),
     norm("spatial", True, "relu"),
@@ -56,7 +56,7 @@ PROBLEMS = [
 OTHERS = [norm("spatial", True, name) for name in sorted(set(ACTIVATIONS) - {"relu", "tanh"})]
 
 
-OF_NORM = response_norm.Problem("forward", "across", SHAPE, 3, 0.7, 0.75, 2.5, "float32")
+OF_NORM = response_norm.NormProblem("forward", "across", SHAPE, 3, 0.7, 0.75, 2.5, "float32")
 
 
 def named(problems, *marks):
@@ -123,7 +123,7 @@ def test_keys_tell_problems_apart():
 def test_the_loss_of_ctc_by_hand():
     """With two steps and one label, the paths are aa, _a and a_."""
     logits = np.log(np.array([[[0.6, 0.4], [0.7, 0.3]]]))
-    problem = ctc.Problem("forward", 1, 2, 1, 2, "float64")
+    problem = ctc.CtcProblem("forward", 1, 2, 1, 2, "float64")
     none = np.zeros((1, 2)), np.ones((1, 1), int), np.zeros((1, 1))
     (loss,) = ctc.reference(problem, (logits, *none))
     np.testing.assert_allclose(np.exp(-loss), 0.4 * 0.3 + 0.6 * 0.3 + 0.4 * 0.7)

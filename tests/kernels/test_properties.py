@@ -17,10 +17,10 @@ from jaxatr.kernels.benchmark import relative_error
 from jaxatr.kernels.contrib import ctc, response_norm, softmax, tensor
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops import pooling
-from jaxatr.kernels.ops.batch_norm.operation import Problem as BatchNorm
-from jaxatr.kernels.ops.convolution.problem import Problem as Convolution
+from jaxatr.kernels.ops.batch_norm.operation import BatchNormProblem as BatchNorm
+from jaxatr.kernels.ops.convolution.problem import ConvProblem as Convolution
 from jaxatr.kernels.ops.recurrent.problem import CELLS
-from jaxatr.kernels.ops.recurrent.problem import Problem as Recurrent
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem as Recurrent
 from jaxatr.kernels.solver import Choice, operation_of
 
 CPU = of_platform("cpu")
@@ -73,7 +73,7 @@ def poolings(draw):
     window, mode = draw(sizes(1, 4)), st.sampled_from(["max", "average", "average_inclusive"])
     padding = tuple((draw(st.integers(0, n - 1)), draw(st.integers(0, n - 1))) for n in window)
     sides = [n + draw(st.integers(0, 5)) for n in window]
-    return pooling.Problem(
+    return pooling.PoolingProblem(
         draw(st.sampled_from(["forward", "backward"])),
         draw(mode),
         (2, *sides, 3),
@@ -123,7 +123,7 @@ def batch_norms(draw):
 
 @st.composite
 def response_norms(draw):
-    return response_norm.Problem(
+    return response_norm.NormProblem(
         draw(st.sampled_from(["forward", "backward"])),
         draw(st.sampled_from(["across", "within"])),
         images(draw),
@@ -137,7 +137,7 @@ def response_norms(draw):
 
 @st.composite
 def softmaxes(draw):
-    return softmax.Problem(
+    return softmax.SoftmaxProblem(
         draw(st.sampled_from(["forward", "backward"])),
         draw(st.sampled_from(["instance", "channel"])),
         draw(st.booleans()),
@@ -149,7 +149,7 @@ def softmaxes(draw):
 @st.composite
 def ctcs(draw):
     labels = draw(st.integers(1, 4))
-    return ctc.Problem(
+    return ctc.CtcProblem(
         draw(st.sampled_from(["forward", "backward"])),
         draw(st.integers(2, 4)),
         2 * labels + draw(st.integers(0, 5)),
@@ -233,14 +233,14 @@ def test_ctc_losses(problem):
 @repeatable(max_examples=2)
 @given(tensors())
 def test_operations_on_tensors(fields):
-    check(tensor.Problem(*fields))
+    check(tensor.TensorProblem(*fields))
 
 
 @pytest.mark.slow
 @repeatable(max_examples=20)
 @given(tensors())
 def test_many_operations_on_tensors(fields):
-    check(tensor.Problem(*fields))
+    check(tensor.TensorProblem(*fields))
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_weights_of_a_file_are_fitted_to_the_channels(tmp_path):
 
 
 def test_what_does_not_exist_is_named(monkeypatch, tmp_path):
-    with pytest.raises(ValueError, match="got 'resnet81', wanted one of .*; did you mean 'resnet"):
+    with pytest.raises(ValueError, match="got 'resnet81', .*'resnet"):
         models.create("resnet81")
     with pytest.raises(ValueError, match="no published weights of resnet18, but of .*lite0"):
         models.create("resnet18", pretrained=True)

@@ -131,5 +131,5 @@ def test_a_backbone_without_features_is_refused():
             return images
 
     module = models.TrackClassifier(Flat(), num_classes=2, hidden=3)
-    with pytest.raises(ValueError, match=r"backbone Flat: got features of shape \(15, 6, 6, 1\)"):
+    with pytest.raises(ValueError, match=r"Flat: got features of shape \(15, 6, 6, 1\)"):
         module.init(jax.random.key(0), TRACKS)

@@ -114,13 +114,13 @@ def test_a_surrogate_of_it_is_trained_and_explains(small_config, tmp_path):
 def test_unsuitable_targets_are_refused(tmp_path):
     model, _ = a_classifier(())
     onnx.save(model, tmp_path / "unnamed.onnx")
-    with pytest.raises(ValueError, match="wanted metadata with the class names as a JSON list"):
+    with pytest.raises(ValueError, match="class names as a JSON list"):
         load_target(tmp_path / "unnamed.onnx")
     for odd in ({"classes": '"abc"'}, {"layout": '"nhwc"'}, {"layout": "NCHW"}):
         model, _ = a_classifier("abc")
         onnx.helper.set_model_props(model, {"classes": '["a", "b", "c"]'} | odd)
         onnx.save(model, tmp_path / "odd.onnx")
-        with pytest.raises(ValueError, match="the class names as a JSON list .* the layout of"):
+        with pytest.raises(ValueError, match="class names as a JSON list"):
             load_target(tmp_path / "odd.onnx")
     model, _ = a_classifier("abc", extra=("flat",))
     del model.graph.output[1]

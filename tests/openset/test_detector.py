@@ -116,6 +116,10 @@ def test_the_page_s_vim_takes_arrays_of_other_libraries():
         space |= {f"new_{name}": convert(NEW[name]) for name in ("features", "logits")}
         exec(VIM, space)
         np.testing.assert_array_equal(space["scores"], wanted)
+    temperature = openset.fit_temperature(NEW["logits"], NEW["labels"])
+    assert openset.fit_temperature(with_gradient(NEW["logits"]), NEW["labels"]) == temperature
+    threshold = openset.fit_calibration(wanted).threshold
+    assert openset.fit_calibration(with_gradient(np.array(wanted))).threshold == threshold
 
 
 @pytest.mark.parametrize("name", ["vim", "knn", "nndr_features", "fusion_cbc", "tempscale"])

@@ -134,7 +134,7 @@ def test_values_that_float32_does_not_tell_apart_are_refused(parts):
         )
 
     numbers = np.arange(len(decision.calibration.scores))
-    with pytest.raises(ValueError, match="mls: 40 of the 40 scores .* are equal in float32"):
+    with pytest.raises(ValueError, match="mls: 40 of the 40 scores"):
         exported(1 - 1e-10 * numbers)
     # Neighbours that become equal in pairs change no p-value by more than one example.
     pairs = exported(numbers // 2 + 1 + 1e-9 * (numbers % 2)).arrays["known_scores"]

@@ -51,7 +51,7 @@ def test_the_density_of_known_scores_integrates_to_one():
 def test_what_cannot_be_told_is_refused():
     rng = np.random.default_rng(1)
     validation = known_scores(rng, 200)
-    with pytest.raises(openset.CannotTell, match="got 49 chips with a score, wanted at least 50"):
+    with pytest.raises(openset.CannotTell, match="got 49 chips"):
         openset.fit_mixture(validation, [*validation[:49], np.nan])
     with pytest.raises(openset.CannotTell, match="got 18 validation scores, wanted at least 19"):
         openset.fit_mixture(validation[:18], validation)

@@ -217,7 +217,7 @@ def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_pa
         path.unlink()
     with pytest.raises(ValueError, match="broken.png"):
         runs.enrol_run(run, other)
-    with pytest.raises(ValueError, match="holds folders .* one class is enrolled at a time"):
+    with pytest.raises(ValueError, match="holds folders"):
         runs.enrol_run(run, chips / "train")
     with pytest.raises(ValueError, match="there is no folder or file"):
         runs.enrol_run(run, tmp_path / "none")

@@ -127,9 +127,9 @@ def test_a_zip_and_a_data_set_by_its_name(near, tmp_path, chips):
 
 
 def test_unreadable_sources_are_refused(near, tmp_path):
-    with pytest.raises(ValueError, match="nowhere: there is no such folder or archive, and there"):
+    with pytest.raises(ValueError, match="nowhere: there is no such folder"):
         data.read_others("nowhere", intake())
-    with pytest.raises(ValueError, match=r"0.png: got a file, wanted an archive of images \(.tar"):
+    with pytest.raises(ValueError, match="0.png: got a file, wanted an archive"):
         data.read_others(near / "0.png", intake())
     with pytest.raises(ValueError, match="no image in it that can be used.*wanted uint16"):
         data.read_others(near, intake(dtype="uint16"))

@@ -78,9 +78,7 @@ def test_labelled_chips_are_not_suggested_again(recogniser, pool, tmp_path):
     second = recogniser.suggest(pool, 20, method="margin", labelled=[table])
     assert second.images == 20
     assert not {one.path for one in first.chips} & {one.path for one in second.chips}
-    with pytest.raises(
-        ValueError, match="count: got 21, wanted at most 20, the images of the pool"
-    ):
+    with pytest.raises(ValueError, match="count: got 21, wanted at most 20"):
         recogniser.suggest(pool, 21, labelled=[table])
     table.write_text("path,label\nelsewhere/000.png,disc\n")
     with pytest.raises(ValueError, match="labels.csv: there is no file .*elsewhere/000.png"):
@@ -105,7 +103,7 @@ def test_the_command_writes_a_table_with_the_columns_of_predict_and_a_page(
     assert set(recogniser.columns()) <= set(rows[0])
     text = page.read_text(encoding="utf-8")
     assert "data:image/jpeg;base64," in text and str(pool / "broken.png") not in text
-    with pytest.raises(ValueError, match="next.csv: is read as .*, wanted another file to write"):
+    with pytest.raises(ValueError, match="next.csv: is read as"):
         suggest.main(flags_of(suggest, *arguments, f"--labelled={out}", *files_))
     suggest.main(flags_of(suggest, *arguments, "--json", "--count=2", "--method=coverage"))
     one, two = map(json.loads, capsys.readouterr().out.splitlines())

@@ -37,7 +37,7 @@ def test_windows_cover_the_image(height, width, side, overlap):
 
 
 def test_bad_windows_are_refused():
-    with pytest.raises(ValueError, match="overlap: got 8, wanted 0 or more, and less than 8"):
+    with pytest.raises(ValueError, match="overlap: got 8"):
         list(tiles.windows(20, 20, 8, 8))
     with pytest.raises(ValueError, match="image of 0x20"):
         list(tiles.windows(0, 20, 8, 2))

@@ -194,7 +194,7 @@ def test_scores_without_an_exported_form_are_refused(earlier, monkeypatch):
         raise ValueError("the function cannot be written as ONNX:\n  atan2: it has no rule")
 
     monkeypatch.setattr("jaxatr.onnx.writer.exporter.export", broken)
-    with pytest.raises(ValueError, match="its network runs only in jax: .* atan2: it has no rule"):
+    with pytest.raises(ValueError, match="atan2: it has no rule"):
         jaxatr.load(run, score="nndr_stage4", runtime="onnxruntime")
 
 

@@ -288,9 +288,9 @@ def test_tracks_in_folders_are_another_set_to_measure(base, run, tmp_path):
         assert second["scores"][name]["auroc"] == pytest.approx(row["auroc"], abs=0.01)
     assert "single images only" in result["drift"]["sentence"]
     assert "own test" in reporting.sets_table(tmp_path / "run")
-    with pytest.raises(ValueError, match="no folder of a class that contains folders of tracks"):
+    with pytest.raises(ValueError, match="no folder of a class"):
         runs.evaluate_run(tmp_path / "run", data=folder)
-    with pytest.raises(ValueError, match="a run on tracks is measured on folders of tracks, not"):
+    with pytest.raises(ValueError, match="measured on folders of tracks"):
         runs.evaluate_run(tmp_path / "run", data=(np.zeros((2, 16, 16), np.uint8), ["a", "b"]))
 
 
@@ -298,10 +298,10 @@ def test_tracks_in_folders_are_another_set_to_measure(base, run, tmp_path):
 def test_commands_for_single_images_refuse_a_run_of_tracks(run):
     with pytest.raises(
         ValueError,
-        match="a run of track recognition, which TrackRecogniser loads and Recog.*: jaxatr.load",
+        match="which TrackRecogniser loads",
     ):
         Recogniser.load(run[0])
-    with pytest.raises(ValueError, match="wanted a classifier of single images, got one of tracks"):
+    with pytest.raises(ValueError, match="single images, got one of tracks"):
         load_target(run[0])
     with pytest.raises(ValueError, match="wanted an open-set run"):
         runs.train_baseline(run[0], "conflabel", progress=False)
@@ -326,9 +326,7 @@ def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_
     assert Recogniser.load(tmp_path).classes == tuple(result["known"])
     with pytest.raises(ValueError, match="a run of track recognition, which Recogniser loads"):
         TrackRecogniser.load(tmp_path)
-    with pytest.raises(
-        ValueError, match="a run of track recognition, wanted one .* of single images"
-    ):
+    with pytest.raises(ValueError, match="wanted one .* of single images"):
         runs.enrol_run(tmp_path, tmp_path)
 
 
@@ -362,7 +360,7 @@ def test_data_without_tracks_is_refused(small_config):
 
 def test_tracks_in_both_splits_are_refused(config):
     config.data.test_split = "train"
-    with pytest.raises(ValueError, match="data: 32 tracks have chips in both training and test"):
+    with pytest.raises(ValueError, match="data: 32 tracks have chips in both"):
         TrackOpenSet(config)
 
 

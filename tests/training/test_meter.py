@@ -107,7 +107,7 @@ def test_the_rate_leaves_pauses_out(monkeypatch):
 
 def test_a_loss_that_explodes_is_reported_once():
     meter, _ = collect(log_every=1)
-    with pytest.warns(ExplodingLoss, match="loss of phase 'train' is 750 at step 3, .* 11 at") as w:
+    with pytest.warns(ExplodingLoss, match="phase 'train' is 750 at step 3") as w:
         for step, loss in enumerate([11.0, 100.0, 750.0, 900.0], start=1):
             meter.push(step, "train", sums(loss, 1), 8, None)
         meter.drain()

@@ -12,13 +12,20 @@ from jaxatr.data.annotations.scene import (
     IGNORED,
     AnnotatedScene,
     Annotations,
+    BoxProblem,
     Collector,
-    Problem,
 )
 from jaxatr.data.images import SUFFIXES
 from jaxatr.files import MissingFileError, read_regular
 
-__all__ = ["IGNORED", "AnnotatedScene", "Annotations", "Collector", "Problem", "read_annotations"]
+__all__ = [
+    "IGNORED",
+    "AnnotatedScene",
+    "Annotations",
+    "Collector",
+    "BoxProblem",
+    "read_annotations",
+]
 
 _LISTED = 10
 
@@ -38,7 +45,7 @@ def read_annotations(scenes: Path, boxes: Path, *, bad_boxes: str = "refuse") ->
     if bad_boxes not in ("refuse", "skip"):
         raise ValueError(f"bad_boxes: got {bad_boxes!r}, wanted refuse or skip")
     if not scenes.exists():
-        raise ValueError(f"there is no folder or image {scenes}")
+        raise MissingFileError(f"there is no folder or image {scenes}")
     only = scenes.name if scenes.is_file() else None
     into = Collector(scenes.parent if only else scenes)
     if boxes.is_dir():

@@ -20,7 +20,7 @@ IGNORED = ("DontCare", "ignored regions")
 PARTS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 
-class Problem(NamedTuple):
+class BoxProblem(NamedTuple):
     """An annotation that cannot be used.
 
     Attributes:
@@ -76,7 +76,7 @@ class Annotations(NamedTuple):
     """
 
     scenes: tuple[AnnotatedScene, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[BoxProblem, ...]
 
 
 @dataclasses.dataclass
@@ -108,12 +108,12 @@ class Collector:
     def __init__(self, root: Path):
         """Creates an empty collection for images below a folder."""
         self.root = root
-        self.problems: list[Problem] = []
+        self.problems: list[BoxProblem] = []
         self._scenes: dict[str, _Scene] = {}
 
     def problem(self, where: str, why: str) -> None:
         """Records an annotation that cannot be used."""
-        self.problems.append(Problem(where, why))
+        self.problems.append(BoxProblem(where, why))
 
     def is_below(self, path: str) -> bool:
         """Whether a path does not leave the root."""

@@ -6,14 +6,14 @@ automatically, which registers its operation with the find step, the database an
 
 An operation is a file here; ``softmax.py`` is the shortest. It has
 
-- ``Problem``: a frozen dataclass with a ``direction``, a ``dtype`` and a unique ``key``;
+- ``NAMEProblem``: a frozen dataclass with a ``direction``, a ``dtype`` and a unique ``key``;
 - functions that compute it, each a named ``Form``; a public one calls ``run`` of
   ``jaxatr/kernels/ops/differentiable.py``, as in ``response_norm.py``;
 - ``arguments(problem, generator)``: random arguments in NumPy;
 - ``reference(problem, arguments)``: the result or the gradients in float64;
 - ``COMMAND``: a ``Command`` with the options of ``tune``;
 - ``OPERATION = operation(name, forms, arguments, reference, COMMAND)``, and
-  ``register(Problem, OPERATION)``.
+  ``register(NAMEProblem, OPERATION)``.
 
 Its test is an entry of ``PROBLEMS`` in ``tests/kernels/test_operations.py``. Operations that
 networks use have a folder under ``jaxatr/kernels/ops``, such as ``pooling``.

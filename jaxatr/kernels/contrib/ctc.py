@@ -20,7 +20,7 @@ BLANK = 0
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class CtcProblem:
     """One direction of the CTC loss of sequences of different lengths.
 
     Attributes:
@@ -46,12 +46,12 @@ class Problem:
         return f"ctc {self.direction} {sizes} {self.dtype}"
 
 
-def xla(problem: Problem, logits: Array, padding: Array, labels: Array, beyond: Array) -> Array:
+def xla(problem: CtcProblem, logits: Array, padding: Array, labels: Array, beyond: Array) -> Array:
     """Returns the loss of each sequence by ``optax.ctc_loss``."""
     return optax.ctc_loss(logits, padding, labels, beyond, blank_id=BLANK)
 
 
-def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
+def arguments(problem: CtcProblem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Returns logits and their padding mask, labels and their padding mask, and the cotangent."""
     batch, steps, longest = problem.batch, problem.steps, problem.labels
     lengths = generator.integers(1, longest + 1, batch)
@@ -66,7 +66,7 @@ def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndar
     return *given, generator.standard_normal(batch).astype(_loss_type(problem))
 
 
-def _loss_type(problem: Problem) -> jnp.dtype:
+def _loss_type(problem: CtcProblem) -> jnp.dtype:
     return jnp.promote_types(problem.dtype, jnp.float32)
 
 
@@ -74,7 +74,7 @@ def _beyond(lengths: np.ndarray, longest: int) -> np.ndarray:
     return (np.arange(longest) >= lengths[:, None]).astype(np.float32)
 
 
-def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
+def reference(problem: CtcProblem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
     """Returns the losses or the gradient of the logits, computed one sequence at a time."""
     logits, padding, labels, beyond, *cotangent = wide(*given)
     losses, gradient = np.zeros(problem.batch), np.zeros_like(logits)
@@ -117,10 +117,10 @@ def _reached(likely: np.ndarray, path: Sequence[int]) -> np.ndarray:
     return result
 
 
-def _from_options(direction, dtype, *, n, t, L, k) -> Problem:
+def _from_options(direction, dtype, *, n, t, L, k) -> CtcProblem:
     if 2 * L > t:
         raise ValueError(f"-L: got {L}, wanted at most half of -t {t}")
-    return Problem(direction, n, t, L, k, dtype)
+    return CtcProblem(direction, n, t, L, k, dtype)
 
 
 COMMAND = Command(
@@ -135,4 +135,4 @@ COMMAND = Command(
     },
 )
 OPERATION = operation("ctc", [Form("xla", xla)], arguments, reference, COMMAND)
-register(Problem, OPERATION)
+register(CtcProblem, OPERATION)

@@ -26,7 +26,7 @@ Mode: TypeAlias = Literal["across", "within"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class NormProblem:
     """One direction of the norm.
 
     Attributes:
@@ -102,11 +102,11 @@ def local_response_norm(
         raise ValueError(f"size: got {size}, wanted at least 1")
     x = as_images(x)
     check_algorithm(OPERATION.solvers, algorithm)
-    problem = Problem("forward", mode, x.shape, size, alpha, beta, k, x.dtype.name)
+    problem = NormProblem("forward", mode, x.shape, size, alpha, beta, k, x.dtype.name)
     return run(problem, algorithm, x)
 
 
-def taps(problem: Problem, x: Array) -> Array:
+def taps(problem: NormProblem, x: Array) -> Array:
     """Computes the norm with the neighbours summed as slices, one axis after the other."""
 
     def sums(squares: Array) -> Array:
@@ -123,7 +123,7 @@ def taps(problem: Problem, x: Array) -> Array:
     return _normalised(problem, x, sums)
 
 
-def xla(problem: Problem, x: Array) -> Array:
+def xla(problem: NormProblem, x: Array) -> Array:
     """Computes the norm with the neighbours summed by ``reduce_window``."""
     window = [problem.size if axis in problem.axes else 1 for axis in range(4)]
     pads = [problem.edge if axis in problem.axes else (0, 0) for axis in range(4)]
@@ -131,19 +131,19 @@ def xla(problem: Problem, x: Array) -> Array:
     return _normalised(problem, x, sums)
 
 
-def _normalised(problem: Problem, x: Array, sums) -> Array:
+def _normalised(problem: NormProblem, x: Array, sums) -> Array:
     wider = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     mean = sums(wider**2) / problem.size ** len(problem.axes)
     return (wider * (problem.k + problem.alpha * mean) ** -problem.beta).astype(x.dtype)
 
 
-def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
+def arguments(problem: NormProblem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Returns random images, and the cotangent of the backward direction."""
     count = 1 if problem.direction == "forward" else 2
     return tuple(draw(generator, problem.dtype, *[problem.x_shape] * count))
 
 
-def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
+def reference(problem: NormProblem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
     """Returns the result, or the gradient of the images."""
     x, *cotangent = wide(*given)
     alpha = problem.alpha / problem.size ** len(problem.axes)
@@ -157,15 +157,15 @@ def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | t
     return (dy * norm**-problem.beta - 2 * alpha * problem.beta * x * met,)
 
 
-def _sums(problem: Problem, a: np.ndarray, edge: tuple[int, int]) -> np.ndarray:
+def _sums(problem: NormProblem, a: np.ndarray, edge: tuple[int, int]) -> np.ndarray:
     padded = np.pad(a, [edge if axis in problem.axes else (0, 0) for axis in range(4)])
     axes = problem.axes
     windows = np.lib.stride_tricks.sliding_window_view(padded, (problem.size,) * len(axes), axes)
     return windows.sum(tuple(range(4, windows.ndim)))
 
 
-def _from_options(direction, dtype, *, n, c, H, W, N, mode, alpha, beta, k) -> Problem:
-    return Problem(direction, mode, (n, H, W, c), N, alpha, beta, k, dtype)
+def _from_options(direction, dtype, *, n, c, H, W, N, mode, alpha, beta, k) -> NormProblem:
+    return NormProblem(direction, mode, (n, H, W, c), N, alpha, beta, k, dtype)
 
 
 COMMAND = Command(
@@ -184,4 +184,4 @@ COMMAND = Command(
 OPERATION = operation(
     "response_norm", [Form("taps", taps), Form("xla", xla)], arguments, reference, COMMAND
 )
-register(Problem, OPERATION)
+register(NormProblem, OPERATION)

@@ -19,7 +19,7 @@ Mode: TypeAlias = Literal["instance", "channel"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class SoftmaxProblem:
     """One direction of a softmax.
 
     Attributes:
@@ -49,18 +49,18 @@ class Problem:
         return f"{name} {self.direction} {self.mode} {shape} {self.dtype}"
 
 
-def xla(problem: Problem, x: Array) -> Array:
+def xla(problem: SoftmaxProblem, x: Array) -> Array:
     """Returns the softmax or log-softmax of ``jax.nn``."""
     return (jax.nn.log_softmax if problem.log else jax.nn.softmax)(x, axis=problem.axes)
 
 
-def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
+def arguments(problem: SoftmaxProblem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Returns random logits, and the cotangent of the backward direction."""
     count = 1 if problem.direction == "forward" else 2
     return tuple(draw(generator, problem.dtype, *[problem.x_shape] * count))
 
 
-def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
+def reference(problem: SoftmaxProblem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
     """Returns the result, or the gradient of the logits."""
     x, *cotangent = wide(*given)
     shifted = x - x.max(problem.axes, keepdims=True)
@@ -74,8 +74,8 @@ def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | t
     return (y * (dy - (dy * y).sum(problem.axes, keepdims=True)),)
 
 
-def _from_options(direction, dtype, *, n, c, H, W, mode, log) -> Problem:
-    return Problem(direction, mode, log, (n, H, W, c), dtype)
+def _from_options(direction, dtype, *, n, c, H, W, mode, log) -> SoftmaxProblem:
+    return SoftmaxProblem(direction, mode, log, (n, H, W, c), dtype)
 
 
 COMMAND = Command(
@@ -91,4 +91,4 @@ COMMAND = Command(
     },
 )
 OPERATION = operation("softmax", [Form("xla", xla)], arguments, reference, COMMAND)
-register(Problem, OPERATION)
+register(SoftmaxProblem, OPERATION)

@@ -21,7 +21,7 @@ _NUMPY = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximu
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class TensorProblem:
     """One direction of ``op(alpha1 a, alpha2 b) + beta c``, computed in float32 or wider.
 
     Attributes:
@@ -48,7 +48,7 @@ class Problem:
         return f"tensor {self.direction} {self.name} {a} {b} {scales} {self.dtype}"
 
 
-def xla(problem: Problem, a: Array, b: Array, c: Array) -> Array:
+def xla(problem: TensorProblem, a: Array, b: Array, c: Array) -> Array:
     """Computes the result with ``jax.numpy``."""
     alpha1, alpha2, beta = problem.scales
     single = jnp.promote_types(a.dtype, jnp.float32)
@@ -56,7 +56,7 @@ def xla(problem: Problem, a: Array, b: Array, c: Array) -> Array:
     return (_XLA[problem.name](alpha1 * a, alpha2 * b) + beta * c).astype(problem.dtype)
 
 
-def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
+def arguments(problem: TensorProblem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Returns random arrays, and the cotangent of the backward direction."""
     shapes = [problem.a_shape, problem.b_shape, problem.a_shape]
     if problem.direction == "backward":
@@ -64,7 +64,7 @@ def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndar
     return tuple(draw(generator, problem.dtype, *shapes))
 
 
-def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
+def reference(problem: TensorProblem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
     """Returns the result, or the gradients of ``a``, ``b`` and ``c``."""
     a, b, c, *cotangent = wide(*given)
     alpha1, alpha2, beta = problem.scales
@@ -84,14 +84,16 @@ def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | t
     return alpha1 * da, alpha2 * db.sum(repeated, keepdims=True), beta * dy
 
 
-def _from_options(direction, dtype, *, n, c, H, W, name, shared, alpha1, alpha2, beta) -> Problem:
+def _from_options(
+    direction, dtype, *, n, c, H, W, name, shared, alpha1, alpha2, beta
+) -> TensorProblem:
     if stray := set(shared) - set("nHWc"):
         raise ValueError(f"--shared: got {sorted(stray)}, wanted some of the letters nHWc")
     a_shape = (n, H, W, c)
     b_shape = tuple(
         1 if letter in shared else size for letter, size in zip("nHWc", a_shape, strict=True)
     )
-    return Problem(direction, name, a_shape, b_shape, (alpha1, alpha2, beta), dtype)
+    return TensorProblem(direction, name, a_shape, b_shape, (alpha1, alpha2, beta), dtype)
 
 
 COMMAND = Command(
@@ -108,4 +110,4 @@ COMMAND = Command(
     },
 )
 OPERATION = operation("tensor", [Form("xla", xla, differentiated=3)], arguments, reference, COMMAND)
-register(Problem, OPERATION)
+register(TensorProblem, OPERATION)

@@ -28,7 +28,7 @@ from jaxatr.typing import Batch, Bool, Float, PyTree, Shaped
 UNKNOWN = "unknown"
 
 
-class Target(NamedTuple):
+class FoundTarget(NamedTuple):
     """A target in a scene.
 
     Attributes:
@@ -76,11 +76,11 @@ class Detections(NamedTuple):
         )
 
     @property
-    def targets(self) -> list[Target]:
+    def targets(self) -> list[FoundTarget]:
         """The targets, one by one."""
         best, most = nearest(self.probabilities), self.probabilities.max(axis=1, initial=0.0)
         return [
-            Target(
+            FoundTarget(
                 tuple(self.boxes[row].tolist()),
                 float(self.scores[row]),
                 self.labels[row],
@@ -381,7 +381,7 @@ def opened(image: One) -> Iterator[SceneImage]:
         yield scene_of(data.as_image(image, "input"), "input")
 
 
-def _place(target: Target) -> str:
+def _place(target: FoundTarget) -> str:
     return ",".join(f"{value:.0f}" for value in target.box)
 
 

@@ -59,9 +59,7 @@ def test_a_limit_draws_and_a_chip_cuts(subject):
 
 
 def test_nothing_to_read_is_an_error(subject):
-    with pytest.raises(
-        ValueError, match="mine: none of its images can be read .image 0 is damaged"
-    ):
+    with pytest.raises(ValueError, match="mine: none .*image 0 is damaged"):
         gather(subject([None, None]))
 
 

@@ -152,7 +152,7 @@ def test_images_that_cannot_be_read_are_named(tmp_path, capsys):
     for path in (tmp_path / "set").rglob("*.png"):
         path.write_bytes(b"no image")
     folder = image_folder.image_folder(tmp_path / "set", all_options(image_folder.PART, {}))
-    with pytest.raises(ValueError, match="set: no image can be read .*: not a readable image"):
+    with pytest.raises(ValueError, match="set: no image can be read"):
         suspects.rank(doctor.of_folder(folder, "set"), str(table), "", None)
 
 

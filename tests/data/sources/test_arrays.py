@@ -65,7 +65,7 @@ def test_a_run_is_trained_and_measured_on_arrays(tmp_path):
     fields = {"model.backbone": "jaxatr_test_networks:Small", "open_set.split": "known:dark,gray"}
     fields |= {"train.steps": 4, "train.batch_size": 8, "open_set.score": "mls", "data.size": 0}
     fields |= {"data.data_dir": str(tmp_path / "prepared")}
-    with pytest.raises(ValueError, match="train.step: there is no such field; did you mean 'train"):
+    with pytest.raises(ValueError, match="train.step: .*mean 'train"):
         jaxatr.train("cbc:folder", tmp_path / "run", data=images_of(48), **{"train.step": 4})
     given = {"data": images_of(48), "progress": False}
     workdir = jaxatr.train("cbc:folder", tmp_path / "run", **given, **fields)

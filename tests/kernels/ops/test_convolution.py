@@ -17,7 +17,7 @@ from jaxatr.kernels.ops.convolution.dead_taps import without_dead_taps
 from jaxatr.kernels.ops.convolution.heuristic import choose
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.primitive import bind
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS, winograd
 from jaxatr.kernels.ops.windows import edges
 
@@ -77,7 +77,7 @@ def draw(shape, seed=0, dtype=jnp.float32):
 
 
 def problem_of(x_shape, w_shape, stride, padding, dilation, groups, direction="forward"):
-    return Problem(direction, x_shape, w_shape, stride, padding, dilation, groups, "float32")
+    return ConvProblem(direction, x_shape, w_shape, stride, padding, dilation, groups, "float32")
 
 
 def fits(algorithm, arguments):

@@ -11,7 +11,7 @@ from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution.heuristic import choose
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.primitive import bind
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.sums import sums
 
 CPU = of_platform("cpu")
@@ -40,7 +40,7 @@ def problem_of(name, direction, dtype="float32"):
     x_shape, kernel, features, *rest = SHAPES[name]
     channels = x_shape[3]
     shape = (*kernel, 1, channels * features)
-    return Problem(direction, x_shape, shape, *rest, channels, dtype)
+    return ConvProblem(direction, x_shape, shape, *rest, channels, dtype)
 
 
 HALF = ("odd, stride 2, unequal padding", "three features of a channel")

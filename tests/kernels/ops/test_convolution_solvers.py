@@ -7,7 +7,7 @@ import pytest
 from jaxatr.kernels.benchmark import relative_error
 from jaxatr.kernels.device import Device, of_platform
 from jaxatr.kernels.ops.convolution.operation import OPERATION
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.kernels.ops.convolution.solvers.fft import _smooth
 from jaxatr.kernels.solver import Choice
@@ -40,7 +40,7 @@ def random_problem(rng, direction, dtype, *, kind="any"):
         max(1, (taps - 1) * d + 1 - sum(edges)) + int(rng.integers(0, 6))
         for taps, d, edges in zip(window, dilation, padding, strict=True)
     ]
-    return Problem(
+    return ConvProblem(
         direction,
         (batch, *sides, groups * depth),
         (*window, depth, groups * features),
@@ -123,7 +123,7 @@ def test_int8_is_summed_in_int32_exactly(kind):
 def test_the_reference_is_the_definition(direction):
     # One channel, one image: y[i] = sum over taps of x[stride i + tap - top] w[tap], by hand.
     x, w, y = np.array([1.0, 2.0, 3.0]), np.array([10.0, 1.0]), np.array([1.0, 100.0])
-    problem = Problem(
+    problem = ConvProblem(
         direction, (1, 3, 1, 1), (2, 1, 1, 1), (2, 1), ((1, 0), (0, 0)), (1, 1), 1, "float32"
     )
     arrays = {"x": x, "w": w, "y": y}
@@ -142,7 +142,7 @@ def test_the_reference_is_the_definition(direction):
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_the_reference_of_a_cropped_and_grouped_problem_is_xlas(direction):
-    problem = Problem(
+    problem = ConvProblem(
         direction, (2, 6, 5, 4), (2, 3, 2, 6), (1, 2), ((-1, 2), (0, -1)), (2, 1), 2, "float32"
     )
     arguments = OPERATION.arguments(problem, np.random.default_rng(0))
@@ -154,7 +154,9 @@ def test_the_reference_of_a_cropped_and_grouped_problem_is_xlas(direction):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_xlas_form_does_not_crop_pixels_that_no_window_reads(direction):
     padding = ((0, 0), (0, 0))
-    problem = Problem(direction, (2, 8, 9, 3), (1, 1, 3, 4), (2, 2), padding, (1, 1), 1, "float32")
+    problem = ConvProblem(
+        direction, (2, 8, 9, 3), (1, 1, 3, 4), (2, 2), padding, (1, 1), 1, "float32"
+    )
     small = OPERATION.canonical(problem, CPU)
     assert small.padding == ((0, -1), (0, 0))
     arguments = OPERATION.arguments(problem, np.random.default_rng(0))
@@ -179,11 +181,11 @@ def test_a_default_configuration_always_exists(name):
 
 
 def test_a_block_of_images_bounds_the_memory():
-    large = Problem("forward", (32, 224, 224, 64), (3, 3, 64, 64), *UNIT, "float32")
+    large = ConvProblem("forward", (32, 224, 224, 64), (3, 3, 64, 64), *UNIT, "float32")
     assert SOLVERS["blocked"].configs(large) == [(("images", 1),)]
     assert SOLVERS["blocked"].workspace_bytes(large) == 224 * 224 * 9 * 64 * 4
     assert SOLVERS["matmul"].workspace_bytes(large) >= 32 * 224 * 224 * 9 * 64 * 4
-    small = Problem("forward", (32, 14, 14, 64), (3, 3, 64, 64), *UNIT, "float32")
+    small = ConvProblem("forward", (32, 14, 14, 64), (3, 3, 64, 64), *UNIT, "float32")
     counts = [dict(config)["images"] for config in SOLVERS["blocked"].configs(small)]
     assert counts == [16, 1, 2, 4, 8]
     assert SOLVERS["blocked"].workspace_bytes(small) == 16 * 14 * 14 * 9 * 64 * 4
@@ -191,7 +193,7 @@ def test_a_block_of_images_bounds_the_memory():
 
 def test_a_direction_that_is_none_is_named(unchecked):
     with pytest.raises(ValueError, match="direction: got 'backward', wanted forward, data or wei"):
-        Problem("backward", (1, 8, 8, 1), (3, 3, 1, 1), *UNIT, "float32")
+        ConvProblem("backward", (1, 8, 8, 1), (3, 3, 1, 1), *UNIT, "float32")
 
 
 def test_the_tolerance_follows_the_precision_of_the_device():

@@ -15,7 +15,7 @@ from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.recurrent import Weights, layers
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.ops.recurrent.operation import OPERATION
-from jaxatr.kernels.ops.recurrent.problem import CELLS, Problem
+from jaxatr.kernels.ops.recurrent.problem import CELLS, RecurrentProblem
 
 KEY = jax.random.key(0)
 SIGMOID = lambda a: 1 / (1 + np.exp(-a))  # noqa: E731
@@ -293,7 +293,7 @@ def test_vmap_and_second_derivative():
 def test_several_steps_per_round_of_the_loop(algorithm):
     ((weights,),) = single(network("lstm", 3, 2))
     x, state = single(draw((5, 2, 3))), (np.zeros((2, 2), np.float32),) * 2
-    problem = Problem("lstm", 5, 2, 3, 2, False, False, "float32")
+    problem = RecurrentProblem("lstm", 5, 2, 3, 2, False, False, "float32")
 
     @jax.jit
     def both(weights, x, state):
@@ -355,8 +355,8 @@ def test_initial_weights():
 
 
 def test_problem_is_a_key():
-    problem = Problem("gru", 3, 2, 5, 4, False, True, "bfloat16")
-    assert {problem: 1}[Problem("gru", 3, 2, 5, 4, False, True, "bfloat16")] == 1
+    problem = RecurrentProblem("gru", 3, 2, 5, 4, False, True, "bfloat16")
+    assert {problem: 1}[RecurrentProblem("gru", 3, 2, 5, 4, False, True, "bfloat16")] == 1
     assert (problem.gates, problem.states, problem.wide) == (3, 1, jnp.float32)
 
 
@@ -408,7 +408,7 @@ def test_errors_of_weights(unchecked):
     ],
 )
 def test_the_heuristic_on_a_gpu(kind, change, chosen):
-    problem = Problem("lstm", 50, 64, 1024, 1024, False, False, "bfloat16")
+    problem = RecurrentProblem("lstm", 50, 64, 1024, 1024, False, False, "bfloat16")
     problem = dataclasses.replace(problem, **change)
     choice = OPERATION.heuristic(problem, Device("gpu", kind))
     assert choice.algorithm == chosen

@@ -13,7 +13,7 @@ from jaxatr.kernels.benchmark import Bench
 from jaxatr.kernels.device import Device, of_platform
 from jaxatr.kernels.ops import recurrent
 from jaxatr.kernels.ops.recurrent.operation import OPERATION, SOLVERS
-from jaxatr.kernels.ops.recurrent.problem import CELLS, Problem
+from jaxatr.kernels.ops.recurrent.problem import CELLS, RecurrentProblem
 from jaxatr.kernels.solver import Choice
 
 CPU = of_platform("cpu")
@@ -21,7 +21,7 @@ SHAPES = {"steps": 5, "batch": 3, "inputs": 4, "hidden": 4, "dtype": "float32"}
 
 
 def problem(cell, direction="backward", **options):
-    return Problem(
+    return RecurrentProblem(
         cell=cell, direction=direction, **({"skip": False, "masked": False} | SHAPES | options)
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxatr.kernels.activations import ACTIVATIONS
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.reference import arguments, reference
 from jaxatr.kernels.ops.convolution.solvers.hopper import windows_of
 from jaxatr.kernels.pallas.epilogue import Epilogue, folded
@@ -175,7 +175,7 @@ def test_each_result_is_computed_once_from_its_windows(
     """The plan of the kernel, followed in NumPy with one channel, against the reference."""
     direction = "data" if gradient else "forward"
     shapes = (batch, *image, 1), (*taps, 1, 1)
-    problem = Problem(direction, *shapes, stride, padding, (1, 1), 1, "float32")
+    problem = ConvProblem(direction, *shapes, stride, padding, (1, 1), 1, "float32")
     x, w = arguments(problem, np.random.default_rng(0))
     plan = hopper._Plan(windows_of(problem), 64, hopper.Tile(128, 64), Epilogue())
     outside = np.pad(x[..., 0], ((0, 0), (0, 1), (0, 1)))  # zeros beyond the last row and column

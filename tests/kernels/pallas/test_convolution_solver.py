@@ -11,7 +11,7 @@ import pytest
 from jaxatr.kernels.benchmark import relative_error
 from jaxatr.kernels.device import Device, of_platform
 from jaxatr.kernels.ops.convolution.operation import OPERATION
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS, hopper, tpu
 from jaxatr.kernels.pallas.hopper import persistent
 
@@ -33,7 +33,7 @@ def problem(
 ):
     sizes = (*size, width), (*taps, width, 2 * width)
     options = {"dilation": (1, 1), "groups": 1} | rest
-    return Problem(direction, *sizes, stride, padding, dtype=dtype, **options)
+    return ConvProblem(direction, *sizes, stride, padding, dtype=dtype, **options)
 
 
 def interpreted(run, one, interpret):

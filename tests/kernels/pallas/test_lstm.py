@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxatr.kernels import lstm, recurrent
-from jaxatr.kernels.ops.recurrent import Problem, pallas
+from jaxatr.kernels.ops.recurrent import RecurrentProblem, pallas
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.pallas.gates import grouped
 from jaxatr.kernels.pallas.hopper import lstm as hopper
@@ -58,7 +58,7 @@ def test_one_step_on_a_tpu(dtype, tolerance, tpu_interpreter):
 )
 def test_all_steps_of_a_layer_on_hopper(reverse, skip, dtype, mosaic):
     """Each step writes where the next one reads; vmap runs examples one by one."""
-    problem = Problem("lstm", 3, 5, 64, 64, skip, False, dtype)
+    problem = RecurrentProblem("lstm", 3, 5, 64, 64, skip, False, dtype)
     ((weights,),) = recurrent.init(jax.random.key(0), "lstm", 64, 64, skip=skip, dtype=dtype)
     x = draw((3, 5, 64), dtype, 1)
     state = draw((5, 64), jnp.float32, 2), draw((5, 64), jnp.float32, 3)
@@ -82,7 +82,7 @@ def test_all_steps_of_a_layer_on_hopper(reverse, skip, dtype, mosaic):
 @pytest.mark.slow
 def test_a_derivative_on_hopper_is_that_of_gemm():
     """The kernel saves no gates."""
-    problem = Problem("lstm", 2, 3, 64, 64, False, False, "bfloat16")
+    problem = RecurrentProblem("lstm", 2, 3, 64, 64, False, False, "bfloat16")
     ((weights,),) = recurrent.init(jax.random.key(0), "lstm", 64, 64, dtype="bfloat16")
     x, state = draw((2, 3, 64), "bfloat16", 1), (jnp.zeros((3, 64)),) * 2
 
@@ -116,7 +116,7 @@ def test_columns_of_a_tile():
 def test_a_layer_with_its_gradient_on_a_tpu(skip):
     """Masked, with a batch that is not a multiple of the tile; the gradient matches the loop's."""
     dtype, steps, batch, hidden = jnp.bfloat16, 2, 3, 128
-    problem = Problem("lstm", steps, batch, hidden, hidden, skip, True, "bfloat16")
+    problem = RecurrentProblem("lstm", steps, batch, hidden, hidden, skip, True, "bfloat16")
     assert pallas.applies("tpu", problem) and not pallas.applies("hopper", problem)
     ((weights,),) = recurrent.init(jax.random.key(0), "lstm", hidden, hidden, skip=skip)
     weights = jax.tree.map(lambda a: a.astype(dtype), weights)

@@ -9,7 +9,7 @@ import pytest
 
 from jaxatr.kernels import gru, lstm, recurrent
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.recurrent import Problem
+from jaxatr.kernels.ops.recurrent import RecurrentProblem
 from jaxatr.kernels.ops.recurrent.algorithms import persistent, scan
 from jaxatr.kernels.ops.recurrent.operation import SOLVERS
 from jaxatr.kernels.pallas.hopper import recurrent as kernels
@@ -24,7 +24,7 @@ def draw(shape, dtype, seed):
 def layer(cell, hidden, batch=5, dtype="bfloat16", **options):
     """Returns a problem and its weights, input and initial state; no array is zero."""
     steps, inputs = 2, 48
-    problem = Problem(cell, steps, batch, inputs, hidden, False, False, dtype)
+    problem = RecurrentProblem(cell, steps, batch, inputs, hidden, False, False, dtype)
     ((weights,),) = recurrent.init(jax.random.key(0), cell, inputs, hidden, dtype=dtype, **options)
     weights = jax.tree.map(lambda a: a + draw(a.shape, dtype, 3) / 8, weights)
     state = tuple(draw((batch, hidden), "float32", 4 + n) for n in range(problem.states))
@@ -92,7 +92,7 @@ def test_the_problems_that_it_solves(unchecked):
         given = {"cell": "lstm", "steps": 9, "batch": 3, "inputs": 7, "hidden": 128}
         given |= {"skip": False, "masked": False, "dtype": "bfloat16"} | changes
         platform = "cpu" if device == "cpu" else "gpu"
-        return SOLVERS["persistent"].applies(Problem(**given), Device(platform, device))
+        return SOLVERS["persistent"].applies(RecurrentProblem(**given), Device(platform, device))
 
     assert applies() and applies(direction="backward") and applies(cell="gru", hidden=32)
     assert not applies("cpu") and not applies("NVIDIA B200")

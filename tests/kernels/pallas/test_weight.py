@@ -11,7 +11,7 @@ import pytest
 from jaxatr.kernels.benchmark import relative_error
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution.operation import OPERATION
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.reference import arguments, reference
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.kernels.ops.convolution.solvers.hopper import run, windows_of
@@ -26,7 +26,7 @@ LAYER = Windows(32, (28, 28), (28, 28), (3, 3), before=(1, 1))
 
 def problem(size, taps, stride, padding, channels=64, features=64, dtype="bfloat16"):
     shapes = (*size, channels), (*taps, channels, features)
-    return Problem("weight", *shapes, stride, padding, (1, 1), 1, dtype)
+    return ConvProblem("weight", *shapes, stride, padding, (1, 1), 1, dtype)
 
 
 def compare(one, tile, interpret):

@@ -58,9 +58,7 @@ def test_scan_outputs_are_stacked_and_need_known_rounds():
     last, stacked = ops.loop(3, None, X, body=body, outputs=2)
     np.testing.assert_allclose(last, X + 3)
     np.testing.assert_allclose(stacked, [(X + i) * i for i in range(3)])
-    with pytest.raises(
-        ValueError, match="the number of iterations of a loop with scan outputs must"
-    ):
+    with pytest.raises(ValueError, match="number of iterations"):
         jax.jit(lambda n: ops.loop(n, None, X, body=body, outputs=2))(3)
 
 

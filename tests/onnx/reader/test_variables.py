@@ -198,7 +198,7 @@ def test_copies_have_a_limit(built, monkeypatch):
     from jaxatr.onnx.reader import variables
 
     monkeypatch.setattr(variables, "MADE", 47)
-    with pytest.raises(ValueError, match="48 bytes out of shapes and copies, wanted at most 47"):
+    with pytest.raises(ValueError, match="48 bytes .*wanted at most 47"):
         importer.load(merged(built))
 
 

@@ -92,9 +92,7 @@ def test_arguments_are_checked(tmp_path):
     with pytest.raises(ValueError, match=r"output_names: got \['a'\], wanted 3 different"):
         export(two, VARIABLES, INPUTS, path, output_names=["a"])
     uneven = (INPUTS[0], {"offset": np.ones((3, 2), np.float32)})
-    with pytest.raises(
-        ValueError, match=r"got first axes of sizes \[2, 3\], wanted the same batch"
-    ):
+    with pytest.raises(ValueError, match=r"sizes \[2, 3\], wanted the same"):
         export(two, VARIABLES, uneven, path)
     with pytest.raises(ValueError, match="there is no folder .*nowhere"):
         export(two, VARIABLES, INPUTS, tmp_path / "nowhere" / "model.onnx")

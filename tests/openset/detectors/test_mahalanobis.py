@@ -78,7 +78,7 @@ def test_wrong_arguments_are_named(unchecked):
     train, labels = draw()
     with pytest.raises(ValueError, match="labels: no example of class 2"):
         mahalanobis.fit(train[labels != 2], labels[labels != 2])
-    with pytest.raises(ValueError, match="labels: got -1 at 0, wanted known classes only, 0 to 3"):
+    with pytest.raises(ValueError, match="labels: got -1 at 0, .*0 to 3"):
         mahalanobis.fit(train, np.where(np.arange(len(labels)) == 0, -1, labels))
     with pytest.raises(ValueError, match="features: 1 rows are not finite, the first is 5"):
         mahalanobis.fit(np.where(np.arange(len(train))[:, None] == 5, np.inf, train), labels)

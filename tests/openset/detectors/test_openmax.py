@@ -224,7 +224,7 @@ def test_wrong_arguments_are_named(unchecked):
     ):
         with pytest.raises(ValueError, match=f"{name}: got {value!r}, wanted {wanted}"):
             openmax.fit(train, labels, **{name: value})
-    with pytest.raises(ValueError, match="labels: got -1 at 7, wanted known classes only, 0 to 4"):
+    with pytest.raises(ValueError, match="labels: got -1 at 7, .*0 to 4"):
         openmax.fit(train, np.where(np.arange(len(labels)) == 7, -1, labels))
     with pytest.raises(AssertionError, match=r"has shape \(3,\) but expected \(200\)"):
         openmax.fit(train, labels[:3])
@@ -244,7 +244,7 @@ def test_a_class_with_none_right_is_an_error():
 def test_a_tail_that_no_distribution_fits_is_an_error():
     with pytest.raises(ValueError, match=r"tails of \[0\] contain a single value, 2.0"):
         openmax.fit_weibull(np.full(9, 2.0))
-    with pytest.raises(ValueError, match="got 0.0 in the tail, wanted > 0 without a shift"):
+    with pytest.raises(ValueError, match="got 0.0 in the tail"):
         openmax.fit_weibull(np.array([0.0, 1.0]), shift=None)
     train, labels = draw()
     with pytest.raises(ValueError, match=r"tails of \[1\] contain a single value"):

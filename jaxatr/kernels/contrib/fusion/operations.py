@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxatr.kernels.activations import ACTIVATIONS, check_activation
 from jaxatr.kernels.ops.batch_norm import MODES, Mode, batch_norm, batch_statistics
 from jaxatr.kernels.ops.convolution import convolution
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.windows import pair
 from jaxatr.typing import Array
 
@@ -190,9 +190,9 @@ class FusionProblem:
             raise ValueError(f"dtype: got {self.dtype!r}, wanted the name of a type") from None
 
 
-def forward(operation: Convolution, problem: FusionProblem) -> Problem:
+def forward(operation: Convolution, problem: FusionProblem) -> ConvProblem:
     """Returns the problem of a plan's convolution by itself."""
-    return Problem(
+    return ConvProblem(
         direction="forward",
         x_shape=problem.x_shape,
         w_shape=problem.w_shape or (),

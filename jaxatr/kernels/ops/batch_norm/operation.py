@@ -16,7 +16,7 @@ _EPSILON = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class BatchNormProblem:
     """One direction of a batch norm.
 
     Attributes:
@@ -50,7 +50,7 @@ class Problem:
         return (0, 1, 2) if self.mode == "spatial" else (0,)
 
 
-def xla(problem: Problem, x: Array, scale: Array, shift: Array, *known: Array) -> Array:
+def xla(problem: BatchNormProblem, x: Array, scale: Array, shift: Array, *known: Array) -> Array:
     """Computes the norm by the public functions, which XLA fuses."""
     mean, variance = batch_statistics(x, mode=problem.mode) if problem.training else known
     return batch_norm(
@@ -65,7 +65,7 @@ def xla(problem: Problem, x: Array, scale: Array, shift: Array, *known: Array) -
     )
 
 
-def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
+def arguments(problem: BatchNormProblem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Returns images, scale, shift and, as the problem needs them, statistics and the cotangent."""
     shape = tuple(n for axis, n in enumerate(problem.x_shape) if axis not in problem.reduced)
     single = jnp.promote_types(problem.dtype, jnp.float32).name
@@ -79,7 +79,7 @@ def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndar
     return tuple(given)
 
 
-def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
+def reference(problem: BatchNormProblem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
     """Returns the result, or the gradients of images, scale and shift."""
     x, scale, shift, *rest = wide(*given)
     axes, training = problem.reduced, problem.training
@@ -115,8 +115,8 @@ def _activated(name: str, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     }[name]
 
 
-def _from_options(direction, dtype, *, n, c, H, W, mode, train, activation) -> Problem:
-    return Problem(direction, mode, train, activation, (n, H, W, c), dtype)
+def _from_options(direction, dtype, *, n, c, H, W, mode, train, activation) -> BatchNormProblem:
+    return BatchNormProblem(direction, mode, train, activation, (n, H, W, c), dtype)
 
 
 COMMAND = Command(
@@ -133,4 +133,4 @@ COMMAND = Command(
 OPERATION = operation(
     "batch_norm", [Form("xla", xla, differentiated=3)], arguments, reference, COMMAND
 )
-register(Problem, OPERATION)
+register(BatchNormProblem, OPERATION)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.ops.convolution.checks import as_arrays, check_algorithm, check_groups
 from jaxatr.kernels.ops.convolution.primitive import bind
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.windows import Padding, Pair, edges, pair
 from jaxatr.typing import Array, Shaped
 
@@ -57,7 +57,7 @@ def convolution(
         return convolution(x[:, None], w[None], **row, groups=groups, algorithm=algorithm)[:, 0]
     stride, dilation = pair("stride", stride, 1), pair("dilation", dilation, 1)
     check_groups(x.shape[3], w.shape[3], w.shape[2], groups)
-    problem = Problem(
+    problem = ConvProblem(
         direction="forward",
         x_shape=x.shape,
         w_shape=w.shape,
@@ -145,7 +145,7 @@ def transposed_convolution(
     if min(sides) < 1:
         raise ValueError(f"padding: got {cut}, which leaves {sides[0]}x{sides[1]} pixels")
     shape = (x.shape[0], *sides, w.shape[2] * groups)
-    problem = Problem("data", shape, w.shape, stride, cut, dilation, groups, x.dtype.name)
+    problem = ConvProblem("data", shape, w.shape, stride, cut, dilation, groups, x.dtype.name)
     check_algorithm(problem, algorithm)
     return bind(x, w, problem, algorithm)
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr.kernels.device import of_platform
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.typing import Array
 
@@ -50,7 +50,7 @@ def check_groups(channels: int, features: int, depth: int, groups: int) -> None:
         )
 
 
-def check_algorithm(problem: Problem, name: str) -> None:
+def check_algorithm(problem: ConvProblem, name: str) -> None:
     """Raises a ``ValueError`` unless the algorithm exists and can compute the problem."""
     if name == "auto":
         return

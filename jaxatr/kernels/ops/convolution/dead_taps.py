@@ -10,19 +10,19 @@ import math
 import jax
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.convolution.problem import Pair, Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem, Pair
 from jaxatr.typing import Array
 
 # Multiplications that take about as long as copying one number of the kernel, on two cores.
 _COPY = 47
 
 
-def live_taps(problem: Problem) -> tuple[Pair, Pair]:
+def live_taps(problem: ConvProblem) -> tuple[Pair, Pair]:
     """Returns ``(start, stop)`` of the rows and of the columns of taps that meet the image."""
     return _live(problem, 0), _live(problem, 1)
 
 
-def _live(problem: Problem, axis: int) -> Pair:
+def _live(problem: ConvProblem, axis: int) -> Pair:
     results, size = problem.y_shape[1 + axis], problem.x_shape[1 + axis]
     stride, dilation = problem.stride[axis], problem.dilation[axis]
     live = []
@@ -33,7 +33,7 @@ def _live(problem: Problem, axis: int) -> Pair:
     return (live[0], live[-1] + 1) if live else (0, 1)
 
 
-def without_dead_taps(problem: Problem) -> Problem:
+def without_dead_taps(problem: ConvProblem) -> ConvProblem:
     """Returns the equivalent problem with only the live taps; its padding may be negative."""
     live = live_taps(problem)
     padding = []
@@ -48,7 +48,7 @@ def without_dead_taps(problem: Problem) -> Problem:
     )
 
 
-def removal_pays(problem: Problem) -> bool:
+def removal_pays(problem: ConvProblem) -> bool:
     """Returns whether the saved products are worth copying the live part of the kernel.
 
     In the forward direction of few small images, the copy can take longer than the products with
@@ -62,13 +62,13 @@ def removal_pays(problem: Problem) -> bool:
     return live == 1 or dead == 0 or dead * math.prod(problem.y_shape[:3]) > _COPY * live
 
 
-def live_weights(problem: Problem, w: Array) -> Array:
+def live_weights(problem: ConvProblem, w: Array) -> Array:
     """Returns the live part of the kernel."""
     rows, columns = live_taps(problem)
     return w[slice(*rows), slice(*columns)]
 
 
-def whole_gradient(problem: Problem, w: Array) -> Array:
+def whole_gradient(problem: ConvProblem, w: Array) -> Array:
     """Pads the gradient of the live part with zeros to that of the whole kernel."""
     edges = [
         (start, taps - stop, 0)

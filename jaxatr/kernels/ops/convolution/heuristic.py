@@ -7,7 +7,7 @@ by ``experiments/benchmarks/kernels.py``. They are in ``experiments/benchmarks/r
 
 import math
 
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import (
     direct,
     space_to_depth,
@@ -21,7 +21,7 @@ _FULL = ("float32", "float64")  # not half precision, which was not timed
 _ROOM = 96 * 2**20  # the most bytes for the patches of one layer
 
 
-def choose(problem: Problem) -> str:
+def choose(problem: ConvProblem) -> str:
     """Returns the algorithm that is expected to be the fastest for a problem on CPU."""
     channels, features = problem.w_shape[2:]
     pixels = math.prod(problem.y_shape[1:3])
@@ -49,7 +49,7 @@ def choose(problem: Problem) -> str:
     return "split" if 32 * 32 <= pixels <= 64 * 64 and split.applies(problem) else "xla"
 
 
-def _pointwise(problem: Problem, pixels: int) -> str:
+def _pointwise(problem: ConvProblem, pixels: int) -> str:
     """Returns the algorithm of a 1x1 kernel, which is a single matrix product."""
     if problem.direction == "forward":
         return "matmul"
@@ -60,20 +60,20 @@ def _pointwise(problem: Problem, pixels: int) -> str:
     return "taps"
 
 
-def _can_be_transposed(problem: Problem) -> bool:
+def _can_be_transposed(problem: ConvProblem) -> bool:
     """Returns whether a weight gradient has a type that was timed and its patches fit."""
     known = isinstance(problem.x_shape[0], int) and problem.dtype in _FULL
     return known and turned.workspace_bytes(problem) <= _ROOM
 
 
-def _few(problem: Problem, pixels: int) -> bool:
+def _few(problem: ConvProblem, pixels: int) -> bool:
     """Returns whether the image is so small that a product per tap is the fastest."""
     strided = problem.direction == "data" and max(problem.stride) > 1
     least, most = (1, 4 * 4) if strided else (2, 2 * 2)
     return taps.applies(problem) and least <= pixels <= most
 
 
-def _tile(problem: Problem) -> str:
+def _tile(problem: ConvProblem) -> str:
     """Returns the Winograd solver with the faster tile size; the larger one compiles longer."""
     sides = problem.y_shape[1:3]
     if problem.direction == "weight":
@@ -82,7 +82,7 @@ def _tile(problem: Problem) -> str:
     return "winograd4" if fits and math.prod(sides) >= 28 * 28 else "winograd"
 
 
-def _grouped(problem: Problem) -> str:
+def _grouped(problem: ConvProblem) -> str:
     if problem.w_shape[2] == 1 and direct.applies(problem):
         return "direct"
     if problem.direction == "weight":

@@ -6,13 +6,13 @@ from typing import Any
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.inlining import not_inlined
 from jaxatr.kernels.ops.convolution import dead_taps, heuristic
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.reference import arguments, reference, tolerance
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.kernels.solver import Choice, Operation, register
 
 
-def function(problem: Problem, choice: Choice, device: Device) -> Any:
+def function(problem: ConvProblem, choice: Choice, device: Device) -> Any:
     """Returns the function that computes a problem, on CPU as a call that is not inlined.
 
     XLA's own convolution is inlined: it needs no protection from fusion, and its weight gradient is
@@ -24,16 +24,16 @@ def function(problem: Problem, choice: Choice, device: Device) -> Any:
 
 
 @cache
-def _called(problem: Problem, choice: Choice) -> Any:
+def _called(problem: ConvProblem, choice: Choice) -> Any:
     return not_inlined(SOLVERS[choice.algorithm].build(problem, choice.config))
 
 
-def _heuristic(problem: Problem, device: Device) -> Choice:
+def _heuristic(problem: ConvProblem, device: Device) -> Choice:
     name = heuristic.choose(problem) if device.platform == "cpu" else "xla"
     return Choice(name, SOLVERS[name].configs(problem)[0])
 
 
-def _canonical(problem: Problem, device: Device) -> Problem:
+def _canonical(problem: ConvProblem, device: Device) -> ConvProblem:
     """Returns the problem without dead taps on CPU if that pays, and otherwise unchanged."""
     cut = device.platform == "cpu" and dead_taps.removal_pays(problem)
     return dead_taps.without_dead_taps(problem) if cut else problem
@@ -49,4 +49,4 @@ OPERATION = Operation(
     tolerance=tolerance,
     canonical=_canonical,
 )
-register(Problem, OPERATION)
+register(ConvProblem, OPERATION)

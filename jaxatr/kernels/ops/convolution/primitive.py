@@ -2,7 +2,7 @@
 
 A ``custom_vjp`` would lose forward mode and second derivatives. The primitive is instead declared
 to be bilinear, and the transpose of each direction is another direction of the same convolution
-(see :class:`Problem`), so that derivatives of any order follow. The chooser of the algorithm is
+(see :class:`ConvProblem`), so that derivatives of any order follow. The chooser of the algorithm is
 fixed when a program is traced; it is called when the program is lowered, because only then is the
 platform known.
 """
@@ -20,7 +20,7 @@ from jaxatr.kernels.device import PLATFORMS, of_platform
 from jaxatr.kernels.ops.checks import refuse_varying
 from jaxatr.kernels.ops.convolution import dead_taps
 from jaxatr.kernels.ops.convolution.operation import OPERATION, function
-from jaxatr.kernels.ops.convolution.problem import Direction, Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem, Direction
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.kernels.solver import Choice
 
@@ -30,7 +30,7 @@ _ROLES: dict[Direction, str] = {"forward": "xwy", "data": "ywx", "weight": "xyw"
 
 
 def bind(
-    a: jax.Array, b: jax.Array, problem: Problem, algorithm: str | choosing.Chooser
+    a: jax.Array, b: jax.Array, problem: ConvProblem, algorithm: str | choosing.Chooser
 ) -> jax.Array:
     """Computes one direction of a convolution.
 
@@ -106,7 +106,7 @@ def _batch(arguments, dims, *, problem, algorithm):
 batching.primitive_batchers[convolution_p] = _batch
 
 
-def _grown(problem: Problem, grows: str, n: int) -> Problem:
+def _grown(problem: ConvProblem, grows: str, n: int) -> ConvProblem:
     """Returns the one convolution that computes ``n`` copies of ``problem``."""
     images, height, width, channels = problem.x_shape
     *window, depth, features = problem.w_shape
@@ -122,7 +122,7 @@ def _grown(problem: Problem, grows: str, n: int) -> Problem:
     )
 
 
-def _axis(role: str, grows: str, problem: Problem) -> tuple[int, int]:
+def _axis(role: str, grows: str, problem: ConvProblem) -> tuple[int, int]:
     """Returns the axis of an argument that absorbs the batch, and the number of blocks before it.
 
     Channels and features are ordered (group, member). The batch goes between the two if it extends

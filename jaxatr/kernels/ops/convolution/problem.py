@@ -13,7 +13,7 @@ Direction: TypeAlias = Literal["forward", "data", "weight"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class ConvProblem:
     """One direction of one convolution: everything that a choice of algorithm may depend on.
 
     A convolution is a bilinear map of an image ``x`` and a kernel ``w`` to a result ``y``. Its two
@@ -117,7 +117,7 @@ class Problem:
             self.direction
         ]
 
-    def in_direction(self, direction: Direction) -> "Problem":
+    def in_direction(self, direction: Direction) -> "ConvProblem":
         """Returns another direction of the same convolution."""
         return dataclasses.replace(self, direction=direction)
 

@@ -6,16 +6,16 @@ from itertools import product
 import numpy as np
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.tolerance import PLAIN, of_products
 
 
-def tolerance(problem: Problem, device: Device) -> float:
+def tolerance(problem: ConvProblem, device: Device) -> float:
     """Returns the tolerance (:func:`~jaxatr.kernels.ops.tolerance.of_products`)."""
     return of_products(problem.dtype, device, PLAIN)
 
 
-def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
+def arguments(problem: ConvProblem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Returns random arguments: standard normal, or uniform for ``int8``."""
     shapes = problem.argument_shapes
     if problem.floating:
@@ -24,7 +24,7 @@ def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndar
     return tuple(generator.integers(-128, 128, shape).astype(problem.dtype) for shape in shapes)
 
 
-def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray:
+def reference(problem: ConvProblem, given: tuple[np.ndarray, ...]) -> np.ndarray:
     """Computes the problem's direction, one tap and one group at a time."""
     a, b = (np.asarray(array).astype(np.float64) for array in given)
     x, padded = _padded(problem)
@@ -42,7 +42,7 @@ def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray:
     return {"forward": y, "data": x, "weight": w}[problem.direction]
 
 
-def _padded(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+def _padded(problem: ConvProblem) -> tuple[np.ndarray, np.ndarray]:
     """Returns zeros for the image, and the image with its padding: views of the same memory."""
     batch, height, width, channels = problem.x_shape
     (top, bottom), (left, right) = problem.padding
@@ -54,7 +54,7 @@ def _padded(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _taps(
-    problem: Problem, padded: np.ndarray, y: np.ndarray, w: np.ndarray
+    problem: ConvProblem, padded: np.ndarray, y: np.ndarray, w: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yields, for each tap and group, views of the pixels, of the results and of the weights."""
     depth, features = problem.w_shape[2], problem.w_shape[3] // problem.groups

@@ -3,7 +3,7 @@
 from jaxatr.kernels.ops.checks import as_images
 from jaxatr.kernels.ops.differentiable import check_algorithm, run
 from jaxatr.kernels.ops.pooling.operation import OPERATION
-from jaxatr.kernels.ops.pooling.problem import Mode, Problem
+from jaxatr.kernels.ops.pooling.problem import Mode, PoolingProblem
 from jaxatr.kernels.ops.windows import Padding, Pair, edges, pair
 from jaxatr.typing import Array, Float
 
@@ -62,7 +62,7 @@ def _pool(mode: Mode, x, window, stride, padding, algorithm) -> Array:
     around = edges(padding, x.shape[1:3], window, stride)
     if any(edge >= taps for taps, pad in zip(window, around, strict=True) for edge in pad):
         raise ValueError(f"padding: got {around}, wanted less than the window, {window}")
-    problem = Problem("forward", mode, x.shape, window, stride, around, x.dtype.name)
+    problem = PoolingProblem("forward", mode, x.shape, window, stride, around, x.dtype.name)
     if min(problem.y_shape[1:3]) < 1:
         raise ValueError(f"window: got {window}, which does not fit in {x.shape[1:3]} pixels")
     check_algorithm(OPERATION.solvers, algorithm)

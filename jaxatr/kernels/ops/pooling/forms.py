@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.kernels.ops.pooling.problem import Problem
+from jaxatr.kernels.ops.pooling.problem import PoolingProblem
 from jaxatr.typing import Array
 
 
-def taps(problem: Problem, x: Array) -> Array:
+def taps(problem: PoolingProblem, x: Array) -> Array:
     """Pools by slices of the image."""
     if problem.mode == "max":
         return _max_of_taps(problem, x)
@@ -23,7 +23,7 @@ def taps(problem: Problem, x: Array) -> Array:
     return (total / counts(problem)).astype(x.dtype)
 
 
-def xla(problem: Problem, x: Array) -> Array:
+def xla(problem: PoolingProblem, x: Array) -> Array:
     """Pools by ``reduce_window``."""
     edges = ((0, 0), *problem.padding, (0, 0))
     window, stride = (1, *problem.window, 1), (1, *problem.stride, 1)
@@ -33,7 +33,7 @@ def xla(problem: Problem, x: Array) -> Array:
     return (total / counts(problem)).astype(x.dtype)
 
 
-def counts(problem: Problem) -> np.ndarray | int:
+def counts(problem: PoolingProblem) -> np.ndarray | int:
     """Returns the divisor of each window's sum, ``[h2, w2, 1]``, or one number for all windows."""
     if problem.mode == "average_inclusive":
         return problem.window[0] * problem.window[1]
@@ -50,7 +50,7 @@ def _wide(x: Array) -> jnp.dtype:
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _max_of_taps(problem: Problem, x: Array) -> Array:
+def _max_of_taps(problem: PoolingProblem, x: Array) -> Array:
     first, *rest = _taps(problem, x, -jnp.inf)
     for tap in rest:
         first = jnp.maximum(first, tap)
@@ -72,7 +72,7 @@ def _derivative(problem, primals, tangents):
     return y, dy
 
 
-def _taps(problem: Problem, x: Array, fill: float) -> list[Array]:
+def _taps(problem: PoolingProblem, x: Array, fill: float) -> list[Array]:
     """Returns the pixels that each tap of the window meets."""
     x = jnp.pad(x, ((0, 0), *problem.padding, (0, 0)), constant_values=fill)
     (rows, columns), (sy, sx) = problem.window, problem.stride

@@ -6,12 +6,12 @@ import numpy as np
 
 from jaxatr.kernels.ops.differentiable import Form, draw, operation, wide
 from jaxatr.kernels.ops.pooling.forms import taps, xla
-from jaxatr.kernels.ops.pooling.problem import Mode, Problem
+from jaxatr.kernels.ops.pooling.problem import Mode, PoolingProblem
 from jaxatr.kernels.options import IMAGES, Command, Option
 from jaxatr.kernels.solver import register
 
 
-def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
+def arguments(problem: PoolingProblem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Returns random images, and the cotangent of the backward direction."""
     shapes = [problem.x_shape]
     if problem.direction == "backward":
@@ -19,7 +19,7 @@ def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndar
     return tuple(draw(generator, problem.dtype, *shapes))
 
 
-def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
+def reference(problem: PoolingProblem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
     """Returns the pooled images, or the gradient of the images."""
     x, *cotangent = wide(*given)
     edges = ((0, 0), *problem.padding, (0, 0))
@@ -39,7 +39,7 @@ def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | t
     return (gradient[:, top : top + x.shape[1], left : left + x.shape[2]],)
 
 
-def _slices(problem: Problem) -> list[tuple[slice, ...]]:
+def _slices(problem: PoolingProblem) -> list[tuple[slice, ...]]:
     """Returns the slice of the padded image that each tap of the window meets, in row order."""
     starts = [(i, j) for i in range(problem.window[0]) for j in range(problem.window[1])]
     sides = list(zip(problem.y_shape[1:3], problem.stride, strict=True))
@@ -55,10 +55,10 @@ def _slices(problem: Problem) -> list[tuple[slice, ...]]:
     ]
 
 
-def _from_options(direction, dtype, *, n, c, H, W, y, x, u, v, p, q, mode) -> Problem:
+def _from_options(direction, dtype, *, n, c, H, W, y, x, u, v, p, q, mode) -> PoolingProblem:
     if p >= y or q >= x:
         raise ValueError(f"-p and -q: got {p} and {q}, wanted less than -y {y} and -x {x}")
-    problem = Problem(direction, mode, (n, H, W, c), (y, x), (u, v), ((p, p), (q, q)), dtype)
+    problem = PoolingProblem(direction, mode, (n, H, W, c), (y, x), (u, v), ((p, p), (q, q)), dtype)
     if min(problem.y_shape[1:3]) < 1:
         raise ValueError(f"-H and -W: got {H} and {W}, smaller than the window")
     return problem
@@ -86,4 +86,4 @@ COMMAND = Command(
 OPERATION = operation(
     "pooling", (Form("taps", taps), Form("xla", xla)), arguments, reference, COMMAND
 )
-register(Problem, OPERATION)
+register(PoolingProblem, OPERATION)

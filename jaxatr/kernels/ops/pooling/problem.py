@@ -10,7 +10,7 @@ Mode: TypeAlias = Literal["max", "average", "average_inclusive"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class PoolingProblem:
     """One direction of a pooling.
 
     Attributes:

@@ -9,13 +9,13 @@ from jaxatr.kernels.ops.recurrent.convert import (
     to_onnx,
     to_torch,
 )
-from jaxatr.kernels.ops.recurrent.problem import Cell, Problem
+from jaxatr.kernels.ops.recurrent.problem import Cell, RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Params, Weights, init
 
 __all__ = [
     "Cell",
     "Params",
-    "Problem",
+    "RecurrentProblem",
     "Weights",
     "from_flax",
     "from_onnx",

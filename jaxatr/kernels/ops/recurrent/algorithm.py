@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from jaxatr.kernels.ops.recurrent.cells import State
 from jaxatr.kernels.ops.recurrent.loop import loop
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.kernels.pallas import Device
 from jaxatr.typing import Array
@@ -26,7 +26,7 @@ class Algorithm(NamedTuple):
       version: raised with every change of its results or its speed (:class:`~.solver.Solver`).
     """
 
-    applies: Callable[[Problem], bool]
+    applies: Callable[[RecurrentProblem], bool]
     run: Callable[..., tuple[Array, State]]
     device: Device | None = None
     backward: bool = True
@@ -35,7 +35,7 @@ class Algorithm(NamedTuple):
 
 
 def of_steps(
-    steps: Callable[[Problem, Weights, Array], tuple[Callable[..., Any], Array]],
+    steps: Callable[[RecurrentProblem, Weights, Array], tuple[Callable[..., Any], Array]],
 ) -> Callable[..., tuple[Array, State]]:
     """Makes an algorithm's ``run`` from its steps, with jax's own derivative.
 
@@ -45,7 +45,7 @@ def of_steps(
     """
 
     def run(
-        problem: Problem,
+        problem: RecurrentProblem,
         weights: Weights,
         x: Array,
         state: State,

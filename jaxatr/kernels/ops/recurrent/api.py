@@ -11,7 +11,7 @@ from jaxatr.kernels.ops.checks import check_floating
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.ops.recurrent.checks import check_algorithm, check_params, check_shape
 from jaxatr.kernels.ops.recurrent.layers import stack
-from jaxatr.kernels.ops.recurrent.problem import Cell, Problem
+from jaxatr.kernels.ops.recurrent.problem import Cell, RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Params
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -123,7 +123,9 @@ def _network(cell: Cell, params, x, lengths, initial, algorithm, reset_after=Tru
         raise ValueError(f"x: got shape {x.shape}, wanted [b, t, d]")
     check_floating(x)
     batch, steps, width = x.shape
-    problem = Problem(cell, steps, batch, width, 0, False, False, x.dtype.name, reset_after)
+    problem = RecurrentProblem(
+        cell, steps, batch, width, 0, False, False, x.dtype.name, reset_after
+    )
     hidden, rows = check_params(problem, params)
     params = jax.tree.map(jnp.asarray, params)  # weights of other libraries are NumPy arrays
     check_algorithm(problem, params, algorithm, ALGORITHMS)

@@ -5,7 +5,7 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.typing import Array, ArrayLike
 
@@ -13,7 +13,7 @@ State: TypeAlias = tuple[Array, ...]
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh}
 
 
-def product(problem: Problem, a: Array, matrix: ArrayLike) -> Array:
+def product(problem: RecurrentProblem, a: Array, matrix: ArrayLike) -> Array:
     """Returns ``a @ matrix``, multiplied in the problem's type and summed in its wide type."""
     a, matrix = a.astype(problem.dtype), matrix.astype(problem.dtype)
     flat = a.reshape(-1, a.shape[-1])
@@ -21,7 +21,7 @@ def product(problem: Problem, a: Array, matrix: ArrayLike) -> Array:
     return result.reshape(*a.shape[:-1], matrix.shape[1])
 
 
-def input_part(problem: Problem, weights: Weights, x: Array) -> Array:
+def input_part(problem: RecurrentProblem, weights: Weights, x: Array) -> Array:
     """Computes the input's part of the gates, without the bias, for any leading axes (eq. 12).
 
     It uses only the input matrix of the weights.
@@ -32,7 +32,7 @@ def input_part(problem: Problem, weights: Weights, x: Array) -> Array:
 
 
 def advance(
-    problem: Problem, weights: Weights, part: Array, state: State
+    problem: RecurrentProblem, weights: Weights, part: Array, state: State
 ) -> tuple[State, tuple[Array, ...]]:
     """Advances the state by one step.
 
@@ -52,7 +52,7 @@ def advance(
     return update(problem, part + product(problem, h, weights.r), state)
 
 
-def update(problem: Problem, s: Array, state: State) -> tuple[State, tuple[Array, ...]]:
+def update(problem: RecurrentProblem, s: Array, state: State) -> tuple[State, tuple[Array, ...]]:
     """Computes the next state of an LSTM or vanilla cell from the sums of its gates.
 
     Args:
@@ -76,7 +76,7 @@ def update(problem: Problem, s: Array, state: State) -> tuple[State, tuple[Array
     return (o * y, c), (tanhs, y)
 
 
-def gates(problem: Problem, saved: tuple[Array, ...]) -> tuple[Array, ...]:
+def gates(problem: RecurrentProblem, saved: tuple[Array, ...]) -> tuple[Array, ...]:
     """Computes the factors of the derivative from the values saved by the steps.
 
     For an LSTM they are i, f, o, the candidate, and tanh of the cell's state.

@@ -6,11 +6,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Params, Weights
 
 
-def check_params(problem: Problem, params: Params) -> tuple[int, int]:
+def check_params(problem: RecurrentProblem, params: Params) -> tuple[int, int]:
     """Checks the weights of a network.
 
     Returns:
@@ -63,7 +63,7 @@ def check_shape(name: str, array: Any, shape: tuple[Any, ...]) -> None:
 
 
 def check_algorithm(
-    problem: Problem, params: Params, name: str, algorithms: Mapping[str, Any]
+    problem: RecurrentProblem, params: Params, name: str, algorithms: Mapping[str, Any]
 ) -> None:
     """Raises a ``ValueError`` unless the algorithm exists and can compute each layer."""
     if name == "auto":

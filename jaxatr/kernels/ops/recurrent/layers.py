@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxatr.kernels.ops.recurrent import primitive
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.ops.recurrent.cells import State
-from jaxatr.kernels.ops.recurrent.problem import Cell, Problem
+from jaxatr.kernels.ops.recurrent.problem import Cell, RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Params, Weights
 from jaxatr.typing import Array
 
@@ -47,7 +47,7 @@ def stack(
     for layer in params:
         outputs = []
         for index, weights in enumerate(layer):
-            problem = Problem(
+            problem = RecurrentProblem(
                 cell=cell,
                 steps=x.shape[0],
                 batch=x.shape[1],
@@ -74,7 +74,7 @@ def _direction(problem, weights, x, state, mask, reverse, algorithm, lengths):
     return hs if mask is None else jnp.where(mask, hs, 0), final
 
 
-def _run(problem: Problem, weights: Weights, x, state, mask, reverse, algorithm):
+def _run(problem: RecurrentProblem, weights: Weights, x, state, mask, reverse, algorithm):
     if algorithm == "auto":
         return primitive.layer(problem, reverse, weights, x, state, mask)
     return ALGORITHMS[algorithm].run(problem, weights, x, state, mask, reverse)
@@ -92,7 +92,7 @@ def _packed(problem, weights, x, state, reverse, algorithm, lengths):
         if rows == 0:
             hs = jnp.zeros((stop - start, 0, problem.hidden), problem.wide)
         else:
-            part = Problem(**(vars(problem) | {"steps": stop - start, "batch": rows}))
+            part = RecurrentProblem(**(vars(problem) | {"steps": stop - start, "batch": rows}))
             live = tuple(s[:rows] for s in state)
             hs, live = _run(part, weights, x[start:stop, :rows], live, None, reverse, algorithm)
             state = tuple(s.at[:rows].set(new) for s, new in zip(state, live, strict=True))

@@ -8,7 +8,7 @@ import jax
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.ops.recurrent.cells import State
-from jaxatr.kernels.ops.recurrent.problem import CELLS, Problem
+from jaxatr.kernels.ops.recurrent.problem import CELLS, RecurrentProblem
 from jaxatr.kernels.ops.recurrent.reference import arguments, reference
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.kernels.ops.tolerance import of_products
@@ -28,25 +28,25 @@ class Recurrent(Solver):
         self.name, self._algorithm = name, ALGORITHMS[name]
         self.version = self._algorithm.version
 
-    def applies(self, problem: Problem, device: Device) -> bool:
+    def applies(self, problem: RecurrentProblem, device: Device) -> bool:
         """Returns whether the algorithm applies, to this direction and on this device."""
         own = self._algorithm
         if own.device and not runs_on(own.device, device):
             return False
         return (own.backward or problem.direction == "forward") and own.applies(problem)
 
-    def workspace_bytes(self, problem: Problem) -> int:
+    def workspace_bytes(self, problem: RecurrentProblem) -> int:
         """Returns the size of the gates, and of the states that a derivative keeps."""
         values = 0 if problem.direction == "forward" else problem.gates + 2 * problem.states
         size = problem.steps * problem.batch * problem.hidden * problem.wide.itemsize
         return values * size + problem.gates * size  # the input's part of the gates
 
-    def configs(self, problem: Problem) -> Sequence[Config]:
+    def configs(self, problem: RecurrentProblem) -> Sequence[Config]:
         """Returns the numbers of steps per iteration, starting with one."""
         most = problem.steps if self._algorithm.unrolls else 1
         return [(("unroll", n),) for n in (1, 2, 4, 8) if n == 1 or n <= most]
 
-    def build(self, problem: Problem, config: Config) -> Callable[..., Any]:
+    def build(self, problem: RecurrentProblem, config: Config) -> Callable[..., Any]:
         """Returns a function ``(weights, x, state, mask)``; backward also takes the cotangents."""
         unroll = int(dict(config)["unroll"])
 
@@ -63,7 +63,7 @@ class Recurrent(Solver):
 SOLVERS = {name: Recurrent(name) for name in ALGORITHMS}
 
 
-def _heuristic(problem: Problem, device: Device) -> Choice:
+def _heuristic(problem: RecurrentProblem, device: Device) -> Choice:
     name = "gemm" if ALGORITHMS["gemm"].applies(problem) else "scan"
     # On an H200, Hopper's kernel was 1.07 to 1.19 times as fast as gemm for these sizes.
     sizes = problem.batch >= 64 and 512 <= problem.hidden <= 2048
@@ -72,12 +72,12 @@ def _heuristic(problem: Problem, device: Device) -> Choice:
     return Choice(name, (("unroll", 1),))
 
 
-def _from_options(direction, dtype, *, n, k, W, H, mode, skip, masked, before) -> Problem:
+def _from_options(direction, dtype, *, n, k, W, H, mode, skip, masked, before) -> RecurrentProblem:
     if skip and W != H:
         raise ValueError(f"-W: got {W}, wanted the same as -H {H} with --skip")
     if before and mode != "gru":
         raise ValueError(f"--before: needs --mode=gru, got --mode={mode}")
-    return Problem(mode, k, n, W, H, skip, masked, dtype, not before, direction)
+    return RecurrentProblem(mode, k, n, W, H, skip, masked, dtype, not before, direction)
 
 
 COMMAND = Command(
@@ -107,4 +107,4 @@ OPERATION = Operation(
     tolerance=lambda problem, device: of_products(problem.dtype, device, _TOLERANCE),
     command=COMMAND,
 )
-register(Problem, OPERATION)
+register(RecurrentProblem, OPERATION)

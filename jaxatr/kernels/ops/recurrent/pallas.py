@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from jaxatr.kernels.ops.recurrent.algorithms.gemm import hoisted, merged
 from jaxatr.kernels.ops.recurrent.cells import State, input_part, with_bias
 from jaxatr.kernels.ops.recurrent.loop import loop
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.kernels.pallas import Device, kernel
 from jaxatr.kernels.pallas.gates import grouped
 from jaxatr.typing import Array
 
 
-def applies(device: Device, problem: Problem) -> bool:
+def applies(device: Device, problem: RecurrentProblem) -> bool:
     """Returns whether the cell is an LSTM of a size and type that the kernel supports.
 
     On Hopper, sequences must not be masked.

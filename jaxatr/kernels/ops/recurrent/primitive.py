@@ -18,7 +18,7 @@ from jaxatr.kernels.ops.checks import refuse_varying
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS, scan
 from jaxatr.kernels.ops.recurrent.cells import State
 from jaxatr.kernels.ops.recurrent.operation import OPERATION
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.typing import Array
 
@@ -28,7 +28,7 @@ layer_p.multiple_results = True
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def layer(
-    problem: Problem,
+    problem: RecurrentProblem,
     reverse: bool,
     weights: Weights,
     x: Array,
@@ -60,7 +60,7 @@ def _derivative(problem, reverse, primals, tangents):
     return jax.jvp(lambda *given: run(problem, *given, mask, reverse), primals[:3], tangents[:3])
 
 
-def _algorithm(problem: Problem, chooser: choosing.Chooser, platform: str) -> Any:
+def _algorithm(problem: RecurrentProblem, chooser: choosing.Chooser, platform: str) -> Any:
     choice = chooser.choose(OPERATION, problem, of_platform(platform))
     unroll = int(dict(choice.config)["unroll"])
     return partial(ALGORITHMS[choice.algorithm].run, unroll=unroll)

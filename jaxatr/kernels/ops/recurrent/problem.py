@@ -12,7 +12,7 @@ CELLS: tuple[Cell, ...] = ("lstm", "gru", "relu", "tanh")
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class RecurrentProblem:
     """One direction of one recurrent layer: everything that a choice of algorithm may depend on.
 
     Attributes:

@@ -5,11 +5,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Weights
 
 
-def arguments(problem: Problem, generator: np.random.Generator) -> tuple[Any, ...]:
+def arguments(problem: RecurrentProblem, generator: np.random.Generator) -> tuple[Any, ...]:
     """Returns ``(weights, x, state, mask)`` and, if backward, the cotangents of ``(hs, final)``."""
     hidden, columns = problem.hidden, problem.gates * problem.hidden
     rows, single = problem.batch, problem.wide.name
@@ -38,7 +38,7 @@ def arguments(problem: Problem, generator: np.random.Generator) -> tuple[Any, ..
     return *given, (draw(problem.steps, rows, hidden, dtype=single), states())
 
 
-def reference(problem: Problem, given: tuple[Any, ...]) -> tuple[Any, ...]:
+def reference(problem: RecurrentProblem, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Returns ``(hs, final)``, or the gradients of weights, input and state."""
     weights, x, state, mask, *cotangent = given
     weights, x, state = jax.tree.map(lambda a: a.astype(np.float64), (weights, x, state))
@@ -82,7 +82,9 @@ def _sigmoid(a: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-a))
 
 
-def _forward(problem: Problem, weights: Weights, part: np.ndarray, state: Any) -> tuple[Any, Any]:
+def _forward(
+    problem: RecurrentProblem, weights: Weights, part: np.ndarray, state: Any
+) -> tuple[Any, Any]:
     """Returns the next state and the values of the step that :func:`_backward` needs."""
     n, r, h = problem.hidden, np.asarray(weights.r), state[0]
     if problem.cell == "lstm":
@@ -102,7 +104,7 @@ def _forward(problem: Problem, weights: Weights, part: np.ndarray, state: Any) -
     return (np.tanh(s) if problem.cell == "tanh" else np.maximum(s, 0),), (s,)
 
 
-def _backward(problem: Problem, weights: Weights, state, saved, d) -> tuple[Any, ...]:
+def _backward(problem: RecurrentProblem, weights: Weights, state, saved, d) -> tuple[Any, ...]:
     """Returns the gradients of the input's part, of ``r`` and ``rb``, and of the previous state."""
     r, h = np.asarray(weights.r), state[0]
     if problem.cell == "gru":
@@ -124,7 +126,7 @@ def _backward(problem: Problem, weights: Weights, state, saved, d) -> tuple[Any,
     return ds, h.T @ ds, None, [ds @ r.T, *rest]
 
 
-def _backward_gru(problem: Problem, r, h, saved, dh) -> tuple[Any, ...]:
+def _backward_gru(problem: RecurrentProblem, r, h, saved, dh) -> tuple[Any, ...]:
     reset, update, inner, candidate = saved
     n = problem.hidden
     dcandidate = dh * (1 - update) * (1 - candidate**2)

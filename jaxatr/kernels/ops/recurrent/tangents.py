@@ -10,12 +10,12 @@ from typing import Any
 import jax.numpy as jnp
 
 from jaxatr.kernels.ops.recurrent.cells import State
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.typing import Array
 
 
 def linearised(
-    problem: Problem,
+    problem: RecurrentProblem,
     saved: tuple[Array, ...],
     before: State,
     after: State,

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.recurrent.problem import CELLS, Cell, Problem
+from jaxatr.kernels.ops.recurrent.problem import CELLS, Cell, RecurrentProblem
 from jaxatr.typing import ArrayLike, Key
 
 
@@ -70,7 +70,7 @@ def init(
     if skip and inputs != hidden:
         raise ValueError(f"inputs: got {inputs}, wanted {hidden}, the state's size, with skip")
     directions = 2 if bidirectional else 1
-    gates = Problem(cell, 0, 0, inputs, hidden, skip, False, "float32").gates
+    gates = RecurrentProblem(cell, 0, 0, inputs, hidden, skip, False, "float32").gates
     normal, orthogonal = jax.nn.initializers.lecun_normal(), jax.nn.initializers.orthogonal()
 
     # The QR decomposition of the orthogonal initializer does not support half precision.

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxatr.kernels.ops.recurrent.algorithms import scan
 from jaxatr.kernels.ops.recurrent.convert.order import ONNX, OURS, reordered
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.onnx.writer.graph import TensorType
 from jaxatr.onnx.writer.translate import COMPUTED, Equation, Tensor, Translator, rule
 
@@ -39,7 +39,7 @@ COMPUTED["jaxatr_recurrent"] = _computed
 
 @rule("jaxatr_recurrent", unread="chooser")  # it chooses among equivalent kernels
 def _recurrent(t: Translator, equation: Equation) -> list[Tensor]:
-    problem: Problem = equation.params["problem"]
+    problem: RecurrentProblem = equation.params["problem"]
     positions = jax.tree.unflatten(equation.params["tree"], range(len(equation.inputs)))
     weights, x, state, mask = positions
     steps, batch, hidden = problem.steps, problem.batch, problem.hidden
@@ -75,7 +75,7 @@ def _recurrent(t: Translator, equation: Equation) -> list[Tensor]:
     return [t.tensor(name) for name in outputs]
 
 
-def _ordered(t: Translator, problem: Problem, name: str, axis: int) -> str:
+def _ordered(t: Translator, problem: RecurrentProblem, name: str, axis: int) -> str:
     """Permutes the gates along an axis of a value to ONNX's order."""
     ours, theirs = OURS[problem.cell], ONNX[problem.cell]
     if ours == theirs:
@@ -84,7 +84,7 @@ def _ordered(t: Translator, problem: Problem, name: str, axis: int) -> str:
     return t.graph.add("Gather", [name, t.graph.int64(order)], t.graph.types[name].shape, axis=axis)
 
 
-def _biases(t: Translator, equation: Equation, problem: Problem, weights: Any) -> str:
+def _biases(t: Translator, equation: Equation, problem: RecurrentProblem, weights: Any) -> str:
     """Returns ``B``: input biases, then recurrent ones, zero except for a GRU's candidate."""
     columns, hidden = problem.gates * problem.hidden, problem.hidden
 

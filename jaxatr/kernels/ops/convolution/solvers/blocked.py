@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import matmul
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
@@ -16,7 +16,7 @@ _CACHE = 8e6  # bytes of patches that stay in a processor's cache
 _MOST = 64e6  # the most bytes of patches of a block of more than one image
 
 
-def run(images: int, problem: Problem, a: Array, b: Array) -> Array:
+def run(images: int, problem: ConvProblem, a: Array, b: Array) -> Array:
     """Computes any direction, on ``images`` images at a time."""
     batch, *rest = problem.x_shape
     part = dataclasses.replace(problem, x_shape=(images, *rest))
@@ -42,16 +42,16 @@ class Blocked(Solver):
     name = "blocked"
     run = staticmethod(run)
 
-    def applies(self, problem: Problem, device: Device) -> bool:
+    def applies(self, problem: ConvProblem, device: Device) -> bool:
         """Returns whether the batch can be divided and the algorithm needs patches."""
         return bool(self.configs(problem)) and matmul.patch_bytes(problem) > 0
 
-    def workspace_bytes(self, problem: Problem) -> int:
+    def workspace_bytes(self, problem: ConvProblem) -> int:
         """Returns the size of the patches of the largest block."""
         images = max(int(dict(config)["images"]) for config in self.configs(problem))
         return matmul.patch_bytes(problem) // problem.x_shape[0] * images
 
-    def configs(self, problem: Problem) -> Sequence[Config]:
+    def configs(self, problem: ConvProblem) -> Sequence[Config]:
         """Returns block sizes: the largest whose patches fit the cache, then others."""
         smaller = problem.batch_divisors[:-1]
         if not smaller:

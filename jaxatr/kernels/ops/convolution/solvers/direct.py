@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.inlining import outlined
 from jaxatr.kernels.ops.convolution.padding import pad
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import matmul, taps
 from jaxatr.kernels.ops.sums import sums
 from jaxatr.kernels.solver import Solver
@@ -27,7 +27,7 @@ _TERMS = 200  # the most terms of one result; more are slow to compile
 _PLACED = 9
 
 
-def run(problem: Problem, a: Array, b: Array) -> Array:
+def run(problem: ConvProblem, a: Array, b: Array) -> Array:
     """Computes any direction; floats are summed in float32 or wider, others in their own type."""
     wide = problem.result_dtype  # int8's is int32
     wide = jnp.promote_types(wide, jnp.float32) if problem.floating else wide
@@ -43,14 +43,14 @@ def run(problem: Problem, a: Array, b: Array) -> Array:
     return result.astype(problem.result_dtype)
 
 
-def _padded(problem: Problem, x: Array) -> tuple[Problem, Array]:
+def _padded(problem: ConvProblem, x: Array) -> tuple[ConvProblem, Array]:
     """Returns the padded images, written to memory, and the problem on them without padding."""
     rows, columns = problem.padding
     x = outlined(partial(pad, rows=rows, columns=columns))(x)
     return dataclasses.replace(problem, x_shape=x.shape, padding=((0, 0), (0, 0))), x
 
 
-def _products(problem: Problem, parts: Sequence[Array], w: Array) -> Array:
+def _products(problem: ConvProblem, parts: Sequence[Array], w: Array) -> Array:
     """Returns the sum over taps of each part times its weights, within each group.
 
     Args:
@@ -67,7 +67,7 @@ def _products(problem: Problem, parts: Sequence[Array], w: Array) -> Array:
     )
 
 
-def _forward(problem: Problem, x: Array, w: Array) -> Array:
+def _forward(problem: ConvProblem, x: Array, w: Array) -> Array:
     result = jnp.zeros(problem.y_shape, x.dtype)
     for row, column in taps.pairs(problem):
         met, weights = (
@@ -79,7 +79,7 @@ def _forward(problem: Problem, x: Array, w: Array) -> Array:
     return result
 
 
-def _data(problem: Problem, y: Array, w: Array) -> Array:
+def _data(problem: ConvProblem, y: Array, w: Array) -> Array:
     result = jnp.zeros(problem.x_shape, y.dtype)
     for row, column in taps.pairs(problem):
         met, weights = (
@@ -92,7 +92,7 @@ def _data(problem: Problem, y: Array, w: Array) -> Array:
     return result
 
 
-def _weight(problem: Problem, x: Array, y: Array) -> Array:
+def _weight(problem: ConvProblem, x: Array, y: Array) -> Array:
     problem, x = _padded(problem, x)
     (sy, sx), width, depth = problem.stride, problem.y_shape[2], problem.w_shape[2]
 
@@ -112,18 +112,18 @@ def _sum(parts: Iterable[Array]) -> Array:
     return total.reshape(*total.shape[:3], -1)
 
 
-def _members(problem: Problem, array: Array) -> Array:
+def _members(problem: ConvProblem, array: Array) -> Array:
     """Splits ``[b, h, w, channels]`` into ``[b, h, w, groups, members]``."""
     return array.reshape(*array.shape[:3], problem.groups, -1)
 
 
-def _tap(problem: Problem, w: Array, row: taps.Run, column: taps.Run) -> Array:
+def _tap(problem: ConvProblem, w: Array, row: taps.Run, column: taps.Run) -> Array:
     """Returns the weights of a tap, ``[groups, channels, features]``, sizes per group."""
     weights = w[row.tap, column.tap]
     return weights.reshape(len(weights), problem.groups, -1).transpose(1, 0, 2)
 
 
-def applies(problem: Problem) -> bool:
+def applies(problem: ConvProblem) -> bool:
     """Returns whether the groups are small and the kernel is small enough to unroll."""
     depth, features = problem.w_shape[2], problem.w_shape[3] // problem.groups
     few = depth * features <= _PRODUCTS
@@ -137,11 +137,11 @@ class Direct(Solver):
     version = 2  # sums over pixels in blocks
     run = staticmethod(run)
 
-    def applies(self, problem: Problem, device: Device) -> bool:
+    def applies(self, problem: ConvProblem, device: Device) -> bool:
         """Returns whether the groups and the kernel are small."""
         return applies(problem)
 
-    def workspace_bytes(self, problem: Problem) -> int:
+    def workspace_bytes(self, problem: ConvProblem) -> int:
         """Returns the size of one tap's part of the result, in case it is not fused."""
         return problem.bytes(problem.result_shape)
 

@@ -12,14 +12,14 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.padding import pad
-from jaxatr.kernels.ops.convolution.problem import Pair, Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem, Pair
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
 _TAPS = 25  # on kernels with fewer taps the FFT was never faster
 
 
-def run(lengths: str, problem: Problem, a: Array, b: Array) -> Array:
+def run(lengths: str, problem: ConvProblem, a: Array, b: Array) -> Array:
     """Computes any direction, in single precision or wider.
 
     Args:
@@ -34,7 +34,7 @@ def run(lengths: str, problem: Problem, a: Array, b: Array) -> Array:
     return compute(problem, sizes, a.astype(wide), b.astype(wide)).astype(problem.dtype)
 
 
-def _forward(problem: Problem, sizes: Pair, x: Array, w: Array) -> Array:
+def _forward(problem: ConvProblem, sizes: Pair, x: Array, w: Array) -> Array:
     x, w = _frequencies(pad(x, *problem.padding), sizes), _kernel(problem, w, sizes)
     y = jnp.einsum("bhwgc,hwcgf->bhwgf", _grouped(problem, x), w.conj())
     y = jnp.fft.irfft2(_joined(y), sizes, axes=(1, 2))
@@ -42,7 +42,7 @@ def _forward(problem: Problem, sizes: Pair, x: Array, w: Array) -> Array:
     return y[:, : (height - 1) * sy + 1 : sy, : (width - 1) * sx + 1 : sx]
 
 
-def _data(problem: Problem, sizes: Pair, y: Array, w: Array) -> Array:
+def _data(problem: ConvProblem, sizes: Pair, y: Array, w: Array) -> Array:
     y, w = _frequencies(_spread(y, problem.stride), sizes), _kernel(problem, w, sizes)
     x = jnp.einsum("bhwgf,hwcgf->bhwgc", _grouped(problem, y), w)
     x = jnp.fft.irfft2(_joined(x), sizes, axes=(1, 2))
@@ -53,7 +53,7 @@ def _data(problem: Problem, sizes: Pair, y: Array, w: Array) -> Array:
     return pad(x, *edges)
 
 
-def _weight(problem: Problem, sizes: Pair, x: Array, y: Array) -> Array:
+def _weight(problem: ConvProblem, sizes: Pair, x: Array, y: Array) -> Array:
     x = _grouped(problem, _frequencies(pad(x, *problem.padding), sizes))
     y = _grouped(problem, _frequencies(_spread(y, problem.stride), sizes))
     w = _joined(jnp.einsum("bhwgc,bhwgf->hwcgf", x, y.conj()))
@@ -66,7 +66,7 @@ def _frequencies(images: Array, sizes: Pair) -> Array:
     return jnp.fft.rfft2(images, sizes, axes=(1, 2))
 
 
-def _kernel(problem: Problem, w: Array, sizes: Pair) -> Array:
+def _kernel(problem: ConvProblem, w: Array, sizes: Pair) -> Array:
     """Returns the kernel's spectrum, ``[h, w, channels, groups, features]``, sizes per group."""
     w = jnp.fft.rfft2(_spread(w[None], problem.dilation)[0], sizes, axes=(0, 1))
     return w.reshape(*w.shape[:3], problem.groups, -1)
@@ -79,7 +79,7 @@ def _spread(images: Array, step: Pair) -> Array:
     return jnp.zeros(shape, images.dtype).at[:, :: step[0], :: step[1]].set(images)
 
 
-def _grouped(problem: Problem, frequencies: Array) -> Array:
+def _grouped(problem: ConvProblem, frequencies: Array) -> Array:
     return frequencies.reshape(*frequencies.shape[:3], problem.groups, -1)
 
 
@@ -87,7 +87,7 @@ def _joined(frequencies: Array) -> Array:
     return frequencies.reshape(*frequencies.shape[:3], -1)
 
 
-def _sizes(problem: Problem, lengths: str) -> Pair:
+def _sizes(problem: ConvProblem, lengths: str) -> Pair:
     """Returns rows and columns of the transforms, which hold the padded image without wrapping."""
     longer = _smooth if lengths == "smooth" else _power
     height, width = (
@@ -129,18 +129,18 @@ class FFT(Solver):
     name = "fft"
     run = staticmethod(run)
 
-    def applies(self, problem: Problem, device: Device) -> bool:
+    def applies(self, problem: ConvProblem, device: Device) -> bool:
         """Returns whether the kernel is large and of a floating-point type."""
         return problem.floating and math.prod(problem.w_shape[:2]) >= _TAPS
 
-    def workspace_bytes(self, problem: Problem) -> int:
+    def workspace_bytes(self, problem: ConvProblem) -> int:
         """Returns the size of the spectra of all three arrays, at the longer length."""
         height, width = _sizes(problem, "power")
         depth, features = problem.w_shape[2:]
         planes = problem.x_shape[0] * (problem.x_shape[3] + features) + depth * features
         return 2 * max(4, problem.bytes(())) * height * (width // 2 + 1) * planes
 
-    def configs(self, problem: Problem) -> Sequence[Config]:
+    def configs(self, problem: ConvProblem) -> Sequence[Config]:
         """Returns the smooth lengths first, then powers of two."""
         same = _sizes(problem, "smooth") == _sizes(problem, "power")
         return [(("lengths", name),) for name in (["smooth"] if same else ["smooth", "power"])]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.tolerance import full_precision
 from jaxatr.kernels.pallas import kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue
@@ -20,7 +20,7 @@ from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
 
-def run(problem: Problem, config: Config, a: Array, b: Array, **options: Any) -> Array:
+def run(problem: ConvProblem, config: Config, a: Array, b: Array, **options: Any) -> Array:
     """Computes a direction.
 
     Args:
@@ -37,13 +37,13 @@ def run(problem: Problem, config: Config, a: Array, b: Array, **options: Any) ->
     return module.convolution(a, b, windows, Epilogue(), **options)
 
 
-def is_plain(problem: Problem) -> bool:
+def is_plain(problem: ConvProblem) -> bool:
     """Returns whether the kernels support the geometry: one group, no dilation, no cropping."""
     plain = problem.groups == 1 and problem.dilation == (1, 1)
     return plain and min(edge for pad in problem.padding for edge in pad) >= 0
 
 
-def fits(problem: Problem) -> bool:
+def fits(problem: ConvProblem) -> bool:
     """Returns whether a problem is plain (:func:`is_plain`) and its kernel supports its sizes.
 
     It computes float32 in TF32, which jax's ``default_matmul_precision`` can forbid.
@@ -53,7 +53,7 @@ def fits(problem: Problem) -> bool:
     return _module(problem).applies(windows_of(problem), *_widths(problem), problem.dtype)
 
 
-def windows_of(problem: Problem) -> Windows:
+def windows_of(problem: ConvProblem) -> Windows:
     """Returns the windows of a direction; those of the weight gradient are the forward ones."""
     (batch, *x, _), (_, *y, _) = problem.x_shape, problem.y_shape
     gradient = problem.direction == "data"
@@ -63,18 +63,18 @@ def windows_of(problem: Problem) -> Windows:
     return Windows(batch, tuple(image), tuple(result), taps, problem.stride, before, gradient)
 
 
-def _widths(problem: Problem) -> tuple[int, int]:
+def _widths(problem: ConvProblem) -> tuple[int, int]:
     """Returns the number of channels of the windows' image and of their result."""
     channels, features = problem.w_shape[2:]
     return (features, channels) if problem.direction == "data" else (channels, features)
 
 
-def _module(problem: Problem) -> Any:
+def _module(problem: ConvProblem) -> Any:
     """Returns the module of the kernel for a direction."""
     return kernel("hopper", "weight" if problem.direction == "weight" else "convolution")
 
 
-def _tiles(problem: Problem) -> Sequence[Any]:
+def _tiles(problem: ConvProblem) -> Sequence[Any]:
     """Returns the sizes of a tile, with the default first."""
     channels, features = _widths(problem)
     weight = problem.direction == "weight"
@@ -88,11 +88,11 @@ class Hopper(Solver):
     name = "hopper"
     version = 3  # images are read as they are, by a persistent grid
 
-    def applies(self, problem: Problem, device: Device) -> bool:
+    def applies(self, problem: ConvProblem, device: Device) -> bool:
         """Returns whether the device is a Hopper GPU and the problem :func:`fits`."""
         return runs_on("hopper", device) and fits(problem)
 
-    def workspace_bytes(self, problem: Problem) -> int:
+    def workspace_bytes(self, problem: ConvProblem) -> int:
         """Returns the size of padded arrays, a transposed kernel and a gradient's partial sums.
 
         Images and results are padded if the batch is not a multiple of 8. The kernel of a forward
@@ -105,11 +105,11 @@ class Hopper(Solver):
             needed += problem.bytes(problem.x_shape) + problem.bytes(problem.y_shape)
         return needed
 
-    def configs(self, problem: Problem) -> list[Config]:
+    def configs(self, problem: ConvProblem) -> list[Config]:
         """Returns the sizes of a tile."""
         return [tuple(sorted(dataclasses.asdict(tile).items())) for tile in _tiles(problem)]
 
-    def build(self, problem: Problem, config: Config):
+    def build(self, problem: ConvProblem, config: Config):
         """Returns :func:`run` for the problem and the configuration."""
         return partial(run, problem, config)
 

@@ -8,27 +8,27 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.padding import pad
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.solver import Solver
 from jaxatr.typing import Array
 
 #: A function ``(problem, parts, w) -> result`` like :func:`_product`.
-Product: TypeAlias = Callable[[Problem, Sequence[Array], Array], Array]
+Product: TypeAlias = Callable[[ConvProblem, Sequence[Array], Array], Array]
 
 
-def run(problem: Problem, a: Array, b: Array) -> Array:
+def run(problem: ConvProblem, a: Array, b: Array) -> Array:
     """Computes any direction."""
     if problem.direction == "weight":
         return _weight(problem, a, b)
     return {"forward": forward, "data": data}[problem.direction](problem, a, b, _product)
 
 
-def forward(problem: Problem, x: Array, w: Array, product: Product) -> Array:
+def forward(problem: ConvProblem, x: Array, w: Array, product: Product) -> Array:
     """Computes the forward direction by one product with all taps."""
     return product(problem, shifted(problem, x), w.reshape(-1, *w.shape[2:]))
 
 
-def _weight(problem: Problem, x: Array, y: Array) -> Array:
+def _weight(problem: ConvProblem, x: Array, y: Array) -> Array:
     parts, groups = shifted(problem, x), problem.groups
     depth, features = problem.w_shape[2:]
     patches, y = _patches(groups, parts), y.reshape(-1, groups, features // groups)
@@ -37,7 +37,7 @@ def _weight(problem: Problem, x: Array, y: Array) -> Array:
     return jnp.einsum("ptgc,pgf->tcgf", patches, y).reshape(problem.w_shape)
 
 
-def shifted(problem: Problem, x: Array) -> list[Array]:
+def shifted(problem: ConvProblem, x: Array) -> list[Array]:
     """Returns the pixels that each tap of the kernel meets, ``[b, oh, ow, c]`` per tap."""
     x = pad(x, *problem.padding)
     (height, width), (sy, sx) = problem.y_shape[1:3], problem.stride
@@ -47,7 +47,7 @@ def shifted(problem: Problem, x: Array) -> list[Array]:
     ]
 
 
-def corners(problem: Problem) -> list[tuple[int, int]]:
+def corners(problem: ConvProblem) -> list[tuple[int, int]]:
     """Returns, for each tap, the first row and column of the padded image that it meets."""
     tops = [i * problem.dilation[0] for i in range(problem.w_shape[0])]
     lefts = [j * problem.dilation[1] for j in range(problem.w_shape[1])]
@@ -60,7 +60,7 @@ def _patches(groups: int, parts: Sequence[Array]) -> Array:
     return whole.reshape(-1, len(parts), groups, parts[0].shape[-1] // groups)
 
 
-def _product(problem: Problem, parts: Sequence[Array], w: Array) -> Array:
+def _product(problem: ConvProblem, parts: Sequence[Array], w: Array) -> Array:
     """Returns the sum over taps of ``parts[tap] @ w[tap]`` within each group.
 
     Args:
@@ -79,7 +79,7 @@ def _product(problem: Problem, parts: Sequence[Array], w: Array) -> Array:
     return result.reshape(*parts[0].shape[:3], features)
 
 
-def data(problem: Problem, y: Array, w: Array, product: Product) -> Array:
+def data(problem: ConvProblem, y: Array, w: Array, product: Product) -> Array:
     """Computes the data gradient, one phase of the stride at a time.
 
     Pixels whose rows and columns have the same remainder modulo the stride form a phase and meet
@@ -109,7 +109,7 @@ def data(problem: Problem, y: Array, w: Array, product: Product) -> Array:
     return whole[:, : problem.x_shape[1], : problem.x_shape[2]]
 
 
-def _phase(problem: Problem, axis: int, phase: int) -> list[tuple[int, int]]:
+def _phase(problem: ConvProblem, axis: int, phase: int) -> list[tuple[int, int]]:
     """Returns the taps of a phase with their offsets, ``(tap, offset)``.
 
     Pixel ``q * stride + phase`` meets the tap in result ``q + offset``. Counted from the padded
@@ -137,7 +137,7 @@ def _turned(groups: int, w: Array) -> Array:
     return w.transpose(0, 1, 4, 3, 2).reshape(kh, kw, features // groups, groups * depth)
 
 
-def patch_bytes(problem: Problem) -> int:
+def patch_bytes(problem: ConvProblem) -> int:
     """Returns the bytes of the shifted images, 0 for a 1x1 kernel of stride 1, which needs none."""
     taps = math.prod(problem.w_shape[:2])
     if taps == 1 and problem.stride == (1, 1):
@@ -154,11 +154,11 @@ class Matmul(Solver):
     name = "matmul"
     run = staticmethod(run)
 
-    def applies(self, problem: Problem, device: Device) -> bool:
+    def applies(self, problem: ConvProblem, device: Device) -> bool:
         """Returns True."""
         return True
 
-    def workspace_bytes(self, problem: Problem) -> int:
+    def workspace_bytes(self, problem: ConvProblem) -> int:
         """Returns the size of the patches."""
         return patch_bytes(problem)
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.padding import pad
-from jaxatr.kernels.ops.convolution.problem import Pair, Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem, Pair
 from jaxatr.kernels.ops.convolution.solvers import taps, turned
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
@@ -31,7 +31,7 @@ _FEW = 32
 _TAPS = 32  # the most taps of the folded kernel
 
 
-def _as_convolution(problem: Problem, y: Array, w: Array) -> Array:
+def _as_convolution(problem: ConvProblem, y: Array, w: Array) -> Array:
     """Returns the data gradient of a problem of stride 1 without padding."""
     around = [(count - 1, count - 1) for count in w.shape[:2]]
     rotated = w[::-1, ::-1].transpose(0, 1, 3, 2)
@@ -41,13 +41,13 @@ def _as_convolution(problem: Problem, y: Array, w: Array) -> Array:
 
 # For each direction, the algorithms for the folded problem. The first is usually the fastest on few
 # channels.
-_INNER: Mapping[str, Mapping[str, Callable[[Problem, Array, Array], Array]]] = {
+_INNER: Mapping[str, Mapping[str, Callable[[ConvProblem, Array, Array], Array]]] = {
     "data": {"taps": taps.run, "convolution": _as_convolution},
     "weight": {"turned": partial(turned.run, "x"), "taps": taps.run},
 }
 
 
-def folded(problem: Problem) -> Problem:
+def folded(problem: ConvProblem) -> ConvProblem:
     """Returns the folded problem, of stride 1 without padding: its images include the padding."""
     (batch, *_, channels), steps = problem.x_shape, problem.stride
     window = [-(-count // step) for count, step in zip(problem.w_shape[:2], steps, strict=True)]
@@ -62,7 +62,7 @@ def folded(problem: Problem) -> Problem:
     )
 
 
-def run(inner: str, problem: Problem, a: Array, b: Array) -> Array:
+def run(inner: str, problem: ConvProblem, a: Array, b: Array) -> Array:
     """Computes a gradient by the algorithm ``inner`` on the folded problem."""
     other, compute = folded(problem), _INNER[problem.direction][inner]
     if problem.direction == "weight":
@@ -70,7 +70,7 @@ def run(inner: str, problem: Problem, a: Array, b: Array) -> Array:
     return _image_unfolded(problem, other, compute(other, a, _kernel_folded(problem, other, b)))
 
 
-def _edges(problem: Problem, other: Problem) -> tuple[Pair, Pair]:
+def _edges(problem: ConvProblem, other: ConvProblem) -> tuple[Pair, Pair]:
     """Returns the padding that brings the images to the folded size; negative numbers crop."""
     (top, _), (left, _) = problem.padding
     height, width = (other.x_shape[1 + axis] * problem.stride[axis] for axis in (0, 1))
@@ -78,7 +78,7 @@ def _edges(problem: Problem, other: Problem) -> tuple[Pair, Pair]:
     return (top, height - rows - top), (left, width - columns - left)
 
 
-def _image_folded(problem: Problem, other: Problem, x: Array) -> Array:
+def _image_folded(problem: ConvProblem, other: ConvProblem, x: Array) -> Array:
     x = pad(x, *_edges(problem, other))
     _, height, width, _ = other.x_shape
     (sy, sx), channels = problem.stride, problem.x_shape[3]
@@ -86,7 +86,7 @@ def _image_folded(problem: Problem, other: Problem, x: Array) -> Array:
     return x.reshape(-1, *other.x_shape[1:])
 
 
-def _image_unfolded(problem: Problem, other: Problem, x: Array) -> Array:
+def _image_unfolded(problem: ConvProblem, other: ConvProblem, x: Array) -> Array:
     _, height, width, _ = other.x_shape
     (sy, sx), channels = problem.stride, problem.x_shape[3]
     x = x.reshape(-1, height, width, sy, sx, channels).transpose(0, 1, 3, 2, 4, 5)
@@ -95,7 +95,7 @@ def _image_unfolded(problem: Problem, other: Problem, x: Array) -> Array:
     return pad(x, rows, columns)
 
 
-def _kernel_folded(problem: Problem, other: Problem, w: Array) -> Array:
+def _kernel_folded(problem: ConvProblem, other: ConvProblem, w: Array) -> Array:
     (rows, columns), (sy, sx) = other.w_shape[:2], problem.stride
     kh, kw, channels, features = problem.w_shape
     w = jnp.pad(w, ((0, rows * sy - kh), (0, columns * sx - kw), (0, 0), (0, 0)))
@@ -103,14 +103,14 @@ def _kernel_folded(problem: Problem, other: Problem, w: Array) -> Array:
     return w.reshape(other.w_shape)
 
 
-def _kernel_unfolded(problem: Problem, w: Array) -> Array:
+def _kernel_unfolded(problem: ConvProblem, w: Array) -> Array:
     (rows, columns, _, features), (sy, sx) = w.shape, problem.stride
     kh, kw, channels, _ = problem.w_shape
     w = w.reshape(rows, columns, sy, sx, channels, features).transpose(0, 2, 1, 3, 4, 5)
     return w.reshape(rows * sy, columns * sx, channels, features)[:kh, :kw]
 
 
-def applies(problem: Problem) -> bool:
+def applies(problem: ConvProblem) -> bool:
     """Returns whether a gradient has a stride to fold, few channels and one group."""
     if problem.direction not in _INNER or not problem.floating:
         return False
@@ -132,17 +132,17 @@ class SpaceToDepth(Solver):
     version = 3  # raised with the version of `turned`
     run = staticmethod(run)
 
-    def applies(self, problem: Problem, device: Device) -> bool:
+    def applies(self, problem: ConvProblem, device: Device) -> bool:
         """Returns whether the device is a CPU and the problem has a stride to fold."""
         return device.platform == "cpu" and applies(problem)
 
-    def workspace_bytes(self, problem: Problem) -> int:
+    def workspace_bytes(self, problem: ConvProblem) -> int:
         """Returns the size of the folded images and, for a weight gradient, of their patches."""
         other = folded(problem)
         patches = problem.direction == "weight"
         return problem.bytes(other.x_shape) * (1 + math.prod(other.w_shape[:2]) * patches)
 
-    def configs(self, problem: Problem) -> Sequence[Config]:
+    def configs(self, problem: ConvProblem) -> Sequence[Config]:
         """Returns the algorithms for the folded problem, the one that is usually fastest first."""
         names = list(_INNER[problem.direction])
         if problem.direction == "data" and folded(problem).x_shape[3] > _FEW:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.windows import Shape
 from jaxatr.kernels.solver import Solver
 from jaxatr.typing import Array
@@ -27,17 +27,17 @@ class Run(NamedTuple):
     count: int
 
 
-def applies(problem: Problem) -> bool:
+def applies(problem: ConvProblem) -> bool:
     """Returns whether there is one group and at most 25 taps."""
     return problem.groups == 1 and math.prod(problem.w_shape[:2]) <= 25
 
 
-def run(problem: Problem, a: Array, b: Array) -> Array:
+def run(problem: ConvProblem, a: Array, b: Array) -> Array:
     """Computes any direction."""
     return {"forward": _forward, "data": _data, "weight": _weight}[problem.direction](problem, a, b)
 
 
-def _forward(problem: Problem, x: Array, w: Array) -> Array:
+def _forward(problem: ConvProblem, x: Array, w: Array) -> Array:
     dtype = problem.result_dtype
     result = jnp.zeros(problem.y_shape, dtype)
     for row, column in pairs(problem):
@@ -47,7 +47,7 @@ def _forward(problem: Problem, x: Array, w: Array) -> Array:
     return result
 
 
-def _data(problem: Problem, y: Array, w: Array) -> Array:
+def _data(problem: ConvProblem, y: Array, w: Array) -> Array:
     result = jnp.zeros(problem.x_shape, y.dtype)
     for row, column in pairs(problem):
         part = results(y, row, column) @ w[row.tap, column.tap].T
@@ -55,7 +55,7 @@ def _data(problem: Problem, y: Array, w: Array) -> Array:
     return result
 
 
-def _weight(problem: Problem, x: Array, y: Array) -> Array:
+def _weight(problem: ConvProblem, x: Array, y: Array) -> Array:
     blocks = {
         (row.tap, column.tap): jnp.einsum(
             "bhwc,bhwf->cf", pixels(problem, x, row, column), results(y, row, column)
@@ -68,13 +68,13 @@ def _weight(problem: Problem, x: Array, y: Array) -> Array:
     return jnp.stack(whole).reshape(problem.w_shape)
 
 
-def pairs(problem: Problem) -> Iterator[tuple[Run, Run]]:
+def pairs(problem: ConvProblem) -> Iterator[tuple[Run, Run]]:
     """Yields the runs along rows and columns of every tap that meets the image."""
     columns = _runs(problem, 1)
     return ((row, column) for row in _runs(problem, 0) for column in columns)
 
 
-def _runs(problem: Problem, axis: int) -> list[Run]:
+def _runs(problem: ConvProblem, axis: int) -> list[Run]:
     size, results = problem.x_shape[1 + axis], problem.y_shape[1 + axis]
     stride, dilation = problem.stride[axis], problem.dilation[axis]
     runs = []
@@ -87,7 +87,7 @@ def _runs(problem: Problem, axis: int) -> list[Run]:
     return runs
 
 
-def pixels(problem: Problem, x: Array, row: Run, column: Run) -> Array:
+def pixels(problem: ConvProblem, x: Array, row: Run, column: Run) -> Array:
     """Returns the pixels of ``x`` that a tap meets."""
     rows, columns = (
         slice(run.pixel, run.pixel + (run.count - 1) * stride + 1, stride)
@@ -116,11 +116,11 @@ class Taps(Solver):
     name = "taps"
     run = staticmethod(run)
 
-    def applies(self, problem: Problem, device: Device) -> bool:
+    def applies(self, problem: ConvProblem, device: Device) -> bool:
         """Returns whether there is one group and at most 25 taps."""
         return applies(problem)
 
-    def workspace_bytes(self, problem: Problem) -> int:
+    def workspace_bytes(self, problem: ConvProblem) -> int:
         """Returns the size of one tap's part of the result."""
         return problem.bytes(problem.result_shape)
 

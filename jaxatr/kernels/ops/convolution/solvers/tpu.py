@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.pallas import kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.rows import Rows
@@ -16,7 +16,7 @@ from jaxatr.kernels.solver import Solver
 from jaxatr.typing import Array
 
 
-def run(problem: Problem, a: Array, b: Array, **options: Any) -> Array:
+def run(problem: ConvProblem, a: Array, b: Array, **options: Any) -> Array:
     """Computes the forward or data direction.
 
     Args:
@@ -33,7 +33,7 @@ def run(problem: Problem, a: Array, b: Array, **options: Any) -> Array:
     return module.convolution(a, b, rows_of(problem), Epilogue(), **options)
 
 
-def is_plain(problem: Problem) -> bool:
+def is_plain(problem: ConvProblem) -> bool:
     """Returns whether the kernel supports the direction and the geometry.
 
     It supports the forward and data directions of one group without dilation at stride 1, and the
@@ -48,7 +48,7 @@ def is_plain(problem: Problem) -> bool:
     return min(edge for pad in rows_of(problem).padding for edge in pad) >= 0
 
 
-def fits(problem: Problem) -> bool:
+def fits(problem: ConvProblem) -> bool:
     """Returns whether a problem is plain (:func:`is_plain`) and the kernel supports its sizes."""
     if not is_plain(problem):
         return False
@@ -58,7 +58,7 @@ def fits(problem: Problem) -> bool:
     return kernel("tpu", "convolution").applies(rows_of(problem), inputs, outputs, problem.dtype)
 
 
-def rows_of(problem: Problem) -> Rows:
+def rows_of(problem: ConvProblem) -> Rows:
     """Returns the geometry of the rows that the kernel reads, after striding for a 1x1 kernel."""
     (down, across), (batch, height, width, _) = problem.w_shape[:2], problem.y_shape
     padding = problem.padding
@@ -76,11 +76,11 @@ class TPU(Solver):
     version = 2
     run = staticmethod(run)
 
-    def applies(self, problem: Problem, device: Device) -> bool:
+    def applies(self, problem: ConvProblem, device: Device) -> bool:
         """Returns whether the device is a TPU and the problem :func:`fits`."""
         return runs_on("tpu", device) and fits(problem)
 
-    def workspace_bytes(self, problem: Problem) -> int:
+    def workspace_bytes(self, problem: ConvProblem) -> int:
         """Returns the size of the image's rows, copied once per column of the kernel."""
         rows, channels = rows_of(problem), problem.argument_shapes[0][3]
         return problem.bytes((rows.taps[1], rows.batch, rows.lines, rows.pitch, channels))

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.padding import pad
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import matmul
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
 
-def run(side: str, problem: Problem, x: Array, y: Array) -> Array:
+def run(side: str, problem: ConvProblem, x: Array, y: Array) -> Array:
     """Computes the weight gradient, transposing the images (``"x"``) or the results (``"y"``)."""
     depth, features = math.prod(problem.w_shape[:3]), problem.w_shape[3]
     if side == "x":
@@ -38,7 +38,7 @@ def in_memory(array: Array) -> Array:
     return jax.lax.optimization_barrier(array)
 
 
-def _transposed_patches(problem: Problem, x: Array) -> Array:
+def _transposed_patches(problem: ConvProblem, x: Array) -> Array:
     """Returns ``[taps * c, pixels]``, sliced from an image that is transposed once.
 
     The columns of each tap are sliced first and its rows from these, so that most copies are of
@@ -50,7 +50,7 @@ def _transposed_patches(problem: Problem, x: Array) -> Array:
     return in_memory(whole.reshape(-1, whole[0].size))
 
 
-def _steps(problem: Problem, images: Array, axis: int) -> list[Array]:
+def _steps(problem: ConvProblem, images: Array, axis: int) -> list[Array]:
     """Returns the rows or columns of the images that each row or column of a kernel meets.
 
     Args:
@@ -66,7 +66,7 @@ def _steps(problem: Problem, images: Array, axis: int) -> list[Array]:
     ]
 
 
-def workspace_bytes(problem: Problem) -> int:
+def workspace_bytes(problem: ConvProblem) -> int:
     """Returns the size of the patches, of the columns they are sliced from, and of the copy."""
     images = (1 + problem.w_shape[1]) * problem.bytes(problem.x_shape)
     return matmul.patch_bytes(problem) + images
@@ -79,15 +79,15 @@ class Transposed(Solver):
     version = 2  # columns first, then rows
     run = staticmethod(run)
 
-    def applies(self, problem: Problem, device: Device) -> bool:
+    def applies(self, problem: ConvProblem, device: Device) -> bool:
         """Returns whether it is a weight gradient of one group on CPU."""
         return problem.direction == "weight" and problem.groups == 1 and device.platform == "cpu"
 
-    def workspace_bytes(self, problem: Problem) -> int:
+    def workspace_bytes(self, problem: ConvProblem) -> int:
         """Returns the size of the patches, of the columns and of the copy."""
         return workspace_bytes(problem)
 
-    def configs(self, problem: Problem) -> Sequence[Config]:
+    def configs(self, problem: ConvProblem) -> Sequence[Config]:
         """Returns the operands to transpose, the one that was usually faster first."""
         taps, (channels, features) = math.prod(problem.w_shape[:2]), problem.w_shape[2:]
         few_results = taps > 1 and features <= 64

@@ -21,7 +21,7 @@ import numpy as np
 
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.padding import pad
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.windows import Shape
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
@@ -71,13 +71,13 @@ FOUR = Filtering(
 )
 
 
-def applies(problem: Problem) -> bool:
+def applies(problem: ConvProblem) -> bool:
     """Returns whether the kernel is 3x3 and floating-point, with stride 1 and dilation 1."""
     plain = problem.stride == problem.dilation == (1, 1)
     return problem.w_shape[:2] == (3, 3) and plain and problem.floating
 
 
-def run(filtering: Filtering, pieces: int, problem: Problem, a: Array, b: Array) -> Array:
+def run(filtering: Filtering, pieces: int, problem: ConvProblem, a: Array, b: Array) -> Array:
     """Computes any direction, in single precision or wider.
 
     Args:
@@ -91,7 +91,7 @@ def run(filtering: Filtering, pieces: int, problem: Problem, a: Array, b: Array)
     return _run(filtering, pieces, problem, a.astype(dtype), b.astype(dtype)).astype(a.dtype)
 
 
-def _run(filtering: Filtering, pieces: int, problem: Problem, a: Array, b: Array) -> Array:
+def _run(filtering: Filtering, pieces: int, problem: ConvProblem, a: Array, b: Array) -> Array:
     groups = problem.groups
     if problem.direction == "weight":
         return _weight(filtering, pieces, problem, a, b)
@@ -119,7 +119,7 @@ def _correlate(filtering: Filtering, x: Array, w: Array, padding, shape: Shape, 
     return whole.reshape(batch, size * rows, size * columns, features)[:, :height, :width]
 
 
-def _weight(filtering: Filtering, pieces: int, problem: Problem, x: Array, y: Array) -> Array:
+def _weight(filtering: Filtering, pieces: int, problem: ConvProblem, x: Array, y: Array) -> Array:
     size = filtering.size
     height, width = problem.y_shape[1:3]
     product = partial(_product, problem.groups, "tgc,tgf->cgf")
@@ -220,17 +220,17 @@ class Winograd(Solver):
     def __init__(self, name: str, filtering: Filtering):
         self.name, self._filtering = name, filtering
 
-    def applies(self, problem: Problem, device: Device) -> bool:
+    def applies(self, problem: ConvProblem, device: Device) -> bool:
         """Returns whether the kernel is 3x3 with stride 1."""
         return applies(problem)
 
-    def workspace_bytes(self, problem: Problem) -> int:
+    def workspace_bytes(self, problem: ConvProblem) -> int:
         """Returns the size of the planes of all tiles, before and after the product."""
         each, size = max(4, problem.bytes(())), self._filtering.size
         tiles = problem.y_shape[0] * math.prod(-(-n // size) for n in problem.y_shape[1:3])
         return each * tiles * (size + 2) ** 2 * (problem.x_shape[3] + problem.w_shape[3])
 
-    def configs(self, problem: Problem) -> Sequence[Config]:
+    def configs(self, problem: ConvProblem) -> Sequence[Config]:
         """Returns the number of pieces expected to fit the cache first, then powers of two."""
         if problem.direction != "weight":
             return [()]
@@ -239,7 +239,7 @@ class Winograd(Solver):
         others = [n for n in (1, 2, 4, 8, 16, 32) if batch % n == 0 and n != first]
         return [(("pieces", count),) for count in (first, *others)]
 
-    def build(self, problem: Problem, config: Config):
+    def build(self, problem: ConvProblem, config: Config):
         """Returns :func:`run` for the problem and the configuration."""
         return partial(run, self._filtering, int(dict(config).get("pieces", 1)), problem)
 

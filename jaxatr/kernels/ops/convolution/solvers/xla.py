@@ -3,12 +3,12 @@
 import jax
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.convolution.problem import Pair, Problem
+from jaxatr.kernels.ops.convolution.problem import ConvProblem, Pair
 from jaxatr.kernels.solver import Solver
 from jaxatr.typing import Array
 
 
-def run(problem: Problem, a: Array, b: Array) -> Array:
+def run(problem: ConvProblem, a: Array, b: Array) -> Array:
     """Computes any direction."""
 
     padding = [_uncropped(problem, axis) for axis in (0, 1)]
@@ -36,7 +36,7 @@ def run(problem: Problem, a: Array, b: Array) -> Array:
     return result
 
 
-def _uncropped(problem: Problem, axis: int) -> Pair:
+def _uncropped(problem: ConvProblem, axis: int) -> Pair:
     """Returns the padding without cropping unread pixels, for which XLA would copy the image."""
     low, high = problem.padding[axis]
     reach = (problem.w_shape[axis] - 1) * problem.dilation[axis] + 1
@@ -52,11 +52,11 @@ class XLA(Solver):
     version = 2  # crops only pixels that a window would read
     run = staticmethod(run)
 
-    def applies(self, problem: Problem, device: Device) -> bool:
+    def applies(self, problem: ConvProblem, device: Device) -> bool:
         """Returns True."""
         return True
 
-    def workspace_bytes(self, problem: Problem) -> int:
+    def workspace_bytes(self, problem: ConvProblem) -> int:
         """Returns 0, because XLA's workspace is unknown."""
         return 0
 

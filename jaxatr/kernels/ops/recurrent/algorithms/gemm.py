@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxatr.kernels.ops.recurrent.algorithm import Algorithm
 from jaxatr.kernels.ops.recurrent.cells import State, advance, gates, input_part, with_bias
 from jaxatr.kernels.ops.recurrent.loop import loop
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.kernels.ops.recurrent.tangents import linearised
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.typing import Array, ArrayLike
@@ -27,7 +27,7 @@ from jaxatr.typing import Array, ArrayLike
 Forward: TypeAlias = Callable[..., tuple[State, State, tuple[Array, ...]]]
 
 
-def applies(problem: Problem) -> bool:
+def applies(problem: RecurrentProblem) -> bool:
     """Returns whether a GRU's reset gate acts after the product, as the derivative assumes."""
     return problem.reset_after
 
@@ -49,7 +49,7 @@ def hoisted(problem, reverse, unroll, weights, x, state, mask, saves=True):
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
 def recurrence(
     forward: Forward,
-    problem: Problem,
+    problem: RecurrentProblem,
     reverse: bool,
     unroll: int,
     weights: Weights,
@@ -110,7 +110,7 @@ def merged(forward: Forward) -> Callable[..., tuple[Array, State]]:
 
 
 def linear(
-    problem: Problem,
+    problem: RecurrentProblem,
     weights: Weights,
     x: Array,
     saved: tuple[Array, ...],
@@ -143,7 +143,7 @@ def linear(
     return linearised(problem, saved, before, after, from_input, from_weights)
 
 
-def _product(problem: Problem, a: Array, matrix: ArrayLike) -> Array:
+def _product(problem: RecurrentProblem, a: Array, matrix: ArrayLike) -> Array:
     """Returns ``a @ matrix`` rounded to the problem's type.
 
     jax's transpose of it is rounded too, so that the products of the backward pass are in half
@@ -154,7 +154,7 @@ def _product(problem: Problem, a: Array, matrix: ArrayLike) -> Array:
     return result.reshape(*a.shape[:-1], matrix.shape[1])
 
 
-def _by_weights(problem: Problem, a: Array, dmatrix: ArrayLike) -> Array:
+def _by_weights(problem: RecurrentProblem, a: Array, dmatrix: ArrayLike) -> Array:
     """Returns ``a @ dmatrix`` like :func:`_product`, in a form whose transpose is fast on CPU.
 
     The transpose, the gradient of the matrix, sums over the rows of ``a``. XLA:CPU has a faster

@@ -21,13 +21,13 @@ from jaxatr.kernels.ops.recurrent.cells import (
     with_bias,
 )
 from jaxatr.kernels.ops.recurrent.pallas import padded
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.kernels.pallas import kernel
 from jaxatr.typing import Array
 
 
-def applies(problem: Problem) -> bool:
+def applies(problem: RecurrentProblem) -> bool:
     """Returns whether the kernel supports the size and type, and no sequence is masked."""
     if problem.masked or not problem.reset_after or not isinstance(problem.batch, int):
         return False  # the last: a symbolic dimension of jax.export
@@ -35,7 +35,7 @@ def applies(problem: Problem) -> bool:
 
 
 def run(
-    problem: Problem,
+    problem: RecurrentProblem,
     weights: Weights,
     x: Array,
     state: State,
@@ -124,7 +124,7 @@ def _backward(problem, reverse, interpret, residuals, cotangents):
 _layer.defvjp(_saving, _backward)
 
 
-def _parts(problem: Problem, weights: Weights, x: Array) -> Array:
+def _parts(problem: RecurrentProblem, weights: Weights, x: Array) -> Array:
     return with_bias(input_part(problem, weights, x), weights.b)
 
 

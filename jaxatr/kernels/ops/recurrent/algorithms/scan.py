@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from jaxatr.kernels.ops.recurrent.algorithm import Algorithm, of_steps
 from jaxatr.kernels.ops.recurrent.cells import advance, input_part, with_bias
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.typing import Array
 
 
-def _steps(problem: Problem, weights: Weights, x: Array) -> tuple[Callable, Array]:
+def _steps(problem: RecurrentProblem, weights: Weights, x: Array) -> tuple[Callable, Array]:
     # In the loop, the derivative would accumulate the bias's gradient at every step.
     part = with_bias(input_part(problem, weights, x), weights.b)
     recurrent = weights._replace(b=None)

@@ -7,17 +7,17 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.ops.recurrent.algorithm import Algorithm, of_steps
 from jaxatr.kernels.ops.recurrent.cells import State, product, update, update_gru
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.typing import Array
 
 
-def applies(problem: Problem) -> bool:
+def applies(problem: RecurrentProblem) -> bool:
     """Returns whether the input has a matrix and a GRU's reset gate acts after the product."""
     return not problem.skip and problem.reset_after
 
 
-def joined(problem: Problem, weights: Weights) -> Callable:
+def joined(problem: RecurrentProblem, weights: Weights) -> Callable:
     """Returns the step ``(state, x) -> (state, saved)`` with one product of ``[x, h]``.
 
     A GRU's candidate needs the input's and the state's parts separately, so its matrix has a fourth
