@@ -2,8 +2,8 @@
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 
@@ -38,6 +38,7 @@ TEXTS = Leaf(
     "a list of strings",
 )
 BOOLEAN = Leaf(lambda value: isinstance(value, bool), "true or false")
+LIST = Leaf(lambda value: isinstance(value, list), "a list")
 NUMBER = Leaf(is_number, "a finite number")
 NUMBERS = Leaf(
     lambda value: isinstance(value, list) and bool(value) and all(map(is_number, value)),
@@ -55,21 +56,21 @@ def optional(leaf: Leaf) -> Leaf:
 FIGURE = optional(NUMBER)
 
 
-def check(value: Any, form: Form, path: Path, name: str = "") -> None:
+def check(value: Any, form: Form, path: str | os.PathLike, name: str = "") -> None:
     """Checks the values of a file.
 
     Args:
       value: content of the file, or of its field ``name``.
       form: what it must be.
-      path: the file, for the message.
+      path: the file, and the place in it, for the message.
       name: dotted name of the field.
 
     Raises:
       ValueError: a value has another form; the first one is named.
 
     >>> form = {"counts": {"*": COUNT}, "rows": [{"name": TEXT}]}
-    >>> check({"counts": {"cars": 3}, "rows": [{"name": "a"}], "more": None}, form, Path("a.json"))
-    >>> check({"counts": {"cars": -3}}, form, Path("a.json"))
+    >>> check({"counts": {"cars": 3}, "rows": [{"name": "a"}], "more": None}, form, "a.json")
+    >>> check({"counts": {"cars": -3}}, form, "a.json")
     Traceback (most recent call last):
     ValueError: a.json: counts.cars: got -3, wanted an integer of at least 0
     """

@@ -18,8 +18,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxatr import files
+from jaxatr import files, forms
 from jaxatr.data import class_name
+from jaxatr.forms import COUNT, TEXT, TEXTS, Form
 from jaxatr.training.folder import write_file
 from jaxatr.typing import Int, Shaped
 
@@ -97,6 +98,9 @@ def checksum(chip: Shaped[np.ndarray, "h w c"]) -> str:
     return hashlib.sha256(np.ascontiguousarray(chip).tobytes()).hexdigest()
 
 
+_FORM: Form = {"score": TEXT, "enrolments": [{"sha256": TEXTS, "chips": COUNT, "*": TEXT}]}
+
+
 def read(workdir: str | os.PathLike) -> Enrolment | None:
     """Reads the enrolments of a run; None if there are none.
 
@@ -107,6 +111,7 @@ def read(workdir: str | os.PathLike) -> Enrolment | None:
     if not path.is_file():
         return None
     content = files.read_fields(path)
+    forms.check(content, _FORM, path)
     try:
         entries = tuple(
             Entry(

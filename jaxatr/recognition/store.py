@@ -15,11 +15,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxatr import files, openset
+from jaxatr import files, forms, openset
 from jaxatr.files import load_arrays
 from jaxatr.tasks.runtime import FOLDER
 from jaxatr.training import digest
 from jaxatr.training.folder import write_file
+from jaxatr.training.record import DECISION
 
 CHOICE = "choice"
 DEFAULT = "default"
@@ -113,4 +114,8 @@ def load_choice(workdir: str | os.PathLike, step: int, name: str = CHOICE) -> di
       ValueError: the file is damaged or was changed.
     """
     path = path_of(workdir, step, name).with_suffix(".json")
-    return files.read_fields(path) if path.is_file() else None
+    if not path.is_file():
+        return None
+    choice = files.read_fields(path)
+    forms.check(choice, DECISION, path)
+    return choice

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxatr import files, training
+from jaxatr import files, forms, training
+from jaxatr.forms import BOOLEAN, FIGURE, TEXT, TEXTS, Form
 from jaxatr.metrics.summary import summarize
 from jaxatr.reporting import notebook
 from jaxatr.reporting.kind import Report, Section, report_of
@@ -120,7 +121,22 @@ def read(folder: str | os.PathLike) -> dict[str, Any]:
         raise ValueError(
             f"{folder}: its runs are not evaluated yet: jaxatr evaluate --workdir={folder}"
         )
-    return files.read_fields(path)
+    summary = files.read_fields(path)
+    forms.check(summary, _FORM, path)
+    return summary
+
+
+_FORM: Form = {
+    "runs": TEXTS,
+    "shares": BOOLEAN,
+    "decision": TEXT,
+    "figures": {
+        "*": {
+            **dict.fromkeys(("mean", "deviation", TOGETHER), FIGURE),
+            "values": {"*": FIGURE},
+        }
+    },
+}
 
 
 def section(summaries: Mapping[str, Mapping[str, Any]]) -> Section | None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxatr import bundled, files, resolve, training
+from jaxatr import bundled, files, forms, resolve, training
 from jaxatr import config as configuration
 from jaxatr.extras import extra
 from jaxatr.runs.search_space import CHOICE, LOG, Budget, Searched, Value, parse_fields
@@ -136,6 +136,7 @@ def _described(
     """Returns the configuration and the fields of a search, of which the folder may have both."""
     path = folder / SEARCH
     recorded = files.read_fields(path) if path.is_file() else None
+    forms.check(recorded or {}, {"config": {}, "fields": forms.TEXTS}, path)
     if recorded is None and (folder / "config.json").exists() or training.read_repeats(folder):
         raise ValueError(f"workdir: {folder} has a run, wanted a new folder, or one of a search")
     if config is None:

@@ -5,7 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from jaxatr import files
+from jaxatr import files, forms
+from jaxatr.forms import FIGURE, TEXT
 
 METRICS = "metrics.jsonl"
 
@@ -28,9 +29,10 @@ def read_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
                 raise ValueError("it has no number of a step, 'step'")
             if not isinstance(record.get("phase"), str):
                 raise ValueError("it has no name of a phase, 'phase'")
-            records.append(record)
         except ValueError as error:
             raise ValueError(f"{path} is damaged in line {number}: {error}") from error
+        forms.check(record, {"*": FIGURE, "phase": TEXT}, f"{path}, line {number}")
+        records.append(record)
     return records
 
 

@@ -19,7 +19,19 @@ import jaxatr
 from jaxatr import config as configuration
 from jaxatr import files, forms
 from jaxatr.data.class_names import class_name
-from jaxatr.forms import COUNT, FIGURE, NUMBER, NUMBERS, SHARE, TEXT, TEXTS, Form, Leaf, optional
+from jaxatr.forms import (
+    COUNT,
+    FIGURE,
+    LIST,
+    NUMBER,
+    NUMBERS,
+    SHARE,
+    TEXT,
+    TEXTS,
+    Form,
+    Leaf,
+    optional,
+)
 from jaxatr.typing import Config
 
 CONFIG = "config.json"
@@ -96,7 +108,7 @@ _FORM: Form = {
     "kernels": {},
     "versions": {"*": TEXT},
     "code": optional(Leaf(_is_code, "an object with a commit")),
-    "skipped": Leaf(lambda value: isinstance(value, list), "a list"),
+    "skipped": LIST,
     "channels": Leaf(lambda value: type(value) is int and value > 0, "a positive integer"),
     "detection": {"threshold": _PROBABILITY, "gamma": _PROBABILITY},
 }

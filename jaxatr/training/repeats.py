@@ -7,12 +7,13 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
 from jaxatr import config as configuration
-from jaxatr import files
+from jaxatr import files, forms
+from jaxatr.forms import COUNT, TEXT, Form
 from jaxatr.training.record import read_record
 from jaxatr.typing import Config
 
@@ -129,6 +130,9 @@ class RecordedRepeats(NamedTuple):
             files.write_fields(self.folder / REPEATS, content)
 
 
+_FORM: Form = {"repeats": TEXT, "config": {}, "finished": {"*": COUNT}, "further": COUNT}
+
+
 def read_repeats(folder: str | os.PathLike) -> RecordedRepeats | None:
     """Reads what the runs of a folder differ in; None if it is no folder of several runs.
 
@@ -138,7 +142,8 @@ def read_repeats(folder: str | os.PathLike) -> RecordedRepeats | None:
     path = Path(folder) / REPEATS
     if not path.is_file():
         return None
-    content: Mapping[str, Any] = files.read_fields(path)
+    content = files.read_fields(path)
+    forms.check(content, _FORM, path)
     try:
         return RecordedRepeats(
             Path(folder),

@@ -174,9 +174,13 @@ def test_a_gamma_of_one_has_no_threshold(run_folder):
     assert len(run["scores"]["mls"]["thresholds"]) == 1  # the fitted one
 
 
-def with_auroc(value):
+def with_field(name, value):
     def change(one):
-        one["groups"]["all"]["scores"]["cbc"]["auroc"] = value
+        *groups, last = name.split(".")
+        at = one
+        for group in groups:
+            at = at.setdefault(group, {})
+        at[last] = value
         return one
 
     return change
@@ -185,8 +189,21 @@ def with_auroc(value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (with_auroc(None), "cbc.auroc: got null, wanted a finite number"),
-        (with_auroc(float("nan")), "cbc.auroc: got NaN, wanted a finite number"),
+        *(
+            (with_field(name, value), message)
+            for name, value, message in (
+                ("groups.all.scores.cbc.auroc", None, "cbc.auroc: got null, wanted a finite"),
+                ("groups.all.scores.cbc.auroc", float("nan"), "cbc.auroc: got NaN, wanted a fin"),
+                ("groups.all.scores.cbc.oscr", True, "cbc.oscr: got true, wanted a finite number"),
+                ("groups.all.num_known", "9", 'num_known: got "9", wanted an integer of at least'),
+                ("gamma", "x", 'gamma: got "x", wanted a finite number or null'),
+                ("tpr", [], r"tpr: got \[\], wanted a number in \[0, 1\]"),
+                ("decision.test", [], r"decision.test: got \[\], wanted an object"),
+                ("decision.thresholds", [1, "2"], r'thresholds\[1\]: got "2", wanted a finite'),
+                ("drift.statistics", [3], r"statistics\[0\]: got 3, wanted an object"),
+                ("outside.noise.images", -1, "noise.images: got -1, wanted an integer of at"),
+            )
+        ),
         (lambda one: None, "it is null, wanted an object"),
         (lambda one: one | {"known": [None]}, r"known: got \[null\], wanted a list of strings"),
         (lambda one: one | {"checkpoint": "x"}, 'checkpoint: got "x", wanted an object'),

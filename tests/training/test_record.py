@@ -183,6 +183,10 @@ def test_a_missing_field_of_a_record_and_one_of_a_wrong_type_are_named(tmp_path)
         ({"detection": []}, r"detection: got \[\], wanted an object"),
         ({"detection": {"gamma": True}}, "detection.gamma: got true, wanted a probability"),
         ({"channels": None}, "channels: got null, wanted a positive integer"),
+        ({"code": "x"}, 'code: got "x", wanted an object with a commit or null'),
+        ({"code": {"commit": 1}}, r'code: got {"commit": 1}, wanted an object with a commit'),
+        ({"dataset": {"fingerprint": 5}}, "dataset.fingerprint: got 5, wanted a string"),
+        ({"decision": {"guarantees": 1}}, "decision.guarantees: got 1, wanted a list"),
         ({"image_dtype": "x"}, 'image_dtype: got "x", wanted the name of a data type'),
     ):
         files.write_fields(path, fields)

@@ -89,6 +89,14 @@ def test_a_damaged_line_is_named(tmp_path, line, message):
         read_metrics(tmp_path)
 
 
+@pytest.mark.parametrize("value", ["x", [1], {}, float("nan")])
+def test_a_figure_that_is_no_number_is_named(tmp_path, value):
+    line = json.dumps({"step": 1, "phase": "train", "loss": value})
+    (tmp_path / "metrics.jsonl").write_text(f"{line}\n")
+    with pytest.raises(ValueError, match=r"metrics.jsonl, line 1: loss: got .*, wanted a finite"):
+        read_metrics(tmp_path)
+
+
 def test_a_full_disk_is_named(tmp_path):
     with pytest.raises(OSError, match="No space left on device .records of the run.") as caught:
         with MetricWriter(tmp_path, step=0) as writer:

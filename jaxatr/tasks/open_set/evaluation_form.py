@@ -1,9 +1,8 @@
 """The form of the ``evaluation.json`` of runs that separate known from unknown by a score."""
 
-from jaxatr.forms import BOOLEAN, COUNT, FIGURE, NUMBER, SHARE, TEXT, Form, Leaf, optional
+from jaxatr.forms import BOOLEAN, COUNT, FIGURE, LIST, NUMBER, SHARE, TEXT, Form, optional
 from jaxatr.training.record import DECISION
 
-_LIST = Leaf(lambda value: isinstance(value, list), "a list")
 _RELIABILITY: Form = {"bins": [[NUMBER]], "*": NUMBER}
 _OF_CLASSES: Form = {"*": {**dict.fromkeys(("chips", "test"), COUNT), "*": FIGURE}}
 _GROUP: Form = {
@@ -37,7 +36,7 @@ FORM: Form = {
         **dict.fromkeys(("name", "source", "fingerprint"), TEXT),
         "images": COUNT,
         "classes": {"*": COUNT},
-        "left_out": _LIST,
+        "left_out": LIST,
     },
     "drift": {
         "chips": COUNT,
