@@ -23,8 +23,8 @@ def measured(folder: Path, split: int, workdir: Path) -> dict[str, Any]:
     """Trains and evaluates a run, and returns its figures."""
     training.enable_compilation_cache()
     run = workdir / f"{folder.name}-{split}"
-    fields = {"data.source": str(folder), "data.data_dir": str(workdir / "prepared")}
-    fields |= {"open_set.split": "random-6/4", "open_set.split_seed": split}
+    fields: dict[str, Any] = {"open_set.split": "random-6/4", "open_set.split_seed": split}
+    fields |= {"data.source": str(folder), "data.data_dir": str(workdir / "prepared")}
     if not (run / training.EVALUATION).is_file():
         runs.train_run("cbc:folder", run, progress=False, **fields)
     found = training.load_evaluation(run)
