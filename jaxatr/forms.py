@@ -86,7 +86,7 @@ def check(value: Any, form: Form, path: str | os.PathLike, name: str = "") -> No
     if isinstance(form, list):
         for number, one in enumerate(value):
             check(one, form[0], path, f"{name}[{number}]")
-    elif isinstance(form, Mapping):
+    elif isinstance(form, Mapping) and isinstance(value, dict):
         for key, one in value.items():
             if (of_field := form.get(key, form.get("*"))) is not None:
                 check(one, of_field, path, f"{inner}{key}")

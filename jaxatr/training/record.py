@@ -75,7 +75,7 @@ def _is_dtype(value: Any) -> bool:
 
 _PROBABILITY = Leaf(SHARE.holds, "a probability in [0, 1]")
 
-DECISION: Form = {
+DECISION: Mapping[str, Form] = {
     **dict.fromkeys(("decides", "fitted_to"), optional(TEXT)),
     **dict.fromkeys(("by", "class_from", "probability"), TEXT),
     **dict.fromkeys(("gamma", "temperature", "estimate"), NUMBER),

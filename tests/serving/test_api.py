@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def images_of(contents):
-    return [data.decode_bounded(content, "chip", most=10**6) for content in contents]
+    return [data.decoder.decode(content, "chip", most=10**6) for content in contents]
 
 
 def test_predictions_are_the_recognisers(client, contents, trained_run, form):

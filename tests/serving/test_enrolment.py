@@ -63,7 +63,7 @@ def labels_of(client, contents, form):
 
 
 def wanted_of(run, contents):
-    images = [data.decode_bounded(content, "chip", most=10**6) for content in contents]
+    images = [data.decoder.decode(content, "chip", most=10**6) for content in contents]
     return [(one.label, one.nearest) for one in jaxatr.load(run, score="nearest").predict(images)]
 
 

@@ -1,6 +1,6 @@
 """The measures of a detector, on the validation and on the test scenes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -32,7 +32,7 @@ _PRECISIONS: Form = {"by_class": {"*": {"*": FIGURE}}, "*": FIGURE}
 _RATES: Form = {"targets": COUNT, "recall": {"*": FIGURE}, "known": BOOLEAN}
 _AT_FITTED: Form = {"targets": COUNT, "recall": FIGURE}
 
-FORM: Form = {
+FORM: Mapping[str, Form] = {
     **dict.fromkeys(("targets", "scenes"), COUNT),
     "recall": {"*": FIGURE},
     "classes": {"*": _RATES},

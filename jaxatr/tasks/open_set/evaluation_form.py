@@ -1,5 +1,7 @@
 """The form of the ``evaluation.json`` of runs that separate known from unknown by a score."""
 
+from collections.abc import Mapping
+
 from jaxatr.forms import BOOLEAN, COUNT, FIGURE, LIST, NUMBER, SHARE, TEXT, Form, optional
 from jaxatr.training.record import DECISION
 
@@ -11,7 +13,7 @@ _GROUP: Form = {
     "*": FIGURE,
 }
 
-FORM: Form = {
+FORM: Mapping[str, Form] = {
     "decides": optional(TEXT),
     **dict.fromkeys(("gamma", "fitted_gamma"), FIGURE),
     "tpr": SHARE,
