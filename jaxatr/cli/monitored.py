@@ -41,14 +41,14 @@ def main(arguments: Sequence[str]) -> None:
     if values.workdir:
         of_runs = _of_run(values.workdir, of_runs, leave_out)
     elif len(of_runs) > 1:
-        listed = ", ".join(f"{_title(*key)} ({len(one.time)} rows)" for key, one in of_runs.items())
+        listed = ", ".join(f"{_title(_digest(key[0]), key[1])} ({len(one.time)} rows)" for key, one in of_runs.items())
         leave_out(f"{len(of_runs)} runs or scores are compared by themselves: {listed}")
     parts, figures = [], []
     for (run, score), some in of_runs.items():
         reference = _reference(values.workdir, score, leave_out) if values.workdir else None
         seen = monitoring.look(some, by=values.by, reference=reference)
         names = [Path(workdir).resolve().name for workdir in values.workdir or ()]
-        title = _title(" and ".join(names) or run, score)
+        title = _title(" and ".join(names) or _digest(run), score)
         parts.append(monitored_page.part_of(seen, title))
         figures += monitored_page.table_of(seen)
         if len(of_runs) > 1:
@@ -59,6 +59,10 @@ def main(arguments: Sequence[str]) -> None:
     if values.table:
         data.write_table(values.table, figures)
     print(f"page: {values.out}")
+
+
+def _digest(run: str) -> str:
+    return run and f"run {run}"
 
 
 def _title(run: str, score: str) -> str:

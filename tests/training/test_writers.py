@@ -176,6 +176,12 @@ def test_numbers_that_the_server_does_not_take_are_sent_later(mlflow, tmp_path, 
     assert (sent.step, sent.value) == (1, 0.5)
 
 
+def test_a_database_without_its_packages_is_refused_before_the_training(mlflow, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nothing://of-the-kind")
+    with pytest.raises(ValueError, match="trackers=mlflow: MLflow cannot use nothing://of-the-kin"):
+        trackers_of("mlflow")
+
+
 def test_a_server_that_cannot_be_reached_is_named(mlflow, tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text("{}")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")

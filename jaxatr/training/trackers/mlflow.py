@@ -26,7 +26,7 @@ class _Run(Writer):
     def __init__(self, workdir: Path):
         mlflow = _mlflow()
         self._entities, self._errors = mlflow.entities, (mlflow.MlflowException, OSError)
-        self._client: Any = mlflow.MlflowClient()
+        self._client = _client(mlflow)
         self._where, self._waiting = workdir, []
         try:
             self._id = self._continued() or self._begun()
@@ -111,6 +111,17 @@ def _mlflow() -> Any:
     return extra("mlflow", "mlflow", "train.trackers=mlflow")
 
 
+def _client(mlflow: Any) -> Any:
+    try:
+        return mlflow.MlflowClient()
+    except mlflow.MlflowException as error:
+        raise ValueError(
+            f"train.trackers=mlflow: MLflow cannot use {mlflow.get_tracking_uri()}: set "
+            "MLFLOW_TRACKING_URI to a server, or install all of MLflow (pip install mlflow) for "
+            f"a database ({_line(error)})"
+        ) from error
+
+
 def _line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
@@ -130,8 +141,12 @@ class MLflow(Tracker):
     """A run of MLflow, by ``MLFLOW_TRACKING_URI`` and ``MLFLOW_EXPERIMENT_NAME``."""
 
     def check(self) -> object:
-        """Checks that MLflow is installed."""
-        return _mlflow()
+        """Checks that MLflow is installed, and that it can use the place that it is given.
+
+        Raises:
+          ValueError: it cannot, such as a database without the packages for it.
+        """
+        return _client(_mlflow())
 
     def open(self, workdir: Path, *, step: int) -> Writer:
         """Begins a run, or continues the one that the folder names."""
