@@ -41,7 +41,10 @@ def main(arguments: Sequence[str]) -> None:
     if values.workdir:
         of_runs = _of_run(values.workdir, of_runs, leave_out)
     elif len(of_runs) > 1:
-        listed = ", ".join(f"{_title(_digest(key[0]), key[1])} ({len(one.time)} rows)" for key, one in of_runs.items())
+        listed = ", ".join(
+            f"{_title(_digest(key[0]), key[1])} ({len(one.time)} rows)"
+            for key, one in of_runs.items()
+        )
         leave_out(f"{len(of_runs)} runs or scores are compared by themselves: {listed}")
     parts, figures = [], []
     for (run, score), some in of_runs.items():

@@ -70,7 +70,7 @@ def train_batches(
       Batches of ``image [b, h, w, c]`` in the split's dtype, ``label``, ``id`` and ``epoch``,
       int32 ``[b]``; with ``get_state`` and ``set_state``. ``epoch`` is the number of completed
       passes before the example; where passes repeat examples, it numbers the copies one by one, so
-      that each is augmented anew.
+      that each is augmented anew, and ``pass`` is the number of completed passes.
 
     Raises:
       ValueError: the batch size is not divisible by the processes, the chips differ in shape, or
@@ -85,8 +85,9 @@ def train_batches(
 
     def make(drawn: tuple[np.ndarray, np.ndarray]) -> Batch:
         place, position = (column[mine] for column in drawn)
-        epoch = place // len(rows) * most + copies[position]
-        return {**read(rows[position]), "epoch": epoch.astype(np.int32)}
+        done = (place // len(rows)).astype(np.int32)
+        epoch = (done * most + copies[position]).astype(np.int32)
+        return {**read(rows[position]), "epoch": epoch, **({"pass": done} if most > 1 else {})}
 
     positions = grain.MapDataset.range(len(rows)).seed(seed).shuffle().repeat()
     batches = positions.map_with_index(lambda place, position: (place, position)).batch(batch_size)

@@ -257,7 +257,8 @@ class _Run:
         """Dispatches one step; returns before the devices have completed it."""
         self._run_hook()
         batch = next(self._iterator(phase))
-        epoch = int(np.min(batch["epoch"])) if "epoch" in batch else None
+        passes = batch.get("pass", batch.get("epoch"))
+        epoch = None if passes is None else int(np.min(passes))
         size = len(next(iter(batch.values())))
         count = len(self._devices)
         step = self._steps[phase.name]

@@ -228,6 +228,7 @@ def test_copies_in_a_balanced_pass_are_augmented_as_in_different_epochs():
     assert np.sum(first["label"] == 1) == 3  # one by the root of 8 times as often
     drawn = [(b["id"][i], b["epoch"][i]) for b in (first, second) for i in range(11)]
     assert len({(int(a), int(b)) for a, b in drawn}) == 22
+    assert [set(batch["pass"].tolist()) for batch in (first, second)] == [{0}, {1}]
 
 
 def test_an_unknown_way_to_balance_is_refused():
