@@ -217,7 +217,7 @@ def _of_page(file: Any, page: Any, name: str) -> _Pixels:
 
     def segment(number: int) -> np.ndarray:
         offset, count = page.dataoffsets[number], page.databytecounts[number]
-        if not count:  # left out of a sparse file
+        if not (offset or count):  # left out of a sparse file
             return np.zeros((rows_each, columns_each, samples), page.dtype)
         file.filehandle.seek(offset)
         stored = file.filehandle.read(count)

@@ -239,7 +239,8 @@ def test_colours_of_measured_numbers(planar, code):
         ({"t258": 4, "t277": 4, "t338": (0, 0, 0)}, "4 bands of 4 bits"),
         ({"t277": 4, "t338": (0, 0, 0), "t259": 50001}, "with compression 50001"),
         ({"t278": 0}, "strips or tiles are empty"),
-        ({"t322": 60_000, "t323": 60_000}, "in tiles of 60000x60000"),
+        ({"t322": 60_000, "t323": 60_000}, "in 1 tiles of 60000x60000"),
+        ({"t256": 1, "t257": 320, "t322": 2**20, "t323": 16}, "in 20 tiles of 16x1048576"),
     ],
 )
 def test_a_tiff_that_no_image_represents_is_refused(tags, why):
@@ -298,6 +299,30 @@ def test_copies_and_masks_in_a_tiff_are_no_pages(code, kind, first):
     tag = struct.pack("<HHL", 254, LONG, 1)
     content = file.getvalue().replace(tag + b"\1\0\0\0", tag + struct.pack("<L", kind))
     np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], image)
+
+
+@pytest.mark.parametrize("nodata", [None, 7, -9999])
+@pytest.mark.parametrize("code", ["u1", "u2", "f4"])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_tiles_that_a_sparse_tiff_leaves_out(tmp_path, code, compression, nodata):
+    """GDAL's SPARSE_OK; a missing tile has the value of missing pixels, or 0."""
+    values = VALUES.astype(code) + np.array(9, code)
+    extra = [(42113, "s", 0, str(nodata), True)] if nodata else ()
+    options = {"photometric": "minisblack", "compression": compression, "extratags": extra}
+    content = bytearray(written(values, tile=(16, 16), **options))
+    with tifffile.TiffFile(io.BytesIO(content)) as file:
+        for name in ("TileOffsets", "TileByteCounts"):
+            tag = file.pages[0].tags[name]
+            width = tag.valuebytecount // tag.count
+            at = tag.valueoffset + width
+            content[at : at + width] = bytes(width)
+    wanted = values[:, :, None].copy()
+    wanted[:16, 16:32] = nodata if nodata and (nodata > 0 or code == "f4") else 0
+    np.testing.assert_array_equal(decode_image(bytes(content), "x"), wanted)
+    (tmp_path / "x.tif").write_bytes(content)
+    with open_scene(tmp_path / "x.tif") as scene:  # in which missing pixels are 0
+        found = scene.window(0, 0, 36, 20)
+    np.testing.assert_array_equal(found, np.where(wanted == nodata, 0, wanted))
 
 
 @pytest.mark.parametrize("tag, bits, form", [("strip", 8, 1), ("strip", 64, 3), ("strip", 128, 6)])
