@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import time
+import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -38,15 +39,45 @@ MOST_BYTES = 1 << 32
 """Largest file that :func:`read_regular` reads into memory."""
 
 
+def in_other_form(path: str | os.PathLike) -> Path | None:
+    """Returns the existing path whose names differ from a path's only in their form of Unicode.
+
+    A table that was written on macOS has composed or decomposed names where the files that were
+    copied to Linux have the others; macOS takes them for the same.
+
+    Returns:
+      the path; None if there is none, or the names are ASCII.
+    """
+    path = Path(path)
+    if str(path).isascii():
+        return None
+    found = Path(path.anchor)
+    for name in path.parts[1:] if path.anchor else path.parts:
+        names = (name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD")))
+        there = next((one for one in names if os.path.lexists(found / one)), None)
+        if there is None:
+            return None
+        found /= there
+    return found
+
+
 def open_regular(path: str | os.PathLike) -> IO[bytes]:
     """Opens a file for reading, but no device or pipe, which might never end.
+
+    Where there is no such file, one whose name is the same in another form of Unicode is opened.
 
     Raises:
       OSError: the file cannot be opened, or is not a regular file.
     """
     # A pipe without a writer would otherwise wait for one. Windows needs to be told of bytes.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    file = os.fdopen(os.open(path, flags), "rb")
+    try:
+        opened = os.open(path, flags)
+    except FileNotFoundError:
+        if (other := in_other_form(path)) is None:
+            raise
+        opened = os.open(other, flags)
+    file = os.fdopen(opened, "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "a device or a pipe, wanted a regular file", str(path))

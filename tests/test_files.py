@@ -1,6 +1,7 @@
 """Files are written atomically, and errors name invalid paths as given."""
 
 import os
+import unicodedata
 
 import pytest
 
@@ -95,3 +96,17 @@ def test_what_is_missing_is_a_missing_file_and_a_users_value(read, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere") as missing:
         read(tmp_path / "nowhere")
     assert isinstance(missing.value, ValueError)
+
+
+@pytest.mark.parametrize("written, asked", [("NFC", "NFD"), ("NFD", "NFC")])
+def test_a_file_is_found_by_a_name_in_the_other_form_of_unicode(tmp_path, written, asked):
+    """As on macOS, whose archives and tables are read on Linux."""
+    there = tmp_path / unicodedata.normalize(written, "Škoda é") / "Ünimog.bin"
+    there.parent.mkdir()
+    there.write_bytes(b"x")
+    other = tmp_path / unicodedata.normalize(asked, "Škoda é") / "Ünimog.bin"
+    assert files.read_regular(other) == b"x"
+    assert files.in_other_form(other).samefile(there)
+    assert files.in_other_form(tmp_path / "Škoda" / "Ünimog.bin") is None
+    with pytest.raises(FileNotFoundError):
+        files.read_regular(there.with_name("Über.bin"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFile
 
-from jaxatr.data import decoder
+from jaxatr.data import decoder, nitf
 from jaxatr.data.decoder import ImageError
 from jaxatr.extras import extra
 from jaxatr.typing import Shaped
@@ -72,18 +72,45 @@ def _restored() -> Iterator[None]:
 
 def _read(path: str, *, is_nitf: bool) -> np.ndarray:
     from sarpy import io
-    from sarpy.io.general.nitf import NITFDetails
 
     if is_nitf:
-        for one in NITFDetails(path).img_headers or ():
-            _check(one.NROWS, one.NCOLS, blocks=one.NBPR * one.NBPC * one.NPPBV * one.NPPBH)
+        return _read_nitf(path)
+    reader = io.open(path)
     try:
-        reader = io.open(path)
-    except Exception:
-        # The readers of special products come first, and raise errors about files of other kinds.
-        if not is_nitf:
-            raise
-        reader = _general_reader()(path)
+        _check(*reader.get_data_size_as_tuple()[0][:2])
+        return np.array(reader.read())
+    finally:
+        reader.close()
+
+
+def _read_nitf(path: str) -> np.ndarray:
+    from sarpy.io.complex import sicd
+    from sarpy.io.general.nitf import NITFDetails, NITFReader
+    from sarpy.io.product import sidd
+
+    details = NITFDetails(path)
+    headers = list(details.img_headers or ())
+    for one in headers:
+        _check(one.NROWS, one.NCOLS, blocks=one.NBPR * one.NBPC * one.NPPBV * one.NPPBH)
+    reader = None
+    for special in (sicd, sidd):
+        # They also raise errors about files of other kinds.
+        with contextlib.suppress(Exception):
+            reader = reader or special.is_a(path)
+    if reader is not None and any(map(nitf.is_beyond_sarpy, headers)):
+        raise ImageError("a SICD or SIDD with a mask or with blocks larger than the image")
+    if reader is None:
+        # A bilevel segment beside others is a mask or an overlay of one.
+        coloured = [place for place, one in enumerate(headers) if one.PVTYPE != "B"]
+        places = coloured or range(len(headers))
+        if len(places) != 1:
+            raise ImageError(f"holds {len(places) or 'no'} images; one per file is expected")
+        header = headers[places[0]]
+        if header.IC in nitf.PLAIN:
+            return nitf.pixels(header, details.get_image_bytes(places[0]))
+        if header.IC in NITFReader.unsupported_compressions:
+            raise ImageError(f"compression {header.IC}, wanted none, JPEG or JPEG 2000")
+        reader = NITFReader(details)
     try:
         (size, *further) = reader.get_data_size_as_tuple()
         if further:
@@ -92,26 +119,6 @@ def _read(path: str, *, is_nitf: bool) -> np.ndarray:
         return np.array(reader.read())
     finally:
         reader.close()
-
-
-def _general_reader() -> type:
-    """Returns sarpy's reader of any NITF, without its errors about the order of bands."""
-    from sarpy.io.general.data_segment import DataSegment
-    from sarpy.io.general.nitf import NITFReader
-
-    class Reader(NITFReader):
-        def _create_data_segment_from_imode_r(self, index: int, apply_format: bool) -> DataSegment:
-            # sarpy takes the order for a kind of compression here, and refuses it.
-            return self._handle_no_compression(index, apply_format)
-
-        def _create_data_segment_from_imode_s(self, index: int, apply_format: bool) -> DataSegment:
-            header = self.get_image_header(index)
-            if len(header.Bands) > 1 and header.NBPC * header.NBPR > 1:
-                return super()._create_data_segment_from_imode_s(index, apply_format)
-            header.IMODE = "B"  # of one band or block, the order is the same
-            return self._create_data_segment_from_imode_b(index, apply_format)
-
-    return Reader
 
 
 def _check(rows: int, columns: int, *, blocks: int = 0) -> None:

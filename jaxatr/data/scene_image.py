@@ -13,7 +13,7 @@ import numpy as np
 from jaxatr.data import decoder
 from jaxatr.data.decoder.directory import directories
 from jaxatr.data.images import MissingImageError, decode_image
-from jaxatr.files import MOST_BYTES, open_regular, read_regular
+from jaxatr.files import MOST_BYTES, in_other_form, open_regular, read_regular
 from jaxatr.typing import Shaped
 
 _LARGEST = 1 << 28
@@ -92,6 +92,8 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
       ImageError: it is damaged.
     """
     name = str(path) if name is None else name
+    if not os.path.lexists(path):
+        path = in_other_form(path) or path
     try:
         with open_regular(path) as file:
             start = file.read(8)
@@ -217,7 +219,7 @@ def _of_page(file: Any, page: Any, name: str) -> _Pixels:
 
     def segment(number: int) -> np.ndarray:
         offset, count = page.dataoffsets[number], page.databytecounts[number]
-        if not count:  # left out of a sparse file
+        if not (offset or count):  # left out of a sparse file
             return np.zeros((rows_each, columns_each, samples), page.dtype)
         file.filehandle.seek(offset)
         stored = file.filehandle.read(count)

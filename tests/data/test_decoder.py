@@ -239,7 +239,8 @@ def test_colours_of_measured_numbers(planar, code):
         ({"t258": 4, "t277": 4, "t338": (0, 0, 0)}, "4 bands of 4 bits"),
         ({"t277": 4, "t338": (0, 0, 0), "t259": 50001}, "with compression 50001"),
         ({"t278": 0}, "strips or tiles are empty"),
-        ({"t322": 60_000, "t323": 60_000}, "in tiles of 60000x60000"),
+        ({"t322": 60_000, "t323": 60_000}, "in 1 tiles of 60000x60000"),
+        ({"t256": 1, "t257": 320, "t322": 2**20, "t323": 16}, "in 20 tiles of 16x1048576"),
     ],
 )
 def test_a_tiff_that_no_image_represents_is_refused(tags, why):
@@ -298,6 +299,30 @@ def test_copies_and_masks_in_a_tiff_are_no_pages(code, kind, first):
     tag = struct.pack("<HHL", 254, LONG, 1)
     content = file.getvalue().replace(tag + b"\1\0\0\0", tag + struct.pack("<L", kind))
     np.testing.assert_array_equal(decode_image(content, "x")[:, :, 0], image)
+
+
+@pytest.mark.parametrize("nodata", [None, 7, -9999])
+@pytest.mark.parametrize("code", ["u1", "u2", "f4"])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_tiles_that_a_sparse_tiff_leaves_out(tmp_path, code, compression, nodata):
+    """GDAL's SPARSE_OK; a missing tile has the value of missing pixels, or 0."""
+    values = VALUES.astype(code) + np.array(9, code)
+    extra = [(42113, "s", 0, str(nodata), True)] if nodata else ()
+    options = {"photometric": "minisblack", "compression": compression, "extratags": extra}
+    content = bytearray(written(values, tile=(16, 16), **options))
+    with tifffile.TiffFile(io.BytesIO(content)) as file:
+        for name in ("TileOffsets", "TileByteCounts"):
+            tag = file.pages[0].tags[name]
+            width = tag.valuebytecount // tag.count
+            at = tag.valueoffset + width
+            content[at : at + width] = bytes(width)
+    wanted = values[:, :, None].copy()
+    wanted[:16, 16:32] = nodata if nodata and (nodata > 0 or code == "f4") else 0
+    np.testing.assert_array_equal(decode_image(bytes(content), "x"), wanted)
+    (tmp_path / "x.tif").write_bytes(content)
+    with open_scene(tmp_path / "x.tif") as scene:  # in which missing pixels are 0
+        found = scene.window(0, 0, 36, 20)
+    np.testing.assert_array_equal(found, np.where(wanted == nodata, 0, wanted))
 
 
 @pytest.mark.parametrize("tag, bits, form", [("strip", 8, 1), ("strip", 64, 3), ("strip", 128, 6)])
@@ -517,17 +542,25 @@ def field(value, width):
     return (str(value).zfill(width) if isinstance(value, int) else value.ljust(width)).encode()
 
 
-def nitf(values, mode, blocks, *, kind="INT", subs=None, version="NITF02.10"):
-    """Returns a NITF 2.1 file of ``values``, ``[h, w, c]``, without compression."""
+def nitf(values, mode, blocks, *, kind="INT", subs=None, version="NITF02.10", **more):
+    """Returns a NITF 2.1 file of ``values``, ``[h, w, c]``, without compression.
+
+    ``mask`` is put before the blocks; of 1 or 12 ``bits``, the file has one block; ``tables`` are
+    the look-up tables of its band.
+    """
+    packed, mask, tables = (more.get(name) for name in ("bits", "mask", "tables"))
     (height, width, bands), (rows, columns) = values.shape, blocks
-    bits = 8 * values.itemsize
+    bits = packed or 8 * values.itemsize
     head = b"IM" + field("A", 10) + field("20200101000000", 14) + field("", 17 + 80) + b"U"
     head += field("", 166) + b"0" + field("", 42) + field(height, 8) + field(width, 8)
     head += field(kind, 3) + field("RGB" if bands == 3 else "NODISPLY" if subs else "MONO", 8)
-    head += field("SAR" if subs else "VIS", 8) + field(bits, 2) + b"R 0NC" + field(bands, 1)
+    head += field("SAR" if subs else "VIS", 8) + field(bits, 2)
+    head += b"R 0" + (b"NC" if mask is None else b"NM") + field(bands, 1)
     for band in range(bands):
         head += field("RGB"[band] if bands == 3 else "" if subs else "M", 2)
-        head += field(subs[band] if subs else "", 6) + b"N" + field("", 3) + b"0"
+        head += field(subs[band] if subs else "", 6) + b"N" + field("", 3)
+        head += field(len(tables or ()), 1)
+        head += field(len(tables[0]), 5) + b"".join(tables) if tables else b""
     down, across = -(-height // rows), -(-width // columns)
     head += b"0" + mode.encode() + field(across, 4) + field(down, 4) + field(columns, 4)
     head += field(rows, 4) + field(bits, 2) + field(1, 3) + field(0, 3) + field(0, 10)
@@ -536,8 +569,11 @@ def nitf(values, mode, blocks, *, kind="INT", subs=None, version="NITF02.10"):
     padded[:height, :width] = values
     cut = padded.reshape(down, rows, across, columns, bands)
     axes = {"B": (0, 2, 4, 1, 3), "P": (0, 2, 1, 3, 4), "R": (0, 2, 1, 4, 3), "S": (4, 0, 2, 1, 3)}
-    body = head + cut.transpose(axes[mode]).tobytes()
-    length = 404 - 0 + 0
+    stored = cut.transpose(axes[mode])
+    if packed:
+        shifts = np.arange(bits)[::-1]
+        stored = np.packbits(stored.reshape(-1, 1) >> shifts & 1)
+    body = head + (mask or b"") + stored.tobytes()
     start = version.encode() + field(3, 2) + b"BF01" + field("A", 10) + field("20200101000000", 14)
     start += field("", 80) + b"U" + field("", 166) + field(0, 10) + b"0" + bytes(3)
     start += field("", 42)
@@ -558,6 +594,58 @@ def test_every_order_of_a_nitfs_bands(mode, version):
         parts = RNG.normal(size=(20, 36, 2)).astype("f4")
         found = decode_image(nitf(parts, mode, blocks, kind="R", subs="IQ", version=version), "x")
         np.testing.assert_allclose(found[..., 0], np.hypot(parts[..., 0], parts[..., 1]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", "BPRS")
+def test_blocks_masks_and_bits_of_a_nitf(mode):
+    """sarpy reads one block as if it were as large as the image and began before the mask."""
+    pytest.importorskip("sarpy")
+
+    def found(*args, **options):
+        return decode_image(nitf(*args, **options), "x")
+
+    def mask(*places, transparent=(), pad=b""):
+        sizes = 4 * bool(places), 4 * bool(transparent), 8 * len(pad)
+        numbers = (*places, *transparent)
+        length = 10 + len(pad) + 4 * len(numbers)
+        return struct.pack(f">LHHH{len(pad)}s{len(numbers)}L", length, *sizes, pad, *numbers)
+
+    absent, wide = 0xFFFFFFFF, VALUES[:8, :8, None].astype(np.uint16)
+    np.testing.assert_array_equal(found(COLOURS, mode, (32, 40)), COLOURS)
+    one = mask(*range(0, 3 * 720, 720)) if mode == "S" else mask(0)
+    np.testing.assert_array_equal(found(COLOURS, mode, (20, 36), mask=one), COLOURS)
+    places = mask(32, absent, 64, 96, transparent=[absent] * 4, pad=b"\1\2")
+    values = found(wide, mode, (4, 4), mask=places)
+    np.testing.assert_array_equal(values[:4, :4], wide[:4, 4:])  # the second block is the first
+    assert (values[:4, 4:] == 0x0102).all()
+    np.testing.assert_array_equal(values[4:], wide[4:])
+    # This mask says where transparent pixels are; all blocks are there.
+    places = mask(transparent=(absent, 32, absent, absent))
+    np.testing.assert_array_equal(found(wide, mode, (4, 4), mask=places), wide)
+    twelve = RNG.integers(0, 1 << 12, (5, 8, 2), dtype=np.uint16)
+    np.testing.assert_array_equal(found(twelve, mode, (5, 8), bits=12), twelve)
+    bits = RNG.integers(0, 2, (5, 7, 1), dtype=np.uint8)
+    np.testing.assert_array_equal(found(bits, mode, (5, 7), kind="B", bits=1), bits * 255)
+    with pytest.raises(ImageError, match="truncated: block 0 has 79 bytes, wanted 80"):
+        decode_image(nitf(twelve[:, :, :1], mode, (5, 8))[:-1], "x")
+
+
+def test_tables_and_polar_parts_of_a_nitf():
+    pytest.importorskip("sarpy")
+    places = RNG.integers(0, 3, (4, 5, 1), dtype=np.uint8)
+    low, high = b"\1\2\3", b"\4\5\6"
+    colours = decode_image(nitf(places, "B", (4, 5), tables=(low, high, low)), "x")
+    np.testing.assert_array_equal(colours, places + np.array([1, 4, 1]))
+    two = decode_image(nitf(places, "B", (4, 5), tables=(low, high)), "x")
+    np.testing.assert_array_equal(two, (places + 1) * 256.0 + places + 4)
+    with pytest.raises(ImageError, match="the look-up table ends at 2, a pixel has 2"):
+        decode_image(nitf(places, "B", (4, 5), tables=(low[:2],)), "x")
+    parts = np.array([[[10, 0], [20, 64], [30, 192]]], np.uint8)  # 64 of 256 are a quarter turn
+    found = decode_image(nitf(parts, "P", (1, 3), subs="MP"), "x", phase=True)
+    np.testing.assert_allclose(found[0, :, 0], [10, 20, 30])
+    np.testing.assert_allclose(found[0, :, 1], [0, np.pi / 2, -np.pi / 2], atol=1e-6)
+    with pytest.raises(ImageError, match="parts I and Q of type INT, wanted signed ones"):
+        decode_image(nitf(parts, "P", (1, 3), subs="IQ"), "x")
 
 
 def test_a_nitf_changes_nothing_for_others_and_is_bounded(monkeypatch):

@@ -107,6 +107,21 @@ def test_it_answers_as_predict_does(trained_run, chips, asked):
         assert found["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-4)
 
 
+def test_colours_become_gray_as_in_the_package(trained_run, asked, server, folder):
+    colours = np.random.default_rng(3).integers(0, 256, (24, 24, 3), np.uint8)
+    colours[0, :3] = [(0, 0, 250), (250, 0, 0), (0, 250, 0)]  # 28.5, 74.75 and 146.75
+    file = io.BytesIO()
+    Image.fromarray(colours).save(file, "png")
+    status, found = asked("POST", "/api/predict", file.getvalue())
+    wanted = Recogniser.load(trained_run, score="cbc").predict(colours)
+    assert status == 200 and found["score"] == pytest.approx(wanted.score, abs=1e-5)
+    model = server.Model(str(folder / "model.onnx"))
+    assert model._fitting(colours)[0, :3, 0].tolist() == [28, 75, 147]
+    floats = np.float32([[[0.5, 1, 2]]])
+    model._type, model._shape = "float32", (1, 1, 1)
+    assert model._fitting(floats).item() == pytest.approx(0.9645)  # .1495 + .587 + .228
+
+
 def test_the_server_refuses_unsuitable_requests(chips, asked, server, monkeypatch):
     assert asked("GET", "/api/health", token="") == (200, {"status": "ok"})
     assert asked("GET", "/api/model")[1]["decides"] == "cbc"
@@ -121,9 +136,9 @@ def test_the_server_refuses_unsuitable_requests(chips, asked, server, monkeypatc
     Image.fromarray(np.zeros((20, 20), np.uint8)).save(file, "png")
     assert "wanted 24 by 24" in asked("POST", "/api/predict", file.getvalue())[1]["error"]
     file = io.BytesIO()
-    Image.fromarray(np.zeros((24, 24, 3), np.uint8)).save(file, "png")
+    np.save(file, np.zeros((24, 24, 2), np.uint8))
     assert (
-        "got an image of 3 bands, wanted 1"
+        "got an image of 2 bands, wanted 1"
         in asked("POST", "/api/predict", file.getvalue())[1]["error"]
     )
     assert asked("POST", "/else", image)[0] == asked("GET", "/else")[0] == 404

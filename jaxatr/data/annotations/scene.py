@@ -11,6 +11,7 @@ import numpy as np
 from jaxatr.data.class_names import class_name
 from jaxatr.data.decoder import ImageError
 from jaxatr.data.scene_image import open_scene
+from jaxatr.files import in_other_form
 from jaxatr.scenes import boxes as geometry
 from jaxatr.typing import Bool, Float, Shaped
 
@@ -122,7 +123,8 @@ class Collector:
     def has(self, path: str) -> bool:
         """Whether there is a file of this path, relative to the root."""
         try:
-            return self.is_below(path) and (self.root / path).is_file()
+            there = self.root / path
+            return self.is_below(path) and (there.is_file() or in_other_form(there) is not None)
         except OSError:  # a name that no file can have
             return False
 

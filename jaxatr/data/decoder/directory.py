@@ -13,7 +13,7 @@ STRIPS, ORIENTATION, SAMPLES, STRIP_ROWS, STRIP_BYTES, PLANAR = 273, 274, 277, 2
 PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILES, TILE_BYTES = 317, 322, 323, 324, 325
 INKS, EXTRA, FORMAT = 332, 338, 339
 COEFFICIENTS, SUBSAMPLING, REFERENCE = 529, 530, 532
-_GDAL = 42112
+_GDAL, _NODATA = 42112, 42113
 _NEW_KIND, _OLD_KIND = 254, 255
 _REDUCED, _MASK, _DEPTH_MAP = 1, 4, 8
 _OLD_REDUCED = 2
@@ -79,7 +79,7 @@ class Directory:
         self._entries: dict[int, _Entry] = {}
         for begin in range(start, start + count * length, length):
             (tag, kind, number), value = self._all(entry, begin)
-            if tag not in (*_FOR_PIXELS, _NEW_KIND, _OLD_KIND, ORIENTATION, _GDAL):
+            if tag not in (*_FOR_PIXELS, _NEW_KIND, _OLD_KIND, ORIENTATION, _GDAL, _NODATA):
                 continue
             if tag in self._entries:
                 raise ValueError(f"a damaged TIFF: tag {tag} occurs twice")
@@ -154,7 +154,15 @@ class Directory:
     @property
     def gdal(self) -> str:
         """The metadata of GDAL, an XML text; empty if there is none."""
-        if (entry := self._entries.get(_GDAL)) is None:
+        return self._text(_GDAL)
+
+    @property
+    def nodata(self) -> float:
+        """The value of missing pixels according to GDAL; 0 if none is stated."""
+        return float(self._text(_NODATA).strip("\0 ") or 0)
+
+    def _text(self, tag: int) -> str:
+        if (entry := self._entries.get(tag)) is None:
             return ""
         return self._content[entry.at : entry.at + entry.size].decode("utf-8", "replace")
 

@@ -64,8 +64,9 @@ _ASSOCIATED, _UNASSOCIATED = 1, 2
 _OLD_JPEG, _JPEG = 6, 7
 _BIG_BIG_ENDIAN = b"MM\0+"
 _TURNED_BITS = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
-_ROOM = 1 << 24
-"""Bytes that a strip or tile may have in any case."""
+_ROOM = 1 << 26
+"""Bytes that the tiles of a page may have in any case."""
+_SHARED = 1 << 24  # bytes that strips or tiles may have in common with others
 
 
 class _Facts(NamedTuple):
@@ -126,7 +127,8 @@ def header(content: bytes) -> Header:
         passes = max(1, content.count(b"\xff\xda"))
     inverted = facts.photometric == _WHITE_IS_ZERO
     changed = {tags.PHOTOMETRIC: _BLACK_IS_ZERO} if inverted else {}
-    if facts.kind in _CODES and facts.samples == 1 and facts.bits <= 32 and not facts.by_float:
+    unknown = segments.absent or facts.bits > 32  # to Pillow
+    if facts.kind in _CODES and facts.samples == 1 and not (unknown or facts.by_float):
         changed[tags.FORMAT] = _UNSIGNED
     if facts.alpha and not facts.further:  # or Pillow would divide the colours by it
         changed[tags.EXTRA] = _UNASSOCIATED
@@ -137,7 +139,7 @@ def header(content: bytes) -> Header:
     plain = page.alone(changed)
 
     def read() -> np.ndarray:
-        values = _values(plain, facts, segments)
+        values = _values(plain, facts, segments, page)
         if tags.FORMAT in changed:
             values = values.view(f"{_CODES[facts.kind]}{facts.bits // 8}")
         if values.shape[:2] != (facts.height, facts.width):
@@ -253,11 +255,13 @@ class _Segments(NamedTuple):
       stored: each as it is stored.
       sizes: number of bytes of each, unpacked.
       unpacked: number of bytes of all that the page should have, unpacked.
+      absent: numbers of those that a sparse file leaves out.
     """
 
     stored: list[memoryview]
     sizes: list[int]
     unpacked: int
+    absent: frozenset[int]
 
 
 def _segments(content: bytes, page: Directory, facts: _Facts) -> _Segments:
@@ -274,9 +278,10 @@ def _segments(content: bytes, page: Directory, facts: _Facts) -> _Segments:
     if not (rows and columns):
         raise ValueError("a damaged TIFF: its strips or tiles are empty")
     pixel = facts.bits * facts.samples / 8
-    if rows * columns * pixel > max(_ROOM, 4 * height * width * pixel):
-        raise ImageError(f"a TIFF of {height}x{width} pixels in tiles of {rows}x{columns}")
     wanted = math.ceil(height / rows) * math.ceil(width / columns)
+    # All together, as a thin image may have many tiles, each of which is mostly outside of it.
+    if tiled and wanted * rows * columns * pixel > max(_ROOM, 4 * height * width * pixel):
+        raise ImageError(f"a TIFF of {height}x{width} pixels in {wanted} tiles of {rows}x{columns}")
     wanted *= facts.samples if facts.planar else 1
     check_parts(wanted, "strips or tiles of a TIFF")
     starts = page.numbers(tags.TILES if tiled else tags.STRIPS)
@@ -290,24 +295,26 @@ def _segments(content: bytes, page: Directory, facts: _Facts) -> _Segments:
     # The last strip of a plane has the rows that are left.
     left = [rows if tiled else min(rows, height - n % down * rows) for n in range(len(starts))]
     places = list(zip(starts, counts, strict=False))
-    if sum(count for _, count in set(places)) > 2 * len(content) + _ROOM:
+    if sum(count for _, count in set(places)) > 2 * len(content) + _SHARED:
         raise ValueError("a damaged TIFF: its strips or tiles share their bytes")
     return _Segments(
         [view[start : start + count] for start, count in places],
         [row * each for each in left],
         row * (rows * wanted if tiled else height * (facts.samples if facts.planar else 1)),
+        frozenset(number for number, place in enumerate(places) if place == (0, 0)),
     )
 
 
-def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
+def _values(content: bytes, facts: _Facts, segments: _Segments, page: Directory) -> np.ndarray:
     """Decodes the pixels as they are recorded, ``[h, w]`` or ``[h, w, c]``."""
     gray = facts.photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO)
     wide = facts.photometric == _RGB and facts.bits > 8  # of which Pillow keeps the upper bits
     try:
         # Pillow does not know all of the first kind, drops bands of the third, does not turn the
-        # bits of the fourth, and warns of the last before it gives up.
+        # bits of the fourth, reads the header as the pixels that the fifth leaves out, and warns of
+        # the last before it gives up.
         turned = facts.turned_bits and facts.planar and facts.samples > 1
-        unknown = turned or content.startswith(_BIG_BIG_ENDIAN)
+        unknown = turned or segments.absent or content.startswith(_BIG_BIG_ENDIAN)
         if (gray and facts.planar and facts.extra) or wide or facts.further or unknown:
             raise UnidentifiedImageError
         image = pillow.opened(content, ("TIFF",))
@@ -317,7 +324,7 @@ def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
                 f"a TIFF of {facts.bits} bits per sample with PhotometricInterpretation "
                 f"{facts.photometric} in an unusual layout: save it as RGB"
             ) from None
-        values = _by_tifffile(content, facts, segments)
+        values = _by_tifffile(content, facts, segments, page.nodata if segments.absent else 0.0)
         if not facts.alpha:
             return values
         alpha, values = values[:, :, -1], values[:, :, :-1]
@@ -336,7 +343,7 @@ def _values(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
     return values
 
 
-def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarray:
+def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments, missing: float) -> np.ndarray:
     import tifffile  # slow to import
 
     if facts.compression not in (UNCOMPRESSED, *PACKED):
@@ -351,7 +358,16 @@ def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarr
     stored = segments.stored
     if facts.turned_bits:  # before they are unpacked, which tifffile would not know
         stored = [memoryview(bytes(one).translate(_TURNED_BITS)) for one in stored]
-    pieces = unpack_segments(stored, facts.compression, segments.sizes)
+    sizes = segments.sizes
+    pieces: list[bytes | memoryview] = [
+        bytes(sizes[n] * (n in segments.absent)) for n in range(len(stored))
+    ]
+    there = [number for number in range(len(stored)) if number not in segments.absent]
+    found = unpack_segments(
+        [stored[n] for n in there], facts.compression, [sizes[n] for n in there]
+    )
+    for number, piece in zip(there, found, strict=True):
+        pieces[number] = piece
     # tifffile fills what is missing with zeros.
     if (unpacked := sum(map(len, pieces))) < segments.unpacked:
         raise ValueError(f"a truncated TIFF: {unpacked} bytes, wanted {segments.unpacked}")
@@ -360,10 +376,15 @@ def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments) -> np.ndarr
         setattr(page, "fillorder", 1)  # noqa: B010 (a frame, which is no first page, lacks it)
         decode = unpacked_decoder(page)
         values = np.empty(page.shaped, page.dtype)
+        if values.dtype.kind in "ui":  # which may not hold the number that GDAL names
+            held = np.iinfo(values.dtype)
+            missing = missing if held.min <= missing <= held.max else 0.0
         for number, piece in enumerate(pieces):
             part, (plane, _, y, x, _), shape = decode(piece, number)
             place = values[plane, :, y : y + shape[1], x : x + shape[2]]
             place[...] = part[:, : place.shape[1], : place.shape[2]]
+            if number in segments.absent:
+                place[...] = missing
     values = values[:, 0, :, :, 0].transpose(1, 2, 0) if facts.planar else values[0, 0]
     values = values * np.uint8(255) if values.dtype == bool else values
     return values[:, :, 0] if facts.samples == 1 else values

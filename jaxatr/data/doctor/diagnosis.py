@@ -155,10 +155,11 @@ def _names(subject: Subject) -> list[Finding]:
         found.append(
             Finding("warning", f"folders of classes without images: {_listed([*subject.empty])}")
         )
-    if named := [name for name in subject.classes if name.casefold() == "unknown"]:
-        text = f"a class is called {named[0]!r}, which is the answer for images of no known class"
-        remedy = f"rename it, or --config.open_set.split=unknown:{named[0]} makes it unknown"
-        found.append(Finding("warning", text, remedy))
+    for name in subject.classes:
+        if name.casefold() == "unknown":
+            text = f"a class is called {name!r}, which is the answer for images of no known class"
+            remedy = f"rename it, or --config.open_set.split=unknown:{name} makes it unknown"
+            found.append(Finding("warning", text, remedy))
     if "coarse" in subject.layout.split("/"):
         text = f"the folders were read as {subject.layout}: coarse classes of fine ones"
         wanted = ", ".join(name for name in LAYOUTS if name != subject.layout)

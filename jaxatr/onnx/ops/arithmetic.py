@@ -15,7 +15,7 @@ from jaxatr.onnx.ops.values import Value, axis_of, is_known, known_int, library
 def broadcasting(*values: Value) -> Any:
     """Returns the library (NumPy or jax.numpy) for an operation that broadcasts the values."""
     if not is_known(*values):  # their shapes may be symbolic
-        return jnp
+        return library(*values)
     return library(*values, shape=np.broadcast_shapes(*(np.shape(value) for value in values)))
 
 

@@ -1,5 +1,6 @@
 """Operators that read or write elements at indices given by data."""
 
+from types import ModuleType
 from typing import Any, Literal
 
 import jax
@@ -11,6 +12,7 @@ from jaxatr.onnx.ops.values import (
     Known,
     Value,
     axis_of,
+    hold_strings,
     known,
     known_int,
     known_ints,
@@ -40,13 +42,14 @@ def gather(data: Value, indices: Value, *, axis: int = 0) -> Value:
 def gather_elements(data: Value, indices: Value, *, axis: int = 0) -> Value:
     """Returns the element at each of ``indices`` along an axis (ONNX GatherElements-13)."""
     axis = axis_of(axis, data.ndim)
-    return jnp.asarray(data)[_places(data, indices, axis)]
+    lib = np if hold_strings(data, indices) else jnp
+    return lib.asarray(data)[_places(data, indices, axis, lib)]
 
 
-def _places(data: Value, indices: Value, axis: int) -> tuple[Value, ...]:
+def _places(data: Value, indices: Value, axis: int, lib: ModuleType = jnp) -> tuple[Value, ...]:
     """Returns an index array for each axis: ``indices`` for ``axis``, a grid for the others."""
-    grid: list[Value] = list(jnp.indices(indices.shape, sparse=True))
-    grid[axis] = wrapped(jnp.asarray(indices), data.shape[axis])
+    grid: list[Value] = list(lib.indices(indices.shape, sparse=True))
+    grid[axis] = wrapped(lib.asarray(indices), data.shape[axis])
     return tuple(grid)
 
 
@@ -57,6 +60,11 @@ def gather_nd(data: Value, indices: Value, *, batch_dims: int = 0) -> Value:
     def take(x, i):
         return x[tuple(wrapped(i[..., k], x.shape[k]) for k in range(i.shape[-1]))]
 
+    if hold_strings(data, indices):
+        batch = indices.shape[:batch_dims]
+        found = [take(data[place], np.asarray(indices)[place]) for place in np.ndindex(batch)]
+        shape = (*indices.shape[:-1], *data.shape[batch_dims + indices.shape[-1] :])
+        return np.array(found, data.dtype).reshape(shape)
     for _ in range(batch_dims):
         take = jax.vmap(take)
     return take(jnp.asarray(data), jnp.asarray(indices))

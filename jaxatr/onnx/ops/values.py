@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.jax_internals import Tracer
+from jaxatr.onnx.ops.dtypes import is_text
 
 # A tensor: a NumPy array if its value is known, else a jax array. NumPy's arithmetic turns 0-d
 # arrays into scalars. These have all methods used here, but the type checker cannot tell.
@@ -60,18 +61,19 @@ EAGER = "compute it without compiling: model(..., eager=True), or apply without 
 
 
 def library(*values: Any, shape: Iterable[int] | None = None) -> ModuleType:
-    """Returns NumPy if all values are known and small, else jax.numpy.
+    """Returns NumPy if all values are known and small or one holds strings, else jax.numpy.
 
     Args:
       *values: the operands.
       shape: shape of the result, if it can be larger than the operands.
 
     Raises:
-      ValueError: all values are known and the result would have more than ``LARGEST`` elements.
+      ValueError: all values are known and the result would have more than ``LARGEST`` elements, or
+        strings are used with a value that is traced.
       TooLargeToFold: the result is larger than :func:`folding` allows.
     """
     if not is_known(*values):
-        return jnp
+        return np if hold_strings(*values) else jnp
     count = max((np.size(value) for value in values), default=0)
     if shape is not None:
         count = max(count, math.prod(sized(shape)))
@@ -81,6 +83,21 @@ def library(*values: Any, shape: Iterable[int] | None = None) -> ModuleType:
     if most is not None:
         raise TooLargeToFold(f"got {count} elements")
     return jnp
+
+
+def hold_strings(*values: Any) -> bool:
+    """Returns whether a value is an array of strings, which only NumPy computes with.
+
+    Raises:
+      ValueError: another value is traced.
+    """
+    if not any(isinstance(value, np.ndarray) and is_text(value.dtype) for value in values):
+        return False
+    if any(isinstance(value, Tracer) for value in values):
+        raise ValueError(
+            f"an operator of strings and of computed values cannot be compiled; {EAGER}"
+        )
+    return True
 
 
 def known(name: str, value: Any) -> np.ndarray:

@@ -4,6 +4,8 @@ Exporters store both as initializers: GELU's 0.5, epsilons, exponents, masks of 
 quantised values beside the weights.
 """
 
+import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -36,6 +38,7 @@ _FEATURES = {ops.conv: 0, ops.conv_transpose: 1, ops.matmul: -1, ops.gemm: 1}
 
 def constants(
     calls: Sequence[Call],
+    inputs: Collection[str],
     outputs: Collection[str],
     shapes: Mapping[str, tuple[int, ...]],
     arrays: Mapping[str, np.ndarray],
@@ -48,22 +51,28 @@ def constants(
     - arrays that only operands of this kind read: exponents, scales of quantised values, bounds,
       operands of comparisons (:attr:`jaxatr.onnx.ops.registry.Operator.settings`);
     - masks: arrays with infinite numbers, or only of zeros and of numbers up to :data:`MASKED`, or
-      only of zeros and ones, where both occur.
+      only of zeros and ones, where both occur;
+    - the mean and deviation, one number a feature, by which only inputs are normalised.
 
     Args:
       calls: all calls of a model, including those of its subgraphs, in topological order.
-      outputs: names of the model's outputs.
+      inputs: names of the model's inputs.
+      outputs: names of its outputs.
       shapes: the shapes of its float initializers.
       arrays: those initializers, as far as their values are known.
     """
     uses, read = _uses(calls, outputs)
-    narrow = _narrow_biases(calls, shapes)
+    narrow, normalising = (
+        _narrow_biases(calls, shapes),
+        _normalising(calls, inputs, outputs, shapes),
+    )
     chosen = set()
     for name, shape in shapes.items():
         if name in uses.layers:
             continue
         single = int(np.prod(shape)) == 1 and name not in narrow
         only_setting = name in read and name not in uses.others
+        only_setting |= name in normalising
         if single and name in read or only_setting or _is_mask(arrays.get(name)):
             chosen.add(name)
     return chosen
@@ -132,6 +141,39 @@ def _narrow_biases(calls: Iterable[Call], shapes: Mapping[str, tuple[int, ...]])
         elif function is ops.add and one.intersection(names):
             found.update(name for name in names if name in known)
     return found
+
+
+def _normalising(
+    calls: Sequence[Call],
+    inputs: Collection[str],
+    outputs: Collection[str],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> set[str]:
+    """Returns the names of the means and deviations by which only inputs are normalised.
+
+    A mean is subtracted; a deviation then divides, or its reciprocal multiplies. Their shapes have
+    at most one axis longer than 1, or they would be prototypes with which inputs are compared. A
+    model that does nothing else has no such names.
+    """
+    plain, centred, found = set(inputs), set[str](), set[str]()
+    counted = Counter(name for call in calls for name in call.inputs)
+    for call in calls:
+        function, names = call.operator.function, call.inputs
+        if function in (ops.cast, ops.identity, ops.transpose, ops.unsqueeze):
+            for group in (plain, centred):
+                group.update(call.outputs if names[0] in group else ())
+        elif function in (ops.sub, ops.div, ops.mul) and len(names) == 2:
+            first, second = names if names[0] in plain or function is not ops.mul else names[::-1]
+            shape = shapes.get(second)
+            if first not in plain or shape is None or sum(size > 1 for size in shape) > 1:
+                continue
+            if function is not ops.sub and first not in centred and math.prod(shape) > 1:
+                continue
+            plain.update(call.outputs)
+            if function is ops.sub or first in centred:
+                centred.update(call.outputs)
+                found.update({second} if counted[second] == 1 else ())
+    return set() if centred.intersection(outputs) else found
 
 
 def matching(argument: str, patterns: Sequence[str], names: Collection[str]) -> set[str]:

@@ -269,7 +269,8 @@ def _constants(proto: Any, versions: dict[str, int]) -> set[str]:
             arrays[name] = to_array(tensor)
     shapes = {name: tuple(tensor.dims) for name, tensor in tensors.items()}
     outputs = {value.name for value in proto.graph.output}
-    return fixed | formulas.constants(calls, outputs, shapes, arrays)
+    inputs = {value.name for value in proto.graph.input} - set(tensors)
+    return fixed | formulas.constants(calls, inputs, outputs, shapes, arrays)
 
 
 def _trains(tensor: Any) -> bool:

@@ -73,7 +73,7 @@ def divide(
     if not lowered.declared:
         shapes = {name: value.shape for name, value in floats.items()}
         calls = list(calls_of(program))
-        fixed |= formulas.constants(calls, program.outputs, shapes, floats)
+        fixed |= formulas.constants(calls, program.inputs, program.outputs, shapes, floats)
     trained = formulas.matching("trainable", trainable, floats)
     kept = formulas.matching("constant", constant, floats)
     if both := sorted(trained & kept):

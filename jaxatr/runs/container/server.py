@@ -32,6 +32,9 @@ import onnxruntime
 
 from jaxatr.data.decoder import decode
 
+LUMA = np.array([299, 587, 114])
+"""Weights of red, green and blue in a gray value, in thousandths (ITU-R BT.601)."""
+
 MOST_BYTES = 32 * 2**20
 """Largest size of an image file."""
 
@@ -128,13 +131,17 @@ class Model:
         return dict(zip(self.classes, map(_finite, values), strict=True))
 
     def _fitting(self, image: np.ndarray) -> np.ndarray:
-        """Repeats a gray channel if the model takes three; raises ``ValueError`` on a mismatch."""
+        """Converts gray and colour to each other; raises ``ValueError`` on another mismatch."""
         if image.dtype != self._type:
             raise ValueError(f"got an image of {image.dtype}, wanted {self._type}")
         height, width, channels = self._shape
         chosen = "bands" in self.metadata.get("geometry", {})
-        if channels == 3 and image.shape[2] == 1 and not chosen:
+        if (image.shape[2], channels) == (1, 3) and not chosen:
             image = np.repeat(image, 3, axis=2)
+        elif (image.shape[2], channels) == (3, 1) and not chosen:
+            gray = image @ LUMA / 1000  # of integers exact, so that a tie rounds as in training
+            image = (np.rint(gray) if image.dtype.kind == "u" else gray)[:, :, None]
+            image = image.astype(self._type)
         if image.shape[2] != channels:
             names = ", ".join(self.metadata.get("bands", {}).get("names", []))
             wanted = f"{channels} ({names})" if names else channels

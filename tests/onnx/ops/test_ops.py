@@ -316,3 +316,21 @@ def test_products_of_bytes_are_exact_however_long(left, right):
     zeros = np.arange(3, dtype=left), np.arange(100, 104).astype(right)
     centred = a.astype(int) - zeros[0][:, None], b.astype(int) - zeros[1].astype(int)
     np.testing.assert_array_equal(ops.matmul_integer(a, b, *zeros), centred[0] @ centred[1])
+
+
+def test_strings_are_chosen_by_computed_places():
+    """Generated source calls the functions themselves, with places that jax computed."""
+    names, places = np.array(["a", "b", "c", "d"], object), jnp.array([2, 0])
+    square = names.reshape(2, 2)
+    cases = {
+        "c a": lambda i: ops.gather(names, i),
+        "a c": lambda i: ops.gather_elements(names, i[::-1]),
+        "c": lambda i: ops.gather_nd(square, i // jnp.array([2, 1])),
+        "a d": lambda i: ops.gather_nd(square, i[::-1, None] // 2, batch_dims=1),
+        "yes no": lambda i: ops.where(i > 1, np.array("yes", object), np.array("no", object)),
+        "c a d": lambda i: ops.concat(ops.gather(names, i), names[3:], axis=0),
+    }
+    for wanted, run in cases.items():
+        assert " ".join(np.ravel(run(places))) == wanted
+        with pytest.raises(ValueError, match=r"strings .* cannot be compiled; .*eager=True"):
+            jax.jit(run)(places)

@@ -287,6 +287,33 @@ def test_constants_of_formulas_are_not_trained(built, nodes, arrays):
 
 
 @pytest.mark.parametrize(
+    ("nodes", "trained"),
+    [
+        ([node("Sub", ["x", "m"], ["c"]), node("Div", ["c", "s"], ["z"])], set()),
+        ([node("Sub", ["x", "m"], ["c"]), node("Mul", ["c", "s"], ["z"])], set()),
+        ([node("Transpose", ["x"], ["t"]), node("Transpose", ["t"], ["u"]),
+          node("Sub", ["u", "m"], ["c"]), node("Div", ["c", "s"], ["z"])], set()),
+        # a gain and a bias of the input; prototypes; a mean that is used twice
+        ([node("Mul", ["x", "s"], ["c"]), node("Add", ["c", "m"], ["z"])], {"s", "m"}),
+        ([node("Sub", ["x", "p"], ["c"]), node("Mul", ["c", "s"], ["z"])], {"p", "s"}),
+        ([node("Sub", ["x", "m"], ["c"]), node("Add", ["c", "m"], ["z"])], {"m"}),
+    ],
+)  # fmt: skip
+def test_the_normalisation_of_an_input_is_not_trained(built, nodes, trained):
+    """A deviation that training draws at random near 0 destroys a model."""
+    arrays = {"w": np.eye(3, dtype=np.float32), "m": np.float32([1, 2, 3])}
+    arrays |= {"s": np.float32([4, 5, 6]), "p": np.ones((2, 3), np.float32)}
+    read = {name for one in nodes for name in one.input}
+    arrays = {name: value for name, value in arrays.items() if name == "w" or name in read}
+    proto = built([*nodes, node("MatMul", ["z", "w"], ["y"])], {"x": [2, 3]}, "y", arrays)
+    assert set(importer.load(proto).variables["params"]) == {"w", *trained}
+    listed = {name for layer in importer.layers(proto) for name in layer.constants}
+    assert listed == set(arrays) - {"w", *trained}
+    model = importer.load(proto, trainable=[name for name in arrays])
+    assert set(model.variables["params"]) == set(arrays)
+
+
+@pytest.mark.parametrize(
     ("nodes", "arrays"),
     [
         ([node("Add", ["a", "bias"], ["y"])], {"bias": np.float32([1, 2, 3])}),
