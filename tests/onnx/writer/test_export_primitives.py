@@ -401,3 +401,26 @@ def test_clips_of_infinite_numbers_and_after_a_relu(exported, dtype):
     }
     with jax.enable_x64(True):
         check_all(exported, functions, np.array([[-np.inf, -2, 0.7, np.inf]] * 3, dtype))
+
+
+@pytest.mark.parametrize(
+    "numbers, total",
+    [
+        (np.array([2**31 - 1, 2, 5], np.int32), -(2**31) + 6),
+        (np.array([2**32 - 1, 2, 5], np.uint32), 6),
+        (np.array([2**60 + 1, 1, 1], np.int64), 2**60 + 3),
+        (np.array([2**63 - 1, 1, 3], np.int64), -(2**63) + 3),
+    ],
+)
+def test_sums_of_integers_are_exact_and_wrap(tmp_path, numbers, total):
+    """onnxruntime's ReduceSum computes them as floats, and saturates 32 bits."""
+    pytest.importorskip("onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from jaxatr.onnx import export
+
+    path, given = tmp_path / "sum.onnx", np.stack([numbers, numbers])
+    with jax.enable_x64(numbers.itemsize == 8):
+        export(lambda _, x: (x.sum(1), x.T.sum(0)), {}, (given,), path, dynamic_batch=False)
+    session = onnxruntime.InferenceSession(path)
+    for found in session.run(None, {session.get_inputs()[0].name: given}):
+        assert found.dtype == numbers.dtype and found.tolist() == [total, total]

@@ -1,5 +1,7 @@
 """Rules for reductions, cumulative sums and sorting."""
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -14,6 +16,8 @@ _REDUCED = {
     "reduce_prod": "ReduceProd",
     "reduce_sum": "ReduceSum",
 }
+_SUMMED = (np.int32, np.int64, np.uint32)
+"""Types whose sums are products: those that onnxruntime multiplies."""
 
 
 @rule(*_REDUCED)
@@ -24,6 +28,9 @@ def _reduce(t: Translator, equation: Equation) -> Tensor:
     out, op = equation.out_avals[0], _REDUCED[equation.primitive]
     if equation.primitive == "reduce_prod" and out.dtype.kind in "iu":
         return _product(t, equation, axes)
+    if equation.primitive == "reduce_sum" and out.dtype in _SUMMED:
+        if (total := _sum(t, equation, axes)) is not None:
+            return total
     given = t.read(equation, 0)
     if op not in ("ReduceMax", "ReduceMin") or not jnp.issubdtype(out.dtype, jnp.floating):
         return t.add(op, [given], out.shape, axes=axes, keepdims=0)
@@ -34,6 +41,22 @@ def _reduce(t: Translator, equation: Equation) -> Tensor:
     nan = t.pointwise("IsNaN", total, dtype=np.bool_)
     value = t.pointwise("Where", nan, total, result, dtype=out.dtype)
     return t.tensor(t.reshape(t.name(value), out.shape))
+
+
+def _sum(t: Translator, equation: Equation, axes: list[int]) -> Tensor | None:
+    """Sums integers as a product with ones, which is exact and wraps as in jax.
+
+    onnxruntime's ``ReduceSum`` computes in floats: it loses digits of 64 bits, and 32 saturate.
+    """
+    shape, out = equation.in_avals[0].shape, equation.out_avals[0]
+    sizes = tuple(shape[axis] for axis in axes)
+    if not is_static(sizes) or not math.prod(sizes):
+        return None
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    moved = t.transpose(t.read(equation, 0), [*kept, *axes])
+    flat = t.reshape(moved, (*(shape[axis] for axis in kept), math.prod(sizes)))
+    ones = t.graph.constant(np.ones(math.prod(sizes), out.dtype))
+    return t.add("MatMul", [flat, ones], out.shape, out.dtype)
 
 
 def _product(t: Translator, equation: Equation, axes: list[int]) -> Tensor:
