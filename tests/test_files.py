@@ -103,7 +103,8 @@ def test_what_is_missing_is_a_missing_file_and_a_users_value(read, tmp_path):
 def test_the_folder_of_a_killed_process_is_removed_by_the_next_one(tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path; from jaxatr import files\n"
-        "Path(files.Scratch(sys.argv[1]).name, 'chip.png').touch()\n"
+        "made = files.Scratch(sys.argv[1])\n"
+        "Path(made.name, 'chip.png').touch()\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
