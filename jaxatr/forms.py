@@ -19,7 +19,10 @@ class Leaf(NamedTuple):
     wanted: str
 
 
-Form: TypeAlias = Leaf | list[Any] | Mapping[str, Any]  # beartype takes no recursive names
+ObjectForm: TypeAlias = Mapping[str, Any]  # of forms; beartype takes no recursive names
+"""The forms of an object's fields."""
+
+Form: TypeAlias = Leaf | list[Any] | ObjectForm
 """A leaf; ``[FORM]``, a list of values of a form; or an object's forms by the names of its fields.
 
 A field may be missing. That of the name ``"*"`` is the form of all fields without one of their own,

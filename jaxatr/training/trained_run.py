@@ -101,7 +101,7 @@ def load_evaluation(
 
 
 #: The form of every evaluation, as far as programs take it apart.
-_EVALUATION: forms.Form = {
+_EVALUATION: forms.ObjectForm = {
     "checkpoint": {"which": forms.TEXT, "step": forms.COUNT},
     **dict.fromkeys(("known", "unknown"), forms.TEXTS),
     **dict.fromkeys(("dataset", "split"), {}),

@@ -1,6 +1,17 @@
 """The form of the ``evaluation.json`` of runs that separate known from unknown by a score."""
 
-from jaxatr.forms import BOOLEAN, COUNT, FIGURE, LIST, NUMBER, SHARE, TEXT, Form, optional
+from jaxatr.forms import (
+    BOOLEAN,
+    COUNT,
+    FIGURE,
+    LIST,
+    NUMBER,
+    SHARE,
+    TEXT,
+    Form,
+    ObjectForm,
+    optional,
+)
 from jaxatr.training.record import DECISION
 
 _RELIABILITY: Form = {"bins": [[NUMBER]], "*": NUMBER}
@@ -11,7 +22,7 @@ _GROUP: Form = {
     "*": FIGURE,
 }
 
-FORM: Form = {
+FORM: ObjectForm = {
     "decides": optional(TEXT),
     **dict.fromkeys(("gamma", "fitted_gamma"), FIGURE),
     "tpr": SHARE,
