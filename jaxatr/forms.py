@@ -86,10 +86,12 @@ def check(value: Any, form: Form, path: str | os.PathLike, name: str = "") -> No
     if wanted is not None:
         raise ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {wanted}")
     inner = f"{name}." if name else ""
+    if isinstance(form, Leaf):
+        return
     if isinstance(form, list):
         for number, one in enumerate(value):
             check(one, form[0], path, f"{name}[{number}]")
-    elif isinstance(form, Mapping):
-        for key, one in value.items():
-            if (of_field := form.get(key, form.get("*"))) is not None:
-                check(one, of_field, path, f"{inner}{key}")
+        return
+    for key, one in value.items():
+        if (of_field := form.get(key, form.get("*"))) is not None:
+            check(one, of_field, path, f"{inner}{key}")
