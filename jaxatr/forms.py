@@ -79,10 +79,9 @@ def check(value: Any, form: Form, path: str | os.PathLike, name: str = "") -> No
     """
     if isinstance(form, Leaf):
         wanted = None if form.holds(value) else form.wanted
-    elif isinstance(form, list):
-        wanted = None if isinstance(value, list) else "a list"
     else:
-        wanted = None if isinstance(value, dict) else "an object"
+        kind, named = (list, "a list") if isinstance(form, list) else (dict, "an object")
+        wanted = None if isinstance(value, kind) else named
     if wanted is not None:
         raise ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {wanted}")
     inner = f"{name}." if name else ""
