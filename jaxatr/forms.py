@@ -81,7 +81,7 @@ def check(value: Any, form: Form, path: str | os.PathLike, name: str = "") -> No
         wanted = None if form.holds(value) else form.wanted
     else:
         kind, named = (list, "a list") if isinstance(form, list) else (dict, "an object")
-        wanted = None if isinstance(value, kind) else named
+        wanted = None if issubclass(type(value), kind) else named
     if wanted is not None:
         raise ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {wanted}")
     inner = f"{name}." if name else ""
