@@ -5,13 +5,16 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import stat
+import tempfile
 import time
 import unicodedata
+import weakref
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import filelock
 import numpy as np
@@ -259,6 +262,60 @@ def write_fields(path: str | os.PathLike, content: Mapping[str, Any]) -> None:
 
 def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+_SCRATCH = "jaxatr-"
+_LOCK_SUFFIX = ".lock"
+_YOUNG = 5.0  # seconds in which another process may not yet hold the lock that it has created
+
+
+class Scratch(tempfile.TemporaryDirectory[str]):
+    """A temporary folder that does not outlast its process for long.
+
+    A killed process leaves its folder, with users' images in it. The next one to make such a folder
+    removes it, because its lock, a file beside it, is no longer held.
+    """
+
+    _made: ClassVar["weakref.WeakSet[Scratch]"] = weakref.WeakSet()
+
+    def __init__(self, folder: str | None = None):
+        """Makes the folder.
+
+        Args:
+          folder: where; None for the system's temporary folder.
+        """
+        _remove_left(Path(folder or tempfile.gettempdir()))
+        super().__init__(prefix=_SCRATCH, dir=folder, ignore_cleanup_errors=True)
+        self._process = os.getpid()
+        self._lock = filelock.FileLock(f"{self.name}{_LOCK_SUFFIX}", thread_local=False)
+        self._lock.acquire(timeout=LOCK_SECONDS)
+        self._made.add(self)
+
+    def cleanup(self) -> None:
+        """Removes the folder."""
+        super().cleanup()
+        self._made.discard(self)
+        Path(self._lock.lock_file).unlink(missing_ok=True)
+        self._lock.release()
+
+    @classmethod
+    def remove_all(cls) -> None:
+        """Removes the folders of this process, which is about to end."""
+        for one in [one for one in cls._made if one._process == os.getpid()]:
+            one.cleanup()
+
+
+def _remove_left(folder: Path) -> None:
+    """Removes the temporary folders that this user's killed processes have left."""
+    for path in folder.glob(f"{_SCRATCH}*{_LOCK_SUFFIX}"):
+        with contextlib.suppress(OSError):  # it has just been removed; a time-out is one, too
+            facts = path.lstat()
+            own = not hasattr(os, "getuid") or facts.st_uid == os.getuid()
+            if not own or time.time() - facts.st_mtime < _YOUNG:
+                continue
+            with filelock.FileLock(path, timeout=0.0, thread_local=False):
+                shutil.rmtree(path.with_suffix(""), ignore_errors=True)
+                path.unlink(missing_ok=True)
 
 
 def within(folder: str | os.PathLike, name: str) -> Path:

@@ -19,7 +19,10 @@ class Leaf(NamedTuple):
     wanted: str
 
 
-Form: TypeAlias = Leaf | list[Any] | Mapping[str, Any]  # beartype takes no recursive names
+ObjectForm: TypeAlias = Mapping[str, Any]  # of forms; beartype takes no recursive names
+"""The forms of an object's fields."""
+
+Form: TypeAlias = Leaf | list[Any] | ObjectForm
 """A leaf; ``[FORM]``, a list of values of a form; or an object's forms by the names of its fields.
 
 A field may be missing. That of the name ``"*"`` is the form of all fields without one of their own,
@@ -76,17 +79,18 @@ def check(value: Any, form: Form, path: str | os.PathLike, name: str = "") -> No
     """
     if isinstance(form, Leaf):
         wanted = None if form.holds(value) else form.wanted
-    elif isinstance(form, list):
-        wanted = None if isinstance(value, list) else "a list"
     else:
-        wanted = None if isinstance(value, dict) else "an object"
+        kind, named = (list, "a list") if isinstance(form, list) else (dict, "an object")
+        wanted = None if issubclass(type(value), kind) else named
     if wanted is not None:
         raise ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {wanted}")
     inner = f"{name}." if name else ""
+    if isinstance(form, Leaf):
+        return
     if isinstance(form, list):
         for number, one in enumerate(value):
             check(one, form[0], path, f"{name}[{number}]")
-    elif isinstance(form, Mapping) and isinstance(value, dict):
-        for key, one in value.items():
-            if (of_field := form.get(key, form.get("*"))) is not None:
-                check(one, of_field, path, f"{inner}{key}")
+        return
+    for key, one in value.items():
+        if (of_field := form.get(key, form.get("*"))) is not None:
+            check(one, of_field, path, f"{inner}{key}")

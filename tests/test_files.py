@@ -1,7 +1,10 @@
 """Files are written atomically, and errors name invalid paths as given."""
 
 import os
+import subprocess
+import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 
@@ -110,3 +113,30 @@ def test_a_file_is_found_by_a_name_in_the_other_form_of_unicode(tmp_path, writte
     assert files.in_other_form(tmp_path / "Škoda" / "Ünimog.bin") is None
     with pytest.raises(FileNotFoundError):
         files.read_regular(there.with_name("Über.bin"))
+
+
+def test_the_folder_of_a_killed_process_is_removed_by_the_next_one(tmp_path):
+    code = (
+        "import os, signal, sys; from pathlib import Path; from jaxatr import files\n"
+        "made = files.Scratch(sys.argv[1])\n"
+        "Path(made.name, 'chip.png').touch()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    (chip,) = tmp_path.glob("*/chip.png")
+    lock = Path(f"{chip.parent}.lock")
+    with files.Scratch(str(tmp_path)) as mine:  # the lock is as young as one about to be held
+        assert chip.exists()
+        os.utime(lock, (0, 0))
+        os.utime(f"{mine}.lock", (0, 0))
+        with files.Scratch(str(tmp_path)) as other:
+            assert not chip.parent.exists() and not lock.exists()
+            assert Path(mine).exists() and Path(other).exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_that_ends_removes_its_folders(tmp_path):
+    made = files.Scratch(str(tmp_path))
+    Path(made.name, "chip.png").touch()
+    files.Scratch.remove_all()
+    assert not list(tmp_path.iterdir())

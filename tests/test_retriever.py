@@ -70,7 +70,7 @@ def test_images_that_do_not_fit_are_refused(retriever):
 
 
 def test_the_kinds_of_runs_are_told_apart(embedding_run, trained_run, tmp_path):
-    with pytest.raises(ValueError, match="Recogniser loads and Retriever"):
+    with pytest.raises(ValueError, match="Recogniser loads and Retriever.* or jaxatr predict"):
         Retriever.load(trained_run)
     with pytest.raises(ValueError, match="Retriever loads and Recogn"):
         Recogniser.load(embedding_run)

@@ -3,7 +3,6 @@
 import collections
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from jaxatr import resolve, runs, training
 from jaxatr.batch import manifest, parts
 from jaxatr.batch.sources import Found, Source
 from jaxatr.data import Cell, reason_of
+from jaxatr.files import Scratch
 from jaxatr.openset.gallery import pieces
 from jaxatr.recognition import sightings
 from jaxatr.recognition.drift import Reference, reference_of
@@ -266,7 +266,7 @@ class Worker:
     @contextmanager
     def _scratch(self) -> Iterator[Path]:
         """Makes a folder for the temporary files of a shard."""
-        with tempfile.TemporaryDirectory(prefix="jaxatr-", dir=_memory()) as scratch:
+        with Scratch(_memory()) as scratch:
             yield Path(scratch)
 
     def _found(self, shard: manifest.Shard, scratch: Path) -> Iterator[tuple[Found, bool]]:

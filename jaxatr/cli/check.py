@@ -14,7 +14,6 @@ shows the most doubtful ones and saves a table of corrected labels. The exit
 code is 1 if a problem would invalidate a training or its figures.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ from jaxatr.data.catalogue import NoSuchDatasetError
 from jaxatr.data.source import all_options
 from jaxatr.data.sources import image_folder
 from jaxatr.extras import require
+from jaxatr.files import Scratch
 from jaxatr.resolve import trust_names_in
 
 
@@ -147,6 +147,6 @@ def _subject(name: str) -> Iterator[doctor.Subject]:
         if values[flag].value is not None:
             raise ValueError(f"--{flag} is for data sets given by name, but {name} is a path")
     settings = all_options(image_folder.PART, options)
-    with tempfile.TemporaryDirectory(prefix="jaxatr-check-") as scratch:
+    with Scratch() as scratch:
         folder = image_folder.image_folder(path.absolute(), settings, Path(scratch) / "source")
         yield doctor.of_folder(folder, path.name or str(path))

@@ -17,6 +17,7 @@ EXIT_USER_ERROR = 2
 EXIT_BUG = 70  # EX_SOFTWARE of BSD's sysexits.h
 EXIT_BROKEN_PIPE = 141  # of a process that SIGPIPE ends
 
+_NO_DEVICE = "Unable to initialize backend"  # the beginning of jax's error
 _HELP = ("--help", "-help", "-h", "-?", "--helpshort", "--helpfull")
 _USER_ERRORS = (ValueError, OSError, ImportError, MemoryError, FloatingPointError, RuntimeError)
 _BUGS = (NotImplementedError, RecursionError)  # subclasses of RuntimeError
@@ -99,12 +100,13 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
             devices.use(flags.FLAGS["device"].value)
         return _until_closed(lambda: command.main(arguments))
     except Exception as error:
-        if is_users(error):
+        platforms = _missing_platforms() if _NO_DEVICE in str(error) else ""
+        if is_users(error) and not platforms:
             if flags.FLAGS.debug:
                 traceback.print_exception(error)
             print(f"error: {_message(error)}", file=sys.stderr)
             return getattr(error, "exit_code", EXIT_USER_ERROR)
-        if platforms := _missing_platforms():
+        if platforms := platforms or _missing_platforms():
             print(f"error: {platforms}", file=sys.stderr)
             return EXIT_USER_ERROR
         traceback.print_exception(error)

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,7 +18,7 @@ from jaxatr.cli.scenes import Opened, each, tracked
 from jaxatr.cli.terminal import one_line
 from jaxatr.data.annotations.results import CORNERS, SCORE, SceneTargets, as_coco, as_geojson
 from jaxatr.data.row_tables import SUFFIXES as TABLES
-from jaxatr.files import check_replaceable, replacing, write_text
+from jaxatr.files import Scratch, check_replaceable, replacing, write_text
 from jaxatr.recognition import sightings
 from jaxatr.reporting.scene_picture import scene_picture
 from jaxatr.tasks.detection.finder import TRACK, Finder
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str], options: dict[str, Any], of_recogniser: dict[
     seen = sightings.Seen(training.run_id(values.workdir, *values.recogniser), values.source_name)
     quiet = None if values.out and not values.json else True  # None: unless on a terminal
     with (
-        tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch,
+        Scratch() as scratch,
         tqdm(desc="detecting", unit=" scenes", leave=False, disable=quiet) as bar,
     ):
         paths = _noted(images.paths(arguments, scratch), sources)

@@ -1,7 +1,6 @@
 """The work of ``jaxatr explain``: a picture, a map and figures for each image."""
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from jaxatr.explain import (
     load_explainers,
     with_evidence,
 )
+from jaxatr.files import Scratch
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         first = next(iter(explainers.values()))
         predictor = _predictor(first)
     pictures = Pictures(values.out)
-    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+    with Scratch() as scratch:
         found = Inputs(
             arguments,
             scratch,

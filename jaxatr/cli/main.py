@@ -59,6 +59,8 @@ def run(name: str, arguments: Sequence[str]) -> None:
     if name in ("train", "search"):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _stop)
+    else:
+        signal.signal(signal.SIGTERM, _end)
     # Must precede the imports of NumPy and jax, whose threads would have separate heaps.
     memory.keep()
     # Imports and traces make many objects and little garbage, so that collecting it as often as
@@ -84,6 +86,14 @@ def _stop(number: int, frame: FrameType | None) -> None:
     if frame is not None:  # an exception would crash the modules in C that are being imported
         os._exit(_EXIT_STOPPED)
     sys.exit(_EXIT_STOPPED)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Removes the temporary folders of a process, such as unpacked chips, and ends it."""
+    signal.signal(number, signal.SIG_DFL)
+    if (files := sys.modules.get("jaxatr.files")) is not None:
+        files.Scratch.remove_all()
+    os.kill(os.getpid(), number)
 
 
 def _interrupted() -> None:

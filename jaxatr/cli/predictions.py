@@ -2,7 +2,6 @@
 
 import json
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +14,7 @@ from jaxatr import data, runs, training
 from jaxatr.cli import command, inputs
 from jaxatr.cli.images import Inputs
 from jaxatr.cli.terminal import one_line
+from jaxatr.files import Scratch
 from jaxatr.recognition import drift, sightings
 
 if TYPE_CHECKING:  # slow to import, and seldom asked for
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
         print(predictor.note, file=sys.stderr)
     done: list[data.ImagePath] = []
     rows: dict[int, dict[str, data.Cell]] = {}  # by the input's number
-    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+    with Scratch() as scratch:
         found = _inputs(arguments, scratch, predictor)
         verdicts: list[tuple[str, str]] = []  # with the class that is named
         tabled = bool(values.out or values.json)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from jaxatr.data.dataset import SHAPE_COLUMNS, Split
 from jaxatr.data.files_below import NOWHERE
 from jaxatr.data.image_paths import ImagePath, image_paths, reason_of
 from jaxatr.data.intake import Intake
-from jaxatr.files import MissingFileError
+from jaxatr.files import MissingFileError, Scratch
 from jaxatr.typing import Int, Shaped
 
 
@@ -133,7 +132,7 @@ def images_at(source: str | os.PathLike, bands: Bands = PLAIN) -> Iterator[tuple
     path = Path(source).expanduser()
     if not path.exists():
         raise MissingFileError(f"there is no folder {source}")
-    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+    with Scratch() as scratch:
         images, passed = image_paths(str(path), scratch, bands)
         if count := passed.get(NOWHERE):
             missing = ImagePath(str(path), str(path), "", ValueError(f"{count} {NOWHERE}"))

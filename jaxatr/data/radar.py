@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from PIL import Image, ImageFile
 from jaxatr.data import decoder, nitf
 from jaxatr.data.decoder import ImageError
 from jaxatr.extras import extra
+from jaxatr.files import Scratch
 from jaxatr.typing import Shaped
 
 _NITF, _NSIF = b"NITF02.10", b"NSIF01.00"  # NATO's name of the same format (STANAG 4545)
@@ -43,7 +43,7 @@ def decode(content: bytes, name: str, *, phase: bool = False) -> Shaped[np.ndarr
             _LOCK,
             _restored(),
             warnings.catch_warnings(),
-            tempfile.TemporaryDirectory(prefix="jaxatr-") as folder,
+            Scratch() as folder,
         ):
             warnings.simplefilter("ignore")  # raised within sarpy
             path = Path(folder) / ("image.nitf" if is_nitf else "image.sio")

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from jaxatr import data, openset, training
 from jaxatr.data import ImagePath
 from jaxatr.data.image_paths import TABLES
-from jaxatr.files import MissingFileError, read_regular
+from jaxatr.files import MissingFileError, Scratch, read_regular
 from jaxatr.recognition import enrolment_file, extension
 from jaxatr.recognition.choice import made_for
 from jaxatr.recognition.decision import load_decision, open_task
@@ -247,7 +246,7 @@ def _images(
       The name, the files, and a context manager that removes the unpacked files.
     """
     path = Path(source)
-    scratch = tempfile.TemporaryDirectory(prefix="jaxatr-")
+    scratch = Scratch()
     try:
         if path.suffix == ".json":
             images = _of_group(path, group, scratch.name, bands)

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 
 from jaxatr import openset
 from jaxatr.data import archive, class_name, image_facts, image_paths, line_of
-from jaxatr.files import MissingFileError
+from jaxatr.files import MissingFileError, Scratch
 from jaxatr.recognition import enrolment_file
 from jaxatr.recognition.predictor import OpenSetPredictor
 from jaxatr.recognition.recogniser import Recogniser
@@ -60,7 +59,7 @@ def read_labelled(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Ch
       ValueError: a class is not known, there are no chips, or a chip is invalid or enrolled.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch,
+        Scratch() as scratch,
         archive.naming(Path(scratch), Path(source)),
     ):
         items = _labelled(recogniser, Path(source), Path(scratch))
@@ -81,7 +80,7 @@ def read_unlabelled(recogniser: OpenSetPredictor, source: str | os.PathLike) -> 
     Raises:
       ValueError: there are no chips, or a chip is invalid.
     """
-    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+    with Scratch() as scratch:
         return _processed(recogniser, _unlabelled(recogniser, Path(source), Path(scratch)))
 
 

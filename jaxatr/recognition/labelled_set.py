@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from jaxatr.data import Intake, archive, class_name, read_folder
 from jaxatr.data.image_paths import TABLES
 from jaxatr.data.sources import arrays
 from jaxatr.data.tracks import FRAME, TRACK
+from jaxatr.files import Scratch
 from jaxatr.recognition.field_chips import folders_in
 from jaxatr.resolve import nearest
 from jaxatr.tasks.embedding.task import Embedding
@@ -82,7 +82,7 @@ def read(task: Measured, source: str | os.PathLike, enrolled: Collection[str] = 
     names: list[str] = []
     left_out: list[tuple[str, str]] = []
     with (
-        tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch,
+        Scratch() as scratch,
         archive.naming(Path(scratch), path),
     ):
         found = image_folder.labelled_truth(path, Path(scratch), intake.bands)

@@ -1,7 +1,6 @@
 """The images that folders, archives, tables and files hold, of which some may be unusable."""
 
 import os
-import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from tqdm import tqdm
 
 from jaxatr import data
 from jaxatr.data import ImagePath
+from jaxatr.files import Scratch
 from jaxatr.recognition.recogniser import Recogniser
 
 
@@ -43,7 +43,7 @@ class Pool:
         self.used: list[ImagePath] = []
         self.left_out: list[tuple[str, str]] = []
         self._recogniser = recogniser
-        self._scratch = tempfile.TemporaryDirectory(prefix="jaxatr-")
+        self._scratch = Scratch()
         try:
             self.paths = [
                 path

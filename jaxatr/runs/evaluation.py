@@ -101,6 +101,8 @@ def evaluate_run(
     if not own and "outside" in takes:
         options = {"outside": "", **options}
     snapshot = training.load_snapshot(workdir, checkpoint)
+    if checkpoint == "latest":
+        training.warn_unfinished(workdir, snapshot.step)
     given = {"workdir": Path(workdir), "step": snapshot.step, "progress": progress}
     options |= {name: value for name, value in given.items() if name in takes}
     phase = task.phases[-1].name if task.phases else ""

@@ -5,7 +5,6 @@
 
 import json
 import os
-import tempfile
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +18,7 @@ import numpy as np
 from jaxatr import training
 from jaxatr.data.intake import Intake
 from jaxatr.data.traced_chip import traced_chips
+from jaxatr.files import Scratch
 from jaxatr.onnx.package import onnx
 from jaxatr.onnx.writer.exporter import OPSET, FreeAxis, export
 from jaxatr.onnx.writer.serialisation import write_model
@@ -141,7 +141,7 @@ def export_run(
     )
     if network.convert is None:
         return write(path)
-    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+    with Scratch() as scratch:
         model = network.convert(write(Path(scratch) / "network.onnx"))
     write_model(model, path)
     return model

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxatr import bundled, files, forms, resolve, training
 from jaxatr import config as configuration
+from jaxatr.data.row_tables import without_formula
 from jaxatr.extras import extra
 from jaxatr.runs.search_space import CHOICE, LOG, Budget, Searched, Value, parse_fields
 from jaxatr.runs.training import train_configured, with_fields
@@ -361,7 +362,7 @@ def _row(trial: "FrozenTrial", names: Sequence[str]) -> list[str]:
         "" if value is None else f"{value:.4f}",
         "" if loss is None else f"{loss:.4f}",
         "" if seconds is None else f"{seconds:.0f}",
-        *(_shown(trial.params.get(name, "")) for name in names),
+        *(_shown(without_formula(trial.params.get(name, ""))) for name in names),
     ]
 
 

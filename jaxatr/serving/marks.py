@@ -4,12 +4,17 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from jaxatr import forms
+from jaxatr.forms import BOOLEAN, FIGURE, TEXT, Form
 from jaxatr.serving.kept_rows import KeptRows
 
 MOST = 10_000
 """Largest number of marks; a file of that size is written in well under a second."""
 
 FILE = "marks.jsonl"
+
+
+_FORM: Form = {"wrong": BOOLEAN, **dict.fromkeys(("score", "threshold"), FIGURE), "*": TEXT}
 
 
 class Marks(KeptRows):
@@ -28,6 +33,7 @@ class Marks(KeptRows):
                 continue
             try:
                 mark = json.loads(line)
+                forms.check(mark, _FORM, self.path)
                 marks[mark["id"]] = mark
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(f"{self.path}: line {number} is not a mark") from error

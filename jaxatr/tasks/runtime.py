@@ -8,7 +8,6 @@ classes and gradients.
 """
 
 import contextlib
-import tempfile
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import jax
 import numpy as np
 
 import jaxatr
+from jaxatr.files import Scratch
 from jaxatr.kernels.compiled import Compiled
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import ONEDNN, OWN, Session, divided, open_session
@@ -78,7 +78,7 @@ def ready_network(
                 _write(run, network(run), examples, path, reduce)
             except OSError as error:
                 warnings.warn(f"the exported network cannot be saved: {error}", stacklevel=2)
-                scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="jaxatr-"))
+                scratch = stack.enter_context(Scratch())
                 path = Path(scratch) / path.name
                 _write(run, network(run), examples, path, reduce)
         try:
@@ -125,7 +125,7 @@ def exported(run: TrainedRun, infer: Infer, examples: Sequence[np.ndarray]) -> A
     Raises:
       ValueError: the network cannot be exported to ONNX.
     """
-    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+    with Scratch() as scratch:
         return _export(_in_float32(run), infer, examples, Path(scratch) / "network.onnx")
 
 

@@ -51,6 +51,7 @@ from jaxatr.training.trained_run import (
     predictor_class,
     task_class,
     task_of,
+    warn_unfinished,
 )
 
 __all__ = [
@@ -111,5 +112,6 @@ __all__ = [
     "trackers_of",
     "update_record",
     "variables_of",
+    "warn_unfinished",
     "write_file",
 ]

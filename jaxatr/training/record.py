@@ -30,6 +30,7 @@ from jaxatr.forms import (
     TEXTS,
     Form,
     Leaf,
+    ObjectForm,
     optional,
 )
 from jaxatr.typing import Config
@@ -75,7 +76,7 @@ def _is_dtype(value: Any) -> bool:
 
 _PROBABILITY = Leaf(SHARE.holds, "a probability in [0, 1]")
 
-DECISION: Mapping[str, Form] = {
+DECISION: ObjectForm = {
     **dict.fromkeys(("decides", "fitted_to"), optional(TEXT)),
     **dict.fromkeys(("by", "class_from", "probability"), TEXT),
     **dict.fromkeys(("gamma", "temperature", "estimate"), NUMBER),

@@ -20,7 +20,7 @@ import optax
 from jaxatr.config import Fields
 from jaxatr.data.intake import Intake, normalize
 from jaxatr.data.pipeline import BatchIterator
-from jaxatr.forms import Form
+from jaxatr.forms import ObjectForm
 from jaxatr.training.networks import Exportable, Surrogate, Target
 from jaxatr.typing import ArrayLike, Batch, Config, Network, PyTree
 
@@ -124,7 +124,7 @@ class Task(abc.ABC):
 
     #: The form of the task's ``evaluation.json``, as far as programs take it apart: where one was
     #: edited by hand, the field is named.
-    evaluation_form: ClassVar[Mapping[str, Form]] = {}
+    evaluation_form: ClassVar[ObjectForm] = {}
 
     phases: Sequence[Phase]
     cycles: int = 1

@@ -101,7 +101,7 @@ def load_evaluation(
 
 
 #: The form of every evaluation, as far as programs take it apart.
-_EVALUATION: Mapping[str, forms.Form] = {
+_EVALUATION: forms.ObjectForm = {
     "checkpoint": {"which": forms.TEXT, "step": forms.COUNT},
     **dict.fromkeys(("known", "unknown"), forms.TEXTS),
     **dict.fromkeys(("dataset", "split"), {}),
@@ -121,15 +121,21 @@ def load_run(workdir: str | os.PathLike, checkpoint: Checkpoint = "latest") -> T
     """
     config, record = load_config(workdir), read_record(workdir)
     snapshot = _snapshot(workdir, checkpoint)
-    if checkpoint == "latest" and snapshot.step < (steps := record.get("steps", 0)):
-        warnings.warn(
-            f"{workdir}: the training is not finished: this is step {snapshot.step} of {steps}",
-            stacklevel=2,
-        )
+    if checkpoint == "latest":
+        warn_unfinished(workdir, snapshot.step)
     task = _task(workdir, config, record)
     variables = variables_of(snapshot)
     run = TrainedRun(Path(workdir), task, config, record, snapshot.step, variables)
     return task.loaded(run)
+
+
+def warn_unfinished(workdir: str | os.PathLike, step: int) -> None:
+    """Warns if a run's latest checkpoint, that of a step, is not of its last step."""
+    if step < (steps := read_record(workdir).get("steps", 0)):
+        warnings.warn(
+            f"{workdir}: the training is not finished: this is step {step} of {steps}",
+            stacklevel=3,
+        )
 
 
 def _snapshot(workdir: str | os.PathLike, checkpoint: Checkpoint) -> Snapshot:
@@ -167,5 +173,6 @@ def check_predictor(run: TrainedRun, wanted: type[Predictor]) -> None:
     if (correct := predictor_class(run.task)) is not wanted:
         raise ValueError(
             f"{run.workdir} is a run of {run.task.kind()}, which {correct.__name__} loads and "
-            f"{wanted.__name__} does not: jaxatr.load({str(run.workdir)!r})"
+            f"{wanted.__name__} does not: jaxatr.load({str(run.workdir)!r}), or "
+            f"jaxatr {run.task.usage.format(workdir=run.workdir)}"
         )

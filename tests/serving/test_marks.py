@@ -49,3 +49,10 @@ def test_a_lock_that_another_program_holds_is_reported(tmp_path, monkeypatch):
         with pytest.raises(TimeoutError, match="is held by another process"):
             marks.put([{"id": "a"}])
     assert marks.put([{"id": "a"}]) == 1
+
+
+def test_a_mark_with_a_field_of_another_type_is_named(tmp_path):
+    for line in ('{"id": 3}', '{"id": "a", "wrong": "yes"}', '{"id": "a", "score": NaN}', "[]"):
+        (tmp_path / "marks.jsonl").write_text(f'{{"id": "b", "name": "c.png"}}\n{line}\n')
+        with pytest.raises(ValueError, match="line 2 is not a mark"):
+            Marks(tmp_path / "marks.jsonl")

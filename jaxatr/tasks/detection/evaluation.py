@@ -1,13 +1,13 @@
 """The measures of a detector, on the validation and on the test scenes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from jaxatr import data
-from jaxatr.forms import BOOLEAN, COUNT, FIGURE, NUMBER, TEXTS, Form
+from jaxatr.forms import BOOLEAN, COUNT, FIGURE, NUMBER, TEXTS, Form, ObjectForm
 from jaxatr.scenes import metrics
 from jaxatr.tasks.detection.assignment import UNKNOWN
 from jaxatr.tasks.detection.decoding import Found
@@ -32,7 +32,7 @@ _PRECISIONS: Form = {"by_class": {"*": {"*": FIGURE}}, "*": FIGURE}
 _RATES: Form = {"targets": COUNT, "recall": {"*": FIGURE}, "known": BOOLEAN}
 _AT_FITTED: Form = {"targets": COUNT, "recall": FIGURE}
 
-FORM: Mapping[str, Form] = {
+FORM: ObjectForm = {
     **dict.fromkeys(("targets", "scenes"), COUNT),
     "recall": {"*": FIGURE},
     "classes": {"*": _RATES},

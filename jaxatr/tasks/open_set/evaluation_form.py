@@ -1,8 +1,17 @@
 """The form of the ``evaluation.json`` of runs that separate known from unknown by a score."""
 
-from collections.abc import Mapping
-
-from jaxatr.forms import BOOLEAN, COUNT, FIGURE, LIST, NUMBER, SHARE, TEXT, Form, optional
+from jaxatr.forms import (
+    BOOLEAN,
+    COUNT,
+    FIGURE,
+    LIST,
+    NUMBER,
+    SHARE,
+    TEXT,
+    Form,
+    ObjectForm,
+    optional,
+)
 from jaxatr.training.record import DECISION
 
 _RELIABILITY: Form = {"bins": [[NUMBER]], "*": NUMBER}
@@ -13,7 +22,7 @@ _GROUP: Form = {
     "*": FIGURE,
 }
 
-FORM: Mapping[str, Form] = {
+FORM: ObjectForm = {
     "decides": optional(TEXT),
     **dict.fromkeys(("gamma", "fitted_gamma"), FIGURE),
     "tpr": SHARE,

@@ -1,7 +1,6 @@
 """Chips of annotated scenes as image files in folders of parts and classes."""
 
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from PIL import Image
 
 from jaxatr.data.source import Request
 from jaxatr.data.sources.scenes import PART
-from jaxatr.files import replacing
+from jaxatr.files import Scratch, replacing
 
 
 class Written(NamedTuple):
@@ -46,7 +45,7 @@ def write_chips(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"--out: {out} exists and is not an empty folder")
     scan = PART.scan(Request(scenes, options, skip_corrupt))
-    with tempfile.TemporaryDirectory() as scratch:
+    with Scratch() as scratch:
         contents = scan.contents(Path(scratch))
     classes = list(contents.classes)
     folders = {label: _folder_name(label) for label in classes}
