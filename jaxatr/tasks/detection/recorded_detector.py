@@ -52,6 +52,12 @@ def read(folder: Path, name: str) -> RecordedDetector:
         raise ValueError(
             f"{folder}: evaluated by an earlier version: run jaxatr evaluate --workdir={folder}"
         )
+    names, counts = (run.evaluation["confusion"][name] for name in ("names", "counts"))
+    if {len(counts), *map(len, counts)} != {len(names)}:
+        raise ValueError(
+            f"{folder / training.EVALUATION}: confusion.counts: wanted {len(names)} rows of "
+            f"{len(names)} numbers, one for each of confusion.names"
+        )
     rows = np.arange(-len(arrays["found_truth"]), len(arrays["true_labels"]))
     places = recorded_run.read_thumbnails(folder / training.THUMBNAILS, rows)
     pictures = {int(rows[place]): picture for place, picture in places.items()}

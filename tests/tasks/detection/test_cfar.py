@@ -137,6 +137,14 @@ def test_the_report_shows_what_was_missed_and_false_alarms(run, tmp_path):
     np.savez(other / "thumbnails.npz", **shown)
     page = render_report([other])
     assert "Missed targets" in page and "False alarms, the most certain first" in page
+    for value, message in (
+        ({"names": ["a"], "counts": []}, "confusion.counts: wanted 1 rows of 1 numbers"),
+        ({"names": ["a"], "counts": [[-1]]}, r"confusion.counts\[0\]\[0\]: got -1, wanted an int"),
+        ({"counts": []}, "confusion: the field 'names' is missing"),
+    ):
+        (other / "evaluation.json").write_text(json.dumps(measured | {"confusion": value}))
+        with pytest.raises(ValueError, match=message):
+            render_report([other])
     np.savez(other / "scores.npz", test_id=arrays["test_id"])
     with pytest.raises(ValueError, match="by an earlier version: run jaxatr evaluate"):
         render_report([other])
