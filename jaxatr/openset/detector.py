@@ -67,7 +67,7 @@ class Detector:
         self.definition = definition
         self.models = dict(models or {})
         self._calibrated = set(self.models)
-        self._training: Outputs | None = None
+        self._training: tuple[Outputs, Head | None] | None = None
         self._fitted_shapes: dict[str, tuple[int, ...]] = {}
 
     @property
@@ -119,7 +119,7 @@ class Detector:
                 models[score.name] = fit_one(score, outputs, layer)
 
         members_first(self.definition, act, set())
-        self.models, self._calibrated, self._training = models, set(), outputs
+        self.models, self._calibrated, self._training = models, set(), (outputs, layer)
         self._fitted_shapes = {
             name: np.shape(given[name])[1:] for name in self.needs.fit if name != "head"
         }
@@ -153,7 +153,8 @@ class Detector:
 
         def act(score: Score) -> None:
             if score.weigh is not None and self._training is not None:
-                models[score.name] = weigh_one(score, models, self._training, outputs)
+                training, layer = self._training
+                models[score.name] = weigh_one(score, models, training, outputs, layer)
             if score.calibrate is not None:
                 models[score.name] = calibrate_one(score, models, outputs)
 

@@ -89,7 +89,7 @@ def fit_scores(
             if score.weigh is not None and score.name in kept:
                 models[score.name] = models[score.name]._replace(weights=kept[score.name].weights)
             elif score.weigh is not None and validation is not None:
-                models[score.name] = weigh_one(score, models, training, validation)
+                models[score.name] = weigh_one(score, models, training, validation, head)
         if score.calibrate is not None:
             models[score.name] = calibrate_one(score, models, validation)
 
@@ -144,11 +144,15 @@ def fit_one(score: Score, training: Outputs, head: Head | None) -> Any:
 
 
 def weigh_one(
-    score: Score, models: Mapping[str, Any], training: Outputs, validation: Outputs
+    score: Score,
+    models: Mapping[str, Any],
+    training: Outputs,
+    validation: Outputs,
+    head: Head | None,
 ) -> Any:
     """Sets the weights of a score that is fitted."""
-    assert score.weigh is not None
-    return score.weigh(models[score.name], _known(training), validation)
+    assert score.weigh is not None and head is not None
+    return score.weigh(models[score.name], _known(training), validation, head)
 
 
 def _known(outputs: Outputs) -> Outputs:

@@ -135,9 +135,9 @@ class Score:
       calibrate: ``(model, outputs on validation examples) -> model``, called after ``fit``, for
         parameters that need examples that took no part in training. It raises ``ValueError`` if the
         outputs are unsuitable.
-      weigh: ``(model, outputs on training examples, outputs on validation examples) -> model``,
-        called between ``fit`` and ``calibrate``: sets the model's field ``weights``, by what the
-        members tell apart. Fits without some of the examples keep the weights of the whole fit.
+      weigh: ``(model, outputs on training examples, outputs on validation examples, last layer)
+        -> model``, called between ``fit`` and ``calibrate``: sets the model's field ``weights``, by
+        what the members tell apart. Fits without some of the examples keep the weights of the whole fit.
       needs: names of the arrays that it needs in addition to the logits. ``"open_logits"`` is a
         field of :class:`Outputs`; the others are keys of :attr:`Outputs.more`. The run's task
         computes them (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
@@ -150,6 +150,8 @@ class Score:
       members: scores that it combines. They are fitted with it, and the outputs that its ``score``
         and ``calibrate`` receive include their answers, as ``more["score_NAME"]``,
         ``more["label_NAME"]`` and, if available, ``more["distances_NAME"]``.
+      former: forms of the score in earlier versions, with other members. A model that was stored by
+        one of them is read as that form.
       recorded: whether the fitted model is stored in the run's record; False for models that
         contain the training set.
       model: type of the named tuple that ``fit`` returns. Optional for scores outside the package:
@@ -170,10 +172,11 @@ class Score:
     scale: Scale = "plain"
     fixed_threshold: Callable[[float], float] | None = None
     calibrate: Callable[[Any, Outputs], Any] | None = None
-    weigh: Callable[[Any, Outputs, Outputs], Any] | None = None
+    weigh: Callable[[Any, Outputs, Outputs, Head], Any] | None = None
     training: OwnTraining | None = None
     names_class: bool = False
     members: tuple["Score", ...] = ()
+    former: tuple["Score", ...] = ()
     recorded: bool = True
     model: type | None = None
     traced: Callable[[Any, Outputs], Any] | None = None

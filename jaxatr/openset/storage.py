@@ -58,6 +58,8 @@ def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
     """
     if "score" not in arrays or str(arrays["score"]) != score.name:
         raise ValueError(f"got a model fitted for {arrays.get('score')}, wanted {score.name}")
+    forms = (score, *score.former)
+    score = next((one for one in forms if _models_of(one) <= arrays.keys()), score)
     calibration = None
     if "calibration.scores" in arrays:
         later = ("unseen", "folds")  # absent where they say nothing, or in earlier versions
@@ -81,6 +83,12 @@ def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
         first, count, *rows = (arrays[f"further.{name}"] for name in Further._fields)
         further = Further(int(first), int(count), *rows)
     return Decision(score, _models(score, arrays), gallery, calibration, threshold, further)
+
+
+def _models_of(score: Score) -> set[str]:
+    """Returns the names of the arrays that name a score's models."""
+    own = {f"model.{score.name}"} if score.fit is not None else set()
+    return own.union(*map(_models_of, score.members))
 
 
 def _models(score: Score, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -77,6 +77,9 @@ def choose(
       ValueError: a named score does not exist, or cannot be computed; the message says why.
     """
     listed = openset.choose_scores(default if scores is None else scores)
+    if made is not None and made.decision is not None:  # it may have the form of an earlier version
+        decides = made.decision.score
+        listed = tuple(decides if one.name == decides.name else one for one in listed)
     considered = {**openset.SCORES, **{score.name: score for score in listed}}
     found = {} if workdir is None else trained_scores(workdir, considered.values())
     if scores in (None, "all"):

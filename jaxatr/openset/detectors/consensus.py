@@ -2,26 +2,27 @@ r"""The default rule: a sum of unlike members, weighted by what they tell apart 
 
 No single score is best on all data. Maps of the network, its features, its binary classifiers and
 the image itself fail on different data, and the sum of such members is nearly as good as the best
-of them, which nobody knows beforehand. The eight members compare a chip
+of them, which nobody knows beforehand. The nine members compare a chip
 
 - with the nearest training chip, and with the nearest one of another class (a ratio), on the maps
   of stages 2 and 3 and on the image (the ratio of shifted templates and that of pixels),
-- with the training chips' features (k-NN), and with the class (CBC).
+- with the training chips' features (k-NN, and ViM's residual outside of their main directions), and
+  with the class (CBC).
 
 Member j is standardised by the median and the spread of known chips that took no part in the fit,
 and bent, so that no member can outvote all others:
 
 .. math:: s = \sum_j w_j \operatorname{arsinh}\!\left(\frac{z_j}{3}\right), \qquad
-          w_j \propto n_j \, e^{8 (a_j - 1/2) + 8 (\min(b_j, 3/4) - 1/2)}
+          w_j \propto n_j \, e^{8 (a_j - 1/2) + 8 (\min(b_j, m_j) - 1/2)}
 
 Both AUROCs are of classes that are left out in thirds. :math:`a_j` is that of training chips which
 are compared with the others. A network would know them, so that only the two members that compare
 images are tested in this way; it is 1/2 for the others. :math:`b_j` is that of validation chips,
 with members fitted without the classes. The network has seen these classes: :math:`b_j` is no
-estimate, and counts up to 3/4 only. It finds the members that tell nothing at all, which maps and
-images of photographs often do. :math:`n_j` is 2 for k-NN, the only member of the features, and 1
-for the others. Members and constants were chosen on the tasks of docs/results/decisions.md, which
-also measures the choice on data sets that had no part in it.
+estimate, and counts up to :math:`m_j` only, .6 for CBC, which was trained on them, and .75 for the
+others. It finds the members that tell nothing at all, which maps and images of photographs often
+do. :math:`n_j` is 2 for k-NN and 1 for the others. Members and constants were chosen on the tasks
+of docs/results/decisions.md, which also measures the choice on data sets that had no part in it.
 
 The class is the one with the smallest product of distances, over the members that search a gallery.
 """
@@ -34,7 +35,7 @@ import numpy as np
 from jaxatr import metrics
 from jaxatr.openset import gallery
 from jaxatr.openset.calibration import unit_of
-from jaxatr.openset.detectors import cbc, fusion, knn, mls, nndr, spatial, template
+from jaxatr.openset.detectors import cbc, fusion, knn, mls, nndr, spatial, template, vim
 from jaxatr.openset.fit import fit_one
 from jaxatr.openset.head import Head
 from jaxatr.openset.outputs import Outputs
@@ -51,8 +52,11 @@ SHARPNESS = 8.0
 SEEN_MOST = 0.75
 """Largest AUROC on classes that the network has seen which counts."""
 
+HEAD_SEEN_MOST = 0.6
+"""The same for a score of the head, which was trained on these classes."""
+
 COUNTS = {"knn": 2.0}
-"""How often a member counts, beside its AUROC, if not once: the features have no second member."""
+"""How often a member counts, beside its AUROC, if not once."""
 
 MOST = 240
 """Largest number of training chips on which image members are tested."""
@@ -125,25 +129,27 @@ def image_areas(
     return found
 
 
-def seen_areas(scores: Iterable[Score], training: Outputs, validation: Outputs) -> dict[str, float]:
+def seen_areas(
+    scores: Iterable[Score], training: Outputs, validation: Outputs, last: Head
+) -> dict[str, float]:
     """Measures how well scores separate classes that are left out after the network's training.
 
     They are left out in thirds of a random sample. The network has seen the classes: these are no
     estimates of the AUROC against unknown classes.
 
     Args:
-      scores: the scores, without a calibration, which do not ask for the network's last layer.
+      scores: the scores, without a calibration.
       training: outputs on training examples of known classes.
       validation: outputs on known examples that took no part in training.
+      last: the closed-set classifier's last layer.
 
     Returns:
       Mean AUROC by name of the score; empty for fewer than three classes, or without validation
       examples of both kinds. A score that cannot be fitted without some of the classes is missing.
     """
     names = tuple(map(str, range(training.logits.shape[1])))
-    head = Head(np.zeros((0, len(names))), None)
     few, held_out = _sample(training, MOST_TRAINING), _sample(validation, MOST_VALIDATION)
-    compared = compare(scores, leave_classes_out(few, held_out, head, names, most=GROUPS))
+    compared = compare(scores, leave_classes_out(few, held_out, last, names, most=GROUPS))
     return {name: one.mean for name, one in compared.items() if one.areas}
 
 
@@ -186,14 +192,15 @@ def names_of(score: Score) -> list[str]:
     return names + [one.name for one in others]
 
 
-def consensus(name: str, title: str, head: Score) -> Score:
+def consensus(name: str, title: str, head: Score, *, residual: bool = True) -> Score:
     """Creates the rule, with one of the scores of the network's head.
 
     Args:
       head: the score of the head.
+      residual: whether ViM is a member; it was not until version 0.3.
     """
     searching = (*_MAPS, *_IMAGES.values())
-    members = (*searching, knn.PART, head)
+    members = (*searching, knn.PART, head, *([vim.PART] if residual else ()))
     ratios = [_RATIOS[one.name.replace("spatial", "nndr")] for one in _MAPS]
 
     def values(outputs: Outputs) -> Any:
@@ -205,12 +212,14 @@ def consensus(name: str, title: str, head: Score) -> Score:
         counts = np.array([COUNTS.get(name, 1.0) for name in names_of(made)])
         return Consensus(counts / counts.sum())
 
-    def weigh(model: Consensus, training: Outputs, validation: Outputs) -> Consensus:
+    def weigh(model: Consensus, training: Outputs, validation: Outputs, last: Head) -> Consensus:
         classes = training.logits.shape[1]
         areas = image_areas(training.more["image"], training.labels, classes)
-        seen = seen_areas((*members, *ratios), training, validation)
+        seen = seen_areas((*members, *ratios), training, validation, last)
+        most = {head.name: HEAD_SEEN_MOST}
+        seen = {name: min(b, most.get(name, SEEN_MOST)) for name, b in seen.items()}
         model = model._replace(weights=fit(training, None).weights)
-        for one in (areas, {name: min(b, SEEN_MOST) for name, b in seen.items()}):
+        for one in (areas, seen):
             model = weighted(made, model, one)
         return model
 
@@ -242,6 +251,7 @@ def consensus(name: str, title: str, head: Score) -> Score:
         needs=("image",),
         names_class=True,
         members=members,
+        former=(consensus(name, title, head, residual=False),) if residual else (),
         model=Consensus,
     )
     return made

@@ -13,7 +13,8 @@ COUNT, CLASSES = 48, 3
 
 def weight_of(name, area, seen):
     """The weight before all are divided by their sum."""
-    return (2 if name == "knn" else 1) * np.exp(8 * (area - 0.5) + 8 * (min(seen, 0.75) - 0.5))
+    most = 0.6 if name == "cbc" else 0.75
+    return (2 if name == "knn" else 1) * np.exp(8 * (area - 0.5) + 8 * (min(seen, most) - 0.5))
 
 
 def outputs_of(count, seed, *, noise=1.0):
@@ -30,25 +31,24 @@ def outputs_of(count, seed, *, noise=1.0):
 
 
 TRAINING, VALIDATION, TEST = (outputs_of(COUNT, seed) for seed in range(3))
+LAST = openset.Head(np.random.default_rng(9).normal(size=(6, CLASSES)), None)
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    head = openset.Head(np.zeros((6, CLASSES)), None)
     return openset.fit_scores(
-        openset.choose_scores("consensus"), TRAINING, head, validation=VALIDATION
+        openset.choose_scores("consensus"), TRAINING, LAST, validation=VALIDATION
     )
 
 
 def test_it_is_the_weighted_sum_of_bent_standardised_members(fitted):
     names = ["spatial_stage2", "nndr_stage2", "spatial_stage3", "nndr_stage3"]
-    names += ["template", "nndr_image", "knn", "cbc"]
+    names += ["template", "nndr_image", "knn", "cbc", "vim"]
     assert consensus.names_of(openset.SCORES["consensus"]) == names
-    head = openset.Head(np.zeros((6, CLASSES)), None)
-    singles = openset.fit_scores(openset.choose_scores(names), TRAINING, head)
+    singles = openset.fit_scores(openset.choose_scores(names), TRAINING, LAST)
     known, test = singles.on(VALIDATION), singles.on(TEST)
     areas = consensus.image_areas(TRAINING.more["image"], TRAINING.labels, CLASSES)
-    seen = consensus.seen_areas(openset.choose_scores(names), TRAINING, VALIDATION)
+    seen = consensus.seen_areas(openset.choose_scores(names), TRAINING, VALIDATION, LAST)
     assert set(seen) == set(names)
     weights = [weight_of(name, areas.get(name, 0.5), seen[name]) for name in names]
     expected = np.zeros(COUNT)
@@ -100,13 +100,13 @@ def test_two_classes_leave_equal_weights():
     two = TRAINING.select(TRAINING.labels < 2)
     two = two._replace(logits=two.logits[:, :2], open_logits=two.open_logits[:, :2])
     assert consensus.image_areas(two.more["image"], two.labels, 2) == {}
-    assert consensus.seen_areas(openset.choose_scores("cbc"), two, two) == {}
+    assert consensus.seen_areas(openset.choose_scores("cbc"), two, two, LAST) == {}
 
 
 def test_trials_weight_every_member_further(fitted):
     score, model = openset.SCORES["consensus"], fitted.models["consensus"]
     made = consensus.weighted(score, model, {"knn": 0.75, "cbc": 0.25})
-    expected = model.weights * ([1] * 6 + [np.exp(2), np.exp(-2)])
+    expected = model.weights * ([1] * 6 + [np.exp(2), np.exp(-2), 1])
     np.testing.assert_allclose(made.weights, expected / expected.sum())
     np.testing.assert_array_equal(made.middle, model.middle)
 
@@ -115,11 +115,10 @@ def test_fits_without_a_fold_keep_the_weights_of_the_whole(fitted, monkeypatch):
     score, models = openset.SCORES["consensus"], fitted.models
     monkeypatch.setattr(consensus, "image_areas", None)  # they are not found again
     decision = openset.Decision(score, models, gallery=True)
-    head = openset.Head(np.zeros((6, CLASSES)), None)
     fold = np.where(np.arange(COUNT) < 6, 0, -1)
-    found, _ = openset.out_of_fold(decision, TRAINING, head, VALIDATION, fold)
+    found, _ = openset.out_of_fold(decision, TRAINING, LAST, VALIDATION, fold)
     rest, out = TRAINING.select(fold < 0), TRAINING.select(fold == 0)
-    without = openset.fit_scores([score], rest, head, validation=VALIDATION, weighted=models)
+    without = openset.fit_scores([score], rest, LAST, validation=VALIDATION, weighted=models)
     own, whole = without.models["consensus"], models["consensus"]
     np.testing.assert_array_equal(own.weights, whole.weights)
     assert (own.middle != whole.middle).any()
@@ -137,8 +136,21 @@ def test_it_is_stored_and_read(fitted):
     np.testing.assert_array_equal(decision(TEST).scores, again(TEST).scores)
 
 
+def test_a_model_of_an_earlier_version_is_read_without_the_later_member(fitted):
+    (former,) = openset.SCORES["consensus"].former
+    assert consensus.names_of(former) == consensus.names_of(openset.SCORES["consensus"])[:-1]
+    earlier = openset.fit_scores([former], TRAINING, LAST, validation=VALIDATION)
+    decision = openset.calibrate(
+        openset.Decision(former, earlier.models, gallery=True), VALIDATION, tpr=0.9
+    )
+    again = openset.from_arrays(openset.SCORES["consensus"], openset.to_arrays(decision))
+    assert again.score is former
+    np.testing.assert_array_equal(decision(TEST).scores, again(TEST).scores)
+    assert (again(TEST).scores != fitted.on(TEST)["consensus"]).any()
+
+
 def test_too_few_validation_examples_are_refused():
-    head = openset.Head(np.zeros((6, CLASSES)), None)
+    head = LAST
     with pytest.raises(ValueError, match="consensus: validation: got 1 examples"):
         openset.fit_scores(
             openset.choose_scores("consensus"),
