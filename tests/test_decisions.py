@@ -137,7 +137,10 @@ def test_the_scores_are_the_packages():
 
 @pytest.mark.parametrize(
     ("names", "training", "validation", "classes"),
-    [(combinations.EIGHT, 42, 30, 3), (("knn", "cbc"), 430, 110, 7)],  # of which 400 and 100 count
+    [
+        (combinations.MEMBERS, 42, 30, 3),
+        (("knn", "cbc"), 430, 110, 7),
+    ],  # of which 400 and 100 count
 )
 def test_members_are_weighted_by_the_same_areas_as_the_packages(
     names, training, validation, classes
@@ -161,7 +164,7 @@ def test_members_are_weighted_by_the_same_areas_as_the_packages(
         own = more | {"labels": labels, "logits": logits, "open_logits": open_logits}
         arrays |= {f"{part}_{name}": values for name, values in own.items()}
     expected = members._left_out(arrays)
-    found = consensus.seen_areas(openset.choose_scores(names), *outputs)
+    found = consensus.seen_areas(openset.choose_scores(names), *outputs, openset.Head(kernel, bias))
     assert set(found) == set(names)
     for name, value in found.items():
         assert value == pytest.approx(expected[name], abs=4e-3), name  # maps are kept in float16
@@ -169,16 +172,18 @@ def test_members_are_weighted_by_the_same_areas_as_the_packages(
 
 def test_the_record_has_the_rule_of_the_package():
     areas = {"template": 0.8, "nndr_image": 0.5}
-    seen = {"knn": 0.9, "cbc": 0.6, "template": 0.4}
+    seen = {"knn": 0.9, "cbc": 0.8, "template": 0.4, "vim": 0.7}
     evidence = SimpleNamespace(image_areas=areas, seen_areas=seen)
     one = choices.consensus_of(SimpleNamespace(evidence=evidence, trials=()))
     score = openset.SCORES["consensus"]
     assert list(one.names) == consensus.names_of(score)
     counts = np.array([2.0 if name == "knn" else 1.0 for name in one.names])
     model = consensus.weighted(score, consensus.Consensus(counts), areas)
-    model = consensus.weighted(score, model, seen | {"knn": consensus.SEEN_MOST})
+    most = {"knn": consensus.SEEN_MOST, "cbc": consensus.HEAD_SEEN_MOST}
+    model = consensus.weighted(score, model, seen | most)
     np.testing.assert_allclose(one.weights, model.weights)
     by_hand = dict(template=math.exp(8 * 0.3 - 8 * 0.1), knn=2 * math.exp(2), cbc=math.exp(0.8))
+    by_hand |= {"vim": math.exp(1.6)}
     whole = sum(by_hand.values()) + 5
     for name, weight in zip(one.names, one.weights, strict=True):
         assert weight == pytest.approx(by_hand.get(name, 1.0) / whole)

@@ -40,6 +40,8 @@ EIGHT = (
     "spatial_stage2", "nndr_stage2", "spatial_stage3", "nndr_stage3",
     "template", "nndr_image", "knn", "cbc",
 )  # fmt: skip
+"""The members of the package's default rule until ViM became one."""
+MEMBERS = (*EIGHT, "vim")
 """The members of the package's default rule."""
 NINE = (*EIGHT, "nndr_features")
 """Two maps, the features and the image, each by the nearest chip and by the two nearest classes,

@@ -15,14 +15,14 @@ import numpy as np
 
 from experiments.decisions import evidence, package
 from experiments.decisions.choices import SUM, consensus_of
-from experiments.decisions.combinations import EIGHT, SIX, UNLIKE, Combination
+from experiments.decisions.combinations import MEMBERS, SIX, UNLIKE, Combination
 from experiments.decisions.combinations import standardised as in_units
 from experiments.decisions.measure import RESULTS, TPR
 from experiments.decisions.rules import standardised, unit_of
 
 DEFAULT = "consensus"
 RULES = {
-    DEFAULT: Combination(EIGHT, "bent"),  # with the task's own weights
+    DEFAULT: Combination(MEMBERS, "bent"),  # with the task's own weights
     "six, sum within 3": Combination(SIX, SUM),
     "four, sum within 3": Combination(UNLIKE, SUM),
     **{name: Combination((name,)) for name in ("cbc", "knn", "spatial_stage2", "template")},

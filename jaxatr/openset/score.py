@@ -137,7 +137,8 @@ class Score:
         outputs are unsuitable.
       weigh: ``(model, outputs on training examples, outputs on validation examples, last layer)
         -> model``, called between ``fit`` and ``calibrate``: sets the model's field ``weights``, by
-        what the members tell apart. Fits without some of the examples keep the weights of the whole fit.
+        what the members tell apart. Fits without some of the examples keep the weights of the whole
+        fit.
       needs: names of the arrays that it needs in addition to the logits. ``"open_logits"`` is a
         field of :class:`Outputs`; the others are keys of :attr:`Outputs.more`. The run's task
         computes them (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
