@@ -36,7 +36,8 @@ SHOWN = (
     "auto", "best in trials", "four, sum within 3", "five, sum within 3", "six, sum within 3",
     "six, power 2", "six, smallest", "nine, bent", "eight, bent", "left out", "unlike, left out",
     "forward, left out", "unlike, by trials", "six, by trials", "consensus, by images",
-    "consensus, without ViM", "consensus", "consensus, constants left out", "consensus, left out", "consensus, by trials",
+    "consensus, without ViM", "consensus", "consensus, constants left out", "consensus, left out",
+    "consensus, by trials",
 )  # fmt: skip
 """Rules of the record, in the order of the tables."""
 
