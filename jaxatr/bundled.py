@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 
-from jaxatr.files import MissingFileError
 from jaxatr.resolve import nearest
 
 if TYPE_CHECKING:
@@ -54,6 +53,8 @@ def locate(text: str) -> str:
         raise ValueError(f"got {name!r}, wanted a file or one of {', '.join(names())}{close}")
     own = Path(name).stem
     hint = f"; the package has one: --config={own}{colon}{variant}" if own in names() else ""
+    from jaxatr.files import MissingFileError  # it loads NumPy, which --help does not need
+
     raise MissingFileError(f"there is no file {name!r}{hint}")
 
 

@@ -189,7 +189,7 @@ def evaluated(small_config, trained, monkeypatch, tmp_path):
         if training.read_repeats(workdir) is not None:
             return whole(workdir, **options)
         calls.append((workdir.name, options["data"]))
-        made = result(figures[workdir.name]) | {"checkpoint": {"step": None}}
+        made = result(figures[workdir.name]) | {"checkpoint": {"step": 7}}
         (workdir / "evaluation.json").write_text(json.dumps(made))
         return made | ({"set": {"name": options["name"]}} if options["name"] else {})
 
@@ -199,6 +199,7 @@ def evaluated(small_config, trained, monkeypatch, tmp_path):
 
     whole = evaluation.evaluate_run
     monkeypatch.setattr(evaluation, "evaluate_run", one)
+    monkeypatch.setattr(evaluation.training, "saved_steps", lambda folder: [7])
     monkeypatch.setattr(evaluation.ensemble, "evaluate", together)
     return folder, calls
 

@@ -3,6 +3,7 @@
 import functools
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -162,10 +163,12 @@ def test_a_damaged_graph_is_named(earlier):
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(earlier, images, monkeypatch):
-    def refuse(*_, **__):
-        raise OSError("the disk is full")
+    def refuse(folder, **options):
+        if run in folder.parents:
+            raise OSError("the disk is full")
+        make(folder, **options)
 
-    run = earlier / "open_set"
+    run, make = earlier / "open_set", Path.mkdir
     wanted = list(Recogniser.load(run, score="nndr_stage3")(images))
     before = exported(run)
     monkeypatch.setattr("jaxatr.tasks.runtime.Path.mkdir", refuse)
