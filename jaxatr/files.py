@@ -127,6 +127,9 @@ def check_page(path: str | os.PathLike) -> None:
     check_replaceable(path)
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a write, whose error names no file
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     """Opens a binary file that atomically replaces ``path`` when the block ends.
@@ -158,7 +161,9 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             partial.unlink()
-        if isinstance(error, OSError) and error.filename == str(partial):
+        if isinstance(error, OSError) and (
+            error.filename == str(partial) or (error.filename is None and error.errno in _FULL)
+        ):
             error.filename = str(path)  # the caller knows no other name
         raise
 

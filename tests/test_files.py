@@ -1,5 +1,6 @@
 """Files are written atomically, and errors name invalid paths as given."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -140,3 +141,13 @@ def test_a_process_that_ends_removes_its_folders(tmp_path):
     Path(made.name, "chip.png").touch()
     files.Scratch.remove_all()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_named_with_the_file(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("whole")
+    for number, named in ((errno.ENOSPC, str(path)), (errno.EFBIG, str(path)), (errno.EPIPE, None)):
+        with pytest.raises(OSError) as caught, files.replacing(path):
+            raise OSError(number, os.strerror(number))
+        assert caught.value.filename == named
+    assert path.read_text() == "whole" and [*tmp_path.iterdir()] == [path]

@@ -10,6 +10,8 @@ every 50 ms; its times are recorded beside each fault.
 - a held lock: SIGTERM during an enrolment that waits for a lock which another process holds.
 - large strips: TIFFs of 64 x 64 pixels with a strip that unpacks to a gigabyte; the memory taken.
 - two trainings: a second training in the folder of one that runs, and SIGTERM to the first.
+- slow heads: 200 clients send a byte a second to the server of an exported container, and begin
+  anew when they are cut off.
 
 Run: python experiments/benchmarks/service_faults.py [--enrolments=100]
 """
@@ -41,32 +43,35 @@ from recording import Recording, device_and_version, table
 from small_run import trained
 
 from jaxatr import files
+from jaxatr.runs import container
+from jaxatr.runs.export import export_run
 
 HERE = Path(__file__).parent
 OUTPUT = HERE / "results" / "service_faults_cpu"
 SCORE = "nearest"
+TOKEN = "right"  # of the container; the console on this machine needs none
 
 
-class Console:
-    """A console in a separate process."""
+class Service:
+    """A service in a separate process."""
 
-    def __init__(self, folder: Path, *arguments: str):
-        """Starts it, and waits until it is ready."""
-        line = [sys.executable, "-m", "jaxatr", "serve", f"--workdir={folder}", "--port=0"]
-        more = [f"--score={SCORE}", "--method=none", "--batches=1,4", *arguments]
-        self.process = subprocess.Popen([*line, *more], stdout=subprocess.PIPE, text=True)
+    def __init__(self, line: list[str], says: str, **environment: str):
+        """Starts it, and waits until it says its port."""
+        env = os.environ | environment
+        self.process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=env)
         assert self.process.stdout is not None
         for text in self.process.stdout:
-            if matched := re.match(r"console: .*:(\d+)/", text):
+            if matched := re.match(says, text):
                 self.port = int(matched[1])
                 return
-        raise RuntimeError("jaxatr serve did not start")
+        raise RuntimeError(f"{' '.join(line)} did not start")
 
     def ask(self, method: str, path: str, body: bytes = b"", kind: str = "image/png") -> Any:
         """Sends a request; returns the status and the body of the answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        head = {"Content-Type": kind, "Authorization": f"Bearer {TOKEN}"}
         with contextlib.closing(connection):
-            connection.request(method, path, body, {"Content-Type": kind})
+            connection.request(method, path, body, head)
             answer = connection.getresponse()
             return answer.status, answer.read()
 
@@ -78,6 +83,10 @@ class Console:
         maps = Path(f"/proc/{self.process.pid}/maps").read_text().count("\n")
         return int(resident[1]) * 1024 / 1e6, maps
 
+    def threads(self) -> int:
+        """Returns the number of threads."""
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
     def end(self) -> tuple[float, int]:
         """Sends SIGTERM; returns the seconds until the process ends, and its exit code."""
         start = time.monotonic()
@@ -87,20 +96,26 @@ class Console:
 
 
 @contextlib.contextmanager
-def served(folder: Path, *arguments: str) -> Iterator[Console]:
-    console = Console(folder, *arguments)
+def running(line: list[str], says: str, **environment: str) -> Iterator[Service]:
+    service = Service(line, says, **environment)
     try:
-        yield console
+        yield service
     finally:
-        console.process.kill()
-        console.process.wait()
+        service.process.kill()
+        service.process.wait()
+
+
+def served(folder: Path) -> contextlib.AbstractContextManager[Service]:
+    line = [sys.executable, "-m", "jaxatr", "serve", f"--workdir={folder}", "--port=0"]
+    more = [f"--score={SCORE}", "--method=none", "--batches=1,4"]
+    return running([*line, *more], r"console: .*:(\d+)/")
 
 
 class Others(threading.Thread):
     """A client that asks for a prediction every 50 ms, and notes how long it waits."""
 
-    def __init__(self, console: Console, chip: bytes):
-        """Takes the console, and the image to ask for."""
+    def __init__(self, console: Service, chip: bytes):
+        """Takes the service, and the image to ask for."""
         super().__init__()
         self._console, self._chip, self._ends = console, chip, threading.Event()
         self.seconds: list[float] = []
@@ -112,7 +127,7 @@ class Others(threading.Thread):
             start = time.monotonic()
             try:
                 status, _ = self._console.ask("POST", "/api/predict", self._chip)
-            except OSError:
+            except (OSError, http.client.HTTPException):
                 status = 0
             self.seconds.append(time.monotonic() - start)
             self.refused += status != 200
@@ -160,13 +175,13 @@ def form(images: list[bytes]) -> tuple[bytes, str]:
     return body + b"--cut--\r\n", "multipart/form-data; boundary=cut"
 
 
-def enrol(console: Console, name: str, images: list[bytes]) -> None:
+def enrol(console: Service, name: str, images: list[bytes]) -> None:
     status, body = console.ask("POST", f"/api/enrol?name={name}&score={SCORE}", *form(images))
     if status != 202:
         raise RuntimeError(body.decode())
 
 
-def enrolled(console: Console) -> str:
+def enrolled(console: Service) -> str:
     while True:
         state = json.loads(console.ask("GET", "/api/enrol")[1])
         if state["state"] != "busy":
@@ -174,13 +189,13 @@ def enrolled(console: Console) -> str:
         time.sleep(0.05)
 
 
-def quiet(console: Console, chip: bytes, side: int) -> dict[str, Any]:
+def quiet(console: Service, chip: bytes, side: int) -> dict[str, Any]:
     with Others(console, chip) as others:
         time.sleep(20)
     return others.times
 
 
-def enrolments(console: Console, chip: bytes, side: int, count: int) -> dict[str, Any]:
+def enrolments(console: Service, chip: bytes, side: int, count: int) -> dict[str, Any]:
     enrol(console, "first", chips(1000, 3, side))  # compiles what all enrolments need
     enrolled(console)
     before = console.memory()
@@ -198,7 +213,7 @@ def enrolments(console: Console, chip: bytes, side: int, count: int) -> dict[str
     }
 
 
-def slow_images(console: Console, chip: bytes, side: int) -> dict[str, Any]:
+def slow_images(console: Service, chip: bytes, side: int) -> dict[str, Any]:
     file = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 255, (1000, 1000), np.uint8)
     Image.fromarray(noise).save(file, "JPEG", progressive=True, quality=20)
@@ -221,7 +236,7 @@ def slow_images(console: Console, chip: bytes, side: int) -> dict[str, Any]:
     return others.times | {"seconds_until_free": round(left, 2)}
 
 
-def unread_answers(console: Console, chip: bytes, side: int) -> dict[str, Any]:
+def unread_answers(console: Service, chip: bytes, side: int) -> dict[str, Any]:
     asks = b"GET /api/run HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1024
     with Others(console, chip) as others, contextlib.ExitStack() as stack:
         for _ in range(300):
@@ -234,7 +249,7 @@ def unread_answers(console: Console, chip: bytes, side: int) -> dict[str, Any]:
     return others.times
 
 
-def long_heads(console: Console, chip: bytes, side: int) -> dict[str, Any]:
+def long_heads(console: Service, chip: bytes, side: int) -> dict[str, Any]:
     start = b"GET /api/run HTTP/1.1\r\nHost: localhost\r\nA: "
     with Others(console, chip) as others, contextlib.ExitStack() as stack:
         for number in range(400):
@@ -245,7 +260,7 @@ def long_heads(console: Console, chip: bytes, side: int) -> dict[str, Any]:
     return others.times
 
 
-def held_lock(console: Console, chip: bytes, side: int, folder: Path) -> dict[str, Any]:
+def held_lock(console: Service, chip: bytes, side: int, folder: Path) -> dict[str, Any]:
     with files.locked(folder / ".enrolled.json.lock"):
         enrol(console, "late", chips(2000, 3, side))
         time.sleep(1)
@@ -264,7 +279,7 @@ def tiff_of_a_large_strip(bits: int, kind: int) -> bytes:
     return head + struct.pack("<H", len(tags)) + entries + bytes(4)
 
 
-def large_strips(console: Console, chip: bytes, side: int) -> dict[str, Any]:
+def large_strips(console: Service, chip: bytes, side: int) -> dict[str, Any]:
     content = {bits: tiff_of_a_large_strip(bits, kind) for bits, kind in ((8, 1), (64, 3))}
     process = Path(f"/proc/{console.process.pid}")
     (process / "clear_refs").write_text("5")  # the peak becomes the current use
@@ -302,7 +317,34 @@ def two_trainings(folder: Path) -> dict[str, Any]:
     }
 
 
-def opened(console: Console) -> socket.socket:
+def slow_heads(folder: Path, output: Path, chip: bytes) -> dict[str, Any]:
+    export_run(folder, output / "model.onnx", score=SCORE)
+    container.write_container(output / "model.onnx")
+    line = [sys.executable, str(output / "server.py"), str(output / "model.onnx")]
+    with running(line, r"serving .* (\d+)$", PORT="0", JAXATR_TOKEN=TOKEN) as service:
+        service.ask("POST", "/api/predict", chip)
+        before, most = (service.memory()[0], service.threads()), 0
+        with Others(service, chip) as others, contextlib.ExitStack() as stack:
+            slow: list[socket.socket] = []
+            for _ in range(25):
+                ended = [one for one in slow if not sent(one, b"G")]
+                slow = [one for one in slow if one not in ended]
+                slow += [stack.enter_context(opened(service)) for _ in range(200 - len(slow))]
+                most = max(most, service.threads())
+                time.sleep(1)
+        grown = service.memory()[0] - before[0]
+    more = {"threads_before": before[1], "threads": most, "grown_mb": round(grown, 1)}
+    return others.times | more
+
+
+def sent(one: socket.socket, content: bytes) -> bool:
+    with contextlib.suppress(OSError):
+        one.sendall(content)
+        return True
+    return False
+
+
+def opened(console: Service) -> socket.socket:
     return socket.create_connection(("127.0.0.1", console.port), timeout=20)
 
 
@@ -336,8 +378,10 @@ def main() -> None:
             trained(folder)
         side = json.loads((folder / "record.json").read_text())["image_shape"][0]
         (chip,) = chips(0, 1, side)
-        faults: dict[str, Callable[[Console], dict[str, Any]]] = {
+        faults: dict[str, Callable[[Service], dict[str, Any]]] = {
             "none": lambda console: quiet(console, chip, side),
+            # before the enrolments, with which a run has no export
+            "slow heads to a container": lambda _: slow_heads(folder, Path(temporary), chip),
             "enrolments": lambda console: enrolments(console, chip, side, flags.enrolments),
             "slow images": lambda console: slow_images(console, chip, side),
             "unread answers": lambda console: unread_answers(console, chip, side),
@@ -346,11 +390,11 @@ def main() -> None:
             "two trainings": lambda _: two_trainings(Path(temporary) / "twice"),
             "a held lock": lambda console: held_lock(console, chip, side, folder),  # ends it
         }
+        left = {name: tried for name, tried in faults.items() if not recording.has({"fault": name})}
         with served(folder) as console:
-            for name, tried in faults.items():
-                if not recording.has({"fault": name}):
-                    recording.add({"fault": name}, tried(console))
-                    print(json.dumps(recording.row({"fault": name})), flush=True)
+            for name, tried in left.items():
+                recording.add({"fault": name}, tried(console))
+                print(json.dumps(recording.row({"fault": name})), flush=True)
     print(recording.write_page(page(recording)))
 
 

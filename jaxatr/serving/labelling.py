@@ -12,6 +12,7 @@ from jaxatr import data, training
 from jaxatr.data.corrections import check_files, files_of
 from jaxatr.data.files_below import as_utf8
 from jaxatr.data.sources.image_folder.table import is_table, rows
+from jaxatr.files import in_other_form
 from jaxatr.reporting import label_page
 from jaxatr.serving.engine import Engine
 from jaxatr.serving.kept_rows import KeptRows
@@ -208,9 +209,9 @@ def _suspect(row: Mapping[str, Any], folder: Path) -> _Item:
 
 
 def _suggestion(row: Mapping[str, Any], folder: Path) -> _Item:
-    path = Path(row["path"])
-    beside = folder / path
-    found = beside if not path.exists() and beside.exists() else path
+    path, beside = Path(row["path"]), folder / row["path"]
+    places = (path, in_other_form(path), beside, in_other_form(beside))
+    found = next((one for one in places if one and one.exists()), path)
     return _Item(str(found.absolute()), row["path"], row["why"], row["label"])
 
 

@@ -167,6 +167,9 @@ def test_other_methods_are_refused_with_those_that_a_path_has(asked):
     assert asked("OPTIONS", "/api/predict", token="")[0] == 401
 
 
+UNENDED = b"POST /api/predict HTTP/1.1\r\nAuthorization: Bearer right\r\nContent-Length: 9\r\n\r\nx"
+
+
 def opened(running, sent):
     connection = socket.create_connection(("127.0.0.1", running.server_port), timeout=10)
     connection.sendall(sent)
@@ -177,11 +180,7 @@ def opened(running, sent):
     ("limit", "sent"),
     [
         ("HEAD_SECONDS", b"GET /api/health HTTP/1.1\r\nA: "),
-        (
-            "BODY_SECONDS",
-            b"POST /api/predict HTTP/1.1\r\nAuthorization: Bearer right\r\n"
-            b"Content-Length: 9\r\n\r\nx",
-        ),
+        ("BODY_SECONDS", UNENDED),
     ],
 )
 def test_a_request_that_does_not_end_is_cut_off(asked, server, monkeypatch, limit, sent):
@@ -213,12 +212,23 @@ def test_connections_are_bounded(asked, server):
     running, places = asked.running, server.MOST_CONNECTIONS
     with contextlib.ExitStack() as stack:
         for _ in range(places):
-            stack.enter_context(opened(running, b"G"))
-        wait(lambda: running._places._value == 0)
+            stack.enter_context(opened(running, UNENDED))
+        wait(lambda: not (running._places._value or running._without_head))
         with opened(running, b"") as more:
             assert more.recv(100).startswith(b"HTTP/1.0 503")
     wait(lambda: running._places._value == places)
     assert asked("GET", "/api/health")[0] == 200
+
+
+def test_slow_heads_give_their_places_to_others(asked, server):
+    running, places = asked.running, server.MOST_CONNECTIONS
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(opened(running, b"G")) for _ in range(places)]
+        wait(lambda: running._places._value == 0)
+        assert [asked("GET", "/api/health")[0] for _ in range(3)] == [200] * 3
+        assert slow[0].recv(1) == b""  # the oldest was cut off
+        slow[-1].sendall(b"ET /api/health HTTP/1.0\r\n\r\n")
+        assert slow[-1].recv(100).startswith(b"HTTP/1.0 200")
 
 
 def test_few_images_are_decoded_at_once(asked, server, monkeypatch):

@@ -230,3 +230,15 @@ def test_a_budget_is_a_time_or_a_number_of_trials(text):
     assert Budget.parse("1.5h") == (None, 5400.0) and Budget.parse("90m") == (None, 5400.0)
     with pytest.raises(ValueError, match=f"budget: got '{text}', wanted a time .* at least 1"):
         Budget.parse(text)
+
+
+def test_the_table_of_trials_holds_no_formulas():
+    params = {"data.name": "=cmd()", "data.size": -3, "model.name": "@at"}
+    trial = SimpleNamespace(
+        user_attrs={"loss": 0.25, "seconds": 7.0},
+        intermediate_values={1: 0.5},
+        number=2,
+        params=params,
+    )
+    row = field_search._row(trial, [*params, "absent"])
+    assert row == ["2", "finished", "0.5000", "0.2500", "7", "'=cmd()", "-3", "'@at", ""]

@@ -418,10 +418,12 @@ def test_marks_are_kept_and_forgotten(engine, make_console, tmp_path, client_of)
         "score": 0.25,
         "threshold": None,
     }
-    other = {**mark, "id": "1" * 64, "group": "new", "wrong": False}
+    named = dict.fromkeys(("group", "label", "nearest"), "\u0160koda")
+    other = {**mark, **named, "id": "1" * 64, "wrong": False}
     with client_of(make_console(engine)) as client:
         assert client.get("/api/marks").json() == {"marks": []}
-        answer = client.post("/api/marks", json={"marks": [mark, other]})
+        given = other | dict.fromkeys(named, " S\u030ckoda")
+        answer = client.post("/api/marks", json={"marks": [mark, given]})
         assert answer.json() == {"count": 2}, answer.text
         assert client.post("/api/marks", json={"marks": [mark]}).json() == {"count": 2}
     lines = (tmp_path / "marks.jsonl").read_text().splitlines()

@@ -52,6 +52,13 @@ def doubts(trained_run, tmp_path):
     return tmp_path / "suspects.csv"
 
 
+def test_a_suggested_path_in_the_other_form_of_unicode(tmp_path):
+    (tmp_path / "\u0160koda.png").touch()
+    row = {"path": "S\u030ckoda.png", "why": "", "label": ""}
+    found = labelling._suggestion(row, tmp_path)
+    assert found.path == str(tmp_path / "\u0160koda.png")
+
+
 def saved(path):
     with path.open(newline="") as file:
         return {row["path"]: row["label"] for row in csv.DictReader(file)}

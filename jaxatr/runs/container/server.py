@@ -48,7 +48,10 @@ MOST_HELD = 256 * 2**20
 """Largest size of all image files that are being received or predicted."""
 
 MOST_CONNECTIONS = 64
-"""Largest number of connections, each of which has a thread; further ones get status 503."""
+"""Largest number of connections, each of which has a thread; further ones get status 503.
+
+Of those whose head is still to arrive, the oldest gives its place to a new one.
+"""
 
 MOST_AT_ONCE = 2
 """Largest number of images that are decoded and predicted at once."""
@@ -183,9 +186,10 @@ class Server(ThreadingHTTPServer):
         self.working: dict[int, float] = {}  # when a thread began to predict
         self._places = threading.Semaphore(MOST_CONNECTIONS)
         self._due: dict[socket.socket, float] = {}
+        self._without_head: dict[socket.socket, None] = {}  # the oldest first
         self._held, self._lock = 0, threading.Lock()
         self._closed = threading.Event()
-        threading.Thread(target=self._cut_off, daemon=True).start()
+        threading.Thread(target=self._cut_off_late, daemon=True).start()
 
     def give(self, connection: socket.socket, seconds: float) -> None:
         """Gives a connection some time from now on, or infinite time."""
@@ -207,7 +211,8 @@ class Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Starts a thread for a connection if there is a place for it."""
-        if self._places.acquire(blocking=False):
+        if self._places.acquire(blocking=False) or self._has_made_room():
+            self._without_head[request] = None
             self.give(request, HEAD_SECONDS)
             super().process_request(request, client_address)
             return
@@ -221,8 +226,24 @@ class Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.head_has_arrived(request)
             self._due.pop(request, None)
             self._places.release()
+
+    def head_has_arrived(self, connection: socket.socket) -> None:
+        """Lets a connection keep its place until it is answered."""
+        self._without_head.pop(connection, None)
+
+    def _has_made_room(self) -> bool:
+        """Cuts off the oldest connection without a head, and takes its place.
+
+        Else clients that send their heads slowly would keep out all others, and health checks.
+        """
+        for connection in list(self._without_head):
+            self.head_has_arrived(connection)  # so that it is cut off once only
+            _cut_off(connection)
+            return self._places.acquire(timeout=1)
+        return False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Says in one line why a connection has failed; most often it was cut off."""
@@ -233,13 +254,17 @@ class Server(ThreadingHTTPServer):
         super().server_close()
         self._closed.set()
 
-    def _cut_off(self) -> None:
+    def _cut_off_late(self) -> None:
         while not self._closed.wait(0.2):
             now = time.monotonic()
             for connection, due in list(self._due.items()):
                 if now > due:
-                    with contextlib.suppress(OSError):  # closed meanwhile
-                        connection.shutdown(socket.SHUT_RDWR)
+                    _cut_off(connection)
+
+
+def _cut_off(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # closed meanwhile
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Head:
@@ -272,6 +297,7 @@ class Handler(BaseHTTPRequestHandler):
             return super().parse_request()
         finally:
             self.rfile = file
+            self.server.head_has_arrived(self.connection)
 
     def do_HEAD(self) -> None:
         """Answers as to GET, without the body."""

@@ -27,10 +27,9 @@ async def marks(console: Served) -> Response:
 async def mark(given: schemas.MarksIn, console: Served) -> Response:
     """Saves marks, and returns their total number."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    kept = [
-        {**one.model_dump(), "group": data.class_name(one.group), "time": now}
-        for one in given.marks
-    ]
+    kept = [one.model_dump() | {"time": now} for one in given.marks]
+    for row in kept:
+        row.update((field, data.class_name(row[field])) for field in ("group", "label", "nearest"))
     return JSONResponse({"count": await console.with_kept(console.marks.put, kept)})
 
 
