@@ -87,7 +87,7 @@ def comparison(evaluations: Mapping[str, Mapping[str, Any]]) -> Comparison:
         counts = [str(every["num_known"]), str(every["num_unknown"])]
         rows.append([title, *counts, *cells, _drift(one)])
         if OWN_TEST in evaluations and (why := _difference(one, evaluations[OWN_TEST])):
-            notes.append(f"{title} was measured {why}: measure it again to compare")
+            notes.append(f"{title} was measured {why}")
     header = ["set", "known", "unknown", *_COLUMNS.values(), "drift of the known"]
     return Comparison(header, rows, notes)
 
@@ -117,11 +117,14 @@ def _drift(evaluation: Mapping[str, Any]) -> str:
 
 
 def _difference(one: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    """Says how the measured network or decision differs from the run's; empty if it does not."""
+    """Says how the network or decision differs from the run's, and what to do; empty if equal."""
+    remedy = "measure it again to compare"
     steps = [each.get("checkpoint", {}).get("step") for each in (one, own)]
     if steps[0] != steps[1]:
-        return f"at step {steps[0]}, the run at step {steps[1]}"
+        return f"at step {steps[0]}, the run at step {steps[1]}: {remedy}"
     if one.get("decides") != own.get("decides"):
-        return f"with the score {one.get('decides')}, the run with {own.get('decides')}"
+        if own.get("decides") is None:
+            return f"with the score {one['decides']}; the run's own test has none: evaluate the run"
+        return f"with the score {one.get('decides')}, the run with {own['decides']}: {remedy}"
     limits = [each.get("decision", {}).get("thresholds") for each in (one, own)]
-    return "with another threshold than the run" if limits[0] != limits[1] else ""
+    return f"with another threshold than the run: {remedy}" if limits[0] != limits[1] else ""

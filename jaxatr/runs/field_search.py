@@ -238,7 +238,7 @@ def _try(
     trial = study.ask({one.name: _distribution(one) for one in searched})
     name = trial.user_attrs.get(_FOLDER, f"{_FOLDERS}/{trial.number:03}")
     trial.set_user_attr(_FOLDER, name)
-    title = f"trial {trial.number}: {_listing(trial.params)}"
+    title = f"trial {_number(name)}: {_listing(trial.params)}"
     say(title)
     finished = bool(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
     watch = _Watch(trial, folder / name, left if finished else float("inf"))
@@ -252,14 +252,14 @@ def _try(
         trial.set_user_attr(_WHY, why)
         study.tell(trial, state=TrialState.PRUNED)
         shutil.rmtree(folder / name / "checkpoints", ignore_errors=True)
-        say(f"trial {trial.number}: ended early, {why}")
+        say(f"trial {_number(name)}: ended early, {why}")
     except ValueError as error:
         trial.set_user_attr(_WHY, str(error))
         study.tell(trial, state=TrialState.FAIL)
         raise ValueError(f"{title}: {error}") from error
     else:
         study.tell(trial, watch.value)
-        say(f"trial {trial.number}: {watch.value:.4f} on the validation data")
+        say(f"trial {_number(name)}: {watch.value:.4f} on the validation data")
 
 
 class _Watch:
@@ -346,10 +346,15 @@ def _result(study: "Study", folder: Path, config: Config, searched: Sequence[Sea
     best = max(ended, key=lambda one: (one.value, -one.user_attrs.get(_LOSS, 0.0)))
     assert best.value is not None
     full = with_fields(config, best.params)
-    note = f"trial {best.number} of {len(rows) - 1}, {_listing(best.params)}"
+    note = f"trial {_number(best.user_attrs[_FOLDER])} of {len(rows) - 1}, {_listing(best.params)}"
     files.write_text(folder / WINNER, _source(full, note))
     path = folder / best.user_attrs[_FOLDER]
     return Searches(folder, path, folder / WINNER, best.value, best.params, rows)
+
+
+def _number(folder: str) -> int:
+    """Returns the number of a trial by its folder, which a continued trial keeps."""
+    return int(Path(folder).name)
 
 
 def _row(trial: "FrozenTrial", names: Sequence[str]) -> list[str]:
@@ -357,7 +362,7 @@ def _row(trial: "FrozenTrial", names: Sequence[str]) -> list[str]:
     value = trial.value if last is None else trial.intermediate_values[last]
     loss, seconds = known.get(_LOSS), known.get(_SECONDS)
     return [
-        str(trial.number),
+        str(_number(known.get(_FOLDER, f"{trial.number}"))),
         known.get(_WHY, "finished"),
         "" if value is None else f"{value:.4f}",
         "" if loss is None else f"{loss:.4f}",
