@@ -140,15 +140,16 @@ def _counted(
 
 @contextlib.contextmanager
 def _written(out: Path) -> Iterator[None]:
-    """Adds the folder to disk errors that name no file."""
+    """Says of an error of the disk, in the folder or of no file, what is complete."""
     try:
         yield
     except OSError as error:
-        if error.errno is None or error.filename is not None:
+        place = error.filename or out
+        if error.errno is None or not Path(place).absolute().is_relative_to(out.absolute()):
             raise
         raise OSError(
             error.errno,
-            f"{out}: {error.strerror}; the existing parts are complete, and the same command "
+            f"{place}: {error.strerror}; the existing parts are complete, and the same command "
             "continues with the others",
         ) from error
 

@@ -211,7 +211,8 @@ def test_a_full_disk_ends_in_a_line_and_loses_nothing(predict, rows, tmp_path, m
 
     with monkeypatch.context() as patch:
         patch.setattr(files.os, "fsync", full)
-        with pytest.raises(OSError, match=f"{out}: No space left on device; .* the same command"):
+        message = f"{out}/part-00003.parquet: No space left on device; .* the same command"
+        with pytest.raises(OSError, match=message):
             predict()
     assert sorted(contents(out)) == [f"part-0000{n}.parquet" for n in range(3)]
     assert not list(out.glob(".*partial"))
