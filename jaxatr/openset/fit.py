@@ -151,7 +151,7 @@ def weigh_one(
     head: Head | None,
 ) -> Any:
     """Sets the weights of a score that is fitted."""
-    assert score.weigh is not None and head is not None
+    assert score.weigh is not None
     return score.weigh(models[score.name], _known(training), validation, head)
 
 

@@ -135,10 +135,10 @@ class Score:
       calibrate: ``(model, outputs on validation examples) -> model``, called after ``fit``, for
         parameters that need examples that took no part in training. It raises ``ValueError`` if the
         outputs are unsuitable.
-      weigh: ``(model, outputs on training examples, outputs on validation examples, last layer)
-        -> model``, called between ``fit`` and ``calibrate``: sets the model's field ``weights``, by
-        what the members tell apart. Fits without some of the examples keep the weights of the whole
-        fit.
+      weigh: ``(model, outputs on training examples, outputs on validation examples, last layer or
+        None) -> model``, called between ``fit`` and ``calibrate``: sets the model's field
+        ``weights``, by what the members tell apart. Fits without some of the examples keep the
+        weights of the whole fit.
       needs: names of the arrays that it needs in addition to the logits. ``"open_logits"`` is a
         field of :class:`Outputs`; the others are keys of :attr:`Outputs.more`. The run's task
         computes them (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
@@ -173,7 +173,7 @@ class Score:
     scale: Scale = "plain"
     fixed_threshold: Callable[[float], float] | None = None
     calibrate: Callable[[Any, Outputs], Any] | None = None
-    weigh: Callable[[Any, Outputs, Outputs, Head], Any] | None = None
+    weigh: Callable[[Any, Outputs, Outputs, Head | None], Any] | None = None
     training: OwnTraining | None = None
     names_class: bool = False
     members: tuple["Score", ...] = ()

@@ -197,7 +197,7 @@ def consensus(name: str, title: str, head: Score, *, residual: bool = True) -> S
 
     Args:
       head: the score of the head.
-      residual: whether ViM is a member; it was not until version 0.3.
+      residual: whether ViM is a member; it was none up to version 0.3.0.
     """
     searching = (*_MAPS, *_IMAGES.values())
     members = (*searching, knn.PART, head, *([vim.PART] if residual else ()))
@@ -212,7 +212,10 @@ def consensus(name: str, title: str, head: Score, *, residual: bool = True) -> S
         counts = np.array([COUNTS.get(name, 1.0) for name in names_of(made)])
         return Consensus(counts / counts.sum())
 
-    def weigh(model: Consensus, training: Outputs, validation: Outputs, last: Head) -> Consensus:
+    def weigh(
+        model: Consensus, training: Outputs, validation: Outputs, last: Head | None
+    ) -> Consensus:
+        assert last is not None  # ViM's fit has asked for it
         classes = training.logits.shape[1]
         areas = image_areas(training.more["image"], training.labels, classes)
         seen = seen_areas((*members, *ratios), training, validation, last)
