@@ -22,8 +22,8 @@ _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 SUFFIXES = (*_TAR, *_ZSTANDARD, ".zip")
 _OTHERS = (".7z", ".rar", ".gz", ".bz2", ".xz", ".zst", ".lz4", ".cab", ".iso")
 MOST_TIMES, ROOM = 100, 1 << 28
-_UTF_8 = 0x800  # the flag in a zip of a name in UTF-8
 """An archive may unpack to this many times its size, and to 256 MiB in any case."""
+_UTF_8 = 0x800  # the flag in a zip of a name in UTF-8
 _LONGEST_NAME = 1 << 20  # bytes of a header that holds a long name or other facts about a file
 # Names that the file system refuses, or that another file's name rules out.
 _UNFIT = (errno.ENAMETOOLONG, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.EILSEQ)

@@ -16,9 +16,8 @@ from jaxatr.reporting.tables import percent
 from jaxatr.typing import Float
 
 _FEW = 0.05  # share of accepted unknown examples at which descriptions give a curve's value
-_MOST_LINES = (
-    12  # of a chart that can be read; of more, only the deciding scores are shown at first
-)
+# Lines of a chart that can be read; of more, only the deciding scores are shown at first.
+_MOST_LINES = 12
 _TRAINING = {  # recorded metric to its chart's title and axis label; all but the loss are shares
     "loss": ("Loss", "loss"),
     "closed_accuracy": ("Closed-set accuracy", "examples right"),
