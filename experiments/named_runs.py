@@ -129,15 +129,14 @@ def carry_out(
     own = workdir / run.name
     workdir.mkdir(parents=True, exist_ok=True)
     environment = os.environ | ({} if cores is None else {"NPROC": str(cores)})
-    started = time.monotonic()
+    started, processor = time.monotonic(), 0.0
     output = workdir / f"{run.name}.log"
     diverged = None
     try:
         with open(output, "ab") as log:
             for command in run.commands(own, data):
-                subprocess.run(
-                    command, check=True, cwd=ROOT, env=environment, stdout=log, stderr=log
-                )
+                options = {"cwd": ROOT, "env": environment, "stdout": log, "stderr": log}
+                processor += _processor_seconds(command, options)
     except subprocess.CalledProcessError:
         diverged = _divergence(output) if run.may_diverge else None
         if diverged is None:
@@ -149,6 +148,7 @@ def carry_out(
         "baselines": list(run.baselines),
         "cores": cores or os.cpu_count(),
         "seconds": round(time.monotonic() - started),
+        "processor_seconds": round(processor),
         "record": json.loads((own / "record.json").read_text()),
     }
     if diverged is None:
@@ -157,10 +157,25 @@ def carry_out(
     else:
         result["diverged"] = diverged
     if before := run.result(results):  # recorded with fewer scores; keep the time of the training
-        result["seconds"] = before["seconds"]
+        times = ("seconds", "processor_seconds")
+        result |= {name: before.get(name) for name in times}
     path = results / f"{run.name}.json"
     text = json.dumps(result, indent=1, default=str)
     path.write_text(portable(text, workdir, data) + "\n")
+
+
+def _processor_seconds(command: list[str], options: Mapping[str, Any]) -> float:
+    """Runs a command; returns the seconds of the processor that it took.
+
+    Raises:
+      subprocess.CalledProcessError: it failed.
+    """
+    process = subprocess.Popen(command, **options)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return used.ru_utime + used.ru_stime
 
 
 def portable(text: str, workdir: Path, data: Path) -> str:

@@ -718,9 +718,9 @@ def test_the_runs_on_hituav_set_fields_that_exist_and_show_what_is_missing(tmp_p
         "not trained"
     )
     (tmp_path / "plan.json").write_text('{"hours": 2.0, "steps": 7}')
-    assert experiment.planned(tmp_path, tmp_path, 2.0)["steps"] == 7
+    assert experiment.planned(tmp_path, tmp_path, 2.0, 1)["steps"] == 7
     with pytest.raises(ValueError, match=r"--hours: got 1, but .*plan.json is for 2"):
-        experiment.planned(tmp_path, tmp_path, 1.0)
+        experiment.planned(tmp_path, tmp_path, 1.0, 1)
 
 
 def test_a_target_that_the_detector_missed_counts_against_the_end_to_end_oscr():

@@ -1,29 +1,35 @@
 """Trains detectors on HIT-UAV for given hours, and torchvision's beside them; records the figures.
 
-    python -m experiments.detection.hituav [--hours=2] [--only=all,fcos] [--list]
+    python -m experiments.detection.hituav [--hours=2] [--only=all,fcos] [--prefix=hituav] [--list]
 
-The runs, in this order: ``all`` four classes; ``fcos`` and ``retinanet`` of torchvision, from the
-same weights and for as many hours; ``without-bicycle`` and ``without-car``, which are left out of
-the training and should be found as targets. A short training measures how many steps fit into the
-hours on this machine, which must be otherwise idle; ``plan.json`` in the folder of the runs keeps
-the number. A run whose result is in ``results`` is not repeated, and one that was interrupted goes
-on from its last checkpoint, so the same command continues.
+The runs, in this order: ``all`` four classes; ``fcos``, ``retinanet`` and ``ssdlite`` of
+torchvision, from the same weights and for as many hours; ``without-bicycle`` and ``without-car``,
+which are left out of the training and should be found as targets. A short training measures how
+many steps fit into the hours on this machine; ``plan.json`` in the folder of the runs keeps the
+number. On a GPU the hours are those of the wall, and the machine must be otherwise idle; on a CPU
+they are the processor's, divided by ``--cores``. A run whose result is in ``results`` is not
+repeated, and one that was interrupted goes on from its last checkpoint, so the same command
+continues.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from experiments.named_runs import ROOT, Run, carry_out
-from jaxatr import runs, training
+from jaxatr import runs
 
 RESULTS = Path(__file__).parent / "results"
 CONFIG = "detect.py:hituav"
-PEERS = ("fcos", "retinanet")
+PEERS = ("fcos", "retinanet", "ssdlite")
 SPLITS = {
     "all": "closed",
     "without-bicycle": "unknown:Bicycle",
@@ -35,17 +41,17 @@ COMMON = {
     "model.pretrained": "mobilenet_v2",
     "train.checkpoint_every": 100,
 }
-_PROBE = 30  # steps that are timed, of which the first ten are not counted
+_PROBES = (10, 40)  # steps of two trainings, whose difference is timed
 _TRAINING = 0.9  # share of the hours that is not spent on the validation scenes
 
 
-def run_of(name: str, steps: int) -> Run:
+def run_of(name: str, steps: int, prefix: str = "hituav") -> Run:
     """Returns a named run of so many steps."""
     fields: dict[str, Any] = {"open_set.split": SPLITS[name], "train.steps": steps}
-    return Run(f"hituav-{name}", CONFIG, COMMON | fields)
+    return Run(f"{prefix}-{name}", CONFIG, COMMON | fields)
 
 
-def planned(workdir: Path, data: Path, hours: float) -> dict[str, float]:
+def planned(workdir: Path, data: Path, hours: float, cores: int) -> dict[str, float]:
     """Returns the number of steps that fit into the hours, measured when it is asked for first.
 
     Raises:
@@ -62,39 +68,58 @@ def planned(workdir: Path, data: Path, hours: float) -> dict[str, float]:
         for name, value in COMMON.items()
         if isinstance(value, str)
     }
-    fields |= {"train.steps": _PROBE, "train.log_every": 10, "data.validation": 0.0}
+    fields |= {"train.log_every": 10, "data.validation": 0.0}
     fields |= {"detection.validation_split": "", "train.end_with_best": False}
     print("measuring the seconds of a step", flush=True)
-    probe = runs.train_run("detect:hituav", workdir / "probe", progress=False, **fields)
-    rates = [row["images_per_second"] for row in training.read_metrics(probe)][1:]
-    rate, size = sum(rates) / len(rates), training.load_config(probe).train.batch_size
-    steps = max(1, round(_TRAINING * 3600 * hours * rate / size))
-    plan = {"hours": hours, "images_per_second": rate, "steps": steps}
-    workdir.mkdir(parents=True, exist_ok=True)
+
+    def seconds(steps: int) -> float:
+        started = _clock(cores)
+        probe = workdir / f"probe-{steps}"
+        runs.train_run("detect:hituav", probe, progress=False, **fields, **{"train.steps": steps})
+        return _clock(cores) - started
+
+    few, more = map(seconds, _PROBES)  # both start and compile
+    step = (more - few) / (_PROBES[1] - _PROBES[0])
+    plan = {
+        "hours": hours,
+        "seconds": step,
+        "steps": max(1, round(_TRAINING * 3600 * hours / step)),
+    }
     path.write_text(json.dumps(plan, indent=1) + "\n")
     return plan
 
 
-def carry_out_peer(name: str, workdir: Path, data: Path, hours: float) -> None:
+def _clock(cores: int) -> float:
+    """Returns the seconds of a GPU by the wall, of the processor by each of the cores in use."""
+    if jax.default_backend() != "cpu":
+        return time.monotonic()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (time.process_time() + children.ru_utime + children.ru_stime) / cores
+
+
+def carry_out_peer(
+    name: str, workdir: Path, data: Path, hours: float, *, cores: int, prefix: str
+) -> None:
     """Trains and measures a detector of torchvision.
 
     Raises:
-      subprocess.CalledProcessError: it failed; its output is in ``WORKDIR/hituav-NAME.log``.
+      subprocess.CalledProcessError: it failed; its output is in ``WORKDIR/PREFIX-NAME.log``.
     """
     script = Path(__file__).with_name("peer_torchvision.py")
     command = [sys.executable, str(script), f"--scenes={data / 'hituav'}", f"--model={name}"]
-    command += [f"--hours={hours}", f"--out={RESULTS / f'hituav-{name}.json'}"]
-    command += [f"--checkpoint={workdir / f'hituav-{name}.pt'}"]
-    command += [f"--workers={max(0, (os.cpu_count() or 1) // 4 - 1)}"]  # two cores: none
+    command += [f"--hours={hours}", f"--out={RESULTS / f'{prefix}-{name}.json'}"]
+    command += [f"--checkpoint={workdir / f'{prefix}-{name}.pt'}"]
+    command += [f"--workers={max(0, cores // 4 - 1)}"]  # two cores: none
     # The peer uses jax for the weights and the data alone.
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    with open(workdir / f"hituav-{name}.log", "ab") as log:
+    environment |= {"OMP_NUM_THREADS": str(cores)}
+    with open(workdir / f"{prefix}-{name}.log", "ab") as log:
         subprocess.run(command, check=True, env=environment, stdout=log, stderr=log)
 
 
-def described(name: str) -> str:
+def described(name: str, prefix: str = "hituav") -> str:
     """Describes a recorded result: AP50 by class, and the recall of classes left out."""
-    path = RESULTS / f"hituav-{name}.json"
+    path = RESULTS / f"{prefix}-{name}.json"
     if not path.is_file():
         return f"{name}: not run"
     result = json.loads(path.read_text())
@@ -118,6 +143,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=float, default=2.0)
     parser.add_argument("--only", default=",".join(NAMES))
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--prefix", default="hituav", help="first part of the results' names")
     parser.add_argument("--list", action="store_true", help="show the results, without training")
     parser.add_argument("--data", default=os.environ.get("JAXATR_DATA", "../shared/data"))
     parser.add_argument("--workdir", default="runs/hituav")
@@ -126,7 +153,7 @@ def main() -> int:
     if odd := set(chosen) - {*NAMES}:
         parser.error(f"--only: got {', '.join(sorted(odd))}, wanted some of {', '.join(NAMES)}")
     if given.list:
-        print("\n".join(map(described, chosen)))
+        print("\n".join(described(name, given.prefix) for name in chosen))
         return 0
     workdir, data = Path(given.workdir).absolute(), Path(given.data).absolute()
     if not (data / "hituav" / "train.json").is_file():
@@ -134,20 +161,24 @@ def main() -> int:
     weights = data / "weights" / "mobilenet_v2"
     if weights.is_dir():  # else those that are installed
         os.environ.setdefault("JAXATR_WEIGHTS_DIR", str(weights))
-    plan, failed = planned(workdir, data, given.hours), []
+    os.environ["NPROC"] = str(given.cores)
+    workdir.mkdir(parents=True, exist_ok=True)
     RESULTS.mkdir(exist_ok=True)
+    failed, shared = [], {"cores": given.cores, "prefix": given.prefix}
     for name in chosen:
         try:
-            if name not in PEERS:
-                run = run_of(name, int(plan["steps"]))
+            if name in PEERS:
+                if not (RESULTS / f"{given.prefix}-{name}.json").is_file():
+                    carry_out_peer(name, workdir, data, given.hours, **shared)
+            else:
+                plan = planned(workdir, data, given.hours, given.cores)
+                run = run_of(name, int(plan["steps"]), given.prefix)
                 if not run.done(RESULTS):
-                    carry_out(run, RESULTS, workdir, data)
-            elif not (RESULTS / f"hituav-{name}.json").is_file():
-                carry_out_peer(name, workdir, data, given.hours)
-            print(described(name), flush=True)
+                    carry_out(run, RESULTS, workdir, data, cores=given.cores)
+            print(described(name, given.prefix), flush=True)
         except subprocess.CalledProcessError as error:
             failed.append(name)
-            print(f"failed  {name}: {error}; see {workdir}/hituav-{name}.log", flush=True)
+            print(f"failed  {name}: {error}; see {workdir}/{given.prefix}-{name}.log", flush=True)
     return 1 if failed else 0
 
 

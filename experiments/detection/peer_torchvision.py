@@ -7,7 +7,9 @@
 
 Both start from the same weights of ImageNet, MobileNetV2, with fixed batch statistics. torchvision
 sees whole scenes, mirrored at random. On a GPU it uses TF32 and cuDNN's benchmarked algorithms, and
-processes of their own read its scenes. Every figure is computed by jaxatr.scenes.metrics.
+processes of their own read its scenes. On a CPU the hours are the processor's, divided by the
+threads, so that other programs take nothing from them. Every figure is computed by
+jaxatr.scenes.metrics.
 """
 
 import argparse
@@ -23,8 +25,10 @@ import numpy as np
 import torch
 import torchvision
 from torchvision.models.detection import FCOS, RetinaNet
-from torchvision.models.detection.anchor_utils import AnchorGenerator
+from torchvision.models.detection.anchor_utils import AnchorGenerator, DefaultBoxGenerator
 from torchvision.models.detection.backbone_utils import BackboneWithFPN
+from torchvision.models.detection.ssd import SSD
+from torchvision.models.detection.ssdlite import SSDLiteHead
 from torchvision.ops.misc import FrozenBatchNorm2d
 
 from jaxatr import data, models
@@ -34,8 +38,10 @@ from jaxatr.scenes import metrics
 _SAVED_EVERY = 600.0  # seconds
 _PLACES = ("scenes", "weights_dir", "checkpoint", "out")
 
+MODELS = ("fcos", "retinanet", "ssdlite")
 STRIDES = (4, 8, 16, 32)
 LAYERS = {"3": 24, "6": 32, "13": 96, "18": 1280}  # of MobileNetV2's features, at these strides
+_WIDTH = 64  # channels of the pyramid
 
 
 def backbone(weights_dir: str) -> BackboneWithFPN:
@@ -48,7 +54,7 @@ def backbone(weights_dir: str) -> BackboneWithFPN:
     if unexpected or any(not name.startswith("classifier") for name in missing):
         raise ValueError(f"weights: missing {missing}, unexpected {unexpected}")
     names = {layer: str(number) for number, layer in enumerate(LAYERS)}
-    return BackboneWithFPN(network.features, names, list(LAYERS.values()), 64)
+    return BackboneWithFPN(network.features, names, list(LAYERS.values()), _WIDTH)
 
 
 def detector(name: str, classes: int, weights_dir: str) -> torch.nn.Module:
@@ -67,7 +73,24 @@ def detector(name: str, classes: int, weights_dir: str) -> torch.nn.Module:
         ratios = ((0.5, 1.0, 2.0),) * len(sizes)
         anchors = AnchorGenerator(sizes, ratios)
         return RetinaNet(body, classes + 1, anchor_generator=anchors, **size)
-    raise ValueError(f"model: got {name!r}, wanted fcos or retinanet")
+    if name == "ssdlite":  # its light heads and its loss, on the same pyramid
+        levels = len(STRIDES) + 1
+        boxes = DefaultBoxGenerator(
+            [[2, 3]] * levels,
+            scales=[4 * stride / 576 for stride in (*STRIDES, 64, 128)],  # shares of the picture
+            steps=[*STRIDES, 64],
+        )
+        norm = functools.partial(torch.nn.BatchNorm2d, eps=0.001, momentum=0.03)
+        head = SSDLiteHead([_WIDTH] * levels, boxes.num_anchors_per_location(), classes + 1, norm)
+        return SSD(body, boxes, (640, 512), classes + 1, head=head)
+    raise ValueError(f"model: got {name!r}, wanted one of {', '.join(MODELS)}")
+
+
+def clock(device: torch.device) -> float:
+    """Returns seconds: by the wall for a GPU, else of the processor by each of the threads."""
+    if device.type == "cuda":
+        return time.monotonic()
+    return time.process_time() / torch.get_num_threads()
 
 
 def example(split: data.Split, number: int, flip: bool) -> tuple[torch.Tensor, dict]:
@@ -138,12 +161,12 @@ def train(
         optimiser.load_state_dict(saved["optimiser"])
         before, steps = saved["seconds"], saved["steps"]
     place, examples = next(network.parameters()).device, batches(source, batch, steps, workers)
-    start = kept = time.monotonic()
+    start = kept = clock(place)
     network.train()
-    while (share := (before + time.monotonic() - start) / (3600 * hours)) < 1:
-        if checkpoint is not None and time.monotonic() - kept > _SAVED_EVERY:
-            _save(checkpoint, network, optimiser, before + time.monotonic() - start, steps)
-            kept = time.monotonic()
+    while (share := (before + clock(place) - start) / (3600 * hours)) < 1:
+        if checkpoint is not None and clock(place) - kept > _SAVED_EVERY:
+            _save(checkpoint, network, optimiser, before + clock(place) - start, steps)
+            kept = clock(place)
         for group in optimiser.param_groups:
             group["lr"] = rate * min(1, (steps + 1) / 50) * (1 + np.cos(np.pi * share)) / 2
         drawn = next(examples)
@@ -213,7 +236,7 @@ def main() -> None:
     """Trains, measures and records."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scenes", required=True)
-    parser.add_argument("--model", choices=("fcos", "retinanet"), default="fcos")
+    parser.add_argument("--model", choices=MODELS, default="fcos")
     parser.add_argument("--hours", type=float, default=2.0)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--workers", type=int, default=0, help="processes that read scenes")
