@@ -57,7 +57,7 @@ def is_known(*values: Any) -> bool:
 
 
 EAGER = "compute it without compiling: model(..., eager=True), or apply without jit"
-"""What to do about a computation that jit cannot do; ends an error message."""
+"""The advice that ends an error message about a computation that jit cannot do."""
 
 
 def library(*values: Any, shape: Iterable[int] | None = None) -> ModuleType:

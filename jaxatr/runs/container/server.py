@@ -66,7 +66,7 @@ METHODS = {
     **dict.fromkeys(("/", "/api/health", "/api/model"), "GET, HEAD"),
     "/api/predict": "POST",
 }
-"""What is answered at each path."""
+"""Methods that are answered at each path."""
 _TYPES = {"tensor(uint8)": "uint8", "tensor(uint16)": "uint16", "tensor(float)": "float32"}
 
 
