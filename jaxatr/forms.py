@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 
 class Leaf(NamedTuple):
-    """What a value must be.
+    """The form of a value without fields of its own.
 
     Attributes:
-      holds: whether a value is one.
-      wanted: what it must be, in words.
+      holds: whether a value has it.
+      wanted: it in words, for messages.
     """
 
     holds: Callable[[Any], bool]
@@ -42,6 +42,7 @@ TEXTS = Leaf(
 )
 BOOLEAN = Leaf(lambda value: isinstance(value, bool), "true or false")
 LIST = Leaf(lambda value: isinstance(value, list), "a list")
+_OBJECT = Leaf(lambda value: isinstance(value, dict), "an object")
 NUMBER = Leaf(is_number, "a finite number")
 NUMBERS = Leaf(
     lambda value: isinstance(value, list) and bool(value) and all(map(is_number, value)),
@@ -78,19 +79,14 @@ def check(value: Any, form: Form, path: str | os.PathLike, name: str = "") -> No
     ValueError: a.json: counts.cars: got -3, wanted an integer of at least 0
     """
     if isinstance(form, Leaf):
-        wanted = None if form.holds(value) else form.wanted
-    else:
-        kind, named = (list, "a list") if isinstance(form, list) else (dict, "an object")
-        wanted = None if issubclass(type(value), kind) else named
-    if wanted is not None:
-        raise ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {wanted}")
-    inner = f"{name}." if name else ""
-    if isinstance(form, Leaf):
-        return
-    if isinstance(form, list):
+        if not form.holds(value):
+            raise ValueError(f"{path}: {name}: got {json.dumps(value)[:40]}, wanted {form.wanted}")
+    elif isinstance(form, list):
+        check(value, LIST, path, name)
         for number, one in enumerate(value):
             check(one, form[0], path, f"{name}[{number}]")
-        return
-    for key, one in value.items():
-        if (of_field := form.get(key, form.get("*"))) is not None:
-            check(one, of_field, path, f"{inner}{key}")
+    else:
+        check(value, _OBJECT, path, name)
+        for key, one in value.items():
+            if (of_field := form.get(key, form.get("*"))) is not None:
+                check(one, of_field, path, f"{name}.{key}" if name else key)

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,15 +47,18 @@ class Manifest(NamedTuple):
         return -(-self.inputs // self.size)
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True)
+class Shard:
     """The inputs of a shard.
 
     Attributes:
+      number: its number in the manifest, from 0.
       runs: (number of a source, keys of consecutive inputs from it), in order; a key is an object
         for an input that cannot be read (:meth:`Source.listed`).
       digest: SHA-256 of the list.
     """
 
+    number: int
     runs: list[tuple[int, list[Key]]]
     digest: str
 
@@ -72,7 +76,8 @@ def read(out: Path, number: int) -> Shard:
     text = _text(out, number)
     if text is None:
         raise ValueError(f"{_path(out, number)}: missing or damaged; run the command again")
-    return Shard([(source, keys) for source, keys in json.loads(text)], _digest(text))
+    runs = [(source, keys) for source, keys in json.loads(text)]
+    return Shard(number, runs, _digest(text))
 
 
 def listed(

@@ -1,6 +1,7 @@
 """Workers that search the scenes of a shard; a part has a row for each target."""
 
 import itertools
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -43,10 +44,10 @@ class SceneWorker(Worker):
         notes = [one.note for one in both if one.note]
         return Identity(run, {**columns, "map_x": float, "map_y": float}, "; ".join(notes))
 
-    def _made(self, number: int, shard: manifest.Shard) -> tuple[list[dict[str, Cell]], int]:
+    def _made(self, shard: manifest.Shard) -> tuple[list[dict[str, Cell]], int]:
         """Returns a row for each target and each unusable scene, and the number of the latter."""
         rows, failed = [], 0
-        once, strips = self._once(number, shard)
+        once, strips = self._once(shard)
         with self._scratch() as scratch:
             inputs = zip(
                 self._found(once, scratch), self._job.sources_of(once), strips, strict=True
@@ -61,16 +62,16 @@ class SceneWorker(Worker):
                     Path(one.file).unlink(missing_ok=True)
         return rows, failed
 
-    def _once(self, number: int, shard: manifest.Shard) -> tuple[manifest.Shard, list[list[Strip]]]:
+    def _once(self, shard: manifest.Shard) -> tuple[manifest.Shard, list[list[Strip]]]:
         """Returns a shard with each scene once, and which of its strips the shard has."""
         count = 1 if self._job.search is None else self._job.search.strips
-        places = itertools.count(number * self._job.size)
+        places = itertools.count(shard.number * self._job.size)
         runs, strips = [], []
         for source, keys in shard.runs:
             scenes = [(key, [*same]) for key, same in itertools.groupby(keys)]
             runs.append((source, [key for key, _ in scenes]))
             strips += [[Strip(next(places) % count, count) for _ in same] for _, same in scenes]
-        return manifest.Shard(runs, shard.digest), strips
+        return replace(shard, runs=runs), strips
 
     @property
     def _has_facts(self) -> bool:

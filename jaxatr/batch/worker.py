@@ -205,14 +205,13 @@ class Worker:
                 damaged = "it is of other inputs or another run"
             except (ValueError, OSError, KeyError, TypeError) as error:
                 damaged = str(error)
-        rows, failed = self._made(number, shard)
+        rows, failed = self._made(shard)
         facts = parts.Facts(number, shard.digest, run, len(shard), failed)
         parts.write(self._job.out, facts, self._columns(rows), rows, self._identity.runtime)
         return Part(number, len(shard), failed, damaged=damaged)
 
-    def _made(self, number: int, shard: manifest.Shard) -> tuple[list[dict[str, Cell]], int]:
+    def _made(self, shard: manifest.Shard) -> tuple[list[dict[str, Cell]], int]:
         """Returns the rows of a shard, and the number of inputs that could not be used."""
-        del number
         rows = self._rows(shard)
         return rows, sum(row["error"] is not None for row in rows)
 

@@ -100,15 +100,15 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
             devices.use(flags.FLAGS["device"].value)
         return _until_closed(lambda: command.main(arguments))
     except Exception as error:
-        platforms = _missing_platforms() if _NO_DEVICE in str(error) else ""
-        if is_users(error) and not platforms:
+        users = is_users(error)
+        if (not users or _NO_DEVICE in str(error)) and (platforms := _missing_platforms()):
+            print(f"error: {platforms}", file=sys.stderr)
+            return EXIT_USER_ERROR
+        if users:
             if flags.FLAGS.debug:
                 traceback.print_exception(error)
             print(f"error: {_message(error)}", file=sys.stderr)
             return getattr(error, "exit_code", EXIT_USER_ERROR)
-        if platforms := platforms or _missing_platforms():
-            print(f"error: {platforms}", file=sys.stderr)
-            return EXIT_USER_ERROR
         traceback.print_exception(error)
         print("This is a bug in jaxatr. Please report it with the lines above.", file=sys.stderr)
         return EXIT_BUG

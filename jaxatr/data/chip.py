@@ -11,10 +11,8 @@ from PIL import Image
 
 from jaxatr.data.bands import Choice
 from jaxatr.data.decoder import MOST_BANDS
+from jaxatr.data.decoder.luma import gray
 from jaxatr.typing import Bool, Config, Float, Shaped
-
-LUMA = np.array([299, 587, 114])
-"""Weights of red, green and blue in a gray value, in thousandths (ITU-R BT.601)."""
 
 
 def margin(outer: Any, inner: Any) -> Any:
@@ -100,7 +98,7 @@ class Chip:
         if self.size and image.shape[:2] != (self.size, self.size):
             image = _resize(image, self.size)
         if self.channels is not None and image.shape[2] != self.channels:
-            image = _gray(image) if self.channels == 1 else np.repeat(image, 3, axis=2)
+            image = gray(image) if self.channels == 1 else np.repeat(image, 3, axis=2)
         return image
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -273,11 +271,6 @@ def _resize(
         for c in range(image.shape[2])
     ]
     return _as_dtype(np.stack(planes, axis=2), image.dtype)
-
-
-def _gray(image: np.ndarray) -> np.ndarray:
-    # Integers are summed exactly, so that a tie rounds the same way on every machine.
-    return _as_dtype((image @ LUMA / 1000)[:, :, None], image.dtype)
 
 
 def _as_dtype(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

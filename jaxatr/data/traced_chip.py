@@ -14,7 +14,8 @@ import numpy as np
 from jax import lax
 from PIL import Image
 
-from jaxatr.data.chip import LUMA, Chip, margin
+from jaxatr.data.chip import Chip, margin
+from jaxatr.data.decoder.luma import LUMA
 from jaxatr.typing import Array, Float, Shaped
 
 _BITS = (8, 7, 7)  # a weight's bits, computed in steps: 32 bits hold no larger dividend

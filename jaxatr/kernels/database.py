@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import jax
 
@@ -24,19 +24,19 @@ from jaxatr.kernels.solver import Choice, Operation
 
 SHIPPED = Path(__file__).parent / "tuned"
 MODE = "JAXATR_FIND"
-_MODES = ("none", "db", "search", "enforce")
+Mode: TypeAlias = Literal["none", "db", "search", "enforce"]
 
 
-def mode() -> Literal["none", "db", "search", "enforce"]:
+def mode() -> Mode:
     """Returns the value of the environment variable ``JAXATR_FIND``, by default ``"db"``.
 
     Raises:
       ValueError: the value is not one of the four modes.
     """
     chosen = os.environ.get(MODE) or "db"
-    if chosen not in _MODES:
-        raise ValueError(f"{MODE}: got {chosen!r}, wanted one of {', '.join(_MODES)}")
-    return cast(Literal["none", "db", "search", "enforce"], chosen)
+    if chosen not in get_args(Mode):
+        raise ValueError(f"{MODE}: got {chosen!r}, wanted one of {', '.join(get_args(Mode))}")
+    return cast(Mode, chosen)
 
 
 def folder() -> Path:
@@ -66,18 +66,17 @@ def _file_name(device: Device) -> str:
 
 def lookup(operation: Operation, problem: Any, device: Device) -> Choice | None:
     """Returns the recorded choice for a canonical problem, or ``None`` if none can be used."""
-    for path in (user_file(device), shipped_file(device)):
+    own, shipped = user_file(device), shipped_file(device)
+    for path in (own, shipped):
         entry = entries(path).get(problem.key)
         if entry is None:
             continue
-        why = _stale(operation, problem, entry, device)
+        why = operation.refusal(problem, entry.choice, device) or outdated(operation, entry)
         if not why:
             return entry.choice
-        if path == user_file(device):
+        if path == own:
             _warn(f"{path}: the entry {problem.key!r} is not used: {why}")
-        elif (
-            entry.jax_version == jax.__version__
-        ):  # others are expected, `jaxatr tune show` lists them
+        elif entry.jax_version == jax.__version__:  # `jaxatr tune show` lists others, as expected
             _warn_of_shipped(path, why)
     return None
 
@@ -94,10 +93,6 @@ def _warn_of_shipped(path: Path, why: str) -> None:
 def known(device: Device) -> bool:
     """Returns whether the database has any entry for a device."""
     return any(entries(path) for path in (user_file(device), shipped_file(device)))
-
-
-def _stale(operation: Operation, problem: Any, entry: Entry, device: Device) -> str:
-    return operation.refusal(problem, entry.choice, device) or outdated(operation, entry)
 
 
 def outdated(operation: Operation, entry: Entry) -> str:

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import jax
 import numpy as np
@@ -31,7 +31,7 @@ from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.folding import Specialised
 
 VARIABLE = "JAXATR_ONEDNN"
-_MODES = ("auto", "always", "never")
+Mode: TypeAlias = Literal["auto", "always", "never"]
 _OPTIONS = {
     "xla_cpu_experimental_onednn_custom_call": True,
     # Otherwise YNNPACK, XLA's default library, takes the convolutions first.
@@ -71,16 +71,16 @@ class Form(NamedTuple):
         return f"{self.name} ({': '.join(filter(None, [self.reason, times]))})"
 
 
-def mode() -> Literal["auto", "always", "never"]:
+def mode() -> Mode:
     """Returns the value of the environment variable ``JAXATR_ONEDNN``, by default ``"auto"``.
 
     Raises:
       ValueError: the value is not one of the three modes.
     """
     chosen = os.environ.get(VARIABLE) or "auto"
-    if chosen not in _MODES:
-        raise ValueError(f"{VARIABLE}: got {chosen!r}, wanted one of {', '.join(_MODES)}")
-    return cast(Literal["auto", "always", "never"], chosen)
+    if chosen not in get_args(Mode):
+        raise ValueError(f"{VARIABLE}: got {chosen!r}, wanted one of {', '.join(get_args(Mode))}")
+    return cast(Mode, chosen)
 
 
 @functools.cache

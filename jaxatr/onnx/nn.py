@@ -69,9 +69,8 @@ def entry(**inputs: tuple[str, tuple[int | str | None, ...] | None] | None) -> C
             with wide():
                 given = [as_declared(v, wanted) for v, wanted in zip(values, infos, strict=True)]
                 result = method(self, *given, **options)
-                return (
-                    tuple(on_device(list(result))) if type(result) is tuple else on_device(result)
-                )
+                placed = on_device(result)  # a list of several
+                return tuple(placed) if type(result) is tuple else placed
 
         return call
 

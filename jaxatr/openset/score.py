@@ -116,7 +116,7 @@ class FitByName(ByName):
 
 
 NOT_NEEDS = frozenset({"model", "head", "classes", "labels", "logits"})
-"""What a score can ask for besides its needs."""
+"""Parameters of a score's functions that are not among its needs."""
 
 
 @dataclass(frozen=True)

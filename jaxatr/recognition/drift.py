@@ -52,7 +52,7 @@ class Reference(NamedTuple):
 
 
 def reference_of(recogniser: OpenSetPredictor) -> Reference:
-    """Returns what a recogniser's chips are compared with.
+    """Returns the values that a recogniser's chips are compared with.
 
     Raises:
       ValueError: the recorded facts are damaged.

@@ -1,4 +1,4 @@
-"""What recognisers of images and of tracks have in common: a network and its decision."""
+"""The common part of recognisers of images and of tracks: a network and its decision."""
 
 import abc
 import math

@@ -1,4 +1,4 @@
-"""What a row of predictions says besides its prediction: when, of which source, by which run."""
+"""The cells of a row beside its prediction: time, source, run and facts of the image."""
 
 import datetime
 import os

@@ -44,7 +44,7 @@ class Drawing(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What is said of one run.
+    """One run's section of the page.
 
     Attributes:
       title: heading.
@@ -71,7 +71,7 @@ def render(parts: Sequence[Part], left_out: Sequence[str]) -> str:
     """Renders a self-contained page.
 
     Args:
-      parts: what is said of each run.
+      parts: the sections, one for each run.
       left_out: lines about tables and rows that were not read.
     """
     made = environment()

@@ -94,7 +94,8 @@ def evaluate_run(
         raise ValueError(f"name: got {name!r} without another set to measure")
     config.data.update(place)
     task = make_task(config, workdir)
-    task.check_continues(workdir, training.read_record(workdir))
+    record = training.read_record(workdir)
+    task.check_continues(workdir, record)
     facts = {} if own else _measured_on(task, data, workdir)
     check_options(workdir, task.kind(), task.test, options)
     takes = inspect.signature(task.test).parameters
@@ -102,7 +103,7 @@ def evaluate_run(
         options = {"outside": "", **options}
     snapshot = training.load_snapshot(workdir, checkpoint)
     if checkpoint == "latest":
-        training.warn_unfinished(workdir, snapshot.step)
+        training.warn_unfinished(workdir, record, snapshot.step)
     given = {"workdir": Path(workdir), "step": snapshot.step, "progress": progress}
     options |= {name: value for name, value in given.items() if name in takes}
     phase = task.phases[-1].name if task.phases else ""

@@ -5,13 +5,12 @@ import json
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxatr import files, forms
-from jaxatr.forms import Form
+from jaxatr.forms import ObjectForm
 from jaxatr.recognition import other_data
 from jaxatr.training import EVALUATION, SCORES
 
@@ -49,9 +48,7 @@ class Merged(NamedTuple):
     notes: list[str]
 
 
-def merged(
-    folder: Path, now: Evaluated, kept: Iterable[str], form: Form = MappingProxyType({})
-) -> Merged:
+def merged(folder: Path, now: Evaluated, kept: Iterable[str], form: ObjectForm) -> Merged:
     """Completes a new evaluation with recorded figures that it lacks.
 
     Recorded figures are kept if both evaluations have the same checkpoint and configuration, and if

@@ -33,7 +33,7 @@ def wanted(
     *,
     is_new: bool,
 ) -> Repeats | None:
-    """Returns what the runs of a folder are to differ in; None for a single run.
+    """Returns how the runs of a folder are to differ; None for a single run.
 
     Args:
       workdir: the folder.

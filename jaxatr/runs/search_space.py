@@ -1,4 +1,4 @@
-"""What a search of configuration fields varies, and for how long."""
+"""The configuration fields that a search varies, with their ranges, and its budget."""
 
 import csv
 import math

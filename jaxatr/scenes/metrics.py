@@ -25,7 +25,7 @@ _NOTHING = np.nan
 
 
 class Detections(NamedTuple):
-    """What a detector found in a number of images.
+    """The detections in a number of images.
 
     Attributes:
       images: ``[n]``, number of the image of each.
@@ -306,7 +306,7 @@ def _check(found: Detections, truth: Truths) -> None:
 
 
 class Curve(NamedTuple):
-    """What a detector finds as its threshold falls, one entry for each distinct score.
+    """Recall and false alarms as a detector's threshold falls, an entry for each distinct score.
 
     Attributes:
       scores: ``[n]``, descending.

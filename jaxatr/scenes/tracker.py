@@ -14,7 +14,7 @@ from jaxatr.typing import Bool, Float, Int, Shaped
 
 
 class Motion(NamedTuple):
-    """What is known of targets' motion; lengths are shares of a target's size, √(width · height).
+    """A model of targets' motion; lengths are shares of a target's size, √(width · height).
 
     Attributes:
       place: standard deviation of a box's centre.

@@ -61,7 +61,7 @@ class Near(BaseModel):
 
 
 class _Requested(BaseModel):
-    """What a prediction contains if it is asked for."""
+    """The fields of a prediction that are filled on request."""
 
     by_score: dict[str, Verdict] | None = Field(
         default=None, description="With every_score: the verdict of each score."

@@ -62,7 +62,7 @@ def preview_of(
 def record_of(
     bands: data.Bands, used: data.Choice | None, preview: tuple[int, ...], channels: int
 ) -> dict[str, Any]:
-    """Returns what a run's record says about bands; nothing about plain gray and RGB."""
+    """Returns the bands' entry of a run's record; empty for plain gray and RGB."""
     if channels in (1, 3) and not (used or preview) and bands == data.Bands():
         return {}
     numbers, of = used or (tuple(range(channels)), channels)

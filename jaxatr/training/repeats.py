@@ -30,7 +30,7 @@ _TEXT = re.compile(rf"({SEEDS}|{FOLDS}):(\d+)")
 
 
 class Repeats(NamedTuple):
-    """What several trainings of one configuration differ in.
+    """The difference between several trainings of one configuration, and their number.
 
     Attributes:
       kind: :data:`SEEDS` or :data:`FOLDS`.

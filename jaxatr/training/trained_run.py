@@ -122,16 +122,22 @@ def load_run(workdir: str | os.PathLike, checkpoint: Checkpoint = "latest") -> T
     config, record = load_config(workdir), read_record(workdir)
     snapshot = _snapshot(workdir, checkpoint)
     if checkpoint == "latest":
-        warn_unfinished(workdir, snapshot.step)
+        warn_unfinished(workdir, record, snapshot.step)
     task = _task(workdir, config, record)
     variables = variables_of(snapshot)
     run = TrainedRun(Path(workdir), task, config, record, snapshot.step, variables)
     return task.loaded(run)
 
 
-def warn_unfinished(workdir: str | os.PathLike, step: int) -> None:
-    """Warns if a run's latest checkpoint, that of a step, is not of its last step."""
-    if step < (steps := read_record(workdir).get("steps", 0)):
+def warn_unfinished(workdir: str | os.PathLike, record: Mapping[str, Any], step: int) -> None:
+    """Warns if a run's latest checkpoint, that of a step, is not of its last step.
+
+    Args:
+      workdir: the run's folder.
+      record: the content of its ``record.json``.
+      step: the checkpoint's step.
+    """
+    if step < (steps := record.get("steps", 0)):
         warnings.warn(
             f"{workdir}: the training is not finished: this is step {step} of {steps}",
             stacklevel=3,

@@ -63,8 +63,9 @@ def record(folder, one, its_arrays):
     np.savez(folder / "scores.npz", **its_arrays)
 
 
-def merge(folder, one, its_arrays, kept=OpenSet.kept):
-    (found, files), notes = merged(folder, Evaluated(one, its_arrays), kept)
+def merge(folder, one, its_arrays, task: type[training.Task] = OpenSet):
+    now = Evaluated(one, its_arrays)
+    (found, files), notes = merged(folder, now, task.kept, task.evaluation_form)
     return found, files, notes
 
 
@@ -122,7 +123,7 @@ def test_explanations_of_the_same_chips_stay(tmp_path):
         rows = {name: {"insertion": 0.5} for name in methods}
         return {
             "checkpoint": {"step": 3},
-            "explanation": {"methods": rows, "convention": convention},
+            "explanation": {"methods": rows, "convention": [convention]},
         }
 
     def of(*methods):
@@ -131,11 +132,11 @@ def test_explanations_of_the_same_chips_stay(tmp_path):
 
     record(tmp_path, explained("surrogate", "rise"), of("surrogate", "rise"))
     now = explained("surrogate", "lime")
-    found, files, notes = merge(tmp_path, now, of("surrogate", "lime"), Distillation.kept)
+    found, files, notes = merge(tmp_path, now, of("surrogate", "lime"), Distillation)
     assert list(found["explanation"]["methods"]) == ["surrogate", "lime", "rise"] and not notes
     assert {"surrogate_map", "lime_map", "rise_map"} <= files.keys()
     other = explained("surrogate", pixels_per_step=9)
-    found, _, (note,) = merge(tmp_path, other, of("surrogate"), Distillation.kept)
+    found, _, (note,) = merge(tmp_path, other, of("surrogate"), Distillation)
     assert "rise" in note and "convention" in note and found == other
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.data.augmentations.augmentation import Augmentation, Option
+from jaxatr.data.decoder.luma import LUMA
 from jaxatr.data.warp import warp
 from jaxatr.typing import Array, Float, Int, Shaped
 
@@ -20,7 +21,6 @@ HIGHEST = 30.0
 """The magnitude at which the operations are strongest."""
 
 _DEGREES, _SHEAR, _TRANSLATION, _ENHANCEMENT = 30.0, 0.3, 150 / 331, 0.9
-_LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 _SEEN = (1, 3)  # channels of gray and RGB, which share their unit
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
 
@@ -199,7 +199,7 @@ PHOTOMETRIC = [
 def _gray(unit: Image) -> Float[Array, "h w d"]:
     """Returns the luma of colours, and other bands as they are."""
     if unit.shape[-1] == 3:
-        return jnp.sum(unit * _LUMA, axis=-1, keepdims=True)
+        return jnp.sum(unit * np.float32(LUMA / 1000), axis=-1, keepdims=True)
     return unit
 
 

@@ -358,16 +358,12 @@ def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments, missing: fl
     stored = segments.stored
     if facts.turned_bits:  # before they are unpacked, which tifffile would not know
         stored = [memoryview(bytes(one).translate(_TURNED_BITS)) for one in stored]
-    sizes = segments.sizes
-    pieces: list[bytes | memoryview] = [
-        bytes(sizes[n] * (n in segments.absent)) for n in range(len(stored))
-    ]
-    there = [number for number in range(len(stored)) if number not in segments.absent]
-    found = unpack_segments(
-        [stored[n] for n in there], facts.compression, [sizes[n] for n in there]
+    sizes, absent = segments.sizes, segments.absent
+    there = [number for number in range(len(stored)) if number not in absent]
+    found = iter(
+        unpack_segments([stored[n] for n in there], facts.compression, [sizes[n] for n in there])
     )
-    for number, piece in zip(there, found, strict=True):
-        pieces[number] = piece
+    pieces = [bytes(size) if n in absent else next(found) for n, size in enumerate(sizes)]
     # tifffile fills what is missing with zeros.
     if (unpacked := sum(map(len, pieces))) < segments.unpacked:
         raise ValueError(f"a truncated TIFF: {unpacked} bytes, wanted {segments.unpacked}")
@@ -383,7 +379,7 @@ def _by_tifffile(content: bytes, facts: _Facts, segments: _Segments, missing: fl
             part, (plane, _, y, x, _), shape = decode(piece, number)
             place = values[plane, :, y : y + shape[1], x : x + shape[2]]
             place[...] = part[:, : place.shape[1], : place.shape[2]]
-            if number in segments.absent:
+            if number in absent:
                 place[...] = missing
     values = values[:, 0, :, :, 0].transpose(1, 2, 0) if facts.planar else values[0, 0]
     values = values * np.uint8(255) if values.dtype == bool else values

@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.kernels.ops.checks import as_images
+from jaxatr.kernels.ops.checks import as_images, check_algorithm_name
 from jaxatr.kernels.ops.differentiable import (
     Direction,
     Form,
-    check_algorithm,
     draw,
     operation,
     run,
@@ -101,7 +100,7 @@ def local_response_norm(
     if size < 1:
         raise ValueError(f"size: got {size}, wanted at least 1")
     x = as_images(x)
-    check_algorithm(OPERATION.solvers, algorithm)
+    check_algorithm_name(algorithm, OPERATION.solvers)
     problem = NormProblem("forward", mode, x.shape, size, alpha, beta, k, x.dtype.name)
     return run(problem, algorithm, x)
 

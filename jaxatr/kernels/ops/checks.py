@@ -1,5 +1,6 @@
 """Argument checks shared by several operations."""
 
+from collections.abc import Collection
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,6 +25,12 @@ def check_floating(x: Any) -> None:
     """Raises a ``ValueError`` unless ``x`` is of a floating-point type."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise ValueError(f"x: got type {x.dtype.name}, wanted a floating-point one")
+
+
+def check_algorithm_name(name: str, algorithms: Collection[str]) -> None:
+    """Raises a ``ValueError`` unless ``name`` is ``"auto"`` or the name of an algorithm."""
+    if name != "auto" and name not in algorithms:
+        raise ValueError(f"algorithm: got {name!r}, wanted 'auto' or one of {sorted(algorithms)}")
 
 
 def refuse_varying(name: str, *avals: Any) -> None:

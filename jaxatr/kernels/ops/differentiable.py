@@ -87,12 +87,6 @@ def operation(
     )
 
 
-def check_algorithm(solvers: Any, name: str) -> None:
-    """Raises a ``ValueError`` unless ``name`` is ``"auto"`` or the name of a solver."""
-    if name != "auto" and name not in solvers:
-        raise ValueError(f"algorithm: got {name!r}, wanted 'auto' or one of {sorted(solvers)}")
-
-
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def run(problem: Any, algorithm: str, x: Array) -> Array:
     """Computes a forward problem; its derivative uses the form chosen for the backward problem.

@@ -1,6 +1,7 @@
 """Arithmetic operators: elementwise (with NumPy broadcasting), cumulative, matrix products."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, Literal
 
 import jax
@@ -158,10 +159,7 @@ def round_even(x: Value) -> Value:
 @register("Sum", ignored=("consumed_inputs",), layout="any")
 def total(*values: Value) -> Value:
     """Returns the sum of all operands (ONNX Sum-13)."""
-    result = values[0]
-    for value in values[1:]:
-        result = add(result, value)
-    return result
+    return reduce(add, values)
 
 
 @register("Mean", ignored=("consumed_inputs",))
@@ -173,19 +171,13 @@ def mean(*values: Value) -> Value:
 @register("Max", folds=True, ignored=("consumed_inputs",), layout="any")
 def maximum(*values: Value) -> Value:
     """Returns the elementwise maximum, or NaN if an operand is NaN (ONNX Max-13)."""
-    result = values[0]
-    for value in values[1:]:
-        result = broadcasting(result, value).maximum(result, value)
-    return result
+    return reduce(lambda a, b: broadcasting(a, b).maximum(a, b), values)
 
 
 @register("Min", folds=True, ignored=("consumed_inputs",), layout="any")
 def minimum(*values: Value) -> Value:
     """Returns the elementwise minimum, or NaN if an operand is NaN (ONNX Min-13)."""
-    result = values[0]
-    for value in values[1:]:
-        result = broadcasting(result, value).minimum(result, value)
-    return result
+    return reduce(lambda a, b: broadcasting(a, b).minimum(a, b), values)
 
 
 @register("Clip", settings=("min", "max"), folds=True, ignored=("consumed_inputs",), layout="any")

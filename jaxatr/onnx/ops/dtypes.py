@@ -1,5 +1,7 @@
 """Maps ONNX's element types to NumPy's."""
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -64,6 +66,20 @@ def name_of(dtype: np.dtype) -> str:
     'float32'
     """
     return "str" if is_text(dtype) else dtype.name
+
+
+def extremes(dtype: np.dtype) -> tuple[Any, Any]:
+    """Returns the least and the greatest value of a type; of floats, infinite ones.
+
+    >>> extremes(np.dtype("int8"))
+    (-128, 127)
+    """
+    if dtype.kind == "b":
+        return False, True
+    if dtype.kind not in "iu":
+        return -np.inf, np.inf
+    limits = np.iinfo(dtype)
+    return limits.min, limits.max
 
 
 def is_float(dtype: np.dtype) -> bool:

@@ -25,7 +25,7 @@ from jaxatr.onnx.ops.functions import (
 )
 from jaxatr.onnx.ops.microsoft import MICROSOFT
 from jaxatr.onnx.ops.registry import register
-from jaxatr.onnx.ops.values import Value
+from jaxatr.onnx.ops.values import Value, first_results
 
 _ACTIVATIONS: dict[str, tuple[Callable[..., Value], tuple[str, ...]]] = {
     "Relu": (relu, ()),
@@ -73,10 +73,6 @@ def _normalised(x: Value, epsilon: float) -> tuple[Value, Value, Value]:
     return mean, inverse, (x - mean) * inverse
 
 
-def _first(results: tuple[Value | None, ...], outputs: int) -> Any:
-    return results[0] if outputs == 1 else results[:outputs]
-
-
 @register(
     "SkipLayerNormalization",
     domain=MICROSOFT,
@@ -107,7 +103,7 @@ def skip_layer_normalization(
     total = input + skip if bias is None else input + skip + bias
     mean, inverse, values = _normalised(total, epsilon)
     values = values * gamma if beta is None else values * gamma + beta
-    return _first((values, mean, inverse, total), outputs)
+    return first_results((values, mean, inverse, total), outputs)
 
 
 @register("SkipSimplifiedLayerNormalization", domain=MICROSOFT, weights=("gamma", "bias"))
@@ -127,7 +123,7 @@ def skip_simplified_layer_normalization(
     """
     total = input + skip if bias is None else input + skip + bias
     inverse = jax.lax.rsqrt(jnp.mean(jnp.square(total), -1, keepdims=True) + epsilon)
-    return _first((total * inverse * gamma, None, inverse, total), outputs)
+    return first_results((total * inverse * gamma, None, inverse, total), outputs)
 
 
 @register(
@@ -174,7 +170,7 @@ def embed_layer_normalization(
     counts = jnp.zeros(len(ids), "int32")
     if mask is not None:
         counts = jnp.sum(jnp.asarray(mask) == 1, 1).astype("int32")
-    return _first((_normalised(total, epsilon)[2] * gamma + beta, counts, total), outputs)
+    return first_results((_normalised(total, epsilon)[2] * gamma + beta, counts, total), outputs)
 
 
 @register("FusedMatMul", domain=MICROSOFT, weights=("b",))

@@ -10,7 +10,7 @@ import numpy as np
 from jaxatr.onnx.ops.convolution import matmul_integer
 from jaxatr.onnx.ops.microsoft import MICROSOFT
 from jaxatr.onnx.ops.registry import register
-from jaxatr.onnx.ops.values import Value
+from jaxatr.onnx.ops.values import Value, first_results
 
 
 def _split(x: Value, heads: int) -> Value:
@@ -315,4 +315,4 @@ def multi_head_attention(
         filter_value=mask_filter_value,
         unidirectional=unidirectional,
     )
-    return result if outputs == 1 else (result, keys, values)[:outputs]
+    return first_results((result, keys, values), outputs)

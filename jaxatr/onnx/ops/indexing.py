@@ -12,6 +12,7 @@ from jaxatr.onnx.ops.values import (
     Known,
     Value,
     axis_of,
+    first_results,
     hold_strings,
     known,
     known_int,
@@ -162,7 +163,7 @@ def unique(
         values, first, counts = np.take(values, order, axis), first[order], counts[order]
         inverse = np.argsort(order, kind="stable")[inverse]
     numbers = (part.astype(np.int64) for part in (first, inverse, counts))
-    return values if outputs == 1 else (values, *numbers)[:outputs]
+    return first_results((values, *numbers), outputs)
 
 
 @register("TensorScatter")

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr.onnx.ops.registry import register
-from jaxatr.onnx.ops.values import Value
+from jaxatr.onnx.ops.values import Value, first_results
 
 
 def _reduced(losses: Value, weights: Value, reduction: str) -> Value:
@@ -67,7 +67,7 @@ def softmax_cross_entropy_loss(
     loss = negative_log_likelihood_loss(
         logs, labels, weights, ignore_index=ignore_index, reduction=reduction
     )
-    return loss if outputs == 1 else (loss, logs)
+    return first_results((loss, logs), outputs)
 
 
 def _grouped(values: tuple[Value, ...], groups: int) -> list[tuple[Value, ...]]:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxatr import kernels
 from jaxatr.onnx.ops.dtypes import dtype_of, is_float
 from jaxatr.onnx.ops.registry import register
-from jaxatr.onnx.ops.values import Value, at_least_rank, axis_of
+from jaxatr.onnx.ops.values import Value, at_least_rank, axis_of, first_results
 
 STATISTICS = (("input_mean", 1), ("input_var", 2))
 
@@ -124,7 +124,7 @@ def layer_normalization(
     inverse = jax.lax.rsqrt(jnp.var(wide, axes, keepdims=True) + epsilon)
     y = ((wide - mean) * inverse).astype(x.dtype) * scale
     y = y if b is None else y + b
-    return y if outputs == 1 else (y, mean, inverse)[:outputs]
+    return first_results((y, mean, inverse), outputs)
 
 
 @register("RMSNormalization", weights=("scale",))

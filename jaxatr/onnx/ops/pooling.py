@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import kernels
+from jaxatr.onnx.ops.dtypes import extremes
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, at_least_rank, first_place, known_ints, sized
 from jaxatr.onnx.ops.windows import Ints, Windows, windows
@@ -18,14 +19,13 @@ MOST_TAPS = 128
 
 def _pooled(x: Value, window: Windows, empty: Any, combine: Any) -> Value:
     """Reduces each window of the tensor, padded with ``empty``."""
-    pads = [(b, a + e) for (b, a), e in zip(window.pads, window.extra, strict=True)]
     return jax.lax.reduce_window(
         jnp.asarray(x),
         np.array(empty, x.dtype),
         combine,
         (1, 1, *window.kernel),
         (1, 1, *window.strides),
-        [(0, 0), (0, 0), *pads],
+        [(0, 0), (0, 0), *window.edges],
         window_dilation=(1, 1, *window.dilations),
     )
 
@@ -36,18 +36,17 @@ def _for_kernel(x: Value, window: Windows) -> tuple[Any, ...] | None:
     The kernels are channels-last. In a chain with convolutions XLA transposes only the first input
     and the last output.
     """
-    pads = tuple((b, a + e) for (b, a), e in zip(window.pads, window.extra, strict=True))
     if x.ndim != 4 or not jnp.issubdtype(x.dtype, jnp.floating) or set(window.dilations) != {1}:
         return None
     if math.prod(window.kernel) > MOST_TAPS:
         return None
     for size, pair, taps, stride, count in zip(
-        x.shape[2:], pads, window.kernel, window.strides, window.counts, strict=True
+        x.shape[2:], window.edges, window.kernel, window.strides, window.counts, strict=True
     ):
         fits = 0 <= min(pair) and max(pair) < taps
         if not fits or (size + sum(pair) - taps) // stride + 1 != count:
             return None
-    return jnp.moveaxis(jnp.asarray(x), 1, -1), window.kernel, window.strides, pads
+    return jnp.moveaxis(jnp.asarray(x), 1, -1), window.kernel, window.strides, window.edges
 
 
 def _window_of(
@@ -98,8 +97,7 @@ def max_pool(
     if arguments is not None:
         largest = jnp.moveaxis(kernels.max_pool(*arguments), -1, 1)
     else:
-        lowest = -np.inf if x.dtype.kind not in "iu" else jnp.iinfo(x.dtype).min
-        largest = _pooled(x, window, lowest, jax.lax.max)
+        largest = _pooled(x, window, extremes(x.dtype)[0], jax.lax.max)
     if outputs == 1:
         return largest
     return largest, _places(x, window, storage_order)
@@ -113,8 +111,7 @@ def _taps(window: Windows, spatial: Ints) -> tuple[list[np.ndarray], np.ndarray]
     rank = len(spatial)
     grids, inside = [], np.ones((), bool)
     for axis in range(rank):
-        start = np.arange(window.counts[axis]) * window.strides[axis] - window.pads[axis][0]
-        at = start[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
+        at = window.taps(axis)
         shape = [1] * (2 * rank)
         shape[axis], shape[rank + axis] = at.shape
         grids.append(at.reshape(shape))
@@ -132,8 +129,7 @@ def _places(x: Value, window: Windows, storage_order: int) -> Value:
     for at, length in zip(steps, order, strict=True):
         flat = flat * length + at
     values = jnp.asarray(x)[(slice(None), slice(None), *clipped)]
-    lowest = -np.inf if x.dtype.kind not in "iu" else jnp.iinfo(x.dtype).min
-    values = jnp.where(inside, values, lowest)
+    values = jnp.where(inside, values, extremes(x.dtype)[0])
     shape = (*x.shape[:2], *window.counts)
     best = first_place(jax.lax.argmax, values.reshape(*shape, math.prod(window.kernel)), -1)
     flat = np.broadcast_to(flat, (*window.counts, *window.kernel)).reshape(*window.counts, -1)
@@ -162,8 +158,7 @@ def average_pool(
         return jnp.moveaxis(pooled, -1, 1)
     counts = np.ones((), np.float64)
     for axis, length in enumerate(x.shape[2:]):
-        start = np.arange(window.counts[axis]) * window.strides[axis] - window.pads[axis][0]
-        at = start[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
+        at = window.taps(axis)
         before, after = window.pads[axis] if count_include_pad else (0, 0)
         counts = counts[..., None] * ((at >= -before) & (at < length + after)).sum(1)
     return _pooled(x, window, 0, jax.lax.add) / jnp.asarray(counts, x.dtype)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxatr import kernels
 from jaxatr.onnx.ops import functions
-from jaxatr.onnx.ops.values import Value
+from jaxatr.onnx.ops.values import Value, first_results
 
 # Name to function and ONNX's default alpha and beta, None if the function has no such parameter.
 ACTIVATIONS: dict[str, tuple[Callable[..., Any], float | None, float | None]] = {
@@ -115,7 +115,7 @@ def run_layer(
         results = _by_kernel(*kernel, x, weights, states, lengths, direction, layout)
     else:
         results = _scanned(cell, len(usual), x, weights, states, lengths, options)
-    return results[0] if options.outputs == 1 else results[: options.outputs]
+    return first_results(results, options.outputs)
 
 
 def _scanned(

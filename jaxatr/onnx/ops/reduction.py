@@ -5,8 +5,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from jaxatr.onnx.ops.dtypes import extremes
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Known, Value, axes_of, axis_of, first_place, known_ints, library
 
@@ -43,12 +43,8 @@ def _extreme(name: str) -> Callable[..., Any]:
     """Returns the function ``max`` or ``min``, which gives the type's limit for empty input."""
 
     def function(x: Value, **over: Any) -> Value:
-        if x.dtype.kind == "b":
-            initial: Any = name == "min"
-        elif x.dtype.kind in "iu":
-            initial = getattr(jnp.iinfo(x.dtype), "max" if name == "min" else "min")
-        else:
-            initial = np.inf if name == "min" else -np.inf
+        least, greatest = extremes(x.dtype)
+        initial = greatest if name == "min" else least
         return getattr(library(x), name)(x, initial=initial, **over)
 
     return function

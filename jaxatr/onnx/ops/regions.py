@@ -167,13 +167,11 @@ def _number(name: str, value: Known | None, default: float) -> float:
 
 
 def _corners(boxes: np.ndarray, center_point_box: int) -> np.ndarray:
+    first, second = boxes[..., :2], boxes[..., 2:]
     if center_point_box:
-        centre, size = boxes[..., :2], boxes[..., 2:]
-        return np.concatenate([centre - size / 2, centre + size / 2], -1)
-    low, high = (
-        np.minimum(boxes[..., :2], boxes[..., 2:]),
-        np.maximum(boxes[..., :2], boxes[..., 2:]),
-    )
+        low, high = first - second / 2, first + second / 2
+    else:
+        low, high = np.minimum(first, second), np.maximum(first, second)
     return np.concatenate([low, high], -1)
 
 

@@ -77,6 +77,11 @@ class Operator:
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         return {p.name: p.default for p in self._parameters if p.kind in kinds}
 
+    @property
+    def running(self) -> tuple[str, ...]:
+        """Names of the operands that are running statistics."""
+        return tuple(operand for operand, _ in self.statistics)
+
     def positions(self, names: tuple[str, ...], count: int) -> list[int]:
         """Returns the indices below ``count`` of named operands; ``"*"`` names variadic ones."""
         named = [i for i, operand in enumerate(self.operands[:count]) if operand in names]
@@ -152,6 +157,11 @@ def operators(domain: str | None = None) -> Iterator[Operator]:
     for key in sorted(_TABLE):
         if domain in (None, key[0]):
             yield from (_TABLE[key][since] for since in sorted(_TABLE[key]))
+
+
+def titled(domain: str, name: str) -> str:
+    """Returns an operator's name with its domain before it, unless that is ONNX's standard one."""
+    return f"{domain}.{name}".lstrip(".")
 
 
 def own(domain: str) -> str:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxatr.onnx.ops.dtypes import NAMES, dtype_of
 from jaxatr.onnx.ops.registry import register
-from jaxatr.onnx.ops.values import Value
+from jaxatr.onnx.ops.values import Value, first_results
 
 
 def _heads(x: Value, count: int | None, name: str) -> Value:
@@ -72,11 +72,8 @@ def attention(
     """
     flat = q.ndim == 3
     if flat:
-        q, k, v = (
-            _heads(q, q_num_heads, "q"),
-            _heads(k, kv_num_heads, "k"),
-            _heads(v, kv_num_heads, "v"),
-        )
+        q = _heads(q, q_num_heads, "q")
+        k, v = _heads(k, kv_num_heads, "k"), _heads(v, kv_num_heads, "v")
     if (past_key is None) != (past_value is None):
         raise ValueError("past_key, past_value: got one of them, wanted both or neither")
     offset: Any = 0
@@ -107,8 +104,7 @@ def attention(
     shares = _softmax(precise, jnp.isneginf(jnp.max(bias, -1, keepdims=True)))
     shown = (products, capped, masked, shares)[qk_matmul_output_mode].astype(q.dtype)
     result = jnp.matmul(shares.astype(q.dtype), v)
-    results = (_joined(result) if flat else result, keys, values, shown)
-    return results[0] if outputs == 1 else results[:outputs]
+    return first_results((_joined(result) if flat else result, keys, values, shown), outputs)
 
 
 def _softmax(x: Value, empty: Value) -> Value:

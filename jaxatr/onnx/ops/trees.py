@@ -173,10 +173,8 @@ def _leaf_table(weights: Weights, targets: int, function: str) -> dict[str, np.n
     slot = np.arange(len(order)) - (np.cumsum(per_leaf) - per_leaf)[leaves[order]]
     shape = sized((count, int(per_leaf.max(initial=0))))
     # An extra column collects what is not given.
-    places, table = (
-        np.full(shape, sized((targets,))[0], np.int32),
-        np.full(shape, start, values.dtype),
-    )
+    places = np.full(shape, sized((targets,))[0], np.int32)
+    table = np.full(shape, start, values.dtype)
     places[leaves[order], slot] = columns[order]
     table[leaves[order], slot] = values[order]
     return {"weights": table, "columns": places}

@@ -57,7 +57,7 @@ def is_known(*values: Any) -> bool:
 
 
 EAGER = "compute it without compiling: model(..., eager=True), or apply without jit"
-"""What to do about a computation that jit cannot do; ends an error message."""
+"""The advice that ends an error message about a computation that jit cannot do."""
 
 
 def library(*values: Any, shape: Iterable[int] | None = None) -> ModuleType:
@@ -85,13 +85,18 @@ def library(*values: Any, shape: Iterable[int] | None = None) -> ModuleType:
     return jnp
 
 
+def is_strings(value: Any) -> bool:
+    """Returns whether a value is an array of strings."""
+    return isinstance(value, np.ndarray) and is_text(value.dtype)
+
+
 def hold_strings(*values: Any) -> bool:
     """Returns whether a value is an array of strings, which only NumPy computes with.
 
     Raises:
       ValueError: another value is traced.
     """
-    if not any(isinstance(value, np.ndarray) and is_text(value.dtype) for value in values):
+    if not any(map(is_strings, values)):
         return False
     if any(isinstance(value, Tracer) for value in values):
         raise ValueError(
@@ -188,6 +193,11 @@ def first_place(function: Any, x: Value, axis: int) -> jax.Array:
     best = (jnp.max if function is jax.lax.argmax else jnp.min)(x, axis, keepdims=True)
     positions = jax.lax.broadcasted_iota(np.int32, x.shape, axis)
     return jnp.min(jnp.where((x == best) | jnp.isnan(x), positions, x.shape[axis]), axis)
+
+
+def first_results(results: Sequence[Any], outputs: int) -> Any:
+    """Returns the results for a node's outputs, which are not in a tuple if there is one."""
+    return results[0] if outputs == 1 else tuple(results[:outputs])
 
 
 def at_least_rank(name: str, value: Value, rank: int) -> None:

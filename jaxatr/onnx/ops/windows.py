@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jaxatr.onnx.ops.values import sized
 
 Ints = tuple[int, ...]
@@ -28,6 +30,17 @@ class Windows(NamedTuple):
     pads: tuple[tuple[int, int], ...]
     extra: Ints
     counts: Ints
+
+    @property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """Padding at the start and end of each axis, the additional one included."""
+        pairs = zip(self.pads, self.extra, strict=True)
+        return tuple((before, after + more) for (before, after), more in pairs)
+
+    def taps(self, axis: int) -> np.ndarray:
+        """Returns the index along an axis, ``[windows, taps]``, that each tap of a window has."""
+        start = np.arange(self.counts[axis]) * self.strides[axis] - self.pads[axis][0]
+        return start[:, None] + np.arange(self.kernel[axis]) * self.dilations[axis]
 
 
 def windows(

@@ -61,25 +61,17 @@ def constants(
       shapes: the shapes of its float initializers.
       arrays: those initializers, as far as their values are known.
     """
-    uses, read = _uses(calls, outputs)
-    narrow, normalising = (
-        _narrow_biases(calls, shapes),
-        _normalising(calls, inputs, outputs, shapes),
-    )
-    chosen = set()
-    for name, shape in shapes.items():
-        if name in uses.layers:
-            continue
-        single = int(np.prod(shape)) == 1 and name not in narrow
-        only_setting = name in read and name not in uses.others
-        only_setting |= name in normalising
-        if single and name in read or only_setting or _is_mask(arrays.get(name)):
-            chosen.add(name)
-    return chosen
+    uses = _uses(calls, outputs)
+    single = {name for name, shape in shapes.items() if math.prod(shape) == 1}
+    found = _normalising(calls, inputs, outputs, shapes) | (uses.read - uses.others)
+    found |= uses.read & single - _narrow_biases(calls, shapes)
+    rest = arrays.keys() - found - uses.layers
+    found |= {name for name in rest if _is_mask(arrays[name])}
+    return found.intersection(shapes) - uses.layers
 
 
-def _is_mask(value: np.ndarray | None) -> bool:
-    if value is None or not value.size:
+def _is_mask(value: np.ndarray) -> bool:
+    if not value.size:
         return False
     wide = np.asarray(value, np.float64)
     if np.isinf(wide).any():
@@ -91,21 +83,26 @@ def _is_mask(value: np.ndarray | None) -> bool:
 
 @dataclass
 class _Uses:
-    """Names of the values that are a layer's weights, and of those with another trainable use."""
+    """Names of values by their use.
 
+    Attributes:
+      read: those that calls read.
+      layers: those that are a layer's weights.
+      others: those with another trainable use.
+    """
+
+    read: set[str] = field(default_factory=set)
     layers: set[str] = field(default_factory=set)
     others: set[str] = field(default_factory=set)
 
 
-def _uses(calls: Sequence[Call], outputs: Collection[str]) -> tuple[_Uses, set[str]]:
-    """Returns the uses of all values, and the names of all values that calls read."""
-    uses, read = _Uses(), set[str]()
-    uses.others.update(outputs)
+def _uses(calls: Sequence[Call], outputs: Collection[str]) -> _Uses:
+    """Returns the uses of all values."""
+    uses = _Uses(others=set(outputs))
     for call in reversed(calls):
         operator, names = call.operator, call.inputs
-        read.update(names)
-        slots = (*operator.weights, *(name for name, _ in operator.statistics))
-        layer = set(operator.positions(slots, len(names)))
+        uses.read.update(names)
+        layer = set(operator.positions(operator.weights + operator.running, len(names)))
         setting = set(operator.positions(operator.settings + operator.static, len(names)))
         for position, name in enumerate(names):
             if position in layer:
@@ -118,7 +115,7 @@ def _uses(calls: Sequence[Call], outputs: Collection[str]) -> tuple[_Uses, set[s
                 uses.others.add(name)
         for inner in call.subgraphs():
             uses.others.update(inner.outputs)
-    return uses, read
+    return uses
 
 
 def _narrow_biases(calls: Iterable[Call], shapes: Mapping[str, tuple[int, ...]]) -> set[str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxatr.files import MissingFileError
 from jaxatr.onnx.ops.dtypes import NAMES, TRAINABLE
-from jaxatr.onnx.ops.registry import Operator, find, operators, own
+from jaxatr.onnx.ops.registry import Operator, find, operators, own, titled
 from jaxatr.onnx.package import PRODUCER
 from jaxatr.onnx.reader import expansion, formulas
 from jaxatr.onnx.reader.attributes import plain
@@ -138,7 +138,7 @@ def operator_table() -> str:
     for (domain, name), implementations in versions.items():
         if domain == "jaxatr":
             continue
-        title = f"{domain}.{name}".lstrip(".")
+        title = titled(domain, name)
         since = ", ".join(str(operator.since) for operator in implementations)
         functions = ", ".join(dict.fromkeys(f"`{o.function.__name__}`" for o in implementations))
         lines.append(f"| {title} | {since} | {functions} |")
@@ -230,8 +230,8 @@ class _LayerCollector:
             return ()
         key = (domain, node.op_type, node.overload, *sorted(versions.items()))
         if key not in self.lacks:
-            title = (f"{domain}.{node.op_type}".lstrip("."),)
-            self.lacks[key] = title  # provisional, so that a recursive function ends
+            # Provisional, so that a recursive function ends.
+            self.lacks[key] = (titled(domain, node.op_type),)
             body = expansion.function_body(node, versions, function)
             if body is not None and depth < DEEPEST:
                 lacks = [self.missing(one, body.versions, depth + 1) for one in nested(body)]
@@ -297,17 +297,13 @@ def _cells(layer: Layer) -> tuple[str, ...]:
     attributes = ", ".join(f"{name}={value}" for name, value in layer.attributes.items())
     return (
         _cut(layer.name),
-        _cut(_title(layer)),
+        _cut(titled(layer.domain, layer.operator)),
         _cut(attributes),
         _cut(" ".join(_shape(value.shape) for value in layer.inputs)),
         _cut(" ".join(_shape(value.shape) for value in layer.outputs)),
         f"{layer.parameters:,}" if layer.parameters else "",
         "yes" if layer.supported else "NO",
     )
-
-
-def _title(layer: Layer) -> str:
-    return printable(f"{layer.domain}.{layer.operator}".lstrip("."))
 
 
 def _shape(shape: Any) -> str:

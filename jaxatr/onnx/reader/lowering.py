@@ -13,7 +13,7 @@ import numpy as np
 from jaxatr.onnx.ops.control import loop
 from jaxatr.onnx.ops.dtypes import NAMES
 from jaxatr.onnx.ops.ml import labelled
-from jaxatr.onnx.ops.registry import Operator, find, own
+from jaxatr.onnx.ops.registry import Operator, find, own, titled
 from jaxatr.onnx.ops.trees import Tabled
 from jaxatr.onnx.package import PRODUCER, onnx
 from jaxatr.onnx.reader import expansion
@@ -238,7 +238,7 @@ class _Lowering:
         if body is not None:
             self.expand(node, body, inputs, name, scope)
             return
-        self.missing.setdefault(f"{domain}.{node.op_type}".lstrip("."), []).append(name)
+        self.missing.setdefault(titled(domain, node.op_type), []).append(name)
         for output in filter(None, node.output):
             scope.define(output, "output")
 

@@ -14,7 +14,7 @@ from jaxatr.jax_internals import Tracer
 from jaxatr.kernels.compiled import Compiled
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.ops.precision import wide
-from jaxatr.onnx.ops.values import EAGER
+from jaxatr.onnx.ops.values import EAGER, is_strings
 from jaxatr.onnx.reader.folding import fold_batch_norms
 from jaxatr.onnx.reader.inputs import as_declared, on_device
 from jaxatr.onnx.reader.lowering import lower
@@ -25,7 +25,6 @@ from jaxatr.onnx.reader.program import (
     ValueInfo,
     execute,
     in_two_parts,
-    is_strings,
 )
 from jaxatr.onnx.reader.proto import read, value_info
 from jaxatr.onnx.reader.variables import divide, own_statistics
@@ -89,8 +88,7 @@ class OnnxModel:
             if rest is None:
                 return computed
             given = computed if isinstance(computed, tuple) else (computed,)
-            arrays = {k: v for group in model.variables.values() for k, v in group.items()}
-            outputs = execute(rest, given, arrays | self.known, Run())
+            outputs = execute(rest, given, _by_name(model.variables) | self.known, Run())
             return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     @property
@@ -104,9 +102,8 @@ class OnnxModel:
     @cached_property
     def _inference(self) -> tuple["OnnxModel", Compiled, Program | None]:
         """The model with folded batch norms, its compiled function, and what follows that."""
-        arrays = {k: v for group in self.variables.values() for k, v in group.items()}
-        program, made = fold_batch_norms(self.program, arrays | self.known)
-        used = set(program.outputs).union(*(call.reads() for call in program.calls))
+        program, made = fold_batch_norms(self.program, _by_name(self.variables) | self.known)
+        used = program.used
         variables = {
             group: {name: value for name, value in values.items() if name in used}
             for group, values in self.variables.items()
@@ -171,9 +168,7 @@ class OnnxModel:
         rng = next(iter(rngs.values())) if isinstance(rngs, Mapping) else rngs
         run = Run(training, rng, self._tracked if training else frozenset())
         with wide() if keep_64_bit else contextlib.nullcontext():
-            arrays = {
-                k: v for group in {**self.variables, **variables}.values() for k, v in group.items()
-            }
+            arrays = _by_name({**self.variables, **variables})
             # jax recognises a constant by its identity and keeps the precision of its first trace.
             known = {name: np.asarray(array)[...] for name, array in self.known.items()}
             values = {name: on_device(value) for name, value in arrays.items()} | known
@@ -189,6 +184,11 @@ class OnnxModel:
     @cached_property
     def _tracked(self) -> frozenset[str]:
         return own_statistics(self.program).intersection(self.variables["batch_stats"])
+
+
+def _by_name(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the arrays of all collections by their names."""
+    return {name: array for group in variables.values() for name, array in group.items()}
 
 
 def load(model: Any, *, trainable: Sequence[str] = (), constant: Sequence[str] = ()) -> OnnxModel:

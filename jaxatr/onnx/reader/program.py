@@ -8,10 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxatr.jax_internals import Tracer
-from jaxatr.onnx.ops.dtypes import is_text
 from jaxatr.onnx.ops.registry import Operator
-from jaxatr.onnx.ops.values import EAGER
+from jaxatr.onnx.ops.values import EAGER, hold_strings, is_strings
 from jaxatr.onnx.reader import layout, narrowing
 
 
@@ -63,6 +61,11 @@ class Call:
             names.update(inner.outputs, *(call.reads() for call in inner.calls))
         return names - {""}
 
+    def given(self, operands: tuple[str, ...]) -> set[str]:
+        """Returns the names of the values that are given for some of the operator's operands."""
+        positions = self.operator.positions(operands, len(self.inputs))
+        return {self.inputs[position] for position in positions}
+
     def keywords(self) -> dict[str, Any]:
         """Returns the keyword arguments that the model fixes, without subgraphs."""
         keywords = {k: v for k, v in self.attributes.items() if not isinstance(v, Program)}
@@ -89,6 +92,11 @@ class Program:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     calls: tuple[Call, ...]
+
+    @property
+    def used(self) -> set[str]:
+        """Names of all values that are read, by a call or as an output."""
+        return set(self.outputs).union(*(call.reads() for call in self.calls))
 
     @cached_property
     def finished(self) -> tuple[tuple[str, ...], ...]:
@@ -238,17 +246,9 @@ def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
     return tuple(np.asarray(r) if isinstance(r, np.generic) else r for r in results)
 
 
-def is_strings(value: Any) -> bool:
-    """Returns whether a value is an array of strings."""
-    return isinstance(value, np.ndarray) and is_text(value.dtype)
-
-
 def _on_host(arguments: list[Any]) -> list[Any]:
     """Returns operands as NumPy arrays, the only ones that hold strings."""
-    if any(isinstance(value, Tracer) for value in jax.tree.leaves(arguments)):
-        raise ValueError(
-            f"an operator of strings and of computed values cannot be compiled; {EAGER}"
-        )
+    hold_strings(*jax.tree.leaves(arguments))  # raises an error if one of them is traced
     return [np.asarray(v) if isinstance(v, jax.Array) else v for v in arguments]
 
 

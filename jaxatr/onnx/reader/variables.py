@@ -89,7 +89,7 @@ def divide(
     weights, statistics = _slots(program)
     weights -= fixed
     arrays = initializers | known
-    used = _used(program)
+    used = program.used
     params, batch_stats, constants, small = {}, {}, {}, {}
     for name, value in arrays.items():
         if name not in used:
@@ -158,8 +158,7 @@ def deciding(program: Program) -> set[str]:
     needed: set[str] = set()
     for call in reversed(calls):
         operator = call.operator
-        for position in operator.positions(operator.static, len(call.inputs)):
-            needed.add(call.inputs[position])
+        needed |= call.given(operator.static)
         if not operator.shape_only and needed.intersection(call.outputs) - data:
             needed.update(call.inputs)
     return needed - {""}
@@ -169,10 +168,8 @@ def _slots(program: Program) -> tuple[set[str], set[str]]:
     """Returns the names of layers' weights and of running statistics."""
     weights, statistics = set(), set()
     for call in calls_of(program):
-        operator = call.operator
-        names = tuple(name for name, _ in operator.statistics)
-        weights |= {call.inputs[i] for i in operator.positions(operator.weights, len(call.inputs))}
-        statistics |= {call.inputs[i] for i in operator.positions(names, len(call.inputs))}
+        weights |= call.given(call.operator.weights)
+        statistics |= call.given(call.operator.running)
     return weights, statistics
 
 
@@ -180,10 +177,8 @@ def uses(program: Program) -> Counter[str]:
     """Counts how often each value is read: by calls, in subgraphs, and as an output."""
     everything = list(calls_of(program))
     counts = Counter(name for call in everything for name in call.inputs)
-    counts.update(program.outputs)
-    counts.update(
-        name for call in everything for inner in call.subgraphs() for name in inner.outputs
-    )
+    programs = [program, *(inner for call in everything for inner in call.subgraphs())]
+    counts.update(name for one in programs for name in one.outputs)
     return counts
 
 
@@ -191,24 +186,15 @@ def own_statistics(program: Program) -> frozenset[str]:
     """Returns the names of running statistics that exactly one call reads, outside subgraphs."""
     count, running = uses(program), set()
     for call in program.calls:
-        operator = call.operator
-        names = tuple(name for name, _ in operator.statistics)
-        running |= {call.inputs[i] for i in operator.positions(names, len(call.inputs))}
+        running |= call.given(call.operator.running)
     return frozenset(name for name in running if count[name] == 1)
-
-
-def _used(program: Program) -> set[str]:
-    return set(program.outputs).union(*(call.reads() for call in program.calls))
 
 
 class _Folding:
     """Folds a program's constant calls within a memory budget."""
 
     def __init__(self, program: Program, known: dict[str, np.ndarray]):
-        calls = list(calls_of(program))
-        programs = [program, *(inner for call in calls for inner in call.subgraphs())]
-        self.readers = Counter(name for call in calls for name in call.inputs)
-        self.readers.update(name for inner in programs for name in inner.outputs)
+        self.readers = uses(program)
         self.known = known
         self.left = FOLDS + 2 * sum(value.nbytes for value in known.values())
 

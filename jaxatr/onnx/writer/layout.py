@@ -72,7 +72,7 @@ class _Pass:
     def transposed(self, name: str, order: Sequence[int]) -> str:
         """Returns the name of a value with its axes in another order."""
         order = tuple(order)
-        if order == tuple(range(len(order))):
+        if _is_plain(order):
             return name
         if (name, order) not in self.known:
             shape = tuple(self.shape(name)[axis] for axis in order)
@@ -83,7 +83,7 @@ class _Pass:
         """Replaces a node by one that computes its output in another order of axes."""
         (output,) = node.outputs
         target = output
-        if order != tuple(range(len(order))):
+        if not _is_plain(order):
             shape, dtype = self.graph.types[output]
             target = self.graph.declare(
                 output, tuple(shape[axis] for axis in _inverse(order)), dtype
@@ -99,8 +99,7 @@ class _Pass:
         for name in names:
             order = self.held(name)[1]
             counts[order] = counts.get(order, 0) + weight(self.shape(name))
-        plain = tuple(range(len(self.shape(names[0]))))
-        return max(counts, key=lambda order: (counts[order], order != plain))
+        return max(counts, key=lambda order: (counts[order], not _is_plain(order)))
 
     def aligned(self, name: str, order: Order) -> str:
         """Returns the name of a value stored in the given order, up to broadcasting."""

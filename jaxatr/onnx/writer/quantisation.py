@@ -123,7 +123,7 @@ def observe(model: onnx.ModelProto, batches: Sequence[Sequence[np.ndarray]]) -> 
       batches: at least one batch of its inputs.
 
     Returns:
-      What is known of the activations that :func:`int8` rounds, by name.
+      Ranges and channels' means of the activations that :func:`int8` rounds, by name.
 
     Raises:
       ValueError: there is nothing to quantise, no example, or an activation is not finite.

@@ -31,9 +31,7 @@ import numpy as np
 import onnxruntime
 
 from jaxatr.data.decoder import decode
-
-LUMA = np.array([299, 587, 114])
-"""Weights of red, green and blue in a gray value, in thousandths (ITU-R BT.601)."""
+from jaxatr.data.decoder.luma import gray
 
 MOST_BYTES = 32 * 2**20
 """Largest size of an image file."""
@@ -66,7 +64,7 @@ METHODS = {
     **dict.fromkeys(("/", "/api/health", "/api/model"), "GET, HEAD"),
     "/api/predict": "POST",
 }
-"""What is answered at each path."""
+"""Methods that are answered at each path."""
 _TYPES = {"tensor(uint8)": "uint8", "tensor(uint16)": "uint16", "tensor(float)": "float32"}
 
 
@@ -142,9 +140,7 @@ class Model:
         if (image.shape[2], channels) == (1, 3) and not chosen:
             image = np.repeat(image, 3, axis=2)
         elif (image.shape[2], channels) == (3, 1) and not chosen:
-            gray = image @ LUMA / 1000  # of integers exact, so that a tie rounds as in training
-            image = (np.rint(gray) if image.dtype.kind == "u" else gray)[:, :, None]
-            image = image.astype(self._type)
+            image = gray(image)
         if image.shape[2] != channels:
             names = ", ".join(self.metadata.get("bands", {}).get("names", []))
             wanted = f"{channels} ({names})" if names else channels
@@ -239,11 +235,12 @@ class Server(ThreadingHTTPServer):
 
         Else clients that send their heads slowly would keep out all others, and health checks.
         """
-        for connection in list(self._without_head):
-            self.head_has_arrived(connection)  # so that it is cut off once only
-            _cut_off(connection)
-            return self._places.acquire(timeout=1)
-        return False
+        waiting = list(self._without_head)  # a copy, as threads take connections out
+        if not waiting:
+            return False
+        self.head_has_arrived(waiting[0])  # so that it is cut off once only
+        _cut_off(waiting[0])
+        return self._places.acquire(timeout=1)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Says in one line why a connection has failed; most often it was cut off."""

@@ -1,4 +1,4 @@
-"""What several routes share: the console, the declaration of uploads, and their checks."""
+"""Parts that several routes share: the console, the declaration of uploads, and their checks."""
 
 from collections.abc import Iterator
 from functools import partial

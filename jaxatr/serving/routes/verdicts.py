@@ -19,7 +19,7 @@ from jaxatr.tasks.neighbour import listed
 
 
 class Verdicts(NamedTuple):
-    """What the answer about a chip contains; see :func:`verdicts`."""
+    """The requested content of the answer about a chip; see :func:`verdicts`."""
 
     score: str | None
     threshold: float | None

@@ -23,7 +23,7 @@ RATES = (0.1, 0.2, 1.0)
 """False alarms per scene at which recall is measured."""
 
 UNKNOWN_NAME, NOTHING_NAME = "unknown", "nothing"
-"""What stands for a target of no known class, and for no target, in the confusion."""
+"""Names of a target of no known class, and of no target, in the confusion."""
 
 RECALLS = (0.5, 0.7, 0.9)
 """Recalls of targets of any class at which false alarms are counted."""
@@ -184,7 +184,7 @@ def measured(
 
 
 class Scored(NamedTuple):
-    """What was found in the test scenes, as detections of COCO's measures.
+    """The targets found in the test scenes, as detections of COCO's measures.
 
     Attributes:
       of_targets: of targets, whatever their class; label 0.

@@ -12,7 +12,7 @@ from jaxatr.typing import Bool, Float, Int
 
 FALSE_ALARM = -1
 DROPPED = -2
-"""What matches an ignored box and no target: neither a hit nor a false alarm."""
+"""The match of a found box with an ignored one only: neither a hit nor a false alarm."""
 
 OVERLAP = 0.5
 """Least IoU of a found target and a true one."""

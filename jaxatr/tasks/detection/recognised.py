@@ -19,7 +19,7 @@ Row = dict[str, data.Cell]
 
 @runtime_checkable
 class Decision(Protocol):
-    """What a recogniser says about a chip."""
+    """A recogniser's answer about a chip."""
 
     @property
     def label(self) -> str:

@@ -132,10 +132,8 @@ class Detection(SceneTask):
         targets = jnp.sum(batch["labels"] >= UNKNOWN, dtype=jnp.float32)
         sums = {"centres": (centres, targets), "boxes": (boxes, targets)}
         if self._open_loss is not None:
-            logits, flat = (
-                out.open_logits.reshape(-1, out.open_logits.shape[-1]),
-                labels.reshape(-1),
-            )
+            logits = out.open_logits.reshape(-1, out.open_logits.shape[-1])
+            flat = labels.reshape(-1)
             known = flat >= 0
             values = jnp.where(
                 known,

@@ -198,7 +198,7 @@ def reframed(
 
 
 def mark(config: Config) -> str:
-    """Returns what the names of fits say of the boxes; empty without an estimate."""
+    """Returns the part of a fit's name about the error of boxes; empty without an estimate."""
     error = config.open_set.get("box_error", 0.0)
     return f".boxes_{100 * error:g}" if error else ""
 

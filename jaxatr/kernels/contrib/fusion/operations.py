@@ -10,12 +10,10 @@ from jaxatr.kernels.activations import ACTIVATIONS, check_activation
 from jaxatr.kernels.ops.batch_norm import MODES, Mode, batch_norm, batch_statistics
 from jaxatr.kernels.ops.convolution import convolution
 from jaxatr.kernels.ops.convolution.problem import ConvProblem
-from jaxatr.kernels.ops.windows import pair
+from jaxatr.kernels.ops.windows import Pair, Shape, pair
 from jaxatr.typing import Array
 
-Pair: TypeAlias = tuple[int, int]
 Arguments: TypeAlias = Mapping[str, Array]
-Shape: TypeAlias = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)

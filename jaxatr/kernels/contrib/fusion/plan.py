@@ -13,11 +13,11 @@ from jaxatr.kernels.contrib.fusion.operations import (
     Convolution,
     FusionProblem,
     Operation,
-    Shape,
     forward,
 )
 from jaxatr.kernels.contrib.fusion.solvers import SOLVERS, Accuracy
 from jaxatr.kernels.device import Device, describe
+from jaxatr.kernels.ops.windows import Shape
 from jaxatr.typing import Array
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.ops.checks import check_algorithm_name
 from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.typing import Array
@@ -52,11 +53,8 @@ def check_groups(channels: int, features: int, depth: int, groups: int) -> None:
 
 def check_algorithm(problem: ConvProblem, name: str) -> None:
     """Raises a ``ValueError`` unless the algorithm exists and can compute the problem."""
-    if name == "auto":
-        return
-    if name not in SOLVERS:
-        raise ValueError(f"algorithm: got {name!r}, wanted 'auto' or one of {sorted(SOLVERS)}")
+    check_algorithm_name(name, SOLVERS)
     device = of_platform(jax.default_backend())
-    if not SOLVERS[name].applies(problem, device):
+    if name != "auto" and not SOLVERS[name].applies(problem, device):
         fit = [other for other, solver in SOLVERS.items() if solver.applies(problem, device)]
         raise ValueError(f"algorithm: {name!r} cannot compute {problem}, but {fit} can")

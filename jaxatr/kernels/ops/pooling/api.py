@@ -1,7 +1,7 @@
 """The public pooling functions, which check and normalise their arguments and run a form."""
 
-from jaxatr.kernels.ops.checks import as_images
-from jaxatr.kernels.ops.differentiable import check_algorithm, run
+from jaxatr.kernels.ops.checks import as_images, check_algorithm_name
+from jaxatr.kernels.ops.differentiable import run
 from jaxatr.kernels.ops.pooling.operation import OPERATION
 from jaxatr.kernels.ops.pooling.problem import Mode, PoolingProblem
 from jaxatr.kernels.ops.windows import Padding, Pair, edges, pair
@@ -65,5 +65,5 @@ def _pool(mode: Mode, x, window, stride, padding, algorithm) -> Array:
     problem = PoolingProblem("forward", mode, x.shape, window, stride, around, x.dtype.name)
     if min(problem.y_shape[1:3]) < 1:
         raise ValueError(f"window: got {window}, which does not fit in {x.shape[1:3]} pixels")
-    check_algorithm(OPERATION.solvers, algorithm)
+    check_algorithm_name(algorithm, OPERATION.solvers)
     return run(problem, algorithm, x)

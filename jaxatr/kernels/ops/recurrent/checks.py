@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from jaxatr.kernels.ops.checks import check_algorithm_name
 from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Params, Weights
 
@@ -66,10 +67,9 @@ def check_algorithm(
     problem: RecurrentProblem, params: Params, name: str, algorithms: Mapping[str, Any]
 ) -> None:
     """Raises a ``ValueError`` unless the algorithm exists and can compute each layer."""
+    check_algorithm_name(name, algorithms)
     if name == "auto":
         return
-    if name not in algorithms:
-        raise ValueError(f"algorithm: got {name!r}, wanted 'auto' or one of {sorted(algorithms)}")
     for skip in {weights.w is None for layer in params for weights in layer}:
         one = dataclasses.replace(problem, skip=skip, hidden=params[0][0].r.shape[0])
         if not algorithms[name].applies(one):

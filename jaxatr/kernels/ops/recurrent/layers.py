@@ -1,5 +1,6 @@
 """Stacks of layers, in one or two directions, on sequences of different lengths."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import jax.numpy as jnp
@@ -92,7 +93,7 @@ def _packed(problem, weights, x, state, reverse, algorithm, lengths):
         if rows == 0:
             hs = jnp.zeros((stop - start, 0, problem.hidden), problem.wide)
         else:
-            part = RecurrentProblem(**(vars(problem) | {"steps": stop - start, "batch": rows}))
+            part = dataclasses.replace(problem, steps=stop - start, batch=rows)
             live = tuple(s[:rows] for s in state)
             hs, live = _run(part, weights, x[start:stop, :rows], live, None, reverse, algorithm)
             state = tuple(s.at[:rows].set(new) for s, new in zip(state, live, strict=True))

@@ -1,6 +1,7 @@
 """A recurrent layer as an operation of the find step."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -54,8 +55,7 @@ class Recurrent(Solver):
             return self._algorithm.run(problem, weights, x, state, mask, False, unroll=unroll)
 
         def backward(weights, x, state, mask, cotangent) -> Any:
-            fn = lambda weights, x, state: forward(weights, x, state, mask)  # noqa: E731
-            return jax.vjp(fn, weights, x, state)[1](cotangent)
+            return jax.vjp(partial(forward, mask=mask), weights, x, state)[1](cotangent)
 
         return forward if problem.direction == "forward" else backward
 

@@ -8,7 +8,15 @@ import jax.numpy as jnp
 from jaxatr.kernels.ops.differentiable import Direction
 
 Cell: TypeAlias = Literal["lstm", "gru", "relu", "tanh"]
-CELLS: tuple[Cell, ...] = ("lstm", "gru", "relu", "tanh")
+GATES: dict[Cell, int] = {"lstm": 4, "gru": 3, "relu": 1, "tanh": 1}
+"""Number of gates of each cell, the candidate among them."""
+CELLS = tuple(GATES)
+
+
+def check_cell(cell: str) -> None:
+    """Raises a ``ValueError`` if the cell is unknown."""
+    if cell not in CELLS:
+        raise ValueError(f"cell: got {cell!r}, wanted one of {list(CELLS)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +61,7 @@ class RecurrentProblem:
     @property
     def gates(self) -> int:
         """Number of blocks of ``hidden`` columns in the matrices."""
-        return {"lstm": 4, "gru": 3, "relu": 1, "tanh": 1}[self.cell]
+        return GATES[self.cell]
 
     @property
     def states(self) -> int:

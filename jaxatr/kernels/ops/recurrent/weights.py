@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.recurrent.problem import CELLS, Cell, RecurrentProblem
+from jaxatr.kernels.ops.recurrent.problem import GATES, Cell, check_cell
 from jaxatr.typing import ArrayLike, Key
 
 
@@ -65,12 +65,10 @@ def init(
     Raises:
       ValueError: ``cell`` is unknown, or ``skip`` is set and ``inputs`` differs from ``hidden``.
     """
-    if cell not in CELLS:
-        raise ValueError(f"cell: got {cell!r}, wanted one of {list(CELLS)}")
+    check_cell(cell)
     if skip and inputs != hidden:
         raise ValueError(f"inputs: got {inputs}, wanted {hidden}, the state's size, with skip")
-    directions = 2 if bidirectional else 1
-    gates = RecurrentProblem(cell, 0, 0, inputs, hidden, skip, False, "float32").gates
+    directions, gates = 2 if bidirectional else 1, GATES[cell]
     normal, orthogonal = jax.nn.initializers.lecun_normal(), jax.nn.initializers.orthogonal()
 
     # The QR decomposition of the orthogonal initializer does not support half precision.

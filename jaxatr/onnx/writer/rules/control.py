@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr.onnx.writer.graph import Graph, TensorType
-from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, rule
+from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, constant, number_like, rule
 
 
 @rule("scan", unread="ft_in ft_out length num_carry num_consts")  # shapes imply them
@@ -103,8 +103,7 @@ def _branched(
         inner, _ = _begun(t, [])
         next_number = which
         if len(rest) > 1:
-            one = Tensor((), which.dtype, array=np.asarray(1, which.dtype))
-            next_number = inner.pointwise("Sub", which, one)
+            next_number = inner.pointwise("Sub", which, number_like(which, 1))
         _finish(inner, _branched(inner, next_number, rest, arguments, out_avals), out_avals)
         bodies.append(inner.graph)
     given = t.graph.add_many(
@@ -118,7 +117,7 @@ def _platform_index(t: Translator, equation: Equation) -> Tensor:
     del t  # the file is for every platform, so take the default branch
     platforms = list(equation.params["platforms"])
     index = platforms.index(None) if None in platforms else 0
-    return Tensor((), np.dtype(np.int32), array=np.int32(index))
+    return constant(np.int32(index))
 
 
 def _begun(t: Translator, avals: Sequence[Any]) -> tuple[Translator, list[Tensor]]:

@@ -106,7 +106,7 @@ def _one_slice(t: Translator, equation: Equation, picked: list[int]) -> Tensor:
     starts = {}
     for place, axis in enumerate(picked):
         if numbers.array is not None:
-            starts[axis] = Tensor((), numbers.dtype, array=numbers.array[place])
+            starts[axis] = constant(numbers.array[place])
         else:
             one = sliced(t, t.name(numbers), (1,), 0, place, place + 1)
             starts[axis] = t.tensor(t.reshape(t.name(one), ()))

@@ -70,10 +70,8 @@ def _products(problem: ConvProblem, parts: Sequence[Array], w: Array) -> Array:
 def _forward(problem: ConvProblem, x: Array, w: Array) -> Array:
     result = jnp.zeros(problem.y_shape, x.dtype)
     for row, column in taps.pairs(problem):
-        met, weights = (
-            _members(problem, taps.pixels(problem, x, row, column)),
-            _tap(problem, w, row, column),
-        )
+        met = _members(problem, taps.pixels(problem, x, row, column))
+        weights = _tap(problem, w, row, column)
         part = _sum(met[..., c, None] * weights[:, c] for c in range(met.shape[-1]))
         result += taps.placed(part, problem.y_shape, (row.result, column.result), (1, 1))
     return result
@@ -82,10 +80,8 @@ def _forward(problem: ConvProblem, x: Array, w: Array) -> Array:
 def _data(problem: ConvProblem, y: Array, w: Array) -> Array:
     result = jnp.zeros(problem.x_shape, y.dtype)
     for row, column in taps.pairs(problem):
-        met, weights = (
-            _members(problem, taps.results(y, row, column)),
-            _tap(problem, w, row, column),
-        )
+        met = _members(problem, taps.results(y, row, column))
+        weights = _tap(problem, w, row, column)
         part = _sum(met[..., f, None] * weights[:, :, f] for f in range(met.shape[-1]))
         first = row.pixel, column.pixel
         result += taps.placed(part, problem.x_shape, first, problem.stride)

@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from jaxatr.kernels.ops.recurrent.algorithm import Algorithm, of_steps
-from jaxatr.kernels.ops.recurrent.cells import State, product, update, update_gru
+from jaxatr.kernels.ops.recurrent.cells import State, product, update, update_gru, with_bias
 from jaxatr.kernels.ops.recurrent.problem import RecurrentProblem
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.typing import Array
@@ -38,8 +38,7 @@ def joined(problem: RecurrentProblem, weights: Weights) -> Callable:
 
     def step(state: State, x: Array) -> tuple[State, tuple[Array, ...]]:
         both = jnp.concatenate([x, state[0].astype(problem.dtype)], axis=-1)
-        s = product(problem, both, matrix)
-        s = s if bias is None else s + bias.astype(problem.wide)
+        s = with_bias(product(problem, both, matrix), bias)
         if problem.cell != "gru":
             return update(problem, s, state)
         joint, own, inner = jnp.split(s, (2 * hidden, 3 * hidden), axis=-1)

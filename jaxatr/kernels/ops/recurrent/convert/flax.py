@@ -5,8 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.recurrent.convert.order import check_cell
-from jaxatr.kernels.ops.recurrent.problem import Cell
+from jaxatr.kernels.ops.recurrent.problem import Cell, check_cell
 from jaxatr.kernels.ops.recurrent.weights import Weights
 
 # flax's names of the dense layers of the input and of the state, in the order of our blocks.

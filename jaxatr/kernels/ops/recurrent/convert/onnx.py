@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr.kernels.ops.recurrent.convert.order import ONNX, OURS, check_cell, module_of, reordered
+from jaxatr.kernels.ops.recurrent.convert.order import ONNX, OURS, module_of, reordered
 from jaxatr.kernels.ops.recurrent.convert.torch import merged, parted
-from jaxatr.kernels.ops.recurrent.problem import Cell
+from jaxatr.kernels.ops.recurrent.problem import Cell, check_cell
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.typing import ArrayLike, Shaped
 

@@ -5,17 +5,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.kernels.ops.recurrent.problem import CELLS, Cell
+from jaxatr.kernels.ops.recurrent.problem import Cell
 
 OURS: dict[Cell, str] = {"lstm": "ifoc", "gru": "rzn", "relu": "h", "tanh": "h"}
 TORCH: dict[Cell, str] = {"lstm": "ifco", "gru": "rzn", "relu": "h", "tanh": "h"}
 ONNX: dict[Cell, str] = {"lstm": "iofc", "gru": "zrn", "relu": "h", "tanh": "h"}
-
-
-def check_cell(cell: str) -> None:
-    """Raises a ``ValueError`` if the cell is unknown."""
-    if cell not in CELLS:
-        raise ValueError(f"cell: got {cell!r}, wanted one of {list(CELLS)}")
 
 
 def module_of(array: Any) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr.kernels.ops.recurrent.convert.order import OURS, TORCH, check_cell, module_of, reordered
-from jaxatr.kernels.ops.recurrent.problem import Cell
+from jaxatr.kernels.ops.recurrent.convert.order import OURS, TORCH, module_of, reordered
+from jaxatr.kernels.ops.recurrent.problem import Cell, check_cell
 from jaxatr.kernels.ops.recurrent.weights import Params, Weights
 from jaxatr.typing import ArrayLike
 
