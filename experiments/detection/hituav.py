@@ -75,7 +75,8 @@ def planned(workdir: Path, data: Path, hours: float, cores: int) -> dict[str, fl
     def seconds(steps: int) -> float:
         started = _clock(cores)
         probe = workdir / f"probe-{steps}"
-        runs.train_run("detect:hituav", probe, progress=False, **fields, **{"train.steps": steps})
+        own: dict[str, Any] = fields | {"train.steps": steps}
+        runs.train_run("detect:hituav", probe, progress=False, **own)
         return _clock(cores) - started
 
     few, more = map(seconds, _PROBES)  # both start and compile
