@@ -103,5 +103,10 @@ def text_of_shift(result: dict[str, Any]) -> str:
     ]
     if result["unknown"]:
         lines.append(f"about {result['unknown_accepted']:.0%} of the unknown ones are accepted")
+    if not result["tested"]:
+        lines.append(
+            "without trials (open_set.trials), nothing says whether the score tells unknown chips "
+            "from known ones: those that score alike count as known"
+        )
     lines.append("these are estimates without a guarantee; labelled chips (--chips) give one")
     return "\n".join([*lines, f"saved in {result['path']}; jaxatr calibrate --undo removes it"])

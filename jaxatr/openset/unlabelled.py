@@ -7,7 +7,8 @@ scores, moved and stretched; its unknown part is a Gaussian lower down:
 
 The maximum of the likelihood, with weak priors, gives all five numbers. The known part alone is
 taken if Schwarz's criterion (BIC) prefers it. Where the two parts overlap, they cannot be told
-apart, and :func:`fit_mixture` refuses.
+apart, and :func:`fit_mixture` refuses. The form and the priors were chosen on simulated chips and
+on MSTAR, the bounds on artificial mixtures (docs/results/decisions.md).
 """
 
 import math

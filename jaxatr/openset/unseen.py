@@ -166,7 +166,8 @@ def with_field(
     """Moves a calibration's examples to where those of another place lie, if these are few.
 
     The examples of the training's place then say how the scores spread elsewhere. All scores are
-    moved, those of images too, because it is the images that differ.
+    moved, those of images too, because it is the images that differ. That they are not stretched as
+    well was chosen on simulated chips and thermal boxes (docs/results/decisions.md).
 
     Args:
       decision: the decision before it is calibrated to examples of the other place.

@@ -223,7 +223,7 @@ def _fit_listed(
         per_class=fields.per_class,
         # Classes that the network has seen stand out less than they should from unknown ones.
         sigmoid=openset.fit_sigmoid(one.standing, one.known) if folders and one else None,
-        seen=_as_unseen(task, variables, bare, training, validation),
+        seen=_as_unseen(task, variables, bare, training, validation, say),
     )
     record = {"decides": score.name, **why, **facts(decision, validation)}
     record["validation_accuracy"] = names
@@ -261,6 +261,7 @@ def _as_unseen(
     decision: openset.Decision,
     training: openset.Outputs,
     validation: openset.Outputs,
+    say: Callable[[str], None],
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Scores the training examples as if not seen, if there are few validation examples.
 
@@ -272,6 +273,7 @@ def _as_unseen(
         return None
     if not decision.score.fitted:
         training = task.decided_outputs(variables, "train", decision.score.all_needs)
+    say(f"scoring {len(training.labels)} training examples as if not seen")
     try:
         return openset.with_training(decision, training, head(variables), validation)
     except ValueError as error:

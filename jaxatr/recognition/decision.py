@@ -260,7 +260,7 @@ def _in_the_field(run: TrainedRun, decision: openset.Decision) -> tuple[openset.
         return decision, ""
     origin = store.provenance_of(run.workdir, run.step, kept)
     chips = origin.get("unlabelled")
-    what = f"calibrated to {len(saved.calibration.scores)} field chips"
+    what = f"calibrated to {saved.calibration.held_out} field chips"
     if chips:
         what = f"shifted to {chips} field chips without labels, an estimate without a guarantee"
     note = (

@@ -26,7 +26,7 @@ SCORE = "score"
 _SINGLE = "facts of images are compared for single images only"
 
 WORDS = {  # of lower and higher values
-    SCORE: ("score lower than the validation chips", "score higher than the validation chips"),
+    SCORE: ("score lower", "score higher"),
     "brightness": ("are darker", "are brighter"),
     "contrast": ("have less contrast", "have more contrast"),
     "sharpness": ("are less sharp", "are sharper"),
@@ -45,10 +45,12 @@ class Reference(NamedTuple):
         decision is calibrated to any, and the facts of training chips, if they were recorded. After
         a calibration to field chips, both are those of the field chips.
       missing: why statistics are missing; empty if none is.
+      field: whether the values are those of field chips.
     """
 
     values: Mapping[str, Float[np.ndarray, " n"]]
     missing: str = ""
+    field: bool = False
 
 
 def reference_of(recogniser: OpenSetPredictor) -> Reference:
@@ -57,7 +59,7 @@ def reference_of(recogniser: OpenSetPredictor) -> Reference:
     Raises:
       ValueError: the recorded facts are damaged.
     """
-    calibration = recogniser.decision.calibration
+    calibration, field = recogniser.decision.calibration, None
     values, missing = {}, []
     if calibration is None:
         missing.append("the decision is not calibrated to validation chips")
@@ -65,11 +67,11 @@ def reference_of(recogniser: OpenSetPredictor) -> Reference:
         values[SCORE] = calibration.scores
     if not isinstance(recogniser, Recogniser):
         missing.append(_SINGLE)
-    elif (facts := _of_field(recogniser) or image_facts.load(recogniser.workdir)) is None:
-        missing.append("this run was trained before facts of its training chips were recorded")
-    else:
+    elif facts := (field := _of_field(recogniser)) or image_facts.load(recogniser.workdir):
         values |= facts
-    return Reference(values, "; ".join(missing))
+    else:
+        missing.append("this run was trained before facts of its training chips were recorded")
+    return Reference(values, "; ".join(missing), field is not None)
 
 
 def _of_field(recogniser: OpenSetPredictor) -> dict[str, Float[np.ndarray, " n"]] | None:
@@ -95,12 +97,14 @@ class Drift(NamedTuple):
       shifts: the comparison of each statistic; empty with too few chips.
       missing: why statistics are missing; empty if none is.
       known: whether all chips are known to be of the classes of the training.
+      field: whether the reference is that of field chips.
     """
 
     chips: int
     shifts: tuple[metrics.Shift, ...]
     missing: str = ""
     known: bool = False
+    field: bool = False
 
     @property
     def found(self) -> tuple[metrics.Shift, ...]:
@@ -118,11 +122,13 @@ class Drift(NamedTuple):
         alarm = f"{LEVEL:.0%} of such tests find one by chance"
         if not self.found:
             return f"drift: none found in {chips}; {alarm}{missing}"
-        words = [WORDS[one.name][one.higher] for one in self.found]
+        than = "" if self.field else " than the validation chips"
+        words = [WORDS[one.name][one.higher] + than * (one.name == SCORE) for one in self.found]
         listed = ", ".join(words[:-1]) + (" and " if len(words) > 1 else "") + words[-1]
         cause = "Chips of unknown classes can be the cause; if they are not, the"
         return (
-            f"drift: compared with the training, these {chips} {listed}; {alarm}. "
+            f"drift: compared with {'the field chips' if self.field else 'the training'}, these "
+            f"{chips} {listed}; {alarm}. "
             f"{'The' if self.known else cause} threshold and the probabilities may not hold: "
             f"jaxatr calibrate fits them to such chips{missing}"
         )
@@ -155,7 +161,7 @@ def of_known(
     """
     if chips is None:
         values = {name: reference.values[name] for name in (SCORE,) if name in reference.values}
-        reference = Reference(values, reference.missing or _SINGLE)
+        reference = reference._replace(values=values, missing=reference.missing or _SINGLE)
     watch = Watch(reference)
     for _ in watch.passing(chips or ()):
         pass
@@ -260,7 +266,8 @@ class Watch:
         """Compares what was collected."""
         reference, count = self.reference, len(self._scores)
         if count < FEWEST or not reference.values:
-            return Drift(count, (), reference.missing)
+            return Drift(count, (), reference.missing, field=reference.field)
         seen = {SCORE: np.array(self._scores)} | image_facts.by_name(self._facts)
         seen = {name: seen[name] for name in reference.values}
-        return Drift(count, metrics.shifts(reference.values, seen), reference.missing)
+        shifts = metrics.shifts(reference.values, seen)
+        return Drift(count, shifts, reference.missing, field=reference.field)

@@ -123,9 +123,10 @@ def shift_run(
 
     Returns:
       ``score``, ``chips`` (their number), ``path`` of the calibration, ``unknown`` (estimated
-      share), ``unknown_accepted`` (estimated share of the unknown chips), and ``before`` and
-      ``after``, each with ``threshold`` (None if it accepts everything or differs between classes)
-      and ``accepted`` (fraction of the chips).
+      share), ``unknown_accepted`` (estimated share of the unknown chips), ``tested`` (whether
+      trials say that the score separates known from unknown classes), and ``before`` and ``after``,
+      each with ``threshold`` (None if it accepts everything or differs between classes) and
+      ``accepted`` (fraction of the chips).
 
     Raises:
       openset.CannotTell: the known chips cannot be told from the unknown ones, so nothing is
@@ -146,7 +147,11 @@ def shift_run(
         scores=mixture.moved(calibration.scores), tpr=tpr, per_class=per_class, unseen=0
     )
     after = dataclasses.replace(before, calibration=moved, threshold=None)
-    estimate = {"unknown": mixture.unknown, "unknown_accepted": mixture.overlap(moved.threshold)}
+    estimate = {
+        "unknown": mixture.unknown,
+        "unknown_accepted": mixture.overlap(moved.threshold),
+        "tested": calibration.sigmoid is not None,
+    }
     count = len(chips.outputs.labels)
     parameters = mixture._asdict() if mixture.unknown else mixture._asdict() | {"centre": None}
     origin = {"unlabelled": count, "mixture": parameters}
@@ -205,11 +210,11 @@ _MOST_DOUBT = 0.1
 
 
 def _check_separates(score: str, calibration: openset.Calibration) -> None:
-    """Checks that the score separates known classes from those held out in their place.
+    """Checks that the score separates known classes from those held out in trials, if any.
 
     The mean probability of being unknown, at even odds, of known chips is 0.1 if known and unknown
-    scores are Gaussians three spreads apart. That is farther than the mixture needs, because the
-    network may have seen the held-out classes.
+    scores are Gaussians three spreads apart. That is farther than the mixture needs, because
+    runs of earlier versions have sigmoids of held-out classes that their network has seen.
 
     Raises:
       openset.CannotTell: it does not.

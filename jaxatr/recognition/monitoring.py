@@ -266,7 +266,7 @@ def _thresholds(rows: Sighted, by: str) -> Iterator[str]:
 
 
 def _changed(name: str, higher: bool, lasts: bool) -> str:
-    said = WORDS[name][higher].removesuffix(" than the validation chips")
+    said = WORDS[name][higher]
     verb, _, rest = said.partition(" ")
     return said if lasts else f"{_PAST[verb]} {rest}"
 

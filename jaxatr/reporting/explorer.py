@@ -17,6 +17,7 @@ from jaxatr.reporting import axes, charts, score_record
 from jaxatr.reporting.kind import Numbered, Section
 from jaxatr.reporting.recorded_run import RecordedRun
 from jaxatr.reporting.sprite import Sprite
+from jaxatr.reporting.tables import counts_training
 from jaxatr.typing import Int
 
 _BINS = 48
@@ -82,7 +83,8 @@ def _thresholds(run: RecordedRun, name: str) -> list[dict[str, Any]]:
         gamma = axes.to_gamma(scale, deciding)
         listed.insert(0, {"text": "decides", "threshold": deciding, "gamma": gamma})
     if fitted is not None and fitted != deciding:  # they differ in runs of earlier versions
-        share = f"fitted, to accept {run.evaluation['tpr']:.0%}"
+        alone = " to the validation examples alone" * counts_training(run.evaluation)
+        share = f"fitted{alone}, to accept {run.evaluation['tpr']:.0%}"
         gamma = axes.to_gamma(scale, fitted)
         listed.append({"text": share, "threshold": fitted, "gamma": gamma})
     if not listed:

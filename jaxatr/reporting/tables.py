@@ -75,9 +75,18 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
     return "\n".join([text_table(header, rows), *notes, *decision_lines(evaluation)])
 
 
+def counts_training(evaluation: Mapping[str, Any]) -> bool:
+    """Returns whether the decision's threshold is fitted to training examples as well.
+
+    ``predict`` does so for any score, but the thresholds of the other scores in an evaluation are
+    those of the validation examples alone.
+    """
+    return "as if not seen" in (evaluation.get("decision", {}).get("fitted_to") or "")
+
+
 def _differs(evaluation: Mapping[str, Any]) -> str:
     """Says how the fitted thresholds of the decision and of the other scores differ."""
-    if "training" not in (evaluation.get("decision", {}).get("fitted_to") or ""):
+    if not counts_training(evaluation):
         return ""
     return (
         f". {evaluation['decides']} decides, and its threshold is fitted to the training examples "

@@ -4,6 +4,7 @@ import datetime
 import json
 import shutil
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -65,6 +66,17 @@ def test_darker_chips_and_their_scores_are_named(trained_run, known):
     assert "brightness 1.00 (p " in statistics
     few = compared(recogniser, known[:5])
     assert few.lines() == ["drift: cannot be told from 5 chips: at least 20 are needed"]
+
+
+def test_after_a_calibration_the_sentence_names_the_field_chips():
+    for field, said in (
+        (True, "compared with the field chips, these 20 chips score lower; 1%"),
+        (False, "compared with the training, these 20 chips score lower than the validation chips"),
+    ):
+        watch = drift.Watch(drift.Reference({drift.SCORE: np.arange(100.0)}, field=field))
+        for score in range(-20, 0):
+            watch.scored(float(score))
+        assert f"drift: {said}" in watch.drift().sentence()
 
 
 def test_a_run_of_an_earlier_version_compares_scores_and_says_so(run, known):

@@ -90,6 +90,7 @@ def test_with_few_chips_the_validation_scores_count_too_as_if_of_the_field(run, 
     others = [scores[i] >= threshold(np.delete(scores, i)) - 1e-9 for i in range(18)]
     assert result["after"]["accepted"] == pytest.approx(np.mean(others))
     assert after.decision.calibration.held_out == 18 and len(before) > 1
+    assert "energy is calibrated to 18 field chips, " in after.note
     with pytest.warns(UserWarning, match="for chips taken for .*no guarantee; 4 per class"):
         runs.calibrate_run(run, field, score="energy", tpr=0.8, per_class=True)
 
@@ -137,6 +138,7 @@ def test_chips_without_labels_move_and_stretch_the_known_scores(
     said = capsys.readouterr().out
     assert "40 chips without labels, of which about 25% seem to be unknown" in said
     assert "about 0% of the unknown ones are accepted" in said and "without a guarantee" in said
+    assert ("without trials (open_set.trials), nothing says" in said) == (before.sigmoid is None)
     after = Recogniser.load(run, score="energy")
     calibration = after.decision.calibration
     ((known, scores, tpr),) = given
@@ -155,7 +157,7 @@ def test_chips_without_labels_move_and_stretch_the_known_scores(
     assert "energy is shifted to 40 field chips without labels, an estimate" in after.note
     reference = drift.reference_of(after)  # now that of the field
     np.testing.assert_allclose(reference.values["score"], wanted)
-    assert len(reference.values["brightness"]) == 40
+    assert len(reference.values["brightness"]) == 40 and reference.field
     runs.undo_calibration(run, score="energy")
     assert len(drift.reference_of(Recogniser.load(run, score="energy")).values["noise"]) == 54
 

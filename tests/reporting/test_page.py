@@ -10,7 +10,7 @@ import pytest
 
 from jaxatr import metrics, openset, reporting
 from jaxatr.reporting import figures
-from jaxatr.reporting.explorer import decisions
+from jaxatr.reporting.explorer import _thresholds, decisions
 from jaxatr.reporting.recorded_run import read_run
 
 
@@ -83,6 +83,17 @@ def test_data_keeps_every_bit(run_folder):
     assert (fixed["gamma"], fixed["threshold"]) == (0.9, row["threshold"])
     assert fitted["threshold"] == row["fitted_threshold"]
     assert fitted["gamma"] == pytest.approx(1 / (1 + np.exp(-row["fitted_threshold"])))
+
+
+def test_a_threshold_of_validation_examples_alone_is_called_so_where_predict_counts_others(
+    run_folder,
+):
+    run = read_run(run_folder)
+    calibration = openset.fit_calibration(np.arange(65.0))
+    for count, text in ((5, " to the validation examples alone"), (65, "")):
+        few = calibration._replace(unseen=count)
+        run.evaluation["decision"] = {"fitted_to": few.basis}
+        assert _thresholds(run, "mls")[-1]["text"] == f"fitted{text}, to accept 95%"
 
 
 @pytest.mark.parametrize("threshold", [-np.inf, 0.3, 2.0, np.inf])

@@ -61,6 +61,17 @@ def test_fitted_gamma_is_stated_where_there_is_one():
     assert "validation" not in reporting.open_set_table(evaluation())
 
 
+def test_a_threshold_of_training_examples_too_is_told_from_those_of_the_other_scores():
+    recorded = evaluation(decides="mls")
+    recorded["groups"]["all"]["scores"]["cbc"]["fitted_threshold"] = 1.1
+    scores = np.arange(65.0)
+    few = openset.fit_calibration(scores)._replace(unseen=5)
+    for calibration, said in ((few, True), (openset.fit_calibration(scores), False)):
+        recorded["decision"] = {"by": "name", "fitted_to": calibration.basis}
+        table = reporting.open_set_table(recorded)
+        assert ("its threshold is fitted to the training examples as well" in table) == said
+
+
 def test_worst_confusions_come_by_count_then_by_share():
     counts = [[5, 2, 0], [2, 1, 0], [1, 0, 0]]
     found = reporting.worst_confusions("abc", counts)
