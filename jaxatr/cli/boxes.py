@@ -71,7 +71,8 @@ class BoxInputs:
                         chip = self._prepare(self._framing.chip(image, corners)[0])
                     except ValueError as error:
                         why = str(error).removeprefix(f"{scene.path}: ")
-                        self._fail(number, scene.path, scene.where[box], why, corners)
+                        where = f"{scene.where[box]} ({scene.path})"
+                        self._fail(number, scene.path, where, why, corners)
                         continue
                     below = f"{Path(scene.path).with_suffix('')}_{box:04}.png"
                     self.facts[number] = _corners(corners)

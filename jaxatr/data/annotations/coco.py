@@ -29,8 +29,9 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
     for place, image in enumerate(images):
         where = f"{path.name}: images[{place}]"
         try:
-            number, name = _key(image["id"]), str(image["file_name"])
-            size = (int(image["height"]), int(image["width"])) if "height" in image else None
+            number, name = _key(image["id"]), _name(image["file_name"])
+            stated = "height" in image and "width" in image
+            size = (int(image["height"]), int(image["width"])) if stated else None
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             into.problem(where, f"wanted id and file_name ({error})")
             continue
@@ -43,7 +44,7 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
     names: dict[Any, str] = {}
     for place, category in enumerate(categories):
         try:
-            number, name = _key(category["id"]), str(category["name"])
+            number, name = _key(category["id"]), _name(category["name"])
         except (KeyError, TypeError) as error:
             into.problem(f"{path.name}: categories[{place}]", f"wanted id and name ({error})")
             continue
@@ -57,6 +58,8 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
         where = f"{path.name}: annotations[{place}]"
         try:
             image, category, box = _key(one["image_id"]), _key(one["category_id"]), one["bbox"]
+            if isinstance(box, str):
+                raise TypeError(f"got {box!r}")
             x, y, width, height = (float(str(value)) for value in box)
         except (KeyError, TypeError, ValueError) as error:
             into.problem(where, f"wanted image_id, category_id and a bbox of 4 numbers ({error})")
@@ -76,9 +79,25 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
                 (x, y, x + width, y + height),
                 names[category],
                 where,
-                difficult=bool(one.get("ignore", 0)),
-                crowd=bool(one.get("iscrowd", 0)),
+                difficult=_flag(one.get("ignore")),
+                crowd=_flag(one.get("iscrowd")),
             )
+
+
+def _flag(value: Any) -> bool:
+    """Whether a flag is set; some programs write numbers as text."""
+    return bool(value) and value not in ("0", "0.0", "false", "False")
+
+
+def _name(text: Any) -> str:
+    """Returns a name.
+
+    Raises:
+      TypeError: it is not a text, such as null.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"got {text!r}")
+    return text
 
 
 def _key(number: Any) -> Any:

@@ -93,7 +93,8 @@ class _Given:
 
 @dataclasses.dataclass
 class _Scene:
-    part: str = ""
+    folder: str = ""
+    parts: set[str] = dataclasses.field(default_factory=set)
     size: tuple[int, int] | None = None
     boxes: list[_Given] = dataclasses.field(default_factory=list)
 
@@ -137,8 +138,8 @@ class Collector:
           size: height and width as stated, which are compared with the image's.
         """
         folders = [PARTS[one] for one in PurePosixPath(path).parts[:-1] if one in PARTS]
-        one = self._scenes.setdefault(path, _Scene())
-        one.part = part or one.part or (folders[0] if folders else "")
+        one = self._scenes.setdefault(path, _Scene(folders[0] if folders else ""))
+        one.parts |= {part} - {""}
         one.size = size or one.size
 
     def box(
@@ -178,6 +179,11 @@ class Collector:
             if not self.is_below(path):
                 self.problem(path, f"is not below {self.root}, the folder of the scenes")
                 continue
+            if len(given.parts) > 1:
+                self.problem(
+                    path, f"is in {len(given.parts)} parts: {', '.join(sorted(given.parts))}"
+                )
+                continue
             try:
                 with open_scene(self.root / path) as image:
                     size = (image.height, image.width)
@@ -213,7 +219,7 @@ class Collector:
             np.array([one.crowd for one in stay], bool),
             np.array(cut, bool),
             tuple(one.where for one in stay),
-            given.part,
+            min(given.parts, default=given.folder),
         )
 
 

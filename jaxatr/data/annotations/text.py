@@ -49,7 +49,11 @@ def read(path: Path, into: Collector, below: Path) -> None:
         where = f"{name}: line {number}"
         if not words or words[0].lower().startswith(_HEADERS):
             continue
-        if len(words) in (9, 10):
+        if len(words) == 9 and _is_turned_yolo(words):
+            into.problem(
+                where, f"got YOLO's rotated box, wanted its upright boxes, or DOTA's: {line[:60]!r}"
+            )
+        elif len(words) in (9, 10):
             hard = len(words) == 10 and words[9] not in ("0",)
             into.box(image, words[:8], words[8], where, difficult=hard)
         elif len(words) == 5:
@@ -58,6 +62,14 @@ def read(path: Path, into: Collector, below: Path) -> None:
             into.problem(
                 where, f"got {len(words)} words, wanted 5 (YOLO) or 9 to 10 (DOTA): {line[:60]!r}"
             )
+
+
+def _is_turned_yolo(words: list[str]) -> bool:
+    """Whether a line is a class's number and four corners as shares, instead of DOTA's pixels."""
+    try:
+        return words[0].isdecimal() and all(-1 <= float(word) <= 2 for word in words[1:])
+    except ValueError:
+        return False
 
 
 def _yolo(words: list[str], image: str, where: str, into: Collector, below: Path) -> None:
@@ -106,8 +118,12 @@ def _class_names(folder: Path) -> dict[int, str]:
 
 
 def _image(into: Collector, path: Path) -> str | None:
-    """Finds the image of a text file: of the same name, in ``images`` for ``labels``."""
-    folders = {path.parent, Path(*("images" if p == "labels" else p for p in path.parent.parts))}
+    """Finds the image of a text file: of the same name, in ``images`` for ``labels``.
+
+    DOTA's name for the latter is ``labelTxt``.
+    """
+    labels = ("labels", "labelTxt")
+    folders = {path.parent, Path(*("images" if p in labels else p for p in path.parent.parts))}
     folders |= {Path("images") / path.parent, Path()}
     for folder in sorted(folders, key=lambda one: (one != path.parent, str(one))):
         for suffix in SUFFIXES:
