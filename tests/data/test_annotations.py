@@ -189,7 +189,7 @@ FAULTS = [
     ({"images": [*a_coco()["images"], {"id": [9], "file_name": "a.png"}]}, "wanted id and file"),
     ({"categories": [*a_coco()["categories"], {"id": {}, "name": "a"}]}, "wanted id and name"),
     (annotation(image_id=[7]), "wanted image_id, category_id"),
-    (annotation(bbox="1234"), "wanted image_id, category_id and a bbox of 4 numbers"),
+    (annotation(bbox="1234"), '"1234".*, wanted image_id, category_id and a bbox of 4 numbers'),
     ({"images": [*a_coco()["images"], {"id": 9, "file_name": None}]}, "wanted id and file_name"),
     ({"categories": [*a_coco()["categories"], {"id": 9, "name": None}]}, "wanted id and name"),
     (
@@ -291,7 +291,7 @@ def test_attributes_of_geojson_without_a_value(scenes, tmp_path):
     assert found.scenes[0].labels == ("car", "")
     assert [one.where for one in found.problems] == [f"t.geojson: features[{n}]" for n in (2, 3)]
     assert "names no image" in found.problems[0].why
-    assert "wanted a feature with a geometry" in found.problems[1].why
+    assert "wanted a feature with properties and a polygon" in found.problems[1].why
 
 
 def test_map_coordinates_are_asked_for(scenes, tmp_path):

@@ -7,6 +7,9 @@ from typing import Any
 
 from jaxatr.data.annotations.scene import PARTS, Collector
 
+_MOST = 80
+"""Characters of an entry in a message."""
+
 
 def reads(content: Any) -> bool:
     """Whether a JSON file's content is COCO's."""
@@ -32,8 +35,8 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
             number, name = _key(image["id"]), _name(image["file_name"])
             stated = "height" in image and "width" in image
             size = (int(image["height"]), int(image["width"])) if stated else None
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            into.problem(where, f"wanted id and file_name ({error})")
+        except (KeyError, TypeError, ValueError, OverflowError):
+            into.problem(where, f"got {_shown(image)}, wanted id and file_name, and whole sizes")
             continue
         if number in paths:
             into.problem(where, f"the id {number} is already that of {paths[number]}")
@@ -45,8 +48,9 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
     for place, category in enumerate(categories):
         try:
             number, name = _key(category["id"]), _name(category["name"])
-        except (KeyError, TypeError) as error:
-            into.problem(f"{path.name}: categories[{place}]", f"wanted id and name ({error})")
+        except (KeyError, TypeError):
+            where = f"{path.name}: categories[{place}]"
+            into.problem(where, f"got {_shown(category)}, wanted id and name")
             continue
         if names.setdefault(number, name) != name:
             into.problem(
@@ -59,10 +63,11 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
         try:
             image, category, box = _key(one["image_id"]), _key(one["category_id"]), one["bbox"]
             if isinstance(box, str):
-                raise TypeError(f"got {box!r}")
+                raise TypeError("a text is no box, even one of four digits")
             x, y, width, height = (float(str(value)) for value in box)
-        except (KeyError, TypeError, ValueError) as error:
-            into.problem(where, f"wanted image_id, category_id and a bbox of 4 numbers ({error})")
+        except (KeyError, TypeError, ValueError):
+            wanted = "image_id, category_id and a bbox of 4 numbers"
+            into.problem(where, f"got {_shown(one)}, wanted {wanted}")
             continue
         number = json.dumps(one.get("id"))
         if "id" in one and number in seen:
@@ -82,6 +87,12 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
                 difficult=_flag(one.get("ignore")),
                 crowd=_flag(one.get("iscrowd")),
             )
+
+
+def _shown(entry: Any) -> str:
+    """Returns the beginning of an entry as it is in the file."""
+    text = json.dumps(entry, ensure_ascii=False)
+    return text if len(text) <= _MOST else f"{text[:_MOST]}…"
 
 
 def _flag(value: Any) -> bool:

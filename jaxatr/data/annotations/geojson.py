@@ -45,8 +45,8 @@ def read(path: Path, content: Mapping[str, Any], into: Collector, image: str | N
             name = next((str(facts[key]) for key in _PATHS if key in facts), image)
             label = next((facts[key] for key in _LABELS if key in facts), "")
             points = np.array(list(_points(shape)), float)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            into.problem(where, f"wanted a feature with a geometry and properties ({error})")
+        except (AttributeError, LookupError, TypeError, ValueError):
+            into.problem(where, "wanted a feature with properties and a polygon of coordinates")
             continue
         if name is None:
             into.problem(where, "names no image (property path), and there are several")
