@@ -60,6 +60,12 @@ def test_predict_decides_about_each_box_as_about_its_chip(
             side,
         ]
     assert len(rows) == 4 and all(row["error"] for row in rows[2:])
+    nothing = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": [], "categories": []}
+    boxes = scenes / "boxes.json"
+    boxes.write_text(json.dumps(nothing))
+    given = (f"--workdir={run}", f"--boxes={boxes}", f"--out={out}")
+    assert predict.main(flags_of(predict, *given, scenes / "scenes")) == 0
+    assert len(out.read_text().splitlines()) == 1  # the names of the columns
 
 
 def test_a_run_of_scenes_has_their_framing(earlier, tmp_path):

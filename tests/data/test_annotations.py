@@ -159,6 +159,8 @@ def test_the_folders_of_dota(scenes, tmp_path):
     ]
     assert all(one.boxes.tolist() == [[10, 20, 16, 24]] for one in found)
     assert all(one.difficult.tolist() == [True] for one in found)
+    (one,) = read_annotations(tmp_path, tmp_path / "val/labelTxt").scenes
+    assert one.path == "val/images/a.png"
 
 
 def annotation(**changes):
@@ -171,6 +173,7 @@ def annotation(**changes):
     }
 
 
+GONE = {"id": 9, "file_name": "gone.png"}
 FAULTS = [
     (annotation(bbox=[1, float("nan"), 3, 4]), r"annotations\[1\].*is not of finite numbers"),
     (annotation(bbox=[1, 2, -3, 4]), "ends before it begins"),
@@ -266,6 +269,18 @@ def test_names_of_classes_that_cannot_be_read_are_named(scenes, tmp_path, name, 
     (boxes / name).write_bytes(content)
     with pytest.raises(ValueError, match=rf"{name}: wanted the names of classes \(.*{why}"):
         read_annotations(scenes, boxes)
+
+
+def test_the_names_of_classes_may_lie_above_the_boxes(scenes, tmp_path):
+    boxes = written(tmp_path / "set/labels/train", "a.txt", "1 0.5 0.5 0.1 0.1\n").parent
+    written(tmp_path / "set", "data.yaml", "names: [person, car]\n")
+    assert read_annotations(scenes, boxes).scenes[0].labels == ("car",)
+
+
+def test_of_one_image_only_its_own_boxes_are_read(scenes, tmp_path):
+    boxes = written(tmp_path, "val.json", a_coco(**{"images": [*a_coco()["images"], GONE]}))
+    (scene,) = read_annotations(scenes / "a.png", boxes).scenes
+    assert scene.path == "a.png" and len(scene.boxes) == 2
 
 
 def test_a_blank_line_names_no_class(scenes, tmp_path):

@@ -107,9 +107,14 @@ class Collector:
       problems: what cannot be used.
     """
 
-    def __init__(self, root: Path):
-        """Creates an empty collection for images below a folder."""
-        self.root = root
+    def __init__(self, root: Path, only: str | None = None):
+        """Creates an empty collection.
+
+        Args:
+          root: folder of the images.
+          only: the path of the only image whose boxes are wanted, relative to the folder.
+        """
+        self.root, self._only = root, only
         self.problems: list[BoxProblem] = []
         self._scenes: dict[str, _Scene] = {}
 
@@ -176,6 +181,8 @@ class Collector:
         """Opens the images for their sizes, checks every box, and returns what can be used."""
         found = []
         for path, given in sorted(self._scenes.items()):
+            if self._only not in (None, path):
+                continue
             if not self.is_below(path):
                 self.problem(path, f"is not below {self.root}, the folder of the scenes")
                 continue
