@@ -120,6 +120,8 @@ def _inputs(
         )
     if predictor.takes == "FOLDER":
         raise ValueError("--boxes: a run on tracks takes folders of images, not boxes of scenes")
+    if predictor.takes == "SCENE":
+        raise ValueError("--boxes: a detector finds boxes itself; wanted the run of a recogniser")
     from jaxatr.cli.boxes import BoxInputs
     from jaxatr.tasks.detection.recognised import framing_of
 

@@ -94,9 +94,16 @@ def test_a_run_of_simulated_vehicles_takes_targets_of_any_range(
     assert side == (32 if crop == "box" else 24)
 
 
-def test_boxes_are_not_for_tracks(earlier, scenes, flags_of):
-    given = (f"--workdir={earlier / 'track'}", f"--boxes={scenes / 'boxes.csv'}", scenes)
-    with pytest.raises(ValueError, match="a run on tracks takes folders of images"):
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("FOLDER", "a run on tracks takes folders of images"), ("SCENE", "finds boxes itself")],
+)
+def test_boxes_are_for_recognisers_of_chips(kind, why, earlier, scenes, flags_of, monkeypatch):
+    recogniser = jaxatr.load(earlier / "open_set", score="cbc")
+    monkeypatch.setattr(recogniser, "takes", kind)
+    monkeypatch.setattr(predictions.runs, "load_predictor", lambda *_, **__: recogniser)
+    given = (f"--workdir={earlier / 'open_set'}", f"--boxes={scenes / 'boxes.csv'}", scenes)
+    with pytest.raises(ValueError, match=why):
         predict.main(flags_of(predict, *given))
 
 
