@@ -13,7 +13,7 @@ import numpy as np
 from jaxatr.data import decoder, envi
 from jaxatr.data.decoder.directory import directories
 from jaxatr.data.images import SUFFIXES, MissingImageError, decode_file, decode_image
-from jaxatr.files import MOST_BYTES, in_other_form, open_regular, read_regular
+from jaxatr.files import MOST_BYTES, in_any_form, open_regular, read_regular
 from jaxatr.typing import Shaped
 
 _LARGEST = 1 << 28
@@ -93,8 +93,7 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
       ImageError: it is damaged.
     """
     name = str(path) if name is None else name
-    if not os.path.lexists(path):
-        path = in_other_form(path) or path
+    path = in_any_form(path)
     try:
         with open_regular(path) as file:
             start = file.read(8)

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from jaxatr.data.annotations import AnnotatedScene, Annotations, read_annotations
 from jaxatr.data.selection import holdout
 from jaxatr.data.source import Contents, Example, Feature, Flag, Option, Request
+from jaxatr.files import in_any_form
 
 OPTIONS = {
     "boxes": Option(
@@ -84,7 +85,7 @@ def read_scenes(path: Path, settings: Mapping[str, Any]) -> Annotations:
 
 def state_of(found: Annotations, root: Path, settings: Mapping[str, Any]) -> Any:
     """Returns what a prepared set depends on: the boxes, the files, and the source's options."""
-    status = [(root / scene.path).stat() for scene in found.scenes]
+    status = [in_any_form(root / scene.path).stat() for scene in found.scenes]
     scenes = [
         [scene.path, one.st_size, one.st_mtime_ns, scene.part, scene.boxes.tolist()]
         + [list(scene.labels), scene.difficult.tolist(), scene.crowd.tolist()]

@@ -13,7 +13,7 @@ import tifffile
 from PIL import Image
 
 from jaxatr import data
-from jaxatr.data.annotations import read_annotations
+from jaxatr.data.annotations import examined, read_annotations
 from jaxatr.data.chip import around
 from jaxatr.data.decoder import ImageError
 from jaxatr.data.images import decode_image
@@ -120,6 +120,24 @@ def test_flags_parts_and_clipping(scenes, tmp_path):
     (scene,) = read_annotations(scenes, written(tmp_path, "t.csv", table)).scenes
     np.testing.assert_allclose(scene.boxes, [[11, 19, 15, 25]])
     assert scene.part == "train"
+
+
+def test_a_name_may_have_another_form_of_unicode(scenes, tmp_path):
+    """As in a list that was written on macOS, beside files that were copied from there."""
+    (scenes / "a.png").rename(scenes / "e\u0301.png")
+    named = [{"id": 7, "file_name": "\u00e9.png"}, {"id": 8, "file_name": "b.png"}]
+    for part in ("train", "test"):
+        used = [one | {"file_name": f"{part}/{one['file_name']}"} for one in named]
+        written(tmp_path / "boxes", f"{part}.json", a_coco(images=used))
+        shutil.copytree(scenes, tmp_path / "all" / part)
+    boxes = tmp_path / "boxes"
+    found = read_annotations(tmp_path / "all", boxes)
+    texts = [one.text for one in examined.examine(found, tmp_path / "all")]
+    assert any(text.startswith("1 scene in two parts") for text in texts)
+    made = data.open_dataset(
+        "scenes", source=tmp_path / "all", data_dir=tmp_path, options={"boxes": str(boxes)}
+    )
+    assert {name: len(split) for name, split in made.splits.items()} == {"train": 1, "test": 1}
 
 
 def test_flags_that_are_texts(scenes, tmp_path):
