@@ -60,6 +60,10 @@ def test_predict_decides_about_each_box_as_about_its_chip(
             side,
         ]
     assert len(rows) == 4 and all(row["error"] for row in rows[2:])
+    (scenes / "scenes/a.png").write_bytes((scenes / "scenes/a.png").read_bytes()[:-30])
+    assert predict.main(flags_of(predict, *given, scenes / "scenes")) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if "truncated" in line]
+    assert len(told) == 1 and "boxes.csv: line 2 (a.png) and 1 more: not a readable" in told[0]
     nothing = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": [], "categories": []}
     boxes = scenes / "boxes.json"
     boxes.write_text(json.dumps(nothing))
