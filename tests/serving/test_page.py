@@ -426,8 +426,8 @@ def test_a_scene_that_fails_is_named_beside_the_others(opened, finding, scene, t
     bad = tmp_path / "bad.png"
     bad.write_bytes(scene.read_bytes()[:99])
     with opened(finding, refused=("422",)) as page:
-        page.locator("[name=kind][value=scenes]").check()
-        page.set_input_files("#files", [scene, bad])
+        give_scene(page, scene)
+        page.set_input_files("#files", bad)
         page.locator("#scenes option", has_text="not searched").wait_for(state="attached")
         names = page.locator("#scenes option").all_text_contents()
         assert names == ["s.png", "bad.png: not searched"]
