@@ -64,6 +64,11 @@ def in_other_form(path: str | os.PathLike) -> Path | None:
     return found
 
 
+def in_any_form(path: str | os.PathLike) -> Path:
+    """Returns a path as it is on the disk, in whatever form of Unicode; itself if there is none."""
+    return Path(path) if os.path.lexists(path) else in_other_form(path) or Path(path)
+
+
 def open_regular(path: str | os.PathLike) -> IO[bytes]:
     """Opens a file for reading, but no device or pipe, which might never end.
 

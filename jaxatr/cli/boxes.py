@@ -2,7 +2,7 @@
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxatr import data
 from jaxatr.cli import inputs
-from jaxatr.cli.terminal import one_line
+from jaxatr.cli.terminal import grouped, one_line
 from jaxatr.data.annotations import read_annotations
 from jaxatr.data.scene_image import open_scene
 from jaxatr.data.sources.scenes import Framing
@@ -61,6 +61,7 @@ class BoxInputs:
         number = 0
         for scene in found.scenes:
             file = str(root / scene.path)
+            faults: list[tuple[str, str]] = []
             with open_scene(file, scene.path) as image:
                 for box, corners in enumerate(scene.boxes):
                     if scene.crowd[box]:
@@ -71,21 +72,25 @@ class BoxInputs:
                         chip = self._prepare(self._framing.chip(image, corners)[0])
                     except ValueError as error:
                         why = str(error).removeprefix(f"{scene.path}: ")
-                        self._fail(number, scene.path, scene.where[box], why, corners)
+                        faults.append((f"{scene.where[box]} ({scene.path})", why))
+                        self._fail(number, scene.path, why, corners)
                         continue
                     below = f"{Path(scene.path).with_suffix('')}_{box:04}.png"
                     self.facts[number] = _corners(corners)
                     self.used.append((number, data.ImagePath(scene.path, file, below)))
                     yield chip
+            self._say(grouped(faults))
         for problem in found.problems:
             number += 1
             self.sources[number] = self._source
-            self._fail(number, problem.where, problem.where, problem.why, None)
+            self._fail(number, problem.where, problem.why, None)
+        self._say(map(str, found.problems))
 
-    def _fail(
-        self, number: int, path: str, where: str, why: str, corners: np.ndarray | None
-    ) -> None:
-        print(f"{self._named}: {one_line(f'{where}: {why}')}", file=sys.stderr)
+    def _say(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            print(f"{self._named}: {one_line(line)}", file=sys.stderr)
+
+    def _fail(self, number: int, path: str, why: str, corners: np.ndarray | None) -> None:
         facts = {} if corners is None else _corners(corners)
         self.failed[number] = {"path": path, "error": why} | facts
 

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from jaxatr import data, runs, training
 from jaxatr.cli import command, images, inputs
 from jaxatr.cli.scenes import Opened, each, tracked
-from jaxatr.cli.terminal import one_line
+from jaxatr.cli.terminal import grouped, one_line
 from jaxatr.data.annotations.results import CORNERS, SCORE, SceneTargets, as_coco, as_geojson
 from jaxatr.data.row_tables import SUFFIXES as TABLES
 from jaxatr.files import Scratch, check_replaceable, replacing, write_text
@@ -56,9 +56,9 @@ def main(arguments: Sequence[str], options: dict[str, Any], of_recogniser: dict[
         for number, found in search(finder, paths, opened):
             bar.update()
             done[number] = found
-            for row in found.rows:
-                if row.get("error"):
-                    opened.say(f"{found.path.name}: {_place(row)}: {row['error']}")
+            faults = [(_place(row), str(row["error"])) for row in found.rows if row.get("error")]
+            for line in grouped(faults):
+                opened.say(f"{found.path.name}: {line}")
             if pictures is not None:
                 pictures.write(number, found, finder.classes, opened)
             if values.json:

@@ -96,7 +96,7 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
         if explainers:
             _explain(explainers, done, explained, verdicts)
     if values.out:
-        return 0 if done else command.EXIT_USER_ERROR
+        return 0 if done or not found.failed else command.EXIT_USER_ERROR
     if found.failed:
         print(f"{len(done)} predicted, {len(found.failed)} failed", file=sys.stderr)
     return 1 if found.failed else 0
@@ -120,6 +120,8 @@ def _inputs(
         )
     if predictor.takes == "FOLDER":
         raise ValueError("--boxes: a run on tracks takes folders of images, not boxes of scenes")
+    if predictor.takes == "SCENE":
+        raise ValueError("--boxes: a detector finds boxes itself; wanted the run of a recogniser")
     from jaxatr.cli.boxes import BoxInputs
     from jaxatr.tasks.detection.recognised import framing_of
 

@@ -1,7 +1,7 @@
 """Output without the control characters that names of files and classes may contain."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
 # Controls of C0 and C1, line separators, and the characters that reorder text (bidi), with which a
@@ -62,3 +62,16 @@ def one_line(name: str) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
+
+
+def grouped(faults: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yields a line for each reason, with the first place that has it and the number of others.
+
+    >>> list(grouped([("a", "small"), ("b", "dark"), ("c", "small"), ("d", "small")]))
+    ['a and 2 more: small', 'b: dark']
+    """
+    places: dict[str, list[str]] = {}
+    for place, why in faults:
+        places.setdefault(why, []).append(place)
+    for why, (first, *others) in places.items():
+        yield f"{first} and {len(others)} more: {why}" if others else f"{first}: {why}"

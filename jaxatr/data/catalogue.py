@@ -176,7 +176,7 @@ def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
     signature = _signature(key, scan.source.version, scan.state)
     found = cache.prepared(place, signature, lambda directory: _written(scan, origin, directory))
     left_out = (index.description(found) or {}).get("skipped")
-    if left_out and not request.skip_corrupt:
+    if left_out and not (request.skip_corrupt or scan.skips):
         path, why = left_out[0]
         named = why if path in why else f"{path}: {why}"
         raise ImageError(

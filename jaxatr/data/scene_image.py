@@ -10,16 +10,17 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from jaxatr.data import decoder
+from jaxatr.data import decoder, envi
 from jaxatr.data.decoder.directory import directories
-from jaxatr.data.images import MissingImageError, decode_image
-from jaxatr.files import MOST_BYTES, in_other_form, open_regular, read_regular
+from jaxatr.data.images import SUFFIXES, MissingImageError, decode_file, decode_image
+from jaxatr.files import MOST_BYTES, in_any_form, open_regular, read_regular
 from jaxatr.typing import Shaped
 
 _LARGEST = 1 << 28
 """Bytes of the largest strip or tile of a TIFF that is unpacked for a window."""
 
 _PIXEL_SCALE, _TIEPOINT, _TRANSFORM, _NODATA = 33550, 33922, 34264, 42113
+_RASTER, _POINTS = 1025, 2  # the key whose value 2 says that coordinates are a pixel's middle
 _KEYS, _GEOGRAPHIC, _PROJECTED, _USER_DEFINED = 34735, 2048, 3072, 32767
 _WORLD = {".tif": ".tfw", ".tiff": ".tfw", ".png": ".pgw", ".jpg": ".jgw", ".jpeg": ".jgw"}
 
@@ -92,16 +93,17 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
       ImageError: it is damaged.
     """
     name = str(path) if name is None else name
-    if not os.path.lexists(path):
-        path = in_other_form(path) or path
+    path = in_any_form(path)
     try:
         with open_regular(path) as file:
             start = file.read(8)
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        kind = MissingImageError if missing else decoder.ImageError
+        absent = isinstance(error, FileNotFoundError)
+        kind = MissingImageError if absent else decoder.ImageError
         raise kind(f"{name}: {error.strerror or error}") from error
     transform = _of_world_file(Path(path))
+    epsg: int | None = None
+    missing: float | None = None
     if start.startswith(b"\x93NUMPY"):
         try:
             values = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -114,8 +116,18 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
         import tifffile  # slow to import
 
         with ExitStack() as stack:
+            scene = None
             try:
-                scene = _of_tiff(stack.enter_context(tifffile.TiffFile(path)), name, transform)
+                file = stack.enter_context(tifffile.TiffFile(path))
+                page = _only_page(file)
+                if page is not None:
+                    found = _tiff_transform(page)
+                    transform = transform if found is None else found
+                    epsg, missing = _epsg(page), _missing(page)
+                    if _has_windows(page):
+                        pixels = _of_page(file, page, name)
+                        size = (page.imagelength, page.imagewidth)
+                        scene = SceneImage(name, *size, pixels, transform, epsg)
             except Exception as error:  # of damaged tags, any kind
                 raise decoder.named(name, error) from error
             if scene is not None:
@@ -123,8 +135,8 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
                 return
     whole: list[np.ndarray] = []
     content = _content(path, name)
-    if content.startswith(decoder.RADAR):
-        whole.append(decode_image(content, name))
+    if content.startswith(decoder.RADAR) or _is_envi(Path(path), content):
+        whole.append(decode_file(Path(path), content, name))
         height, width = whole[0].shape[:2]
     else:
         header = decoder.header(content, name, others=True)
@@ -132,10 +144,41 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
 
     def decoded(rows: slice, columns: slice) -> np.ndarray:
         if not whole:
-            whole.append(decode_image(content, name))
+            image = decode_image(content, name)
+            whole.append(image if missing is None else _filled(image.copy(), missing))
         return whole[0][rows, columns]
 
-    yield SceneImage(name, height, width, decoded, transform)
+    yield SceneImage(name, height, width, decoded, transform, epsg)
+
+
+def read_scene(path: str | os.PathLike, name: str | None = None) -> Shaped[np.ndarray, "h w c"]:
+    """Reads a whole scene, whose pixels are those of the windows of :func:`open_scene`.
+
+    Raises:
+      MissingImageError: there is no such file.
+      ImageError: it is damaged, or too large.
+    """
+    with open_scene(path, name) as scene:
+        if scene.height * scene.width > decoder.MOST_PIXELS:
+            raise decoder.ImageError(
+                f"{scene.name}: got {scene.width}x{scene.height} pixels, wanted at most "
+                f"{decoder.MOST_PIXELS} in a whole scene"
+            )
+        return scene.pixels(slice(0, scene.height), slice(0, scene.width))
+
+
+def _is_envi(path: Path, content: bytes) -> bool:
+    beside = path.suffix.lower() not in SUFFIXES and envi.header_beside(path) is not None
+    return beside or envi.is_envi(content)
+
+
+def _filled(image: np.ndarray, missing: float | None) -> np.ndarray:
+    """Replaces missing values by 0, in place: those of a number in all bands, and infinite ones."""
+    if image.dtype.kind in "fc":
+        image[~np.isfinite(image)] = 0
+    if missing is not None and not math.isnan(missing):
+        image[(image == missing).all(axis=-1)] = 0
+    return image
 
 
 def _content(path: str | os.PathLike, name: str) -> bytes:
@@ -162,37 +205,25 @@ def _of_npy(path: str | os.PathLike, name: str) -> _Pixels:
     return pixels
 
 
-def _of_tiff(file: Any, name: str, transform: np.ndarray | None) -> SceneImage | None:
-    """Returns the scene of a TIFF that is read by windows; None for one that is decoded whole."""
-    page = _only_page(file)
-    if page is None:
-        return None
-    found = _tiff_transform(page)
-    return SceneImage(
-        name,
-        page.imagelength,
-        page.imagewidth,
-        _of_page(file, page, name),
-        transform if found is None else found,
-        _epsg(page),
-    )
-
-
 def _only_page(file: Any) -> Any:
-    """Returns the page of a TIFF that is read by windows; None for one that is decoded whole."""
+    """Returns the page of a TIFF without its reduced copies and masks; None for one of several."""
     # tifffile follows directories that lead back to an earlier one without an end.
     handle = file.filehandle
     with mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
         found = [number for number, one in enumerate(directories(content)) if one.is_page]
     if len(found) != 1:
         return None
-    page = file.pages[found[0]]
+    return file.pages[found[0]]
+
+
+def _has_windows(page: Any) -> bool:
+    """Whether a TIFF's page is read by windows, instead of as a whole."""
     if page.dtype is None or not page.size:
-        return None
+        return False
     gray = page.photometric == 1 and page.samplesperpixel == 1
     rgb = page.photometric == 2 and page.samplesperpixel == 3 and page.planarconfig == 1
     rgb = rgb and page.dtype == np.uint8
-    upright = page.tags.valueof(274, default=1) == 1
+    upright = _is_upright(page)
     rows = page.tilelength or page.rowsperstrip
     columns = page.tilewidth or page.imagewidth
     small = rows * columns * page.samplesperpixel * page.dtype.itemsize <= _LARGEST
@@ -200,7 +231,11 @@ def _only_page(file: Any) -> Any:
     plain = packed and (page.predictor == 1 or page.compression in decoder.compression.PREDICTED)
     plain = plain and page.fillorder == 1 and page.bitspersample in (8, 16, 32, 64, 128)
     fits = (gray or rgb) and upright and plain
-    return page if fits and (small or page.is_contiguous) else None
+    return bool(fits and (small or page.is_contiguous))
+
+
+def _is_upright(page: Any) -> bool:
+    return page.tags.valueof(274, default=1) == 1
 
 
 def _of_page(file: Any, page: Any, name: str) -> _Pixels:
@@ -250,11 +285,7 @@ def _of_page(file: Any, page: Any, name: str) -> _Pixels:
                             y * rows_each - rows.start,
                             x * columns_each - columns.start,
                         )
-            if part.dtype.kind in "fc":
-                part[~np.isfinite(part)] = 0
-            if missing is not None and not math.isnan(missing):
-                part[part == missing] = 0
-            return decoder.measured(part)
+            return decoder.measured(_filled(part, missing))
         except Exception as error:  # of a damaged file, any kind
             raise decoder.named(name, error) from error
 
@@ -279,22 +310,32 @@ def _missing(page: Any) -> float | None:
 
 def _tiff_transform(page: Any) -> np.ndarray | None:
     """Returns a GeoTIFF's transformation; pixels count from their corner."""
-    matrix = page.tags.valueof(_TRANSFORM)
-    if matrix is not None and len(matrix) == 16:
-        full = np.array(matrix, float).reshape(4, 4)
-        return full[:2][:, [0, 1, 3]]
-    scale, tie = page.tags.valueof(_PIXEL_SCALE), page.tags.valueof(_TIEPOINT)
-    if scale is None or tie is None or len(scale) < 2 or len(tie) < 6:
+    if not _is_upright(page):  # the pixels are turned when they are decoded
         return None
-    column, row, _, x, y = tie[:5]
-    return np.array([[scale[0], 0, x - column * scale[0]], [0, -scale[1], y + row * scale[1]]])
+    matrix = page.tags.valueof(_TRANSFORM)
+    scale, tie = page.tags.valueof(_PIXEL_SCALE), page.tags.valueof(_TIEPOINT)
+    if matrix is not None and len(matrix) == 16:
+        found = np.array(matrix, float).reshape(4, 4)[:2][:, [0, 1, 3]]
+    elif scale is not None and tie is not None and len(scale) >= 2 and len(tie) >= 6:
+        column, row, _, x, y = tie[:5]
+        found = np.array([[scale[0], 0, x - column * scale[0]], [0, -scale[1], y + row * scale[1]]])
+    else:
+        return None
+    if _geo_keys(page).get(_RASTER) == _POINTS:
+        found[:, 2] -= found[:, :2].sum(axis=1) / 2
+    return found
+
+
+def _geo_keys(page: Any) -> dict[int, int]:
+    """Returns those of a GeoTIFF's keys whose values are whole numbers."""
+    keys = np.array(page.tags.valueof(_KEYS, default=()), int)
+    rows = keys[4 : len(keys) // 4 * 4].reshape(-1, 4)
+    return {key: value for key, place, _, value in rows.tolist() if not place}
 
 
 def _epsg(page: Any) -> int | None:
     """Returns the EPSG number of a GeoTIFF's projected or else geographic reference system."""
-    keys = np.array(page.tags.valueof(_KEYS, default=()), int)
-    rows = keys[4 : len(keys) // 4 * 4].reshape(-1, 4)
-    found = {key: value for key, place, _, value in rows.tolist() if not place}
+    found = _geo_keys(page)
     number = found.get(_PROJECTED, found.get(_GEOGRAPHIC, _USER_DEFINED))
     return None if number in (0, _USER_DEFINED) else number
 

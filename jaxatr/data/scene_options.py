@@ -12,7 +12,8 @@ from tqdm import tqdm
 
 from jaxatr.data.annotations import AnnotatedScene, Annotations, read_annotations
 from jaxatr.data.selection import holdout
-from jaxatr.data.source import Contents, Example, Feature, Flag, Option
+from jaxatr.data.source import Contents, Example, Feature, Flag, Option, Request
+from jaxatr.files import in_any_form
 
 OPTIONS = {
     "boxes": Option(
@@ -80,6 +81,23 @@ def read_scenes(path: Path, settings: Mapping[str, Any]) -> Annotations:
     """Reads the boxes of scenes with a source's options."""
     boxes = Path(settings["boxes"]) if settings["boxes"] else path
     return read_annotations(path, boxes, bad_boxes=settings["bad_boxes"])
+
+
+def state_of(found: Annotations, root: Path, settings: Mapping[str, Any]) -> Any:
+    """Returns what a prepared set depends on: the boxes, the files, and the source's options."""
+    status = [in_any_form(root / scene.path).stat() for scene in found.scenes]
+    scenes = [
+        [scene.path, one.st_size, one.st_mtime_ns, scene.part, scene.boxes.tolist()]
+        + [list(scene.labels), scene.difficult.tolist(), scene.crowd.tolist()]
+        for scene, one in zip(found.scenes, status, strict=True)
+    ]
+    own = {name: value for name, value in settings.items() if name != "boxes"}  # they are in found
+    return [own, scenes, [str(problem) for problem in found.problems]]
+
+
+def skips_damaged(request: Request, settings: Mapping[str, Any]) -> bool:
+    """Whether scenes that turn out to be damaged are left out, as boxes that cannot be used are."""
+    return request.skip_corrupt or settings["bad_boxes"] == "skip"
 
 
 def parts_of(scenes: Sequence[AnnotatedScene], test_fraction: float) -> list[str]:

@@ -117,12 +117,15 @@ class Scan(NamedTuple):
       state: a JSON-serialisable value that changes whenever the records would, such as the settings
         and all files' sizes and dates. It enters the prepared set's signature.
       contents: called with an empty folder for temporary files when the set has to be written.
+      skips: whether what cannot be used is left out, by ``Request.skip_corrupt`` or, where only the
+        source knows, by an option.
     """
 
     source: "Source"
     settings: Mapping[str, Any]
     state: Any
     contents: Callable[[Path], Contents]
+    skips: bool = False
 
 
 @runtime_checkable

@@ -60,6 +60,16 @@ def test_predict_decides_about_each_box_as_about_its_chip(
             side,
         ]
     assert len(rows) == 4 and all(row["error"] for row in rows[2:])
+    (scenes / "scenes/a.png").write_bytes((scenes / "scenes/a.png").read_bytes()[:-30])
+    assert predict.main(flags_of(predict, *given, scenes / "scenes")) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if "truncated" in line]
+    assert len(told) == 1 and "boxes.csv: line 2 (a.png) and 1 more: not a readable" in told[0]
+    nothing = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": [], "categories": []}
+    boxes = scenes / "boxes.json"
+    boxes.write_text(json.dumps(nothing))
+    given = (f"--workdir={run}", f"--boxes={boxes}", f"--out={out}")
+    assert predict.main(flags_of(predict, *given, scenes / "scenes")) == 0
+    assert len(out.read_text().splitlines()) == 1  # the names of the columns
 
 
 def test_a_run_of_scenes_has_their_framing(earlier, tmp_path):
@@ -88,9 +98,16 @@ def test_a_run_of_simulated_vehicles_takes_targets_of_any_range(
     assert side == (32 if crop == "box" else 24)
 
 
-def test_boxes_are_not_for_tracks(earlier, scenes, flags_of):
-    given = (f"--workdir={earlier / 'track'}", f"--boxes={scenes / 'boxes.csv'}", scenes)
-    with pytest.raises(ValueError, match="a run on tracks takes folders of images"):
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("FOLDER", "a run on tracks takes folders of images"), ("SCENE", "finds boxes itself")],
+)
+def test_boxes_are_for_recognisers_of_chips(kind, why, earlier, scenes, flags_of, monkeypatch):
+    recogniser = jaxatr.load(earlier / "open_set", score="cbc")
+    monkeypatch.setattr(recogniser, "takes", kind)
+    monkeypatch.setattr(predictions.runs, "load_predictor", lambda *_, **__: recogniser)
+    given = (f"--workdir={earlier / 'open_set'}", f"--boxes={scenes / 'boxes.csv'}", scenes)
+    with pytest.raises(ValueError, match=why):
         predict.main(flags_of(predict, *given))
 
 

@@ -88,6 +88,21 @@ def test_a_recogniser_decides_about_what_is_found_as_about_its_chips(
     assert sorted(path.name for path in (tmp_path / "seen").iterdir()) == ["a.png", "b.png"]
 
 
+def test_one_reason_is_one_line_a_scene(
+    bright, recogniser, chips, flags_of, tmp_path, capsys, monkeypatch
+):
+    def prepare(_):
+        raise ValueError("it is no chip")
+
+    monkeypatch.setattr(recogniser, "prepare", prepare)
+    Image.fromarray(scene_of(chips)).save(tmp_path / "b.png")
+    given = ["--workdir=d", "--recogniser=r", f"--out={tmp_path / 't.csv'}", tmp_path / "b.png"]
+    assert detect.main(flags_of(detect, *given)) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "it is no chip" in line]
+    assert lines == [f"warning: {tmp_path / 'b.png'}: 2,4,18,20 and 1 more: it is no chip"]
+    assert [row["error"] for row in rows_of(tmp_path / "t.csv")] == ["it is no chip"] * 2
+
+
 def test_scenes_and_their_table_are_not_replaced(bright, flags_of, tmp_path):
     Image.fromarray(np.zeros((9, 9), np.uint8)).save(tmp_path / "a.png")
     (tmp_path / "list.csv").write_text("path\na.png\n")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import struct
 import tracemalloc
 import zlib
@@ -11,11 +12,12 @@ import pytest
 import tifffile
 from PIL import Image
 
-from jaxatr.data.annotations import read_annotations
+from jaxatr import data
+from jaxatr.data.annotations import examined, read_annotations
 from jaxatr.data.chip import around
 from jaxatr.data.decoder import ImageError
 from jaxatr.data.images import decode_image
-from jaxatr.data.scene_image import open_scene
+from jaxatr.data.scene_image import open_scene, read_scene
 from jaxatr.data.source import Request
 from jaxatr.data.sources.scenes import PART, Framing
 from jaxatr.data.sources.scenes.files import write_chips
@@ -120,6 +122,65 @@ def test_flags_parts_and_clipping(scenes, tmp_path):
     assert scene.part == "train"
 
 
+def test_a_name_may_have_another_form_of_unicode(scenes, tmp_path):
+    """As in a list that was written on macOS, beside files that were copied from there."""
+    (scenes / "a.png").rename(scenes / "e\u0301.png")
+    named = [{"id": 7, "file_name": "\u00e9.png"}, {"id": 8, "file_name": "b.png"}]
+    for part in ("train", "test"):
+        used = [one | {"file_name": f"{part}/{one['file_name']}"} for one in named]
+        written(tmp_path / "boxes", f"{part}.json", a_coco(images=used))
+        shutil.copytree(scenes, tmp_path / "all" / part)
+    boxes = tmp_path / "boxes"
+    found = read_annotations(tmp_path / "all", boxes)
+    texts = [one.text for one in examined.examine(found, tmp_path / "all")]
+    assert any(text.startswith("1 scene in two parts") for text in texts)
+    made = data.open_dataset(
+        "scenes", source=tmp_path / "all", data_dir=tmp_path, options={"boxes": str(boxes)}
+    )
+    assert {name: len(split) for name, split in made.splits.items()} == {"train": 1, "test": 1}
+
+
+def test_flags_that_are_texts(scenes, tmp_path):
+    content = a_coco(**annotation(iscrowd="0", ignore="1"))
+    first, _ = read_annotations(scenes, written(tmp_path, "t.json", content)).scenes
+    assert first.crowd.tolist() == [False, False] and first.difficult.tolist() == [False, True]
+
+
+def test_a_scene_in_two_parts_is_named(scenes, tmp_path):
+    """By files of COCO, by a table, and by the lists of VOC."""
+    boxes = written(tmp_path / "coco", "train.json", a_coco()).parent
+    written(boxes, "test.json", a_coco())
+    table = "path,x,y,width,height,part\na.png,1,2,3,4,train\nb.png,1,2,3,4,train\n"
+    table += "a.png,5,6,7,8,test\n"
+    written(tmp_path / "voc/Annotations", "a.xml", a_voc())
+    written(tmp_path / "voc/Annotations", "b.xml", a_voc("b.png"))
+    for part in ("train", "test"):
+        written(tmp_path / "voc/ImageSets/Main", f"{part}.txt", "a\n")
+    for given in (boxes, written(tmp_path, "t.csv", table), tmp_path / "voc"):
+        with pytest.raises(ValueError, match="a.png: is in 2 parts: test, train"):
+            read_annotations(scenes, given)
+        if given != boxes:
+            found = read_annotations(scenes, given, bad_boxes="skip")
+            assert [scene.path for scene in found.scenes] == ["b.png"]
+
+
+def test_the_folders_of_dota(scenes, tmp_path):
+    for part in ("train", "val"):
+        (tmp_path / part / "images").mkdir(parents=True)
+        shutil.copy(scenes / "a.png", tmp_path / part / "images")
+        corners = "10 20 16 20 16 24 10 24"
+        written(tmp_path / part / "labelTxt", "a.txt", f"gsd:1\n{corners} car 1\n")
+    found = read_annotations(tmp_path, tmp_path).scenes
+    assert [(one.path, one.part) for one in found] == [
+        ("train/images/a.png", "train"),
+        ("val/images/a.png", "val"),
+    ]
+    assert all(one.boxes.tolist() == [[10, 20, 16, 24]] for one in found)
+    assert all(one.difficult.tolist() == [True] for one in found)
+    (one,) = read_annotations(tmp_path, tmp_path / "val/labelTxt").scenes
+    assert one.path == "val/images/a.png"
+
+
 def annotation(**changes):
     one = {"id": 5, "image_id": 7, "category_id": 1, "bbox": [1, 2, 3, 4]}
     return {
@@ -130,6 +191,7 @@ def annotation(**changes):
     }
 
 
+GONE = {"id": 9, "file_name": "gone.png"}
 FAULTS = [
     (annotation(bbox=[1, float("nan"), 3, 4]), r"annotations\[1\].*is not of finite numbers"),
     (annotation(bbox=[1, 2, -3, 4]), "ends before it begins"),
@@ -148,6 +210,9 @@ FAULTS = [
     ({"images": [*a_coco()["images"], {"id": [9], "file_name": "a.png"}]}, "wanted id and file"),
     ({"categories": [*a_coco()["categories"], {"id": {}, "name": "a"}]}, "wanted id and name"),
     (annotation(image_id=[7]), "wanted image_id, category_id"),
+    (annotation(bbox="1234"), '"1234".*, wanted image_id, category_id and a bbox of 4 numbers'),
+    ({"images": [*a_coco()["images"], {"id": 9, "file_name": None}]}, "wanted id and file_name"),
+    ({"categories": [*a_coco()["categories"], {"id": 9, "name": None}]}, "wanted id and name"),
     (
         {"images": [a_coco()["images"][0] | {"width": 50}, a_coco()["images"][1]]},
         "states 50x40 pixels, but it has 60x40",
@@ -178,6 +243,13 @@ def test_what_cannot_be_used_is_named_and_refused_or_skipped(scenes, tmp_path, c
         ("a.xml", a_voc(box=(9, 9, 2, 4)), "ends before it begins"),
         ("t.csv", "path,x,y,width,height\na.png,1,2,x,4\n", "line 2: wanted numbers"),
         ("t.csv", "path,x,y,width,height\n,1,2,3,4\n", "line 2: has no path"),
+        (
+            "t.csv",
+            "path,x,y,width,height,angle\na.png,1,2,3,4,inf\n",
+            "got an angle of inf",
+        ),
+        ("a.txt", "0 .1 .1 .2 .1 .2 .2 .1 .2\n", "line 1: got YOLO's rotated box"),
+        ("t.geojson", '{"type": "FeatureCollection", "features": {}}', "wanted a list of features"),
         ("a.xml", "<?xml version='1.0' encoding='odd'?>" + a_voc(), "unknown encoding"),
         ("ImageSets/Main/train.txt", b"\xe9", "train.txt: not a readable text file"),
         ("a.txt", None, "a device or a pipe, wanted a regular file"),
@@ -192,7 +264,7 @@ def test_faults_of_the_other_formats(scenes, tmp_path, name, content, why):
         os.mkfifo(boxes / name)
     else:
         (boxes / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    given = boxes / name if name.endswith((".csv", ".json")) else boxes
+    given = boxes / name if name.endswith((".csv", "json")) else boxes
     with pytest.raises(ValueError, match=why):
         read_annotations(scenes, given)
     if given == boxes:
@@ -217,6 +289,18 @@ def test_names_of_classes_that_cannot_be_read_are_named(scenes, tmp_path, name, 
         read_annotations(scenes, boxes)
 
 
+def test_the_names_of_classes_may_lie_above_the_boxes(scenes, tmp_path):
+    boxes = written(tmp_path / "set/labels/train", "a.txt", "1 0.5 0.5 0.1 0.1\n").parent
+    written(tmp_path / "set", "data.yaml", "names: [person, car]\n")
+    assert read_annotations(scenes, boxes).scenes[0].labels == ("car",)
+
+
+def test_of_one_image_only_its_own_boxes_are_read(scenes, tmp_path):
+    boxes = written(tmp_path, "val.json", a_coco(**{"images": [*a_coco()["images"], GONE]}))
+    (scene,) = read_annotations(scenes / "a.png", boxes).scenes
+    assert scene.path == "a.png" and len(scene.boxes) == 2
+
+
 def test_a_blank_line_names_no_class(scenes, tmp_path):
     boxes = written(tmp_path / "boxes", "a.txt", "1 0.5 0.5 0.1 0.1\n").parent
     (boxes / "classes.txt").write_bytes("\ufeffS\u030ckoda\r\n\r\n".encode())
@@ -225,6 +309,22 @@ def test_a_blank_line_names_no_class(scenes, tmp_path):
     written(boxes, "a.txt", "0 0.5 0.5 0.1 0.1\n")
     (first, *_) = read_annotations(scenes, boxes).scenes
     assert first.labels == ("\u0160koda",)
+
+
+def test_attributes_of_geojson_without_a_value(scenes, tmp_path):
+    """QGIS writes null for them; a polygon may be empty."""
+    path = of_format("geojson", scenes, tmp_path)
+    (feature,) = json.loads(path.read_text())["features"]
+    no_label = feature | {"properties": {"label": None, "path": "a.png"}}
+    no_path = feature | {"properties": {"label": "car", "path": None}}
+    empty = feature | {"geometry": {"type": "Polygon", "coordinates": []}}
+    features = [feature, no_label, no_path, empty]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    found = read_annotations(scenes, path, bad_boxes="skip")
+    assert found.scenes[0].labels == ("car", "")
+    assert [one.where for one in found.problems] == [f"t.geojson: features[{n}]" for n in (2, 3)]
+    assert "names no image" in found.problems[0].why
+    assert "wanted a feature with properties and a polygon" in found.problems[1].why
 
 
 def test_map_coordinates_are_asked_for(scenes, tmp_path):
@@ -272,6 +372,24 @@ def test_chips_as_files_keep_their_parts(scenes, tmp_path):
     assert files == ["test/big_car/b.png_0000.png", "train/car/a.png_0000.png"]
     with pytest.raises(ValueError, match="not an empty folder"):
         write_chips(scenes, tmp_path / "out", {"boxes": str(path)}, skip_corrupt=False)
+
+
+def test_an_option_gives_another_data_set_and_faults_are_left_out(scenes, tmp_path):
+    """A set that was prepared before, with other options, is not taken for it."""
+    boxes = a_coco(**annotation(bbox=[1, float("nan"), 3, 4]))
+    options = {"boxes": str(written(tmp_path, "train.json", boxes)), "bad_boxes": "skip"}
+
+    def side(**more):
+        made = data.open_dataset(
+            "scenes", source=scenes, data_dir=tmp_path / "made", options=options | more
+        )
+        assert [place for place, _ in made.skipped] == ["train.json: annotations[1] (a.png)"]
+        (chip,) = [example["image"] for example in made.splits["train"]]
+        return chip.shape[0]
+
+    assert [side(), side(box_margin=1.0), side(size=16), side()] == [5, 8, 16, 5]
+    with pytest.raises(ValueError, match="is not of finite numbers"):
+        side(bad_boxes="refuse")
 
 
 def test_chips_of_scenes_whose_names_are_alike_are_all_kept(tmp_path):
@@ -350,7 +468,61 @@ def test_map_coordinates_and_missing_values_of_a_geotiff(tmp_path):
         assert scene.transform.tolist() == [[0.5, 0, 100], [0, -0.5, 200]]
 
 
+GEO = [
+    (33550, "d", 3, (0.5, 0.5, 0.0)),
+    (33922, "d", 6, (0, 0, 0, 100, 200, 0)),
+    (42113, "s", 0, "7"),
+]
+
+
+def of_geotiff(path, values, keys=(), **options):
+    tags = [*GEO, (34735, "H", 4 * (1 + len(keys)), (1, 1, 0, len(keys), *sum(keys, ())))]
+    tifffile.imwrite(path, values, extratags=tags, metadata=None, **options)
+    with open_scene(path) as scene:
+        return scene, scene.window(0, 0, scene.width, scene.height)
+
+
+def test_a_geotiff_that_is_decoded_whole_has_its_map_and_missing_values(tmp_path):
+    values = np.arange(8 * 8 * 4, dtype=np.uint8).reshape(8, 8, 4)
+    values[2, 3], values[4, 5] = 7, (7, 8, 9, 255)
+    options = {"photometric": "rgb", "extrasamples": ["unassalpha"]}
+    scene, got = of_geotiff(tmp_path / "t.tif", values, [(3072, 0, 1, 32632)], **options)
+    assert scene.transform.tolist() == [[0.5, 0, 100], [0, -0.5, 200]] and scene.epsg == 32632
+    values[2, 3] = 0
+    np.testing.assert_array_equal(got, values[:, :, :3])
+    np.testing.assert_array_equal(read_scene(tmp_path / "t.tif"), got)
+
+
+def test_a_colour_is_missing_where_all_of_its_bands_are(tmp_path):
+    values = np.full((4, 4, 3), 9, np.uint8)
+    values[0, 0], values[1, 1] = 7, (7, 1, 2)
+    _, got = of_geotiff(tmp_path / "t.tif", values, photometric="rgb")
+    assert got[0, 0].tolist() == [0, 0, 0] and got[1, 1].tolist() == [7, 1, 2]
+
+
+def test_coordinates_of_pixels_as_points_are_those_of_their_middles(tmp_path):
+    values = np.ones((4, 4), np.uint8)
+    scene, _ = of_geotiff(tmp_path / "t.tif", values, [(1025, 0, 1, 2)])
+    assert scene.transform.tolist() == [[0.5, 0, 99.75], [0, -0.5, 200.25]]
+
+
+def test_a_scene_of_envi(tmp_path):
+    header = "ENVI\nsamples = 3\nlines = 2\nbands = 1\ndata type = 1\ninterleave = bsq\n"
+    written(tmp_path, "t.hdr", header + "byte order = 0\nheader offset = 0\n")
+    (tmp_path / "t.img").write_bytes(bytes(range(6)))
+    for name in ("t.hdr", "t.img"):
+        assert read_scene(tmp_path / name)[:, :, 0].tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
 def test_damaged_scenes_are_named(tmp_path):
+    with tifffile.TiffWriter(tmp_path / "o.tif") as file:
+        for subfile in (0, 1):
+            file.write(np.ones((64, 64), np.uint8), subfiletype=subfile, metadata=None)
+    content = (tmp_path / "o.tif").read_bytes()
+    (tmp_path / "o.tif").write_bytes(content[:4300])  # within the pixels of the second image
+    with pytest.raises(ImageError, match="o.tif: not a readable image .the file is truncated"):
+        with open_scene(tmp_path / "o.tif"):
+            pass
     whole = tmp_path / "t.tif"
     values = np.random.default_rng(0).integers(0, 255, (64, 64), np.uint8)
     tifffile.imwrite(whole, values, tile=(16, 16), compression="zlib", metadata=None)

@@ -422,6 +422,19 @@ def test_the_targets_of_a_scene_are_shown(opened, finding, scene, trained_run):
         }
 
 
+def test_a_scene_that_fails_is_named_beside_the_others(opened, finding, scene, tmp_path):
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(scene.read_bytes()[:99])
+    with opened(finding, refused=("422",)) as page:
+        give_scene(page, scene)
+        page.set_input_files("#files", bad)
+        page.locator("#scenes option", has_text="not searched").wait_for(state="attached")
+        names = page.locator("#scenes option").all_text_contents()
+        assert names == ["s.png", "bad.png: not searched"]
+        page.locator("#scenes").select_option(index=1)
+        page.locator("#scene-status", has_text="image file is truncated").wait_for()
+
+
 def test_thresholds_and_classes_choose_the_boxes(opened, finding, scene, tmp_path):
     np.save(tmp_path / "f.npy", np.zeros((40, 50), np.float32))
     with opened(finding, refused=("422",)) as page:

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 import jaxatr
+from jaxatr import bundled, runs
 from jaxatr.data.sources.scenes import Framing
 from jaxatr.serving.batcher import Busy
 from jaxatr.serving.intake import Read
@@ -128,6 +129,23 @@ def test_a_scene_without_targets_and_one_smaller_than_a_tile(client, console):
         assert answer.status_code == 200 and answer.json()["targets"] == []
     # Few sizes of tiles, each a program: multiples of 128, and the tile of larger scenes.
     assert set(console.scenes.detector.shapes) == {(128, 128), (64, 64)}
+
+
+def test_a_detector_without_training(engine, make_console, client_of, tmp_path):
+    config = bundled.load("detect:cfar")
+    config.data.data_dir = str(tmp_path)
+    config.data.options = {"size": 64, "train": 1, "test": 1}
+    fields = {"cfar.guard": 8, "cfar.train": 3, "detection.tile": 96, "detection.tile_overlap": 16}
+    runs.train_run(runs.training.with_fields(config, fields), tmp_path / "cfar", progress=False)
+    console = make_console(engine, detector=jaxatr.load(tmp_path / "cfar"))
+    console.scenes.warm()
+    scene = np.sqrt(np.random.default_rng(0).exponential(size=(90, 120))).astype(np.float32)
+    scene[40:46, 50:58] = 30
+    with client_of(console) as client:
+        (target,) = sent(client, DETECT, scene).json()["targets"]
+        assert target["box"] == [50, 40, 58, 46]
+        described = client.get("/api/run").json()["detector"]
+        assert (described["dtype"], described["channels"]) == ("float32", 1)
 
 
 def test_the_least_score_and_the_most_targets(engine, make_console, make_bright, client_of, drawn):

@@ -47,7 +47,7 @@ def read_annotations(scenes: Path, boxes: Path, *, bad_boxes: str = "refuse") ->
     if not scenes.exists():
         raise MissingFileError(f"there is no folder or image {scenes}")
     only = scenes.name if scenes.is_file() else None
-    into = Collector(scenes.parent if only else scenes)
+    into = Collector(scenes.parent if only else scenes, only)
     if boxes.is_dir():
         files = [path for path in sorted(boxes.rglob("*")) if path.suffix.lower() in _FILES]
         files = [path for path in files if "ImageSets" not in path.parts and not text.is_list(path)]

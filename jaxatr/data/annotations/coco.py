@@ -7,6 +7,9 @@ from typing import Any
 
 from jaxatr.data.annotations.scene import PARTS, Collector
 
+_MOST = 80
+"""Characters of an entry in a message."""
+
 
 def reads(content: Any) -> bool:
     """Whether a JSON file's content is COCO's."""
@@ -29,10 +32,11 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
     for place, image in enumerate(images):
         where = f"{path.name}: images[{place}]"
         try:
-            number, name = _key(image["id"]), str(image["file_name"])
-            size = (int(image["height"]), int(image["width"])) if "height" in image else None
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            into.problem(where, f"wanted id and file_name ({error})")
+            number, name = _key(image["id"]), _name(image["file_name"])
+            stated = "height" in image and "width" in image
+            size = (int(image["height"]), int(image["width"])) if stated else None
+        except (KeyError, TypeError, ValueError, OverflowError):
+            into.problem(where, f"got {_shown(image)}, wanted id and file_name, and whole sizes")
             continue
         if number in paths:
             into.problem(where, f"the id {number} is already that of {paths[number]}")
@@ -43,9 +47,10 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
     names: dict[Any, str] = {}
     for place, category in enumerate(categories):
         try:
-            number, name = _key(category["id"]), str(category["name"])
-        except (KeyError, TypeError) as error:
-            into.problem(f"{path.name}: categories[{place}]", f"wanted id and name ({error})")
+            number, name = _key(category["id"]), _name(category["name"])
+        except (KeyError, TypeError):
+            where = f"{path.name}: categories[{place}]"
+            into.problem(where, f"got {_shown(category)}, wanted id and name")
             continue
         if names.setdefault(number, name) != name:
             into.problem(
@@ -57,9 +62,12 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
         where = f"{path.name}: annotations[{place}]"
         try:
             image, category, box = _key(one["image_id"]), _key(one["category_id"]), one["bbox"]
+            if isinstance(box, str):
+                raise TypeError("a text is no box, even one of four digits")
             x, y, width, height = (float(str(value)) for value in box)
-        except (KeyError, TypeError, ValueError) as error:
-            into.problem(where, f"wanted image_id, category_id and a bbox of 4 numbers ({error})")
+        except (KeyError, TypeError, ValueError):
+            wanted = "image_id, category_id and a bbox of 4 numbers"
+            into.problem(where, f"got {_shown(one)}, wanted {wanted}")
             continue
         number = json.dumps(one.get("id"))
         if "id" in one and number in seen:
@@ -76,9 +84,31 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
                 (x, y, x + width, y + height),
                 names[category],
                 where,
-                difficult=bool(one.get("ignore", 0)),
-                crowd=bool(one.get("iscrowd", 0)),
+                difficult=_flag(one.get("ignore")),
+                crowd=_flag(one.get("iscrowd")),
             )
+
+
+def _shown(entry: Any) -> str:
+    """Returns the beginning of an entry as it is in the file."""
+    text = json.dumps(entry, ensure_ascii=False)
+    return text if len(text) <= _MOST else f"{text[:_MOST]}…"
+
+
+def _flag(value: Any) -> bool:
+    """Whether a flag is set; some programs write numbers as text."""
+    return bool(value) and value not in ("0", "0.0", "false", "False")
+
+
+def _name(text: Any) -> str:
+    """Returns a name.
+
+    Raises:
+      TypeError: it is not a text, such as null.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"got {text!r}")
+    return text
 
 
 def _key(number: Any) -> Any:

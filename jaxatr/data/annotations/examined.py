@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxatr.data.annotations.scene import AnnotatedScene, Annotations
 from jaxatr.data.doctor import Finding
+from jaxatr.files import in_any_form
 from jaxatr.scenes import boxes as geometry
 from jaxatr.typing import Float
 
@@ -77,12 +78,12 @@ def _in_two_parts(found: Annotations, root: Path) -> list[Finding]:
     """Finds equal files in different parts; only files of equal sizes are read."""
     by_size: dict[int, list[AnnotatedScene]] = defaultdict(list)
     for scene in found.scenes:
-        by_size[(root / scene.path).stat().st_size].append(scene)
+        by_size[in_any_form(root / scene.path).stat().st_size].append(scene)
     same: dict[bytes, list[AnnotatedScene]] = defaultdict(list)
     for scenes in by_size.values():
         if len(_parts(scenes)) > 1:
             for scene in scenes:
-                with open(root / scene.path, "rb") as file:
+                with open(in_any_form(root / scene.path), "rb") as file:
                     same[hashlib.file_digest(file, "sha256").digest()].append(scene)
     shared = [
         " = ".join(scene.path for scene in scenes)

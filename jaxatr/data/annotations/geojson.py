@@ -33,15 +33,20 @@ def read(path: Path, content: Mapping[str, Any], into: Collector, image: str | N
     """
     transforms: dict[str, np.ndarray | None] = {}
     features = content.get("features", [])
-    for place, feature in enumerate(features if isinstance(features, list) else []):
+    if not isinstance(features, list):
+        into.problem(path.name, "wanted a list of features")
+        return
+    for place, feature in enumerate(features):
         where = f"{path.name}: features[{place}]"
         try:
             facts, shape = feature.get("properties") or {}, feature["geometry"]
+            # An attribute without a value is null in the files of QGIS.
+            facts = {key: value for key, value in facts.items() if value is not None}
             name = next((str(facts[key]) for key in _PATHS if key in facts), image)
             label = next((facts[key] for key in _LABELS if key in facts), "")
             points = np.array(list(_points(shape)), float)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            into.problem(where, f"wanted a feature with a geometry and properties ({error})")
+        except (AttributeError, LookupError, TypeError, ValueError):
+            into.problem(where, "wanted a feature with properties and a polygon of coordinates")
             continue
         if name is None:
             into.problem(where, "names no image (property path), and there are several")

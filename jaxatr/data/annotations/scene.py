@@ -93,7 +93,8 @@ class _Given:
 
 @dataclasses.dataclass
 class _Scene:
-    part: str = ""
+    folder: str = ""
+    parts: set[str] = dataclasses.field(default_factory=set)
     size: tuple[int, int] | None = None
     boxes: list[_Given] = dataclasses.field(default_factory=list)
 
@@ -106,9 +107,14 @@ class Collector:
       problems: what cannot be used.
     """
 
-    def __init__(self, root: Path):
-        """Creates an empty collection for images below a folder."""
-        self.root = root
+    def __init__(self, root: Path, only: str | None = None):
+        """Creates an empty collection.
+
+        Args:
+          root: folder of the images.
+          only: the path of the only image whose boxes are wanted, relative to the folder.
+        """
+        self.root, self._only = root, only
         self.problems: list[BoxProblem] = []
         self._scenes: dict[str, _Scene] = {}
 
@@ -137,8 +143,8 @@ class Collector:
           size: height and width as stated, which are compared with the image's.
         """
         folders = [PARTS[one] for one in PurePosixPath(path).parts[:-1] if one in PARTS]
-        one = self._scenes.setdefault(path, _Scene())
-        one.part = part or one.part or (folders[0] if folders else "")
+        one = self._scenes.setdefault(path, _Scene(folders[0] if folders else ""))
+        one.parts |= {part} - {""}
         one.size = size or one.size
 
     def box(
@@ -175,8 +181,15 @@ class Collector:
         """Opens the images for their sizes, checks every box, and returns what can be used."""
         found = []
         for path, given in sorted(self._scenes.items()):
+            if self._only not in (None, path):
+                continue
             if not self.is_below(path):
                 self.problem(path, f"is not below {self.root}, the folder of the scenes")
+                continue
+            if len(given.parts) > 1:
+                self.problem(
+                    path, f"is in {len(given.parts)} parts: {', '.join(sorted(given.parts))}"
+                )
                 continue
             try:
                 with open_scene(self.root / path) as image:
@@ -213,7 +226,7 @@ class Collector:
             np.array([one.crowd for one in stay], bool),
             np.array(cut, bool),
             tuple(one.where for one in stay),
-            given.part,
+            min(given.parts, default=given.folder),
         )
 
 

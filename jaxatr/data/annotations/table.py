@@ -1,5 +1,6 @@
 """A table with a row for each box: path, x, y, width, height, label, and perhaps angle and part."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,9 @@ def read(path: Path, into: Collector) -> None:
             continue
         into.scene(name, PARTS.get(_cell(row, columns, "part", "split").lower(), ""))
         corners = (x, y, x + width, y + height)
+        if not math.isfinite(angle):
+            into.problem(where, f"got an angle of {angle}, wanted a finite number")
+            continue
         if angle and width > 0 and height > 0:
             corners = geometry.rotated(np.array(corners), angle).ravel().tolist()
         into.box(name, corners, _cell(row, columns, *_LABELS), where)

@@ -14,6 +14,7 @@ from jaxatr.scenes import boxes as geometry
 
 SUFFIX = ".txt"
 _NAMES = ("classes.txt", "obj.names", "data.yaml", "dataset.yaml")
+_ABOVE = 2  # folders above the one that was given in which there may be names
 _HEADERS = ("imagesource:", "gsd:")
 
 
@@ -34,7 +35,10 @@ def read(path: Path, into: Collector, below: Path) -> None:
       below: the folder that was given, which ``path`` is in.
     """
     name = str(path.relative_to(below))
-    image = _image(into, path.relative_to(below))
+    root, place = into.root.absolute(), path.absolute()
+    inside = [place.relative_to(root)] if place.is_relative_to(root) else []
+    each = (_image(into, one) for one in (path.relative_to(below), *inside))
+    image = next((one for one in each if one is not None), None)
     if image is None:
         into.problem(name, f"there is no image of this name in {into.root}")
         return
@@ -44,40 +48,58 @@ def read(path: Path, into: Collector, below: Path) -> None:
     except (OSError, UnicodeDecodeError) as error:
         into.problem(name, f"not a readable text file ({error})")
         return
+    of_yolo: list[tuple[str, list[str]]] = []
     for number, line in enumerate(lines, 1):
         words = line.split()
         where = f"{name}: line {number}"
         if not words or words[0].lower().startswith(_HEADERS):
             continue
-        if len(words) in (9, 10):
+        if len(words) == 9 and _is_turned_yolo(words):
+            into.problem(
+                where, f"got YOLO's rotated box, wanted its upright boxes, or DOTA's: {line[:60]!r}"
+            )
+        elif len(words) in (9, 10):
             hard = len(words) == 10 and words[9] not in ("0",)
             into.box(image, words[:8], words[8], where, difficult=hard)
         elif len(words) == 5:
-            _yolo(words, image, where, into, below)
+            of_yolo.append((where, words))
         else:
             into.problem(
                 where, f"got {len(words)} words, wanted 5 (YOLO) or 9 to 10 (DOTA): {line[:60]!r}"
             )
+    if of_yolo:
+        _yolo(of_yolo, image, into, below)
 
 
-def _yolo(words: list[str], image: str, where: str, into: Collector, below: Path) -> None:
-    names = _class_names(below) or _class_names(below.parent) or _class_names(into.root)
+def _is_turned_yolo(words: list[str]) -> bool:
+    """Whether a line is a class's number and four corners as shares, instead of DOTA's pixels."""
     try:
-        kind = int(words[0])
-        shares = np.array(words[1:], float)
+        return words[0].isdecimal() and all(-1 <= float(word) <= 2 for word in words[1:])
     except ValueError:
-        into.problem(where, f"got {' '.join(words)!r}, wanted a class's number and 4 numbers")
-        return
-    if names and kind not in names:
-        into.problem(where, f"there is no class of number {kind}, only 0 to {max(names)}")
-        return
+        return False
+
+
+def _yolo(lines: list[tuple[str, list[str]]], image: str, into: Collector, below: Path) -> None:
+    # The names lie beside "labels" or beside "train", which the folder given may be a part of.
+    folders = (below, *list(below.absolute().parents)[:_ABOVE], into.root)
+    names = next(filter(None, map(_class_names, folders)), {})
     try:
         with open_scene(into.root / image) as opened:
             sides = np.array([opened.width, opened.height] * 2)
     except (ImageError, ValueError):  # named with the scene
         return
-    corners = geometry.of_centres(shares * sides)
-    into.box(image, corners.tolist(), names.get(kind, str(kind)), where)
+    for where, words in lines:
+        try:
+            kind = int(words[0])
+            shares = np.array(words[1:], float)
+        except ValueError:
+            into.problem(where, f"got {' '.join(words)!r}, wanted a class's number and 4 numbers")
+            continue
+        if names and kind not in names:
+            into.problem(where, f"there is no class of number {kind}, only 0 to {max(names)}")
+            continue
+        corners = geometry.of_centres(shares * sides)
+        into.box(image, corners.tolist(), names.get(kind, str(kind)), where)
 
 
 def _class_names(folder: Path) -> dict[int, str]:
@@ -106,8 +128,12 @@ def _class_names(folder: Path) -> dict[int, str]:
 
 
 def _image(into: Collector, path: Path) -> str | None:
-    """Finds the image of a text file: of the same name, in ``images`` for ``labels``."""
-    folders = {path.parent, Path(*("images" if p == "labels" else p for p in path.parent.parts))}
+    """Finds the image of a text file: of the same name, in ``images`` for ``labels``.
+
+    DOTA's name for the latter is ``labelTxt``.
+    """
+    labels = ("labels", "labelTxt")
+    folders = {path.parent, Path(*("images" if p in labels else p for p in path.parent.parts))}
     folders |= {Path("images") / path.parent, Path()}
     for folder in sorted(folders, key=lambda one: (one != path.parent, str(one))):
         for suffix in SUFFIXES:

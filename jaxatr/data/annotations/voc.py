@@ -37,7 +37,8 @@ def read(path: Path, into: Collector, below: Path) -> None:
     except ValueError:
         stated = [0, 0]
     size = (stated[0], stated[1]) if all(stated) else None
-    into.scene(image, min(parts) if len(parts) == 1 else "", size)
+    for part in parts or {""}:
+        into.scene(image, part, size)
     for place, one in enumerate(root.iter("object")):
         sides = [one.findtext(f"bndbox/{side}", "nothing") for side in _SIDES]
         try:

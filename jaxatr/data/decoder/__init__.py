@@ -10,6 +10,7 @@ copied into the container of an exported run, which therefore reads the same ima
 """
 
 import re
+import struct
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -165,6 +166,8 @@ def named(name: str, error: Exception, *, empty: bool = False) -> ImageError:
 
 def reason(error: Exception) -> str:
     """Returns an error's message as a line of text, or its type if it has none."""
+    if isinstance(error, struct.error):
+        return "the file is truncated"
     text = re.sub(r" <_io\.BytesIO[^>]*>", "", str(error))
     text = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
     return text[:_LONGEST] or type(error).__name__

@@ -27,11 +27,16 @@ async function openScenes(files) {
     loading = loading.then(() => search(one));
   }
   if (!scenes.length) return;
-  $("scenes").replaceChildren(...scenes.map((one, place) => element("option", {value: place, textContent: one.name})));
+  nameScenes();
   $("scene").hidden = false;
   reveal();
+  if (!scene) await show(scenes[0]);
+}
+
+// A scene that failed says so in the list, or it would be found by chance only.
+function nameScenes() {
+  $("scenes").replaceChildren(...scenes.map((one, place) => element("option", {value: place, textContent: one.failed ? `${one.name}: not searched` : one.name})));
   if (scene) $("scenes").value = scenes.indexOf(scene);
-  else await show(scenes[0]);
 }
 
 function sent(one) {
@@ -55,7 +60,11 @@ async function search(one) {
       resize(one, answer.width, answer.height);
       for (const target of answer.targets) addTarget(one, target);
       reveal();
-    } catch (error) { one.state = error.message; }
+    } catch (error) {
+      one.state = error.message;
+      one.failed = true;
+      nameScenes();
+    }
   }
   drawScene();
 }

@@ -153,6 +153,8 @@ class CfarDetector(Detector):
         """Creates a detector from a run; :meth:`load` reads it from a folder."""
         self.workdir, self.classes = run.workdir, ()
         self.threshold, self.gamma = threshold, gamma
+        self.dtype = np.dtype(run.record["image_dtype"])
+        self.channels = int(run.record["channels"])
         self._searcher = Searcher(run.config)
         self._tiling, self._overlap = self._searcher.tiling, run.config.detection.overlap
         self._variables: PyTree = {}

@@ -127,6 +127,24 @@ class SceneExamples:
         if not fields.normalize:
             self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
 
+    def check_channels(self) -> None:
+        """Checks that all scenes have the channels of the first.
+
+        Raises:
+          ValueError: they have different ones, and ``data.channels`` converts none.
+        """
+        found = {
+            channels
+            for part in self.parts.values()
+            for channels in part.split.columns["channels"][part.indices].tolist()
+        }
+        if len(found) > 1 and not self._config.data.channels:
+            named = " and ".join(map(str, sorted(found)))
+            raise ValueError(
+                f"data.channels: the scenes of {self.dataset.name} have {named} channels; 1 makes "
+                "all of them gray, 3 RGB"
+            )
+
     def _split(self, known: bool) -> data.KnownUnknown:
         config, dataset = self._config, self.dataset
         others = {*config.detection.outliers, *config.detection.ignored}

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jaxatr import data, training
-from jaxatr.data.scene_image import SceneImage, open_scene, scene_of
+from jaxatr.data.scene_image import SceneImage, open_scene, read_scene, scene_of
 from jaxatr.reporting import notebook
 from jaxatr.tasks.detection.decoding import WHOLE, Decoded, Found, Strip, decode, found_in
 from jaxatr.tasks.detection.export import tiling_of
@@ -274,7 +274,7 @@ class Detector(Predictor[np.ndarray, Detections]):
 
     def read(self, path: str) -> np.ndarray:
         """Reads a scene ``[h, w, c]``."""
-        return data.read_image(path)
+        return read_scene(path)
 
     def prepare(self, item: np.ndarray) -> np.ndarray:
         """Converts a scene's channels to those of training, and checks its dtype."""

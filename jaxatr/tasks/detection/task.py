@@ -68,6 +68,7 @@ class Detection(SceneTask):
         _check_fields(config)
         self.config = config
         self.examples = SceneExamples(config)
+        self.examples.check_channels()
         self.split = self.examples.split
         self.module = self.network(config, {"split": self.split.as_dict()})
         self._pretrained = Pretrained(config.model, self.module.backbone, self.examples.channels)

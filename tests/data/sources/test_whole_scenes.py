@@ -72,6 +72,5 @@ def test_a_damaged_scene_is_named_or_left_out(folder, tmp_path):
         source=folder,
         data_dir=tmp_path / "b",
         options={"bad_boxes": "skip"},
-        skip_corrupt=True,
     )
     assert len(made.splits["train"]) == 1 and "1.png" in made.skipped[0][0]

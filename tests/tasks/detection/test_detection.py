@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 import jaxatr
 from jaxatr import bundled, parallel, runs, training
@@ -216,6 +217,24 @@ def test_a_field_that_does_not_fit_is_refused(config, field, value, message):
         changed.data.options = {"aspects": 1, "ranges": (1000,), "bands": ("thermal",)}
     with pytest.raises(ValueError, match=message):
         Detection(changed)
+
+
+def test_scenes_of_gray_and_colour_are_refused_or_converted(config, tmp_path):
+    rows = "path,x,y,width,height,label,part\n"
+    for number, part in enumerate(("train", "train", "test")):
+        pixels = np.full((70, 80), 90 + number, np.uint8)
+        image = Image.fromarray(pixels).convert("RGB" if number == 1 else "L")
+        image.save(tmp_path / f"{number}.png")
+        rows += f"{number}.png,9,9,20,12,car,{part}\n"
+    (tmp_path / "boxes.csv").write_text(rows)
+    fields = {"data.name": "whole_scenes", "data.source": str(tmp_path), "data.validation": 0.0}
+    fields |= {"open_set.split": "closed", "detection.outliers": ()}
+    changed = runs.training.with_fields(config, fields)
+    changed.data.options = {"boxes": str(tmp_path / "boxes.csv")}
+    with pytest.raises(ValueError, match="whole_scenes have 1 and 3 channels; 1 makes all of them"):
+        Detection(changed)
+    changed.data.channels = 1
+    assert next(Detection(changed).examples.train_batches())["image"].shape[-1] == 1
 
 
 @pytest.fixture(scope="module")

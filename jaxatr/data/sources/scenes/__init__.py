@@ -70,7 +70,7 @@ class ScenesSource(Source):
     """Targets cut out of scenes by their boxes."""
 
     name = "scenes"
-    version = 1
+    version = 2
     takes = "the folder of the scenes, or one scene"
     any_data = True
     options = {
@@ -94,15 +94,13 @@ class ScenesSource(Source):
                 raise ValueError(f"{name}: got {settings[name]}, wanted 0 or more")
         found = scene_options.read_scenes(request.path, settings)
         root = request.path if request.path.is_dir() else request.path.parent
-        status = [(root / scene.path).stat() for scene in found.scenes]
-        state = [
-            [scene.path, one.st_size, one.st_mtime_ns, scene.part, scene.boxes.tolist()]
-            + [scene.labels, scene.difficult.tolist(), scene.crowd.tolist()]
-            for scene, one in zip(found.scenes, status, strict=True)
-        ]
-        state = [state, [str(problem) for problem in found.problems]]
-        skip = request.skip_corrupt
-        return Scan(self, settings, state, lambda _: _contents(root, found, settings, skip))
+        state = scene_options.state_of(found, root, settings)
+        skips = scene_options.skips_damaged(request, settings)
+
+        def contents(_: Path) -> Contents:
+            return _contents(root, found, settings, skips)
+
+        return Scan(self, settings, state, contents, skips)
 
 
 PART = ScenesSource()
@@ -144,7 +142,7 @@ def _contents(
                         number += 1
             except ImageError as error:
                 if not skip_corrupt:
-                    raise ImageError(f"{error}; --skip_corrupt leaves it out") from error
+                    raise ImageError(f"{error}; --bad_boxes=skip leaves it out") from error
                 skipped.append((scene.path, str(error).removeprefix(f"{scene.path}: ")))
 
     splits, total = {}, 0

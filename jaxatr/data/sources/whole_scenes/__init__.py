@@ -8,7 +8,7 @@ import numpy as np
 from jaxatr.data import scene_options
 from jaxatr.data.annotations import AnnotatedScene
 from jaxatr.data.decoder import ImageError
-from jaxatr.data.images import read_image
+from jaxatr.data.scene_image import read_scene
 from jaxatr.data.source import (
     Contents,
     Example,
@@ -27,7 +27,7 @@ class WholeScenes(Source):
     """Scenes of any size, each with ``boxes`` and ``labels``, for a detector."""
 
     name = "whole_scenes"
-    version = 1
+    version = 2
     takes = "the folder of the scenes"
     any_data = True
     options = scene_options.OPTIONS
@@ -41,19 +41,15 @@ class WholeScenes(Source):
             )
         found = scene_options.read_scenes(request.path, settings)
         root = request.path if request.path.is_dir() else request.path.parent
-        status = [(root / scene.path).stat() for scene in found.scenes]
-        state = [
-            [scene.path, one.st_size, one.st_mtime_ns, scene.part, scene.boxes.tolist()]
-            + [list(scene.labels), scene.difficult.tolist(), scene.crowd.tolist()]
-            for scene, one in zip(found.scenes, status, strict=True)
-        ]
         skipped = [(problem.where, problem.why) for problem in found.problems]
         parts = scene_options.parts_of(found.scenes, settings["test_fraction"])
+        skips = scene_options.skips_damaged(request, settings)
+        state = scene_options.state_of(found, root, settings)
 
         def contents(_: Path) -> Contents:
-            return _contents(root, found.scenes, parts, skipped, request.skip_corrupt)
+            return _contents(root, found.scenes, parts, skipped, skips)
 
-        return Scan(self, settings, [settings["test_fraction"], state, skipped], contents)
+        return Scan(self, settings, state, contents, skips)
 
 
 PART = WholeScenes()
@@ -75,11 +71,11 @@ def _contents(
     def examples(own: list[AnnotatedScene], number: int) -> Iterator[Example]:
         for scene in own:
             try:
-                image = read_image(root / scene.path)
+                image = read_scene(root / scene.path, scene.path)
             except ImageError as error:
                 if not skip_corrupt:
-                    raise ImageError(f"{error}; --skip_corrupt leaves it out") from error
-                skipped.append((scene.path, str(error)))
+                    raise ImageError(f"{error}; --bad_boxes=skip leaves it out") from error
+                skipped.append((scene.path, str(error).removeprefix(f"{scene.path}: ")))
                 continue
             if image.dtype != dtype:
                 raise ValueError(
@@ -129,7 +125,7 @@ def _dtype(root: Path, scenes: Sequence[AnnotatedScene], skip_corrupt: bool) -> 
     reason: ImageError | None = None
     for scene in scenes:
         try:
-            return read_image(root / scene.path).dtype
+            return read_scene(root / scene.path, scene.path).dtype
         except ImageError as error:
             reason = reason or error
             if not skip_corrupt:
