@@ -53,6 +53,19 @@ def test_few_nearest_examples_are_missed(classes):
     assert (found >= whole - 0.05 * whole.mean()).all()  # none is nearer than it is
 
 
+@pytest.mark.parametrize(("count", "rank"), [(100, 100), (100, 20), (3, 3), (1, 1)])
+def test_the_directions_of_few_examples_are_their_singular_vectors(count, rank):
+    rng = np.random.default_rng(count)
+    vectors = rng.normal(size=(count, rank)) @ rng.normal(size=(rank, WIDTH))
+    vectors = vectors.astype(np.float32)
+    axes = reranking.index(vectors, np.zeros(count), np.zeros(count, int), 1).axes
+    kept = min(rank, reranking.DIRECTIONS)
+    np.testing.assert_allclose(axes.T @ axes, np.eye(kept), atol=1e-5)
+    lengths = np.linalg.svd(vectors.astype(np.float64), compute_uv=False)
+    found = np.linalg.norm(vectors @ np.asarray(axes), axis=0)
+    np.testing.assert_allclose(found[::-1], lengths[:kept], rtol=1e-4)
+
+
 def test_an_index_is_made_where_it_pays(monkeypatch):
     rows, labels, queries, _ = clustered(300, 3)
     fitted = {
