@@ -57,7 +57,7 @@ def _simulated(config: Config) -> None:
     config.detection.picture = 256
     config.detection.width = 32
     config.model.width = 32
-    config.train.epochs = 40
+    config.train.epochs = 52
     config.train.evaluate_every = 5.0
 
 

@@ -108,8 +108,8 @@ def fit(
         )
     if not windows:
         raise ValueError("windows: got none, wanted one or more")
-    rows = _rows(amplitudes(chips[chosen]), ((shift, shift),), shift, tuple(windows))[:, 0]
-    built = gallery.directions(np.asarray(rows), labels[chosen], classes)
+    rows = _unmoved_rows(chips[chosen], shift, tuple(windows))
+    built = gallery.directions(rows, labels[chosen], classes)
     shares = np.array(tuple(windows))
     return Template(
         classes=np.array(classes), shift=np.array(shift), windows=shares, **built._asdict()
@@ -206,8 +206,21 @@ def _of_cosines(cosines: Any) -> Answer:
 def _unmoved(model: Template, chips: Shaped[ArrayLike, "n h w c"]) -> Float[np.ndarray, "n d"]:
     """Converts chips to the form of the gallery's examples."""
     shift, windows = int(np.asarray(model.shift)), tuple(np.asarray(model.windows).tolist())
-    rows = _rows(amplitudes(chips), ((shift, shift),), shift, windows)[:, 0]
-    return np.asarray(gallery.unit(rows))
+    return np.asarray(gallery.unit(_unmoved_rows(chips, shift, windows)))
+
+
+def _unmoved_rows(
+    chips: Shaped[ArrayLike, "n h w c"], shift: int, windows: tuple[float, ...]
+) -> Float[np.ndarray, "n d"]:
+    """Returns the rows of chips that are not shifted.
+
+    In blocks, because folds of the same chips would each be a program of their own.
+    """
+
+    def rows(block: Any) -> Any:
+        return _rows(amplitudes(block), ((shift, shift),), shift, windows)
+
+    return gallery.in_blocks(rows, chips, BLOCK)[:, 0]
 
 
 PART = Score.of_arrays(
