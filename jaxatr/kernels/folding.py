@@ -99,7 +99,7 @@ class Specialised:
             for atom in [*asked, *self._jaxpr.outvars]
             if not isinstance(atom, Literal) and atom in self._known
         )
-        held, joined = self._prepared(reads)
+        held, joined = self._prepared(reads, self._chains)
         ends = {
             id(chain.after[-1]): (chain, *arrays)
             for chain, arrays in zip(self._chains, joined, strict=True)
@@ -121,7 +121,7 @@ class Specialised:
 
         return infer
 
-    def _prepared(self, reads: Iterable[Var]) -> tuple[Any, Any]:
+    def _prepared(self, reads: Iterable[Var], chains: Iterable[_Chain]) -> tuple[Any, Any]:
         """Returns the values of known variables, and the kernel and the bias of each chain."""
 
         def prepare(weights: Sequence[jax.Array]) -> Any:
@@ -130,8 +130,7 @@ class Specialised:
             for eqn in self._early:
                 _run(eqn, values)
             numbers = values | {a: _read(b, values) for a, b in self._vectors.items()}
-            joined = [_joined(chain, numbers) for chain in self._chains]
-            return [values[name] for name in reads], joined
+            return [values[name] for name in reads], [_joined(chain, numbers) for chain in chains]
 
         return jax.jit(prepare)(self._weights)
 
