@@ -173,6 +173,8 @@ def main() -> int:
                     carry_out_peer(name, workdir, data, given.hours, **shared)
             else:
                 plan = planned(workdir, data, given.hours, given.cores)
+                record = RESULTS / f"{given.prefix}-plan.json"
+                record.write_text(json.dumps(plan, indent=1) + "\n")
                 run = run_of(name, int(plan["steps"]), given.prefix)
                 if not run.done(RESULTS):
                     carry_out(run, RESULTS, workdir, data, cores=given.cores)
