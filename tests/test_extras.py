@@ -1,4 +1,4 @@
-"""What is not needed for a training belongs to an extra, and a command that lacks it says which."""
+"""Packages that no training needs belong to an extra, which a command that lacks one names."""
 
 import subprocess
 import sys

@@ -84,7 +84,7 @@ def read_scenes(path: Path, settings: Mapping[str, Any]) -> Annotations:
 
 
 def state_of(found: Annotations, root: Path, settings: Mapping[str, Any]) -> Any:
-    """Returns what a prepared set depends on: the boxes, the files, and the source's options."""
+    """Returns the facts that a prepared set depends on: boxes, files, and the source's options."""
     status = [in_any_form(root / scene.path).stat() for scene in found.scenes]
     scenes = [
         [scene.path, one.st_size, one.st_mtime_ns, scene.part, scene.boxes.tolist()]

@@ -1,4 +1,4 @@
-"""What a file states is applied to every type or refused, and is bounded before it is unpacked."""
+"""A file's statements are applied to every type or refused, and bounded before it is unpacked."""
 
 import io
 import itertools
@@ -95,7 +95,7 @@ def test_samples_that_share_bytes(bits, scale, white):
 
 @pytest.mark.parametrize("tile", [None, (16, 16)])
 def test_a_big_tiff_of_big_endian_numbers_which_pillow_does_not_know(tile):
-    """What its tags say is applied all the same, or the file is refused."""
+    """Its tags are applied all the same, or the file is refused."""
     options = {"bigtiff": True, "byteorder": ">", "compression": "zlib", "tile": tile}
     bits, values = VALUES % 2 == 1, VALUES.astype(np.uint8)
     for pixels, white in ((bits, 255), (values, 255), (values.astype(np.uint16), 65535)):

@@ -1,4 +1,4 @@
-"""What monitoring says about predictions of many days: changes, no change, and false alarms."""
+"""Statements of monitoring about predictions of many days: changes, none, and false alarms."""
 
 import csv
 import json

@@ -5,7 +5,7 @@ from jaxatr.scenes import tiles
 
 
 def seen(target, windows, least=1.0):
-    """What a perfect detector finds of targets in each window, in the window's pixels."""
+    """Returns the targets that a perfect detector finds in each window, in the window's pixels."""
     found = []
     for window in windows:
         low = np.maximum(np.array(target)[:, :2], window[:2])
