@@ -28,6 +28,7 @@ from jaxatr import data, models
 from jaxatr.models.detector import MULTIPLE
 from jaxatr.scenes import boxes as geometry
 
+_NETWORK = "mobilenet_v2"
 OUTPUT = Path(__file__).parent / "results" / "novelty.json"
 LEFT_OUT = ("Car", "Bicycle")
 FALSE_ALARMS = (0.5, 1.0, 3.0)  # per scene
@@ -58,12 +59,13 @@ def extractor(weights_dir: str) -> Callable[[np.ndarray], np.ndarray]:
 
     They are the maps of MobileNetV2 at strides 4, 8 and 16, each averaged over 3 by 3 places.
     """
-    network = models.create("mobilenet_v2", pretrained=True, weights_dir=weights_dir)
-    mean, std = jnp.array([0.485, 0.456, 0.406]), jnp.array([0.229, 0.224, 0.225])
+    network = models.create(_NETWORK, pretrained=True, weights_dir=weights_dir)
+    published = models.published.NETWORKS[_NETWORK]
+    mean, std = (np.array(each, np.float32) for each in (published.mean, published.std))
 
     @jax.jit
     def features(image: jax.Array) -> jax.Array:
-        colours = (jnp.repeat(image, 3, axis=-1) / 255 - mean) / std
+        colours = data.normalize(jnp.repeat(image, 3, axis=-1), mean, std)
         seen: Any = network.model.apply(
             network.variables, colours[None], method=lambda module, x: module.attended(x)
         )
@@ -169,7 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     default = Path(os.environ.get("JAXATR_DATA", "../shared/data"))
     parser.add_argument("--scenes", default=str(default / "hituav"))
-    parser.add_argument("--weights_dir", default=str(default / "weights" / "mobilenet_v2"))
+    parser.add_argument("--weights_dir", default=str(default / "weights" / _NETWORK))
     parser.add_argument("--memory", type=int, default=8000)
     parser.add_argument("--output", type=Path, default=OUTPUT)
     given = parser.parse_args()

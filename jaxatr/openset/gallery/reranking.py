@@ -90,9 +90,9 @@ def index(
 def _leading(vectors: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d m"]:
     """Computes leading directions, no more than there are examples.
 
-    Those of few examples come from the eigenvectors of their products with each other, which takes
-    a hundredth of the time; those of many from subspace iteration (Halko et al. 2011, algorithm
-    4.4).
+    Those of few examples come from the eigenvectors of their products with each other, which take
+    no factorisation of long vectors; those of many from subspace iteration (Halko et al. 2011,
+    algorithm 4.4).
     """
     count, dimension = vectors.shape
     if count <= min(_FEW, dimension):
