@@ -16,6 +16,7 @@ import argparse
 import functools
 import itertools
 import json
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,7 +169,7 @@ def train(
             _save(checkpoint, network, optimiser, before + clock(place) - start, steps)
             kept = clock(place)
         for group in optimiser.param_groups:
-            group["lr"] = rate * min(1, (steps + 1) / 50) * (1 + np.cos(np.pi * share)) / 2
+            group["lr"] = rate * min(1, (steps + 1) / 50) * (1 + math.cos(math.pi * share)) / 2
         drawn = next(examples)
         images = [image.to(place) for image, _ in drawn]
         targets = [{name: part.to(place) for name, part in boxes.items()} for _, boxes in drawn]

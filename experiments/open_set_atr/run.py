@@ -256,6 +256,20 @@ def cifar10_pretrained() -> list[Run]:
     ]
 
 
+def cifar10_consensus() -> list[Run]:
+    """Lists runs of the same recipe on the five standard splits that decide by the default rule."""
+    return [
+        Run(
+            f"cifar10-consensus-{split}",
+            "cbc.py:pretrained",
+            _cifar10_pretrained(split) | {"train.steps": 1000, "open_set.score": "consensus"},
+            "cifar10.tar.gz",
+            scores=("nearest", "softmax"),
+        )
+        for split in range(5)
+    ]
+
+
 _SCRATCH = {
     "model.stem": "3x3",
     "train.batch_size": 128,
@@ -378,6 +392,7 @@ def all_runs() -> list[Run]:
         *cifar10(),
         *cifar10_recipes(),
         *cifar10_pretrained(),
+        *cifar10_consensus(),
         *cifar10_scratch(),
         *cifar10_long(),
         *table1(),

@@ -138,18 +138,14 @@ def shift_run(
     before = recogniser.decision
     calibration = _shiftable(before, recogniser.further)
     chips = field_chips.read_unlabelled(recogniser, source)
-    seen = before.score_of(chips.outputs)[0]
     try:
-        mixture = openset.fit_mixture(calibration.scores, seen, tpr=tpr)
+        after, mixture = shifted(before, chips.outputs, tpr=tpr, per_class=per_class)
     except openset.CannotTell as error:
         raise openset.CannotTell(f"{source}: {_CANNOT}: {error}; {_INSTEAD}") from None
-    moved = calibration._replace(
-        scores=mixture.moved(calibration.scores), tpr=tpr, per_class=per_class, unseen=0
-    )
-    after = dataclasses.replace(before, calibration=moved, threshold=None)
+    assert after.calibration is not None
     estimate = {
         "unknown": mixture.unknown,
-        "unknown_accepted": mixture.overlap(moved.threshold),
+        "unknown_accepted": mixture.overlap(after.calibration.threshold),
         "tested": calibration.sigmoid is not None,
     }
     count = len(chips.outputs.labels)
@@ -166,11 +162,38 @@ def shift_run(
     return {"score": before.score.name, "chips": count, "path": str(path), **estimate, **figures}
 
 
+def shifted(
+    decision: openset.Decision, outputs: openset.Outputs, *, tpr: float, per_class: bool
+) -> tuple[openset.Decision, openset.Mixture]:
+    """Shifts a decision that is calibrated to validation chips, as :func:`shift_run` does.
+
+    Args:
+      decision: the decision.
+      outputs: the network's outputs for chips of the field; their labels are not used.
+      tpr: share of known chips to accept.
+      per_class: whether to fit a threshold for each class.
+
+    Returns:
+      The shifted decision, and the mixture that was fitted to the chips' scores.
+
+    Raises:
+      openset.CannotTell: the score does not separate known from held-out classes, or the known
+        chips cannot be told from the unknown ones.
+    """
+    calibration = decision.calibration
+    assert calibration is not None
+    _check_separates(decision.score.name, calibration)
+    mixture = openset.fit_mixture(calibration.scores, decision.score_of(outputs)[0], tpr=tpr)
+    moved = calibration._replace(
+        scores=mixture.moved(calibration.scores), tpr=tpr, per_class=per_class, unseen=0
+    )
+    return dataclasses.replace(decision, calibration=moved, threshold=None), mixture
+
+
 def _shiftable(decision: openset.Decision, further: Sequence[str]) -> openset.Calibration:
     """Returns the calibration of a decision, if it can be shifted.
 
     Raises:
-      openset.CannotTell: its score does not separate known from unknown classes.
       ValueError: there is none, or classes are enrolled.
     """
     if decision.calibration is None:
@@ -181,7 +204,6 @@ def _shiftable(decision: openset.Decision, further: Sequence[str]) -> openset.Ca
             f"unlabelled: the enrolled classes {', '.join(further)} have thresholds of "
             "their own: wanted a run without them, or --chips with labelled ones"
         )
-    _check_separates(decision.score.name, decision.calibration)
     return decision.calibration
 
 
@@ -225,8 +247,8 @@ def _check_separates(score: str, calibration: openset.Calibration) -> None:
     assert known is not None
     if (doubt := float(np.mean(1 - known))) > _MOST_DOUBT:
         raise openset.CannotTell(
-            f"{_CANNOT}: {score} gives known validation chips a mean probability of "
-            f"{doubt:.0%} of being unknown, wanted at most {_MOST_DOUBT:.0%}; {_INSTEAD}"
+            f"{score} gives known validation chips a mean probability of "
+            f"{doubt:.0%} of being unknown, wanted at most {_MOST_DOUBT:.0%}"
         )
 
 

@@ -296,6 +296,22 @@ def test_a_file_that_the_browser_cannot_read_costs_itself_only(opened, folder):
         assert names == ["chips/a.png", "chips/z.png"]
 
 
+def test_the_kind_of_image_can_be_chosen_once_the_run_is_known(opened, finding):
+    """The text beside the choice needs the run, and a detector chooses scenes by itself."""
+    held = []
+    with opened(finding) as page:
+        page.route("**/api/run", lambda route: held.append(route))
+        page.reload(wait_until="domcontentloaded")
+        chips = page.locator("[name=kind][value=chips]")
+        assert chips.is_disabled() and chips.is_checked()
+        for route in held:
+            route.continue_()
+        page.locator("body[data-ready]").wait_for()
+        assert page.locator("[name=kind][value=scenes]").is_checked()
+        chips.check()
+        assert "pixels" not in page.locator("#limits").inner_text()
+
+
 def test_a_broken_file_of_marks_is_said(opened, folder, console):
     console.marks.path.write_text("no json\n")
     with opened(refused=("422",)) as page:

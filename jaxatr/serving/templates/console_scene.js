@@ -487,6 +487,7 @@ function describeKind() {
 }
 
 function beginScenes() {
+  for (const one of document.querySelectorAll("[name=kind]")) one.disabled = false;  // the text beside them needs the run
   $("least-field").hidden = !run.detector;
   if (!run.detector) return;
   least = run.detector.threshold;
