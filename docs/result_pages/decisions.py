@@ -15,6 +15,7 @@ TABLES: Tables = {
     "decisions_estimates": tables.estimates,
     "decisions_names": tables.names,
     "decisions_unlabelled": tables.unlabelled,
+    "decisions_recipes": tables.recipes,
     "decisions_temperatures": tables.temperatures,
     "decisions_few_labelled": tables.few_labelled,
     "decisions_boxes": tables.boxes,

@@ -146,6 +146,7 @@ TABLES: Tables = {
     "calibrated": deciding.with_clutter(deciding.calibrated),
     "cifar10_recipes": deciding.cifar10_recipes,
     "cifar10_pretrained": open_set.cifar10_pretrained,
+    "cifar10_consensus": open_set.cifar10_consensus,
     "cifar10_scratch": open_set.cifar10_scratch,
     "mstar": deciding.with_clutter(mstar_table),
     "against_softmax": open_set.against_softmax,

@@ -150,18 +150,37 @@ def unlabelled() -> str:
     rows = []
     for task in tasks:
         own = [row for row in found if (row["task"], row["part"], row["kind"]) == task]
-        shares = sorted({row["share"] for row in own})
-        before, done = own[0]["before"], [row["after"] for row in own if "after" in row]
-        cells = [task[0], task[2], _shares(before)]
-        for share in shares:
-            after = [row["after"] for row in own if row["share"] == share and "after" in row]
-            cells.append(_shares(_mean(after)) if after else "cannot tell")
-        cells.append(_shares(_mean(done)) if done else "")
-        accuracy = f"{100 * _mean(done)['open_accuracy']:.1f}" if done else ""
-        cells.append(f"{100 * before['open_accuracy']:.1f} → {accuracy}" if done else "")
-        rows.append([*cells, f"{len(own) - len(done)} of {len(own)}"])
-    header = ["task", "what has changed", "before", "0 % unknown", "20 %", "50 %", "80 %", "mean"]
-    return "\n".join(table([*header, "open-set accuracy", "cannot tell"], rows))
+        rows.append([task[0], task[2], *_by_share(own)])
+    return "\n".join(table(["task", "what has changed", *BY_SHARE], rows))
+
+
+def recipes() -> str:
+    """The same of MSTAR's recipes, by run, each with the score that it chose."""
+    found = json.loads((RESULTS / "recipes.json").read_text(encoding="utf-8"))["rows"]
+    rows = []
+    for run in dict.fromkeys(row["run"] for row in found):
+        own = [row for row in found if row["run"] == run]
+        recipe, split = run.rsplit("-", 1)
+        rows.append([f"`cbc:{recipe}`", split, f"`{own[0]['score']}`", *_by_share(own)])
+    return "\n".join(table(["recipe", "reference split", "score", *BY_SHARE], rows))
+
+
+BY_SHARE = (
+    "before", "0 % unknown", "20 %", "50 %", "80 %", "mean", "open-set accuracy", "cannot tell",
+)  # fmt: skip
+
+
+def _by_share(own: list[dict[str, Any]]) -> list[str]:
+    """Returns the cells of the columns ``BY_SHARE``."""
+    before, done = own[0]["before"], [row["after"] for row in own if "after" in row]
+    cells = [_shares(before)]
+    for share in sorted({row["share"] for row in own}):
+        after = [row["after"] for row in own if row["share"] == share and "after" in row]
+        cells.append(_shares(_mean(after)) if after else "cannot tell")
+    cells.append(_shares(_mean(done)) if done else "")
+    accuracy = f"{100 * _mean(done)['open_accuracy']:.1f}" if done else ""
+    cells.append(f"{100 * before['open_accuracy']:.1f} → {accuracy}" if done else "")
+    return [*cells, f"{len(own) - len(done)} of {len(own)}"]
 
 
 def boxes() -> str:

@@ -257,15 +257,22 @@ def cifar10_pretrained() -> list[Run]:
 
 
 def cifar10_consensus() -> list[Run]:
-    """Lists runs of the same recipe on the five standard splits that decide by the default rule."""
+    """Lists runs of the same recipe on the five standard splits that decide by the default rule.
+
+    Each is evaluated without and with the mirror image of every chip. The networks of both kinds
+    are the same: with the first run's folder copied to the second's name, nothing is trained anew.
+    """
+    own = {"train.steps": 1000, "open_set.score": "consensus"}
+    kinds = {"consensus": {}, "flips": {"open_set.test_flip_horizontal": True}}
     return [
         Run(
-            f"cifar10-consensus-{split}",
+            f"cifar10-{kind}-{split}",
             "cbc.py:pretrained",
-            _cifar10_pretrained(split) | {"train.steps": 1000, "open_set.score": "consensus"},
+            _cifar10_pretrained(split) | own | overrides,
             "cifar10.tar.gz",
-            scores=("nearest", "softmax"),
+            scores=("consensus", "nearest", "softmax"),
         )
+        for kind, overrides in kinds.items()
         for split in range(5)
     ]
 
