@@ -214,8 +214,8 @@ def cifar10_pretrained() -> str:
 def cifar10_consensus() -> str:
     """The same recipe, decided by the default rule, with and without averaging over flips."""
     rows = []
-    for title, prefix in {"one view": "cifar10-consensus", "with its mirror image": "cifar10-flips"}.items():
-        names = [f"{prefix}-{split}" for split in range(5)]
+    for title, kind in {"one view": "consensus", "with its mirror image": "flips"}.items():
+        names = [f"cifar10-{kind}-{split}" for split in range(5)]
         rows += [
             [
                 "the default rule" if score == "consensus" else f"`{score}`",

@@ -116,7 +116,8 @@ def _check_boxes(scenes: Path, boxes: Path) -> int:
         + [f"{side:.0f}" for side in one.sides]
         for label, one in classes.items()
     ]
-    print(f"{len(found.scenes)} scenes; longer sides of boxes in pixels:")
+    many = "" if len(found.scenes) == 1 else "s"
+    print(f"{len(found.scenes)} scene{many}; longer sides of boxes in pixels:")
     print(text_table(["class", *parts, "5 %", "median", "95 %"], rows))
     findings = examined.examine(found, scenes if scenes.is_dir() else scenes.parent)
     print("\n".join(["", *finding_lines(findings)]))

@@ -280,8 +280,10 @@ def test_each_full_window_of_chips_is_compared_once(
     with client_of(make_console(engine, record=str(record))) as client:
         before = client.get("/api/drift").json()
         assert before["windows"] == before["chips"] == 0 and not before["found"]
-        for part in (contents[:20], contents[20:]):
-            client.post("/api/predict?source=gate1", files=form(part))
+        client.post("/api/predict?source=gate1", files=form(contents[:20]))
+        told = "drift: not compared yet: 20 chips came, and 25 of one source are compared at a time"
+        assert client.get("/api/drift").json()["sentence"] == told
+        client.post("/api/predict?source=gate1", files=form(contents[20:]))
         client.post("/api/predict?source=gate2", files=form(contents[:2]))
         client.post("/api/predict", files=form([b"no image", contents[0]]))
         assert client.post("/api/predict?source=a%0Ab", files=form(contents[:1])).status_code == 422

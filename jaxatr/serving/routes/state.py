@@ -99,15 +99,21 @@ def _described(detector: Detector | None) -> dict[str, Any] | None:
 @router.get("/api/drift", responses={200: {"model": schemas.Drift}, **problems()})
 async def drift(console: Served) -> Response:
     """Compares the last full window of served chips with those of the training."""
-    watched = console.drift
+    watched, waiting = console.drift, console.drift.waiting
     last = watched.last or Drift(0, (), console.engine.reference.missing)
+    found = last.to_json()
+    if watched.last is None:
+        found["sentence"] = (
+            f"drift: not compared yet: {waiting} chip{'' if waiting == 1 else 's'} came, and "
+            f"{drifting.WINDOW} of one source are compared at a time"
+        ) + (f" ({last.missing})" if last.missing else "")
     return JSONResponse(
         {
-            **last.to_json(),
+            **found,
             "source": watched.source,
             "windows": watched.windows,
             "window": drifting.WINDOW,
-            "waiting": watched.waiting,
+            "waiting": waiting,
             "hours": watched.hours(),
         }
     )
