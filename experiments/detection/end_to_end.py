@@ -70,48 +70,88 @@ def decided(chips: Chips, scene: SceneImage, boxes: np.ndarray) -> Iterator[Deci
             yield prediction.score, prediction.nearest, prediction.label != "unknown"
 
 
+LEAST = (1.0, 0.5, 0.25, 0.125)
+"""Least detection scores that are measured, as shares of the detector's own."""
+
+
 def measured(
     detector: Detector, recogniser: Any, task: SceneTask, most: int | None = None
 ) -> dict[str, Any]:
     """Measures the recogniser on true and on found boxes of the test scenes.
 
     Args:
-      detector: finds the targets, at its least score.
+      detector: finds the targets.
       recogniser: decides.
       task: has the scenes.
       most: the largest number of scenes; None for all.
+
+    Returns:
+      The figures of the true boxes, and in ``found`` those of the found boxes by the least score of
+      a target, the detector's own first.
     """
     chips, part = Chips(recogniser), task.examples.parts["test"]
     every = task.examples.dataset.classes
     names: list[str] = []
     true: list[Decision] = []
     found: list[Decision] = []
-    alarms = taken = scenes = 0
-    for number in range(len(part) if most is None else min(most, len(part))):
+    seen_with: list[float] = []
+    alarms: list[tuple[float, bool]] = []
+    scenes = len(part) if most is None else min(most, len(part))
+    for number in range(scenes):
         scene = scene_of(part.image(number))
         labels = task.examples.labels("test")[number]
         boxes, target = part.boxes[number], labels > IGNORED
         names += [every[label] for label in part.classes[number][target]]
         true += decided(chips, scene, boxes[target])
-        seen = detector.detect_in(scene)
+        # Suppression and matching go from the highest score down, so that those of a higher least
+        # score are among these.
+        seen = detector.detect_in(scene, least=LEAST[-1] * detector.threshold)
         rows = match(
             Found(seen.boxes, seen.scores, np.zeros((len(seen.scores), 0))),
             boxes,
             np.where(target, UNKNOWN, IGNORED),
         )
-        decisions = list(zip(rows.tolist(), decided(chips, scene, seen.boxes), strict=True))
+        scored = zip(decided(chips, scene, seen.boxes), seen.scores.tolist(), strict=True)
+        decisions = list(zip(rows.tolist(), scored, strict=True))
         by_row = dict(decisions)
-        found += [by_row.get(row, _MISSED) for row in np.flatnonzero(target).tolist()]
-        false = [accepted for row, (_, _, accepted) in decisions if row == FALSE_ALARM]
-        alarms, taken, scenes = alarms + len(false), taken + sum(false), scenes + 1
-    on_true, on_found = (_columns(names, decisions) for decisions in (true, found))
-    classes, hit = tuple(recogniser.classes), np.isfinite(on_found.scores)
+        for row in np.flatnonzero(target).tolist():
+            decision, score = by_row.get(row, (_MISSED, -np.inf))
+            found.append(decision)
+            seen_with.append(score)
+        alarms += [
+            (score, accepted) for row, ((_, _, accepted), score) in decisions if row == FALSE_ALARM
+        ]
+    on_true, classes = _columns(names, true), tuple(recogniser.classes)
+    rows_of_found = []
+    for share in LEAST:
+        least = share * detector.threshold
+        some = [
+            decision if score >= least else _MISSED
+            for decision, score in zip(found, seen_with, strict=True)
+        ]
+        given = [accepted for score, accepted in alarms if score >= least]
+        rows_of_found.append(
+            {"least_score": least, "share_of_own": share}
+            | _compared(on_true, _columns(names, some), classes)
+            | {
+                "false_alarms_per_scene": len(given) / scenes,
+                "false_alarms_that_are_given_a_class": float(np.mean(given)) if given else None,
+            }
+        )
     return {
         "scenes": scenes,
         "targets": len(names),
         "known": list(classes),
-        "recall": float(hit.mean()),
         "oscr_true_boxes": on_true.oscr(classes),
+        "found": rows_of_found,
+    }
+
+
+def _compared(on_true: Decided, on_found: Decided, classes: tuple[str, ...]) -> dict[str, Any]:
+    """Returns the figures of found boxes."""
+    hit = np.isfinite(on_found.scores)
+    return {
+        "recall": float(hit.mean()),
         "oscr_found_boxes": on_found.oscr(classes),
         "oscr_of_found_targets": {
             "true boxes": on_true.oscr(classes, hit),
@@ -120,8 +160,6 @@ def measured(
         "same_class_from_both_boxes": float(
             np.mean(np.array(on_true.nearest)[hit] == np.array(on_found.nearest)[hit])
         ),
-        "false_alarms_per_scene": alarms / scenes,
-        "false_alarms_that_are_given_a_class": taken / alarms if alarms else None,
     }
 
 
