@@ -270,7 +270,6 @@ def cifar10_consensus() -> list[Run]:
             "cbc.py:pretrained",
             _cifar10_pretrained(split) | own | overrides,
             "cifar10.tar.gz",
-            scores=("consensus", "nearest", "softmax"),
         )
         for kind, overrides in kinds.items()
         for split in range(5)
