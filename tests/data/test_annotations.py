@@ -374,6 +374,20 @@ def test_chips_as_files_keep_their_parts(scenes, tmp_path):
         write_chips(scenes, tmp_path / "out", {"boxes": str(path)}, skip_corrupt=False)
 
 
+def test_refused_chips_leave_no_files(scenes, tmp_path):
+    path = written(tmp_path, "boxes.csv", "path,x,y,width,height,label\n"
+                   "a.png,10,20,6,4,car\nb.png,1,1,4,4,car\n")  # fmt: skip
+    content = (scenes / "b.png").read_bytes()
+    (scenes / "b.png").write_bytes(content[: len(content) - 20])
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match=r"b\.png"):
+        write_chips(scenes, tmp_path / "out", {"boxes": str(path)}, skip_corrupt=False)
+    assert sorted(tmp_path.rglob("*")) == before
+    found = write_chips(scenes, tmp_path / "out", {"boxes": str(path)}, skip_corrupt=True)
+    assert sum(found.counts.values()) == 1 and len(list(tmp_path.glob("out/*/car/a.png_*"))) == 1
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["boxes.csv", "out", "scenes"]
+
+
 def test_an_option_gives_another_data_set_and_faults_are_left_out(scenes, tmp_path):
     """A set that was prepared before, with other options, is not taken for it."""
     boxes = a_coco(**annotation(bbox=[1, float("nan"), 3, 4]))

@@ -53,16 +53,21 @@ def write_chips(
         raise ValueError(f"classes of one folder's name: {', '.join(sorted(folders))}")
     counts: Counter[tuple[str, str]] = Counter()
     names: dict[str, str] = {}
-    for part, examples in contents.splits.items():
-        for example in examples():
-            label = classes[example["label"]]
-            folder = out / part / folders[label]
-            folder.mkdir(parents=True, exist_ok=True)
-            scene, _, number = example["path"].rpartition("#")
-            if scene not in names:
-                names[scene] = _file_name(scene, names.values())
-            _write(folder / f"{names[scene]}_{int(number):04}", example["image"])
-            counts[part, label] += 1
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with Scratch(str(out.parent)) as made:  # nothing is left of a command that is refused
+        for part, examples in contents.splits.items():
+            for example in examples():
+                label = classes[example["label"]]
+                folder = Path(made, part, folders[label])
+                folder.mkdir(parents=True, exist_ok=True)
+                scene, _, number = example["path"].rpartition("#")
+                if scene not in names:
+                    names[scene] = _file_name(scene, names.values())
+                _write(folder / f"{names[scene]}_{int(number):04}", example["image"])
+                counts[part, label] += 1
+        out.mkdir(exist_ok=True)
+        for part in Path(made).iterdir():
+            part.rename(out / part.name)
     return Written(counts, contents.skipped, contents.left_out.lines())
 
 
