@@ -22,17 +22,22 @@ from experiments.open_set_atr.field import figures
 from jaxatr import files, openset, training
 from jaxatr.recognition.choice import made_for
 from jaxatr.recognition.decision import open_task
-from jaxatr.recognition.field_calibration import shifted
+from jaxatr.recognition.field_calibration import shiftable, shifted
 
 RECIPES = ("mstar", "mstar_strong")
 
 
 def measure(workdir: Path) -> list[dict[str, Any]]:
-    """Shifts a run's decision to every mixture of its test chips."""
+    """Shifts a run's decision to every mixture of its test chips.
+
+    Raises:
+      openset.CannotTell: the run's score does not separate known from held-out classes.
+    """
     run = training.load_run(workdir)
     task: Any = open_task(run, {})
     before = made_for(task, run.variables, run.workdir, run.step).decision
     assert before is not None
+    shiftable(before)
     test = task.outputs(run.variables, "test", before.score.all_needs)
     known = test.labels != openset.UNKNOWN
     fields, rows = run.config.open_set, []

@@ -136,7 +136,7 @@ def shift_run(
     """
     recogniser, tpr, per_class = _opened(workdir, score, tpr, per_class, checkpoint)
     before = recogniser.decision
-    calibration = _shiftable(before, recogniser.further)
+    calibration = shiftable(before, recogniser.further)
     chips = field_chips.read_unlabelled(recogniser, source)
     try:
         after, mixture = shifted(before, chips.outputs, tpr=tpr, per_class=per_class)
@@ -165,10 +165,10 @@ def shift_run(
 def shifted(
     decision: openset.Decision, outputs: openset.Outputs, *, tpr: float, per_class: bool
 ) -> tuple[openset.Decision, openset.Mixture]:
-    """Shifts a decision that is calibrated to validation chips, as :func:`shift_run` does.
+    """Shifts a decision, as :func:`shift_run` does.
 
     Args:
-      decision: the decision.
+      decision: the decision, which :func:`shiftable` takes.
       outputs: the network's outputs for chips of the field; their labels are not used.
       tpr: share of known chips to accept.
       per_class: whether to fit a threshold for each class.
@@ -177,12 +177,10 @@ def shifted(
       The shifted decision, and the mixture that was fitted to the chips' scores.
 
     Raises:
-      openset.CannotTell: the score does not separate known from held-out classes, or the known
-        chips cannot be told from the unknown ones.
+      openset.CannotTell: the known chips cannot be told from the unknown ones.
     """
     calibration = decision.calibration
     assert calibration is not None
-    _check_separates(decision.score.name, calibration)
     mixture = openset.fit_mixture(calibration.scores, decision.score_of(outputs)[0], tpr=tpr)
     moved = calibration._replace(
         scores=mixture.moved(calibration.scores), tpr=tpr, per_class=per_class, unseen=0
@@ -190,10 +188,15 @@ def shifted(
     return dataclasses.replace(decision, calibration=moved, threshold=None), mixture
 
 
-def _shiftable(decision: openset.Decision, further: Sequence[str]) -> openset.Calibration:
+def shiftable(decision: openset.Decision, further: Sequence[str] = ()) -> openset.Calibration:
     """Returns the calibration of a decision, if it can be shifted.
 
+    Args:
+      decision: the decision.
+      further: names of the enrolled classes that it includes.
+
     Raises:
+      openset.CannotTell: its score does not separate known from held-out classes.
       ValueError: there is none, or classes are enrolled.
     """
     if decision.calibration is None:
@@ -204,6 +207,7 @@ def _shiftable(decision: openset.Decision, further: Sequence[str]) -> openset.Ca
             f"unlabelled: the enrolled classes {', '.join(further)} have thresholds of "
             "their own: wanted a run without them, or --chips with labelled ones"
         )
+    _check_separates(decision.score.name, decision.calibration)
     return decision.calibration
 
 
@@ -247,8 +251,8 @@ def _check_separates(score: str, calibration: openset.Calibration) -> None:
     assert known is not None
     if (doubt := float(np.mean(1 - known))) > _MOST_DOUBT:
         raise openset.CannotTell(
-            f"{score} gives known validation chips a mean probability of "
-            f"{doubt:.0%} of being unknown, wanted at most {_MOST_DOUBT:.0%}"
+            f"{_CANNOT}: {score} gives known validation chips a mean probability of "
+            f"{doubt:.0%} of being unknown, wanted at most {_MOST_DOUBT:.0%}; {_INSTEAD}"
         )
 
 
