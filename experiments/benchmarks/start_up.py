@@ -155,6 +155,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         scratch = Path(temporary)
         environment = os.environ | {"JAXATR_COMPILATION_CACHE": str(scratch / "programs")}
+        # An installed package has bytecode, which the turn that does not count writes.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         run, chip = options.run or scratch / "run", scratch / "chip.png"
         if not options.run:
             trained(run)

@@ -5,22 +5,24 @@ depends on values, so that it can be traced and written as ONNX.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.openset import gallery
 from jaxatr.openset.calibration import unit_of
 from jaxatr.openset.decision import Decision
 from jaxatr.openset.fit import answer_members_first
-from jaxatr.openset.gallery import ready
 from jaxatr.openset.outputs import UNKNOWN, Outputs
 from jaxatr.openset.score import Answer, Score
 from jaxatr.typing import Array, PyTree
 
 FARTHEST = 3e38
 """Replaces infinity in float32 graphs."""
+
+Precision = Literal["float32", "float16", "int8"]
 
 
 class TracedDecision(NamedTuple):
@@ -33,19 +35,25 @@ class TracedDecision(NamedTuple):
         compared with; ``class_probabilities`` ``[n, k]``; and, if the decision provides them,
         ``known_probability``, ``p_value``, and ``class_distances`` ``[n, k]``, the distances to
         the nearest training example of each class.
-      arrays: the arrays for ``apply``, by name: float32, or float16 for those of a gallery.
+      arrays: the arrays for ``apply``, by name: float32, or float16 for those of a gallery, or
+        :class:`~jaxatr.openset.gallery.Rounded`.
     """
 
     apply: Callable[[PyTree, Outputs], dict[str, Array]]
     arrays: dict[str, Any]
 
 
-def traced_decision(decision: Decision, classes: int) -> TracedDecision:
+def traced_decision(
+    decision: Decision, classes: int, *, precision: Precision = "float32"
+) -> TracedDecision:
     """Converts a decision to a form that can be traced.
 
     Args:
       decision: the decision of a single network, with a threshold and without enrolled classes.
       classes: k, number of known classes.
+      precision: type of the examples that are searched, which take most of a decision's memory.
+        Galleries are in float16 even in ``"float32"``. In ``"int8"``, their products with queries
+        are of integers (:mod:`jaxatr.openset.gallery.rounding`). All else is in float32.
 
     Raises:
       ValueError: a score cannot be exported to ONNX, or its values are not distinct in float32.
@@ -54,7 +62,7 @@ def traced_decision(decision: Decision, classes: int) -> TracedDecision:
         raise ValueError(f"{decision.score.name}: a decision of several networks is not one graph")
     if missing := without_form(decision.score):
         raise ValueError(f"{missing}: this score cannot be exported to ONNX")
-    fixed, arrays = parts(decision.score, decision.models)
+    fixed, arrays = parts(decision.score, decision.models, precision)
     thresholds = np.clip(decision.thresholds(classes), -FARTHEST, FARTHEST)
     arrays["thresholds"] = thresholds.astype(np.float32)
     own = decision.calibration
@@ -118,7 +126,9 @@ def _check_digits(name: str, scores: np.ndarray) -> None:
         )
 
 
-def parts(score: Score, models: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def parts(
+    score: Score, models: Mapping[str, Any], precision: Precision = "float32"
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Splits the fitted models into fields that determine shapes and arrays of the graph."""
     fixed: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
@@ -128,12 +138,25 @@ def parts(score: Score, models: Mapping[str, Any]) -> tuple[dict[str, Any], dict
             continue
         own = {name: jax.tree.map(np.asarray, value) for name, value in model._asdict().items()}
         if "index" in own:  # the two-stage search that predict uses as well
-            own["index"] = jax.tree.map(np.asarray, ready(model).index)
+            own["index"] = jax.tree.map(np.asarray, gallery.ready(model).index)
+        own = _stored(model, own, precision)
         fixed[one.name] = model._replace(**{name: own[name] for name in one.shapes})
         rest = jax.tree.map(_single, {n: own[n] for n in own if n not in one.shapes})
         if rest:
             arrays[one.name] = rest
     return fixed, arrays
+
+
+def _stored(model: Any, own: dict[str, Any], precision: Precision) -> dict[str, Any]:
+    """Returns a model's arrays with the examples that are searched in a precision."""
+    searched = "examples" if gallery.is_gallery(model) else getattr(model, "searched", "")
+    if not searched or precision == "float32":
+        return own
+    if precision == "float16":
+        return own | {searched: own[searched].astype(np.float16)}
+    if (index := own.get("index")) is not None:
+        own = own | {"index": index._replace(codes=gallery.rounded(index.codes))}
+    return own | {searched: gallery.rounded(own[searched])}
 
 
 def _all(score: Score) -> list[Score]:

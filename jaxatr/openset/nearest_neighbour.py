@@ -23,12 +23,15 @@ class NearestNeighbour(NamedTuple):
     """A fitted model.
 
     Attributes:
-      features: ``[n, d]``, the examples' features, scaled to length 1.
+      features: ``[n, d]``, the examples' features, scaled to length 1; in a graph also in 16 or 8
+        bits.
       further: ``[m]``, classes of the last m examples, which were added after the fit.
     """
 
     features: Float[ArrayLike, "n d"]
     further: Int[ArrayLike, " m"] = np.zeros(0, np.int32)
+
+    searched = "features"  # the examples, for jaxatr.openset.graph
 
 
 def fit(features: Float[ArrayLike, "n d"]) -> NearestNeighbour:
@@ -127,12 +130,17 @@ def traced_score(
     model: NearestNeighbour, features: Float[ArrayLike, "b d"], *, k: int
 ) -> Float[Array, " b"]:
     """Computes :func:`score` for a traced graph, without a loop over queries or bit casts."""
-    bank, unit = jnp.asarray(model.features), gallery.unit(features)
-    half_squares = jnp.sum(jnp.square(bank), axis=1) / 2
-    products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
-    candidates = min(k + search.MARGIN, len(bank))
-    _, found = jax.lax.top_k(products - half_squares, candidates)
-    apart = search.squared(bank[found], unit[:, None])
+    bank: Any = model.features
+    unit = gallery.unit(features)
+    if isinstance(bank, gallery.Rounded):
+        products, squares = gallery.products(bank, unit), jnp.asarray(bank.squares)
+    else:
+        bank = jnp.asarray(bank, jnp.float32)
+        products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
+        squares = jnp.sum(jnp.square(bank), axis=1)
+    candidates = min(k + search.MARGIN, bank.shape[0])
+    _, found = jax.lax.top_k(products - squares / 2, candidates)
+    apart = search.squared(gallery.rows_at(bank, found), unit[:, None])
     return -jnp.sqrt(-jax.lax.top_k(-apart, k)[0][:, -1])
 
 

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from jaxatr import openset
+from jaxatr.onnx.sessions import divided
 from jaxatr.recognition.decision import load_decision, open_task
 from jaxatr.recognition.session import Session
 from jaxatr.tasks.open_set.deciders import NONE, RULE
@@ -125,7 +126,8 @@ def _decides(
             f"score: {name} decides in {run.workdir}, but {obstacle}: use one of {can}, or "
             "'none' for the network alone"
         )
-    traced = openset.traced_decision(decision, len(run.classes))
+    stored: Any = divided(runtime)[1] or "float32"
+    traced = openset.traced_decision(decision, len(run.classes), precision=stored)
     calibration = decision.calibration
     limits, guarantees = (of(len(run.classes)) for of in (decision.thresholds, decision.guarantees))
     properties = {

@@ -95,10 +95,11 @@ def export_run(
         export the network alone.
       source: present location of the training data, if the score has to be fitted first.
       precision: ``"int8"``: convolutions in 8 bits (:mod:`jaxatr.onnx.writer.quantisation`), with
-        ranges measured on validation chips; ``"float16"``: weights and convolutions in 16 bits. The
-        thresholds are fitted to the outputs of the converted network, which needs the extra
-        ``onnxruntime`` and the training data. The metadata's ``precision`` says what was lost. Only
-        for recognisers of single images.
+        ranges measured on validation chips, and training chips that are searched in 8 bits
+        (:mod:`jaxatr.openset.gallery.rounding`); ``"float16"``: weights, convolutions and these
+        chips in 16 bits. The thresholds are fitted to the outputs of the converted network, which
+        needs the extra ``onnxruntime`` and the training data. The metadata's ``precision`` says
+        what the network lost. Only for recognisers of single images.
 
     Returns:
       The exported model.

@@ -1,16 +1,17 @@
 """Decisions as graphs: every exported score in onnxruntime equals the one in NumPy."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxatr import openset
-from jaxatr.openset import without_form
+from jaxatr.openset import gallery, without_form
 from jaxatr.openset.gallery import reranking
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
-from jaxatr.onnx import export  # noqa: E402
+from jaxatr.onnx import export, load  # noqa: E402
 
 CLASSES = 3
 MAPS = ("map_stage1", "map_stage2", "map_stage3", "map_stage4")
@@ -47,9 +48,9 @@ def decision_of(name, parts, **options):
     return openset.calibrate(decision, validation, tpr=0.8, **options)
 
 
-def in_onnx(decision, outputs, path):
+def in_onnx(decision, outputs, path, **options):
     """Computes a decision's results by onnxruntime."""
-    traced = openset.traced_decision(decision, CLASSES)
+    traced = openset.traced_decision(decision, CLASSES, **options)
     needs = sorted(decision.score.all_needs - {"open_logits"})
     given = [outputs.logits, outputs.open_logits, *(outputs.more[name] for name in needs)]
 
@@ -101,6 +102,47 @@ def test_a_graph_decides_as_numpy_does(name, parts, tmp_path):
     np.testing.assert_allclose(found["p_value"], wanted.p_values, atol=1e-5)
     np.testing.assert_allclose(found["known_probability"], wanted.known_probabilities, atol=1e-4)
     assert ("class_distances" in found) == decision.score.names_class
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("name", ["knn", "nearest", "nndr_stage2", "consensus"])
+def test_examples_in_fewer_bits_give_almost_the_same_score(
+    name, stages, parts, tmp_path, monkeypatch
+):
+    if stages == 2:
+        monkeypatch.setattr(reranking, "WHOLE", 0)
+        monkeypatch.setattr(reranking, "DIRECTIONS", 8)
+    decision = decision_of(name, parts).ready()
+    wanted = decision(parts[2])
+    spread = np.std(wanted.scores)
+    sizes = {}
+    for precision, error in (("float32", 1e-4), ("float16", 0.01), ("int8", 0.1)):
+        path = tmp_path / f"{precision}.onnx"
+        found = in_onnx(decision, parts[2], path, precision=precision)
+        # The first of two stages may rank a chip's nearest example too low.
+        near = np.abs(found["score"] - wanted.scores) <= error * spread
+        assert np.mean(near) >= (1 if stages == 1 else 0.96)
+        decided = np.where(wanted.accepted, wanted.nearest, openset.UNKNOWN)
+        assert np.mean(found["decision"] == decided) >= 0.96
+        sizes[precision] = path.stat().st_size
+    assert sizes["int8"] < sizes["float32"]
+
+
+def test_integers_are_multiplied_as_integers(parts, tmp_path):
+    traced = openset.traced_decision(decision_of("knn", parts), CLASSES, precision="int8")
+    rows, path = traced.arrays["knn"]["features"], tmp_path / "products.onnx"
+    queries = np.random.default_rng(5).normal(size=(7, 12)).astype(np.float32)
+    model = export(gallery.products, rows, [queries], path)
+    assert "MatMulInteger" in {node.op_type for node in model.graph.node}
+    session = onnxruntime.InferenceSession(path)
+    (found,) = session.run(None, {session.get_inputs()[0].name: queries})
+    computed = gallery.products(rows, jnp.asarray(queries))
+    np.testing.assert_allclose(found, computed, rtol=1e-5, atol=1e-6)
+    loaded = load(model)
+    np.testing.assert_allclose(loaded.apply(loaded.variables, queries), found, rtol=1e-6)
+    exact = queries @ parts[0].more["features"].T
+    exact /= np.linalg.norm(parts[0].more["features"], axis=1)
+    assert 0 < np.abs(found - exact).max() < 0.02 * np.abs(exact).max()
 
 
 def test_a_score_as_a_probability_and_a_threshold_that_accepts_everything(parts, tmp_path):

@@ -204,7 +204,7 @@ def aggregated(
     """
     rows, count = x.shape[0], features.shape[0] - weights.shape[0]
     splits, flat = splits.astype(x.dtype), x.reshape(-1)
-    first = jnp.arange(rows, dtype="int32")[:, None] * x.shape[1]
+    first = jnp.arange(rows, dtype="int32") * x.shape[1]
 
     def followed(_, node):
         value, split = _taken(flat, first + _taken(features, node)), _taken(splits, node)
@@ -221,15 +221,16 @@ def aggregated(
         return _taken(children, 2 * node + yes.astype("int32"))
 
     # A loop, because XLA computes each of its rounds in one pass without intermediate arrays.
-    node = jnp.broadcast_to(roots.astype("int32"), (rows, roots.shape[0]))
+    # Tree by tree, so that the nodes of one tree stay in the processor's cache.
+    node = jnp.broadcast_to(roots.astype("int32")[:, None], (roots.shape[0], rows))
     node = jax.lax.fori_loop(0, depth, followed, node) if depth else node
     weight = _taken(weights, node - count)
     start = {"MIN": jnp.inf, "MAX": -jnp.inf}.get(function, 0)
     if columns is None:
         reduce = {"MIN": jnp.min, "MAX": jnp.max}.get(function, jnp.sum)
-        result = reduce(weight, 1, initial=start, keepdims=False)
+        result = reduce(weight, 0, initial=start, keepdims=False)
     else:
-        place = jnp.arange(rows)[:, None, None], _taken(columns, node - count)
+        place = jnp.arange(rows)[:, None], _taken(columns, node - count)
         made = jnp.full(sized((rows, targets + 1)), start, weight.dtype).at[place]
         gather = {"MIN": made.min, "MAX": made.max}.get(function, made.add)
         result = gather(weight)[:, :targets]

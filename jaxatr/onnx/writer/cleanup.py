@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from jaxatr.onnx.writer.graph import Graph, Node
 
 
@@ -104,6 +106,25 @@ def fold_weights(graph: Graph) -> None:
     graph.nodes = [node for node in graph.nodes if node.outputs[0] not in names]
     for node in graph.nodes:
         node.rename(names)
+
+
+def split_absolute_sums(graph: Graph) -> None:
+    """Computes sums of absolute values in two operators, which engines do faster than in one."""
+
+    def split(part: Graph) -> None:
+        makers = {name: node.op for node in part.nodes for name in node.outputs}
+        nodes = []
+        for node in part.nodes:
+            source = node.inputs[0] if node.op == "ReduceL1" else ""
+            if source and graph.types[source].dtype == np.float32:
+                node.op = "ReduceSum"
+                if makers.get(source) != "Abs":
+                    node.inputs = [part.declare("absolute", *graph.types[source])]
+                    nodes.append(Node("Abs", [source], list(node.inputs), {}, node.name))
+            nodes.append(node)
+        part.nodes = nodes
+
+    graph.bodies_first(split)
 
 
 def number_names(graph: Graph) -> None:

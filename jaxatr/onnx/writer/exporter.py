@@ -14,6 +14,7 @@ from jaxatr.onnx.writer.cleanup import (
     merge_equal,
     number_names,
     prune,
+    split_absolute_sums,
 )
 from jaxatr.onnx.writer.fusion import rewrite_patterns
 from jaxatr.onnx.writer.graph import Graph
@@ -159,6 +160,7 @@ def simplify(graph: Graph) -> None:
         fold_weights,
         drop_identities,
         prune,
+        split_absolute_sums,
         number_names,
     ):
         step(graph)

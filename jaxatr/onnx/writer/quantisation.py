@@ -8,7 +8,8 @@ that are measured on examples.
 
 The first convolution and the last layers stay in float32, as Krishnamoorthi (2018), "Quantizing
 deep convolutional networks for efficient inference", recommends. What reads no weight of the
-network, such as a decision by a gallery, stays as it is.
+network, such as a decision, stays as it is; its galleries are rounded when they are traced
+(:mod:`jaxatr.openset.gallery.rounding`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -26,7 +26,8 @@ class Neighbours(NamedTuple):
     """A fitted model.
 
     Attributes:
-      features: ``[n, d]``, the examples' features, scaled to length 1.
+      features: ``[n, d]``, the examples' features, scaled to length 1; in a graph also in 16 or 8
+        bits.
       further: ``[0]``, unused; runs of earlier versions have it.
       k: ``[]``, rank of the neighbour.
     """
@@ -34,6 +35,8 @@ class Neighbours(NamedTuple):
     features: Float[ArrayLike, "n d"]
     further: Int[ArrayLike, " m"] = np.zeros(0, np.int32)
     k: Int[ArrayLike, ""] = np.array(NEIGHBOUR)
+
+    searched = "features"  # the examples, for jaxatr.openset.graph
 
 
 def fit(
@@ -56,7 +59,7 @@ def fit(
 
 
 def _rank(model: Neighbours) -> int:
-    return min(int(model.k), len(model.features))  # of runs of earlier versions, 50
+    return min(int(model.k), np.shape(model.features)[0])  # of runs of earlier versions, 50
 
 
 def score(model: Neighbours, features: Float[ArrayLike, "b d"]) -> Float[np.ndarray, " b"]:

@@ -131,8 +131,8 @@ def _rows(
 ) -> Float[Array, "b s d"]:
     """Crops parts that are ``2 * shift`` smaller than the chip, and averages their windows' cells.
 
-    Unless it is constant, each window has mean 0 and length 1, so that the product of two rows is
-    the sum of their windows' correlations.
+    Unless it is constant, each window has mean 0 and the length of the others, and the row has
+    length 1, so that the product of two rows is the mean of their windows' correlations.
 
     Args:
       roots: ``[b, h, w, c]``.
@@ -142,7 +142,7 @@ def _rows(
     """
     roots = jnp.asarray(roots)
     sides = [side - 2 * shift for side in roots.shape[1:3]]
-    found = []
+    found, lengths = [], []
     for window in windows:
         kept = [max(1, round(window * side)) for side in sides]
         size = min(max(2, -(-max(sides) // CELLS)), *kept)
@@ -153,16 +153,27 @@ def _rows(
             for top, left in itertools.product(range(size), repeat=2)
         ]
         means = functools.reduce(operator.add, parts) / size**2
-        # One gather: a slice for each move would take the compiler seconds.
+        # One gather of pixels: a slice for each move would take the compiler seconds.
         down, across = (
             (np.array(by)[:, None] + start + np.arange(of // size) * size)
             for by, start, of in zip(zip(*moves, strict=True), first, kept, strict=True)
         )
-        cells = means[:, down[:, :, None], across[:, None, :]]
-        cells = cells.reshape(roots.shape[0], len(moves), -1)
+        places = (down[:, :, None] * width + across[:, None, :]).ravel()
+        pixels = means.reshape(means.shape[0], height * width, means.shape[-1])
+        cells = pixels[:, places].reshape(roots.shape[0], len(moves), -1)
         cells -= cells[:, :, :1]  # so that a constant window is exactly 0; its mean is rounded
-        found.append(gallery.unit(cells - cells.mean(axis=2, keepdims=True)))
-    return jnp.concatenate(found, axis=2)
+        cells -= cells.mean(axis=2, keepdims=True)
+        largest = jnp.abs(cells).max(axis=2, keepdims=True)
+        cells /= jnp.where(largest > 0, largest, 1)  # so that squares neither overflow nor vanish
+        found.append(cells)
+        lengths.append(jnp.linalg.norm(cells, axis=2, keepdims=True))
+    varied = functools.reduce(operator.add, [length > 0 for length in lengths], 0)
+    one = 1 / jnp.sqrt(jnp.maximum(varied, 1).astype(np.float32))  # length of each window
+    scaled = [
+        cells * (one / jnp.where(length > 0, length, 1))
+        for cells, length in zip(found, lengths, strict=True)
+    ]
+    return jnp.concatenate(scaled, axis=2)
 
 
 def answer(
@@ -183,7 +194,9 @@ def answer(
 
     def cosines(block: Any) -> Any:
         rows = _rows(amplitudes(block), moves, shift, windows)
-        return gallery.cosines(searched, rows, classes, estimated=coarse)
+        return 0.5 + gallery.in_double(
+            gallery.proximities(searched, rows, classes, coarse, block_size)
+        )
 
     return _of_cosines(gallery.in_blocks(cosines, chips, block_size))
 

@@ -19,6 +19,7 @@ from jaxatr.openset.gallery.build import (
     with_examples,
 )
 from jaxatr.openset.gallery.reranking import Index
+from jaxatr.openset.gallery.rounding import Rounded, products, rounded, rows_at
 from jaxatr.openset.gallery.search import (
     BLOCK,
     class_distances,
@@ -35,6 +36,7 @@ __all__ = [
     "Index",
     "LEAST",
     "Remote",
+    "Rounded",
     "build",
     "class_distances",
     "cosines",
@@ -45,8 +47,11 @@ __all__ = [
     "is_gallery",
     "numpy_of",
     "of",
+    "products",
     "proximities",
     "ready",
+    "rounded",
+    "rows_at",
     "two_nearest",
     "unit",
     "with_examples",

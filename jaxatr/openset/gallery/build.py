@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset.gallery.reranking import Index
+from jaxatr.openset.gallery.rounding import Rounded
 from jaxatr.openset.inputs import known_labels
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
@@ -23,14 +24,14 @@ class Gallery(NamedTuple):
     """Examples to search.
 
     Attributes:
-      examples: ``[n, d]``, float16.
+      examples: ``[n, d]``, float16; in a graph also in 8 bits.
       half_squares: ``[n]``, half their squared lengths.
       labels: ``[n]``, their classes, ascending.
       index: an index for a search in two stages, or a search in the processes that hold the
         examples; None to compare every example.
     """
 
-    examples: Shaped[ArrayLike, "n d"]
+    examples: Shaped[ArrayLike, "n d"] | Rounded
     half_squares: Float[ArrayLike, " n"]
     labels: Int[ArrayLike, " n"]
     index: Index | Remote | None = None

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.openset.gallery.rounding import Rounded, products, products_at
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 DIRECTIONS = 64
@@ -46,7 +47,7 @@ class Index(NamedTuple):
     """
 
     axes: Float[Array, "d m"]
-    codes: Float[Array, "k l m"]
+    codes: Float[Array, "k l m"] | Rounded
     half_squares: Float[Array, "k l"]
     rows: Int[Array, "k l"]
 
@@ -108,7 +109,7 @@ def _leading(vectors: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d m"]:
 
 
 def nearest(
-    examples: Float[Array, "n d"],
+    examples: Float[Array, "n d"] | Rounded,
     index: Index,
     queries: Float[Array, "b s d"],
     estimated: tuple[int, ...],
@@ -130,8 +131,11 @@ def nearest(
     taken = queries[:, np.array(estimated)]
     b, forms, d = taken.shape
     codes = _dot(taken.reshape(b * forms, d), index.axes)
-    products = _dot(codes, index.codes.reshape(classes * size, -1).T)
-    beyond = products.reshape(b, forms, classes, size).max(axis=1) - index.half_squares
+    if isinstance(index.codes, Rounded):
+        found = products(index.codes, codes)
+    else:
+        found = _dot(codes, index.codes.reshape(classes * size, -1).T)
+    beyond = found.reshape(b, forms, classes, size).max(axis=1) - index.half_squares
     # The first of the top k below equals this maximum, but taking it makes XLA sort all values.
     estimate = beyond.max(axis=2)
     _, places = jax.lax.top_k(beyond, min(CANDIDATES, size))
@@ -139,9 +143,11 @@ def nearest(
     chosen = near[..., None] == np.arange(classes)  # [b, c, k]
     places = places + size * np.arange(classes)[:, None]
     places = jnp.where(chosen[..., None], places[:, None], 0).sum(axis=2)  # [b, c, l]
-    found = examples[index.rows.reshape(-1)[places]].reshape(b, -1, d)
-    products = jnp.einsum("bnd,bsd->bns", found, queries, precision=jax.lax.Precision.HIGHEST)
-    exact = products.max(axis=2).reshape(places.shape) - index.half_squares.reshape(-1)[places]
+    rows = index.rows.reshape(-1)[places].reshape(b, -1)
+    exact = (
+        products_at(examples, rows, queries).max(axis=2).reshape(places.shape)
+        - index.half_squares.reshape(-1)[places]
+    )
     exact = jnp.where(chosen, exact.max(axis=2)[..., None], -jnp.inf).max(axis=1)
     return jnp.where(chosen.any(axis=1), exact, estimate)
 

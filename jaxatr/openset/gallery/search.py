@@ -25,6 +25,7 @@ from jaxatr.openset.gallery.build import (
     with_room,
 )
 from jaxatr.openset.gallery.reranking import Index
+from jaxatr.openset.gallery.rounding import Rounded, products
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 BLOCK = 256
@@ -158,7 +159,8 @@ def proximities(
         if isinstance(queries, Tracer):
             raise ValueError("a gallery held by other processes cannot be part of a graph")
         return in_blocks(lambda block: index(block, classes, estimated), queries, block_size)
-    examples = _on_device(gallery.examples)
+    examples = gallery.examples
+    examples = examples if isinstance(examples, Rounded) else _on_device(examples)
     if index is not None:
         search = partial(_reranked, examples, index, estimated=estimated)
     else:
@@ -202,18 +204,17 @@ def in_blocks(
 
 @partial(jax.jit, static_argnames="ends")
 def _exhaustive(
-    examples: Array, half_squares: Array, queries: Array, ends: tuple[int, ...]
+    examples: Array | Rounded, half_squares: Array, queries: Array, ends: tuple[int, ...]
 ) -> Array:
     b, forms, d = queries.shape
     # The longer side goes first: on CPUs, XLA takes twice as long for the transposed product.
-    products = jax.lax.dot_general(
-        examples,
-        queries.reshape(b * forms, d),
-        (((1,), (1,)), ((), ())),
-        precision=jax.lax.Precision.HIGHEST,
-    )
-    products = products.reshape(examples.shape[0], b, forms).max(axis=2)
-    beyond = products - half_squares[:, None]
+    rows = queries.reshape(b * forms, d)
+    if isinstance(examples, Rounded):
+        found = products(examples, rows).T
+    else:
+        numbers = ((1,), (1,)), ((), ())
+        found = jax.lax.dot_general(examples, rows, numbers, precision=jax.lax.Precision.HIGHEST)
+    beyond = found.reshape(-1, b, forms).max(axis=2) - half_squares[:, None]
     nearest = [
         jnp.max(beyond[start:end], axis=0)
         if start < end

@@ -18,6 +18,12 @@ from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, rule
 @rule("dot_general")
 def _dot_general(t: Translator, equation: Equation) -> Tensor:
     out = equation.out_avals[0]
+    (left, right), batch = equation.params["dimension_numbers"]
+    types = [aval.dtype for aval in (*equation.in_avals, out)]
+    plain = not any(map(len, batch)) and len(left) == 1 and len(equation.in_avals[1].shape) == 2
+    if plain and types == [np.uint8, np.int8, np.int32]:
+        names = [t.name(t.operand(equation, index)) for index in (0, 1)]
+        return _product(t, names, left[0], right[0], out.shape, op="MatMulInteger")
     return t.cast(_contraction(t, equation, _operands(t, equation)), out.dtype)
 
 
@@ -33,6 +39,9 @@ def _contraction(t: Translator, equation: Equation, names: list[str]) -> Tensor:
             product = _product(t, names[::-1], right_sum[0], left_sum[0], shape)
             order = [len(free), *range(len(free))]
             return t.tensor(t.transpose(t.name(product), order))
+    leading = tuple(range(len(batch[0])))
+    if ranks == [len(leading) + 2] * 2 and batch[0] == batch[1] == leading and len(left_sum) == 1:
+        return _products(t, names, left_sum[0], right_sum[0], out.shape)
     return _einsum(t, names, ranks, equation.params["dimension_numbers"], out)
 
 
@@ -43,12 +52,23 @@ def _operands(t: Translator, equation: Equation) -> list[str]:
     return [t.name(t.cast(t.operand(equation, index), dtype)) for index in (0, 1)]
 
 
-def _product(t: Translator, names: list[str], left: int, right: int, shape: tuple) -> Tensor:
+def _product(
+    t: Translator, names: list[str], left: int, right: int, shape: tuple, *, op: str = "MatMul"
+) -> Tensor:
     """Contracts an axis of a tensor with an axis of a matrix; the other axes stay in order."""
     rank = len(t.graph.types[names[0]].shape)
     moved = t.transpose(names[0], [*(axis for axis in range(rank) if axis != left), left])
     matrix = t.transpose(names[1], [0, 1] if right == 0 else [1, 0])
-    return t.add("MatMul", [moved, matrix], shape)
+    dtype = np.dtype(np.int32) if op == "MatMulInteger" else None
+    return t.add(op, [moved, matrix], shape, dtype)
+
+
+def _products(t: Translator, names: list[str], left: int, right: int, shape: tuple) -> Tensor:
+    """Multiplies two stacks of matrices, of which engines have faster products than of einsums."""
+    *leading, row, column = range(len(shape))
+    rows = t.transpose(names[0], [*leading, row + column - left, left])
+    columns = t.transpose(names[1], [*leading, right, row + column - right])
+    return t.add("MatMul", [rows, columns], shape)
 
 
 def _einsum(t: Translator, names: list[str], ranks: list[int], numbers, out) -> Tensor:

@@ -26,6 +26,8 @@ def _reduce(t: Translator, equation: Equation) -> Tensor:
     if not axes:  # to ONNX this would mean all axes
         return equation.inputs[0]
     out, op = equation.out_avals[0], _REDUCED[equation.primitive]
+    if all(equation.in_avals[0].shape[axis] == 1 for axis in axes):
+        return t.tensor(t.reshape(t.read(equation, 0), out.shape))
     if equation.primitive == "reduce_prod" and out.dtype.kind in "iu":
         return _product(t, equation, axes)
     if equation.primitive == "reduce_sum" and out.dtype in _SUMMED:
