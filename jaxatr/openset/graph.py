@@ -52,8 +52,9 @@ def traced_decision(
       decision: the decision of a single network, with a threshold and without enrolled classes.
       classes: k, number of known classes.
       precision: type of the examples that are searched, which take most of a decision's memory.
-        Galleries are in float16 even in ``"float32"``. In ``"int8"``, their products with queries
-        are of integers (:mod:`jaxatr.openset.gallery.rounding`). All else is in float32.
+        Galleries are in float16 even in ``"float32"``, and those of shifted templates even in
+        ``"int8"``; products with the others are of integers then
+        (:mod:`jaxatr.openset.gallery.rounding`). All else is in float32.
 
     Raises:
       ValueError: a score cannot be exported to ONNX, or its values are not distinct in float32.
@@ -154,6 +155,8 @@ def _stored(model: Any, own: dict[str, Any], precision: Precision) -> dict[str, 
         return own
     if precision == "float16":
         return own | {searched: own[searched].astype(np.float16)}
+    if getattr(model, "forms", 1) > 1:
+        return own  # distances of shifted templates are small: they would change by a hundredth
     if (index := own.get("index")) is not None:
         own = own | {"index": index._replace(codes=gallery.rounded(index.codes))}
     return own | {searched: gallery.rounded(own[searched])}

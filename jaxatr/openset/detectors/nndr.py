@@ -18,7 +18,7 @@ import numpy as np
 from jaxatr.openset import gallery
 from jaxatr.openset.detectors import spatial
 from jaxatr.openset.gallery import Index, Remote, reduction
-from jaxatr.openset.gallery.maps import mean_pool
+from jaxatr.openset.gallery.maps import gray, is_gray, mean_pool
 from jaxatr.openset.inputs import finite, known_labels
 from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
@@ -110,23 +110,43 @@ def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
     return Answer(-ratio, distances.argmin(axis=1), distances)
 
 
-def pixels(chips: Shaped[ArrayLike, "n h w c"]) -> Any:
-    """Flattens chips to vectors, after reducing the larger side to at most :data:`SIDE`."""
+def pixels(chips: Shaped[ArrayLike, "n h w c"], width: int | None) -> Any:
+    """Flattens chips to vectors, after reducing the larger side to at most :data:`SIDE`.
+
+    Args:
+      chips: in their raw units.
+      width: length of the vectors, of one channel or of all; None to take one channel if all are
+        equal.
+    """
     pooled = mean_pool(chips, -(-max(chips.shape[1:3]) // SIDE))
-    return pooled.reshape(pooled.shape[0], math.prod(pooled.shape[1:]))
+    n, *sides, _ = pooled.shape
+    if is_gray(chips) if width is None else width == math.prod(sides):
+        pooled = gray(pooled)
+    return pooled.reshape(n, math.prod(pooled.shape[1:]))
 
 
-def on_rows(name: str, title: str, need: str, rows_of: Callable[[Any], Any]) -> Score:
-    """Creates a score that compares the vectors which ``rows_of`` makes of an array."""
+def on_rows(name: str, title: str, need: str, rows_of: Callable[[Any, int | None], Any]) -> Score:
+    """Creates a score that compares vectors.
+
+    Args:
+      name: name in records.
+      title: title in tables.
+      need: the array that the vectors are made of.
+      rows_of: ``(array, length or None) -> [n, d]``, with the length of the model's vectors, or
+        None for the examples that it is fitted to.
+    """
+
+    def vectors(model: ClassExamples, rows: Any) -> Any:
+        return rows_of(rows, np.shape(model.mean)[0])
 
     def score(model: ClassExamples, rows: Any) -> Answer:
-        return answer(model, rows_of(rows))
+        return answer(model, vectors(model, rows))
 
     return Score.of_arrays(
         name,
         title,
         score,
-        lambda rows, labels, classes: fit(rows_of(rows), labels, classes),
+        lambda rows, labels, classes: fit(rows_of(rows, None), labels, classes),
         arrays={"rows": need},
         traced=score,
         shapes=("labels", "classes"),
@@ -134,7 +154,7 @@ def on_rows(name: str, title: str, need: str, rows_of: Callable[[Any], Any]) -> 
         recorded=False,
         model=ClassExamples,
         comparing=Comparing(
-            lambda model, rows: centred(model, rows_of(rows)), gallery.with_examples
+            lambda model, rows: centred(model, vectors(model, rows)), gallery.with_examples
         ),
     )
 
@@ -154,6 +174,6 @@ def on_maps(member: Score, stage: int) -> Score:
 
 PARTS = (
     *(on_maps(spatial.PARTS[stage - 1], stage) for stage in spatial.STAGES),
-    on_rows("nndr_features", "ratio, features", "features", gallery.unit),
+    on_rows("nndr_features", "ratio, features", "features", lambda rows, _: gallery.unit(rows)),
     on_rows("nndr_image", "ratio, pixels", "image", pixels),
 )

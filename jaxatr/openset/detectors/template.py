@@ -15,7 +15,7 @@ Template matching is the classical method of radar target recognition (Novak et 
 import functools
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,6 +24,7 @@ import numpy as np
 
 from jaxatr.openset import gallery
 from jaxatr.openset.gallery import Index, Remote, reduction
+from jaxatr.openset.gallery.maps import gray, is_gray
 from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
@@ -86,6 +87,8 @@ def fit(
 ) -> Template:
     """Builds a gallery of the training chips without their margins; constant chips are left out.
 
+    If the channels of all chips are equal, one is kept.
+
     Args:
       chips: ``[n, h, w, c]``, training chips in their raw units; negative values count as 0.
       classes: k, number of classes.
@@ -108,7 +111,9 @@ def fit(
         )
     if not windows:
         raise ValueError("windows: got none, wanted one or more")
-    rows = _unmoved_rows(chips[chosen], shift, tuple(windows))
+    chips = chips[chosen]
+    chips = gray(chips) if is_gray(chips) else chips
+    rows = _unmoved_rows(chips, shift, tuple(windows))
     built = gallery.directions(rows, labels[chosen], classes)
     shares = np.array(tuple(windows))
     return Template(
@@ -143,9 +148,7 @@ def _rows(
     roots = jnp.asarray(roots)
     sides = [side - 2 * shift for side in roots.shape[1:3]]
     found, lengths = [], []
-    for window in windows:
-        kept = [max(1, round(window * side)) for side in sides]
-        size = min(max(2, -(-max(sides) // CELLS)), *kept)
+    for size, *kept in _cells(sides, windows):
         first = [(side - of) // 2 for side, of in zip(sides, kept, strict=True)]
         height, width = (side - size + 1 for side in roots.shape[1:3])
         parts = [
@@ -176,6 +179,22 @@ def _rows(
     return jnp.concatenate(scaled, axis=2)
 
 
+def _cells(sides: Sequence[int], windows: Sequence[float]) -> Iterator[tuple[int, int, int]]:
+    """Yields the side of each window's cells, and its rows and columns in pixels."""
+    for window in windows:
+        height, width = (max(1, round(window * side)) for side in sides)
+        yield min(max(2, -(-max(sides) // CELLS)), height, width), height, width
+
+
+def _in_form(model: Template, chips: Shaped[ArrayLike, "b h w c"]) -> Any:
+    """Averages the channels of chips if the examples have one."""
+    sides = [side - 2 * int(np.asarray(model.shift)) for side in chips.shape[1:3]]
+    windows = np.asarray(model.windows).tolist()
+    cells = sum((height // of) * (width // of) for of, height, width in _cells(sides, windows))
+    one = np.shape(model.examples)[1] == cells and chips.shape[-1] > 1
+    return gray(chips) if one else chips
+
+
 def answer(
     model: Template, chips: Shaped[ArrayLike, "b h w c"], *, block_size: int = BLOCK
 ) -> Answer:
@@ -193,7 +212,7 @@ def answer(
     moves, coarse = _moves(shift)
 
     def cosines(block: Any) -> Any:
-        rows = _rows(amplitudes(block), moves, shift, windows)
+        rows = _rows(amplitudes(_in_form(model, block)), moves, shift, windows)
         return 0.5 + gallery.in_double(
             gallery.proximities(searched, rows, classes, coarse, block_size)
         )
@@ -219,7 +238,7 @@ def _of_cosines(cosines: Any) -> Answer:
 def _unmoved(model: Template, chips: Shaped[ArrayLike, "n h w c"]) -> Float[np.ndarray, "n d"]:
     """Converts chips to the form of the gallery's examples."""
     shift, windows = int(np.asarray(model.shift)), tuple(np.asarray(model.windows).tolist())
-    return np.asarray(gallery.unit(_unmoved_rows(chips, shift, windows)))
+    return np.asarray(gallery.unit(_unmoved_rows(_in_form(model, chips), shift, windows)))
 
 
 def _unmoved_rows(

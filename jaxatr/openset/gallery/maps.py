@@ -28,6 +28,16 @@ def mean_pool(maps: Shaped[ArrayLike, "n h w c"], factor: int) -> Any:
     return cells.reshape(shape).mean(axis=(2, 4), dtype=np.float32)
 
 
+def is_gray(chips: Shaped[ArrayLike, "n h w c"]) -> bool:
+    """Returns whether chips have several channels that are all equal, as gray ones in colour do."""
+    return chips.size > 0 and chips.shape[-1] > 1 and bool((chips == chips[..., :1]).all())
+
+
+def gray(chips: Shaped[ArrayLike, "*n c"]) -> Any:
+    """Averages the channels, in float32: ``[..., 1]``."""
+    return chips.astype(np.float32).mean(axis=-1, keepdims=True)
+
+
 def central(maps: Shaped[ArrayLike, "... h w c"], window: float) -> Any:
     """Crops maps to their centre.
 

@@ -170,7 +170,7 @@ def test_large_chips_have_larger_cells():
     fitted = template.fit(large, np.arange(2), 2, windows=(1.0, 0.5))
     assert fitted.examples.shape == (2, 32 * 24 + 16 * 12)
     chips = np.zeros((2, 130, 130, 1), np.uint8)
-    assert nndr.pixels(chips).shape == (2, 43 * 43)
+    assert nndr.pixels(chips, None).shape == (2, 43 * 43)
 
 
 def test_templates_saved_before_there_were_windows_compare_whole_chips():
@@ -285,4 +285,33 @@ def test_a_chip_with_nan_has_no_ratio():
 
 
 def test_pixels_of_no_chips():
-    assert nndr.pixels(np.zeros((0, 8, 9, 2))).shape == (0, 144)
+    assert nndr.pixels(np.zeros((0, 8, 9, 2)), None).shape == (0, 144)
+
+
+@pytest.mark.parametrize(("name", "width"), [("template", "examples"), ("nndr_image", "mean")])
+def test_gray_chips_in_colour_are_compared_as_gray_ones(name, width):
+    def coloured(outputs):
+        return outputs._replace(more={"image": np.repeat(outputs.more["image"], 3, axis=3)})
+
+    score = SCORES[name]
+    gray, colour, strict = (
+        openset.fit_scores([score], one, HEAD)
+        for one in (TRAIN, coloured(TRAIN), _with_one_red_pixel(coloured(TRAIN)))
+    )
+    widths = [np.shape(getattr(one.models[name], width))[-1] for one in (gray, colour, strict)]
+    assert widths == [widths[0], widths[0], 3 * widths[0]]
+    wanted = gray.answers(KNOWN)[name].score
+    np.testing.assert_array_equal(colour.answers(coloured(KNOWN))[name].score, wanted)
+    mixed = coloured(KNOWN).more["image"] // 2 * np.array([0, 1, 2], np.uint8)  # the same mean
+    halves = openset.Outputs(*KNOWN[:3], {"image": mixed})
+    wanted = gray.answers(KNOWN._replace(more={"image": KNOWN.more["image"] // 2}))[name].score
+    np.testing.assert_allclose(colour.answers(halves)[name].score, wanted, rtol=1e-5)
+    rows = score.comparing.rows(colour.models[name], coloured(HELD_OUT))
+    grown = score.comparing.add(colour.models[name], rows, np.full(30, K), K + 1)
+    assert np.shape(grown.examples) == (len(TRAIN.labels) + 30, widths[0])
+
+
+def _with_one_red_pixel(outputs):
+    chips = outputs.more["image"].copy()
+    chips[0, 5, 5] = (200, 0, 0)
+    return outputs._replace(more={"image": chips})
