@@ -22,7 +22,7 @@ from jaxatr.typing import Array, PyTree
 FARTHEST = 3e38
 """Replaces infinity in float32 graphs."""
 
-Precision = Literal["float32", "float16", "int8"]
+Precision = Literal["float32", "int8", "float16"]
 
 
 class TracedDecision(NamedTuple):

@@ -22,13 +22,13 @@ from jaxatr.files import Scratch
 from jaxatr.onnx.package import onnx
 from jaxatr.onnx.writer.exporter import OPSET, FreeAxis, export
 from jaxatr.onnx.writer.serialisation import write_model
+from jaxatr.openset.graph import Precision
 from jaxatr.runs.options import check_options
 from jaxatr.training import Checkpoint, Exportable, TrainedRun
 from jaxatr.typing import PyTree
 
 Input = Literal["images", "chips"]
 Layout = Literal["NHWC", "NCHW"]
-Precision = Literal["float32", "int8", "float16"]
 _ARGUMENTS = {
     "takes": get_args(Input),
     "layout": get_args(Layout),

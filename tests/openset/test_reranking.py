@@ -34,9 +34,10 @@ def test_certain_neighbours_are_those_of_the_whole_search(forms):
     labels = np.repeat(np.arange(classes - 1), reranking.CANDIDATES)  # the last class has none
     rng = np.random.default_rng(forms)
     built = gallery.directions(rng.normal(size=(len(labels), WIDTH)), labels, classes)
-    queries = rng.normal(size=(5, forms, WIDTH))
-    whole = gallery.cosines(built, queries, classes)
-    found = gallery.cosines(indexed(built, classes), queries, classes, estimated=(0,))
+    queries = gallery.unit(rng.normal(size=(5, forms, WIDTH)))
+    asked = queries, classes, (0,), gallery.BLOCK
+    whole = gallery.unit_cosines(built, *asked)
+    found = gallery.unit_cosines(indexed(built, classes), *asked)
     np.testing.assert_allclose(found, whole, atol=1e-6)
     assert (found[:, -1] == -np.inf).all()
 

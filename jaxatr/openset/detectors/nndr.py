@@ -120,8 +120,8 @@ def pixels(chips: Shaped[ArrayLike, "n h w c"], width: int | None) -> Any:
     """
     pooled = mean_pool(chips, -(-max(chips.shape[1:3]) // SIDE))
     n, *sides, _ = pooled.shape
-    if is_gray(chips) if width is None else width == math.prod(sides):
-        pooled = gray(pooled)
+    one = is_gray(chips) if width is None else width == math.prod(sides)
+    pooled = gray(pooled) if one else pooled
     return pooled.reshape(n, math.prod(pooled.shape[1:]))
 
 

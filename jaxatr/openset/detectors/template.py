@@ -213,9 +213,7 @@ def answer(
 
     def cosines(block: Any) -> Any:
         rows = _rows(amplitudes(_in_form(model, block)), moves, shift, windows)
-        return 0.5 + gallery.in_double(
-            gallery.proximities(searched, rows, classes, coarse, block_size)
-        )
+        return gallery.unit_cosines(searched, rows, classes, coarse, block_size)
 
     return _of_cosines(gallery.in_blocks(cosines, chips, block_size))
 

@@ -28,6 +28,7 @@ from jaxatr.openset.gallery.search import (
     proximities,
     ready,
     two_nearest,
+    unit_cosines,
 )
 
 __all__ = [
@@ -54,5 +55,6 @@ __all__ = [
     "rows_at",
     "two_nearest",
     "unit",
+    "unit_cosines",
     "with_examples",
 ]

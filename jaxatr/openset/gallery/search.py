@@ -107,10 +107,9 @@ def class_distances(
 
 def cosines(
     gallery: Gallery,
-    queries: Float[ArrayLike, "b d"] | Float[ArrayLike, "b s d"],
+    queries: Float[ArrayLike, "b d"],
     classes: int,
     *,
-    estimated: tuple[int, ...] = (0,),
     block_size: int = BLOCK,
 ) -> Any:
     """Computes the largest cosine of each query to an example of each class, ``[b, k]`` in float64.
@@ -118,11 +117,9 @@ def cosines(
     Args:
       gallery: from :func:`~jaxatr.openset.gallery.directions`.
       queries: ``[b, d]``, vectors of any length; the cosine of a query that is all 0 is 0 to the
-        precision of float16. With shape ``[b, s, d]``, each query has s forms, and the one with the
-        largest cosine counts.
+        precision of float16.
       classes: k; the cosine to a class without an example is minus infinity.
-      estimated: indices of the forms that the first stage of a search in two stages compares.
-      block_size: number of queries per block, each in all its forms.
+      block_size: number of queries per block.
 
     Raises:
       ValueError: ``block_size`` is below 1.
@@ -130,8 +127,29 @@ def cosines(
     rows = _unit(queries)
     if not isinstance(rows, Tracer):
         rows = np.asarray(rows)  # an axis added to a JAX array would be a program of its own
-    rows = rows[:, None] if rows.ndim == 2 else rows
-    return 0.5 + in_double(proximities(gallery, rows, classes, estimated, block_size))
+    return unit_cosines(gallery, rows[:, None], classes, (0,), block_size)
+
+
+def unit_cosines(
+    gallery: Gallery,
+    queries: Float[ArrayLike, "b s d"],
+    classes: int,
+    estimated: tuple[int, ...],
+    block_size: int,
+) -> Any:
+    """Computes :func:`cosines` of queries of length 1 in several forms; the largest counts.
+
+    Args:
+      gallery: from :func:`~jaxatr.openset.gallery.directions`.
+      queries: ``[b, s, d]``, each in s forms.
+      classes: k; the cosine to a class without an example is minus infinity.
+      estimated: indices of the forms that the first stage of a search in two stages compares.
+      block_size: number of queries per block, each in all its forms.
+
+    Raises:
+      ValueError: ``block_size`` is below 1.
+    """
+    return 0.5 + in_double(proximities(gallery, queries, classes, estimated, block_size))
 
 
 def proximities(
