@@ -5,9 +5,14 @@ import mmap
 import os
 from pathlib import Path
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
+# Of glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -3, -4, -8
+_MOST = 65536  # separate arrays, glibc's default
 _MADV_COLLAPSE = 25  # since Linux 6.1; earlier kernels return an error
 _USER_SETTINGS = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+LARGE = 256 << 20
+"""Bytes of an array that :func:`separate_large` does not keep."""
+
 _kept = False  # whether keep() has succeeded in this process
 
 
@@ -55,6 +60,44 @@ def give_back() -> None:
     if _kept:  # the heap has shrunk, and its partly used pages are small ones
         _take_huge_pages(libc)
         _collapse(libc)
+
+
+def separate_large() -> None:
+    """Requests each array of :data:`LARGE` bytes and more from the system, if :func:`keep` worked.
+
+    glibc cuts the ends off the memory of an aligned array. An array of the same size then does not
+    fit there any more, so that a program that allocates a large one again and again would keep
+    several times its size. Smaller arrays still use the kept memory.
+    """
+    libc = _glibc()
+    if libc is None or not _kept:
+        return
+    libc.mallopt(_M_MMAP_THRESHOLD, LARGE)
+    libc.mallopt(_M_MMAP_MAX, _MOST)
+    libc.malloc_trim(0)  # the reserve of huge pages, in which a large array would fit
+    _collapse(libc)
+
+
+def allocated() -> int:
+    """Returns the bytes of all arrays and objects of the C library, 0 before glibc 2.33."""
+    libc = _glibc()
+    if libc is None or not hasattr(libc, "mallinfo2"):
+        return 0
+    libc.mallinfo2.restype = _Mallinfo2
+    counts = libc.mallinfo2()
+    return counts.uordblks + counts.hblkhd  # the heap's, and those that have memory of their own
+
+
+class _Mallinfo2(ctypes.Structure):
+    """The ``struct mallinfo2`` of glibc's malloc.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
 
 
 def _glibc() -> ctypes.CDLL | None:

@@ -51,6 +51,31 @@ def test_free_memory_can_be_given_back():
     assert run("give back")[1] >= 128
 
 
+LARGE = """
+import resource
+from jaxatr import memory
+
+memory.keep()
+memory.separate_large()
+before = memory.allocated()
+array = bytearray(memory.LARGE)
+array[:] = b"1" * memory.LARGE
+print((memory.allocated() - before) // memory.LARGE)
+del array
+print((memory.allocated() - before) // memory.LARGE)
+print(int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() < memory.LARGE // 2)
+"""
+
+
+@glibc
+def test_large_arrays_return_their_memory():
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run(
+        [sys.executable, "-c", LARGE], env=clean, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["1", "0", "True"]
+
+
 @glibc
 @pytest.mark.parametrize(
     "environment",

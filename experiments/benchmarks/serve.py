@@ -23,17 +23,15 @@ def parse(description: str | None) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def serve(step: Callable[[], object], settle: Callable[[], object] = lambda: None) -> None:
+def serve(step: Callable[[], object]) -> None:
     """Runs the first step, then as many steps as each line of standard input requests.
 
     Answers are lines of JSON. An idle worker waits for its input and uses no processor time.
 
     Args:
       step: runs one step.
-      settle: called once, after the first step.
     """
     step()
-    settle()
     _answer({"first": True})
     for line in sys.stdin:
         times = []

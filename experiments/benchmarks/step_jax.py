@@ -18,6 +18,7 @@ from jaxatr import config, kernels, losses, models, parallel, training
 from jaxatr.kernels.compiled import Compiled
 from jaxatr.onnx.backbone import OnnxBackbone
 from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.training.pace import Pace
 from jaxatr.training.state import create_state
 from jaxatr.training.step import make_step
 from jaxatr.training.task import LossOutput, Phase
@@ -93,18 +94,18 @@ def main():
     if options.find:  # as a training run does
         pinned = kernels.choices(kernels.freeze(lower, measure=True))
     with pinned:
-        if options.mode == "training":  # as the training loop does
-            serve(step, settle=memory.give_back)
-        else:
-            serve(step)
+        serve(step)
 
 
 def training_step(task, state, batch):
     train_step, stop = make_step(task.phases[0], None), np.zeros(1, np.int32)
+    pace = Pace()
 
-    def step():
+    def step():  # as the training loop does it
         nonlocal state
+        pace.wait()
         state, sums = train_step(state, batch, stop)
+        pace.dispatched("step", sums)
         return jax.block_until_ready(sums)["loss"][0][0]
 
     return step, lambda: train_step.lower(state, batch, stop)

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxatr import kernels, memory, parallel
+from jaxatr import kernels, parallel
 from jaxatr.data.pipeline import BatchIterator
 from jaxatr.training.average import evaluated_params
 from jaxatr.training.checkpoints import CheckpointError, Checkpoints
 from jaxatr.training.kernels import KernelChoices
 from jaxatr.training.meter import Meter, NonFiniteLoss
+from jaxatr.training.pace import Pace
 from jaxatr.training.progress import Progress
 from jaxatr.training.record import record_config, start_record, update_record
 from jaxatr.training.snapshot import Snapshot, rank
@@ -215,7 +216,7 @@ class _Run:
         self._steps = {
             phase.name: make_step(phase, on, ema=ema, remat=remat) for phase in task.phases
         }
-        self._begun: set[str] = set()  # phases of which this process has done a step
+        self._pace = Pace()
         self._data: dict[str, BatchIterator] = {}
         self._positions: dict[str, Any] = {}
         self._hook_state: dict[str, Any] = {}
@@ -264,15 +265,10 @@ class _Run:
         step = self._steps[phase.name]
         arguments = self._state, parallel.shard(batch, count), np.full(count, stop, np.int32)
         self._choices = self._chosen.of(phase.name, partial(step.lower, *arguments))
+        self._pace.wait()
         with kernels.choices(self._choices):
             self._state, sums = step(*arguments)
-        if phase.name not in self._begun:
-            # Compilation leaves fragmented free memory between the arrays of the first step. Unless
-            # it is returned, the next step's arrays are allocated beyond it, and the process keeps
-            # more memory than a step needs.
-            jax.block_until_ready(sums)
-            memory.give_back()
-            self._begun.add(phase.name)
+        self._pace.dispatched(phase.name, sums)
         self.step += 1
         meter.push(self.step, phase.name, sums, size * jax.process_count(), epoch)
 
