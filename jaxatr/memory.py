@@ -63,19 +63,18 @@ def give_back() -> None:
 
 
 def separate_large() -> None:
-    """Requests each array of :data:`LARGE` bytes and more from the system, if :func:`keep` worked.
+    """Gives memory back, and requests large arrays from the system if :func:`keep` worked.
 
+    From then on, each array of :data:`LARGE` bytes and more has memory of its own.
     glibc cuts the ends off the memory of an aligned array. An array of the same size then does not
     fit there any more, so that a program that allocates a large one again and again would keep
     several times its size. Smaller arrays still use the kept memory.
     """
     libc = _glibc()
-    if libc is None or not _kept:
-        return
-    libc.mallopt(_M_MMAP_THRESHOLD, LARGE)
-    libc.mallopt(_M_MMAP_MAX, _MOST)
-    libc.malloc_trim(0)  # the reserve of huge pages, in which a large array would fit
-    _collapse(libc)
+    if libc is not None and _kept:
+        libc.mallopt(_M_MMAP_THRESHOLD, LARGE)
+        libc.mallopt(_M_MMAP_MAX, _MOST)
+    give_back()  # with the reserve of huge pages, in which a large array would fit
 
 
 def allocated() -> int:

@@ -25,17 +25,22 @@ print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
 
 
-def run(argument, **environment):
+def output(program, *arguments, **environment):
+    """Returns what a program prints, in an environment without settings of malloc."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     clean.pop("GLIBC_TUNABLES", None)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, argument],
+        [sys.executable, "-c", program, *arguments],
         env=clean | environment,
         capture_output=True,
         text=True,
         check=True,
     )
-    kept, faults = done.stdout.split()
+    return done.stdout
+
+
+def run(argument, **environment):
+    kept, faults = output(PROGRAM, argument, **environment).split()
     return kept == "True", int(faults)
 
 
@@ -69,11 +74,7 @@ print(int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() <
 
 @glibc
 def test_large_arrays_return_their_memory():
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    done = subprocess.run(
-        [sys.executable, "-c", LARGE], env=clean, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["1", "0", "True"]
+    assert output(LARGE).split() == ["1", "0", "True"]
 
 
 @glibc
@@ -92,14 +93,8 @@ def test_the_environments_settings_are_left_alone(environment):
 @glibc
 def test_a_limit_on_addresses_is_not_a_failure():
     limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))\n"
-    done = subprocess.run(
-        [sys.executable, "-c", limited + "from jaxatr import memory; print(memory.keep())"],
-        env={k: v for k, v in os.environ.items() if k != "GLIBC_TUNABLES"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "True\n"
+    program = limited + "from jaxatr import memory; print(memory.keep())"
+    assert output(program) == "True\n"
 
 
 def test_another_c_library_is_left_alone(monkeypatch):

@@ -8,8 +8,6 @@ from jaxatr import memory
 from jaxatr.typing import PyTree
 
 _FREED = 5e-3  # seconds in which XLA:CPU frees a step's temporary arrays, once it has its results
-
-
 _BEGUN = 0.05  # seconds after which a step that was dispatched has allocated its arrays
 
 
@@ -50,9 +48,7 @@ class Pace:
         # Compilation leaves fragmented free memory between the arrays of the first step. Unless it
         # is returned, the next step's arrays are allocated beyond it, and the process keeps more
         # memory than a step needs.
-        memory.give_back()
-        if any(self._large.values()):
-            memory.separate_large()
+        (memory.separate_large if self._large[name] else memory.give_back)()
 
 
 def _wait(results: PyTree) -> None:
