@@ -53,13 +53,7 @@ def give_back() -> None:
     Meant for use after a single large computation. If :func:`keep` has succeeded, memory that the
     process allocates later is kept again.
     """
-    libc = _glibc()
-    if libc is None:
-        return
-    libc.malloc_trim(0)
-    if _kept:  # the heap has shrunk, and its partly used pages are small ones
-        _take_huge_pages(libc)
-        _collapse(libc)
+    _give_back(least=0.0)
 
 
 def separate_large() -> None:
@@ -69,34 +63,25 @@ def separate_large() -> None:
     glibc cuts the ends off the memory of an aligned array. An array of the same size then does not
     fit there any more, so that a program that allocates a large one again and again would keep
     several times its size. Smaller arrays still use the kept memory.
+
+    Meant for use after compilation, which leaves objects all over the heap: it is merged into huge
+    pages only where at least half of it is used, since they would take twice the heap's memory.
     """
     libc = _glibc()
     if libc is not None and _kept:
         libc.mallopt(_M_MMAP_THRESHOLD, LARGE)
         libc.mallopt(_M_MMAP_MAX, _MOST)
-    give_back()  # with the reserve of huge pages, in which a large array would fit
+    _give_back(least=0.5)  # with the reserve of huge pages, in which a large array would fit
 
 
-def allocated() -> int:
-    """Returns the bytes of all arrays and objects of the C library, 0 before glibc 2.33."""
+def _give_back(least: float) -> None:
     libc = _glibc()
-    if libc is None or not hasattr(libc, "mallinfo2"):
-        return 0
-    libc.mallinfo2.restype = _Mallinfo2
-    counts = libc.mallinfo2()
-    return counts.uordblks + counts.hblkhd  # the heap's, and those that have memory of their own
-
-
-class _Mallinfo2(ctypes.Structure):
-    """The ``struct mallinfo2`` of glibc's malloc.h."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in (
-            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
-            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
-        )
-    )
+    if libc is None:
+        return
+    libc.malloc_trim(0)
+    if _kept:  # the heap has shrunk, and its partly used pages are small ones
+        _take_huge_pages(libc)
+        _collapse(libc, least)
 
 
 def _glibc() -> ctypes.CDLL | None:
@@ -124,16 +109,23 @@ def _take_huge_pages(libc: ctypes.CDLL) -> None:
     libc.free(start)
 
 
-def _collapse(libc: ctypes.CDLL) -> None:
-    """Merges the used pages of the heap into huge pages immediately."""
+def _collapse(libc: ctypes.CDLL, least: float) -> None:
+    """Merges the pages of the heap into huge pages at once, where this share of them is used."""
     try:
         lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    except OSError:  # there is no /proc
+        huge = int(Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").read_text())
+    except OSError:  # there is no /proc, or the system has no huge pages
         return
+    libc.mincore.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
+    used = ctypes.create_string_buffer(huge // mmap.PAGESIZE)
     for line in lines:
         if line.endswith("[heap]"):
-            start, _, stop = line.split()[0].partition("-")
-            _advise(libc, int(start, 16), int(stop, 16), _MADV_COLLAPSE)
+            first, stop = (int(address, 16) for address in line.split()[0].split("-"))
+            for start in range(-(-first // huge) * huge, stop - huge + 1, huge):
+                libc.mincore(start, huge, used)
+                pages = used.raw.count(1)
+                if pages and pages >= least * len(used):
+                    _advise(libc, start, start + huge, _MADV_COLLAPSE)
 
 
 def _advise(libc: ctypes.CDLL, start: int, stop: int, advice: int) -> None:

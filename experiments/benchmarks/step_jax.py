@@ -103,9 +103,7 @@ def training_step(task, state, batch):
 
     def step():  # as the training loop does it
         nonlocal state
-        pace.wait()
-        state, sums = train_step(state, batch, stop)
-        pace.dispatched("step", sums)
+        state, sums = pace.dispatch("step", train_step, state, batch, stop)
         return jax.block_until_ready(sums)["loss"][0][0]
 
     return step, lambda: train_step.lower(state, batch, stop)

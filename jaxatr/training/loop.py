@@ -265,10 +265,8 @@ class _Run:
         step = self._steps[phase.name]
         arguments = self._state, parallel.shard(batch, count), np.full(count, stop, np.int32)
         self._choices = self._chosen.of(phase.name, partial(step.lower, *arguments))
-        self._pace.wait()
         with kernels.choices(self._choices):
-            self._state, sums = step(*arguments)
-        self._pace.dispatched(phase.name, sums)
+            self._state, sums = self._pace.dispatch(phase.name, step, *arguments)
         self.step += 1
         meter.push(self.step, phase.name, sums, size * jax.process_count(), epoch)
 

@@ -1,49 +1,89 @@
 """When the steps of a training are dispatched."""
 
+from types import SimpleNamespace
+from typing import Any
+
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxatr import memory
-from jaxatr.training import pace
+from jaxatr.training.pace import Pace
 
-RESULT = jnp.zeros(())
+
+def sorted_table(state, numbers):
+    """A step whose temporary array is the square of its numbers, and whose results are one."""
+    table = jnp.sort(numbers[:, None] * numbers[None] + state, axis=0)
+    return state + 1, jnp.sum(jnp.sort(table, axis=1)[0])
 
 
 @pytest.fixture
-def waits(monkeypatch):
-    """The results that the host waited for."""
-    waited = []
-    monkeypatch.setattr(pace, "_wait", waited.append)
-    monkeypatch.setattr(memory, "give_back", lambda: None)
-    monkeypatch.setattr(memory, "separate_large", lambda: None)
-    return waited
+def log(monkeypatch):
+    """What is done, in order: steps, the results that are waited for, memory given back."""
+    done = []
+    monkeypatch.setattr(memory, "give_back", lambda: done.append("give back"))
+    monkeypatch.setattr(memory, "separate_large", lambda: done.append("separate"))
+    monkeypatch.setattr(jax, "block_until_ready", lambda results: done.append(f"wait {results}"))
+    return done
 
 
-def run(monkeypatch, during, after):
-    """Does three steps whose program allocates ``during`` bytes, and ``after`` once it is over."""
-    readings = iter([during, after])
-    monkeypatch.setattr(memory, "allocated", lambda: next(readings))
-    paced = pace.Pace()
-    for number in range(3):
-        paced.wait()
-        paced.dispatched("step", RESULT + number)
+def step_with(log, temporary) -> Any:
+    """A step, numbered, whose program has so many bytes of temporary arrays."""
+    analysis = None if temporary is None else SimpleNamespace(temp_size_in_bytes=temporary)
+    compiled = SimpleNamespace(memory_analysis=lambda: analysis)
+
+    def step(number) -> tuple[Any, int]:
+        log.append(f"step {number}")
+        return number + 1, int(number)
+
+    step.lower = lambda number: SimpleNamespace(compile=lambda: compiled)
+    return step
 
 
-def test_small_steps_are_dispatched_ahead_of_the_devices(monkeypatch, waits):
-    run(monkeypatch, during=memory.LARGE * 3 - 1, after=memory.LARGE * 2)
-    assert waits == [0]  # the first step, which compiles
+@pytest.mark.parametrize("temporary", [memory.LARGE - 1, None], ids=["small", "unknown"])
+def test_small_steps_are_dispatched_ahead_of_the_devices(log, temporary):
+    pace, state = Pace(), jnp.int32(0)
+    for _ in range(3):
+        state, _ = pace.dispatch("step", step_with(log, temporary), state)
+    assert log == ["step 0", "wait 0", "give back", "step 1", "step 2"]
 
 
-def test_a_large_step_is_over_before_the_next_one_begins(monkeypatch, waits):
-    run(monkeypatch, during=memory.LARGE * 3, after=memory.LARGE * 2)
-    assert waits == [0, 0, 1]
+def test_a_large_step_is_over_before_the_next_one_begins(log):
+    pace, state = Pace(), jnp.int32(0)
+    for _ in range(3):
+        state, _ = pace.dispatch("step", step_with(log, memory.LARGE), state)
+    assert log == ["separate", "step 0", "wait 0", "step 1", "wait 1", "step 2"]
 
 
-def test_each_phase_is_judged_by_its_own_step(monkeypatch, waits):
-    readings = iter([memory.LARGE, 0, 0, 0])  # large, then small
-    monkeypatch.setattr(memory, "allocated", lambda: next(readings))
-    paced = pace.Pace()
-    for number, phase in enumerate(["large", "small", "small", "large", "small"]):
-        paced.wait()
-        paced.dispatched(phase, RESULT + number)
-    assert waits == [0, 0, 1, 3]  # both first steps, and the large ones before others
+def test_each_phase_is_judged_by_its_own_step(log):
+    large, small = step_with(log, memory.LARGE), step_with(log, 0)
+    pace, state = Pace(), jnp.int32(0)
+    for name in ["large", "small", "small", "large", "small"]:
+        state, _ = pace.dispatch(name, large if name == "large" else small, state)
+    steps = ["separate", "step 0", "wait 0", "step 1", "wait 1", "give back"]
+    assert log == [*steps, "step 2", "step 3", "wait 3", "step 4"]
+
+
+@pytest.mark.parametrize(("limit", "given"), [(1 << 20, "separate"), (1 << 30, "give back")])
+def test_a_program_tells_its_memory_and_is_compiled_once(monkeypatch, limit, given):
+    compiled, done = [], []
+    monkeypatch.setattr(memory, "LARGE", limit)
+    monkeypatch.setattr(memory, "give_back", lambda: done.append("give back"))
+    monkeypatch.setattr(memory, "separate_large", lambda: done.append("separate"))
+    # Of its own, because jax compiles the same function and shapes once in a process.
+    step, pace, state = jax.jit(lambda *given: sorted_table(*given)), Pace(), jnp.int32(2)
+    numbers = np.arange(1024, dtype=np.float32)  # their table takes 4 MiB
+
+    def listen(event: str, duration_secs: float, **_: str | int):
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(duration_secs)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        state, total = pace.dispatch("step", step, state, numbers)
+        state, _ = pace.dispatch("step", step, state, numbers)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert done == [given] and len(compiled) == 1
+    assert state == 4 and total == 2 * len(numbers)
