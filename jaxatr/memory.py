@@ -1,6 +1,8 @@
-"""Memory on Linux: freed memory is kept for the next step, in huge pages."""
+"""Memory of a process: on Linux, freed memory is kept for the next step, in huge pages."""
 
+import atexit
 import ctypes
+import gc
 import mmap
 import os
 from pathlib import Path
@@ -45,6 +47,17 @@ def keep() -> bool:
     global _kept
     _kept = True
     return True
+
+
+def collect_rarely() -> None:
+    """Makes Python look for garbage less often, and no longer when the process ends.
+
+    Imports and traces make many objects and little garbage, so that collecting it as often as
+    Python does by default delays the first step. At the end, the system takes the memory back
+    at once, and Python would only walk through all objects first, several times.
+    """
+    gc.set_threshold(50_000, 10, 10)
+    atexit.register(gc.freeze)  # registered early, so that it runs after the other functions
 
 
 def give_back() -> None:

@@ -78,6 +78,22 @@ def test_large_arrays_return_their_memory():
     assert output(LARGE).split() == ["True", "False"]
 
 
+ENDING = """
+import atexit, gc
+
+atexit.register(lambda: print(gc.get_freeze_count() > 1000))
+from jaxatr import memory
+
+memory.collect_rarely()
+objects = [[] for _ in range(5000)]
+print(gc.get_count()[0] > 5000, gc.get_freeze_count())
+"""
+
+
+def test_the_end_of_a_process_looks_for_no_garbage():
+    assert output(ENDING).split() == ["True", "0", "True"]
+
+
 @glibc
 @pytest.mark.parametrize(
     "environment",

@@ -4,6 +4,7 @@ from jaxatr import memory
 
 if __name__ == "__main__":  # like the commands, before the imports below start threads
     memory.keep()
+    memory.collect_rarely()
 
 import contextlib
 import sys

@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import gc
 import importlib
 import os
 import pkgutil
@@ -63,9 +62,7 @@ def run(name: str, arguments: Sequence[str]) -> None:
         signal.signal(signal.SIGTERM, _end)
     # Must precede the imports of NumPy and jax, whose threads would have separate heaps.
     memory.keep()
-    # Imports and traces make many objects and little garbage, so that collecting it as often as
-    # Python does by default delays the first step.
-    gc.set_threshold(10_000, 10, 10)
+    memory.collect_rarely()
     try:
         command = importlib.import_module("jaxatr.cli.command")
         command.run(importlib.import_module(f"jaxatr.cli.{name}"), arguments)
