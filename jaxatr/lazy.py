@@ -1,8 +1,9 @@
-"""Attributes of a package that are imported when they are first asked for."""
+"""Imports that take place late, or not at all."""
 
+import contextlib
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -31,3 +32,20 @@ def attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         return value
 
     return get
+
+
+@contextlib.contextmanager
+def absent(module: str) -> Iterator[None]:
+    """Lets imports inside the context find no ``module``, unless it is imported already.
+
+    For packages that import a large optional one only to know its types.
+    """
+    if module in sys.modules:
+        yield
+        return
+    absence: Any = None  # the import system's mark for a module that cannot be imported
+    sys.modules[module] = absence
+    try:
+        yield
+    finally:
+        del sys.modules[module]

@@ -440,3 +440,16 @@ CONTRAST = """() => {
   }
   return least;
 }"""
+
+
+@pytest.fixture
+def compiler_events():
+    """The names of the events that jax reports, such as compilations, as they happen."""
+    names = []
+
+    def listen(event: str, duration_secs: float, **_: str | int):
+        names.append(event.rpartition("/")[2])
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)

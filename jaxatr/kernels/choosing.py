@@ -85,6 +85,35 @@ class Choices:
         return self._hash
 
 
+class _Lookups(Choices):
+    """Choices of the database, which are looked up while a program is lowered and then fixed.
+
+    It equals only itself, since its choices are not known before. What was lowered with it need not
+    be lowered again.
+    """
+
+    def __init__(self):
+        super().__init__({})
+        self._asked: set[str] | None = set()
+
+    def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
+        if self._asked is not None and problem.key not in self._asked:
+            self._asked.add(problem.key)
+            if (choice := database.lookup(operation, problem, device)) is not None:
+                self._mapping[problem.key] = choice
+        return super().choose(operation, problem, device)
+
+    def close(self) -> None:
+        """From now on, problems that were not looked up have the heuristic's choice."""
+        self._asked = None
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
 class Collector:
     """Chooses by the heuristic and collects every problem that it is asked about.
 
@@ -177,26 +206,32 @@ def freeze(
       watch: wraps the list of keys to measure, for instance in a progress bar.
 
     Returns:
-      The choices, to be passed to :func:`jaxatr.kernels.choices`.
+      The choices, to be passed to :func:`jaxatr.kernels.choices`. If nothing was to be measured,
+      the program is not lowered again inside that context.
     """
     mode = database.mode()
     measure = measure or mode in ("search", "enforce")
     if not measure and (mode == "none" or not database.known(of_platform(jax.default_backend()))):
         return Choices({})
+    if not measure:
+        lookups = _Lookups()
+        with _context(lookups):
+            lower()
+        lookups.close()
+        return lookups
     with collected() as collector:
         lower()
     chosen = {}
     if mode in ("db", "search"):
         asked = {key: database.lookup(*item) for key, item in collector.problems.items()}
         chosen = {key: choice for key, choice in asked.items() if choice is not None}
-    if measure:
-        unknown = {
-            key: problem
-            for key, (_, problem, device) in collector.problems.items()
-            if key not in chosen and _measurable(problem, device)
-        }
-        for key in watch(list(unknown)):
-            if (choice := found_choice(unknown[key])) is not None:
-                chosen[key] = choice
-        program.cache_clear()  # the candidates are not needed again
+    unknown = {
+        key: problem
+        for key, (_, problem, device) in collector.problems.items()
+        if key not in chosen and _measurable(problem, device)
+    }
+    for key in watch(list(unknown)):
+        if (choice := found_choice(unknown[key])) is not None:
+            chosen[key] = choice
+    program.cache_clear()  # the candidates are not needed again
     return Choices(chosen)

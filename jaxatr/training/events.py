@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto import event_pb2
-from tensorboardX.summary import scalar
+from jaxatr.lazy import absent
+
+with absent("torch"):  # which takes one to three seconds and 180 MB
+    from tensorboardX.event_file_writer import EventsWriter
+    from tensorboardX.proto import event_pb2
+    from tensorboardX.summary import scalar
 
 _PROTO: Any = event_pb2  # the protobuf classes are created at run time
 

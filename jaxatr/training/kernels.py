@@ -74,11 +74,14 @@ class KernelChoices:
         """
         if phase not in self._pinned:
             decided = None if jax.process_index() else self._decide(phase, lower)
-            with kernels.choices(parallel.gather_json(decided)[0]) as choices:
-                self._pinned[phase] = choices
+            if decided is None or jax.process_count() > 1:
+                sent = None if decided is None else decided.to_json()
+                with kernels.choices(parallel.gather_json(sent)[0]) as decided:
+                    pass
+            self._pinned[phase] = decided
         return self._pinned[phase]
 
-    def _decide(self, phase: str, lower: Callable[[], object]) -> dict[str, Any]:
+    def _decide(self, phase: str, lower: Callable[[], object]) -> kernels.Choices:
         record, here = read_record(self._workdir), _here()
         recorded = dict(record.get(RECORDED, {}))
         moved = bool(recorded) and (before := _made_for(record)) != here
@@ -93,10 +96,13 @@ class KernelChoices:
             recorded = {}
         if phase not in recorded:
             if self.resumed and not recorded and not moved:
-                return {}
-            recorded[phase] = kernels.freeze(lower, measure=self._find, watch=self._watch).to_json()
+                return kernels.Choices({})
+            choices = kernels.freeze(lower, measure=self._find, watch=self._watch)
+            recorded[phase] = choices.to_json()
             update_record(self._workdir, **{RECORDED: recorded, MADE_FOR: here})
-        return recorded[phase]
+            return choices
+        with kernels.choices(recorded[phase]) as choices:
+            return choices
 
     def _watch(self, keys: list[str]) -> Iterable[str]:
         """Shows a progress bar on a terminal, and prints a line otherwise."""

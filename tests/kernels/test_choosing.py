@@ -250,3 +250,21 @@ def test_freezing_uses_the_database_and_measures_the_rest_on_demand(monkeypatch,
     assert sorted(seen) == sorted(problem.key for problem in finds) and len(seen) == 2
     monkeypatch.setenv("JAXATR_FIND", "none")
     assert kernels.freeze(pytest.fail).to_json() == {}
+
+
+def test_a_frozen_program_is_not_lowered_again_and_reads_the_database_no_more(
+    finds, compiler_events
+):
+    fn = jax.jit(lambda x, w: gradients(x, w))
+    remember("taps")
+    other = kernels.freeze(lambda: jax.jit(jnp.sin).lower(X))
+    frozen = kernels.freeze(lambda: fn.lower(X, W))
+    compiler_events.clear()
+    with kernels.choices(frozen):
+        fn(X, W)
+    assert "jaxpr_to_mlir_module_duration" not in compiler_events
+    with kernels.choices(other):
+        fn(X, W)
+    assert compiler_events.count("jaxpr_to_mlir_module_duration") == 1
+    assert other.to_json() == {} and not finds
+    assert frozen.to_json() == {PROBLEM.key: Choice("taps").to_json()}

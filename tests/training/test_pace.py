@@ -66,24 +66,18 @@ def test_each_phase_is_judged_by_its_own_step(log):
 
 
 @pytest.mark.parametrize(("limit", "given"), [(1 << 20, "separate"), (1 << 30, "give back")])
-def test_a_program_tells_its_memory_and_is_compiled_once(monkeypatch, limit, given):
-    compiled, done = [], []
+def test_a_program_tells_its_memory_and_is_compiled_once(
+    monkeypatch, compiler_events, limit, given
+):
+    done = []
     monkeypatch.setattr(memory, "LARGE", limit)
     monkeypatch.setattr(memory, "give_back", lambda: done.append("give back"))
     monkeypatch.setattr(memory, "separate_large", lambda: done.append("separate"))
     # Of its own, because jax compiles the same function and shapes once in a process.
     step, pace, state = jax.jit(lambda *given: sorted_table(*given)), Pace(), jnp.int32(2)
     numbers = np.arange(1024, dtype=np.float32)  # their table takes 4 MiB
-
-    def listen(event: str, duration_secs: float, **_: str | int):
-        if event == "/jax/core/compile/backend_compile_duration":
-            compiled.append(duration_secs)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        state, total = pace.dispatch("step", step, state, numbers)
-        state, _ = pace.dispatch("step", step, state, numbers)
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-    assert done == [given] and len(compiled) == 1
+    compiler_events.clear()
+    state, total = pace.dispatch("step", step, state, numbers)
+    state, _ = pace.dispatch("step", step, state, numbers)
+    assert done == [given] and compiler_events.count("backend_compile_duration") == 1
     assert state == 4 and total == 2 * len(numbers)

@@ -9,8 +9,7 @@ EVENTS = "tensorboard"
 
 class _Events(Writer):
     def __init__(self, folder: Path, step: int):
-        # Imported late because tensorboardX imports PyTorch if it is installed, which takes three
-        # seconds and 180 MB.
+        # Imported late, because only this tracker needs tensorboardX.
         from jaxatr.training.events import Events
 
         self._events = Events(folder, step=step)
