@@ -20,7 +20,7 @@ def sorted_table(state, numbers):
 
 @pytest.fixture
 def log(monkeypatch):
-    """What is done, in order: steps, the results that are waited for, memory given back."""
+    """Steps, results that are waited for, and memory given back, in order."""
     done = []
     monkeypatch.setattr(memory, "give_back", lambda: done.append("give back"))
     monkeypatch.setattr(memory, "separate_large", lambda: done.append("separate"))
