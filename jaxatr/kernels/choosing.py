@@ -72,6 +72,15 @@ class Choices:
             raise ValueError(f"the choice recorded for {problem.key} cannot be used: {why}")
         return choice
 
+    @classmethod
+    def from_json(cls, mapping: Mapping[str, Any]) -> "Choices":
+        """Returns the choices that a mapping names, as :func:`choices` takes it.
+
+        Raises:
+          ValueError: a value is not a choice.
+        """
+        return cls({key: _choice(key, value) for key, value in mapping.items()})
+
     def to_json(self) -> dict[str, Any]:
         """Returns the mapping that :func:`choices` takes, as JSON values."""
         return {key: choice.to_json() for key, choice in sorted(self._mapping.items())}
@@ -164,7 +173,7 @@ def choices(mapping: Mapping[str, Any] | Choices) -> Iterator[Choices]:
         its problem.
     """
     if not isinstance(mapping, Choices):
-        mapping = Choices({key: _choice(key, value) for key, value in mapping.items()})
+        mapping = Choices.from_json(mapping)
     with _context(mapping):
         yield mapping
 

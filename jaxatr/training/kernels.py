@@ -76,8 +76,7 @@ class KernelChoices:
             decided = None if jax.process_index() else self._decide(phase, lower)
             if decided is None or jax.process_count() > 1:
                 sent = None if decided is None else decided.to_json()
-                with kernels.choices(parallel.gather_json(sent)[0]) as decided:
-                    pass
+                decided = kernels.Choices.from_json(parallel.gather_json(sent)[0])
             self._pinned[phase] = decided
         return self._pinned[phase]
 
@@ -101,8 +100,7 @@ class KernelChoices:
             recorded[phase] = choices.to_json()
             update_record(self._workdir, **{RECORDED: recorded, MADE_FOR: here})
             return choices
-        with kernels.choices(recorded[phase]) as choices:
-            return choices
+        return kernels.Choices.from_json(recorded[phase])
 
     def _watch(self, keys: list[str]) -> Iterable[str]:
         """Shows a progress bar on a terminal, and prints a line otherwise."""
