@@ -248,6 +248,8 @@ def _times(part: Array, weight: float) -> Array:
 class Winograd(Solver):
     """Solves 3x3 kernels of stride 1; weight gradients are tuned by the number of pieces."""
 
+    version = 2  # the planes of a row of tiles are one array
+
     def __init__(self, name: str, filtering: Filtering):
         self.name, self._filtering = name, filtering
 
