@@ -1,6 +1,8 @@
 """The tree ensembles of ``ai.onnx.ml``, in the current and the older format."""
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,7 @@ import numpy as np
 
 from jaxatr.onnx.ops.ml import ML, Ints, Texts, labelled, transformed
 from jaxatr.onnx.ops.registry import register
-from jaxatr.onnx.ops.tree_lists import Numbers, flags, listed, weights_of
+from jaxatr.onnx.ops.tree_lists import CodedTexts, Numbers, flags, listed
 from jaxatr.onnx.ops.trees import (
     FUNCTIONS,
     MODES,
@@ -81,17 +83,53 @@ def tree_tables(
     Raises:
       ValueError: ``x`` has too few features.
     """
-    x = jnp.asarray(x)
-    if dtype is not None and x.dtype != np.float64:
-        x = x.astype(dtype)
     if x.ndim != 2 or x.shape[1] < features_used:
         raise ValueError(f"nodes_featureids: an index is out of range for {x.shape[-1]} features")
     arrays = roots, features, splits, children, weights, columns, modes, missing, members
-    scores = aggregated(x, *arrays, depth=depth, function=function, mode=mode, targets=targets)
-    offset = np.asarray(base)
+    texts = labels if labels and isinstance(labels[0], str) else ()
+    scores, found = _scored(
+        x,
+        arrays,
+        base=base,
+        depth=depth,
+        dtype=dtype,
+        function=function,
+        labels=() if texts else labels,
+        mode=mode,
+        post_transform=post_transform,
+        shares=shares,
+        single=single,
+        targets=targets,
+    )
+    return scores if labels is None else (labelled(found, texts) if texts else found, scores)
+
+
+@partial(
+    jax.jit,  # one program, also where a model is computed node by node
+    static_argnames=(
+        *("base", "depth", "dtype", "function", "labels", "mode", "post_transform"),
+        *("shares", "single", "targets"),
+    ),
+)
+def _scored(
+    x: jax.Array,
+    arrays: Sequence[Any],
+    *,
+    base: tuple[float, ...],
+    dtype: str | None,
+    labels: Ints | Texts | None,
+    post_transform: str,
+    shares: bool,
+    single: int | None,
+    **about: Any,
+) -> tuple[Value, Value | None]:
+    """Returns the scores, and the label of each row's best if there are labels."""
+    if dtype is not None and x.dtype != np.float64:
+        x = x.astype(dtype)
+    scores, offset = aggregated(x, *arrays, **about), np.asarray(base)
     if labels is None:
         scores = (scores + offset.astype(scores.dtype)).astype(dtype or x.dtype)
-        return transformed(scores, post_transform)
+        return transformed(scores, post_transform), None
     scores = scores.astype("float32")
     if single is not None:
         second = scores[:, single] + np.float32(offset[single if len(offset) > 1 else 0])
@@ -100,7 +138,7 @@ def tree_tables(
     else:
         scores = scores + offset.astype(np.float32)
         best = first_place(jax.lax.argmax, scores, 1)
-    return labelled(best, labels), transformed(scores, post_transform)
+    return transformed(scores, post_transform), labelled(best, labels)
 
 
 _tabled = partial(Tabled, form=tree_tables)
@@ -195,7 +233,7 @@ def tree_ensemble_regressor(
     nodes_falsenodeids: Numbers,
     nodes_featureids: Numbers,
     nodes_missing_value_tracks_true: Numbers | None = None,
-    nodes_modes: Texts,
+    nodes_modes: Texts | CodedTexts,
     nodes_nodeids: Numbers,
     nodes_treeids: Numbers,
     nodes_truenodeids: Numbers,
@@ -233,16 +271,18 @@ def tree_ensemble_regressor(
     """
     values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
     weights = _given("target_weights", target_weights, target_weights_as_tensor)
-    trees, positions = listed(
+    found = listed(
         (nodes_treeids, nodes_nodeids),
         nodes_modes,
         (nodes_falsenodeids, nodes_truenodeids),
         nodes_featureids,
         values,
         nodes_missing_value_tracks_true,
+        (target_treeids, target_nodeids),
+        target_ids,
+        weights,
     )
-    found = weights_of(trees, positions, (target_treeids, target_nodeids), target_ids, weights)
-    arrays, keywords = tables(trees, found, n_targets, aggregate_function)
+    arrays, keywords = tables(*found, n_targets, aggregate_function)
     base = _base(base_values, base_values_as_tensor)
     return Tables(arrays, keywords | {"base": base, "post_transform": post_transform})
 
@@ -268,7 +308,7 @@ def tree_ensemble_classifier(
     nodes_falsenodeids: Numbers,
     nodes_featureids: Numbers,
     nodes_missing_value_tracks_true: Numbers | None = None,
-    nodes_modes: Texts,
+    nodes_modes: Texts | CodedTexts,
     nodes_nodeids: Numbers,
     nodes_treeids: Numbers,
     nodes_truenodeids: Numbers,
@@ -288,16 +328,18 @@ def tree_ensemble_classifier(
     labels = classlabels_strings or classlabels_int64s or ()
     values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
     weights = _given("class_weights", class_weights, class_weights_as_tensor)
-    trees, positions = listed(
+    found = listed(
         (nodes_treeids, nodes_nodeids),
         nodes_modes,
         (nodes_falsenodeids, nodes_truenodeids),
         nodes_featureids,
         values,
         nodes_missing_value_tracks_true,
+        (class_treeids, class_nodeids),
+        class_ids,
+        weights,
     )
-    found = weights_of(trees, positions, (class_treeids, class_nodeids), class_ids, weights)
-    arrays, keywords = tables(trees, found, len(labels), "SUM")
+    arrays, keywords = tables(*found, len(labels), "SUM")
     keywords |= {"base": _base(base_values, base_values_as_tensor), "labels": labels}
     keywords["post_transform"] = post_transform
     scored = np.unique(class_ids)

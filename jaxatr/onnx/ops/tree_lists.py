@@ -1,7 +1,7 @@
 """The older format of tree ensembles, in which nodes and leaves share one list."""
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -11,19 +11,34 @@ from jaxatr.onnx.ops.trees import MODES, Trees, Weights
 Numbers: TypeAlias = Sequence[int] | Sequence[float] | np.ndarray
 
 
+class CodedTexts(NamedTuple):
+    """A long list of texts, of which few differ.
+
+    Attributes:
+      texts: the different ones.
+      codes: index of each element's text.
+    """
+
+    texts: Texts
+    codes: np.ndarray
+
+
 def flags(given: Numbers | None, count: int) -> np.ndarray:
     """Returns an attribute of the nodes that is 0 where it is not given."""
-    return np.zeros(count, bool) if given is None or not len(given) else np.array(given) != 0
+    return np.zeros(count, bool) if given is None or not len(given) else np.asarray(given) != 0
 
 
 def listed(
     names: tuple[Numbers, Numbers],
-    modes: Texts,
+    modes: Texts | CodedTexts,
     branches: tuple[Numbers, Numbers],
     features: Numbers,
     splits: np.ndarray,
     missing: Numbers | None,
-) -> tuple[Trees, "Positions"]:
+    leaves: tuple[Numbers, Numbers],
+    columns: Numbers,
+    weights: np.ndarray,
+) -> tuple[Trees, Weights]:
     """Converts trees from the older format, in which nodes and leaves share one list.
 
     Args:
@@ -33,83 +48,89 @@ def listed(
       features: feature that each node compares.
       splits: value that each node compares with.
       missing: whether NaN takes the true branch, for each node.
-
-    Returns:
-      The trees, and the index of each (tree, node): inner nodes first, then leaves.
+      leaves: tree and number of the leaf that each weight belongs to.
+      columns: column of each weight.
+      weights: the weights.
     """
-    count = len(modes)
+    kinds = _kinds(modes)
+    count, inner = len(kinds), kinds >= 0
     if not all(len(given) == count for given in (*names, *branches, features, splits)):
         raise ValueError(f"nodes: wanted {count} values of each attribute, one for each node")
-    numbers = {f"BRANCH_{mode}": number for number, mode in enumerate(MODES[:-1])} | {"LEAF": -1}
-    try:
-        kinds = np.array([numbers[mode] for mode in modes], np.int32)
-    except KeyError as error:
-        raise ValueError(f"nodes: got {error}, wanted an existing node or mode") from None
-    order = np.argsort(kinds < 0, kind="stable")  # inner nodes, then leaves
-    owners = np.array(names[0], np.int64)
-    positions = Positions(owners[order], np.array(names[1], np.int64)[order])
-    deciding = order[: int((kinds >= 0).sum())]
-    children = [positions(owners[deciding], np.array(b, np.int64)[deciding]) for b in branches]
-    if any((found < 0).any() for found in children):
+    deciding = int(inner.sum())
+    ranks = np.empty(count, np.int32)
+    ranks[inner], ranks[~inner] = np.arange(deciding), np.arange(deciding, count)
+    owners = np.asarray(names[0])
+    positions = Positions(owners, np.asarray(names[1]), ranks)
+    children = np.empty((2, deciding), np.int32)
+    for side, branch in zip(children, branches, strict=True):
+        side[:] = positions(owners[inner], np.asarray(branch)[inner])
+    if (children < 0).any():
         raise ValueError("nodes: a branch leads to a node that does not exist")
-    rank = np.empty(count, np.int64)
-    rank[order] = np.arange(count)
     first = np.sort(np.unique(owners, return_index=True)[1])
     trees = Trees(
-        rank[first],
-        np.array(children, np.int64).reshape(2, -1),
-        np.array(features)[deciding],
-        splits[deciding],
-        kinds[deciding],
-        flags(missing, count)[deciding],
+        ranks[first],
+        children,
+        np.asarray(features)[inner],
+        splits[inner],
+        kinds[inner],
+        flags(missing, count)[inner],
     )
-    return trees, positions
+    if len(leaves[0]) != len(leaves[1]):
+        raise ValueError(f"got {len(leaves[1])} nodes for {len(leaves[0])} trees of weights")
+    owning = positions(np.asarray(leaves[0]), np.asarray(leaves[1])) - deciding
+    if owning.min(initial=0) < 0:
+        raise ValueError("a weight belongs to a node that is not a leaf")
+    return trees, Weights(owning, np.asarray(columns), weights, count - deciding)
+
+
+def _kinds(modes: Texts | CodedTexts) -> np.ndarray:
+    """Returns the index of each comparison in :data:`MODES`, -1 for leaves."""
+    numbers = {f"BRANCH_{mode}": number for number, mode in enumerate(MODES[:-1])} | {"LEAF": -1}
+    texts = modes.texts if isinstance(modes, CodedTexts) else modes
+    try:
+        kinds = np.array([numbers[text] for text in texts], np.int8)
+    except KeyError as error:
+        raise ValueError(f"nodes: got {error}, wanted an existing node or mode") from None
+    return kinds[modes.codes] if isinstance(modes, CodedTexts) else kinds
 
 
 class Positions:
     """Finds nodes by their tree and their number in it."""
 
-    def __init__(self, trees: np.ndarray, nodes: np.ndarray):
-        self.count = len(trees)
-        self.trees, self.nodes = np.unique(trees), np.unique(nodes)
-        names = self._names(trees, nodes)
-        self.order = np.argsort(names)
-        self.names = names[self.order]
-        if (np.diff(self.names) == 0).any():
-            raise ValueError("nodes_nodeids: two nodes of a tree have the same number")
+    def __init__(self, trees: np.ndarray, nodes: np.ndarray, ranks: np.ndarray):
+        """Takes the tree, the number and the position of each node.
+
+        Raises:
+          ValueError: two nodes have the same name, or numbers are too far apart.
+        """
+        self._ranges = [(int(v.min(initial=0)), int(v.max(initial=0))) for v in (trees, nodes)]
+        (low, high), (least, most) = self._ranges
+        self._most = (high - low + 1) * (most - least + 1)
+        if self._most > np.iinfo(np.int64).max:
+            raise ValueError("nodes_treeids, nodes_nodeids: their numbers are too far apart")
+        self._names, self._ranks = self._named(trees, nodes), ranks
+        if not (np.diff(self._names) > 0).all():
+            order = np.argsort(self._names, kind="stable")
+            self._names, self._ranks = self._names[order], ranks[order]
+            if (np.diff(self._names) == 0).any():
+                raise ValueError("nodes_nodeids: two nodes of a tree have the same number")
 
     def __call__(self, trees: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Returns the positions of nodes, −1 for those that do not exist."""
-        names = self._names(trees, nodes)
-        found, place = _places(self.names, names)
-        return np.where(found & (names >= 0), self.order[place] if self.count else -1, -1)
+        if not len(self._ranks):
+            return np.full(len(trees), -1, np.int32)
+        known = np.ones(len(trees), bool)
+        for given, (low, high) in zip((trees, nodes), self._ranges, strict=True):
+            known &= (given >= low) & (given <= high)
+        names = self._named(trees, nodes)
+        place = np.minimum(np.searchsorted(self._names, names), len(self._ranks) - 1)
+        return np.where(known & (self._names[place] == names), self._ranks[place], np.int32(-1))
 
-    def _names(self, trees: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Returns one number for each pair; −1 for those whose parts do not occur."""
-        (known, tree), (also, node) = _places(self.trees, trees), _places(self.nodes, nodes)
-        return np.where(known & also, tree * len(self.nodes) + node, -1)
-
-
-def _places(table: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns whether each value is in a sorted table, and where."""
-    if not len(table):
-        return np.zeros(len(values), bool), np.zeros(len(values), np.int64)
-    place = np.minimum(np.searchsorted(table, values), len(table) - 1)
-    return table[place] == values, place
-
-
-def weights_of(
-    trees: Trees,
-    positions: Positions,
-    names: tuple[Numbers, Numbers],
-    columns: Numbers,
-    values: np.ndarray,
-) -> Weights:
-    """Returns the weights of leaves that are identified by tree and node number."""
-    if not len(names[0]) == len(names[1]):
-        raise ValueError(f"got {len(names[1])} nodes for {len(names[0])} trees of weights")
-    inner = len(trees.splits)
-    leaves = positions(np.array(names[0], np.int64), np.array(names[1], np.int64)) - inner
-    if leaves.min(initial=0) < 0:
-        raise ValueError("a weight belongs to a node that is not a leaf")
-    return Weights(leaves, np.array(columns, np.int64), values, positions.count - inner)
+    def _named(self, trees: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Returns one number for each pair."""
+        dtype = np.int32 if self._most <= np.iinfo(np.int32).max else np.int64
+        (low, _), (least, most) = self._ranges
+        names = (trees.astype(np.int64) - low).astype(dtype)
+        names *= most - least + 1
+        names += (nodes.astype(np.int64) - least).astype(dtype)
+        return names

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable
-from functools import partial, update_wrapper
+from functools import update_wrapper
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
@@ -123,24 +123,26 @@ def tables(trees: Trees, weights: Weights, targets: int, function: str) -> Table
         raise ValueError(f"aggregate_function: got {function!r}, wanted one of {FUNCTIONS}")
     if not ((trees.modes >= 0) & (trees.modes < len(MODES))).all():
         raise ValueError(f"nodes_modes: wanted numbers from 0 to {len(MODES) - 1}")
-    itself = np.broadcast_to(count + leaves, (2, len(leaves)))
+    depth = _depth(trees.children)
+    children = np.empty((count + len(leaves), 2), np.int32)
+    children[:count], children[count:] = trees.children.T, (count + leaves)[:, None]
     arrays = {
         "roots": trees.roots.astype(np.int32),
-        "features": np.concatenate([_indices(trees.features), 0 * leaves]).astype(np.int32),
-        "splits": np.concatenate([trees.splits, np.zeros(len(leaves), trees.splits.dtype)]),
-        "children": np.concatenate([trees.children, itself], 1).T.reshape(-1).astype(np.int32),
+        "features": np.pad(_indices(trees.features).astype(np.int32), (0, len(leaves))),
+        "splits": np.pad(trees.splits, (0, len(leaves))),
+        "children": children.reshape(-1),
         **_leaf_table(weights, targets, function),
     }
     kinds = np.unique(trees.modes)
     if len(kinds) > 1 or trees.members is not None:
-        arrays["modes"] = np.concatenate([trees.modes, 0 * leaves]).astype(np.int32)
+        arrays["modes"] = np.pad(trees.modes.astype(np.int32), (0, len(leaves)))
     if trees.missing.any():
-        arrays["missing"] = np.concatenate([trees.missing, leaves < 0])
+        arrays["missing"] = np.pad(trees.missing, (0, len(leaves)))
     if trees.members is not None:
         holes = np.full((len(leaves), trees.members.shape[1]), np.nan, trees.members.dtype)
         arrays["members"] = np.concatenate([trees.members, holes])
     keywords = {
-        "depth": _depth(trees.children),
+        "depth": depth,
         "features_used": int(trees.features.max(initial=-1)) + 1,
         "function": function,
         "mode": MODES[kinds[0]] if len(kinds) else MODES[0],
@@ -180,7 +182,6 @@ def _leaf_table(weights: Weights, targets: int, function: str) -> dict[str, np.n
     return {"weights": table, "columns": places}
 
 
-@partial(jax.jit, static_argnames=("depth", "function", "mode", "targets"))
 def aggregated(
     x: jax.Array,
     roots: jax.Array,

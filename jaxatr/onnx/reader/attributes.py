@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.onnx.ops.tree_lists import CodedTexts
 from jaxatr.onnx.package import onnx
 from jaxatr.onnx.reader.program import NodeError
 from jaxatr.onnx.reader.tensors import to_array, to_dense
@@ -38,7 +39,7 @@ def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
     if attribute.type == kinds.INTS:
         return tuple(_listed(attribute, attribute.ints))
     if attribute.type == kinds.STRINGS:
-        texts = [text.decode("utf-8", "surrogateescape") for text in attribute.strings]
+        texts = _texts(attribute)
         return tuple(map(texts.__getitem__, _listed(attribute, range(len(texts)))))
     if attribute.type == kinds.TENSOR:
         return to_array(attribute.t, folder)
@@ -50,17 +51,24 @@ def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
 
 
 def numbers(attribute: Any, name: str, folder: Path | None = None) -> Any:
-    """Returns an attribute's value as :func:`plain` does, but a list of numbers as an array."""
+    """Returns an attribute's value as :func:`plain` does, but a long list in less memory.
+
+    Numbers are an array. Texts of a long list are :class:`.CodedTexts`.
+    """
     kinds = onnx.AttributeProto
+    if attribute.type == kinds.STRINGS and attribute.HasField("t"):
+        return CodedTexts(_texts(attribute), to_array(attribute.t))
     if attribute.type in (kinds.FLOATS, kinds.INTS) and not attribute.ref_attr_name:
         if attribute.HasField("t"):
-            values = to_array(attribute.t)  # integers in the smallest type
-            floats = attribute.type == kinds.FLOATS
-            return values if floats else values.astype(np.result_type(values, np.int32))
+            return to_array(attribute.t)  # integers in the smallest type
         if attribute.type == kinds.FLOATS:
             return np.array(attribute.floats, np.float32)
         return np.array(attribute.ints, np.int64)
     return plain(attribute, name, folder)
+
+
+def _texts(attribute: Any) -> tuple[str, ...]:
+    return tuple(text.decode("utf-8", "surrogateescape") for text in attribute.strings)
 
 
 def _listed(attribute: Any, given: Sequence[Any]) -> Sequence[Any]:

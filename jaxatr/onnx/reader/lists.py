@@ -18,7 +18,7 @@ LONG = 1 << 20
 _GRAPH, _NODE, _ATTRIBUTE, _TENSOR = 7, 1, 5, 5  # numbers of the fields that lead there
 _FLOATS, _INTS, _STRINGS = 7, 8, 9
 _KINDS = {_FLOATS: FIXED_32, _INTS: VARINT, _STRINGS: BYTES}
-_CHUNK = 1 << 22  # bytes that are decoded at once
+_CHUNK = 1 << 20  # bytes that are decoded at once
 
 
 class _Run(NamedTuple):
@@ -28,19 +28,20 @@ class _Run(NamedTuple):
     end: int
 
 
-def compacted(model: bytes) -> bytes:
-    """Returns a model's bytes with the long lists of its nodes' attributes as tensors.
+def compacted(model: bytes) -> list[bytes]:
+    """Returns a model's bytes, in pieces, with the long lists of its nodes' attributes as tensors.
 
     An attribute of numbers gets them in its field ``t``. An attribute of strings keeps each
     different one once, and has their numbers in ``t``. A message that is malformed is returned as
-    it is, for protobuf's own error.
+    it is, for protobuf's own error. Changed pieces do not refer to ``model``, so that it can be
+    freed before they are joined.
     """
     view = memoryview(model)
     try:
         pieces = list(_rewritten(view, (_GRAPH, _NODE, _ATTRIBUTE)))
     except ValueError:
-        return model
-    return b"".join(pieces) if len(pieces) > 1 else model
+        return [model]
+    return list(map(bytes, pieces)) if len(pieces) > 1 else [model]
 
 
 def _rewritten(view: memoryview, path: tuple[int, ...]) -> Iterator[memoryview | bytes]:

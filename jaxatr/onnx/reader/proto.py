@@ -34,8 +34,9 @@ def read(model: Any) -> tuple[Any, Path | None]:
         folder, model = path.parent, path.read_bytes()
     if isinstance(model, (bytes, bytearray, memoryview)):
         proto = onnx.ModelProto()
+        model = compacted(bytes(model))  # a large file's own bytes are not kept longer
         try:
-            proto.ParseFromString(compacted(bytes(model)))
+            proto.ParseFromString(b"".join(model))
         except (DecodeError, RecursionError) as error:
             raise ValueError(f"model: the bytes are not an ONNX model ({error})") from error
         model = proto
