@@ -8,12 +8,10 @@ import os
 from pathlib import Path
 
 # Of glibc's malloc.h.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -3, -4, -8
-_MOST = 65536  # separate arrays, glibc's default
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 _MADV_COLLAPSE = 25  # since Linux 6.1; earlier kernels return an error
 _USER_SETTINGS = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
-LARGE = 256 << 20
-"""Bytes of an array that :func:`separate_large` does not keep."""
+_RESERVE = 256 << 20  # bytes left free for other arrays than a large one
 
 _kept = False  # whether keep() has succeeded in this process
 
@@ -63,38 +61,45 @@ def collect_rarely() -> None:
 def give_back() -> None:
     """Returns free memory to the system, if the C library is glibc.
 
-    Meant for use after a single large computation. If :func:`keep` has succeeded, memory that the
-    process allocates later is kept again.
+    Meant for use after a single large computation or a compilation. If :func:`keep` has succeeded,
+    memory that the process allocates later is kept again. A compilation leaves objects all over the
+    heap, which is merged into huge pages only where at least half of it is used, since they would
+    take twice the heap's memory.
     """
-    _give_back(least=0.0)
-
-
-def separate_large() -> None:
-    """Gives memory back, and requests large arrays from the system if :func:`keep` worked.
-
-    From then on, each array of :data:`LARGE` bytes and more has memory of its own.
-    glibc cuts the ends off the memory of an aligned array. An array of the same size then does not
-    fit there any more, so that a program that allocates a large one again and again would keep
-    several times its size. Smaller arrays still use the kept memory.
-
-    Meant for use after compilation, which leaves objects all over the heap: it is merged into huge
-    pages only where at least half of it is used, since they would take twice the heap's memory.
-    """
-    libc = _glibc()
-    if libc is not None and _kept:
-        libc.mallopt(_M_MMAP_THRESHOLD, LARGE)
-        libc.mallopt(_M_MMAP_MAX, _MOST)
-    _give_back(least=0.5)  # with the reserve of huge pages, in which a large array would fit
-
-
-def _give_back(least: float) -> None:
     libc = _glibc()
     if libc is None:
         return
     libc.malloc_trim(0)
     if _kept:  # the heap has shrunk, and its partly used pages are small ones
         _take_huge_pages(libc)
-        _collapse(libc, least)
+        _collapse(libc)
+
+
+def reserve(size: int) -> None:
+    """Gives memory back, and readies the heap for an array that is allocated again and again.
+
+    glibc cuts the ends off the memory of an aligned array. An array of the same size then does not
+    fit there any more, unless the memory is the end of the heap, where everything free is one
+    piece. So that nothing else lies beyond the array, a block that it does not fit into is left
+    free before the end for other arrays. This needs :func:`keep`.
+
+    Args:
+      size: bytes of the array, such as a program's temporary memory.
+    """
+    give_back()
+    libc, size = _glibc(), min(size * 3 // 4, _RESERVE)
+    if libc is None or not _kept or not size:
+        return
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+    libc.realloc.restype = ctypes.c_void_p
+    libc.realloc.argtypes = ctypes.c_void_p, ctypes.c_size_t
+    libc.free.argtypes = (ctypes.c_void_p,)
+    # The second block stays, as a page that keeps the first one apart from the end.
+    block, border = libc.malloc(size), libc.malloc(size)
+    if border is not None:
+        libc.realloc(border, mmap.PAGESIZE)
+    if block is not None:
+        libc.free(block)
 
 
 def _glibc() -> ctypes.CDLL | None:
@@ -122,8 +127,8 @@ def _take_huge_pages(libc: ctypes.CDLL) -> None:
     libc.free(start)
 
 
-def _collapse(libc: ctypes.CDLL, least: float) -> None:
-    """Merges the pages of the heap into huge pages at once, where this share of them is used."""
+def _collapse(libc: ctypes.CDLL) -> None:
+    """Merges the pages of the heap into huge pages at once, where half of them are used."""
     try:
         lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
         huge = int(Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").read_text())
@@ -136,8 +141,7 @@ def _collapse(libc: ctypes.CDLL, least: float) -> None:
             first, stop = (int(address, 16) for address in line.split()[0].split("-"))
             for start in range(-(-first // huge) * huge, stop - huge + 1, huge):
                 libc.mincore(start, huge, used)
-                pages = used.raw.count(1)
-                if pages and pages >= least * len(used):
+                if 2 * used.raw.count(1) >= len(used):
                     _advise(libc, start, start + huge, _MADV_COLLAPSE)
 
 

@@ -11,17 +11,18 @@ from jaxatr.typing import PyTree
 if TYPE_CHECKING:
     from jaxatr.training.step import Step
 
-_FREED = 5e-3  # seconds in which XLA:CPU frees a step's temporary arrays, once it has its results
+_LARGE = 64 << 20  # bytes of temporary arrays that two steps should not have at a time
+_FREED = 2e-3  # seconds in which XLA:CPU frees a step's temporary arrays, once it has its results
 
 
 class Pace:
-    """Gives memory back after compilation, and keeps the arrays of two large steps apart.
+    """Readies memory after compilation, and keeps the arrays of two large steps apart.
 
     The results of a step are ready shortly before XLA:CPU frees its temporary arrays, which are one
     allocation. A step that waits for these results starts at once, so that both have their
-    temporary arrays for a while. If these have at least :data:`jaxatr.memory.LARGE` bytes, the host
-    therefore waits for a step before it dispatches the next, which takes a hundredth of their time.
-    Small steps, and those of other devices, are dispatched ahead.
+    temporary arrays for a while. If these are large, the host therefore waits for a step before it
+    dispatches the next, which takes a hundredth of their time. Small steps, and those of other
+    devices, are dispatched ahead.
     """
 
     def __init__(self):
@@ -37,29 +38,21 @@ class Pace:
           step: returns its new state and other results, which the next call does not donate.
           arguments: the step's.
         """
-        first = name not in self._large
-        if first:
-            self._large[name] = _needs_large_array(step, *arguments)
-        large = self._large[name]
-        # Compilation takes up to a megabyte for each kernel, and leaves it free between arrays. The
-        # large array of a first step would be allocated beyond it.
-        if first and large:
-            memory.separate_large()
+        if name not in self._large:
+            memory.give_back()  # of earlier compilations, such as that of the initialisation
+            size = _temporary_bytes(step, *arguments)
+            memory.reserve(size)
+            self._large[name] = size >= _LARGE
         if self._awaited is not None:
             jax.block_until_ready(self._awaited)
             time.sleep(_FREED)
         state, results = step(*arguments)
-        self._awaited = results if large else None
-        if first and not large:
-            jax.block_until_ready(results)
-            memory.give_back()
+        self._awaited = results if self._large[name] else None
         return state, results
 
 
-def _needs_large_array(step: "Step", *arguments: Any) -> bool:
-    """Compiles a step; returns whether its temporary arrays are large, and on a CPU."""
+def _temporary_bytes(step: "Step", *arguments: Any) -> int:
+    """Compiles a step; returns the size of its temporary arrays, 0 if unknown or not on a CPU."""
     analysis = step.lower(*arguments).compile().memory_analysis()
     (device, *_) = jax.tree.leaves(arguments)[0].devices()
-    if device.platform != "cpu" or analysis is None:
-        return False
-    return analysis.temp_size_in_bytes >= memory.LARGE
+    return analysis.temp_size_in_bytes if device.platform == "cpu" and analysis else 0

@@ -176,11 +176,11 @@ def test_phases_take_turns_and_leave_the_frozen_part_alone(toy, tmp_path, record
     assert phases == ["head"] * 3 + ["rest"] * 2 + ["head"] * 3 + ["rest"] * 2
 
 
-def test_memory_is_given_back_after_the_first_step_of_each_phase(toy, tmp_path, monkeypatch):
-    given = []
-    monkeypatch.setattr(memory, "give_back", lambda: given.append(1))
+def test_memory_is_reserved_before_the_first_step_of_each_phase(toy, tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(memory, "reserve", sizes.append)
     toy.run(tmp_path, two_phases(toy))
-    assert len(given) == 2  # of ten steps
+    assert len(sizes) == 2 and all(sizes)  # of ten steps
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxatr import memory
+from jaxatr.training.pace import _LARGE as LARGE
 from jaxatr.training.pace import Pace
 
 
@@ -23,7 +24,7 @@ def log(monkeypatch):
     """Steps, results that are waited for, and memory given back, in order."""
     done = []
     monkeypatch.setattr(memory, "give_back", lambda: done.append("give back"))
-    monkeypatch.setattr(memory, "separate_large", lambda: done.append("separate"))
+    monkeypatch.setattr(memory, "reserve", lambda size: done.append(f"reserve {size}"))
     monkeypatch.setattr(jax, "block_until_ready", lambda results: done.append(f"wait {results}"))
     return done
 
@@ -41,43 +42,39 @@ def step_with(log, temporary) -> Any:
     return step
 
 
-@pytest.mark.parametrize("temporary", [memory.LARGE - 1, None], ids=["small", "unknown"])
-def test_small_steps_are_dispatched_ahead_of_the_devices(log, temporary):
-    pace, state = Pace(), jnp.int32(0)
+@pytest.mark.parametrize(("temporary", "known"), [(2000, 2000), (None, 0)])
+def test_small_steps_are_dispatched_ahead_of_the_devices(log, temporary, known):
+    run, state = Pace(), jnp.int32(0)
     for _ in range(3):
-        state, _ = pace.dispatch("step", step_with(log, temporary), state)
-    assert log == ["step 0", "wait 0", "give back", "step 1", "step 2"]
+        state, _ = run.dispatch("step", step_with(log, temporary), state)
+    assert log == ["give back", f"reserve {known}", "step 0", "step 1", "step 2"]
 
 
 def test_a_large_step_is_over_before_the_next_one_begins(log):
-    pace, state = Pace(), jnp.int32(0)
+    run, state = Pace(), jnp.int32(0)
     for _ in range(3):
-        state, _ = pace.dispatch("step", step_with(log, memory.LARGE), state)
-    assert log == ["separate", "step 0", "wait 0", "step 1", "wait 1", "step 2"]
+        state, _ = run.dispatch("step", step_with(log, LARGE), state)
+    assert log[2:] == ["step 0", "wait 0", "step 1", "wait 1", "step 2"]
 
 
 def test_each_phase_is_judged_by_its_own_step(log):
-    large, small = step_with(log, memory.LARGE), step_with(log, 0)
-    pace, state = Pace(), jnp.int32(0)
+    large, small = step_with(log, LARGE), step_with(log, 7)
+    run, state = Pace(), jnp.int32(0)
     for name in ["large", "small", "small", "large", "small"]:
-        state, _ = pace.dispatch(name, large if name == "large" else small, state)
-    steps = ["separate", "step 0", "wait 0", "step 1", "wait 1", "give back"]
-    assert log == [*steps, "step 2", "step 3", "wait 3", "step 4"]
+        state, _ = run.dispatch(name, large if name == "large" else small, state)
+    steps = ["give back", f"reserve {LARGE}", "step 0", "give back", "reserve 7", "wait 0"]
+    assert log == [*steps, "step 1", "step 2", "step 3", "wait 3", "step 4"]
 
 
-@pytest.mark.parametrize(("limit", "given"), [(1 << 20, "separate"), (1 << 30, "give back")])
-def test_a_program_tells_its_memory_and_is_compiled_once(
-    monkeypatch, compiler_events, limit, given
-):
-    done = []
-    monkeypatch.setattr(memory, "LARGE", limit)
-    monkeypatch.setattr(memory, "give_back", lambda: done.append("give back"))
-    monkeypatch.setattr(memory, "separate_large", lambda: done.append("separate"))
+def test_a_program_tells_its_memory_and_is_compiled_once(monkeypatch, compiler_events):
+    sizes = []
+    monkeypatch.setattr(memory, "reserve", sizes.append)
     # Of its own, because jax compiles the same function and shapes once in a process.
-    step, pace, state = jax.jit(lambda *given: sorted_table(*given)), Pace(), jnp.int32(2)
+    step, run, state = jax.jit(lambda *given: sorted_table(*given)), Pace(), jnp.int32(2)
     numbers = np.arange(1024, dtype=np.float32)  # their table takes 4 MiB
     compiler_events.clear()
-    state, total = pace.dispatch("step", step, state, numbers)
-    state, _ = pace.dispatch("step", step, state, numbers)
-    assert done == [given] and compiler_events.count("backend_compile_duration") == 1
+    state, total = run.dispatch("step", step, state, numbers)
+    state, _ = run.dispatch("step", step, state, numbers)
+    assert compiler_events.count("backend_compile_duration") == 1
+    assert len(sizes) == 1 and sizes[0] >= 4 << 20
     assert state == 4 and total == 2 * len(numbers)
