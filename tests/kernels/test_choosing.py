@@ -13,6 +13,7 @@ from jaxatr.kernels import choosing, contrib, database
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.ops.convolution import ConvProblem, primitive
+from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.solver import Choice
 
 CPU = of_platform("cpu")
@@ -46,7 +47,8 @@ def used(monkeypatch):
 
 
 def remember(algorithm, config=(), problem=PROBLEM):
-    entry = Entry(Choice(algorithm, config), 1.0, 1, jax.__version__)
+    version = OPERATION.solvers[algorithm].version
+    entry = Entry(Choice(algorithm, config), 1.0, version, jax.__version__)
     database.store(CPU, {problem.key: entry})
 
 
