@@ -166,7 +166,8 @@ def _leaf_table(weights: Weights, targets: int, function: str) -> dict[str, np.n
         raise ValueError(f"the column of a weight is out of range: wanted 0 to {targets - 1}")
     start = {"MIN": np.inf, "MAX": -np.inf}.get(function, 0)
     dense = count * targets <= DENSE * len(leaves)
-    if dense and (np.diff(np.sort(leaves * targets + columns)) != 0).all():
+    whole = np.int32 if count * targets <= np.iinfo(np.int32).max else np.int64
+    if dense and (np.diff(np.sort(leaves.astype(whole) * targets + columns)) != 0).all():
         table = np.full(sized((count, targets)), start, values.dtype)
         table[leaves, columns] = values
         return {"weights": table}
