@@ -90,10 +90,6 @@ def reserve(size: int) -> None:
     libc, size = _glibc(), min(size * 3 // 4, _RESERVE)
     if libc is None or not _kept or not size:
         return
-    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
-    libc.realloc.restype = ctypes.c_void_p
-    libc.realloc.argtypes = ctypes.c_void_p, ctypes.c_size_t
-    libc.free.argtypes = (ctypes.c_void_p,)
     # The second block stays, as a page that keeps the first one apart from the end.
     block, border = libc.malloc(size), libc.malloc(size)
     if border is not None:
@@ -103,12 +99,18 @@ def reserve(size: int) -> None:
 
 
 def _glibc() -> ctypes.CDLL | None:
-    """Returns the C library of this process, if it is glibc."""
+    """Returns the C library of this process with its functions' types, if it is glibc."""
     try:
         os.confstr("CS_GNU_LIBC_VERSION")
     except (AttributeError, ValueError):  # Windows; another Unix
         return None
-    return ctypes.CDLL(None)
+    libc, address, size = ctypes.CDLL(None), ctypes.c_void_p, ctypes.c_size_t
+    libc.malloc.restype = libc.realloc.restype = address
+    libc.malloc.argtypes, libc.realloc.argtypes = (size,), (address, size)
+    libc.free.argtypes = (address,)
+    libc.mincore.argtypes = address, size, ctypes.c_char_p
+    libc.madvise.argtypes = address, size, ctypes.c_int
+    return libc
 
 
 def _take_huge_pages(libc: ctypes.CDLL) -> None:
@@ -117,8 +119,6 @@ def _take_huge_pages(libc: ctypes.CDLL) -> None:
     Allocating memory and freeing it untouched only reserves addresses. The heap has then grown over
     them, and since nothing is returned to the system, later allocations use these addresses.
     """
-    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
-    libc.free.argtypes = (ctypes.c_void_p,)
     size = os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE // 2
     start = libc.malloc(size)
     if start is None:  # the addresses are limited (ulimit -v)
@@ -134,7 +134,6 @@ def _collapse(libc: ctypes.CDLL) -> None:
         huge = int(Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").read_text())
     except OSError:  # there is no /proc, or the system has no huge pages
         return
-    libc.mincore.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
     used = ctypes.create_string_buffer(huge // mmap.PAGESIZE)
     for line in lines:
         if line.endswith("[heap]"):
@@ -147,7 +146,6 @@ def _collapse(libc: ctypes.CDLL) -> None:
 
 def _advise(libc: ctypes.CDLL, start: int, stop: int, advice: int) -> None:
     """Calls ``madvise`` on whole pages, ignoring errors."""
-    libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
     if stop > first:
         libc.madvise(first, stop - first, advice)

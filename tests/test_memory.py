@@ -26,7 +26,7 @@ glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C libr
 
 
 def output(program, *arguments, **environment):
-    """Returns what a program prints, in an environment without settings of malloc."""
+    """Runs a program in an environment without settings of malloc; returns its output."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     clean.pop("GLIBC_TUNABLES", None)
     done = subprocess.run(

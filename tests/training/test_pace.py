@@ -42,26 +42,27 @@ def step_with(log, temporary) -> Any:
     return step
 
 
-@pytest.mark.parametrize(("temporary", "known"), [(2000, 2000), (None, 0)])
+@pytest.mark.parametrize(("temporary", "known"), [(LARGE - 1, LARGE - 1), (None, 0)])
 def test_small_steps_are_dispatched_ahead_of_the_devices(log, temporary, known):
-    run, state = Pace(), jnp.int32(0)
+    pace, state = Pace(), jnp.int32(0)
     for _ in range(3):
-        state, _ = run.dispatch("step", step_with(log, temporary), state)
+        state, _ = pace.dispatch("step", step_with(log, temporary), state)
     assert log == ["give back", f"reserve {known}", "step 0", "step 1", "step 2"]
 
 
 def test_a_large_step_is_over_before_the_next_one_begins(log):
-    run, state = Pace(), jnp.int32(0)
+    pace, state = Pace(), jnp.int32(0)
     for _ in range(3):
-        state, _ = run.dispatch("step", step_with(log, LARGE), state)
-    assert log[2:] == ["step 0", "wait 0", "step 1", "wait 1", "step 2"]
+        state, _ = pace.dispatch("step", step_with(log, LARGE), state)
+    ready = ["give back", f"reserve {LARGE}"]
+    assert log == [*ready, "step 0", "wait 0", "step 1", "wait 1", "step 2"]
 
 
 def test_each_phase_is_judged_by_its_own_step(log):
     large, small = step_with(log, LARGE), step_with(log, 7)
-    run, state = Pace(), jnp.int32(0)
+    pace, state = Pace(), jnp.int32(0)
     for name in ["large", "small", "small", "large", "small"]:
-        state, _ = run.dispatch(name, large if name == "large" else small, state)
+        state, _ = pace.dispatch(name, large if name == "large" else small, state)
     steps = ["give back", f"reserve {LARGE}", "step 0", "give back", "reserve 7", "wait 0"]
     assert log == [*steps, "step 1", "step 2", "step 3", "wait 3", "step 4"]
 
@@ -70,11 +71,11 @@ def test_a_program_tells_its_memory_and_is_compiled_once(monkeypatch, compiler_e
     sizes = []
     monkeypatch.setattr(memory, "reserve", sizes.append)
     # Of its own, because jax compiles the same function and shapes once in a process.
-    step, run, state = jax.jit(lambda *given: sorted_table(*given)), Pace(), jnp.int32(2)
+    step, pace, state = jax.jit(lambda *given: sorted_table(*given)), Pace(), jnp.int32(2)
     numbers = np.arange(1024, dtype=np.float32)  # their table takes 4 MiB
     compiler_events.clear()
-    state, total = run.dispatch("step", step, state, numbers)
-    state, _ = run.dispatch("step", step, state, numbers)
+    state, total = pace.dispatch("step", step, state, numbers)
+    state, _ = pace.dispatch("step", step, state, numbers)
     assert compiler_events.count("backend_compile_duration") == 1
-    assert len(sizes) == 1 and sizes[0] >= 4 << 20
+    assert len(sizes) == 1 and 4 << 20 <= sizes[0] < 1 << 30
     assert state == 4 and total == 2 * len(numbers)
