@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import jaxatr
 from jaxatr import openset
 from jaxatr.onnx.sessions import divided
 from jaxatr.recognition import store
@@ -63,7 +64,8 @@ def fitted_in(
             decision, session, f"{precision}: γ is that of float32", {"precision": precision}
         )
     kept = f"{kept_as(decision.score.name, run.config)}.{precision}"
-    basis = digest([before.scores, before.nearest])
+    # The next version may convert the network in another way.
+    basis = digest([before.scores, before.nearest, jaxatr.__version__])
     saved = store.load(run.workdir, run.step, kept, decision.score)
     facts = {} if saved is None else store.provenance_of(run.workdir, run.step, kept)
     if saved is None or saved.calibration is None or facts.get("basis") != basis:

@@ -113,11 +113,12 @@ class Session:
     @functools.cached_property
     def _observed(self) -> Mapping[str, Any]:
         """Measurements of the network's activations on validation chips, for int8."""
-        from jaxatr.onnx.writer.quantisation import observe  # needs the extra onnx
+        from jaxatr.onnx.writer import quantisation, sensitivity  # these need the extra onnx
 
         assert self._task is not None
         network = exported(self.run, self._network(self.run, self.needs), self._example)
-        return observe(network, calibration_batches(self._task()))
+        batches = calibration_batches(self._task())
+        return sensitivity.spared(network, quantisation.observe(network, batches), batches)
 
     def reduce(self, model: Any) -> Any:
         """Converts a file with this network, and perhaps more, to the precision of the engine.

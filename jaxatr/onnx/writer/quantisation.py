@@ -38,11 +38,13 @@ class Observed(NamedTuple):
     Attributes:
       low, high: its range, which includes 0.
       means: ``[c]``, means of its channels (axis 1).
+      rounded: whether :func:`int8` rounds it; otherwise it stays in float32.
     """
 
     low: float
     high: float
     means: Float[np.ndarray, " c"]
+    rounded: bool = True
 
     @property
     def affine(self) -> tuple[np.ndarray, np.ndarray]:
@@ -191,9 +193,10 @@ def _range(low: float, high: float, counts: np.ndarray) -> tuple[float, float]:
 def int8(model: onnx.ModelProto, observed: Mapping[str, Observed]) -> onnx.ModelProto:
     """Quantises a network to 8 bits.
 
+    A layer beside an activation that is not rounded computes in float32, with rounded weights.
     Biases are corrected for the mean error that the rounding of the weights causes (Nagel et al.
-    2019, "Data-free quantization through weight equalization and bias correction", section 4.2),
-    by the measured means of the inputs.
+    2019, "Data-free quantization through weight equalization and bias correction", section 4.2), by
+    the measured means of the inputs.
 
     Args:
       model: the network, with float32 weights; more may follow it, such as a decision.
@@ -208,25 +211,27 @@ def int8(model: onnx.ModelProto, observed: Mapping[str, Observed]) -> onnx.Model
     if missing := [name for name in values if name not in observed]:
         raise ValueError(f"{missing[0]}: its range was not measured; the network is another one")
     by_node = {id(one.node): one for one in layers}
-    gone = {name for one in layers for name in one.absorbed}
+    whole = {name for name in values if observed[name].rounded}
+    gone = {name for one in layers if one.gives in whole for name in one.absorbed}
     nodes: list[onnx.NodeProto] = []
     for node in graph.nodes:
         if node.output[0] in gone:
             continue
         one = by_node.get(id(node))
         if one is not None and node.op_type != "Add":
-            nodes.extend(_rounded_weights(graph, node, observed[node.input[0]], one.gives))
+            integer = {node.input[0], one.gives} <= whole
+            nodes.extend(_rounded_weights(graph, one, observed[node.input[0]], integer))
         nodes.append(node)
         for place, name in enumerate(node.output):
-            name = name if one is None else one.gives
-            if name in values:
+            name = one.gives if one is not None and one.gives in whole else name
+            if name in whole:
                 node.output[place] = f"{name}/float"
-                nodes.extend(_rounded(graph, name, observed[name]))
+                nodes.extend(rounded(graph, name, observed[name]))
     return graph.finished(nodes)
 
 
-def _rounded(graph: Network, name: str, observed: Observed) -> list[onnx.NodeProto]:
-    """Returns the nodes that round ``NAME/float`` to uint8 and give ``NAME`` again."""
+def rounded(graph: Network, name: str, observed: Observed) -> list[onnx.NodeProto]:
+    """Returns two nodes, which round ``NAME/float`` to uint8 and give ``NAME`` again."""
     scale, zero = observed.affine
     constants = [graph.put(f"{name}/scale", scale), graph.put(f"{name}/zero_point", zero)]
     make, whole = onnx.helper.make_node, f"{name}/uint8"
@@ -237,9 +242,18 @@ def _rounded(graph: Network, name: str, observed: Observed) -> list[onnx.NodePro
 
 
 def _rounded_weights(
-    graph: Network, node: onnx.NodeProto, observed: Observed, gives: str
+    graph: Network, layer: _Layer, observed: Observed, integer: bool
 ) -> Iterator[onnx.NodeProto]:
-    """Replaces a layer's kernel by int8 and its bias by int32; yields the nodes that give them."""
+    """Replaces a layer's kernel by int8 and corrects its bias; yields the nodes that give them.
+
+    Args:
+      graph: the network.
+      layer: the layer.
+      observed: facts of what it reads.
+      integer: whether an engine can compute it with integers. If not, onnxruntime would restore the
+        kernel in each call, from the usual operator; it does so once from those used here.
+    """
+    node, made = layer.node, f"{layer.gives}/kernel"
     name, kernel = node.input[1], graph.array(node.input[1])
     assert kernel is not None  # a layer has weights
     axis = 0 if node.op_type == "Conv" or attribute(node, "transB", 0.0) else 1
@@ -248,19 +262,18 @@ def _rounded_weights(
     scales = (np.where(widest > 0, widest, 1) / _LARGEST_WEIGHT).astype(np.float32)
     steps = np.expand_dims(scales, others)
     rounded = np.round(kernel / steps)
-    graph.put(f"{name}/int8", rounded.astype(np.int8))
-    made = f"{gives}/kernel"
-    constants = [
-        graph.put(f"{name}/scale", scales),
-        graph.put(f"{name}/zero_point", np.zeros(len(scales), np.int8)),
-    ]
-    yield onnx.helper.make_node(
-        "DequantizeLinear",
-        [f"{name}/int8", *constants],
-        [made],
-        f"{made}/DequantizeLinear",
-        axis=axis,
-    )
+    integers, make = graph.put(f"{name}/int8", rounded.astype(np.int8)), onnx.helper.make_node
+    if integer:
+        constants = [
+            graph.put(f"{name}/scale", scales),
+            graph.put(f"{name}/zero_point", np.zeros(len(scales), np.int8)),
+        ]
+        operator = "DequantizeLinear"
+        yield make(operator, [integers, *constants], [made], f"{made}/{operator}", axis=axis)
+    else:
+        scale, wide = graph.put(f"{name}/scale", steps), f"{made}/wide"
+        yield make("Cast", [integers], [wide], f"{made}/Cast", to=onnx.TensorProto.FLOAT)
+        yield make("Mul", [wide, scale], [made], f"{made}/Mul")
     node.input[1] = made
     if node.op_type == "MatMul":
         return
@@ -275,14 +288,15 @@ def _rounded_weights(
     else:
         shift = means @ (error if axis else error.T)
     bias = graph.array(node.input[2]) if len(node.input) > 2 else None
-    bias = np.zeros(len(scales)) if bias is None else bias
-    unit = scales * observed.affine[0]
-    largest = np.iinfo(np.int32).max
-    whole = np.clip(np.round((bias - shift) / unit), -largest, largest).astype(np.int32)
-    made = f"{gives}/bias"
-    constants = [graph.put(f"{made}/int32", whole), graph.put(f"{made}/scale", unit)]
-    yield onnx.helper.make_node(
-        "DequantizeLinear", constants, [made], f"{made}/DequantizeLinear", axis=0
-    )
+    bias = (np.zeros(len(scales)) if bias is None else bias) - shift
+    made = f"{layer.gives}/bias"
     del node.input[2:]
     node.input.append(made)
+    if not integer:
+        graph.put(made, bias.astype(np.float32))
+        return
+    unit = scales * observed.affine[0]
+    largest = np.iinfo(np.int32).max
+    integers = np.clip(np.round(bias / unit), -largest, largest).astype(np.int32)
+    constants = [graph.put(f"{made}/int32", integers), graph.put(f"{made}/scale", unit)]
+    yield make("DequantizeLinear", constants, [made], f"{made}/DequantizeLinear", axis=0)

@@ -9,7 +9,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 from jaxatr.onnx import export, load  # noqa: E402
-from jaxatr.onnx.writer import half_precision, quantisation  # noqa: E402
+from jaxatr.onnx.writer import half_precision, quantisation, sensitivity  # noqa: E402
 
 
 class Mobile(nn.Module):
@@ -67,8 +67,18 @@ def images():
 
 
 @pytest.fixture(scope="module")
-def quantised(model, images):
-    return quantisation.int8(model, quantisation.observe(model, [[images[:12]], [images[12:]]]))
+def batches(images):
+    return [[images[:12]], [images[12:]]]
+
+
+@pytest.fixture(scope="module")
+def observed(model, batches):
+    return quantisation.observe(model, batches)
+
+
+@pytest.fixture(scope="module")
+def quantised(model, observed):
+    return quantisation.int8(model, observed)
 
 
 def outputs(model, images):
@@ -137,6 +147,57 @@ def test_an_engine_with_integer_kernels_fuses_every_pair(quantised, images, tmp_
         assert np.abs(one - other).max() < 0.03 * np.ptp(other)  # integers round differently
 
 
+def without(observed, *names):
+    return {name: one._replace(rounded=name not in names) for name, one in observed.items()}
+
+
+def error(model, observed, images, expected):
+    """The largest error of an output in its standard deviations, from the converted file itself."""
+    found = outputs(quantisation.int8(model, observed), images)
+    return max(
+        float(np.sqrt(np.mean((one - exact) ** 2) / np.mean((exact - exact.mean(axis=0)) ** 2)))
+        for one, exact in zip(found, expected, strict=True)
+    )
+
+
+def test_the_activations_that_cost_most_stay_in_float(model, observed, batches, images):
+    expected = outputs(model, images)
+    whole = error(model, observed, images, expected)
+    alone = {name: error(model, without(observed, name), images, expected) for name in observed}
+    first, second, *_ = sorted(observed, key=alone.get)
+    assert alone[first] < alone[second] < whole
+
+    def kept(loss):
+        spared = sensitivity.spared(model, observed, batches, loss=loss)
+        assert {name: one._replace(rounded=True) for name, one in spared.items()} == observed
+        return {name for name, one in spared.items() if not one.rounded}
+
+    assert kept(1.01 * whole) == set()
+    assert kept((alone[first] + whole) / 2) == {first}
+    both = error(model, without(observed, first, second), images, expected)
+    assert both < alone[first]
+    assert kept((alone[first] + both) / 2) == {first, second}
+    assert kept(0.0) == {name for name in observed if alone[name] < whole}
+
+
+def test_layers_beside_a_float_activation_keep_int8_weights(model, observed, images, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    name = next(name for name, one in observed.items() if len(one.means) == 16)
+    made = quantisation.int8(model, without(observed, name))
+    onnx.checker.check_model(made, full_check=True)
+    stored = [one for one in arrays(made).values() if one.dtype == np.int8 and one.ndim > 1]
+    assert len(stored) == 4
+    options, path = onnxruntime.SessionOptions(), tmp_path / "optimised.onnx"
+    options.optimized_model_filepath, options.log_severity_level = str(path), 3
+    session = onnxruntime.InferenceSession(made.SerializeToString(), options)
+    found = session.run(None, {"images": images})
+    optimised = onnx.load(path)
+    kinds = [node.op_type for node in optimised.graph.node]
+    assert kinds.count("QLinearConv") == 2 and "Cast" not in kinds  # float kernels are constants
+    for one, other in zip(found, outputs(made, images), strict=True):
+        assert np.abs(one - other).max() < 0.03 * np.ptp(other)
+
+
 def test_a_range_gives_up_a_rare_outlier_but_no_mass():
     counts = np.zeros(quantisation.BINS)
     counts[: quantisation.BINS // 2] = 1000  # uniform on [0, 0.5) …
@@ -161,13 +222,12 @@ def test_biases_make_up_for_the_mean_error_of_the_weights(tmp_path):
     observed = quantisation.observe(model, [[images]])
     expected = outputs(model, images)[0].mean(axis=0)
 
-    def error(observed):
-        return np.abs(
-            outputs(quantisation.int8(model, observed), images)[0].mean(axis=0) - expected
-        )
+    def shift(observed):
+        found = outputs(quantisation.int8(model, observed), images)[0]
+        return np.abs(found.mean(axis=0) - expected).max()
 
-    without = {key: one._replace(means=0 * one.means) for key, one in observed.items()}
-    assert error(observed).max() < 0.5 * error(without).max()
+    uncorrected = {key: one._replace(means=0 * one.means) for key, one in observed.items()}
+    assert shift(observed) < 0.5 * shift(uncorrected)
 
 
 def test_what_cannot_be_converted_is_refused(model, images, tmp_path):
