@@ -19,6 +19,7 @@ from jaxatr.kernels.ops.convolution.solvers import (
 
 _FULL = ("float32", "float64")  # not half precision, which was not timed
 _ROOM = 96 * 2**20  # the most bytes for the patches of one layer
+_LARGE = 2**28  # multiplications for each tap, at which a longer compilation soon pays off
 
 
 def choose(problem: ConvProblem) -> str:
@@ -75,11 +76,18 @@ def _few(problem: ConvProblem, pixels: int) -> bool:
 
 def _tile(problem: ConvProblem) -> str:
     """Returns the Winograd solver with the faster tile size; the larger one compiles longer."""
-    sides = problem.y_shape[1:3]
+    batch, sides = problem.x_shape[0], problem.y_shape[1:3]
     if problem.direction == "weight":
         return "winograd4" if math.prod(sides) >= 7 * 7 else "winograd"
-    fits = all(side % 4 == 0 for side in sides)
-    return "winograd4" if fits and math.prod(sides) >= 28 * 28 else "winograd"
+    if math.prod(sides) >= 28 * 28 and all(side % 4 == 0 for side in sides):
+        return "winograd4"
+    if not isinstance(batch, int):  # of any size, in an exported program
+        return "winograd"
+    channels, features = problem.w_shape[2:]
+    large = batch * math.prod(sides) * channels * features >= _LARGE
+    # Its kernel has 36 planes instead of 16, which few tiles do not make up for.
+    tiles = batch * math.prod(-(-side // 4) for side in sides)
+    return "winograd4" if large and 4 * tiles >= max(channels, features) else "winograd"
 
 
 def _grouped(problem: ConvProblem) -> str:
