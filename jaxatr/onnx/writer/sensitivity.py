@@ -1,4 +1,4 @@
-"""Which activations a network in int8 keeps in float32, because their rounding costs too much.
+"""The choice of activations that a network in int8 keeps in float32.
 
 Rounding errors are not spread evenly: in a MobileNetV2, four of 62 activations may cause more than
 half of the outputs' squared error. :func:`spared` measures the share of each activation and keeps

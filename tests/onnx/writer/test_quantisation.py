@@ -134,17 +134,22 @@ def test_the_integers_survive_loading(quantised):
             np.testing.assert_array_equal(np.asarray(held[name]), array)
 
 
-def test_an_engine_with_integer_kernels_fuses_every_pair(quantised, images, tmp_path):
+def run_by_onnxruntime(model, images, tmp_path):
+    """Compares the outputs with JAX's; returns the operators of onnxruntime's optimised graph."""
     onnxruntime = pytest.importorskip("onnxruntime")
     options, path = onnxruntime.SessionOptions(), tmp_path / "optimised.onnx"
     options.optimized_model_filepath, options.log_severity_level = str(path), 3
-    session = onnxruntime.InferenceSession(quantised.SerializeToString(), options)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     found = session.run(None, {"images": images})
-    kinds = [node.op_type for node in onnx.load(path).graph.node]
+    for one, other in zip(found, outputs(model, images), strict=True):
+        assert np.abs(one - other).max() < 0.03 * np.ptp(other)  # integers round differently
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+def test_an_engine_with_integer_kernels_fuses_every_pair(quantised, images, tmp_path):
+    kinds = run_by_onnxruntime(quantised, images, tmp_path)
     assert kinds.count("QLinearConv") == 4 and kinds.count("QLinearAdd") == 1
     assert kinds.count("QuantizeLinear") == kinds.count("DequantizeLinear") == 1
-    for one, other in zip(found, outputs(quantised, images), strict=True):
-        assert np.abs(one - other).max() < 0.03 * np.ptp(other)  # integers round differently
 
 
 def without(observed, *names):
@@ -181,21 +186,13 @@ def test_the_activations_that_cost_most_stay_in_float(model, observed, batches, 
 
 
 def test_layers_beside_a_float_activation_keep_int8_weights(model, observed, images, tmp_path):
-    onnxruntime = pytest.importorskip("onnxruntime")
     name = next(name for name, one in observed.items() if len(one.means) == 16)
     made = quantisation.int8(model, without(observed, name))
     onnx.checker.check_model(made, full_check=True)
     stored = [one for one in arrays(made).values() if one.dtype == np.int8 and one.ndim > 1]
     assert len(stored) == 4
-    options, path = onnxruntime.SessionOptions(), tmp_path / "optimised.onnx"
-    options.optimized_model_filepath, options.log_severity_level = str(path), 3
-    session = onnxruntime.InferenceSession(made.SerializeToString(), options)
-    found = session.run(None, {"images": images})
-    optimised = onnx.load(path)
-    kinds = [node.op_type for node in optimised.graph.node]
+    kinds = run_by_onnxruntime(made, images, tmp_path)
     assert kinds.count("QLinearConv") == 2 and "Cast" not in kinds  # float kernels are constants
-    for one, other in zip(found, outputs(made, images), strict=True):
-        assert np.abs(one - other).max() < 0.03 * np.ptp(other)
 
 
 def test_a_range_gives_up_a_rare_outlier_but_no_mass():
