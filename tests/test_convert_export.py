@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+import jaxatr
 from jaxatr import config as configuration
 from jaxatr import data, files, runs
 from jaxatr.cli import convert
 from jaxatr.explain import Explainer, load_target
+from jaxatr.recognition import precision as reduced
 from jaxatr.recognition.prediction import UNKNOWN
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks.embedding.predictor import Retriever
@@ -220,7 +222,7 @@ def test_the_metadata_has_everything_that_a_reader_needs(trained_run, tmp_path):
 
 @pytest.mark.parametrize("precision", ["int8", "float16"])
 def test_a_lower_precision_decides_by_thresholds_of_its_own(
-    trained_run, images, tmp_path, precision
+    trained_run, images, tmp_path, monkeypatch, precision
 ):
     plain, path = tmp_path / "plain.onnx", tmp_path / "reduced.onnx"
     export_run(trained_run, plain)
@@ -242,10 +244,16 @@ def test_a_lower_precision_decides_by_thresholds_of_its_own(
     )
     np.testing.assert_allclose(found["score"], [one.score for one in answers], rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(found["threshold"], [one.threshold for one in answers], rtol=1e-5)
+    fits, refitted = [], reduced.refitted
+    monkeypatch.setattr(reduced, "refitted", lambda *given: fits.append(1) or refitted(*given))
     again = Recogniser.load(trained_run, runtime=f"onnxruntime:{precision}")
     assert again.decision.calibration.scores.tolist() == (
         recogniser.decision.calibration.scores.tolist()
     )
+    assert not fits
+    monkeypatch.setattr(jaxatr, "__version__", "next")  # whose network may be another one
+    Recogniser.load(trained_run, runtime=f"onnxruntime:{precision}")
+    assert fits == [1]
 
 
 def test_a_precision_that_a_run_or_an_engine_lacks_is_refused(trained_run, embedding_run, tmp_path):

@@ -1,7 +1,8 @@
 """Extending the decision of a run by its enrolled classes.
 
 The extended decision is saved beside that of the run, as ``fitted/STEP/NAME.enrolled.npz``, for
-each precision of the network, and computed again if the enrolments have changed.
+each precision of the network, and computed again if the enrolments have changed, or if another
+version of the package has converted the network to the precision.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+import jaxatr
 from jaxatr import openset
 from jaxatr.onnx.sessions import divided
 from jaxatr.recognition import store
@@ -44,18 +46,16 @@ def extend(
     _, precision = divided(session.runtime)
     # Chips and thresholds of another precision would be mixed with those of this one.
     kept = session.key(decision.score.name) + (f".{precision}" if precision else "") + KEPT
+    basis = {"enrolment": enrolment.digest} | ({"version": jaxatr.__version__} if precision else {})
     saved, origin = _read(run, kept, decision.score)
-    if saved is not None and origin["enrolment"] == enrolment.digest and origin["scored"]:
+    if saved is not None and origin["scored"] and basis.items() <= origin.items():
         return _set_like(saved, decision)
     scored = validation() if decision.calibration is not None else None
     found = chips(run.workdir, enrolment, run.classes)
     outputs = session.outputs(found.images, found.labels)
     classes = len(enrolment.further(run.classes))
     made = openset.enrol(decision, outputs, classes, validation=scored)
-    provenance = {
-        "enrolment": enrolment.digest,
-        "scored": scored is not None or decision.calibration is None,
-    }
+    provenance = basis | {"scored": scored is not None or decision.calibration is None}
     try:
         store.save(run.workdir, run.step, kept, made, provenance)
     except OSError as error:

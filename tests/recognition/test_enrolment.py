@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+import jaxatr
 from jaxatr import data, files, openset, reporting, runs, training
 from jaxatr.cli import cluster, enrol
 from jaxatr.data import Bands
@@ -306,6 +307,26 @@ def test_each_precision_keeps_its_own_extended_decision(run, tmp_path, monkeypat
             session, decision, enrolment_file.Enrolment("nearest", (entry,)), lambda: None
         )
     assert kept == [f"nearest{one}.enrolled" for one in ("", "", ".int8", ".float16")]
+
+
+@pytest.mark.parametrize(("runtime", "fits"), [("onnxruntime", 1), ("onnxruntime:int8", 2)])
+def test_a_network_converted_by_another_version_is_enrolled_again(
+    run, tmp_path, monkeypatch, runtime, fits
+):
+    decision, made = openset.Decision(openset.SCORES["nearest"], {}, threshold=0.0), []
+    monkeypatch.setattr(openset, "enrol", lambda *_, **__: made.append(runtime) or decision)
+    monkeypatch.setattr(Session, "outputs", lambda *_: openset.Outputs(*[np.zeros((1, 1))] * 3))
+    session = object.__new__(Session)
+    session.run = training.load_run(run, "latest")._replace(workdir=tmp_path)
+    session.runtime = runtime
+    chip = np.zeros((1, *session.run.intake.shape), np.uint8)
+    enrolment = enrolment_file.Enrolment(
+        "nearest", (enrolment_file.keep(tmp_path, "new", "chips", chip),)
+    )
+    for version in (jaxatr.__version__, jaxatr.__version__, "next", "next"):
+        monkeypatch.setattr(jaxatr, "__version__", version)
+        extension.extend(session, decision, enrolment, lambda: None)
+    assert len(made) == fits
 
 
 def test_of_several_files_of_a_chip_the_first_is_enrolled(tmp_path):
