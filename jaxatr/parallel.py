@@ -7,6 +7,7 @@ and losses that reduce over the global batch (batch normalisation, batch statist
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import jax
@@ -93,7 +94,7 @@ def wait_for_all(name: str) -> None:
 def replicate(tree: PyTree, devices: Sequence[Device] | None = None) -> PyTree:
     """Returns ``tree`` with a leading axis that holds one copy per local device."""
     devices = jax.local_devices() if devices is None else devices
-    sharding = NamedSharding(Mesh(np.asarray(devices), (AXIS,)), PartitionSpec(AXIS))
+    sharding = _sharding(devices)
 
     def copy(leaf: Any) -> jax.Array:
         if jnp.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.prng_key):
@@ -103,6 +104,34 @@ def replicate(tree: PyTree, devices: Sequence[Device] | None = None) -> PyTree:
         return jax.device_put(np.broadcast_to(leaf, (len(devices), *leaf.shape)), sharding)
 
     return jax.tree.map(copy, tree)
+
+
+def replicate_in_background(
+    compute: Callable[[], PyTree], devices: Sequence[Device] | None = None
+) -> Future[PyTree]:
+    """Starts a thread that computes a tree and replicates it.
+
+    XLA compiles without Python's lock, so that this thread can go on tracing meanwhile.
+    """
+    thread = ThreadPoolExecutor(1)
+    started = thread.submit(lambda: replicate(compute(), devices))
+    thread.shutdown(wait=False)
+    return started
+
+
+def replicated_shapes(tree: PyTree, devices: Sequence[Device] | None = None) -> PyTree:
+    """Returns the shapes of ``replicate(tree)``, for lowering; ``tree`` may be of shapes itself."""
+    devices = jax.local_devices() if devices is None else devices
+    sharding = _sharding(devices)
+
+    def shape(leaf: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((len(devices), *leaf.shape), leaf.dtype, sharding=sharding)
+
+    return jax.tree.map(shape, tree)
+
+
+def _sharding(devices: Sequence[Device]) -> NamedSharding:
+    return NamedSharding(Mesh(np.asarray(devices), (AXIS,)), PartitionSpec(AXIS))
 
 
 def unreplicate(tree: PyTree) -> PyTree:

@@ -49,6 +49,26 @@ def test_a_tree_is_copied_to_every_device_and_back():
     assert jax.random.uniform(single["key"]) == jax.random.uniform(tree["key"])
 
 
+def test_another_thread_computes_and_replicates_a_tree():
+    tree = {"w": np.arange(3.0, dtype=np.float32), "key": jax.random.key(1)}
+    devices = jax.local_devices()[:2]
+    made = parallel.replicate_in_background(lambda: tree, devices).result()
+    shapes = parallel.replicated_shapes(tree, devices)
+    for leaf, shape in zip(jax.tree.leaves(made), jax.tree.leaves(shapes), strict=True):
+        assert (leaf.shape, leaf.dtype) == (shape.shape, shape.dtype)
+        assert leaf.sharding == shape.sharding
+    np.testing.assert_array_equal(made["w"], [tree["w"]] * len(devices))
+
+
+def test_an_error_of_the_other_thread_is_raised_where_its_tree_is_wanted():
+    def fail():
+        raise ValueError("no such tree")
+
+    started = parallel.replicate_in_background(fail)
+    with pytest.raises(ValueError, match="no such tree"):
+        started.result()
+
+
 def test_a_batch_is_dealt_out_in_order():
     batch = {"x": np.arange(12).reshape(6, 2), "label": np.arange(6)}
     parts = parallel.shard(batch, 3)

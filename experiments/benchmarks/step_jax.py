@@ -8,6 +8,7 @@ if __name__ == "__main__":  # like the commands, before the imports below start 
 
 import contextlib
 import sys
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,10 +18,9 @@ from serve import parse, serve
 
 from jaxatr import config, kernels, losses, models, parallel, training
 from jaxatr.kernels.compiled import Compiled
-from jaxatr.onnx.backbone import OnnxBackbone
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.training.pace import Pace
-from jaxatr.training.state import create_state
+from jaxatr.training.state import trace_state
 from jaxatr.training.step import make_step
 from jaxatr.training.task import LossOutput, Phase
 
@@ -43,8 +43,12 @@ class Benchmark:
           file: an ONNX file to use as the backbone; by default a ResNet-18.
         """
         self.size = size
-        residual = models.ResNet18(axis_name=parallel.AXIS)
-        backbone = OnnxBackbone(file, "features") if file else residual
+        backbone: Any = models.ResNet18(axis_name=parallel.AXIS)
+        if file:
+            # Other trainings do not import it, so their first step and memory are without it.
+            from jaxatr.onnx.backbone import OnnxBackbone
+
+            backbone = OnnxBackbone(file, "features")
         self.module = models.OpenSetClassifier(backbone, CLASSES)
         fields: Any = config.common().optimizer
         fields.update(learning_rate=1e-2, momentum=0.9, nesterov=True, weight_decay=5e-4)
@@ -84,13 +88,12 @@ def main():
     options = parse(__doc__)
     training.enable_compilation_cache(options.cache or "off")
     task: Any = Benchmark(options.size, options.onnx)
-    state = parallel.replicate(create_state(task, jax.random.key(0)))
     draw = np.random.default_rng(0)
     images = draw.standard_normal((options.batch, options.size, options.size, 3), np.float32)
     batch = {"image": images, "label": draw.integers(0, CLASSES, options.batch, np.int32)}
     batch = jax.device_put(parallel.shard(batch, 1))
     prepare = training_step if options.mode == "training" else inference_step
-    step, lower = prepare(task, state, batch)
+    step, lower = prepare(task, *begin(task), batch)
     pinned = contextlib.nullcontext()
     if options.find:  # as a training run does
         pinned = kernels.choices(kernels.freeze(lower, measure=True))
@@ -98,20 +101,32 @@ def main():
         serve(step)
 
 
-def training_step(task, state, batch):
+def begin(task):
+    """Returns the shapes of the replicated state, and the state, which a thread creates."""
+    shapes, compute = trace_state(task, jax.random.key(0))
+    return parallel.replicated_shapes(shapes), parallel.replicate_in_background(compute)
+
+
+def training_step(task, shapes, created, batch):
     train_step, stop = make_step(task.phases[0], None), np.zeros(1, np.int32)
-    pace = Pace()
+    pace, state = Pace(), None
+    lower = partial(train_step.lower, shapes, batch, stop)
 
     def step():  # as the training loop does it
-        nonlocal state
+        nonlocal created, state
+        if created is not None:
+            lower()
+            state, created = created.result(), None
         state, sums = pace.dispatch("step", train_step, state, batch, stop)
         return jax.block_until_ready(sums)["loss"][0][0]
 
-    return step, lambda: train_step.lower(state, batch, stop)
+    return step, lower
 
 
-def inference_step(task, state, batch):
+def inference_step(task, shapes, created, batch):
     """Returns a call of the network as ``runtime=onednn`` compiles it, and its lowering."""
+    del shapes
+    state = created.result()
     # Without the optimiser's state, which would count in the peak memory.
     variables = jax.tree.map(lambda a: a[0], {"params": state.params, **state.model_state})
     infer = Compiled(task.infer, variables, compete=True)

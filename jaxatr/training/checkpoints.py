@@ -7,6 +7,7 @@ run are skipped with a warning. An interrupted save leaves a temporary folder, n
 import contextlib
 import dataclasses
 import errno
+import functools
 import logging
 import math
 import os
@@ -14,15 +15,16 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
-import orbax.checkpoint as ocp
-from orbax.checkpoint import checkpoint_managers
 
 from jaxatr.jax_internals import multihost_utils
 from jaxatr.training.record import read_record
 from jaxatr.training.snapshot import Snapshot, rank, read_score, read_snapshot, save_arguments
+
+if TYPE_CHECKING:
+    import orbax.checkpoint as ocp
 
 FOLDER = "checkpoints"
 SET_ASIDE = "checkpoints_set_aside"
@@ -41,7 +43,9 @@ class Checkpoints:
     """
 
     def __init__(self, workdir: str | os.PathLike, *, fingerprint: str, keep: int):
-        """Opens or creates the folder, and removes the leftovers of an interrupted save.
+        """Creates the folder if there is none.
+
+        The first use removes the leftovers of an interrupted save.
 
         Args:
           workdir: the run's folder.
@@ -51,15 +55,20 @@ class Checkpoints:
         if keep < 1:
             raise ValueError(f"keep: got {keep}, wanted at least 1")
         self._workdir = Path(workdir).absolute()
-        self._fingerprint = fingerprint
+        self._fingerprint, self._keep = fingerprint, keep
         self._scores: dict[int, float] = {}
-        self._manager = _open(
+        (self._workdir / FOLDER).mkdir(parents=True, exist_ok=True)
+
+    @functools.cached_property
+    def _manager(self) -> "ocp.CheckpointManager":
+        """Orbax's manager, whose import takes a while: a new run needs it for its first save."""
+        manager = _open(
             self._workdir,
-            preservation_policy=_NewestAndBest(keep, self._scores),
+            preservation_policy=_NewestAndBest(self._keep, self._scores),
             cleanup_tmp_directories=True,
         )
-        steps = self._manager.all_steps()
-        self._scores |= {step: read_score(self._manager, step) for step in steps}
+        self._scores |= {step: read_score(manager, step) for step in manager.all_steps()}
+        return manager
 
     def __enter__(self) -> "Checkpoints":
         """Returns itself."""
@@ -74,7 +83,8 @@ class Checkpoints:
           CheckpointError: the save failed. Only a warning if another error is being raised.
         """
         try:
-            self._manager.close()
+            if "_manager" in vars(self):
+                self._manager.close()
         except Exception as error:
             if kind is None:
                 raise self._failed(error) from error
@@ -128,6 +138,8 @@ class Checkpoints:
         Raises:
           CheckpointError: there are checkpoints but none is usable.
         """
+        if not saved_steps(self._workdir):
+            return None
         steps = sorted(self._manager.all_steps(), reverse=True)
         for step in steps:
             snapshot = _read_or_warn(self._manager, step, self._fingerprint)
@@ -169,8 +181,8 @@ class Checkpoints:
 
 
 @dataclasses.dataclass
-class _NewestAndBest(checkpoint_managers.PreservationPolicy):
-    """Keeps the latest few checkpoints and the one with the highest score, the latest if tied.
+class _NewestAndBest:
+    """Orbax's policy of keeping the latest few checkpoints and the best, the latest if tied.
 
     Orbax's ``BestN`` reads scores from a file of each checkpoint without handling errors: a single
     corrupt file would make all checkpoints unreadable.
@@ -233,7 +245,9 @@ def load_snapshot(
     raise ValueError(f"checkpoint: got {which!r}, wanted one of the steps {steps} of {workdir}")
 
 
-def _open(workdir: Path, **options: Any) -> ocp.CheckpointManager:
+def _open(workdir: Path, **options: Any) -> "ocp.CheckpointManager":
+    import orbax.checkpoint as ocp
+
     return ocp.CheckpointManager(
         workdir / FOLDER,
         options=ocp.CheckpointManagerOptions(**options),
@@ -270,7 +284,7 @@ def _quiet() -> Iterator[None]:
         logger.removeFilter(is_error)
 
 
-def _read_or_warn(manager: ocp.CheckpointManager, step: int, fingerprint: str) -> Snapshot | None:
+def _read_or_warn(manager: "ocp.CheckpointManager", step: int, fingerprint: str) -> Snapshot | None:
     try:
         return read_snapshot(manager, step, fingerprint)
     except Exception as error:  # a corrupt file may raise any exception

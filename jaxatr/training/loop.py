@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,10 +22,10 @@ from jaxatr.training.record import record_config, start_record, update_record
 from jaxatr.training.snapshot import Snapshot, rank
 from jaxatr.training.state import (
     TrainState,
-    create_state,
     flatten,
     from_arrays,
     to_arrays,
+    trace_state,
 )
 from jaxatr.training.step import Schedule, make_step
 from jaxatr.training.stop import Preempted, StopRequest
@@ -224,16 +225,31 @@ class _Run:
         self._metrics: dict[str, float] = {}
         self._chosen, self._choices = chosen, kernels.Choices({})
         with kernels.choices(self._choices):
-            state = create_state(task, jax.random.key(seed), ema=ema)
+            shapes, compute = trace_state(task, jax.random.key(seed), ema=ema)
         saved = checkpoints.restore()
-        self.restored = saved is not None
+        self.restored, self.step = saved is not None, 0
         if saved is not None:
-            state = self._continue(state, saved)
-        self.step = int(state.step)
+            state = self._continue(shapes, saved)
+            self.step = int(state.step)
+            compute = lambda: state  # noqa: E731
         chosen.resumed = self.step > 0
-        self._state: TrainState = parallel.replicate(state, self._devices)
+        self._shapes = parallel.replicated_shapes(shapes, self._devices)
+        self._created: Future[TrainState] | None = parallel.replicate_in_background(
+            compute, self._devices
+        )
 
-    def _continue(self, state: TrainState, saved: Snapshot) -> TrainState:
+    @property
+    def _state(self) -> TrainState:
+        """The train state; at first, another thread compiles and computes it."""
+        if self._created is not None:
+            self._current, self._created = self._created.result(), None
+        return self._current
+
+    @_state.setter
+    def _state(self, state: TrainState) -> None:
+        self._current, self._created = state, None
+
+    def _continue(self, shapes: TrainState, saved: Snapshot) -> TrainState:
         positions = saved.progress["data"]
         if len(positions) != jax.process_count():
             raise CheckpointError(
@@ -244,7 +260,7 @@ class _Run:
         self._windows = saved.progress["meter"]
         self._hook_state, self._metrics = saved.hook, saved.metrics
         try:
-            return from_arrays(state, saved.state)
+            return from_arrays(shapes, saved.state)
         except ValueError as error:
             raise CheckpointError(
                 f"checkpoint {saved.step} does not fit the task: {error}"
@@ -263,10 +279,13 @@ class _Run:
         size = len(next(iter(batch.values())))
         count = len(self._devices)
         step = self._steps[phase.name]
-        arguments = self._state, parallel.shard(batch, count), np.full(count, stop, np.int32)
-        self._choices = self._chosen.of(phase.name, partial(step.lower, *arguments))
+        inputs = parallel.shard(batch, count), np.full(count, stop, np.int32)
+        lower = partial(step.lower, self._shapes, *inputs)
+        self._choices = self._chosen.of(phase.name, lower)
         with kernels.choices(self._choices):
-            self._state, sums = self._pace.dispatch(phase.name, step, *arguments)
+            if self._created is not None:
+                lower()  # before the state is awaited; jax does not lower the program again
+            self._state, sums = self._pace.dispatch(phase.name, step, self._state, *inputs)
         self.step += 1
         meter.push(self.step, phase.name, sums, size * jax.process_count(), epoch)
 

@@ -1,14 +1,19 @@
-"""The content of a checkpoint, and its writing and verified reading through orbax."""
+"""The content of a checkpoint, and its writing and verified reading through orbax.
+
+Orbax is imported by the functions that use it: a new run reaches its first step without it.
+"""
 
 import json
 import math
 import zlib
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import orbax.checkpoint as ocp
 
 from jaxatr.training.state import flatten
+
+if TYPE_CHECKING:
+    import orbax.checkpoint as ocp
 
 
 class Snapshot(NamedTuple):
@@ -32,7 +37,7 @@ class Snapshot(NamedTuple):
     score: float | None = None
 
 
-def save_arguments(snapshot: Snapshot, fingerprint: str) -> ocp.args.Composite:
+def save_arguments(snapshot: Snapshot, fingerprint: str) -> "ocp.args.Composite":
     """Returns the items for orbax to write: arrays, and a record with checksums of both.
 
     Args:
@@ -40,6 +45,8 @@ def save_arguments(snapshot: Snapshot, fingerprint: str) -> ocp.args.Composite:
         copied, because orbax writes it while the run continues.
       fingerprint: the run's fingerprint.
     """
+    import orbax.checkpoint as ocp
+
     arrays = {"state": snapshot.state} | ({"hook": snapshot.hook} if snapshot.hook else {})
     content = {
         "step": snapshot.step,
@@ -57,13 +64,15 @@ def save_arguments(snapshot: Snapshot, fingerprint: str) -> ocp.args.Composite:
     )
 
 
-def read_snapshot(manager: ocp.CheckpointManager, step: int, fingerprint: str) -> Snapshot:
+def read_snapshot(manager: "ocp.CheckpointManager", step: int, fingerprint: str) -> Snapshot:
     """Reads and verifies the checkpoint of ``step``.
 
     Raises:
       ValueError: the checkpoint was altered, or belongs to another run or step. Orbax may raise
         any other exception for corrupt files.
     """
+    import orbax.checkpoint as ocp
+
     content = _read_record(manager, step)
     if (content["step"], content["fingerprint"]) != (step, fingerprint):
         raise ValueError(
@@ -81,7 +90,7 @@ def read_snapshot(manager: ocp.CheckpointManager, step: int, fingerprint: str) -
     )
 
 
-def read_score(manager: ocp.CheckpointManager, step: int) -> float:
+def read_score(manager: "ocp.CheckpointManager", step: int) -> float:
     """Returns the rank of a checkpoint's score, the lowest possible if the checkpoint is corrupt.
 
     Errors are ignored here; :func:`read_snapshot` raises them.
@@ -97,7 +106,9 @@ def rank(score: float | None) -> float:
     return -math.inf if score is None or math.isnan(score) else score
 
 
-def _read_record(manager: ocp.CheckpointManager, step: int) -> dict[str, Any]:
+def _read_record(manager: "ocp.CheckpointManager", step: int) -> dict[str, Any]:
+    import orbax.checkpoint as ocp
+
     arguments = ocp.args.Composite(record=ocp.args.JsonRestore())
     record = manager.restore(step, args=arguments)["record"]
     content = record["content"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxatr.training.average import AVERAGE, start_average
 from jaxatr.training.task import Task
-from jaxatr.typing import ArrayLike, Key, PyTree
+from jaxatr.typing import Key, PyTree
 
 Trainable = Callable[[tuple[str, ...]], bool] | None
 
@@ -47,25 +47,40 @@ def create_state(task: Task, key: Key, *, ema: float = 0.0) -> TrainState:
     Raises:
       ValueError: a phase trains no parameters, or there are parameters and no phase.
     """
-    init_key, run_key = jax.random.split(key)
-    params, model_state = _compiled_fast(task.init)(init_key)
-    if params and not task.phases:
-        raise ValueError("phases: got none, wanted at least one, which trains the parameters")
-    opt_state = {}
-    for phase in task.phases:
-        trained, _ = split(params, phase.trainable)
-        if not trained:
-            raise ValueError(f"phase {phase.name!r}: its trainable() selects no parameters")
-        opt_state[phase.name] = _compiled_fast(phase.optimizer.init)(trained)
-    if ema:
-        opt_state[AVERAGE] = start_average(params, task.phases)
-    return TrainState(np.zeros((), np.int32), params, model_state, opt_state, run_key)
+    _, compute = trace_state(task, key, ema=ema)
+    return compute()
 
 
-def _compiled_fast(init: Callable) -> Callable:
-    """Returns ``jit(init)`` with few optimisations: for a single call, compilation dominates."""
+def trace_state(
+    task: Task, key: Key, *, ema: float = 0.0
+) -> tuple[TrainState, Callable[[], TrainState]]:
+    """Traces :func:`create_state`, without compiling it.
+
+    Returns:
+      The shapes of the state, and a function that compiles and computes it. Another thread may call
+      the function while this one lowers a step for the shapes.
+    """
+
+    def create(key: Key) -> TrainState:
+        init_key, run_key = jax.random.split(key)
+        params, model_state = task.init(init_key)
+        if params and not task.phases:
+            raise ValueError("phases: got none, wanted at least one, which trains the parameters")
+        opt_state = {}
+        for phase in task.phases:
+            trained, _ = split(params, phase.trainable)
+            if not trained:
+                raise ValueError(f"phase {phase.name!r}: its trainable() selects no parameters")
+            opt_state[phase.name] = phase.optimizer.init(trained)
+        if ema:
+            opt_state[AVERAGE] = start_average(params, task.phases)
+        return TrainState(jnp.zeros((), jnp.int32), params, model_state, opt_state, run_key)
+
     on_cpu = jax.default_backend() == "cpu"
-    return jax.jit(init, compiler_options={"xla_backend_optimization_level": 1} if on_cpu else None)
+    # Few optimisations: for a single call, compilation dominates.
+    options = {"xla_backend_optimization_level": 1} if on_cpu else None
+    traced = jax.jit(create, compiler_options=options).trace(key)
+    return traced.out_info, lambda: traced.lower().compile()(key)
 
 
 def split(params: PyTree, trainable: Trainable) -> tuple[PyTree, PyTree]:
@@ -94,10 +109,14 @@ def to_arrays(state: TrainState) -> dict[str, Any]:
 def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
     """Restores a state from the arrays of :func:`to_arrays`.
 
+    Args:
+      template: a state of the same task, or its shapes.
+      arrays: the state's, NumPy.
+
     Raises:
       ValueError: names, shapes or dtypes of the arrays differ from those of ``template``.
     """
-    plain = _without_keys(template)
+    plain = jax.eval_shape(_without_keys, template)
     wanted = _signature(flax.serialization.to_state_dict(plain))
     found = _signature(arrays)
     if wanted != found:
@@ -112,7 +131,8 @@ def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
     def as_in(leaf: Any, data: Any) -> Any:
         if not _is_key(leaf):
             return data
-        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+        impl = jax.random.key_impl(jnp.empty((), leaf.dtype))
+        return jax.random.wrap_key_data(data, impl=impl)
 
     return jax.tree.map(as_in, template, state)
 
@@ -126,7 +146,7 @@ def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
 
 
-def flatten(arrays: dict[str, Any]) -> dict[str, ArrayLike]:
+def flatten(arrays: dict[str, Any]) -> dict[str, Any]:
     """Flattens nested dictionaries to one with keys such as ``"params/stem/kernel"``."""
     flat: Any = flax.traverse_util.flatten_dict(arrays)
     return {"/".join(map(str, path)): leaf for path, leaf in flat.items() if leaf is not None}

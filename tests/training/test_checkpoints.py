@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 import warnings
 from contextlib import contextmanager
 
@@ -78,6 +79,19 @@ def test_the_steps_that_are_saved(copy, tmp_path):
 def test_a_run_may_have_no_checkpoint(tmp_path):
     with open_run(tmp_path) as checkpoints:
         assert checkpoints.restore() is None
+
+
+def test_orbax_is_imported_only_once_there_is_something_to_save_or_to_read(tmp_path):
+    program = (
+        "import sys\n"
+        "from jaxatr.training.checkpoints import Checkpoints\n"
+        "with Checkpoints(sys.argv[1], fingerprint='a', keep=1) as checkpoints:\n"
+        "    assert checkpoints.restore() is None\n"
+        "print('orbax' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
+    assert (tmp_path / "checkpoints").is_dir()
 
 
 def truncate(path):

@@ -3,6 +3,7 @@
 import dataclasses
 import shutil
 import signal
+from typing import Any
 
 import flax.traverse_util
 import grain
@@ -12,7 +13,9 @@ import optax
 import pytest
 
 from jaxatr import memory, training
+from jaxatr.training import loop
 from jaxatr.training.checkpoints import Checkpoints
+from jaxatr.training.state import trace_state
 from jaxatr.training.task import Hook, Phase
 
 
@@ -35,6 +38,34 @@ def test_a_finished_run_is_not_trained_again(toy, unbroken):
     assert same(again.params, unbroken.result.params)
     assert again.metrics == unbroken.result.metrics
     assert (unbroken.workdir / "metrics.jsonl").read_bytes() == before
+
+
+def test_each_program_of_a_run_is_lowered_once(toy, tmp_path):
+    lowered: list[Any] = []
+
+    def listen(event: str, duration_secs: float, **facts: Any):
+        if event.endswith("jaxpr_to_mlir_module_duration"):
+            lowered.append(facts.get("fun_name"))
+
+    task = toy.make()
+    task.evaluate = lambda params, model_state: {"accuracy": 0.5}
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        toy.run(tmp_path, task)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert lowered.count("jit(create)") == 1
+    assert lowered.count("jit(_fun)") == 1  # the step, which pmap calls so
+
+
+def test_a_resumed_run_creates_no_state(toy, unbroken, tmp_path, monkeypatch):
+    def trace(*arguments, **options):
+        return trace_state(*arguments, **options)[0], lambda: pytest.fail("a state was created")
+
+    monkeypatch.setattr(loop, "trace_state", trace)
+    workdir = shutil.copytree(unbroken.workdir, tmp_path / "copy")
+    result = toy.run(workdir)
+    assert result.step == 20
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

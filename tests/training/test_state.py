@@ -8,7 +8,15 @@ import numpy as np
 import optax
 import pytest
 
-from jaxatr.training.state import create_state, flatten, from_arrays, merge, split, to_arrays
+from jaxatr.training.state import (
+    create_state,
+    flatten,
+    from_arrays,
+    merge,
+    split,
+    to_arrays,
+    trace_state,
+)
 
 
 def test_a_state_survives_as_arrays(toy):
@@ -30,6 +38,20 @@ def test_keys_of_an_optimiser_survive_too(toy):
     again = from_arrays(template, to_arrays(state)).opt_state["train"]
     assert jax.random.uniform(again["noise"]) == jax.random.uniform(jax.random.key(7))
     assert again["count"] == 2
+
+
+def test_the_shapes_of_a_state_are_known_before_it_is_compiled(toy, compiler_events):
+    key = jax.random.key(3)
+    compiler_events.clear()
+    shapes, compute = trace_state(toy.make(), key, ema=0.9)
+    assert "backend_compile_duration" not in compiler_events
+    state = compute()
+    assert jax.tree.structure(shapes) == jax.tree.structure(state)
+    pairs = zip(jax.tree.leaves(shapes), jax.tree.leaves(state), strict=True)
+    assert all((shape.shape, shape.dtype) == (leaf.shape, leaf.dtype) for shape, leaf in pairs)
+    again = from_arrays(shapes, to_arrays(state))
+    assert jax.tree.all(jax.tree.map(np.array_equal, to_arrays(again), to_arrays(state)))
+    assert jax.random.uniform(again.key) == jax.random.uniform(state.key)
 
 
 def test_arrays_are_copies(toy):
