@@ -16,13 +16,19 @@ _RESERVE = 256 << 20  # bytes left free for other arrays than a large one
 _kept = False  # whether keep() has succeeded in this process
 
 
-def keep() -> bool:
+def keep(*, one_heap: bool = True) -> bool:
     """Configures glibc to keep freed memory for later arrays, in huge pages.
 
     By default every temporary array beyond some megabytes is requested from the system and returned
     to it in each step, in pages of 4 KiB that the system first fills with zeros. In exchange, the
     process keeps the memory of its largest step. The commands call this at startup, before NumPy
     and jax are imported, because existing threads keep their own heaps.
+
+    Args:
+      one_heap: all threads share the main heap, so that the arrays of each are in its huge pages.
+        Otherwise there is a heap more for each core, and threads do not wait for one another while
+        XLA compiles or a step runs. This is for a process whose main thread alone allocates large
+        arrays, as one that trains does after :func:`jaxatr.parallel.compute_inline`.
 
     Returns:
       Whether glibc was configured. Nothing is changed if the C library is not glibc, or if the
@@ -38,9 +44,9 @@ def keep() -> bool:
         return False
     if not (libc.mallopt(_M_MMAP_MAX, 0) and libc.mallopt(_M_TRIM_THRESHOLD, -1)):  # -1: never
         return False
-    # Per-thread arenas would use 4 KiB pages, so all threads share the main heap.
+    # Other heaps than the main one have 4 KiB pages, and return what is larger than 64 MiB.
     if "MALLOC_ARENA_MAX" not in os.environ:
-        libc.mallopt(_M_ARENA_MAX, 1)
+        libc.mallopt(_M_ARENA_MAX, 1 if one_heap else 1 + (os.cpu_count() or 1))
     _take_huge_pages(libc)
     global _kept
     _kept = True

@@ -22,6 +22,7 @@ AXIS = "data"
 
 Device: TypeAlias = Any  # a jax.Device, which type checkers do not accept as a type
 
+_ASYNCHRONOUS = "jax_cpu_enable_async_dispatch"
 _VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 
 
@@ -50,6 +51,21 @@ def initialize_from_environment() -> None:
             "wanted integers, the first smaller than the second"
         )
     jax.distributed.initialize(address, int(count), int(index))
+
+
+def compute_inline() -> None:
+    """Makes XLA:CPU run programs in the thread that calls them. Call it before jax finds devices.
+
+    A training on a CPU has no cores to spare for the host's work in the meantime. Large arrays are
+    then in the heap of the main thread (:func:`jaxatr.memory.keep`), and the temporary arrays of a
+    step are freed at its end. Other devices compute as before.
+    """
+    jax.config.update(_ASYNCHRONOUS, False)
+
+
+def computes_inline() -> bool:
+    """Returns whether programs run on a CPU, in the thread that calls them."""
+    return jax.default_backend() == "cpu" and not jax.config.values[_ASYNCHRONOUS]
 
 
 def psum(tree: PyTree) -> PyTree:
@@ -162,6 +178,16 @@ def shard(batch: Batch, num_devices: int) -> dict[str, np.ndarray]:
     }
 
 
+def arrived(batch: PyTree, devices: Sequence[Device]) -> PyTree:
+    """Returns a sharded batch, on its devices if they compute inline.
+
+    Otherwise XLA would wait for the arrays in a thread of its own, and run the program there.
+    """
+    if not computes_inline():
+        return batch
+    return jax.block_until_ready(jax.device_put(batch, _sharding(devices)))
+
+
 def map_batches(
     fn: Callable[[PyTree, Batch], PyTree],
     variables: PyTree,
@@ -192,7 +218,7 @@ def map_batches(
     for batch in batches:
         largest = max(largest, len(next(iter(batch.values()))))
         full = -(-largest // len(devices)) * len(devices)
-        outputs = mapped(variables, shard(_fill(batch, full), len(devices)))
+        outputs = mapped(variables, arrived(shard(_fill(batch, full), len(devices)), devices))
         if running is not None:  # fetched only now, so that the devices do not wait for the host
             yield running[0], _gather(*running)
         running = batch, outputs

@@ -1,5 +1,9 @@
 """Replication, sharding and batches over the local devices."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,6 +62,35 @@ def test_another_thread_computes_and_replicates_a_tree():
         assert (leaf.shape, leaf.dtype) == (shape.shape, shape.dtype)
         assert leaf.sharding == shape.sharding
     np.testing.assert_array_equal(made["w"], [tree["w"]] * len(devices))
+
+
+INLINE = """
+import sys
+import jax, numpy as np
+from jaxatr import parallel
+
+if sys.argv[1] == "inline":
+    parallel.compute_inline()
+devices = jax.local_devices()
+
+
+def long(x):  # XLA runs short programs where they are called in any case
+    return jax.lax.fori_loop(0, 1000, lambda _, x: jax.numpy.sin(x) + 1, x)
+
+
+batch = parallel.arrived(np.zeros((len(devices), 512, 512), np.float32), devices)
+print(parallel.computes_inline(), isinstance(batch, jax.Array), jax.pmap(long)(batch).is_ready())
+"""
+
+
+@pytest.mark.parametrize("mode", ["inline", "ahead"])
+def test_a_program_is_over_when_its_call_returns_if_asked_to(mode):
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", INLINE, mode], capture_output=True, text=True, env=environment
+    )
+    inline = str(mode == "inline")
+    assert done.stdout.split() == [inline, inline, inline], done.stderr
 
 
 def test_an_error_of_the_other_thread_is_raised_where_its_tree_is_wanted():

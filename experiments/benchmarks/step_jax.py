@@ -1,13 +1,14 @@
 """The worker that runs this package for training_step.py."""
 
+import sys
+
 from jaxatr import memory
 
 if __name__ == "__main__":  # like the commands, before the imports below start threads
-    memory.keep()
+    memory.keep(one_heap="--mode=inference" in sys.argv)
     memory.collect_rarely()
 
 import contextlib
-import sys
 from functools import partial
 from typing import Any
 
@@ -86,6 +87,8 @@ class Benchmark:
 
 def main():
     options = parse(__doc__)
+    if options.mode == "training":
+        parallel.compute_inline()
     training.enable_compilation_cache(options.cache or "off")
     task: Any = Benchmark(options.size, options.onnx)
     draw = np.random.default_rng(0)

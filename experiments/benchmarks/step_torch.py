@@ -11,7 +11,7 @@ from serve import parse, serve
 from jaxatr import memory
 
 if __name__ == "__main__" and parse(__doc__).keep:  # before the imports below start threads
-    memory.keep()
+    memory.keep(one_heap=False)
 
 import torch
 import torch._inductor.config as inductor

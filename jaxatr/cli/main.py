@@ -55,13 +55,14 @@ def run(name: str, arguments: Sequence[str]) -> None:
       name: one of :data:`COMMANDS`, the module of a :class:`jaxatr.cli.command.Command`.
       arguments: the command's flags and positional arguments.
     """
-    if name in ("train", "search"):
+    trains = name in ("train", "search")
+    if trains:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _stop)
     else:
         signal.signal(signal.SIGTERM, _end)
     # Must precede the imports of NumPy and jax, whose threads would have separate heaps.
-    memory.keep()
+    memory.keep(one_heap=not trains)
     memory.collect_rarely()
     try:
         command = importlib.import_module("jaxatr.cli.command")

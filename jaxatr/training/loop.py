@@ -280,6 +280,7 @@ class _Run:
         count = len(self._devices)
         step = self._steps[phase.name]
         inputs = parallel.shard(batch, count), np.full(count, stop, np.int32)
+        inputs = parallel.arrived(inputs, self._devices)
         lower = partial(step.lower, self._shapes, *inputs)
         self._choices = self._chosen.of(phase.name, lower)
         with kernels.choices(self._choices):

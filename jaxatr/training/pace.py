@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from jaxatr import memory
+from jaxatr import memory, parallel
 from jaxatr.typing import PyTree
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ class Pace:
     allocation. A step that waits for these results starts at once, so that both have their
     temporary arrays for a while. If these are large, the host therefore waits for a step before it
     dispatches the next, which takes a hundredth of their time. Small steps, and those of other
-    devices, are dispatched ahead.
+    devices, are dispatched ahead. After
+    :func:`jaxatr.parallel.compute_inline`, there is nothing to wait for.
     """
 
     def __init__(self):
@@ -42,7 +43,7 @@ class Pace:
             memory.give_back()  # of earlier compilations, such as that of the initialisation
             size = _temporary_bytes(step, *arguments)
             memory.reserve(size)
-            self._large[name] = size >= _LARGE
+            self._large[name] = size >= _LARGE and not parallel.computes_inline()
         if self._awaited is not None:
             jax.block_until_ready(self._awaited)
             time.sleep(_FREED)

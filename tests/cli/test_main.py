@@ -97,7 +97,7 @@ from jaxatr import memory
 from jaxatr.cli import main
 
 # absl, because a training answers signals from here on.
-memory.keep = lambda: print([name for name in ("numpy", "jax", "absl") if name in sys.modules])
+memory.keep = lambda **_: print([name for name in ("numpy", "jax", "absl") if name in sys.modules])
 sys.argv = ["jaxatr", "report", "--help"]
 main.main()
 """
