@@ -88,6 +88,38 @@ def test_an_array_that_is_allocated_again_has_the_memory_of_the_one_before():
     assert int(output(REPEATED, "keep")) > 96 << 20
 
 
+HEAPS = """
+import ctypes, os, sys, threading
+from jaxatr import memory
+
+memory.keep(one_heap=sys.argv[1] == "one")
+libc, count = ctypes.CDLL(None), os.cpu_count() + 2
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+all_have, over = threading.Barrier(count + 1), threading.Event()
+
+
+def allocate():
+    libc.malloc(4096)
+    all_have.wait()
+    over.wait()
+
+
+threads = [threading.Thread(target=allocate) for _ in range(count)]
+for thread in threads:
+    thread.start()
+all_have.wait()
+libc.malloc_stats()  # to the standard error
+over.set()
+"""
+
+
+@glibc
+@pytest.mark.parametrize(("asked", "heaps"), [("one", 1), ("more", 1 + (os.cpu_count() or 1))])
+def test_threads_share_one_heap_or_have_one_more_for_each_core(asked, heaps):
+    program = "import os\nos.dup2(1, 2)\n" + HEAPS
+    assert output(program, asked).count("Arena ") == heaps
+
+
 ENDING = """
 import atexit, gc
 
