@@ -281,7 +281,9 @@ class _Run:
         step = self._steps[phase.name]
         inputs = parallel.shard(batch, count), np.full(count, stop, np.int32)
         inputs = parallel.arrived(inputs, self._devices)
-        lower = partial(step.lower, self._shapes, *inputs)
+        # While the state is created, its shapes do; pmap of several processes wants arrays.
+        state = self._shapes if jax.process_count() == 1 else self._state
+        lower = partial(step.lower, state, *inputs)
         self._choices = self._chosen.of(phase.name, lower)
         with kernels.choices(self._choices):
             if self._created is not None:
