@@ -65,7 +65,7 @@ def run(command: Command, arguments: Sequence[str]) -> None:
             "Allow the run, or prepared data, to name code outside of jaxatr, which is then run: "
             "for what is your own, or of a known origin.",
         )
-    if getattr(command, "__name__", "").rpartition(".")[2] not in devices.WITHOUT:
+    if _name(command) not in devices.WITHOUT:
         devices.define()
     flags.DEFINE_bool("debug", False, "Print the tracebacks of errors.")
     own = [flags.FLAGS[name] for name in flags.FLAGS if _is_own(name)]  # not those of libraries
@@ -91,11 +91,19 @@ def _is_own(name: str) -> bool:
     return (flags.FLAGS.find_module_defining_flag(name) or "").partition(".")[0] == "jaxatr"
 
 
+def _name(command: Command) -> str:
+    return getattr(command, "__name__", "").rpartition(".")[2]
+
+
 def _guarded(command: Command, arguments: Sequence[str]) -> int:
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.FATAL)  # orbax logs, with tracebacks, what it raises too
     try:
         _trust_the_users()
+        if _name(command) in devices.INLINE:
+            from jaxatr import parallel  # late, to keep --help fast
+
+            parallel.compute_inline()  # before --device starts jax
         if "device" in flags.FLAGS and flags.FLAGS["device"].value is not None:
             devices.use(flags.FLAGS["device"].value)
         return _until_closed(lambda: command.main(arguments))

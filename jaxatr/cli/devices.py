@@ -7,6 +7,9 @@ import sys
 from absl import flags
 
 PLATFORMS = ("cpu", "cuda", "tpu")
+INLINE = ("train", "search")
+"""Commands that compute in their main thread on a CPU (:func:`jaxatr.parallel.compute_inline`)."""
+
 WITHOUT = ("check", "prepare", "report", "monitor")
 """The commands that compute nothing on a device."""
 

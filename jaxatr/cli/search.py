@@ -46,7 +46,7 @@ def define_flags() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Searches, prints the trials, and evaluates the best one on the test data, once."""
-    from jaxatr import parallel, reporting, runs, training  # late, to keep --help fast
+    from jaxatr import reporting, runs, training  # late, to keep --help fast
 
     inputs.refuse(arguments)
     values = flags.FLAGS
@@ -55,7 +55,6 @@ def main(arguments: Sequence[str]) -> None:
             raise ValueError("--config is missing: --config=cbc, or a file of your own")
         if unused := inputs.given("data_source", "data_dir"):
             raise ValueError(f"--{next(iter(unused))} needs --config: the search has its data")
-    parallel.compute_inline()
     training.enable_compilation_cache()
     started = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     found = runs.search_fields(

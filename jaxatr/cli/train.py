@@ -67,7 +67,6 @@ def main(arguments: Sequence[str]) -> None:
     values = flags.FLAGS
     baselines = runs.check_baselines(values.baselines)
     _check(bool(baselines))
-    parallel.compute_inline()
     parallel.initialize_from_environment()
     training.enable_compilation_cache()
     started = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
