@@ -117,7 +117,7 @@ def values_read(node: onnx.NodeProto) -> Iterator[str]:
             yield from values_read(inner)
 
 
-def attribute(node: onnx.NodeProto, name: str, default: float) -> float:
+def attribute(node: onnx.NodeProto, name: str, default: int | float) -> int | float:
     """Returns a number among a node's attributes."""
     for one in node.attribute:
         if one.name == name:

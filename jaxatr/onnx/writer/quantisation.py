@@ -4,7 +4,8 @@
 ``QuantizeLinear`` and ``DequantizeLinear``. An engine with integer kernels fuses the pairs around
 an operator into one operator on integers; any other computes the same in float32. Weights are int8,
 symmetric, with a scale for each output channel; activations are uint8 with a zero point, in ranges
-that are measured on examples.
+that are measured on examples. The scales are such that integer kernels are exact on every processor
+(:mod:`jaxatr.saturation`).
 
 The first convolution and the last layers stay in float32, as Krishnamoorthi (2018), "Quantizing
 deep convolutional networks for efficient inference", recommends. What reads no weight of the
@@ -19,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr import saturation
 from jaxatr.onnx.package import onnx
 from jaxatr.onnx.reader.model import load
 from jaxatr.onnx.writer.network import Network, attribute, has_weights, values_read
@@ -27,7 +29,6 @@ from jaxatr.typing import Array, Float
 BINS = 2048
 """Number of bins of the histograms from which ranges are chosen."""
 
-_LARGEST_WEIGHT = 127
 _LEVELS = 255
 _SHARES = np.linspace(0.3, 1.0, 71)  # candidates for the ends of a range, as shares of the widest
 
@@ -241,6 +242,19 @@ def rounded(graph: Network, name: str, observed: Observed) -> list[onnx.NodeProt
     ]
 
 
+def _scales(kernel: np.ndarray, axis: int, groups: int) -> Float[np.ndarray, " c"]:
+    """Returns the scales of a kernel's output channels, which are on an axis.
+
+    onnxruntime sums up a convolution's rows, columns and channels in this order. It computes
+    depthwise convolutions exactly with any weights.
+    """
+    rows = np.moveaxis(kernel, axis, 0)
+    if kernel.ndim > 2:
+        rows = np.moveaxis(rows, 1, -1)
+    depthwise = kernel.ndim > 2 and kernel.shape[1] == 1 and groups == len(kernel)
+    return saturation.steps(rows.reshape(len(rows), -1), paired=not depthwise)
+
+
 def _rounded_weights(
     graph: Network, layer: _Layer, observed: Observed, integer: bool
 ) -> Iterator[onnx.NodeProto]:
@@ -258,8 +272,7 @@ def _rounded_weights(
     assert kernel is not None  # a layer has weights
     axis = 0 if node.op_type == "Conv" or attribute(node, "transB", 0.0) else 1
     others = tuple(place for place in range(kernel.ndim) if place != axis)
-    widest = np.abs(kernel).max(axis=others)
-    scales = (np.where(widest > 0, widest, 1) / _LARGEST_WEIGHT).astype(np.float32)
+    scales = _scales(kernel, axis, int(attribute(node, "group", 1)))
     steps = np.expand_dims(scales, others)
     rounded = np.round(kernel / steps)
     integers, make = graph.put(f"{name}/int8", rounded.astype(np.int8)), onnx.helper.make_node
