@@ -2,8 +2,10 @@
 
 Each run is trained, exported in each precision with its decision inside, and run by onnxruntime on
 its test examples. Rates are of batches of 32 chips without their geometry, measured alternately,
-and so is the network alone, whose file has no gallery.
-A run that is recorded is not measured again, so that what was cut off goes on.
+and so is the network alone, whose file has no gallery. ``exact`` is the share of int8's decisions
+that are the same if onnxruntime is told not to saturate products, as processors without VNNI do.
+These have a record of their own. A run that is recorded is not measured again, so that what was
+cut off goes on.
 
     python -m experiments.onnx.precision --workdir=FOLDER [--only=PREFIX,…]
 
@@ -31,7 +33,7 @@ from jaxatr.metrics import auroc
 from jaxatr.recognition.decision import open_task
 from jaxatr.runs.export import export_run
 
-OUTPUT = Path(__file__).parent / "results" / "precision_cpu.json"
+RESULTS = Path(__file__).parent / "results"
 PRECISIONS = ("float32", "int8", "float16")
 BATCH, REPEATS = 32, 15
 
@@ -70,18 +72,19 @@ def measure(workdir: Path) -> dict[str, Any]:
         path = workdir / f"{precision}.onnx"
         export_run(workdir, path, takes="chips", precision=precision)
         session = sessions[precision] = onnxruntime.InferenceSession(path)
-        names = [one.name for one in session.get_outputs()]
-        parts = [
-            session.run(None, {"images": chips[start : start + BATCH]})
-            for start in range(0, len(chips), BATCH)
-        ]
-        found = dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True))
+        found = answers(session, chips)
         rows[precision] = {
             "megabytes": round(path.stat().st_size / 1e6, 2),
             "auroc": round(float(auroc(found["score"][known], found["score"][~known])), 4),
             "closed": round(float(np.mean(found["nearest"][known] == labels[known])), 4),
             "decision": found["decision"],
         }
+        if precision == "int8":
+            options = onnxruntime.SessionOptions()
+            options.add_session_config_entry("session.x64quantprecision", "1")
+            careful = answers(onnxruntime.InferenceSession(path, options), chips)
+            same = np.mean(found["decision"] == careful["decision"])
+            rows[precision]["exact"] = round(float(same), 4)
     for precision in PRECISIONS:
         path = workdir / f"network.{precision}.onnx"
         export_run(workdir, path, takes="chips", precision=precision, score="none")
@@ -95,6 +98,16 @@ def measure(workdir: Path) -> dict[str, Any]:
         row["network rate"] = round(medians["float32, network"] / medians[f"{name}, network"], 2)
         row["milliseconds"] = round(medians[name] * 1e3, 1)
     return {"examples": len(labels), "score": task.config.open_set.score, "precisions": rows}
+
+
+def answers(session: Any, chips: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the outputs of a file for all chips."""
+    names = [one.name for one in session.get_outputs()]
+    parts = [
+        session.run(None, {"images": chips[start : start + BATCH]})
+        for start in range(0, len(chips), BATCH)
+    ]
+    return dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True))
 
 
 def timed(sessions: dict[str, Any], batch: dict[str, np.ndarray]) -> dict[str, float]:
@@ -116,8 +129,9 @@ def main() -> None:
     flags = parser.parse_args()
     folder = Path(os.environ.get("JAXATR_DATA", "../shared/data")).absolute()
     record: dict[str, Any] = {"runs": {}}
-    if OUTPUT.is_file():
-        record = files.read_json(OUTPUT)
+    output = RESULTS / f"precision_cpu{'' if processor()['vnni'] else '_no_vnni'}.json"
+    if output.is_file():
+        record = files.read_json(output)
     for data, network in itertools.product(_CONFIGS, NETWORKS):
         name = f"{data}-{network}"
         if name in record["runs"] or not name.startswith(tuple(flags.only.split(","))):
@@ -128,7 +142,7 @@ def main() -> None:
         record["engine"] = f"onnxruntime {onnxruntime.__version__}"
         record["processor"] = processor()
         record["batch"] = BATCH
-        OUTPUT.write_text(json.dumps(record, indent=1) + "\n")
+        output.write_text(json.dumps(record, indent=1) + "\n")
         print(name, json.dumps(record["runs"][name]), flush=True)
 
 
