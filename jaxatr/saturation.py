@@ -1,9 +1,9 @@
 """Weights in 8 bits whose products no processor saturates.
 
 A processor with AVX2 or AVX-512 but without VNNI multiplies uint8 by int8 with ``vpmaddubsw``,
-which adds the products of two neighbours in 16 bits and saturates. onnxruntime uses it by default,
-so that a sum can be wrong by half. It is exact if no two neighbours sum up to more than 128, since
-``255 * 128 < 2 ** 15``.
+which adds the products of two neighbours in 16 bits and saturates. onnxruntime and OpenVINO use it
+by default, so that a sum can be wrong by half. It is exact if the weights of no two neighbours sum
+up to more than 128, since ``255 * 128 < 2 ** 15``.
 """
 
 import numpy as np

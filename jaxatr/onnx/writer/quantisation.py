@@ -245,8 +245,8 @@ def rounded(graph: Network, name: str, observed: Observed) -> list[onnx.NodeProt
 def _scales(kernel: np.ndarray, axis: int, groups: int) -> Float[np.ndarray, " c"]:
     """Returns the scales of a kernel's output channels, which are on an axis.
 
-    onnxruntime sums up a convolution's rows, columns and channels in this order. It computes
-    depthwise convolutions exactly with any weights.
+    onnxruntime and OpenVINO sum up a convolution's rows, columns and channels in this order. They
+    compute depthwise convolutions exactly with any weights.
     """
     rows = np.moveaxis(kernel, axis, 0)
     if kernel.ndim > 2:
