@@ -11,6 +11,23 @@ from jaxatr.onnx.reader.narrowing import beyond, narrows
 from jaxatr.onnx.reader.program import ValueInfo
 
 
+_identity = jax.jit(lambda value: value)
+_seen: set[tuple[tuple[int, ...], np.dtype]] = set()  # forms of the arrays that _put has got
+
+
+def _put(value: np.ndarray) -> jax.Array:
+    """Converts an array to a jax array.
+
+    A call of a program does it in an eighth of the time, but must be compiled for each form. That
+    is for forms that come again.
+    """
+    form = value.shape, value.dtype
+    if form in _seen:
+        return _identity(value)
+    _seen.add(form)
+    return jax.device_put(value)
+
+
 def on_device(value: Any) -> Any:
     """Converts the NumPy arrays in a value to jax arrays, except those of strings and objects."""
     if isinstance(value, (list, tuple)):
@@ -39,7 +56,7 @@ def as_declared(value: Any, wanted: ValueInfo) -> Any:
                 f"input {wanted.name!r}: {large.flat[0]} does not fit into 32 bits, which jax "
                 "keeps here; keep 64 bits: apply(..., keep_64_bit=True)"
             )
-    array = value if isinstance(value, jax.Array) else jax.device_put(value)
+    array = value if isinstance(value, jax.Array) else _put(value)
     shape, dtype = wanted.shape, dtype_of(wanted.dtype)
     if shape is not None and (
         len(shape) != array.ndim
