@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from jaxatr import saturation
+from jaxatr.openset.gallery.rounding import rounded
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 64])
@@ -25,3 +26,11 @@ def test_weights_apart_or_of_two_signs_keep_8_bits():
     rows = np.float32([[4, 0, 4, 0], [4, -4, 0, 1], [0, 4, 4, 0], [3, 1, 0, 0], [2, 2, 0, 0]])
     assert np.allclose(saturation.steps(rows) * 127, 4)
     assert np.allclose(saturation.steps(rows, paired=False) * 127, [4, 4, 4, 3, 2])
+
+
+def test_galleries_are_rounded_in_these_steps():
+    rows = np.random.default_rng(0).uniform(0.8, 1, (20, 9)).astype(np.float32)
+    found = rounded(rows)
+    np.testing.assert_array_equal(found.steps, saturation.steps(rows)[:, None])
+    assert found.integers[:, :8].reshape(20, -1, 2).astype(int).sum(axis=-1).max() <= 128
+    assert (np.abs(found.integers * found.steps - rows) <= 0.5001 * found.steps).all()

@@ -1,6 +1,7 @@
 """ONNX: docs/results/onnx.md."""
 
 import json
+from functools import partial
 
 from charts import OTHER, OURS, Mark, Row, Section
 
@@ -67,12 +68,11 @@ def onnxruntime_table() -> str:
     return "\n".join(table([*header, "ratio: jaxatr", "ratio: written again", "loading"], rows))
 
 
-def precision() -> str:
+def precision(file: str) -> str:
     """Figures of int8 and float16 beside those of float32."""
     rows = []
-    for name, run in json.loads((CONFORMANCE.parent / "precision_cpu.json").read_text())[
-        "runs"
-    ].items():
+    recorded_runs = json.loads((CONFORMANCE.parent / file).read_text(encoding="utf-8"))["runs"]
+    for name, run in recorded_runs.items():
         full = run["precisions"]["float32"]
         for kind in ("int8", "float16"):
             one = run["precisions"][kind]
@@ -103,5 +103,6 @@ TABLES: Tables = {
     "conformance": conformance,
     "onnxruntime": onnxruntime_table,
     "decisions": decisions,
-    "precision": precision,
+    "precision": partial(precision, "precision_cpu.json"),
+    "precision_no_vnni": partial(precision, "precision_cpu_no_vnni.json"),
 }
