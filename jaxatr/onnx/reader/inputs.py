@@ -10,7 +10,6 @@ from jaxatr.onnx.ops.dtypes import dtype_of
 from jaxatr.onnx.reader.narrowing import beyond, narrows
 from jaxatr.onnx.reader.program import ValueInfo
 
-
 _identity = jax.jit(lambda value: value)
 _seen: set[tuple[tuple[int, ...], np.dtype]] = set()  # forms of the arrays that _put has got
 

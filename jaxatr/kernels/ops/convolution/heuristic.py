@@ -9,6 +9,7 @@ import math
 
 from jaxatr.kernels.ops.convolution.problem import ConvProblem
 from jaxatr.kernels.ops.convolution.solvers import (
+    blocked,
     direct,
     space_to_depth,
     split,
@@ -19,6 +20,7 @@ from jaxatr.kernels.ops.convolution.solvers import (
 
 _FULL = ("float32", "float64")  # not half precision, which was not timed
 _ROOM = 96 * 2**20  # the most bytes for the patches of one layer
+_LAST_ROOM = 512 * 2**20  # those of a first layer, whose gradient is the last one to be computed
 _LARGE = 2**28  # multiplications for each tap, at which a longer compilation soon pays off
 
 
@@ -41,7 +43,7 @@ def choose(problem: ConvProblem) -> str:
     if channels > 4 and pixels <= (8 * 8 if problem.direction == "forward" else 4 * 4):
         return "matmul"
     if problem.direction == "weight":
-        return "turned" if _can_be_transposed(problem) else "xla"
+        return _weight(problem)
     if channels > 4:
         return "xla"
     # The first layer: gathering patches of so few channels is slow.
@@ -59,6 +61,23 @@ def _pointwise(problem: ConvProblem, pixels: int) -> str:
     if narrower and problem.stride == (1, 1) and _can_be_transposed(problem):
         return "turned" if problem.x_shape[0] * pixels >= 2 * channels else "taps"
     return "taps"
+
+
+def _weight(problem: ConvProblem) -> str:
+    """Returns the algorithm of a weight gradient with a larger kernel.
+
+    XLA's takes several times as long for a first layer or with strides, most of all on processors
+    without AVX-512.
+    """
+    channels, features = problem.w_shape[2:]
+    if _can_be_transposed(problem):
+        return "turned"
+    if not isinstance(problem.x_shape[0], int) or problem.dtype not in _FULL:
+        return "xla"
+    if channels <= 4 and turned.workspace_bytes(problem) <= _LAST_ROOM:
+        return "turned"
+    strided = max(problem.stride) > 1 and features >= 64
+    return "blocked" if (channels <= 4 or strided) and blocked.PART.configs(problem) else "xla"
 
 
 def _can_be_transposed(problem: ConvProblem) -> bool:
