@@ -193,7 +193,8 @@ def test_the_activations_that_cost_most_stay_in_float(model, observed, batches, 
     alone = {name: switched.error([name]) for name in observed}
     first, second, *_ = sorted(observed, key=alone.get)
     both = switched.error([first, second])
-    for names in ((), (first,), (first, second)):  # the files' biases are rounded, too
+    # The files' biases are rounded, too.
+    for names in ((), *((name,) for name in observed), (first, second)):
         made = error(model, without(observed, *names), images, expected)
         assert made == pytest.approx(switched.error(names), rel=0.05)
     assert both < alone[first] < alone[second] < whole

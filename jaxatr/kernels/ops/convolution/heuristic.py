@@ -69,21 +69,24 @@ def _weight(problem: ConvProblem) -> str:
     XLA's takes several times as long for a first layer or with strides, most of all on processors
     without AVX-512.
     """
-    channels, features = problem.w_shape[2:]
-    if _can_be_transposed(problem):
-        return "turned"
-    if not isinstance(problem.x_shape[0], int) or problem.dtype not in _FULL:
+    if not _timed(problem):
         return "xla"
-    if channels <= 4 and turned.workspace_bytes(problem) <= _LAST_ROOM:
+    channels, features = problem.w_shape[2:]
+    first = channels <= 4
+    if turned.workspace_bytes(problem) <= (_LAST_ROOM if first else _ROOM):
         return "turned"
     strided = max(problem.stride) > 1 and features >= 64
-    return "blocked" if (channels <= 4 or strided) and blocked.PART.configs(problem) else "xla"
+    return "blocked" if (first or strided) and blocked.PART.configs(problem) else "xla"
 
 
 def _can_be_transposed(problem: ConvProblem) -> bool:
     """Returns whether a weight gradient has a type that was timed and its patches fit."""
-    known = isinstance(problem.x_shape[0], int) and problem.dtype in _FULL
-    return known and turned.workspace_bytes(problem) <= _ROOM
+    return _timed(problem) and turned.workspace_bytes(problem) <= _ROOM
+
+
+def _timed(problem: ConvProblem) -> bool:
+    """Returns whether a problem has a type that was timed and a batch of known size."""
+    return isinstance(problem.x_shape[0], int) and problem.dtype in _FULL
 
 
 def _few(problem: ConvProblem, pixels: int) -> bool:
