@@ -5,9 +5,10 @@ its test examples. Rates are of batches of 32 chips without their geometry, meas
 and so is the network alone, whose file has no gallery. ``exact`` is the share of int8's decisions
 that are the same if onnxruntime is told not to saturate products, as processors without VNNI do.
 These have a record of their own. A run that is recorded is not measured again, so that what was
-cut off goes on.
+cut off goes on. Trainings are short; with ``--whole`` they take all steps of their configuration,
+and the rows' names end with ``-whole``.
 
-    python -m experiments.onnx.precision --workdir=FOLDER [--only=PREFIX,…]
+    python -m experiments.onnx.precision --workdir=FOLDER [--only=PREFIX,…] [--whole]
 
 Data is read from ``JAXATR_DATA`` (default ``../shared/data``), ImageNet's weights from
 ``JAXATR_WEIGHTS_DIR``.
@@ -44,10 +45,11 @@ _SOURCES = {"mstar": "mstar10", "cifar10": "cifar10"}
 _SHORT = {"open_set.trials": 0, "open_set.score": "consensus", "train.evaluate_every": 1e6}
 
 
-def configured(network: str, data: str, folder: Path) -> Any:
-    """Returns the configuration of a run."""
-    steps = 400 if network == "resnet18" else 250
-    config = package.configured(_CONFIGS[data], _SHORT | {"train.steps": steps})
+def configured(network: str, data: str, folder: Path, whole: bool = False) -> Any:
+    """Returns the configuration of a run, with all of its steps if `whole`."""
+    config = package.configured(_CONFIGS[data], _SHORT)
+    if not whole:
+        config.train.steps = 400 if network == "resnet18" else 250
     if data in _SOURCES:
         config.data.source = str(folder / _SOURCES[data])
     if network != "resnet18":
@@ -126,6 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measures runs in int8 and float16.")
     parser.add_argument("--workdir", required=True, help="folder of the runs")
     parser.add_argument("--only", default="", help="comma-separated prefixes of DATA-NETWORK")
+    parser.add_argument("--whole", action="store_true", help="train with all configured steps")
     flags = parser.parse_args()
     folder = Path(os.environ.get("JAXATR_DATA", "../shared/data")).absolute()
     record: dict[str, Any] = {"runs": {}}
@@ -133,11 +136,11 @@ def main() -> None:
     if output.is_file():
         record = files.read_json(output)
     for data, network in itertools.product(_CONFIGS, NETWORKS):
-        name = f"{data}-{network}"
+        name = f"{data}-{network}" + "-whole" * flags.whole
         if name in record["runs"] or not name.startswith(tuple(flags.only.split(","))):
             continue
         workdir = Path(flags.workdir).absolute() / name
-        package.train(configured(network, data, folder), workdir)
+        package.train(configured(network, data, folder, flags.whole), workdir)
         record["runs"][name] = measure(workdir)
         record["engine"] = f"onnxruntime {onnxruntime.__version__}"
         record["processor"] = processor()
