@@ -4,7 +4,8 @@ MobileNetV2 and EfficientNet-Lite0 are read from their ONNX files (NCHW, with ba
 trained as in a run; PyTorch has the same networks (channels_last). The method is that of
 ``training_step.py``. Run again, an interrupted run continues.
 
-Run: python experiments/benchmarks/pretrained.py FILE [FILE ...] [--sizes 96 224] [--quick]
+Run: python experiments/benchmarks/pretrained.py FILE [FILE ...] [--sizes 96 224]
+    [--modes training inference] [--quick]
 
 The files' names, without ``.onnx``, must be names of networks in ``torch_mobile.py``.
 """
@@ -27,7 +28,7 @@ def cases(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Path]]:
     """Yields the fields that identify each row, and the file."""
     for size in options.sizes:
         for file in options.files:
-            for mode in SETTINGS:
+            for mode in options.modes:
                 yield {"network": file.stem, "size": size, "mode": mode}, file
 
 
@@ -49,6 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--sizes", type=int, nargs="+", default=[96, 224])
+    parser.add_argument("--modes", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--threads", type=int, default=cores(), help="PyTorch's")
