@@ -1,12 +1,14 @@
 """The older format of tree ensembles, in which nodes and leaves share one list."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from jaxatr.onnx.ops.ml import Texts
 from jaxatr.onnx.ops.trees import MODES, Trees, Weights
+
+_PART = 1 << 16  # numbers that are looked up at once
 
 Numbers: TypeAlias = Sequence[int] | Sequence[float] | np.ndarray
 
@@ -109,28 +111,37 @@ class Positions:
         if self._most > np.iinfo(np.int64).max:
             raise ValueError("nodes_treeids, nodes_nodeids: their numbers are too far apart")
         self._names, self._ranks = self._named(trees, nodes), ranks
-        if not (np.diff(self._names) > 0).all():
+        if not (self._names[1:] > self._names[:-1]).all():
             order = np.argsort(self._names, kind="stable")
             self._names, self._ranks = self._names[order], ranks[order]
-            if (np.diff(self._names) == 0).any():
+            if (self._names[1:] == self._names[:-1]).any():
                 raise ValueError("nodes_nodeids: two nodes of a tree have the same number")
 
     def __call__(self, trees: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Returns the positions of nodes, −1 for those that do not exist."""
-        if not len(self._ranks):
-            return np.full(len(trees), -1, np.int32)
-        known = np.ones(len(trees), bool)
-        for given, (low, high) in zip((trees, nodes), self._ranges, strict=True):
-            known &= (given >= low) & (given <= high)
-        names = self._named(trees, nodes)
-        place = np.minimum(np.searchsorted(self._names, names), len(self._ranks) - 1)
-        return np.where(known & (self._names[place] == names), self._ranks[place], np.int32(-1))
+        positions = np.full(len(trees), -1, np.int32)
+        for part in _parts(len(self._ranks) and len(trees)):
+            given = trees[part], nodes[part]
+            known = np.ones(len(given[0]), bool)
+            for numbers, (low, high) in zip(given, self._ranges, strict=True):
+                known &= (numbers >= low) & (numbers <= high)
+            names = self._named(*given)
+            place = np.minimum(np.searchsorted(self._names, names), len(self._ranks) - 1)
+            known &= self._names[place] == names
+            positions[part][known] = self._ranks[place[known]]
+        return positions
 
     def _named(self, trees: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Returns one number for each pair."""
-        dtype = np.int32 if self._most <= np.iinfo(np.int32).max else np.int64
         (low, _), (least, most) = self._ranges
-        names = (trees.astype(np.int64) - low).astype(dtype)
-        names *= most - least + 1
-        names += (nodes.astype(np.int64) - least).astype(dtype)
+        names = np.empty(len(trees), np.min_scalar_type(-1 - self._most))
+        for part in _parts(len(trees)):
+            owners = trees[part].astype(np.int64) - low
+            names[part] = owners * (most - least + 1) + (nodes[part].astype(np.int64) - least)
         return names
+
+
+def _parts(count: int) -> Iterator[slice]:
+    """Yields slices of a long list, so that intermediate arrays are short."""
+    for start in range(0, count, _PART):
+        yield slice(start, start + _PART)

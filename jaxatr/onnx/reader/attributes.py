@@ -1,5 +1,6 @@
 """Converts node attributes and ``Constant`` nodes to Python values."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -50,17 +51,36 @@ def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
     raise NodeError(f"node {name!r}: attribute {attribute.name!r} has type {attribute.type}")
 
 
+class LongList:
+    """The numbers of a long list, integers in the smallest type, for ``np.asarray``.
+
+    They are copied from the proto at each use, so that a node's lists are not all in memory twice.
+    """
+
+    def __init__(self, tensor: Any):
+        """Keeps the ``TensorProto``."""
+        self._tensor = tensor
+
+    def __len__(self) -> int:
+        """Returns how many numbers there are."""
+        return math.prod(self._tensor.dims)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Returns the numbers."""
+        return np.array(to_array(self._tensor), dtype, copy=copy)
+
+
 def numbers(attribute: Any, name: str, folder: Path | None = None) -> Any:
     """Returns an attribute's value as :func:`plain` does, but a long list in less memory.
 
-    Numbers are an array. Texts of a long list are :class:`.CodedTexts`.
+    Numbers are an array or a :class:`LongList`. Texts of a long list are :class:`.CodedTexts`.
     """
     kinds = onnx.AttributeProto
     if attribute.type == kinds.STRINGS and attribute.HasField("t"):
         return CodedTexts(_texts(attribute), to_array(attribute.t))
     if attribute.type in (kinds.FLOATS, kinds.INTS) and not attribute.ref_attr_name:
         if attribute.HasField("t"):
-            return to_array(attribute.t)  # integers in the smallest type
+            return LongList(attribute.t)
         if attribute.type == kinds.FLOATS:
             return np.array(attribute.floats, np.float32)
         return np.array(attribute.ints, np.int64)

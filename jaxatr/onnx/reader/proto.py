@@ -8,6 +8,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from jaxatr import memory
 from jaxatr.files import MissingFileError
 from jaxatr.onnx.ops.dtypes import NAMES
 from jaxatr.onnx.ops.registry import own
@@ -33,13 +34,16 @@ def read(model: Any) -> tuple[Any, Path | None]:
             raise MissingFileError(f"model: there is no file {str(model)!r}")
         folder, model = path.parent, path.read_bytes()
     if isinstance(model, (bytes, bytearray, memoryview)):
-        proto = onnx.ModelProto()
-        model = compacted(bytes(model))  # a large file's own bytes are not kept longer
+        proto, pieces = onnx.ModelProto(), compacted(bytes(model))
+        changed, model = len(pieces) > 1, b""  # a large file's own bytes are not kept longer
+        model, pieces = b"".join(pieces), []
         try:
-            proto.ParseFromString(b"".join(model))
+            proto.ParseFromString(model)
         except (DecodeError, RecursionError) as error:
             raise ValueError(f"model: the bytes are not an ONNX model ({error})") from error
         model = proto
+        if changed:
+            memory.give_back()  # before the long lists become tables
     if not isinstance(model, onnx.ModelProto):
         raise ValueError(f"model: got {type(model).__name__}, wanted a path, bytes or ModelProto")
     if not model.HasField("graph"):

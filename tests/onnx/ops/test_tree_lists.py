@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jaxatr.onnx.ops import tree_lists
 from jaxatr.onnx.ops.tree_lists import Positions
 
 
@@ -10,7 +11,11 @@ from jaxatr.onnx.ops.tree_lists import Positions
 @pytest.mark.parametrize(
     ("tree_step", "node_step", "dtype"), [(1, 1, np.int16), (-3, 7, np.int32), (10**6, 10**9, int)]
 )
-def test_positions_are_those_of_a_dictionary(in_order, tree_step, node_step, dtype):
+@pytest.mark.parametrize("part", [7, tree_lists._PART])
+def test_positions_are_those_of_a_dictionary(
+    in_order, tree_step, node_step, dtype, part, monkeypatch
+):
+    monkeypatch.setattr(tree_lists, "_PART", part)
     rng = np.random.default_rng(0)
     pairs = [(tree * tree_step, node * node_step) for tree in range(9) for node in range(tree + 3)]
     pairs = sorted(pairs) if in_order else rng.permutation(pairs).tolist()

@@ -50,7 +50,10 @@ def test_the_values_are_those_of_protobuf(short):
         assert not other.ints and not other.floats
         assert plain(other, "n") == plain(one, "n")
         if one.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS):
-            np.testing.assert_array_equal(numbers(other, "n"), numbers(one, "n"))
+            listed, wanted = numbers(other, "n"), numbers(one, "n")
+            np.testing.assert_array_equal(listed, wanted)
+            assert len(listed) == len(wanted)
+            assert np.array(listed, np.float32).dtype == np.float32
         if one.type == onnx.AttributeProto.STRINGS and len(one.strings):
             texts, codes = numbers(other, "n")
             assert tuple(texts[code] for code in codes) == plain(one, "n")
