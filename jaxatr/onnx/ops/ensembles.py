@@ -269,14 +269,13 @@ def tree_ensemble_regressor(
       target_weights: the weights of the leaves.
       target_weights_as_tensor: ``target_weights`` as an array.
     """
-    values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
     weights = _given("target_weights", target_weights, target_weights_as_tensor)
     found = listed(
         (nodes_treeids, nodes_nodeids),
         nodes_modes,
         (nodes_falsenodeids, nodes_truenodeids),
         nodes_featureids,
-        values,
+        _given("nodes_values", nodes_values, nodes_values_as_tensor),
         nodes_missing_value_tracks_true,
         (target_treeids, target_nodeids),
         target_ids,
@@ -326,14 +325,13 @@ def tree_ensemble_classifier(
     is PROBIT, or is NONE and no weight is negative), and −s otherwise.
     """
     labels = classlabels_strings or classlabels_int64s or ()
-    values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
     weights = _given("class_weights", class_weights, class_weights_as_tensor)
     found = listed(
         (nodes_treeids, nodes_nodeids),
         nodes_modes,
         (nodes_falsenodeids, nodes_truenodeids),
         nodes_featureids,
-        values,
+        _given("nodes_values", nodes_values, nodes_values_as_tensor),
         nodes_missing_value_tracks_true,
         (class_treeids, class_nodeids),
         class_ids,

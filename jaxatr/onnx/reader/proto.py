@@ -34,16 +34,21 @@ def read(model: Any) -> tuple[Any, Path | None]:
             raise MissingFileError(f"model: there is no file {str(model)!r}")
         folder, model = path.parent, path.read_bytes()
     if isinstance(model, (bytes, bytearray, memoryview)):
-        proto, pieces = onnx.ModelProto(), compacted(bytes(model))
-        changed, model = len(pieces) > 1, b""  # a large file's own bytes are not kept longer
-        model, pieces = b"".join(pieces), []
+        # Of a large file, nothing is in memory for longer than it is needed.
+        pieces = compacted(bytes(model))
+        model, changed = None, len(pieces) > 1
+        if changed:
+            memory.give_back()
+        data = b"".join(pieces)
+        del pieces
+        model = onnx.ModelProto()
         try:
-            proto.ParseFromString(model)
+            model.ParseFromString(data)
         except (DecodeError, RecursionError) as error:
             raise ValueError(f"model: the bytes are not an ONNX model ({error})") from error
-        model = proto
+        del data
         if changed:
-            memory.give_back()  # before the long lists become tables
+            memory.give_back()
     if not isinstance(model, onnx.ModelProto):
         raise ValueError(f"model: got {type(model).__name__}, wanted a path, bytes or ModelProto")
     if not model.HasField("graph"):
