@@ -67,7 +67,7 @@ class LongList:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Returns the numbers."""
-        return np.array(to_array(self._tensor), dtype, copy=copy)
+        return np.array(to_array(self._tensor).reshape(-1), dtype, copy=copy)
 
 
 def numbers(attribute: Any, name: str, folder: Path | None = None) -> Any:
