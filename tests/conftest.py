@@ -161,6 +161,20 @@ def compiles_in_memory():
 
 
 @pytest.fixture
+def read_in_place():
+    """Copies an array to a multiple of 64 bytes, where jax on a CPU reads it in place."""
+
+    def placed(array):
+        memory = np.empty(array.nbytes + 64, np.uint8)
+        start = -memory.ctypes.data % 64
+        copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        copy[...] = array
+        return copy
+
+    return placed
+
+
+@pytest.fixture
 def unchecked():
     """Disables run-time shape checks, for tests of error messages that users see without them."""
     jaxtyping.config.update("jaxtyping_disable", True)

@@ -43,8 +43,9 @@ def checked_images(images: Float[ArrayLike, "b h w c"]) -> Float[Array, "b h w c
         raise ValueError(
             f"images: got {jnp.result_type(images)}, wanted floats, in the unit of predict's input"
         )
-    # Not by jnp.asarray, which compiles a program that returns a NumPy array as it is.
-    return images if isinstance(images, jax.Array) else jax.device_put(images)
+    # Not by jnp.asarray, which compiles a program that returns a NumPy array as it is. A copy,
+    # since jax reads the array while it computes, when the caller may have filled it anew.
+    return images if isinstance(images, jax.Array) else jax.device_put(np.array(images))
 
 
 def checked_targets(

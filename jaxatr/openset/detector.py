@@ -114,12 +114,18 @@ class Detector:
         outputs = self._outputs("fit", given)
         layer, models = self._head(given, outputs), dict(self.models)
 
+        training = None
+
         def act(score: Score) -> None:
+            nonlocal training
             if score.fit is not None:
                 models[score.name] = fit_one(score, outputs, layer)
+            if score.weigh is not None and training is None:
+                # Copies: the caller may put what it calibrates with into the same arrays.
+                training = jax.tree.map(np.array, (outputs, layer))
 
         members_first(self.definition, act, set())
-        self.models, self._calibrated, self._training = models, set(), (outputs, layer)
+        self.models, self._calibrated, self._training = models, set(), training
         self._fitted_shapes = {
             name: np.shape(given[name])[1:] for name in self.needs.fit if name != "head"
         }
@@ -198,7 +204,7 @@ class Detector:
             if missing := graph.without_form(score):
                 raise ValueError(f"{missing}: this score cannot be part of a traced function")
             return graph.answer(score, *graph.parts(score, self.models), outputs)
-        return Fitted((score,), self.models).answers(outputs)[score.name]
+        return jax.tree.map(_finished, Fitted((score,), self.models).answers(outputs)[score.name])
 
     def _check_fitted(self, kind: Literal["fit", "score"]) -> None:
         """Raises an error if a model is missing, also one of a member."""
@@ -310,6 +316,14 @@ class Detector:
 
 def _array(value: Any) -> Any:
     return value if isinstance(value, Tracer) else as_numpy(value)
+
+
+def _finished(value: Any) -> Any:
+    """Copies an array of NumPy's, which may be the caller's, and waits for one of jax's.
+
+    jax reads the caller's arrays while it computes.
+    """
+    return value.copy() if isinstance(value, np.ndarray) else jax.block_until_ready(value)
 
 
 def _classes(model: Any) -> int:

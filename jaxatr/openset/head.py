@@ -35,10 +35,10 @@ def last_layer(head: Head, width: int) -> Head:
       head: the network's last layer.
       width: d, the number of features.
     """
-    kernel = np.asarray(head.kernel, np.float32)
+    kernel = np.array(head.kernel, np.float32)
     chex.assert_shape(kernel, (width, None))
     zeros = np.zeros(kernel.shape[1], np.float32)
-    return Head(kernel, zeros if head.bias is None else np.asarray(head.bias, np.float32))
+    return Head(kernel, zeros if head.bias is None else np.array(head.bias, np.float32))
 
 
 def logits_of(

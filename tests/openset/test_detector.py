@@ -101,6 +101,22 @@ def test_the_lines_of_the_page_give_what_a_run_computes(name):
                 getattr(detector, kind)(**less)
 
 
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * n.startswith("fusion_")) for n in NAMES]
+)
+def test_arrays_may_be_filled_anew_after_each_call(name, read_in_place):
+    """The caller may have one buffer for all parts, or train the network further in place."""
+    train = GENERATED if name == "gopenmax" else TRAIN
+    wanted = openset.create(name).fit(**train).calibrate(**HELD).score(**NEW)
+    detector, found = openset.create(name), None
+    for method, part in ((detector.fit, train), (detector.calibrate, HELD), (detector.score, NEW)):
+        held = jax.tree.map(read_in_place, part)
+        found = method(**held)
+        for array in jax.tree.leaves(held):
+            array[...] = 0
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_the_page_s_vim_takes_arrays_of_other_libraries():
     torch = pytest.importorskip("torch")
     wanted = openset.create("vim").fit(**TRAIN).score(**NEW)

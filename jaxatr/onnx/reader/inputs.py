@@ -27,6 +27,15 @@ def _put(value: np.ndarray) -> jax.Array:
     return jax.device_put(value)
 
 
+def own(value: Any) -> Any:
+    """Copies the NumPy arrays in a value.
+
+    jax reads them while it computes, after a call has returned. A caller that fills one buffer
+    again and again would change the inputs of earlier calls.
+    """
+    return jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, value)
+
+
 def on_device(value: Any) -> Any:
     """Converts the NumPy arrays in a value to jax arrays, except those of strings and objects."""
     if isinstance(value, (list, tuple)):
@@ -45,11 +54,11 @@ def as_declared(value: Any, wanted: ValueInfo) -> Any:
       ValueError: the rank, a fixed dimension or the kind of type (float, integer, …) differs.
     """
     if wanted.dtype is None or value is None or isinstance(value, (list, tuple, Mapping)):
-        return value if isinstance(value, Mapping) else on_device(value)
+        return value if isinstance(value, Mapping) else on_device(own(value))
     if wanted.dtype == "str":
         return np.asarray(value, object)
     if not isinstance(value, jax.Array):
-        value = np.asarray(value)
+        value = np.array(value)  # a copy, as in own()
         if narrows() and (large := beyond(value)).size:
             raise ValueError(
                 f"input {wanted.name!r}: {large.flat[0]} does not fit into 32 bits, which jax "

@@ -16,7 +16,7 @@ from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.ops.precision import wide
 from jaxatr.onnx.ops.values import EAGER, is_strings
 from jaxatr.onnx.reader.folding import fold_batch_norms
-from jaxatr.onnx.reader.inputs import as_declared, on_device
+from jaxatr.onnx.reader.inputs import as_declared, on_device, own
 from jaxatr.onnx.reader.lowering import lower
 from jaxatr.onnx.reader.program import (
     Call,
@@ -66,7 +66,8 @@ class OnnxModel:
         function.
 
         Args:
-          *inputs: one value for each of :attr:`inputs`: an array, or a list for a sequence.
+          *inputs: one value for each of :attr:`inputs`: an array, or a list for a sequence. NumPy's
+            are copied, so that they may be filled anew.
           eager: whether to compute node by node without compiling: to find an error, or for
             strings and shapes that depend on values, which cannot be compiled.
 
@@ -84,7 +85,7 @@ class OnnxModel:
         if traced:
             return model.apply(model.variables, *inputs)
         with wide():  # keeps 64-bit numbers
-            computed = run(*inputs)
+            computed = run(*own(inputs))
             if rest is None:
                 return computed
             given = computed if isinstance(computed, tuple) else (computed,)

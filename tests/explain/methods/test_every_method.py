@@ -12,6 +12,7 @@ from jax.tree_util import Partial
 from tqdm import tqdm
 
 from jaxatr.explain import masking
+from jaxatr.explain.inputs import checked_images
 from jaxatr.explain.methods.grad_cam import grad_cam
 from jaxatr.explain.methods.grad_cam_plus_plus import grad_cam_plus_plus
 from jaxatr.explain.methods.integrated_gradients import integrated_gradients
@@ -239,3 +240,10 @@ def test_a_bar_counts_every_copy(name, network, images, monkeypatch):
     monkeypatch.setattr(masking, "tqdm", bar)
     explain(name, network, images, progress=True)
     assert bars[0].n == bars[0].total > 0
+
+
+def test_the_caller_may_fill_the_images_anew(read_in_place):
+    images = read_in_place(np.ones((2, 8, 8, 3), np.float32))
+    given = checked_images(images)
+    images[...] = 0
+    np.testing.assert_array_equal(given, np.ones((2, 8, 8, 3)))

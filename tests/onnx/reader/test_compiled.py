@@ -111,6 +111,23 @@ def test_a_shape_is_compiled_once(built):
     assert traced == [(2,), (3,)]
 
 
+@pytest.mark.parametrize("eager", [False, True])
+def test_the_caller_may_fill_the_input_anew(built, eager, read_in_place):
+    nodes, last = [], "x"
+    for number in range(10):  # computed for longer than a call takes to return
+        nodes += [node("MatMul", [last, "x"], [f"m{number}"])]
+        nodes += [node("Tanh", [f"m{number}"], [f"t{number}"])]
+        last = f"t{number}"
+    model = importer.load(built(nodes, {"x": [None, None]}, [last]))
+    image = np.eye(600, dtype=np.float32)
+    wanted, buffer = np.array(model(image, eager=eager)), read_in_place(image)
+    for _ in range(3):
+        buffer[...] = image
+        found = model(buffer, eager=eager)
+        buffer[...] = 0
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_weights_are_constants_up_to_a_limit(network, monkeypatch):
     def arguments(model):
         _, compiled, _ = model._inference
