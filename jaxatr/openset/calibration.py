@@ -390,4 +390,6 @@ def fit_calibration(
         if labels is None:
             raise ValueError("labels: got none, wanted those of the examples of the logits")
         temperature = fit_temperature(logits, labels, before=before)
-    return Calibration(values, classes, temperature, tpr, per_class, sigmoid, len(values))
+    # Copies: the caller may fill the arrays anew.
+    kept = values.copy(), classes.copy()
+    return Calibration(*kept, temperature, tpr, per_class, sigmoid, len(values))

@@ -132,3 +132,13 @@ def test_equal_scores_have_the_unit_1():
 def test_labels_that_are_no_class_are_refused():
     with pytest.raises(ValueError, match="labels"):
         openset.fit_temperature(np.eye(3), [0, 1, -1])
+
+
+def test_the_caller_may_fill_the_arrays_anew():
+    rng = np.random.default_rng(0)
+    scores, classes = rng.normal(size=90), np.arange(90) % 3
+    given = rng.normal(size=40), np.arange(40) % 3
+    calibration = openset.fit_calibration(scores, classes, per_class=True)
+    wanted = calibration.p_values(*given)
+    scores[...], classes[...] = 9, 0
+    np.testing.assert_array_equal(calibration.p_values(*given), wanted)
