@@ -114,18 +114,15 @@ class Detector:
         outputs = self._outputs("fit", given)
         layer, models = self._head(given, outputs), dict(self.models)
 
-        training = None
-
         def act(score: Score) -> None:
-            nonlocal training
             if score.fit is not None:
                 models[score.name] = fit_one(score, outputs, layer)
-            if score.weigh is not None and training is None:
-                # Copies: the caller may put what it calibrates with into the same arrays.
-                training = jax.tree.map(np.array, (outputs, layer))
 
         members_first(self.definition, act, set())
-        self.models, self._calibrated, self._training = models, set(), training
+        self.models, self._calibrated, self._training = models, set(), None
+        if self.definition.weighed:
+            # Copies: the caller may put what it calibrates with into the same arrays.
+            self._training = jax.tree.map(np.array, (outputs, layer))
         self._fitted_shapes = {
             name: np.shape(given[name])[1:] for name in self.needs.fit if name != "head"
         }

@@ -304,6 +304,11 @@ class Score:
         return self.calibrate is not None or any(member.calibrated for member in self.members)
 
     @property
+    def weighed(self) -> bool:
+        """Whether it or one of its members is weighed by training and validation examples."""
+        return self.weigh is not None or any(member.weighed for member in self.members)
+
+    @property
     def takes_classes(self) -> bool:
         """Whether classes can be added to its fitted model without training."""
         if self.comparing is not None:
