@@ -257,14 +257,17 @@ def test_a_lower_precision_decides_by_thresholds_of_its_own(
 
 
 def test_a_precision_that_a_run_or_an_engine_lacks_is_refused(trained_run, embedding_run, tmp_path):
-    with pytest.raises(ValueError, match="jax runs networks in float32"):
+    with pytest.raises(ValueError, match="int8 needs the runtime onnxruntime or openvino, got jax"):
         Recogniser.load(trained_run, runtime="jax:int8")
-    with pytest.raises(ValueError, match="wanted one of int8, float16"):
+    with pytest.raises(ValueError, match="bfloat16 needs the runtime jax or onednn, got openvino"):
+        Recogniser.load(trained_run, runtime="openvino:bfloat16")
+    with pytest.raises(ValueError, match="wanted one of bfloat16, int8, float16"):
         Recogniser.load(trained_run, runtime="onnxruntime:int4")
     with pytest.raises(ValueError, match="an ensemble runs in float32 only"):
         Recogniser.load([trained_run, trained_run], runtime="onnxruntime:int8")
-    with pytest.raises(ValueError, match="runs in float32 only"):
-        Retriever.load(embedding_run, runtime="onnxruntime:int8")
+    for runtime in ("onnxruntime:int8", "jax:bfloat16"):
+        with pytest.raises(ValueError, match="runs in float32 only"):
+            Retriever.load(embedding_run, runtime=runtime)
     with pytest.raises(ValueError, match="precision: .* takes no option"):
         export_run(embedding_run, tmp_path / "model.onnx", precision="int8")
 

@@ -63,7 +63,9 @@ def define_flags() -> None:
         "run's.",
     )
     inputs.define_precision(
-        "export: writes the network; below float32 it needs the training data and onnxruntime."
+        "export: precision of the network; below float32 it needs the training data and "
+        "onnxruntime.",
+        ["float32", "float16", "int8"],
     )
     flags.DEFINE_string(
         "data_source",

@@ -16,7 +16,7 @@ ENGINES = ("local", "ray")
 """Those of :mod:`jaxatr.batch`, which is slow to import."""
 
 RUNTIMES = ("jax", "onednn", "onnxruntime", "openvino")
-PRECISIONS = ("float32", "float16", "int8")
+PRECISIONS = ("float32", "bfloat16", "float16", "int8")
 """The engines of :mod:`jaxatr.onnx.sessions`, which is slow to import."""
 
 FORMER = ("source", "jsonl", "page")
@@ -67,16 +67,21 @@ def define_runtime() -> None:
         "The engine that runs the network: jax; jax with oneDNN's kernels where they are faster "
         "(onednn); or another engine, with the extra of its name. Explanations always use jax.",
     )
-    define_precision("runs the network; below float32 with --runtime=onnxruntime or openvino.")
+    define_precision(
+        "The precision of the network: bfloat16 with --runtime=jax or onednn, float16 and int8 "
+        "with onnxruntime or openvino; float32 is that of the training.",
+        PRECISIONS,
+    )
 
 
-def define_precision(what: str) -> None:
+def define_precision(what: str, names: Sequence[str]) -> None:
     """Defines ``--precision``.
 
     Args:
-      what: what the precision does in this command.
+      what: its description.
+      names: the precisions that the command takes.
     """
-    flags.DEFINE_enum("precision", PRECISIONS[0], PRECISIONS, f"The precision that {what}")
+    flags.DEFINE_enum("precision", PRECISIONS[0], names, what)
 
 
 def runtime() -> str:

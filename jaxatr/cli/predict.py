@@ -3,7 +3,7 @@
 jaxatr predict --workdir=DIR IMAGE... [--json] [--score=auto|cbc|vim|…] [--gamma=0.9|fitted]
 jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE|TABLE... [--out=table.csv|.jsonl|.parquet]
 jaxatr predict --workdir=DIR SOURCE... --engine=ray|local --out=FOLDER [--shard=10000]
-jaxatr predict --workdir=DIR IMAGE... --runtime=jax|onednn|onnxruntime|openvino [--precision=int8]
+jaxatr predict --workdir=DIR IMAGE... --runtime=jax|onednn|onnxruntime|openvino [--precision=…]
 jaxatr predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
 jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--json] [--max_distance=0.5]
 jaxatr predict --workdir=DIR SCENES --boxes=FILE [--out=table.csv]

@@ -5,8 +5,8 @@ If a convolution's result is read only by a ``sub``, ``add``, ``mul`` or ``div``
 one per feature, this step is folded into the convolution, and so are further steps of this kind:
 ``(conv(x, w) - mean) * f + b`` becomes ``conv(x, f w) + (b - f mean)``. This is how a batch norm
 with running statistics is folded, with or without a bias before it. Transposes on the way, as in
-models read from ONNX, move the features to another axis but do not prevent the folding. Results
-differ by rounding.
+models read from ONNX, move the features to another axis but do not prevent the folding, nor do
+changes between bfloat16 and float32. Results differ by rounding.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from jaxatr.kernels.ops.channels import spread_p
 from jaxatr.kernels.ops.convolution.dead_taps import live_weights, without_dead_taps
 from jaxatr.kernels.ops.convolution.primitive import bind, convolution_p
 
-_DTYPES = ({"float32"}, {"float64"})
+_DTYPES = ({"float32"}, {"float64"}, {"bfloat16"})
 # The most pixels of all results for which oneDNN on padded images beats the chosen algorithm.
 _PADDED = 32
 Values = dict[Var, Any]
@@ -48,7 +48,8 @@ class Specialised:
 
     Attributes:
       text: the traced program, without the values of the weights.
-      multiplications: number of multiplications in its float32 convolutions.
+      multiplications: number of multiplications in its convolutions in float32 and bfloat16.
+      narrow: whether convolutions are in bfloat16.
       joined: number of steps that are folded into convolutions.
     """
 
@@ -83,7 +84,11 @@ class Specialised:
         }  # known numbers, one per feature, that are broadcast to the size of an image
         self._chains = _chains(self._late, self._jaxpr.outvars, known, self._vectors)
         self.joined = sum(_is_combination(eqn) for chain in self._chains for eqn in chain.after)
-        self.multiplications = sum(map(_multiplications, filter(_is_float32, self._late)))
+        convolutions = [(eqn, _convolves_in(eqn)) for eqn in self._late]
+        self.narrow = any(dtype == "bfloat16" for _, dtype in convolutions)
+        self.multiplications = sum(
+            _multiplications(eqn) for eqn, dtype in convolutions if dtype in ("float32", "bfloat16")
+        )
 
     def function(self) -> Callable[..., Any]:
         """Computes everything that depends on the weights alone, and returns the rest.
@@ -113,7 +118,7 @@ class Specialised:
                 if end := ends.get(id(eqn)):
                     chain, kernel, bias = end
                     x = _read(chain.convolution.invars[0], values)
-                    result = _convolve(chain.convolution, x, kernel) + bias
+                    result = _convolve(chain.convolution, x, kernel).astype(bias.dtype) + bias
                     values[eqn.outvars[0]] = jnp.transpose(result, chain.order)
                 elif id(eqn) not in inside:
                     _run(eqn, values)
@@ -177,7 +182,9 @@ def _chains(
             following = reader[last]
             if following.primitive.name == "transpose":
                 order = tuple(order[axis] for axis in following.params["permutation"])
-            elif not _is_step(following, last, known, vectors, order.index(axes[1])):
+            elif not _is_rounding(following) and not _is_step(
+                following, last, known, vectors, order.index(axes[1])
+            ):
                 break
             after.append(following)
             last = following.outvars[0]
@@ -205,6 +212,12 @@ def _is_combination(eqn: JaxprEqn) -> bool:
     return eqn.primitive.name in ("sub", "add", "mul", "div")
 
 
+def _is_rounding(eqn: JaxprEqn) -> bool:
+    """Returns whether an equation only changes the type, between float32 and bfloat16."""
+    types = {str(_aval(atom).dtype) for atom in (*eqn.invars, *eqn.outvars)}
+    return eqn.primitive.name == "convert_element_type" and types <= {"float32", "bfloat16"}
+
+
 def _is_step(
     eqn: JaxprEqn, var: Var, known: Collection[Var], vectors: Collection[Var], axis: int
 ) -> bool:
@@ -230,8 +243,8 @@ def _joined(chain: _Chain, numbers: Values) -> tuple[jax.Array, jax.Array]:
     assert axes is not None
     var = chain.convolution.outvars[0]
     kernel = _read(chain.convolution.invars[1], numbers)
-    features = _aval(var).shape[axes[1]]
-    factor, added = jnp.ones(features, kernel.dtype), jnp.zeros(features, kernel.dtype)
+    features, dtype = _aval(var).shape[axes[1]], jnp.promote_types(kernel.dtype, "float32")
+    factor, added = jnp.ones(features, dtype), jnp.zeros(features, dtype)
     for eqn in chain.after:
         if _is_combination(eqn):
             first = eqn.invars[0] is var
@@ -249,7 +262,8 @@ def _joined(chain: _Chain, numbers: Values) -> tuple[jax.Array, jax.Array]:
         var = eqn.outvars[0]
     to_kernel, to_result = [1] * kernel.ndim, [1] * _aval(var).ndim
     to_kernel[axes[0]] = to_result[axes[1]] = features
-    return kernel * factor.reshape(to_kernel), added.reshape(to_result)
+    kernel = (kernel * factor.reshape(to_kernel)).astype(kernel.dtype)
+    return kernel, added.reshape(to_result).astype(_aval(chain.after[-1].outvars[0]).dtype)
 
 
 def _run(eqn: JaxprEqn, values: Values) -> None:
@@ -272,6 +286,12 @@ def _convolve(eqn: JaxprEqn, x: Any, kernel: Any) -> Any:
         return eqn.primitive.bind(x, kernel, **eqn.params)
     if eqn.params["problem"].direction != "forward":  # a gradient, which has other arguments
         return bind(x, kernel, eqn.params["problem"], "xla")
+    problem = eqn.params["problem"]
+    if x.dtype == "bfloat16" and problem.groups == problem.x_shape[3] > 1:
+        # oneDNN's depthwise convolutions in bfloat16 take 2 to 30 times those in float32.
+        params = eqn.params | {"problem": dataclasses.replace(problem, dtype="float32")}
+        wide = eqn.replace(params=params)
+        return _convolve(wide, x.astype("float32"), kernel.astype("float32")).astype(x.dtype)
     problem = without_dead_taps(eqn.params["problem"])
     if math.prod(problem.w_shape[:2]) <= math.prod(problem.x_shape[1:3]):
         return bind(x, live_weights(eqn.params["problem"], kernel), problem, "xla")
@@ -297,8 +317,9 @@ def _aval(atom: Any) -> Any:
     return atom.aval
 
 
-def _is_float32(eqn: JaxprEqn) -> bool:
-    return _feature_axes(eqn) is not None and str(_aval(eqn.outvars[0]).dtype) == "float32"
+def _convolves_in(eqn: JaxprEqn) -> str:
+    """Returns the type of a convolution; empty for other equations."""
+    return "" if _feature_axes(eqn) is None else str(_aval(eqn.outvars[0]).dtype)
 
 
 def _multiplications(eqn: JaxprEqn) -> int:

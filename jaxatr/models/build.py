@@ -110,8 +110,9 @@ def build_detector(config: Config, num_classes: int, *, width: int) -> Detection
     Raises:
       ValueError: the backbone has no maps at strides 4 to 32, or the dtype is unknown.
     """
-    if config.onnx or (name := backbone_name(config)) not in BACKBONES:
-        known, got = ", ".join(BACKBONES), config.onnx or backbone_name(config)
+    name = backbone_name(config)
+    if not is_built_in(config):
+        known, got = ", ".join(BACKBONES), config.onnx or name
         raise ValueError(f"model.backbone: got {got!r}, wanted for a detector {known}")
     if config.stem != "7x7" and "stem" in BACKBONES[name].fields:
         raise ValueError(f"model.stem: got {config.stem!r}, wanted '7x7' for a detector")
@@ -146,6 +147,15 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
     backbone = _backbone(model, attention=attention)
     student = Student(backbone, num_classes, head_bias=model.head_bias, deltas=fields.deltas)
     return Surrogate(student, ExplanationNetwork(fields.width, backbone.dtype, backbone.axis_name))
+
+
+def is_built_in(config: Config) -> bool:
+    """Returns whether the backbone that ``config.model`` describes is one of jaxatr's own.
+
+    Raises:
+      ValueError: ``pretrained`` names a published network with a different backbone.
+    """
+    return backbone_name(config) in BACKBONES and not config.onnx
 
 
 def backbone_name(config: Config) -> str:

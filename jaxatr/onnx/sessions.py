@@ -98,8 +98,8 @@ _SESSIONS: dict[str, Callable[[Path], Session]] = {
 
 RUNTIMES = (*OWN, *_SESSIONS)
 """Names of the engines."""
-PRECISIONS = ("int8", "float16")
-"""Names of the precisions below float32 in which the other engines can run a network."""
+PRECISIONS = {"bfloat16": OWN, "int8": tuple(_SESSIONS), "float16": tuple(_SESSIONS)}
+"""Names of the precisions below float32, and of the engines that can run a network in them."""
 
 
 def divided(runtime: str) -> tuple[str, str]:
@@ -119,8 +119,8 @@ def check_runtime(runtime: str) -> None:
       runtime: name of the engine; a precision may follow a colon.
 
     Raises:
-      ValueError: there is no engine or precision of this name, the engine has only float32, or this
-        jaxlib does not have oneDNN.
+      ValueError: there is no engine or precision of this name, the engine does not have the
+        precision, or this jaxlib does not have oneDNN.
       ImportError: the package is not installed; the message names the extra.
     """
     name, precision = divided(runtime)
@@ -128,9 +128,9 @@ def check_runtime(runtime: str) -> None:
         raise ValueError(f"runtime: got {name!r}, wanted one of {', '.join(RUNTIMES)}")
     if precision and precision not in PRECISIONS:
         raise ValueError(f"precision: got {precision!r}, wanted one of {', '.join(PRECISIONS)}")
-    if precision and name in OWN:
-        others = " or ".join(one for one in RUNTIMES if one not in OWN)
-        raise ValueError(f"precision: {name} runs networks in float32, {precision} needs {others}")
+    if precision and name not in PRECISIONS[precision]:
+        others = " or ".join(PRECISIONS[precision])
+        raise ValueError(f"precision: {precision} needs the runtime {others}, got {name}")
     if name == ONEDNN:
         from jaxatr.kernels import onednn  # late, so that --help does not load jax
 

@@ -77,7 +77,7 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
             to those that the decision needs.
           runtime: engine that runs the network, one of :data:`jaxatr.onnx.sessions.RUNTIMES`; a
             precision may follow a colon, as in ``"onnxruntime:int8"``.
-          task: opens the run's task with its data, for an engine in int8.
+          task: opens the run's task with its data, for a precision below float32.
 
         Raises:
           ValueError: there is no such engine, or it cannot compute the inputs of the score.
@@ -196,9 +196,11 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
           runtime: engine that runs the network: ``"jax"``; ``"onednn"``, which is JAX with oneDNN's
             kernels for the batch sizes for which they are faster; ``"onnxruntime"`` or
             ``"openvino"``, which are extras. The decision and heat maps stay in JAX.
-            ``"onnxruntime:int8"`` and ``"onnxruntime:float16"`` are for recognisers of single
-            images: the network is converted once (:mod:`jaxatr.onnx.writer.quantisation`), and the
-            threshold is fitted to its outputs, for which the training data is needed.
+            ``"jax:bfloat16"``, ``"onnxruntime:int8"`` and so on
+            (:data:`jaxatr.onnx.sessions.PRECISIONS`) are for recognisers of single images: the
+            network computes in bfloat16, or is converted once
+            (:mod:`jaxatr.onnx.writer.quantisation`), and the threshold is fitted to its outputs,
+            for which the training data is needed.
 
         Raises:
           ImportError: the package of ``runtime`` is not installed; the message names the extra.

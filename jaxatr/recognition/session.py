@@ -79,13 +79,13 @@ class Session:
           runtime: the engine.
           network: builds the network's function.
           examples: example inputs, a batch of one; by default a chip.
-          task: opens the run's task with its data, for an engine in int8.
+          task: opens the run's task with its data, for a precision below float32.
 
         Raises:
           ValueError: there is no such engine.
         """
         check_runtime(runtime)
-        if runtime in OWN:  # once on the device, for every call
+        if divided(runtime)[0] in OWN:  # once on the device, for every call
             run = run._replace(variables=jax.device_put(run.variables))
         self.run, self.needs, self.runtime = run, frozenset(needs), runtime
         self._network, self._inputs, self._task = network, examples, task

@@ -7,7 +7,7 @@ import jax
 
 from jaxatr import openset, training
 from jaxatr.explain import Explainer
-from jaxatr.onnx.sessions import OWN, check_runtime
+from jaxatr.onnx.sessions import OWN, check_runtime, divided
 from jaxatr.recognition import store
 from jaxatr.recognition.choice import RunDecision
 from jaxatr.recognition.decision import load_decision, open_task
@@ -118,7 +118,7 @@ def _recogniser(wanted: Wanted, lasting: Lasting | None) -> Engine:
 
     own = load(wanted.score, wanted.gamma)
     kept, left = _kept_scores(run), ""
-    if wanted.runtime not in OWN:
+    if divided(wanted.runtime)[0] not in OWN:
         out = [name for name in kept if in_jax_alone(openset.SCORES[name])]
         kept = [name for name in kept if name not in out]
         left = f"not offered, because only jax computes them: {', '.join(out)}" if out else ""

@@ -20,6 +20,7 @@ import jaxatr
 from jaxatr.files import Scratch
 from jaxatr.kernels.compiled import Compiled
 from jaxatr.kernels.onednn import Form
+from jaxatr.models.build import is_built_in
 from jaxatr.onnx.sessions import ONEDNN, OWN, Session, divided, open_session
 from jaxatr.training import TrainedRun, digest
 from jaxatr.typing import PyTree
@@ -51,25 +52,28 @@ def ready_network(
       network: builds the network's function from the run's configuration.
       variables: the network's variables.
       examples: example inputs, a batch of one.
-      runtime: one of :data:`jaxatr.onnx.sessions.RUNTIMES`. Engines other than jax's own compute in
-        float32, even for a run that was trained in bfloat16.
+      runtime: one of :data:`jaxatr.onnx.sessions.RUNTIMES`; a precision may follow a colon. Engines
+        other than jax's own compute in float32 without one, even for a run that was trained in
+        bfloat16.
       about: texts of further facts on which the outputs depend, in addition to the run.
-      reduce: converts the exported network to the precision that ``runtime`` names.
+      reduce: converts the exported network to the precision that ``runtime`` names; None if the
+        outputs are used with decisions that were made in float32.
 
     Raises:
-      ValueError: the network cannot be exported to ONNX, the exported file cannot be read, or a
-        precision is named without ``reduce``.
+      ValueError: the network cannot be exported to ONNX, the exported file cannot be read, a
+        precision is named without ``reduce``, or the backbone has no bfloat16.
       ImportError: a package is not installed; the message names the extra.
     """
-    if runtime in OWN:
-        return Compiled(network(run), variables, compete=runtime == ONEDNN)
-    _, precision = divided(runtime)
+    name, precision = divided(runtime)
     if precision and reduce is None:
         raise ValueError(
             f"precision: {run.workdir} runs in float32 only, {precision} is for recognisers of "
             "single images"
         )
-    run, about = _in_float32(run), {*about, *filter(None, [precision])}
+    if name in OWN:
+        run = computing_in(run, precision) if precision else run
+        return Compiled(network(run), variables, compete=name == ONEDNN)
+    run, about = computing_in(run, "float32"), {*about, *filter(None, [precision])}
     path = Path(run.workdir) / FOLDER / str(run.step) / f"network.{_key(run, examples, about)}.onnx"
     with contextlib.ExitStack() as stack:
         if not path.is_file():
@@ -100,10 +104,24 @@ def forms_of(network: Any) -> Mapping[str, Form]:
     return network.forms if isinstance(network, Compiled) else {}
 
 
-def _in_float32(run: TrainedRun) -> TrainedRun:
+def computing_in(run: TrainedRun, dtype: str) -> TrainedRun:
+    """Returns a run whose backbone computes in another type.
+
+    Args:
+      run: the run.
+      dtype: ``"float32"``, which all backbones take, or ``"bfloat16"``.
+
+    Raises:
+      ValueError: the backbone has no bfloat16.
+    """
     config = run.config.copy_and_resolve_references()
+    if dtype != "float32" and not is_built_in(config.model):
+        raise ValueError(
+            f"precision: the backbone of {run.workdir} is not built in and computes in its own "
+            f"types, got {dtype}"
+        )
     if "dtype" in config.model:
-        config.model.dtype = "float32"  # ONNX's older operators do not take bfloat16
+        config.model.dtype = dtype
     return run._replace(config=config)
 
 
@@ -126,7 +144,9 @@ def exported(run: TrainedRun, infer: Infer, examples: Sequence[np.ndarray]) -> A
       ValueError: the network cannot be exported to ONNX.
     """
     with Scratch() as scratch:
-        return _export(_in_float32(run), infer, examples, Path(scratch) / "network.onnx")
+        return _export(
+            computing_in(run, "float32"), infer, examples, Path(scratch) / "network.onnx"
+        )
 
 
 def _write(

@@ -42,8 +42,10 @@ def specialised(function, weights, x=X):
     results = jax.jit(found.function())(x)
     assert jax.tree.structure(results) == jax.tree.structure(wanted)
     for one, other in zip(jax.tree.leaves(results), jax.tree.leaves(wanted), strict=True):
-        limit = 1e-5 * np.max(np.abs(other), initial=0)
-        np.testing.assert_allclose(one, other, rtol=0, atol=limit)
+        assert one.dtype == other.dtype
+        limit = (2e-2 if found.narrow else 1e-5) * np.max(np.abs(other), initial=0)
+        wide = (np.asarray(array, "float64") for array in (one, other))
+        np.testing.assert_allclose(*wide, rtol=0, atol=limit)
     return found
 
 
@@ -206,11 +208,43 @@ def test_grouped_and_transposed_convolutions_agree():
     assert found.joined == 1
 
 
-def test_multiplications_are_those_of_float32_convolutions():
+@pytest.mark.parametrize("convolve", [nhwc, ours])
+@pytest.mark.parametrize(
+    "after, joined",
+    [
+        (lambda y, f, b: ((y.astype("float32") - b) * f + b).astype("bfloat16"), 3),
+        (lambda y, f, b: (y.astype("float32") - b) * f, 2),
+        (lambda y, f, b: y * f.astype("bfloat16"), 1),
+        (lambda y, f, b: y.astype("int32").astype("float32") * f, 0),
+    ],
+)
+def test_steps_in_float32_are_joined_to_a_convolution_in_bfloat16(convolve, after, joined):
+    def function(given, x):
+        y = convolve(x.astype("bfloat16"), given[0].astype("bfloat16"))
+        return after(y, *given[1:])
+
+    assert specialised(function, (W, F, B)).joined == joined
+
+
+def test_only_depthwise_convolutions_in_bfloat16_are_computed_in_float32():
+    def function(given, x):
+        x, *kernels_ = (a.astype("bfloat16") for a in (x, *given))
+        found = [kernels.convolution(x, w, groups=4 // w.shape[2]) for w in kernels_]
+        return [y.astype("float32") + 1 for y in found]
+
+    weights = (W, drawn(3, 3, 2, 8), drawn(3, 3, 1, 8))
+    text = jax.jit(specialised(function, weights).function()).lower(X).as_text()
+    computed = [line for line in text.splitlines() if "stablehlo.convolution" in line]
+    assert ["xbf16>" in line.split("->")[1] for line in computed] == [True, True, False]
+
+
+def test_multiplications_are_those_in_float32_and_bfloat16():
     program = jax.jit(lambda given, x: ours(x, given[0]))
     found = Specialised(program.trace((W,), X), (W,))
     assert found.multiplications == 2 * 9 * 9 * 8 * 3 * 3 * 4
-    w, x = W.astype("bfloat16"), X.astype("bfloat16")
-    half = Specialised(program.trace((w,), x), (w,))
-    assert half.multiplications == 0
+    assert not found.narrow
+    for dtype, counted in (("bfloat16", found.multiplications), ("float16", 0)):
+        w, x = W.astype(dtype), X.astype(dtype)
+        half = Specialised(program.trace((w,), x), (w,))
+        assert half.multiplications == counted and half.narrow == (dtype == "bfloat16")
     assert "0.1234" not in found.text and "jaxatr_convolution" in found.text

@@ -134,7 +134,9 @@ def test_each_shape_and_each_function_is_chosen_for_itself(options, timed):
 def test_little_work_and_large_variables_do_not_compete(options, timed, monkeypatch):
     small = compiled()
     agree(small, X[:, :3, :3])
-    assert [form.reason for form in small.forms.values()] == ["few float32 convolutions"]
+    assert [form.reason for form in small.forms.values()] == [
+        "few convolutions in float32 or bfloat16"
+    ]
     monkeypatch.setattr("jaxatr.kernels.compiled.CONSTANTS", 100)
     large = compiled(constants=True)
     agree(large)
@@ -185,6 +187,31 @@ def test_what_differs_is_refused_and_not_remembered(options, timed, monkeypatch,
             agree(program)
         assert program.forms[SHAPE].name == "xla" and "differs by" in program.forms[SHAPE].reason
     assert not list(own_folder.rglob("*.json")) and not timed[1]
+
+
+@pytest.mark.parametrize(
+    "dtype, wrong, refused",
+    [("float32", 1e-5, False), ("float32", 3e-4, True), ("bfloat16", 0.05, False)]
+    + [("bfloat16", 0.2, True)],
+)
+def test_rounding_is_no_difference(options, timed, monkeypatch, dtype, wrong, refused):
+    def rounded(variables, x):
+        y = network({"w": variables["w"].astype(dtype), "b": 0.0}, x.astype(dtype))
+        return y, y.astype("float16")  # float16 has steps of a thousandth
+
+    def off(function):
+        return lambda *inputs: jax.tree.map(
+            lambda y: (y.astype("float32") * (1 + wrong)).astype(y.dtype), function(*inputs)
+        )
+
+    function = onednn.Specialised.function
+    monkeypatch.setattr(onednn.Specialised, "function", lambda self: off(function(self)))
+    program = Compiled(rounded, VARIABLES, compete=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program(X)
+    assert [form.name for form in program.forms.values()] == ["xla" if refused else "onednn"]
+    assert ["differs by" in str(one.message) for one in caught] == [True] * refused
 
 
 def test_a_damaged_memory_is_named_and_measured_anew(options, timed, own_folder):

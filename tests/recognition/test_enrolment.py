@@ -299,14 +299,15 @@ def test_each_precision_keeps_its_own_extended_decision(run, tmp_path, monkeypat
     monkeypatch.setattr(openset, "enrol", lambda *_, **__: decision)
     opened = training.load_run(run, "latest")
     entry = enrolment_file.keep(run, "new", "chips", np.zeros((1, *opened.intake.shape), np.uint8))
-    for runtime in ("jax", "onnxruntime", "onnxruntime:int8", "openvino:float16"):
+    engines = ("jax", "onnxruntime", "jax:bfloat16", "onnxruntime:int8", "openvino:float16")
+    for runtime in engines:
         session = object.__new__(Session)
         session.run, session.runtime = opened, runtime
         monkeypatch.setattr(Session, "outputs", lambda *_: openset.Outputs(*[np.zeros((1, 1))] * 3))
         extension.extend(
             session, decision, enrolment_file.Enrolment("nearest", (entry,)), lambda: None
         )
-    assert kept == [f"nearest{one}.enrolled" for one in ("", "", ".int8", ".float16")]
+    assert kept == [f"nearest{one}.enrolled" for one in ("", "", ".bfloat16", ".int8", ".float16")]
 
 
 @pytest.mark.parametrize(("runtime", "fits"), [("onnxruntime", 1), ("onnxruntime:int8", 2)])

@@ -2,13 +2,14 @@
 
 import functools
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 import jaxatr
-from jaxatr import data
+from jaxatr import data, runs
 from jaxatr.cli import predict
 from jaxatr.kernels import onednn
 from jaxatr.recognition.recogniser import Recogniser
@@ -28,6 +29,17 @@ def images(earlier):
     return [
         data.read_image(path) for path in sorted((earlier / "chips/test").glob("*/00[0-2].png"))
     ]
+
+
+@pytest.fixture(scope="module")
+def residual(small_config, tmp_path_factory):
+    """The folder of a run of a built-in network, which takes bfloat16."""
+    config, folder = small_config.copy_and_resolve_references(), tmp_path_factory.mktemp("run")
+    config.model.backbone, config.model.width, config.model.stem = "resnet18", 4, "3x3"
+    config.model.args = {"stage_sizes": (1, 1)}
+    config.open_set.score = "conflabel"
+    runs.train_run(config, folder / "run", progress=False)
+    return folder / "run"
 
 
 @pytest.fixture
@@ -84,10 +96,10 @@ def test_openvino_takes_no_tracks(earlier):
 
 
 def test_an_ensemble_of_one_engine(earlier, images):
-    runs = [earlier / "open_set"] * 2
+    both = [earlier / "open_set"] * 2
     agree(
-        list(jaxatr.load(runs, runtime="onnxruntime")(images)),
-        list(jaxatr.load(runs)(images)),
+        list(jaxatr.load(both, runtime="onnxruntime")(images)),
+        list(jaxatr.load(both)(images)),
     )
 
 
@@ -124,6 +136,45 @@ def test_onednn_answers_as_jax_and_says_which_form(earlier, images, flags, capsy
     printed = capsys.readouterr()
     assert json.loads(printed.out)["runtime"] == "onednn"
     assert "onednn (asked for" in printed.err
+
+
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        "jax:bfloat16",
+        pytest.param(
+            "onednn:bfloat16", marks=pytest.mark.skipif(not onednn.options(), reason=WITHOUT)
+        ),
+    ],
+)
+@pytest.mark.parametrize("score", ["conflabel", "consensus"])  # by gradients, by maps
+def test_bfloat16_decides_by_thresholds_of_its_own(
+    residual, chips, monkeypatch, tmp_path, runtime, score
+):
+    images = [data.read_image(path) for path in sorted(chips.glob("test/*/00[0-2].png"))]
+    run = shutil.copytree(residual, tmp_path / "run")
+    monkeypatch.setenv(onednn.VARIABLE, "always")
+    plain = Recogniser.load(run, score=score)
+    recogniser = Recogniser.load(run, score=score, runtime=runtime)
+    assert "bfloat16: " in recogniser.note and "are decided as in float32" in recogniser.note
+    found, wanted = list(recogniser(images)), list(plain(images))
+    for one, other in zip(found, wanted, strict=True):
+        assert one.probabilities == pytest.approx(other.probabilities, abs=0.05)
+    # It computes in bfloat16, and its threshold is a quantile of its own scores.
+    assert [one.score for one in found] != [one.score for one in wanted]
+    fitted = recogniser.decision.calibration.scores
+    assert fitted.shape == plain.decision.calibration.scores.shape
+    assert (fitted != plain.decision.calibration.scores).any()
+    assert recogniser.digest() != plain.digest()
+    forms = {form.name for form in recogniser.forms.values()}
+    assert forms == ({"onednn"} if runtime.startswith("onednn") else set())
+
+
+def test_a_backbone_without_bfloat16_is_refused(earlier):
+    with pytest.raises(ValueError, match="open_set is not built in .*, got bfloat16"):
+        jaxatr.load(earlier / "open_set", runtime="jax:bfloat16")
+    with pytest.raises(ValueError, match="recognises tracks, in float32 only"):
+        jaxatr.load(earlier / "track", runtime="jax:bfloat16")
 
 
 @pytest.mark.skipif(not onednn.options(), reason=WITHOUT)
