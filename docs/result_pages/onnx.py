@@ -1,6 +1,7 @@
 """ONNX: docs/results/onnx.md."""
 
 import json
+from collections.abc import Mapping
 from functools import partial
 
 from charts import OTHER, OURS, Mark, Row, Section
@@ -79,11 +80,7 @@ def precision(file: str) -> str:
             rows.append(
                 [
                     f"{name}, {kind}",
-                    f"{100 * one['equal']:.1f} %",
-                    *(
-                        f"{one[key]:.3f} ({one[key] - full[key]:+.3f})"
-                        for key in ("auroc", "closed")
-                    ),
+                    *_decided(one, full),
                     *(f"{one[key] / full[key]:.2f}" for key in ("megabytes", "network megabytes")),
                     *(f"{one[key]:.2f}" for key in ("rate", "network rate")),
                 ]
@@ -95,6 +92,26 @@ def precision(file: str) -> str:
     return "\n".join(table(header, rows))
 
 
+def bfloat16() -> str:
+    """Figures of bfloat16 by oneDNN beside those of float32 by XLA, and rates of both by oneDNN."""
+    rows = []
+    record = json.loads((CONFORMANCE.parent / "bfloat16_cpu.json").read_text(encoding="utf-8"))
+    for name, run in record["runs"].items():
+        full, same, narrow = run["runtimes"].values()
+        rates = (f"{one[key]:.2f}" for key in ("rate", "network rate") for one in (same, narrow))
+        rows.append([name, *_decided(narrow, full), *rates])
+    header = ["run", "equal decisions", "AUROC", "closed accuracy"]
+    for part in ("with the decision", "network alone"):
+        header += [f"float32 by oneDNN ×, {part}", f"bfloat16 ×, {part}"]
+    return "\n".join(table(header, rows))
+
+
+def _decided(one: Mapping[str, float], full: Mapping[str, float]) -> list[str]:
+    """Formats the decisions of a network beside those in float32."""
+    areas = [f"{one[key]:.3f} ({one[key] - full[key]:+.3f})" for key in ("auroc", "closed")]
+    return [f"{100 * one['equal']:.1f} %", *areas]
+
+
 FIGURES: Figures = {
     "onnx_transfer": (transferred, OWN),
     "onnx_speed": (onnxruntime, {OURS: "jaxatr", OTHER: "written again, in onnxruntime"}),
@@ -104,5 +121,6 @@ TABLES: Tables = {
     "onnxruntime": onnxruntime_table,
     "decisions": decisions,
     "precision": partial(precision, "precision_cpu.json"),
+    "bfloat16": bfloat16,
     "precision_no_vnni": partial(precision, "precision_cpu_no_vnni.json"),
 }

@@ -1,4 +1,4 @@
-"""Measures runs in int8 and float16 beside float32: decisions, accuracy, file, rate.
+"""Measures runs in int8, float16 and bfloat16 beside float32: decisions, accuracy, file, rate.
 
 Each run is trained, exported in each precision with its decision inside, and run by onnxruntime on
 its test examples. Rates are of batches of 32 chips without their geometry, measured alternately,
@@ -8,7 +8,11 @@ These have a record of their own. A run that is recorded is not measured again, 
 cut off goes on. Trainings are short; with ``--whole`` they take all steps of their configuration,
 and the rows' names end with ``-whole``.
 
-    python -m experiments.onnx.precision --workdir=FOLDER [--only=PREFIX,…] [--whole]
+With ``--bfloat16``, the runs are not exported: JAX runs them, with and without oneDNN's kernels
+(jax 0.11 and later), and in bfloat16. Rates are of whole predictions of batches of 32 chips, and of
+the network alone.
+
+    python -m experiments.onnx.precision --workdir=FOLDER [--only=PREFIX,…] [--whole] [--bfloat16]
 
 Data is read from ``JAXATR_DATA`` (default ``../shared/data``), ImageNet's weights from
 ``JAXATR_WEIGHTS_DIR``.
@@ -21,9 +25,12 @@ import os
 import platform
 import statistics
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import onnxruntime
 
@@ -32,10 +39,12 @@ from jaxatr import config as configuration
 from jaxatr import files, openset, training
 from jaxatr.metrics import auroc
 from jaxatr.recognition.decision import open_task
+from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.runs.export import export_run
 
 RESULTS = Path(__file__).parent / "results"
 PRECISIONS = ("float32", "int8", "float16")
+RUNTIMES = ("jax", "onednn", "onednn:bfloat16")
 BATCH, REPEATS = 32, 15
 
 NETWORKS = ("resnet18", "mobilenet_v2", "efficientnet_lite0")
@@ -60,14 +69,18 @@ def configured(network: str, data: str, folder: Path, whole: bool = False) -> An
     return config
 
 
+def tested(workdir: Path) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Returns a run's task, and its test chips with their labels."""
+    task: Any = open_task(training.load_run(workdir, "latest"), {})
+    batches = task.examples.eval_batches(task.parts["test"])
+    chips = np.concatenate([one["image"][one["mask"]] for one in batches])
+    return task, chips, task.parts["test"].labels
+
+
 def measure(workdir: Path) -> dict[str, Any]:
     """Exports a trained run in each precision and measures the files on its test examples."""
-    run = training.load_run(workdir, "latest")
-    task: Any = open_task(run, {})
-    part = task.parts["test"]
-    batches = [batch for batch in task.examples.eval_batches(part)]
-    chips = np.concatenate([one["image"][one["mask"]] for one in batches]).astype(np.float32)
-    labels, known = part.labels, part.labels != openset.UNKNOWN
+    task, chips, labels = tested(workdir)
+    chips, known = chips.astype(np.float32), labels != openset.UNKNOWN
     rows: dict[str, dict[str, Any]] = {}
     sessions: dict[str, Any] = {}
     for precision in PRECISIONS:
@@ -92,7 +105,8 @@ def measure(workdir: Path) -> dict[str, Any]:
         export_run(workdir, path, takes="chips", precision=precision, score="none")
         rows[precision]["network megabytes"] = round(path.stat().st_size / 1e6, 2)
         sessions[f"{precision}, network"] = onnxruntime.InferenceSession(path)
-    medians = timed(sessions, {"images": chips[:BATCH]})
+    batch = {"images": chips[:BATCH]}
+    medians = timed({name: partial(one.run, None, batch) for name, one in sessions.items()})
     full = rows["float32"]["decision"]
     for name, row in rows.items():
         row["equal"] = round(float(np.mean(row.pop("decision") == full)), 4)
@@ -112,13 +126,41 @@ def answers(session: Any, chips: np.ndarray) -> dict[str, np.ndarray]:
     return dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True))
 
 
-def timed(sessions: dict[str, Any], batch: dict[str, np.ndarray]) -> dict[str, float]:
-    """Returns the median seconds of a batch in each session, measured alternately."""
-    seconds: dict[str, list[float]] = {name: [] for name in sessions}
+def measure_own(workdir: Path) -> dict[str, Any]:
+    """Measures a trained run in JAX, by oneDNN and in bfloat16, on its test examples."""
+    task, chips, labels = tested(workdir)
+    known, rows, calls = labels != openset.UNKNOWN, dict[str, Any](), dict[str, Any]()
+    for runtime in RUNTIMES:
+        recogniser = Recogniser.load(workdir, runtime=runtime)
+        predict = partial(recogniser.answers, batch_size=BATCH)
+        found = list(predict(chips))
+        scores = np.array([one.score for one in found])
+        nearest = np.array([recogniser.classes.index(one.nearest) for one in found])
+        rows[runtime] = {
+            "auroc": round(float(auroc(scores[known], scores[~known])), 4),
+            "closed": round(float(np.mean(nearest[known] == labels[known])), 4),
+            "form": [form.name for form in recogniser.forms.values()],
+            "decision": [one.label for one in found],
+        }
+        calls[runtime] = lambda predict=predict: list(predict(chips[:BATCH]))
+        calls[f"{runtime}, network"] = partial(recogniser.session.batch, chips[:BATCH], count=BATCH)
+    medians = timed(calls)
+    plain = np.array(rows[RUNTIMES[0]]["decision"])
+    for name, row in rows.items():
+        row["equal"] = round(float(np.mean(np.array(row.pop("decision")) == plain)), 4)
+        row["rate"] = round(medians["jax"] / medians[name], 2)
+        row["network rate"] = round(medians["jax, network"] / medians[f"{name}, network"], 2)
+        row["milliseconds"] = round(medians[name] * 1e3, 1)
+    return {"examples": len(labels), "score": task.config.open_set.score, "runtimes": rows}
+
+
+def timed(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
+    """Returns the median seconds of each call, measured alternately."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(REPEATS):
-        for name, session in sessions.items():
+        for name, call in calls.items():
             started = time.perf_counter()
-            session.run(None, batch)
+            call()
             seconds[name].append(time.perf_counter() - started)
     return {name: statistics.median(values) for name, values in seconds.items()}
 
@@ -129,10 +171,12 @@ def main() -> None:
     parser.add_argument("--workdir", required=True, help="folder of the runs")
     parser.add_argument("--only", default="", help="comma-separated prefixes of DATA-NETWORK")
     parser.add_argument("--whole", action="store_true", help="train with all configured steps")
+    parser.add_argument("--bfloat16", action="store_true", help="measure bfloat16 in JAX")
     flags = parser.parse_args()
     folder = Path(os.environ.get("JAXATR_DATA", "../shared/data")).absolute()
     record: dict[str, Any] = {"runs": {}}
-    output = RESULTS / f"precision_cpu{'' if processor()['vnni'] else '_no_vnni'}.json"
+    without = "" if "vnni" in processor()["instructions"] else "_no_vnni"
+    output = RESULTS / ("bfloat16_cpu.json" if flags.bfloat16 else f"precision_cpu{without}.json")
     if output.is_file():
         record = files.read_json(output)
     for data, network in itertools.product(_CONFIGS, NETWORKS):
@@ -141,8 +185,9 @@ def main() -> None:
             continue
         workdir = Path(flags.workdir).absolute() / name
         package.train(configured(network, data, folder, flags.whole), workdir)
-        record["runs"][name] = measure(workdir)
-        record["engine"] = f"onnxruntime {onnxruntime.__version__}"
+        record["runs"][name] = (measure_own if flags.bfloat16 else measure)(workdir)
+        engines = f"jax {jax.__version__}", f"onnxruntime {onnxruntime.__version__}"
+        record["engine"] = engines[not flags.bfloat16]
         record["processor"] = processor()
         record["batch"] = BATCH
         output.write_text(json.dumps(record, indent=1) + "\n")
@@ -150,14 +195,18 @@ def main() -> None:
 
 
 def processor() -> dict[str, Any]:
-    """Returns the processor's name and whether it has instructions for 8-bit products."""
+    """Returns the processor's name and which of the instructions for narrow products it has."""
     facts = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
     lines = dict(line.split(":", 1) for line in facts.splitlines() if ":" in line)
     lines = {key.strip(): value.strip() for key, value in lines.items()}
     return {
         "name": lines.get("model name", platform.processor()),
         "cores": os.cpu_count(),
-        "vnni": "avx512_vnni" in lines.get("flags", "") or "avx_vnni" in lines.get("flags", ""),
+        "instructions": [
+            name
+            for name in ("vnni", "avx512_bf16", "amx_int8", "amx_bf16")
+            if name in lines.get("flags", "")
+        ],
     }
 
 
