@@ -310,8 +310,11 @@ class Detector:
 
 
 def _array(name: str, value: Any) -> Any:
-    """Converts an array; those of the package's scores to float32 or float64."""
-    numbers = name in AXES and name != "labels"
+    """Converts an array; features, logits and the like to float32 or float64.
+
+    Chips and maps, which are large, stay as they are: scores convert what they keep of them.
+    """
+    numbers = name in AXES and name != "labels" and "h" not in AXES[name]
     if isinstance(value, Tracer):
         return value.astype(np.promote_types(value.dtype, np.float32)) if numbers else value
     return as_floats(value) if numbers else as_numpy(value)
