@@ -59,6 +59,9 @@ def filled_batches(
 def stacked_batches(
     chips: Iterable[np.ndarray], size: int, *, full: bool = False
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Yields :func:`filled_batches` of arrays of one shape as arrays ``[b, ...]``."""
-    for batch, count in filled_batches(chips, size, full=full):
+    """Yields :func:`filled_batches` of arrays of one shape as arrays ``[b, ...]``.
+
+    Each array is copied before the next is read, so that all may be read into one buffer.
+    """
+    for batch, count in filled_batches(map(np.array, chips), size, full=full):
         yield np.stack(batch), count

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr.data import augmentations
-from jaxatr.typing import Array, Bool, Float, Int, Key
+from jaxatr.typing import Array, Bool, Float, Int, Key, Shaped
 
 
 def augment(
     key: Key,
-    images: Float[Array, "b h w c"],
+    images: Shaped[Array, "b h w c"],
     ids: Int[Array, " b"],
     epochs: Int[Array, " b"],
     *,
@@ -41,7 +41,7 @@ def augment(
 
     Args:
       key: the run's random key.
-      images: chips, optionally with their surroundings.
+      images: chips, optionally with their surroundings; integers count as floats.
       ids: example ids.
       epochs: the number of completed passes over the data before each example.
       rotate_degrees: the angle is uniform in ``[-rotate_degrees, rotate_degrees]``; 0 is off.
@@ -60,6 +60,8 @@ def augment(
     Raises:
       ValueError: an option in ``further`` does not exist.
     """
+    # Differences of unsigned integers wrap around.
+    images = images.astype(jnp.promote_types(images.dtype, jnp.float32))
     chip = (images.shape[1], images.shape[2]) if shape is None else shape
     boxes = ids if boxes is None else boxes
     units = {"mean": mean, "std": std}

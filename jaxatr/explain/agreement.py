@@ -74,7 +74,7 @@ def agreement(maps: Mapping[str, Float[np.ndarray, "h w"]]) -> Agreement:
         )
     if bad := [name for name, one in maps.items() if not np.isfinite(one).all()]:
         raise ValueError(f"maps: got values that are not finite from {', '.join(bad)}")
-    ranks = np.stack([rankdata(_cells(np.asarray(one))) for one in maps.values()])
+    ranks = np.stack([rankdata(_cells(one)) for one in maps.values()])
     ranks -= ranks.mean(axis=1, keepdims=True)
     lengths = np.linalg.norm(ranks, axis=1, keepdims=True)
     ranks /= np.where(lengths > 0, lengths, 1)
@@ -91,10 +91,12 @@ def agreement(maps: Mapping[str, Float[np.ndarray, "h w"]]) -> Agreement:
 
 
 def _cells(values: Float[np.ndarray, "h w"]) -> Float[np.ndarray, " n"]:
-    """Averages a map over its cells, whose sides may differ by a pixel."""
+    """Averages a map, less its first value, over its cells, whose sides may differ by a pixel."""
+    values = np.asarray(values, np.float64)
+    values = values - values[0, 0]  # rounding would give the means of a constant map an order
     for axis, side in enumerate(values.shape):
         starts = np.linspace(0, side, min(CELLS, side), endpoint=False).astype(int)
-        sums = np.add.reduceat(values, starts, axis=axis, dtype=np.float64)
+        sums = np.add.reduceat(values, starts, axis=axis)
         counts = np.diff([*starts, side])
         values = sums / (counts[:, None] if axis == 0 else counts)
     return values.ravel()

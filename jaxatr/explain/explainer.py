@@ -280,7 +280,7 @@ def explain_all(
       ValueError: as for :meth:`Explainer.__call__`.
     """
     check_at_least(1, batch_size=batch_size)
-    chips = iter(chips)
+    chips = map(np.array, chips)  # copies, since all may be read into one buffer
     while batch := list(itertools.islice(chips, batch_size)):
         rows = [list(one.explanations(batch, batch_size=batch_size)) for one in explainers.values()]
         for row in zip(*rows, strict=True):

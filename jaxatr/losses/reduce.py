@@ -4,6 +4,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from jaxatr.losses.inputs import at_least_float32
 from jaxatr.typing import Array, ArrayLike, Bool, Float, Shaped
 
 
@@ -27,6 +28,7 @@ def masked_mean(
     2.0
     """
     chex.assert_equal_shape([values, mask])
+    values = at_least_float32(values)  # the sum of many values overflows float16
     total = over_devices(jnp.sum(jnp.where(mask, values, 0)), axis_name)
     return total / jnp.maximum(over_devices(jnp.sum(mask), axis_name), 1)
 

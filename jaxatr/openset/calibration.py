@@ -19,7 +19,7 @@ from jaxatr.openset.conformal import (
     promised,
     rank_below,
 )
-from jaxatr.openset.inputs import as_numpy, known_labels
+from jaxatr.openset.inputs import as_classes, as_numpy, known_labels
 from jaxatr.openset.logistic import sigmoid, softmax
 from jaxatr.typing import Bool, Float, Int
 
@@ -57,7 +57,7 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike, *, before: float | Non
     chex.assert_rank(logits, 2)
     if not len(logits) or not np.isfinite(logits).all():
         raise ValueError(f"logits: got shape {logits.shape}, wanted finite ones of n > 0 examples")
-    labels = known_labels(as_numpy(labels), *logits.shape)
+    labels = known_labels(labels, *logits.shape)
     mean = logits.mean(axis=1)
     if not np.ptp(logits, axis=1).any():
         return 1.0 if before is None else before
@@ -321,7 +321,8 @@ class Calibration(NamedTuple):
         values, classes = as_numpy(scores, np.float64), _assigned(self, nearest)
         if not self.per_class:
             return values >= self.threshold
-        count = 1 + max(classes.max(initial=-1), self.nearest.max(initial=-1))
+        # One more, so that an example of no class, -1, is compared with all, as its p-value is.
+        count = 2 + max(classes.max(initial=-1), self.nearest.max(initial=-1))
         return values >= self.thresholds(int(count))[classes]
 
     def known_probabilities(
@@ -340,7 +341,7 @@ def _counted(examples: int) -> str:
 def _assigned(calibration: Calibration, nearest: ArrayLike | None) -> Int[np.ndarray, " m"]:
     if nearest is None and calibration.per_class:
         raise ValueError("nearest: got none, wanted the class that each example is assigned to")
-    return np.zeros(0, int) if nearest is None else as_numpy(nearest)
+    return np.zeros(0, int) if nearest is None else as_classes("nearest", nearest)
 
 
 def fit_calibration(
@@ -384,7 +385,7 @@ def fit_calibration(
     conformal_threshold(values, tpr=tpr)  # checks tpr
     if per_class and nearest is None:
         raise ValueError("nearest: got none, wanted the class that each example is assigned to")
-    classes = np.zeros(values.shape, int) if nearest is None else as_numpy(nearest)
+    classes = np.zeros(values.shape, int) if nearest is None else as_classes("nearest", nearest)
     temperature = 1.0
     if logits is not None:
         if labels is None:

@@ -18,7 +18,7 @@ import chex
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxatr.openset.inputs import as_numpy
+from jaxatr.openset.inputs import as_classes, as_numpy
 from jaxatr.typing import Float
 
 
@@ -162,7 +162,7 @@ def class_thresholds(
     Returns:
       ``[k]``; minus infinity for a class with too few predicted examples.
     """
-    known, groups = _scores(known_scores), as_numpy(predicted)
+    known, groups = _scores(known_scores), as_classes("predicted", predicted)
     chex.assert_equal_shape([known, groups])
     thresholds = [
         conformal_threshold(known[groups == c], tpr=tpr, least=least) for c in range(num_classes)

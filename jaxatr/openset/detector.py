@@ -10,7 +10,7 @@ from jaxatr.jax_internals import Tracer
 from jaxatr.openset import graph
 from jaxatr.openset.fit import Fitted, calibrate_one, fit_one, members_first, weigh_one
 from jaxatr.openset.head import Head
-from jaxatr.openset.inputs import as_numpy
+from jaxatr.openset.inputs import as_classes, as_floats, as_numpy
 from jaxatr.openset.outputs import UNKNOWN, Outputs
 from jaxatr.openset.score import Answer, Score
 from jaxatr.typing import Shaped
@@ -259,16 +259,14 @@ class Detector:
                 f"{name}: {kind}() needs {', '.join(asked)}; {', '.join(missing)} missing"
             )
         used = [*asked, *({"logits"} & {*given} - {*asked})]
-        arrays = {one: _array(given[one]) for one in used if one != "head"}
+        arrays = {one: _array(one, given[one]) for one in used if one != "head"}
         counts = {one: array.shape[0] if array.ndim else 0 for one, array in arrays.items()}
         if len({*counts.values()}) > 1:
             raise ValueError(f"{name}: got different numbers of examples, {counts}")
         for one, array in arrays.items():
             self._check_shape(kind, one, array.shape)
         count = next(iter(counts.values()), 0)
-        labels = arrays.pop("labels", np.full(count, UNKNOWN))
-        if labels.dtype.kind not in "iu":
-            raise ValueError(f"{name}: labels: got {labels.dtype} values, wanted integers")
+        labels = as_classes(f"{name}: labels", arrays.pop("labels", np.full(count, UNKNOWN)))
         if "logits" not in arrays:
             classes = int(labels.max(initial=0)) + 1
             if kind != "fit":
@@ -301,7 +299,7 @@ class Detector:
             return None
         if not isinstance(layer, tuple | list) or len(layer) != 2:
             raise ValueError(f"{name}: head: got a {type(layer).__name__}, wanted (kernel, bias)")
-        kernel, bias = _array(layer[0]), None if layer[1] is None else _array(layer[1])
+        kernel, bias = as_numpy(layer[0]), None if layer[1] is None else as_numpy(layer[1])
         width = np.shape(outputs.more.get("features", kernel.T))[-1]
         if kernel.ndim != 2 or kernel.shape[0] != width:
             raise ValueError(
@@ -311,8 +309,15 @@ class Detector:
         return Head(kernel, bias)
 
 
-def _array(value: Any) -> Any:
-    return value if isinstance(value, Tracer) else as_numpy(value)
+def _array(name: str, value: Any) -> Any:
+    """Converts an array; features, logits and the like to float32 or float64.
+
+    Chips and maps, which are large, stay as they are: scores convert what they keep of them.
+    """
+    numbers = name in AXES and name != "labels" and "h" not in AXES[name]
+    if isinstance(value, Tracer):
+        return value.astype(np.promote_types(value.dtype, np.float32)) if numbers else value
+    return as_floats(value) if numbers else as_numpy(value)
 
 
 def _finished(value: Any) -> Any:

@@ -9,10 +9,41 @@ from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
 
 def as_numpy(values: Values, dtype: DTypeLike | None = None) -> np.ndarray:
-    """Converts to NumPy's array, also PyTorch's tensors that have a gradient or are on a GPU."""
+    """Converts to NumPy's array in the machine's byte order, which jax takes for granted.
+
+    PyTorch's tensors may have a gradient, be on a GPU, or be in bfloat16.
+    """
     if detach := getattr(values, "detach", None):  # NumPy takes none of these
-        values = detach().cpu()
-    return np.asarray(values, dtype)
+        tensor = detach().cpu()
+        values = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
+    array = np.asarray(values, dtype)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def as_floats(values: Values) -> Float[np.ndarray, "..."]:
+    """Converts to float64 what has more digits than float32 holds, and everything else to float32.
+
+    In 16 bits, scores would have ties and sums would overflow; negated unsigned integers wrap.
+    """
+    array = as_numpy(values)
+    wide = np.promote_types(array.dtype, np.float32).itemsize > 4
+    return array.astype(np.float64 if wide else np.float32, copy=False)
+
+
+def as_classes(name: str, values: Values) -> Int[np.ndarray, "..."]:
+    """Converts numbers of classes to signed integers.
+
+    Args:
+      name: name of the values in error messages.
+      values: integers of any type.
+
+    Raises:
+      ValueError: they are not integers.
+    """
+    array = as_numpy(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"{name}: got {array.dtype} values, wanted integers")
+    return array.astype(np.int64, copy=False)
 
 
 def finite(name: str, rows: Shaped[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"]:
@@ -35,7 +66,7 @@ def finite(name: str, rows: Shaped[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"
     return rows
 
 
-def known_labels(labels: Int[ArrayLike, " n"], rows: int, classes: int) -> Int[np.ndarray, " n"]:
+def known_labels(labels: Values, rows: int, classes: int) -> Int[np.ndarray, " n"]:
     """Checks that all labels are known classes.
 
     Args:
@@ -44,9 +75,9 @@ def known_labels(labels: Int[ArrayLike, " n"], rows: int, classes: int) -> Int[n
       classes: number of known classes.
 
     Raises:
-      ValueError: a label is outside ``[0, classes)``.
+      ValueError: a label is not an integer, or is outside ``[0, classes)``.
     """
-    labels = as_numpy(labels)
+    labels = as_classes("labels", labels)
     chex.assert_shape(labels, (rows,))
     bad = np.flatnonzero((labels < 0) | (labels >= classes))
     if bad.size:

@@ -85,8 +85,8 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         if not isinstance(value, Iterable) or data.is_array_image(value):
             raise ValueError(f"{name}: got no track, wanted a folder's path or several images")
         phase = self.bands.phase
-        return [
-            data.as_image(image, f"{name}[{place}]", phase=phase)
+        return [  # copies, since all may be read into one buffer
+            np.array(data.as_image(image, f"{name}[{place}]", phase=phase))
             for place, image in enumerate(value)
         ]
 

@@ -3,12 +3,13 @@
 The pixel in row r and column c covers ``[c, c + 1] x [r, r + 1]``, so the box of a whole image is
 0, 0, width, height. A box with ``x1 <= x0`` or ``y1 <= y0`` is empty.
 
-NumPy arrays give NumPy arrays of their precision; jax's arrays may be traced and differentiated.
+NumPy arrays give NumPy arrays of their precision, and integers floats, which do not wrap around;
+jax's arrays may be traced and differentiated.
 Leading axes broadcast: ``iou(boxes[:, None], others)`` compares each with each.
 """
 
 from types import ModuleType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -94,8 +95,8 @@ def to_centres(boxes: Boxes) -> Boxes:
 
 def clipped(boxes: Boxes, width: int | float | Values, height: int | float | Values) -> Boxes:
     """Clips boxes to an image; those outside of it become empty."""
-    space = _space(boxes)
     x0, y0, x1, y1 = _columns(boxes)
+    space = _space(x0)
     return _stacked(
         space.clip(x0, 0, width),
         space.clip(y0, 0, height),
@@ -136,7 +137,7 @@ def polygon_area(corners: Corners) -> Values:
     >>> float(polygon_area(np.array([[1.0, 0.0], [2.0, 1.0], [1.0, 2.0], [0.0, 1.0]])))
     2.0
     """
-    space = _space(corners)
+    space, corners = _space(corners), _floats(corners)
     corners = corners - corners[..., :1, :]  # far from the origin, products would lose digits
     x, y = corners[..., 0], corners[..., 1]
     after_x, after_y = space.roll(x, -1, axis=-1), space.roll(y, -1, axis=-1)
@@ -148,7 +149,12 @@ def _space(array: Values) -> ModuleType:
     return array.__array_namespace__()
 
 
+def _floats(boxes: Any) -> Any:
+    return boxes.astype(float) if _space(boxes).isdtype(boxes.dtype, "integral") else boxes
+
+
 def _columns(boxes: Boxes) -> tuple[Values, Values, Values, Values]:
+    boxes = _floats(boxes)
     return boxes[..., 0], boxes[..., 1], boxes[..., 2], boxes[..., 3]
 
 
@@ -161,7 +167,7 @@ def _pair(space: ModuleType, x: Values, y: Values) -> ArrayLike:
 
 
 def _sides(boxes: Boxes) -> tuple[Values, Values]:
-    space = _space(boxes)
+    space, boxes = _space(boxes), _floats(boxes)
     sides = space.maximum(boxes[..., 2:] - boxes[..., :2], 0)
     return sides[..., 0], sides[..., 1]
 

@@ -39,13 +39,16 @@ def fitted(intensity: Shaped[np.ndarray, "..."], *, looks: float | None = None) 
       looks: L, to fit the texture's shape of a K law; None to fit L of a gamma law.
 
     Raises:
-      ValueError: fewer than two values are usable, or all are equal.
+      ValueError: fewer than two values are usable, or all are nearly equal.
     """
     usable = np.isfinite(intensity) & (intensity > 0)
     logarithms = np.log(intensity[usable], dtype=float)
     spread = float(np.var(logarithms)) if logarithms.size > 1 else 0.0
-    if spread == 0:
-        raise ValueError("intensity: wanted two different positive values or more, to fit a law")
+    if spread <= 1e-6:  # of a million looks; for equal values it may be a rounding error
+        raise ValueError(
+            f"intensity: the logarithms of {logarithms.size} positive values have a variance of "
+            f"{spread:.3g}, wanted more than 1e-6, to fit a law"
+        )
     if looks is None:
         return Clutter(_inverse_trigamma(spread))
     rest = spread - float(special.polygamma(1, looks))

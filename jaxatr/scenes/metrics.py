@@ -1,7 +1,7 @@
 """Measures of detectors: COCO's average precision and recall, unknown targets, false alarms.
 
 Boxes of all images are in flat arrays, with the number of the image of each. All is computed in
-double precision.
+double precision, whatever the types of the columns.
 """
 
 import math
@@ -126,7 +126,7 @@ def average_precision(found: Detections, truth: Truths, *, classes: Sequence[int
     Raises:
       ValueError: the arrays are of different lengths, or a score is NaN.
     """
-    _check(found, truth)
+    found, truth = _checked(found, truth)
     precisions = np.full((len(classes), len(SIZES), len(IOUS)), _NOTHING)
     recalls = np.full((len(classes), len(SIZES), len(IOUS), len(MOST)), _NOTHING)
     for number, label in enumerate(classes):
@@ -182,7 +182,7 @@ def precisions(
     Raises:
       ValueError: the arrays are of different lengths, or a score is NaN.
     """
-    _check(found, truth)
+    found, truth = _checked(found, truth)
     matches = _matches(found, truth, label, MOST[-1])
     hits = (matches.hit & ~matches.ignored)[:, 0].cumsum(axis=1, dtype=float)
     alarms = (~matches.hit & ~matches.ignored)[:, 0].cumsum(axis=1, dtype=float)
@@ -206,8 +206,7 @@ def _precisions(hits: np.ndarray, alarms: np.ndarray, wanted: int) -> Float[np.n
 
 def _matches(found: Detections, truth: Truths, label: int, most: int) -> _Matches:
     """Assigns detections of a class to targets in each image, the highest score first."""
-    crowd, difficult = _flags(truth)
-    areas = np.asarray(geometry.area(truth.boxes) if truth.areas is None else truth.areas)
+    crowd, difficult, areas = map(np.asarray, (truth.crowd, truth.difficult, truth.areas))
     own = np.flatnonzero(found.labels == label)
     own = own[np.lexsort((own, -found.scores[own], found.images[own]))]
     ranks = _ranks(found.images[own])
@@ -225,7 +224,7 @@ def _matches(found: Detections, truth: Truths, label: int, most: int) -> _Matche
         crowded = crowd[targets[theirs]]
         overlaps = _overlaps(found.boxes[own[mine]], truth.boxes[targets[theirs]], crowded)
         hit[:, :, mine], ignored[:, :, mine] = _assigned(overlaps, optional[:, theirs], crowded)
-    sizes = np.asarray(geometry.area(np.asarray(found.boxes, float)[own]))
+    sizes = np.asarray(geometry.area(found.boxes[own]))
     strange = (sizes < bounds[:, 0]) | (sizes > bounds[:, 1])
     ignored |= ~hit & strange[:, None]
     order = np.argsort(-found.scores[own], kind="stable")
@@ -245,7 +244,7 @@ def _overlaps(
     crowd: Bool[np.ndarray, " m"],
 ) -> Float[np.ndarray, "n m"]:
     """Computes IoUs; with crowds, the shares of the detections in them."""
-    found, targets = np.asarray(found, float)[:, None], np.asarray(targets, float)
+    found = found[:, None]
     return np.where(crowd, geometry.covered(found, targets), geometry.iou(found, targets))
 
 
@@ -288,21 +287,21 @@ def _ranks(images: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     return np.arange(len(images)) - np.repeat(first, counts)
 
 
-def _flags(truth: Truths) -> tuple[Bool[np.ndarray, " m"], Bool[np.ndarray, " m"]]:
-    none = np.zeros(len(truth.images), bool)
-    return (
-        none if truth.crowd is None else truth.crowd,
-        none if truth.difficult is None else truth.difficult,
-    )
-
-
-def _check(found: Detections, truth: Truths) -> None:
+def _checked(found: Detections, truth: Truths) -> tuple[Detections, Truths]:
+    """Fills and converts columns: in narrow types, numbers of images, scores and areas wrap."""
     for name, columns in (("detections", found), ("truths", truth)):
         lengths = {len(column) for column in columns if column is not None}
         if len(lengths) > 1:
             raise ValueError(f"{name}: got columns of {sorted(lengths)} rows, wanted equal ones")
+    none, boxes = np.zeros(len(truth.images), bool), np.asarray(truth.boxes, float)
+    crowd, difficult = (none if one is None else one for one in (truth.crowd, truth.difficult))
+    areas = geometry.area(boxes) if truth.areas is None else truth.areas
+    columns = truth.images, boxes, truth.labels, crowd, difficult, areas
+    truth = Truths(*map(np.asarray, columns, (int, float, None, bool, bool, float)))
+    found = Detections(*map(np.asarray, found, (int, float, float, None)))
     if not np.isfinite(found.scores).all():
         raise ValueError("detections: got a score that is not finite")
+    return found, truth
 
 
 class Curve(NamedTuple):
@@ -341,7 +340,7 @@ def operating_curve(found: Detections, truth: Truths, *, classes: Sequence[int])
     Raises:
       ValueError: as :func:`average_precision`, or there is no target to find.
     """
-    _check(found, truth)
+    found, truth = _checked(found, truth)
     every = [_matches(found, truth, label, MOST[-1]) for label in classes]
     wanted = sum(int(matches.wanted[0]) for matches in every)
     if not wanted:
@@ -390,6 +389,7 @@ def open_set(
     Raises:
       ValueError: as :func:`operating_curve`.
     """
+    found, truth = _checked(found, truth)
     curve = operating_curve(found, truth, classes=classes)
     at = np.searchsorted(curve.recalls, recall - 1e-12)
     threshold = float(curve.scores[at]) if at < len(curve.scores) else _NOTHING

@@ -49,6 +49,8 @@ def suppress(
       least: the lowest score that is kept.
     """
     boxes, scores = jnp.asarray(boxes), jnp.asarray(scores)
+    # In 16 bits, the area of 256 x 256 pixels is infinite.
+    boxes = boxes.astype(jnp.promote_types(boxes.dtype, jnp.float32))
     usable = jnp.isfinite(boxes).all(axis=-1) & (geometry.area(boxes) > 0)
     usable &= jnp.isfinite(scores) & (scores >= least)
     boxes = jnp.where(usable[..., None], boxes, 0)

@@ -126,7 +126,9 @@ def merge(
     every, index = np.concatenate(found), np.concatenate(indices)
     order = np.argsort(index, kind="stable")  # ties go to the earlier box, as within a window
     every, index = every[order], index[order]
-    stay = kept(every, score[index], None if label is None else label[index], overlap=overlap)
+    # Ranks have the scores' order in float32 too, also that of an infinite contrast.
+    ranks = np.unique(score[index], return_inverse=True)[1]
+    stay = kept(every, ranks, None if label is None else label[index], overlap=overlap)
     return Merged(every[stay], score[index[stay]], index[stay])
 
 

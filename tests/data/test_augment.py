@@ -1,3 +1,4 @@
+import functools
 import importlib
 
 import jax
@@ -234,3 +235,14 @@ def test_boxes_draw_by_ids_of_their_own_and_leave_the_other_draws_alone():
         for more in ({}, {"box_shift": 0.05})
     ]
     np.testing.assert_array_equal(*(np.sign(m[:, 4, 5, 0] - m[:, 4, 4, 0]) for m in mirrored))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16"])
+@pytest.mark.parametrize(
+    "options", [{"rotate_degrees": 30.0}, {"box_shift": 0.1}, {"subpixel": 0.5}, {"gain": 2.0}]
+)
+def test_integers_count_as_floats(options, dtype):
+    chips = np.random.default_rng(0).integers(0, 255, (4, 16, 16, 1))
+    varied = jax.jit(functools.partial(augmentation.augment, **options))
+    found, wanted = (varied(KEY, chips.astype(to), ids(4), zeros(4)) for to in (dtype, "float32"))
+    np.testing.assert_array_equal(found, wanted)

@@ -70,3 +70,11 @@ def test_maps_of_equal_ranks_are_one_group():
         maps = {"a": first, "b": 3 * first, "c": rng.random((8, 8))}
         found = agreement(maps)
         assert found.correlations.max() <= 1 and found.groups[0] == ("a", "b")
+
+
+def test_constant_maps_agree_with_none():
+    maps = {name: np.full((20, 30), value) for name, value in (("one", 0.1), ("other", 0.2))}
+    maps["drawn"] = np.random.default_rng(0).random((20, 30))
+    found = agreement(maps)
+    np.testing.assert_array_equal(found.correlations, np.eye(3))
+    assert found.sentence().startswith("No two methods agree")

@@ -222,3 +222,4 @@ def test_masked_mean():
     assert mean(values, empty) == 0.0
     np.testing.assert_array_equal(mean_slope(values, empty), [0.0, 0.0, 0.0])
     assert mean(values, mask) == mean(values[mask], np.ones(2, bool))
+    assert mean(np.full(1000, 100, np.float16), np.ones(1000, bool)) == 100  # 65504 is the largest

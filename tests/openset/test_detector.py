@@ -125,7 +125,8 @@ def test_the_page_s_vim_takes_arrays_of_other_libraries():
         tensor = torch.from_numpy(array)
         return tensor.requires_grad_() if tensor.is_floating_point() else tensor
 
-    for convert in (jnp.asarray, torch.from_numpy, with_gradient):
+    swapped = lambda array: array.astype(array.dtype.newbyteorder())  # noqa: E731
+    for convert in (jnp.asarray, torch.from_numpy, with_gradient, swapped):
         kernel, bias = map(convert, HEAD)
         space = {"kernel": kernel, "bias": bias, "labels": convert(TRAIN["labels"])}
         space |= {name: convert(TRAIN[name]) for name in ("features", "logits")}
@@ -136,6 +137,31 @@ def test_the_page_s_vim_takes_arrays_of_other_libraries():
     assert openset.fit_temperature(with_gradient(NEW["logits"]), NEW["labels"]) == temperature
     threshold = openset.fit_calibration(wanted).threshold
     assert openset.fit_calibration(with_gradient(np.array(wanted))).threshold == threshold
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "uint8", "bool", "object", "bfloat16"])
+@pytest.mark.parametrize("name", ["softmax", "gradnorm", "gen", "knn", "conflabel"])
+def test_arrays_of_any_type_count_as_their_numbers(name, dtype):
+    """In bfloat16, a sum of 200 ones and a half is 200, and a probability above .998 is 1."""
+    rng = np.random.default_rng(0)
+    labels, wide = np.arange(20) % 2, rng.integers(0, 2, (20, 201))
+    given = {"features": wide, "logits": 7 * np.eye(2)[labels] * wide[:, :1] + wide[:, 1:3]}
+    given |= {"gradient_norms": wide[:, :9]}
+    given = {key: array.astype(bool) if dtype == "bool" else array for key, array in given.items()}
+    wanted, found = (
+        openset.create(name)
+        .fit(**{key: array.astype(to) for key, array in given.items()}, labels=labels.astype(of))
+        .score(**{key: array.astype(to) for key, array in given.items()})
+        for to, of in (("float64", "int64"), (jnp.dtype(dtype), "uint8"))
+    )
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_bfloat16_of_pytorch_counts_as_float32():
+    torch = pytest.importorskip("torch")
+    logits = torch.tensor([[9.0, 0.0], [10.0, 0.0]], dtype=torch.bfloat16, requires_grad=True)
+    found = openset.create("softmax").score(logits=logits)
+    np.testing.assert_allclose(found, -np.log1p(np.exp([-9.0, -10.0])), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["vim", "knn", "nndr_features", "fusion_cbc", "tempscale"])
@@ -271,6 +297,13 @@ def test_calibration_for_each_class():
     assert calibration.thresholds(2).tolist() == [2, 3]
     assert calibration.accepts([2, 2, np.nan], [0, 1, 0]).tolist() == [True, False, False]
     np.testing.assert_allclose(calibration.p_values([2, 2], [0, 1]), [3 / 21, 2 / 21])
+    unsigned = openset.fit_calibration(scores, classes.astype(np.uint8), tpr=0.9, per_class=True)
+    assert unsigned.accepts([2, 2], np.uint8([0, 1])).tolist() == [True, False]
+    # An example of no class is compared with all: floor(0.1 * 41) = 4.
+    assert calibration.accepts([3, 2], [-1, -1]).tolist() == [True, False]
+    np.testing.assert_allclose(calibration.p_values([3, 2], [-1, -1]), [5 / 41, 4 / 41])
+    with pytest.raises(ValueError, match="nearest: got <U1 values, wanted integers"):
+        openset.fit_calibration(scores, classes.astype("U1"), per_class=True)
     with pytest.raises(ValueError, match="nearest: got none, wanted the class that each"):
         calibration.accepts([2])
     with pytest.raises(ValueError, match="nearest: got none, wanted the class that each"):

@@ -41,6 +41,21 @@ def test_overlaps_by_hand():
     np.testing.assert_allclose(boxes.giou(one, other), [25 / 175 - 50 / 225, 0, 1])
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "int64"])
+@pytest.mark.parametrize("convert", [np.asarray, jnp.asarray])
+def test_boxes_of_integers_do_not_wrap_around(convert, dtype):
+    whole = np.array([[0, 0, 10, 10], [20, 20, 220, 240], [5, 200, 250, 255], [9, 9, 4, 4]])
+    one, real = convert(whole.astype(dtype)), convert(whole.astype(float))
+    for function in (boxes.iou, boxes.giou, boxes.covered, boxes.intersection):
+        found, wanted = function(one[:, None], one), function(real[:, None], real)
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    conversions = (boxes.of_xywh, boxes.of_centres, boxes.to_xywh, boxes.to_centres)
+    for function in (boxes.area, *conversions, lambda one: boxes.clipped(one, 300, 9)):
+        np.testing.assert_allclose(function(one), function(real), rtol=1e-6)
+    corners = np.array([[9, 0], [200, 0], [200, 250], [9, 250]])
+    assert boxes.polygon_area(convert(corners.astype(dtype))) == 191 * 250
+
+
 def test_empty_boxes_overlap_nothing_and_have_finite_gradients():
     empty = jnp.array([3.0, 3.0, 3.0, 3.0])
     swapped = jnp.array([9.0, 3.0, 3.0, 8.0])

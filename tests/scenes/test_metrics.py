@@ -119,6 +119,34 @@ def placed(*offsets):
     )
 
 
+@pytest.mark.parametrize(
+    "types",
+    [
+        {"boxes": "uint8", "scores": "uint8", "images": "uint8", "labels": "uint8"},
+        {"boxes": "int16", "scores": "float16", "images": "int16", "labels": "int8"},
+    ],
+)
+def test_columns_of_any_type_count_as_their_numbers(types):
+    """In uint8, -1 is 255, 255 + 1 is 0, and squares of 200 x 200 pixels are small."""
+    images, labels = np.array([254, 254, 255]), np.array([0, 1, 0])
+    boxes = np.array([[0, 0, 200, 200], [210, 0, 250, 50], [5, 5, 250, 250]])
+    truth = Truths(
+        images, boxes, labels, crowd=np.array([0, 0, 1]), areas=np.array([4e4, 2e3, 6e4])
+    )
+    more = np.array([254, *images]), np.concatenate([boxes[2:], boxes])
+    found = Detections(*more, np.array([0, 3, 2, 5]), np.array([0, *labels]))
+    given = [
+        one._replace(**{key: getattr(one, key).astype(types[key]) for key in types.keys() & names})
+        for one in (found, truth)
+        for names in [set(one._fields)]
+    ]
+    wanted = metrics.average_precision(
+        found, truth._replace(crowd=np.array([0, 0, 1], bool)), classes=[0, 1]
+    )
+    assert (wanted.ap_large, wanted.ap_medium) == pytest.approx((1, 1))
+    np.testing.assert_equal(metrics.average_precision(*given, classes=[0, 1]), wanted)
+
+
 def test_by_hand():
     """Two targets; the detections are right, wrong, right: precision 1 to recall 1/2, then 2/3."""
     truth = Truths(np.array([0, 1]), placed(0, 0), np.array([0, 0]))

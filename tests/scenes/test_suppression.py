@@ -1,6 +1,7 @@
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -90,3 +91,10 @@ def test_a_batch_is_mapped_and_eager_equals_jit():
     with jax.disable_jit():
         eager = suppress(*(column[:5] for column in scenes[0]), keep=3)
     assert eager.indices[eager.valid].tolist() == plain(*(c[:5] for c in scenes[0]), keep=3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_large_boxes_of_16_bits_are_suppressed(dtype):
+    boxes = jnp.array([[0, 0, 400, 400], [8, 8, 400, 400], [500, 0, 900, 400]]).astype(dtype)
+    stay = suppress(boxes, jnp.array([0.9, 0.8, 0.7]), keep=3)
+    assert stay.indices[stay.valid].tolist() == [0, 2]

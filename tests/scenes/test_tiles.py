@@ -103,3 +103,11 @@ def test_duplicates_in_the_overlap_are_suppressed_and_unusable_boxes_dropped():
     nothing = tiles.merge(windows, [np.zeros((0, 4))] * 2, [np.zeros(0)] * 2, size=(64, 96))
     assert nothing.boxes.shape == (0, 4)
     assert tiles.merge([], [], [], size=(64, 96)).boxes.shape == (0, 4)
+
+
+def test_infinite_scores_are_the_highest():
+    """The contrast of a target on a background of 0, as CFAR finds it, is infinite."""
+    windows = [tiles.Window(0, 0, 40, 40)]
+    boxes = [np.array([[1.0, 1, 9, 9], [20, 20, 30, 30], [1, 1, 9, 10]])]
+    found = tiles.merge(windows, boxes, [np.array([5.0, 1e300, np.inf])], size=(40, 40))
+    assert found.scores.tolist() == [np.inf, 1e300] and found.indices.tolist() == [2, 1]

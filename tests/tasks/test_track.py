@@ -2,6 +2,7 @@
 
 import shutil
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from PIL import Image
 
 from jaxatr import config as configuration
 from jaxatr import losses, openset, parallel, reporting, runs, training
+from jaxatr.data import PLAIN
 from jaxatr.explain import load_target
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.recognition.tracks import TrackRecogniser
@@ -193,6 +195,18 @@ def test_scores_that_need_a_gradient_are_of_single_images(run):
     assert {"softmax", "mls", "cbc", "mahalanobis"} <= set(result["groups"]["all"]["scores"])
     assert not {"odin", "conflabel"} & set(result["groups"]["all"]["scores"])
     runs.evaluate_run(run[0], fresh=True)
+
+
+def test_the_images_of_a_track_may_be_read_into_one_buffer():
+    buffer = np.zeros((2, 2, 1), np.uint8)
+
+    def read():
+        for number in range(3):
+            buffer[...] = number
+            yield buffer
+
+    track = TrackRecogniser._item(SimpleNamespace(bands=PLAIN), read(), "input")
+    assert [image.max() for image in track] == [0, 1, 2]
 
 
 @pytest.mark.slow  # to train a run of tracks

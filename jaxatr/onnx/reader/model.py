@@ -85,7 +85,7 @@ class OnnxModel:
         if traced:
             return model.apply(model.variables, *inputs)
         with wide():  # keeps 64-bit numbers
-            computed = run(*own(inputs))
+            computed = run(*map(own, inputs, self.inputs))
             if rest is None:
                 return computed
             given = computed if isinstance(computed, tuple) else (computed,)

@@ -28,7 +28,9 @@ def energy_score(
     if not temperature > 0:
         raise ValueError(f"temperature: got {temperature}, wanted a positive number")
     chex.assert_rank(logits, 2)
-    return temperature * jax.nn.logsumexp(jnp.asarray(logits) / temperature, axis=-1)
+    # In 16 bits, many confident examples would have the same score.
+    logits = jnp.asarray(logits, jnp.promote_types(jnp.result_type(logits), jnp.float32))
+    return temperature * jax.nn.logsumexp(logits / temperature, axis=-1)
 
 
 PART = Score.of_arrays("energy", "energy", energy_score, traced=energy_score)

@@ -41,11 +41,13 @@ def fit(features: Float[ArrayLike, "n d"], head: Head) -> Boundaries:
     Raises:
       ValueError: a feature is not finite, there is one class only, or two have the same weights.
     """
+    from scipy.spatial import distance  # slow to import
+
     features = finite("features", features)
     weights = np.asarray(last_layer(head, features.shape[1]).kernel, np.float64).T
     if len(weights) < 2:
         raise ValueError("kernel: got one class, wanted two or more")
-    between = np.linalg.norm(weights[:, None] - weights, axis=-1) + np.eye(len(weights))
+    between = distance.cdist(weights, weights) + np.eye(len(weights))
     if not between.all():
         first, second = np.argwhere(between == 0)[0]
         raise ValueError(f"kernel: classes {first} and {second} have the same weights")

@@ -218,7 +218,7 @@ def found_in(
             cuts, rows = tiling.strip(tiling.windows(*size, smallest), strip)
             pending.append((size, cuts, rows))
             for window in cuts:
-                tile = tiling.cut(scene, window)
+                tile = np.array(tiling.cut(scene, window))  # the next scene may be read there
                 if tiles and (tile.shape != tiles[0].shape or len(tiles) == batch_size):
                     yield {"image": np.stack(tiles)}
                     tiles = []

@@ -102,6 +102,30 @@ def test_dropout_drops_by_the_key_alone(network):
     np.testing.assert_array_equal(applied(None), applied(jax.random.key(0)))
 
 
+@pytest.mark.parametrize("eager", [False, True])
+def test_arrays_of_the_other_byte_order_and_lists_count_as_their_numbers(built, eager):
+    model = importer.load(
+        built([node("Mul", ["x", "x"], ["y"])], {"x": ("float32", ["n", 2])}, "y")
+    )
+    given = np.array([[1.0, 2.0], [3.0, 4.0]])
+    wide, narrow = given.astype(">f8"), given.astype(">f4")
+    # jax takes bytes of an array as they are if one of its shape and type came before.
+    for one in (given, wide, given.astype(np.float32), narrow, given.tolist()):
+        found = model(one, eager=eager)
+        assert found.dtype == jnp.float32
+        np.testing.assert_array_equal(found, given**2)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("convert", [np.asarray, jnp.asarray])
+def test_integers_that_the_declared_type_does_not_hold_are_refused(built, eager, convert):
+    model = importer.load(built([node("Add", ["x", "x"], ["y"])], {"x": ("uint8", ["n"])}, "y"))
+    found = model(convert(np.array([3, 100], np.uint16)), eager=eager)
+    np.testing.assert_array_equal(found, np.array([6, 200], np.uint8))
+    with pytest.raises(ValueError, match="input 'x': 300 does not fit into uint8"):
+        model(convert(np.array([3, 300], np.uint16)), eager=eager)
+
+
 @pytest.mark.parametrize("jit", [False, True])
 def test_64_bits_are_kept_and_nothing_is_switched_on(built, jit):
     big = np.array([2**40 + 1, -(2**50)], np.int64)

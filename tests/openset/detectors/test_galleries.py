@@ -263,6 +263,9 @@ def test_data_that_cannot_be_fitted_are_named(unchecked):
         template.fit(TRAIN.more["image"], labels, K, shift=11)
     with pytest.raises(ValueError, match="examples: all are equal"):
         nndr.fit(np.full((7, 4), 0.1), np.arange(7) % 2, 2)  # whose computed scale is not 0
+    for value in (0.0, 0.1):
+        with pytest.raises(ValueError, match="examples: all are equal"):
+            spatial.fit(np.full((7, 2, 2, 3), value, np.float32), np.arange(7) % 2, 2)
     with pytest.raises(ValueError, match="labels: got class 0 only"):
         nndr.fit(np.random.default_rng(0).random((6, 4)), np.zeros(6, int), 2)
     with pytest.raises(ValueError, match="members: got 1, wanted two or more"):

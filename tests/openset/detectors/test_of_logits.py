@@ -1,5 +1,7 @@
 """Scores that are functions of the logits: SoftMax, MLS, energy and CBC."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,6 +57,14 @@ def test_log_softmax_score_has_no_ties_where_the_probability_saturates():
     assert len(set(np.asarray(openset.softmax_score(logits)).tolist())) == 1
     log = np.asarray(openset.softmax_score(logits, log=True))
     np.testing.assert_allclose(log, -np.exp(np.float64([-30, -40, -40])) * [2, 2, 1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_logits_of_16_bits_are_scored_in_float32(dtype):
+    logits = np.array([[20, 0, 0], [21, 0, 0], [22, 8, 0]])  # in 16 bits, exp(-17) is 0
+    for score in (partial(openset.softmax_score, log=True), openset.energy_score):
+        found = np.asarray(score(jnp.asarray(logits, dtype)))
+        np.testing.assert_array_equal(found, score(np.float32(logits)))
 
 
 def test_cbc_score_is_a_logit_and_does_not_saturate():

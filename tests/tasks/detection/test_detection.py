@@ -164,6 +164,20 @@ def test_a_target_on_a_seam_is_found_once_and_sizes_may_differ():
     np.testing.assert_array_equal(found[1].boxes, [[50, 30, 75, 40]])
 
 
+def test_scenes_may_be_read_into_one_buffer():
+    buffer = np.zeros((64, 64, 1), np.uint8)
+
+    def read():
+        for place in (10, 20, 30):
+            buffer[...] = 0
+            buffer[place : place + 9, 5:9] = 200
+            yield buffer
+
+    tiling = Tiling(64, 16, np.array([7], np.uint8))
+    found = found_in(read(), tiling, bright, batch_size=2, overlap=0.5, least=0.1)
+    assert [one.boxes[0, 1] for one in found] == [10, 20, 30]
+
+
 def detections(boxes, scores, logits=None):
     logits = np.zeros((len(scores), 2)) if logits is None else logits
     return Found(np.float32(boxes).reshape(-1, 4), np.float32(scores), np.asarray(logits))
