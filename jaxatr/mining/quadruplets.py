@@ -159,6 +159,7 @@ def _draw(keys: Array, number: int, count: Array) -> Int[Array, " r"]:
     """Draws a number below each count, or 0 for a count of 0; ``number`` distinguishes draws."""
 
     def one(key: Key, limit: Array) -> Array:
-        return jax.random.randint(jax.random.fold_in(key, number), (), 0, limit)
+        return jax.random.randint(jax.random.fold_in(key, number), (), 0, limit, jnp.int32)
 
-    return jax.vmap(one)(keys, jnp.maximum(jnp.broadcast_to(count, keys.shape), 1))
+    limits = jnp.broadcast_to(count, keys.shape[:1])  # raw keys have a further axis
+    return jax.vmap(one)(keys, jnp.maximum(limits, 1))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.jax_internals import Tracer
@@ -312,7 +313,10 @@ class Detector:
 
 
 def _array(value: Any) -> Any:
-    return value if isinstance(value, Tracer) else as_numpy(value)
+    """Converts an array; scores of 16-bit floats would have no more digits than these."""
+    array = value if isinstance(value, Tracer) else as_numpy(value)
+    half = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize < 4
+    return array.astype(np.float32) if half else array
 
 
 def _finished(value: Any) -> Any:

@@ -172,7 +172,7 @@ def neighbours(
         raise ValueError(f"k: got {k}, wanted 1 to {len(examples)}, the examples")
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
-    arrays = jnp.asarray(_filled(examples)), jnp.asarray(queries), np.int32(len(examples) - 1)
+    arrays = _filled(examples), jnp.asarray(queries), np.int32(len(examples) - 1)
     return _neighbours(*arrays, k, block_size)
 
 
@@ -240,8 +240,9 @@ def class_distances(
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
     examples = _filled(examples)
     labels = np.pad(np.asarray(labels), (0, len(examples) - len(labels)))
-    arrays = (jnp.asarray(array) for array in (examples, labels, queries))
-    return _class_distances(*arrays, num_classes, block_size)
+    return _class_distances(
+        examples, jnp.asarray(labels), jnp.asarray(queries), num_classes, block_size
+    )
 
 
 @partial(jax.jit, static_argnums=(3, 4))

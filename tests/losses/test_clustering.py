@@ -106,6 +106,17 @@ def test_gradient_agrees_with_finite_differences():
     np.testing.assert_allclose(along, (ahead - behind) / (2 * step), rtol=1e-3)
 
 
+def test_single_precision_where_double_is_on():
+    points = draw(0)
+    expected = loop_clustering(points, LABELS)
+    with jax.enable_x64(True):
+        single = losses.clustering(np.float32(points), LABELS)
+        double = losses.clustering(np.float64(points), LABELS)
+    assert single.dtype == jnp.float32 and double.dtype == jnp.float64
+    np.testing.assert_allclose(single, expected, rtol=1e-5)
+    np.testing.assert_allclose(double, expected, rtol=1e-12)
+
+
 def test_one_class_and_no_positives_have_nothing_to_learn():
     # The only clustering there is, and clusters of one: both are the truth, up to rounding.
     for labels in (np.zeros(10, int), np.arange(10)):

@@ -182,6 +182,17 @@ def test_members_have_the_labels_they_should(method, sibling_class):
     assert all(column.dtype == jnp.int32 for column in found[:4])
 
 
+@pytest.mark.parametrize(("method", "sibling_class"), [(METHODS[0], "drawn"), ("random", "any")])
+def test_draws_are_the_same_for_raw_keys_and_in_double_precision(method, sibling_class):
+    embeddings, fine, coarse = (jnp.asarray(array) for array in a_set())
+    given = embeddings, fine, coarse, jnp.arange(60), method, sibling_class
+    wanted = select(*given)
+    raw = {"method": method, "sibling_class": sibling_class, "key": jax.random.key_data(KEY)}
+    jax.tree.map(np.testing.assert_array_equal, mining.quadruplets(*given[:4], **raw), wanted)
+    with jax.enable_x64(True):
+        jax.tree.map(np.testing.assert_array_equal, select(*given), wanted)
+
+
 @pytest.mark.parametrize("sibling_class", ["any", "drawn"])
 def test_random_members_are_uniform(sibling_class):
     # Reference 0: positives 1 2, siblings 3 | 4 5 6 (two classes), negatives 7 8.

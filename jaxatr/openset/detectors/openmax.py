@@ -271,7 +271,8 @@ def _traced(model: OpenMax, logits: Float[ArrayLike, "b k"]) -> Array:
     means, classes, alpha = jnp.asarray(model.means), z.shape[1], int(model.alpha)
     x = euclidean * jnp.linalg.norm(z[:, None] - means, axis=-1) + model.offset
     if cosine:
-        x = x + cosine * (1 - jnp.dot(gallery.unit(z), gallery.unit(means).T))
+        ends = gallery.unit(z), gallery.unit(means).T
+        x = x + cosine * (1 - jnp.dot(*ends, precision=jax.lax.Precision.HIGHEST))
     outlying = 1 - jnp.exp(-((jnp.maximum(x, 0) / model.scale) ** model.shape))
     before = np.tri(classes, k=-1, dtype=bool)  # of equal logits the first ranks higher
     above = z[:, None] > z[:, :, None]
