@@ -69,7 +69,7 @@ def _own_medoid_cost(distances: Float[Array, "b b"], same: Bool[Array, "b b"]):
     """Returns each example's equal share of the cost of its class around the best medoid."""
     to_class = jnp.sum(jnp.where(same, distances, 0), axis=1)
     best = jnp.min(jnp.where(same, to_class[None], jnp.inf), axis=1)
-    return best / jnp.sum(same, axis=1)
+    return best / jnp.sum(same, axis=1).astype(best.dtype)
 
 
 def _greedy(distances: Float[Array, "b b"], same: Bool[Array, "b b"], multiplier):
@@ -80,8 +80,9 @@ def _greedy(distances: Float[Array, "b b"], same: Bool[Array, "b b"], multiplier
 
     def add(slot, state):
         medoids, nearest, clusters, free = state
-        moved = jnp.where((distances < nearest) | itself, slot, clusters)  # a row per candidate
-        cost = jnp.sum(jnp.minimum(distances, nearest), axis=1)
+        nearer = (distances < nearest[None]) | itself  # a row per candidate
+        moved = jnp.where(nearer, slot, clusters[None])
+        cost = jnp.sum(jnp.minimum(distances, nearest[None]), axis=1)
         score = jax.vmap(_margin, (None, 0, None))(same, moved, multiplier) - cost
         chosen = jnp.argmax(jnp.where(free, score, -jnp.inf))
         return (

@@ -123,7 +123,7 @@ def _drawn_class(classes: Classes, references: Int[Array, " r"], keys: Array) ->
     first, own = classes.first_sibling[references], classes.fine[references]
     others = classes.siblings[references] - 1
     drawn = first + _draw(keys, 0, others)
-    return jnp.where(others > 0, drawn + (drawn >= own), -1)
+    return jnp.where(others > 0, drawn + (drawn >= own).astype(jnp.int32), -1)
 
 
 def _random(

@@ -139,7 +139,7 @@ def traced_score(
         products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
         squares = jnp.sum(jnp.square(bank), axis=1)
     candidates = min(k + search.MARGIN, bank.shape[0])
-    _, found = jax.lax.top_k(products - squares / 2, candidates)
+    _, found = jax.lax.top_k(products - squares[None] / 2, candidates)
     apart = search.squared(gallery.rows_at(bank, found), unit[:, None])
     return -jnp.sqrt(-jax.lax.top_k(-apart, k)[0][:, -1])
 
@@ -248,7 +248,8 @@ def class_distances(
 @partial(jax.jit, static_argnums=(3, 4))
 def _class_distances(examples, labels, queries, num_classes: int, block_size: int) -> Array:
     prepared = search.prepare(examples)
-    numbers = jnp.arange(len(examples), dtype=jnp.int32)
+    count = len(examples)
+    numbers = jnp.arange(count, dtype=jnp.int32)[None]
     least_of = jax.vmap(partial(jax.ops.segment_min, segment_ids=labels, num_segments=num_classes))
 
     def unknown(found: Array, least: Array) -> Array:
@@ -263,9 +264,9 @@ def _class_distances(examples, labels, queries, num_classes: int, block_size: in
 
         def try_one(state):
             found, rest, least, trial = state
-            here = jnp.where(rest == least[:, labels], numbers, len(numbers))
+            here = jnp.where(rest == least[:, labels], numbers, count)
             chosen = least_of(here)
-            apart = search.squared(prepared.points[chosen % len(numbers)], points[:, None])
+            apart = search.squared(prepared.points[chosen % count], points[:, None])
             found = jnp.where(unknown(found, least), jnp.minimum(found, apart), found)
             rest = jnp.where(numbers == chosen[:, labels], jnp.inf, rest)
             return found, rest, least_of(rest), trial + 1
@@ -274,7 +275,8 @@ def _class_distances(examples, labels, queries, num_classes: int, block_size: in
             point, found, rest, left = given
 
             def compare() -> Array:
-                apart = jnp.where(jnp.isinf(rest), jnp.inf, search.squared(prepared.points, point))
+                apart = search.squared(prepared.points, point[None])
+                apart = jnp.where(jnp.isinf(rest), jnp.inf, apart)
                 return jnp.minimum(found, jax.ops.segment_min(apart, labels, num_classes))
 
             return jax.lax.cond(left, compare, lambda: found)

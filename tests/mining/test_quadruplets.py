@@ -193,6 +193,15 @@ def test_draws_are_the_same_for_raw_keys_and_in_double_precision(method, sibling
         jax.tree.map(np.testing.assert_array_equal, select(*given), wanted)
 
 
+@pytest.mark.parametrize(("method", "sibling_class"), [*PAIRS, ("random", "drawn")])
+def test_the_caller_may_forbid_implicit_promotion(method, sibling_class):
+    embeddings, fine, coarse = a_set()
+    given = embeddings, np.int32(fine), np.int32(coarse), np.arange(60, dtype=np.int32)
+    wanted = select(*given, method, sibling_class)
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        jax.tree.map(np.testing.assert_array_equal, select(*given, method, sibling_class), wanted)
+
+
 @pytest.mark.parametrize("sibling_class", ["any", "drawn"])
 def test_random_members_are_uniform(sibling_class):
     # Reference 0: positives 1 2, siblings 3 | 4 5 6 (two classes), negatives 7 8.

@@ -183,6 +183,20 @@ def test_products_of_a_compiled_score_are_exact_whatever_the_default(name, optio
     assert products and all("[HIGHEST, HIGHEST]" in line for line in products)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["ash", "consensus", "fdbd", "klm", "mahalanobis", "nci", "nearest", "nndr_stage2", "nnguide"]
+    + ["openmax", "spatial_stage2", "template", "vim"],
+)
+def test_the_caller_may_forbid_implicit_promotion(name):
+    wanted = openset.create(name).fit(**TRAIN).calibrate(**HELD).score(**NEW)
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        detector = openset.create(name).fit(**TRAIN).calibrate(**HELD)
+        np.testing.assert_array_equal(detector.score(**NEW), wanted)
+        given = jax.tree.map(jnp.asarray, only(NEW, detector.needs.score))
+        jax.jit(lambda arrays: detector.score(**arrays))(given)
+
+
 def test_answers_name_the_class():
     found = openset.create("nndr_features").fit(**TRAIN).answer(features=NEW["features"])
     assert np.mean(found.label == NEW["labels"]) > 0.9 and found.distances.shape == (45, 3)

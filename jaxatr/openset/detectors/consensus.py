@@ -239,7 +239,7 @@ def consensus(name: str, title: str, head: Score, *, residual: bool = True) -> S
         return model._replace(middle=np.array(middle), spread=np.array(spread))
 
     def answer(model: Consensus, outputs: Outputs) -> Answer:
-        z = (values(outputs) - model.middle) / model.spread
+        z = (values(outputs) - model.middle[None]) / model.spread[None]
         bent = gallery.numpy_of(z).arcsinh(z / BEND)
         distances = fusion.product([outputs.more[f"distances_{one.name}"] for one in searching])
         with jax.default_matmul_precision("highest"):  # also where the caller chose less
