@@ -211,7 +211,7 @@ def lowest(
         after = jnp.where(further == least, chosen, -1)
         return best.updated(found, index[chosen]), further, after, trial + 1
 
-    start = best, jnp.min(bounds, axis=1), jnp.full(len(bounds), -1, jnp.int32), 0
+    start = best, jnp.min(bounds, axis=1), jnp.full_like(best.index, -1), 0
     best, least, _, _ = jax.lax.while_loop(undecided, try_one, start)
 
     def compare_all(state):

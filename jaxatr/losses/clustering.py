@@ -92,11 +92,11 @@ def _greedy(distances: Float[Array, "b b"], same: Bool[Array, "b b"], multiplier
             free.at[chosen].set(False),
         )
 
-    nothing = (
-        jnp.zeros(size, int),
-        jnp.full(size, jnp.inf, distances.dtype),
-        jnp.zeros(size, int),
-        jnp.ones(size, bool),
+    nothing = (  # made like arrays of the batch, which jax.shard_map tells from constants
+        jnp.zeros_like(same[0], int),
+        jnp.full_like(distances[0], jnp.inf),
+        jnp.zeros_like(same[0], int),
+        jnp.ones_like(same[0]),
     )
     return jax.lax.fori_loop(0, count, add, nothing)[0], count
 
@@ -126,7 +126,7 @@ def _refine(
         better = (slot != last) | (score > best)
         return jnp.where(better, tried, medoids), jnp.where(better, score, best), slot
 
-    start = medoids, jnp.array(-jnp.inf, distances.dtype), -1
+    start = medoids, jnp.full_like(distances[0, 0], -jnp.inf), jnp.full_like(medoids[0], -1)
     return jax.lax.fori_loop(0, len(medoids), consider, start)[0]
 
 

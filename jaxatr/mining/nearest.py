@@ -132,8 +132,8 @@ def _search(
 ) -> tuple[Array, Array, Array]:
     chunk = min(_CHUNK, len(place))
     count, dimensions = len(queries.index), layout.points.shape[1]
-    dtype = layout.points.dtype
-    nothing = Best(jnp.full(count, jnp.inf, dtype), jnp.full(count, _NONE))
+    # Made like the queries, which jax.shard_map tells from constants.
+    nothing = Best(jnp.full_like(queries.squares, jnp.inf), jnp.full_like(queries.index, _NONE))
 
     def distances(part: _Layout, centred: Array, squares: Array) -> tuple[Array, Array]:
         """Returns squared distances, ``[b, m]``, and bounds of their errors."""

@@ -281,8 +281,8 @@ def _class_distances(examples, labels, queries, num_classes: int, block_size: in
 
             return jax.lax.cond(left, compare, lambda: found)
 
-        nothing = jnp.full((len(block), num_classes), jnp.inf, points.dtype)
-        start = nothing, bounds, least_of(bounds), 0
+        least = least_of(bounds)
+        start = jnp.full_like(least, jnp.inf), bounds, least, 0
         found, rest, least, _ = jax.lax.while_loop(undecided, try_one, start)
         found = jax.lax.map(finish, (points, found, rest, unknown(found, least).any(axis=1)))
         finite = jnp.isfinite(points).all(axis=1, keepdims=True)

@@ -117,6 +117,17 @@ def test_single_precision_where_double_is_on():
     np.testing.assert_allclose(double, expected, rtol=1e-12)
 
 
+def test_within_shard_map():
+    mesh = jax.sharding.Mesh(jax.devices()[:1], "data")
+    axis = jax.sharding.PartitionSpec("data")
+    points = np.float32(draw(0))
+    mapped = jax.shard_map(
+        lambda *given: losses.clustering(*given)[None], mesh=mesh, in_specs=axis, out_specs=axis
+    )
+    expected = loop_clustering(points, LABELS)
+    np.testing.assert_allclose(mapped(points, LABELS), [expected], rtol=1e-5)
+
+
 def test_one_class_and_no_positives_have_nothing_to_learn():
     # The only clustering there is, and clusters of one: both are the truth, up to rounding.
     for labels in (np.zeros(10, int), np.arange(10)):

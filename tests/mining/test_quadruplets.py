@@ -202,6 +202,22 @@ def test_the_caller_may_forbid_implicit_promotion(method, sibling_class):
         jax.tree.map(np.testing.assert_array_equal, select(*given, method, sibling_class), wanted)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_shard_map_divides_the_references(method):
+    mesh = jax.sharding.Mesh(jax.devices()[:1], "data")
+    axis = jax.sharding.PartitionSpec("data")
+    whole = jax.sharding.PartitionSpec()
+    *given, references = *a_set(), np.arange(60)
+    mapped = jax.shard_map(
+        lambda *given: mining.quadruplets(*given, method=method, key=KEY),
+        mesh=mesh,
+        in_specs=(whole, whole, whole, axis),
+        out_specs=axis,
+    )
+    wanted = select(*given, references, method)
+    jax.tree.map(np.testing.assert_array_equal, mapped(*given, references), wanted)
+
+
 @pytest.mark.parametrize("sibling_class", ["any", "drawn"])
 def test_random_members_are_uniform(sibling_class):
     # Reference 0: positives 1 2, siblings 3 | 4 5 6 (two classes), negatives 7 8.
