@@ -182,38 +182,25 @@ def test_members_have_the_labels_they_should(method, sibling_class):
     assert all(column.dtype == jnp.int32 for column in found[:4])
 
 
-@pytest.mark.parametrize(("method", "sibling_class"), [(METHODS[0], "drawn"), ("random", "any")])
-def test_draws_are_the_same_for_raw_keys_and_in_double_precision(method, sibling_class):
-    embeddings, fine, coarse = (jnp.asarray(array) for array in a_set())
-    given = embeddings, fine, coarse, jnp.arange(60), method, sibling_class
-    wanted = select(*given)
-    raw = {"method": method, "sibling_class": sibling_class, "key": jax.random.key_data(KEY)}
-    jax.tree.map(np.testing.assert_array_equal, mining.quadruplets(*given[:4], **raw), wanted)
-    with jax.enable_x64(True):
-        jax.tree.map(np.testing.assert_array_equal, select(*given), wanted)
-
-
 @pytest.mark.parametrize(("method", "sibling_class"), [*PAIRS, ("random", "drawn")])
-def test_the_caller_may_forbid_implicit_promotion(method, sibling_class):
-    embeddings, fine, coarse = a_set()
-    given = embeddings, np.int32(fine), np.int32(coarse), np.arange(60, dtype=np.int32)
+def test_raw_keys_and_the_caller_s_settings_change_nothing(method, sibling_class):
+    embeddings, *labels = a_set()
+    given = embeddings, *map(np.int32, (*labels, range(60)))
+    raw = {"method": method, "sibling_class": sibling_class, "key": jax.random.key_data(KEY)}
     wanted = select(*given, method, sibling_class)
-    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+    jax.tree.map(np.testing.assert_array_equal, mining.quadruplets(*given, **raw), wanted)
+    raised, strict = jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict")
+    with jax.enable_x64(True), raised, strict:
         jax.tree.map(np.testing.assert_array_equal, select(*given, method, sibling_class), wanted)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_shard_map_divides_the_references(method):
-    mesh = jax.sharding.Mesh(jax.devices()[:1], "data")
-    axis = jax.sharding.PartitionSpec("data")
-    whole = jax.sharding.PartitionSpec()
+    whole, axis = map(jax.P, (None, "data"))
     *given, references = *a_set(), np.arange(60)
-    mapped = jax.shard_map(
-        lambda *given: mining.quadruplets(*given, method=method, key=KEY),
-        mesh=mesh,
-        in_specs=(whole, whole, whole, axis),
-        out_specs=axis,
-    )
+    mesh = jax.sharding.Mesh(jax.devices()[:1], "data")
+    specs = {"mesh": mesh, "in_specs": (*[whole] * 3, axis), "out_specs": axis}
+    mapped = jax.shard_map(lambda *all_: mining.quadruplets(*all_, method=method, key=KEY), **specs)
     wanted = select(*given, references, method)
     jax.tree.map(np.testing.assert_array_equal, mapped(*given, references), wanted)
 
