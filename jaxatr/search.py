@@ -44,15 +44,16 @@ class Points(NamedTuple):
 
 def prepare(examples: Float[Array, "n d"]) -> Points:
     """Scales and centres examples, in float32 or wider."""
-    examples = examples.astype(jnp.promote_types(examples.dtype, jnp.float32))
+    with jax.numpy_dtype_promotion("standard"):
+        examples = examples.astype(jnp.promote_types(examples.dtype, jnp.float32))
     finite = jnp.isfinite(examples).all(axis=1)
     points = jnp.where(finite[:, None], examples, 0)
     exponent = jnp.frexp(jnp.max(jnp.abs(points)))[1]
     points = jnp.ldexp(points, -exponent)
-    mean = jnp.sum(points, axis=0) / jnp.maximum(jnp.sum(finite), 1)
-    away = jnp.where(finite, squared(points, mean), jnp.inf)
+    mean = jnp.sum(points, axis=0) / jnp.maximum(jnp.sum(finite), 1).astype(points.dtype)
+    away = jnp.where(finite, squared(points, mean[None]), jnp.inf)
     origin = points[jnp.argmin(away)]
-    centred = jnp.where(finite[:, None], points - origin, 0)
+    centred = jnp.where(finite[:, None], points - origin[None], 0)
     squares = jnp.where(finite, jnp.sum(jnp.square(centred), axis=1), jnp.inf)
     return Points(points, exponent, origin, centred, squares)
 
@@ -92,7 +93,7 @@ def by_products(
 ) -> Float[Array, "b n"]:
     """Computes squared distances from products, to the precision of :func:`margin`."""
     products = jnp.dot(queries, centred.T, precision=jax.lax.Precision.HIGHEST)
-    return squares + query_squares[:, None] - 2 * products
+    return squares[None] + query_squares[:, None] - 2 * products
 
 
 def bounds(
@@ -100,7 +101,7 @@ def bounds(
 ) -> tuple[Float[Array, "b d"], Float[Array, "b n"]]:
     """Returns queries in the units of the points, and lower bounds of their squared distances."""
     points = jnp.ldexp(queries.astype(examples.points.dtype), -examples.exponent)
-    centred = points - examples.origin
+    centred = points - examples.origin[None]
     lengths = jnp.sum(jnp.square(centred), axis=1)
     least = [one - margin(points.shape[1], one) for one in (examples.squares, lengths)]
     return points, by_products(examples.centred, least[0], centred, least[1])
@@ -128,12 +129,12 @@ def nearest(
     count, dimensions = examples.points.shape
     points, least = bounds(examples, queries)
     excluded = jnp.full(len(points), -1) if excluded is None else excluded
-    least = jnp.where(jnp.arange(count) == excluded[:, None], jnp.inf, least)
+    least = jnp.where(jnp.arange(count)[None] == excluded[:, None], jnp.inf, least)
     highest, candidates = jax.lax.top_k(-least, min(k + MARGIN, count))
     slack = 1 - 2 * _roundoff(dimensions, points)
 
     def ranked(query: Array, without: Array, rows: Array) -> tuple[Array, Array]:
-        apart = squared(examples.points[rows], query)
+        apart = squared(examples.points[rows], query[None])
         out = jnp.isinf(examples.squares[rows]) | (rows == without)
         apart, rows = jax.lax.sort((jnp.where(out, jnp.inf, apart), rows), num_keys=2)
         return apart[:k], rows[:k]
@@ -189,7 +190,7 @@ def lowest(
       values: computes the values of all examples of the chunk for one query, from its position in
         the batch; those with an infinite bound are ignored.
     """
-    positions = jnp.arange(bounds.shape[1], dtype=jnp.int32)
+    positions = jnp.arange(bounds.shape[1], dtype=jnp.int32)[None]
 
     def open_(best: Best, least: Array) -> Bool[Array, " b"]:
         return (least <= best.value) & jnp.isfinite(least)
@@ -202,15 +203,15 @@ def lowest(
     def try_one(state):
         best, least, after, trial = state
         same = bounds == least[:, None]
-        here = jnp.where(same & (positions > after[:, None]), positions, len(positions))
-        chosen = jnp.min(here, axis=1) % len(positions)
+        here = jnp.where(same & (positions > after[:, None]), positions, bounds.shape[1])
+        chosen = jnp.min(here, axis=1) % bounds.shape[1]
         found = jnp.where(open_(best, least), value(chosen), jnp.inf)
         left = (bounds > least[:, None]) | (same & (positions > chosen[:, None]))
         further = jnp.min(jnp.where(left, bounds, jnp.inf), axis=1)
         after = jnp.where(further == least, chosen, -1)
         return best.updated(found, index[chosen]), further, after, trial + 1
 
-    start = best, jnp.min(bounds, axis=1), jnp.full(len(bounds), -1, jnp.int32), 0
+    start = best, jnp.min(bounds, axis=1), jnp.full_like(best.index, -1), 0
     best, least, _, _ = jax.lax.while_loop(undecided, try_one, start)
 
     def compare_all(state):

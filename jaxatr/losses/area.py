@@ -38,4 +38,4 @@ def saliency_area(saliency: Float[ArrayLike, "b h w"], share: float) -> Float[Ar
     rising = jnp.sort(saliency.reshape(len(saliency), -1), axis=1)
     pixels = rising.shape[1]
     wanted = jnp.arange(pixels) >= pixels - round(share * pixels)
-    return jnp.mean(jnp.square(rising - wanted), axis=1)
+    return jnp.mean(jnp.square(rising - wanted[None].astype(rising.dtype)), axis=1)

@@ -49,18 +49,19 @@ def clustering(
         raise ValueError(f"refinements: got {refinements}, wanted 0 or more")
     embeddings, labels = labelled_batch(embeddings, labels)
     distances = root(pairwise_squared_l2(embeddings))
+    multiplier = jnp.asarray(margin_multiplier, distances.dtype)
     same = labels[:, None] == labels[None]
     fixed = jax.lax.stop_gradient(distances)
-    medoids, count = _greedy(fixed, same, margin_multiplier)
+    medoids, count = _greedy(fixed, same, multiplier)
 
     def sweep(_, medoids):
-        return _refine(fixed, same, medoids, count, margin_multiplier)
+        return _refine(fixed, same, medoids, count, multiplier)
 
     medoids = jax.lax.fori_loop(0, refinements, sweep, medoids)
     clusters = _assign(fixed, medoids, count)
     found = -jnp.sum(jnp.take_along_axis(distances, medoids[clusters][:, None], axis=1))
     truth = -jnp.sum(_own_medoid_cost(distances, same))
-    structured = margin_multiplier * (1 - _nmi(same, clusters))
+    structured = _margin(same, clusters, multiplier)
     return jax.nn.relu(found + structured - truth)
 
 
@@ -68,7 +69,7 @@ def _own_medoid_cost(distances: Float[Array, "b b"], same: Bool[Array, "b b"]):
     """Returns each example's equal share of the cost of its class around the best medoid."""
     to_class = jnp.sum(jnp.where(same, distances, 0), axis=1)
     best = jnp.min(jnp.where(same, to_class[None], jnp.inf), axis=1)
-    return best / jnp.sum(same, axis=1)
+    return best / jnp.sum(same, axis=1).astype(best.dtype)
 
 
 def _greedy(distances: Float[Array, "b b"], same: Bool[Array, "b b"], multiplier):
@@ -79,9 +80,10 @@ def _greedy(distances: Float[Array, "b b"], same: Bool[Array, "b b"], multiplier
 
     def add(slot, state):
         medoids, nearest, clusters, free = state
-        moved = jnp.where((distances < nearest) | itself, slot, clusters)  # a row per candidate
-        cost = jnp.sum(jnp.minimum(distances, nearest), axis=1)
-        score = multiplier * (1 - jax.vmap(_nmi, (None, 0))(same, moved)) - cost
+        nearer = (distances < nearest[None]) | itself  # a row per candidate
+        moved = jnp.where(nearer, slot, clusters[None])
+        cost = jnp.sum(jnp.minimum(distances, nearest[None]), axis=1)
+        score = jax.vmap(_margin, (None, 0, None))(same, moved, multiplier) - cost
         chosen = jnp.argmax(jnp.where(free, score, -jnp.inf))
         return (
             medoids.at[slot].set(chosen),
@@ -90,11 +92,11 @@ def _greedy(distances: Float[Array, "b b"], same: Bool[Array, "b b"], multiplier
             free.at[chosen].set(False),
         )
 
-    nothing = (
-        jnp.zeros(size, int),
-        jnp.full(size, jnp.inf, distances.dtype),
-        jnp.zeros(size, int),
-        jnp.ones(size, bool),
+    nothing = (  # made like arrays of the batch, which jax.shard_map tells from constants
+        jnp.zeros_like(same[0], int),
+        jnp.full_like(distances[0], jnp.inf),
+        jnp.zeros_like(same[0], int),
+        jnp.ones_like(same[0]),
     )
     return jax.lax.fori_loop(0, count, add, nothing)[0], count
 
@@ -120,11 +122,11 @@ def _refine(
         slot = clusters[candidate]
         tried = medoids.at[slot].set(candidate)
         cost = jnp.sum(jnp.where(clusters == slot, distances[candidate], 0))
-        score = multiplier * (1 - _nmi(same, _assign(distances, tried, count))) - cost
+        score = _margin(same, _assign(distances, tried, count), multiplier) - cost
         better = (slot != last) | (score > best)
         return jnp.where(better, tried, medoids), jnp.where(better, score, best), slot
 
-    start = medoids, jnp.array(-jnp.inf, distances.dtype), -1
+    start = medoids, jnp.full_like(distances[0, 0], -jnp.inf), jnp.full_like(medoids[0], -1)
     return jax.lax.fori_loop(0, len(medoids), consider, start)[0]
 
 
@@ -140,6 +142,12 @@ def _assign(
     own = used & (medoids[:, None] == slots[None])
     to_slots = jnp.where(own, -1.0, jnp.where(used, distances[medoids], jnp.inf))
     return jnp.argmin(to_slots, axis=0)
+
+
+def _margin(
+    same: Bool[Array, "b b"], clusters: Int[Array, " b"], multiplier: Float[Array, ""]
+) -> Float[Array, ""]:
+    return multiplier * (1 - _nmi(same, clusters).astype(multiplier.dtype))
 
 
 def _nmi(same: Bool[Array, "b b"], clusters: Int[Array, " b"]) -> Float[Array, ""]:

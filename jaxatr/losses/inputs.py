@@ -1,6 +1,7 @@
 """Shared argument handling of the losses: sufficient precision and matching shapes."""
 
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -11,7 +12,8 @@ from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 def at_least_float32(x: Shaped[ArrayLike, "..."]) -> Float[Array, "..."]:
     """Converts ``x`` to a JAX array of at least float32."""
     x = jnp.asarray(x)
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    with jax.numpy_dtype_promotion("standard"):  # also if the caller asks for "strict"
+        return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def check_temperature(temperature: float) -> None:

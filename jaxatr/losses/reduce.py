@@ -30,7 +30,8 @@ def masked_mean(
     chex.assert_equal_shape([values, mask])
     values = at_least_float32(values)  # the sum of many values overflows float16
     total = over_devices(jnp.sum(jnp.where(mask, values, 0)), axis_name)
-    return total / jnp.maximum(over_devices(jnp.sum(mask), axis_name), 1)
+    count = jnp.maximum(over_devices(jnp.sum(mask), axis_name), 1)
+    return total / count.astype(total.dtype)
 
 
 def over_devices(total: Shaped[Array, ""], axis_name: str | None) -> Shaped[Array, ""]:

@@ -42,6 +42,6 @@ def supervised_contrastive(
     positive = (labels[:, None] == labels[None]) & ~itself & (labels >= 0)[:, None]
     others = jnp.where(itself, -jnp.inf, cosines) if len(labels) > 1 else cosines
     log_p = cosines - jax.nn.logsumexp(others, axis=1, keepdims=True)
-    count = jnp.sum(positive, axis=1)
+    count = jnp.sum(positive, axis=1).astype(cosines.dtype)
     values = -jnp.sum(jnp.where(positive, log_p, 0), axis=1) / jnp.maximum(count, 1)
     return masked_mean(values, count > 0)

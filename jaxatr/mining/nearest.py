@@ -132,20 +132,20 @@ def _search(
 ) -> tuple[Array, Array, Array]:
     chunk = min(_CHUNK, len(place))
     count, dimensions = len(queries.index), layout.points.shape[1]
-    dtype = layout.points.dtype
-    nothing = Best(jnp.full(count, jnp.inf, dtype), jnp.full(count, _NONE))
+    # Made like the queries, which jax.shard_map tells from constants.
+    nothing = Best(jnp.full_like(queries.squares, jnp.inf), jnp.full_like(queries.index, _NONE))
 
     def distances(part: _Layout, centred: Array, squares: Array) -> tuple[Array, Array]:
         """Returns squared distances, ``[b, m]``, and bounds of their errors."""
         found = search.by_products(part.centred, part.squares, centred, squares)
         of_part, of_query = (search.margin(dimensions, one) for one in (part.squares, squares))
-        return found, of_part + of_query[:, None]
+        return found, of_part[None] + of_query[:, None]
 
     def own_class(number: Array) -> tuple[_Layout, Array]:
         """Returns a chunk, and a mask of its examples in each query's coarse class."""
         first = number * chunk
         part = _Layout(*(jax.lax.dynamic_slice_in_dim(x, first, chunk) for x in layout))
-        places = first + jnp.arange(chunk, dtype=jnp.int32)
+        places = first + jnp.arange(chunk, dtype=jnp.int32)[None]
         inside = (places >= queries.start[:, None]) & (places < queries.end[:, None])
         return part, inside
 
@@ -157,7 +157,7 @@ def _search(
             jnp.where(inside, jnp.inf, near - error),
             part.index,
             lambda at: search.squared(part.points[at], queries.points),
-            lambda row: search.squared(part.points, queries.points[row]),
+            lambda row: search.squared(part.points, queries.points[row][None]),
         )
 
     chunks = len(layout.points) // chunk
@@ -183,11 +183,11 @@ def _search(
                 if from_negative:
                     near, close = distances(part, layout.centred[there], layout.squares[there])
                     least = near - close
-            same = part.fine == queries.fine[:, None]
-            positive = inside & same & (part.index != queries.index[:, None])
-            sibling = inside & ~same & (part.fine >= 0)
+            same = part.fine[None] == queries.fine[:, None]
+            positive = inside & same & (part.index[None] != queries.index[:, None])
+            sibling = inside & ~same & (part.fine >= 0)[None]
             if queries.drawn is not None:
-                sibling = part.fine == queries.drawn[:, None]
+                sibling = part.fine[None] == queries.drawn[:, None]
             bounds = [jnp.where(one & possible, least, jnp.inf) for one in (positive, sibling)]
 
             def value(rows: Array, at: Array) -> Array:
@@ -202,7 +202,7 @@ def _search(
                 jnp.concatenate(bounds),
                 part.index,
                 lambda at: value(jnp.arange(2 * count), part.points[at]),
-                lambda row: value(row, part.points),
+                lambda row: value(row[None], part.points),
             )
 
         first, last = jnp.min(queries.start) // chunk, (jnp.max(queries.end) - 1) // chunk

@@ -123,7 +123,7 @@ def _drawn_class(classes: Classes, references: Int[Array, " r"], keys: Array) ->
     first, own = classes.first_sibling[references], classes.fine[references]
     others = classes.siblings[references] - 1
     drawn = first + _draw(keys, 0, others)
-    return jnp.where(others > 0, drawn + (drawn >= own), -1)
+    return jnp.where(others > 0, drawn + (drawn >= own).astype(jnp.int32), -1)
 
 
 def _random(
@@ -159,6 +159,7 @@ def _draw(keys: Array, number: int, count: Array) -> Int[Array, " r"]:
     """Draws a number below each count, or 0 for a count of 0; ``number`` distinguishes draws."""
 
     def one(key: Key, limit: Array) -> Array:
-        return jax.random.randint(jax.random.fold_in(key, number), (), 0, limit)
+        return jax.random.randint(jax.random.fold_in(key, number), (), 0, limit, jnp.int32)
 
-    return jax.vmap(one)(keys, jnp.maximum(jnp.broadcast_to(count, keys.shape), 1))
+    limits = jnp.broadcast_to(count, keys.shape[:1])  # raw keys have a further axis
+    return jax.vmap(one)(keys, jnp.maximum(limits, 1))

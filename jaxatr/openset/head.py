@@ -50,4 +50,4 @@ def logits_of(
     product = jnp.dot(
         jnp.asarray(features), jnp.asarray(kernel), precision=jax.lax.Precision.HIGHEST
     )
-    return product if bias is None else product + jnp.asarray(bias)
+    return product if bias is None else product + jnp.asarray(bias)[None]

@@ -139,7 +139,7 @@ def traced_score(
         products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
         squares = jnp.sum(jnp.square(bank), axis=1)
     candidates = min(k + search.MARGIN, bank.shape[0])
-    _, found = jax.lax.top_k(products - squares / 2, candidates)
+    _, found = jax.lax.top_k(products - squares[None] / 2, candidates)
     apart = search.squared(gallery.rows_at(bank, found), unit[:, None])
     return -jnp.sqrt(-jax.lax.top_k(-apart, k)[0][:, -1])
 
@@ -172,7 +172,7 @@ def neighbours(
         raise ValueError(f"k: got {k}, wanted 1 to {len(examples)}, the examples")
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
-    arrays = jnp.asarray(_filled(examples)), jnp.asarray(queries), np.int32(len(examples) - 1)
+    arrays = _filled(examples), jnp.asarray(queries), np.int32(len(examples) - 1)
     return _neighbours(*arrays, k, block_size)
 
 
@@ -240,14 +240,16 @@ def class_distances(
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
     examples = _filled(examples)
     labels = np.pad(np.asarray(labels), (0, len(examples) - len(labels)))
-    arrays = (jnp.asarray(array) for array in (examples, labels, queries))
-    return _class_distances(*arrays, num_classes, block_size)
+    return _class_distances(
+        examples, jnp.asarray(labels), jnp.asarray(queries), num_classes, block_size
+    )
 
 
 @partial(jax.jit, static_argnums=(3, 4))
 def _class_distances(examples, labels, queries, num_classes: int, block_size: int) -> Array:
     prepared = search.prepare(examples)
-    numbers = jnp.arange(len(examples), dtype=jnp.int32)
+    count = len(examples)
+    numbers = jnp.arange(count, dtype=jnp.int32)[None]
     least_of = jax.vmap(partial(jax.ops.segment_min, segment_ids=labels, num_segments=num_classes))
 
     def unknown(found: Array, least: Array) -> Array:
@@ -262,9 +264,9 @@ def _class_distances(examples, labels, queries, num_classes: int, block_size: in
 
         def try_one(state):
             found, rest, least, trial = state
-            here = jnp.where(rest == least[:, labels], numbers, len(numbers))
+            here = jnp.where(rest == least[:, labels], numbers, count)
             chosen = least_of(here)
-            apart = search.squared(prepared.points[chosen % len(numbers)], points[:, None])
+            apart = search.squared(prepared.points[chosen % count], points[:, None])
             found = jnp.where(unknown(found, least), jnp.minimum(found, apart), found)
             rest = jnp.where(numbers == chosen[:, labels], jnp.inf, rest)
             return found, rest, least_of(rest), trial + 1
@@ -273,13 +275,14 @@ def _class_distances(examples, labels, queries, num_classes: int, block_size: in
             point, found, rest, left = given
 
             def compare() -> Array:
-                apart = jnp.where(jnp.isinf(rest), jnp.inf, search.squared(prepared.points, point))
+                apart = search.squared(prepared.points, point[None])
+                apart = jnp.where(jnp.isinf(rest), jnp.inf, apart)
                 return jnp.minimum(found, jax.ops.segment_min(apart, labels, num_classes))
 
             return jax.lax.cond(left, compare, lambda: found)
 
-        nothing = jnp.full((len(block), num_classes), jnp.inf, points.dtype)
-        start = nothing, bounds, least_of(bounds), 0
+        least = least_of(bounds)
+        start = jnp.full_like(least, jnp.inf), bounds, least, 0
         found, rest, least, _ = jax.lax.while_loop(undecided, try_one, start)
         found = jax.lax.map(finish, (points, found, rest, unknown(found, least).any(axis=1)))
         finite = jnp.isfinite(points).all(axis=1, keepdims=True)

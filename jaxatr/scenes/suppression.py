@@ -63,6 +63,7 @@ def suppress(
     def one(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         number, left, indices, valid = state
         best = jnp.argmax(jnp.where(left, scores, -jnp.inf), axis=-1)  # the first of equals
+        best = best.astype(jnp.int32)  # also where jax counts in 64 bits
         # Masks instead of indices of a batch, which ONNX has no operators for.
         own = rows == best[..., None]
         place = (jnp.arange(keep) == number) & left.any(axis=-1, keepdims=True)

@@ -106,6 +106,28 @@ def test_gradient_agrees_with_finite_differences():
     np.testing.assert_allclose(along, (ahead - behind) / (2 * step), rtol=1e-3)
 
 
+def test_single_precision_where_double_is_on():
+    points = draw(0)
+    expected = loop_clustering(points, LABELS)
+    with jax.enable_x64(True):
+        single = losses.clustering(np.float32(points), LABELS)
+        double = losses.clustering(np.float64(points), LABELS)
+    assert single.dtype == jnp.float32 and double.dtype == jnp.float64
+    np.testing.assert_allclose(single, expected, rtol=1e-5)
+    np.testing.assert_allclose(double, expected, rtol=1e-12)
+
+
+def test_within_shard_map():
+    mesh = jax.sharding.Mesh(jax.devices()[:1], "data")
+    axis = jax.sharding.PartitionSpec("data")
+    points = np.float32(draw(0))
+    mapped = jax.shard_map(
+        lambda *given: losses.clustering(*given)[None], mesh=mesh, in_specs=axis, out_specs=axis
+    )
+    expected = loop_clustering(points, LABELS)
+    np.testing.assert_allclose(mapped(points, LABELS), [expected], rtol=1e-5)
+
+
 def test_one_class_and_no_positives_have_nothing_to_learn():
     # The only clustering there is, and clusters of one: both are the truth, up to rounding.
     for labels in (np.zeros(10, int), np.arange(10)):

@@ -1,6 +1,11 @@
-"""Shapes that do not match are refused, although JAX could broadcast them to a wrong result."""
+"""Shapes that do not match are refused, although JAX could broadcast them to a wrong result.
 
+Nothing depends on implicit promotion, which the caller may forbid.
+"""
+
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxatr import losses
@@ -34,3 +39,41 @@ MISMATCHED = {
 def test_shapes_that_do_not_match_are_refused(loss, unchecked):
     with pytest.raises(AssertionError, match="shape|rank"):
         MISMATCHED[loss]()
+
+
+CLASSES, MAPS = jnp.array([0, 1, 0, 1]), jnp.linspace(0, 1, 16)
+EVERY = {
+    "area": lambda x: losses.saliency_area(x[:, None], 0.3),
+    "clustering": lambda x: losses.clustering(x, CLASSES),
+    "contrastive": lambda x: losses.contrastive(x, x[::-1], CLASSES == 0),
+    "distillation": lambda x: losses.distillation(x, x[::-1], CLASSES),
+    "faithfulness": lambda x: losses.faithfulness(x, x[::-1], CLASSES),
+    "influence": lambda x: losses.influence(
+        x[:, None], jnp.stack([x, -x], 1)[:, :, None], x[:, 2:]
+    ),
+    "lifted_structure": lambda x: losses.lifted_structure(x, CLASSES),
+    "n_pairs": lambda x: losses.n_pairs(x, CLASSES, l2_weight=0.1),
+    "open_set": lambda x: losses.open_set(x, x[::-1], CLASSES),
+    "quadruplet": lambda x: quadruplet.combined(x, -x, x[::-1], 2 * x, x, x, CLASSES, CLASSES),
+    "reciprocal_logits": lambda x: losses.reciprocal_logits(x, x[:2]),
+    "semi_hard": lambda x: losses.semi_hard_triplet(x, CLASSES, negatives="one"),
+    "smoothed": lambda x: losses.smoothed_cross_entropy(x, CLASSES),
+    "supervised_contrastive": lambda x: losses.supervised_contrastive(x, CLASSES),
+    "top_share": lambda x: losses.top_share(x[:, None], x[:, 0]),
+    "triplet_global": lambda x: losses.triplet_global(x, CLASSES),
+}
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("loss", EVERY)
+def test_the_caller_may_forbid_implicit_promotion(loss, dtype):
+    def both(x):
+        return jax.jit(jax.value_and_grad(lambda x: jnp.sum(EVERY[loss](x))))(x)
+
+    x = MAPS.reshape(4, 4).astype(dtype)
+    wanted = both(x)
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        found = both(x)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)

@@ -182,6 +182,29 @@ def test_members_have_the_labels_they_should(method, sibling_class):
     assert all(column.dtype == jnp.int32 for column in found[:4])
 
 
+@pytest.mark.parametrize(("method", "sibling_class"), [*PAIRS, ("random", "drawn")])
+def test_raw_keys_and_the_caller_s_settings_change_nothing(method, sibling_class):
+    embeddings, *labels = a_set()
+    given = embeddings, *map(np.int32, (*labels, range(60)))
+    raw = {"method": method, "sibling_class": sibling_class, "key": jax.random.key_data(KEY)}
+    wanted = select(*given, method, sibling_class)
+    jax.tree.map(np.testing.assert_array_equal, mining.quadruplets(*given, **raw), wanted)
+    raised, strict = jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict")
+    with jax.enable_x64(True), raised, strict:
+        jax.tree.map(np.testing.assert_array_equal, select(*given, method, sibling_class), wanted)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_shard_map_divides_the_references(method):
+    whole, axis = map(jax.P, (None, "data"))
+    *given, references = *a_set(), np.arange(60)
+    mesh = jax.sharding.Mesh(jax.devices()[:1], "data")
+    specs = {"mesh": mesh, "in_specs": (*[whole] * 3, axis), "out_specs": axis}
+    mapped = jax.shard_map(lambda *all_: mining.quadruplets(*all_, method=method, key=KEY), **specs)
+    wanted = select(*given, references, method)
+    jax.tree.map(np.testing.assert_array_equal, mapped(*given, references), wanted)
+
+
 @pytest.mark.parametrize("sibling_class", ["any", "drawn"])
 def test_random_members_are_uniform(sibling_class):
     # Reference 0: positives 1 2, siblings 3 | 4 5 6 (two classes), negatives 7 8.

@@ -164,6 +164,25 @@ def test_bfloat16_of_pytorch_counts_as_float32():
     np.testing.assert_allclose(found, -np.log1p(np.exp([-9.0, -10.0])), rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+@pytest.mark.parametrize("name", ["klm", "gen", "energy", "vim"])
+def test_outputs_in_16_bits_are_scored_in_single(name, dtype):
+    def half(part):
+        return {n: np.asarray(part[n], dtype) for n in ("features", "logits")}
+
+    def single(part):
+        return {n: array.astype(np.float32) for n, array in half(part).items()}
+
+    same = {n: TRAIN[n] for n in ("labels", "head")}
+    found, wanted = (
+        openset.create(name).fit(**given(TRAIN), **same).calibrate(**given(HELD))
+        for given in (half, single)
+    )
+    np.testing.assert_array_equal(found.score(**half(NEW)), wanted.score(**single(NEW)))
+    traced = jax.jit(lambda arrays: found.score(**arrays))(half(NEW))
+    np.testing.assert_allclose(traced, wanted.score(**single(NEW)), rtol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["vim", "knn", "nndr_features", "fusion_cbc", "tempscale"])
 def test_a_score_may_be_part_of_a_compiled_function(name):
     detector = openset.create(name).fit(**TRAIN).calibrate(**HELD)
@@ -172,6 +191,36 @@ def test_a_score_may_be_part_of_a_compiled_function(name):
     np.testing.assert_allclose(found, detector.score(**given), rtol=1e-4, atol=1e-4)
     with pytest.raises(ValueError, match="conflabel: this score cannot be part of a traced"):
         jax.jit(lambda x: openset.create("conflabel").score(gradient_norms=x))(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("openmax", {"distance": "eucos"}),
+        *((one, {}) for one in ("consensus", "mahalanobis", "nndr_features", "nnguide", "vim")),
+    ],
+)
+def test_products_of_a_compiled_score_are_exact_whatever_the_default(name, options):
+    detector = openset.create(name, **options).fit(**TRAIN).calibrate(**HELD)
+    given = only(NEW, {*detector.needs.score, "logits"})
+    with jax.default_matmul_precision("bfloat16"):
+        text = jax.jit(lambda arrays: detector.score(**arrays)).lower(given).as_text()
+    products = [line for line in text.splitlines() if "dot_general" in line]
+    assert products and all("[HIGHEST, HIGHEST]" in line for line in products)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ash", "consensus", "fdbd", "klm", "mahalanobis", "nci", "nearest", "nndr_stage2", "nnguide"]
+    + ["openmax", "spatial_stage2", "template", "vim"],
+)
+def test_the_caller_may_forbid_implicit_promotion(name):
+    wanted = openset.create(name).fit(**TRAIN).calibrate(**HELD).score(**NEW)
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        detector = openset.create(name).fit(**TRAIN).calibrate(**HELD)
+        np.testing.assert_array_equal(detector.score(**NEW), wanted)
+        given = jax.tree.map(jnp.asarray, only(NEW, detector.needs.score))
+        jax.jit(lambda arrays: detector.score(**arrays))(given)
 
 
 def test_answers_name_the_class():

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxatr import openset
 from jaxatr.openset import nearest_neighbour
 
 SLOW = pytest.mark.slow  # the same on other shapes and types, which are compiled anew
@@ -152,6 +153,16 @@ def test_half_precision_is_searched_in_single(dtype):
     apart = np.linalg.norm(wide[0][:, None] - wide[1], axis=-1)
     np.testing.assert_array_equal(indices, np.argsort(apart, axis=1)[:, :3])
     np.testing.assert_allclose(distances, np.sort(apart, axis=1)[:, :3], rtol=1e-5)
+
+
+@pytest.mark.parametrize("setting", [jax.debug_nans, jax.debug_infs])
+def test_the_filling_is_no_alarm_of_the_caller_s(setting):
+    examples, queries, labels = draw(n=23), draw(1, n=5), np.arange(23) % 2
+    score = openset.create("nearest").fit(features=examples)
+    wanted = score.score(features=queries)
+    with setting(True):
+        np.testing.assert_array_equal(score.score(features=queries), wanted)
+        assert np.isfinite(nearest_neighbour.class_distances(examples, labels, queries, 2)).all()
 
 
 def test_searches_refuse_invalid_arguments():

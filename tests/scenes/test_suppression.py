@@ -69,6 +69,16 @@ def test_an_overlap_at_the_threshold_stays():
     assert kept(boxes, np.float32([1, 0.5]), overlap=0.49).tolist() == [0]
 
 
+def test_double_precision_keeps_the_same():
+    rng = np.random.default_rng(0)
+    corners, scores = rng.uniform(0, 10, (20, 2)), rng.uniform(size=20)
+    boxes = np.concatenate([corners, corners + 3], axis=1)
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(kept(boxes, scores), plain(boxes, scores))
+        found = suppress(boxes, scores, keep=20)
+    np.testing.assert_array_equal(found.indices[found.valid], plain(boxes, scores))
+
+
 def test_nothing_in_nothing_out():
     assert kept(np.zeros((0, 4)), np.zeros(0)).tolist() == []
     found = suppress(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), keep=3)

@@ -94,7 +94,7 @@ def _numbered(labels: np.ndarray, shape: tuple[int, ...]) -> Int[np.ndarray, "h 
 def _shows(key: Key, samples: int, count: int) -> Float[np.ndarray, "n s"]:
     """Draws the superpixels that each sample shows (1) and hides (0)."""
     # Drawn for a power of two, so that few numbers of superpixels need another compilation.
-    drawn = jax.random.bernoulli(key, 0.5, (samples, _power_of_two(count)))
+    drawn = jax.random.bernoulli(key, np.float32(0.5), (samples, _power_of_two(count)))
     shows = np.array(drawn[:, :count], np.float32)
     shows[0] = 1
     return shows

@@ -135,7 +135,8 @@ def _masks(
 
     def mask(number: Int[Array, ""]) -> Float[Array, "h w"]:
         # Grid and offset share one draw, because each further one takes seconds to compile.
-        drawn = jax.random.uniform(jax.random.fold_in(key, number), (cells * cells + 2,))
+        own = jax.random.fold_in(key, number)
+        drawn = jax.random.uniform(own, (cells * cells + 2,), jnp.float32)
         grid = (drawn[2:] < keep).astype(jnp.float32).reshape(cells, cells)
         offset = (drawn[:2] * cell).astype(jnp.int32)
         return jax.lax.dynamic_slice(jax.image.resize(grid, enlarged, "bilinear"), offset, shape)

@@ -224,7 +224,9 @@ def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
             narrowing.check_labels(operator, keywords)
         if any(map(is_strings, arguments)) and not call.subgraphs():
             arguments = _on_host(arguments)
-        results = operator.function(*arguments, **keywords)
+        # What shapes and types may meet is ONNX's rule, not the caller's setting of jax.
+        with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+            results = operator.function(*arguments, **keywords)
     except NodeError:
         raise  # from a subgraph; the message already names the node
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:

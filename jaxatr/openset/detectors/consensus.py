@@ -30,6 +30,7 @@ The class is the one with the smallest product of distances, over the members th
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxatr import metrics
@@ -238,10 +239,12 @@ def consensus(name: str, title: str, head: Score, *, residual: bool = True) -> S
         return model._replace(middle=np.array(middle), spread=np.array(spread))
 
     def answer(model: Consensus, outputs: Outputs) -> Answer:
-        z = (values(outputs) - model.middle) / model.spread
+        z = (values(outputs) - model.middle[None]) / model.spread[None]
         bent = gallery.numpy_of(z).arcsinh(z / BEND)
         distances = fusion.product([outputs.more[f"distances_{one.name}"] for one in searching])
-        return Answer(bent @ model.weights, distances.argmin(axis=1), distances)
+        with jax.default_matmul_precision("highest"):  # also where the caller chose less
+            total = bent @ model.weights
+        return Answer(total, distances.argmin(axis=1), distances)
 
     made = Score(
         name=name,

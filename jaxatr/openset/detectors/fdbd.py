@@ -63,7 +63,7 @@ def score(
     chex.assert_shape(features, (z.shape[0], *np.shape(model.mean)))
     ahead = jnp.max(z, axis=-1, keepdims=True) - z
     total = jnp.sum(ahead / between[jnp.argmax(z, axis=-1)], axis=-1)
-    away = jnp.linalg.norm(jnp.asarray(features) - jnp.asarray(model.mean), axis=-1)
+    away = jnp.linalg.norm(jnp.asarray(features) - jnp.asarray(model.mean)[None], axis=-1)
     return total / ((z.shape[1] - 1) * jnp.maximum(away, 1e-8))
 
 

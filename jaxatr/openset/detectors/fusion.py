@@ -59,7 +59,7 @@ def score(model: Spread, values: Float[ArrayLike, "b m"]) -> Any:
     Args:
       values: ``[b, m]``, the members' scores.
     """
-    return ((values - model.mean) / model.deviation).sum(axis=1)
+    return ((values - model.mean[None]) / model.deviation[None]).sum(axis=1)
 
 
 def product(distances: Sequence[Float[ArrayLike, "b k"]]) -> Any:

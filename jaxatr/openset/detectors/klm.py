@@ -51,7 +51,8 @@ def fit(logits: Float[ArrayLike, "n k"]) -> KLMatching:
 def score(model: KLMatching, logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
     """Computes minus the divergence of each example's probabilities from the nearest template."""
     log_p = jax.nn.log_softmax(jnp.asarray(logits), axis=-1)[:, None]
-    beyond = log_p - jnp.asarray(model.log_templates)  # subtracted first, to avoid cancellation
+    # Subtracted first, to avoid cancellation.
+    beyond = log_p - jnp.asarray(model.log_templates)[None]
     return -jnp.min(jnp.sum(jnp.exp(log_p) * beyond, axis=-1), axis=-1)
 
 

@@ -80,11 +80,11 @@ def _squares(model: Mahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Arr
     chex.assert_shape(features, (None, *np.shape(model.center)))
     whitened = _whitened(model, features)
     # Squaring differences avoids cancellation; when compiled, [b, k, d] is never stored.
-    return jnp.sum(jnp.square(whitened[:, None] - jnp.asarray(model.means)), axis=-1)
+    return jnp.sum(jnp.square(whitened[:, None] - jnp.asarray(model.means)[None]), axis=-1)
 
 
 def _whitened(model: Mahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array, "b d"]:
-    centred = jnp.asarray(features) - jnp.asarray(model.center)
+    centred = jnp.asarray(features) - jnp.asarray(model.center)[None]
     return jnp.dot(centred, jnp.asarray(model.whitening), precision=jax.lax.Precision.HIGHEST)
 
 

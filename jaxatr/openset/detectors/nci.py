@@ -64,7 +64,7 @@ def score(
     """
     x, z = jnp.asarray(features), jnp.asarray(logits)
     chex.assert_shape(x, (z.shape[0], *np.shape(model.mean)))
-    centred = x - jnp.asarray(model.mean)
+    centred = x - jnp.asarray(model.mean)[None]
     own = jnp.asarray(model.kernel).T[jnp.argmax(z, axis=-1)]
     length = jnp.maximum(jnp.linalg.norm(centred, axis=-1), jnp.finfo(jnp.float32).tiny)
     return jnp.sum(own * centred, axis=-1) / length + alpha * jnp.sum(jnp.abs(x), axis=-1)

@@ -88,7 +88,7 @@ def answer(model: ClassExamples, rows: Shaped[ArrayLike, "b d"]) -> Answer:
 
 def centred(model: ClassExamples, rows: Shaped[ArrayLike, "b d"]) -> Any:
     """Centres and scales rows like the training examples."""
-    return (gallery.in_double(rows) - model.mean) / model.scale
+    return (gallery.in_double(rows) - model.mean[None]) / model.scale
 
 
 def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:

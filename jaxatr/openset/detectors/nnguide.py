@@ -98,7 +98,7 @@ def _guidance(bank: Array, queries: Array, k: int, block_size: int) -> Array:
         last = products[nearest_neighbour.kth_largest(products, k)]
         above = products > last
         rest = k - jnp.sum(above)  # number of ties with the k-th that belong to the k largest
-        return (jnp.sum(products, where=above) + rest * last) / k
+        return (jnp.sum(products, where=above) + rest.astype(last.dtype) * last) / k
 
     return jax.lax.map(guidance, queries, batch_size=block_size)
 

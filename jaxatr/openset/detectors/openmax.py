@@ -269,11 +269,12 @@ def _traced(model: OpenMax, logits: Float[ArrayLike, "b k"]) -> Array:
     """Computes :func:`score` in a traced graph, in float32, which is enough for a shift of 1."""
     z, (euclidean, cosine) = jnp.asarray(logits), model.distance_weights
     means, classes, alpha = jnp.asarray(model.means), z.shape[1], int(model.alpha)
-    x = euclidean * jnp.linalg.norm(z[:, None] - means, axis=-1) + model.offset
+    x = euclidean * jnp.linalg.norm(z[:, None] - means[None], axis=-1) + model.offset[None]
     if cosine:
-        x = x + cosine * (1 - jnp.dot(gallery.unit(z), gallery.unit(means).T))
-    outlying = 1 - jnp.exp(-((jnp.maximum(x, 0) / model.scale) ** model.shape))
-    before = np.tri(classes, k=-1, dtype=bool)  # of equal logits the first ranks higher
+        ends = gallery.unit(z), gallery.unit(means).T
+        x = x + cosine * (1 - jnp.dot(*ends, precision=jax.lax.Precision.HIGHEST))
+    outlying = 1 - jnp.exp(-((jnp.maximum(x, 0) / model.scale[None]) ** model.shape[None]))
+    before = np.tri(classes, k=-1, dtype=bool)[None]  # of equal logits the first ranks higher
     above = z[:, None] > z[:, :, None]
     level = (z[:, None] == z[:, :, None]) & before
     rank = jnp.sum((above | level).astype(jnp.float32), axis=-1)

@@ -123,7 +123,7 @@ def _rows(
     maps: Shaped[ArrayLike, "n h w f"],
 ) -> Any:
     """Centres, crops, projects and flattens maps."""
-    pixels = central(maps, window) - central(mean, window)
+    pixels = central(maps, window) - central(mean, window)[None]
     if axes.shape[1]:
         pixels = pixels.astype(np.float32) @ axes.astype(np.float32)
     return pixels.reshape(maps.shape[0], -1)

@@ -170,7 +170,7 @@ def _rows(
         cells /= jnp.where(largest > 0, largest, 1)  # so that squares neither overflow nor vanish
         found.append(cells)
         lengths.append(jnp.linalg.norm(cells, axis=2, keepdims=True))
-    varied = functools.reduce(operator.add, [length > 0 for length in lengths], 0)
+    varied = functools.reduce(operator.add, [(length > 0).astype(int) for length in lengths])
     one = 1 / jnp.sqrt(jnp.maximum(varied, 1).astype(np.float32))  # length of each window
     scaled = [
         cells * (one / jnp.where(length > 0, length, 1))

@@ -86,7 +86,7 @@ def score(
     """
     chex.assert_shape(features, (None, *np.shape(model.origin)))
     chex.assert_equal_shape_prefix([features, logits], 1)
-    centred = jnp.asarray(features) - jnp.asarray(model.origin)
+    centred = jnp.asarray(features) - jnp.asarray(model.origin)[None]
     outside = jnp.dot(centred, jnp.asarray(model.residual), precision=jax.lax.Precision.HIGHEST)
     virtual = jnp.asarray(model.alpha) * jnp.linalg.norm(outside, axis=-1)
     return jax.nn.logsumexp(jnp.asarray(logits), axis=-1) - virtual

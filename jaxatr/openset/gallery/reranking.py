@@ -135,13 +135,13 @@ def nearest(
         found = products(index.codes, codes)
     else:
         found = _dot(codes, index.codes.reshape(classes * size, -1).T)
-    beyond = found.reshape(b, forms, classes, size).max(axis=1) - index.half_squares
+    beyond = found.reshape(b, forms, classes, size).max(axis=1) - index.half_squares[None]
     # The first of the top k below equals this maximum, but taking it makes XLA sort all values.
     estimate = beyond.max(axis=2)
     _, places = jax.lax.top_k(beyond, min(CANDIDATES, size))
     _, near = jax.lax.top_k(estimate, min(CLASSES, classes))  # [b, c]
-    chosen = near[..., None] == np.arange(classes)  # [b, c, k]
-    places = places + size * np.arange(classes)[:, None]
+    chosen = near[..., None] == np.arange(classes)[None, None]  # [b, c, k]
+    places = places + size * np.arange(classes)[None, :, None]
     places = jnp.where(chosen[..., None], places[:, None], 0).sum(axis=2)  # [b, c, l]
     rows = index.rows.reshape(-1)[places].reshape(b, -1)
     exact = (

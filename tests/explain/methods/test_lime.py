@@ -62,6 +62,21 @@ def test_agrees_with_a_loop_on_given_segments(channels, width, penalty, linear):
         np.testing.assert_allclose(saliency, of_pixels, rtol=1e-4, atol=1e-6)
 
 
+def test_double_precision_draws_the_same_samples(linear):
+    def explain():
+        given = {"targets": np.array([1, 0]), "samples": 20, "segmentation": bands, "raw": True}
+        return lime(network, images, key=jax.random.key(0), **given)
+
+    def bands(image):
+        return np.arange(64).reshape(8, 8) // 16
+
+    network = linear(8, 8, 1).predict
+    images = np.random.default_rng(0).normal(size=(2, 8, 8, 1)).astype(np.float32)
+    maps = explain()
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(explain(), maps, atol=1e-5)
+
+
 def test_defaults_are_those_of_the_original():
     given = inspect.signature(lime).parameters
     values = {name: given[name].default for name in ("samples", "kernel_width", "ridge")}

@@ -49,6 +49,14 @@ def test_a_mask_depends_on_the_key_and_its_number_alone():
     assert np.abs(np.asarray(few) - other).max() > 0.5
 
 
+def test_double_precision_draws_the_same_masks():
+    masks = rise_masks(KEY, 8, (10, 14), cells=5)
+    with jax.enable_x64(True):
+        found = rise_masks(KEY, 8, (10, 14), cells=5)
+    assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, masks, atol=1e-6)
+
+
 @pytest.mark.parametrize("size", [(10, 14, 2), (32, 32, 1)])
 def test_agrees_with_a_numpy_loop_over_the_same_masks(size, linear):
     images = np.random.default_rng(1).normal(size=(2, *size)).astype(np.float32)

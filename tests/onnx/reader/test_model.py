@@ -140,6 +140,17 @@ def test_64_bits_are_kept_and_nothing_is_switched_on(built, jit):
     assert jnp.arange(2).dtype == jnp.int32 and not jax.config.jax_enable_x64
 
 
+@pytest.mark.parametrize("call", [lambda model: model(X), lambda m: m.apply(m.variables, X)])
+def test_what_may_meet_is_onnx_s_rule_whatever_jax_is_set_to(built, call):
+    weights = {"w": X[:2, :, :3, :3], "b": X[0, 0, 0, :2], "c": X[0, 0, 1, :6]}
+    nodes = [node("Conv", ["x", "w", "b"], ["h"]), node("Add", ["h", "c"], ["y"])]
+    model = importer.load(built(nodes, {"x": ("float32", [6, 3, 8, 8])}, "y", weights))
+    convolved = jax.lax.conv(X, weights["w"], (1, 1), "VALID")
+    expected = np.asarray(convolved) + weights["b"][:, None, None] + weights["c"]
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        np.testing.assert_allclose(call(model), expected, atol=1e-5)
+
+
 def test_variables_that_are_left_out_are_the_models(network):
     model = importer.load(network)
     np.testing.assert_array_equal(
