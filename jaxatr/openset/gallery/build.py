@@ -73,9 +73,11 @@ def directions(
       classes: k; examples of at least two classes are needed.
 
     Raises:
-      ValueError: there are no examples other than 0, a value is not finite, a label is not a known
-        class, or all examples are of one class.
+      ValueError: there are no examples, or all are equal; a value is not finite, a label is not a
+        known class, or all examples are of one class.
     """
+    if len(rows) and (rows == rows[0]).all():  # 0, or a rounding error, after centring
+        raise ValueError("examples: all are equal, wanted different ones")
     kept = np.any(rows != 0, axis=1)
     return build(unit(rows[kept]), np.asarray(labels)[kept], classes)
 
