@@ -52,8 +52,7 @@ def run(command: Command, arguments: Sequence[str]) -> None:
       command: the command. Flags are global, so that a process can run only one command.
       arguments: flags and positional arguments.
     """
-    sys.stdout = cast(TextIO, terminal.Plain(sys.stdout))
-    sys.stderr = cast(TextIO, terminal.Plain(sys.stderr))
+    sys.stdout, sys.stderr = _plain(sys.stdout), _plain(sys.stderr)
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     if choose := getattr(command, "chosen", None):  # tune, whose sub-commands have their own flags
         command = choose(arguments) or command
@@ -85,6 +84,14 @@ def is_users(error: Exception) -> bool:
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "jaxatr":
         return False
     return isinstance(error, _USER_ERRORS) and not isinstance(error, _BUGS)
+
+
+def _plain(stream: TextIO | None) -> TextIO:
+    """Returns a stream without control characters; it writes nothing if there is none.
+
+    Python has none for a descriptor that is closed (``>&-``).
+    """
+    return cast(TextIO, terminal.Plain(stream or open(os.devnull, "w", encoding="utf-8")))
 
 
 def _is_own(name: str) -> bool:

@@ -84,6 +84,10 @@ class Split:
         self._stores: dict[tuple, _Store | None] = {}
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles all but the chips in memory, which each copy and each process reads again."""
+        return Split, (self.name, self.records, dict(self.columns), self.classes, self.dtype)
+
     def __len__(self) -> int:
         """Returns the number of examples."""
         return len(self.columns["label"])

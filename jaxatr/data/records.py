@@ -4,6 +4,7 @@ import contextlib
 import functools
 import io
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from jaxatr.data.files_below import as_utf8
 from jaxatr.data.source import Contents, Example, Feature
 
 Examples = Callable[[], Iterator[Example]]
+
+_LOCK = threading.RLock()
 
 
 @functools.cache
@@ -95,13 +98,17 @@ def _tfds_feature(feature: Feature) -> Any:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Suppresses TFDS's progress bars and messages."""
-    tfds().disable_progress_bar()
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-        tfds().enable_progress_bar()
+    """Suppresses TFDS's progress bars and messages.
+
+    One thread at a time, as each puts back the process's output as it found it.
+    """
+    with _LOCK:
+        tfds().disable_progress_bar()
+        verbosity = logging.get_verbosity()
+        logging.set_verbosity(logging.ERROR)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                yield
+        finally:
+            logging.set_verbosity(verbosity)
+            tfds().enable_progress_bar()

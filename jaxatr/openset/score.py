@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxatr.openset.head import Head
 from jaxatr.openset.outputs import Outputs
-from jaxatr.resolve import nearest
+from jaxatr.resolve import imported, nearest
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
 Scale = Literal["plain", "logit", "log", "distance"]
@@ -115,6 +115,7 @@ class FitByName(ByName):
         return self._on(outputs, head=head)
 
 
+_OPTIONS = "_options"  # attribute of a score with options: the score without them, and the options
 NOT_NEEDS = frozenset({"model", "head", "classes", "labels", "logits"})
 """Parameters of a score's functions that are not among its needs."""
 
@@ -188,6 +189,14 @@ class Score:
         """Checks the name, which is used in array names."""
         if not self.name.isidentifier():
             raise ValueError(f"name of a score: got {self.name!r}, wanted an identifier")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles a score of the package as its name, because its functions may have none."""
+        if made := vars(self).get(_OPTIONS):
+            return Score.with_options, made
+        if _of_package(self.name) is self:
+            return _of_package, (self.name,)
+        return Score, tuple(getattr(self, field.name) for field in fields(self))
 
     @classmethod
     def of_arrays(
@@ -264,7 +273,9 @@ class Score:
         own = functions["score"].options & {*options} if "score" in functions else frozenset()
         if own and not (isinstance(self.traced, ByName) and own <= self.traced.options):
             changed["traced"] = None  # it would compute the score without the options
-        return replace(self, **changed)
+        made = replace(self, **changed)
+        vars(made)[_OPTIONS] = self, {**options}
+        return made
 
     def asks(self, kind: Literal["score", "fit", "calibrate"]) -> tuple[str, ...]:
         """Returns the names of the arrays that one of its functions takes, members' included.
@@ -358,6 +369,11 @@ class Score:
                 f"{outputs.labels.shape}"
             )
         return values
+
+
+def _of_package(name: str) -> Score | None:
+    """Returns the package's score of a name; None if it has none."""
+    return imported("jaxatr.openset.registry:SCORES").get(name)
 
 
 def _answers_of(members: tuple[Score, ...]) -> set[str]:

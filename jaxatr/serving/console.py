@@ -266,11 +266,11 @@ class Console:
 
     def _count(self, named: str, answered: Sequence[tuple[Read, Answer]]) -> None:
         """Counts decided chips of a source, and records them."""
-        own, source = self.engine.scales[0].name, self.drift.known(named)
-        seen, rows = [], []
+        source, seen, rows = self.drift.known(named), [], []
         for one, answer in answered:
             assert one.chip is not None
-            verdict, facts = answer.verdicts[own], data.image_facts(one.chip)
+            # The first verdict is by the score that decided then; an enrolment may have changed it.
+            verdict, facts = next(iter(answer.verdicts.values())), data.image_facts(one.chip)
             label = verdict["label"]
             seen.append(Seen(facts, verdict["score"], label, label == UNKNOWN))
             if self.record is not None:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from jaxatr import runs
+from jaxatr.data.records import tfds
 from jaxatr.recognition.prediction import UNKNOWN
 from jaxatr.serving.engine import RecogniserEngine
 from jaxatr.serving.folder import Folder
@@ -52,6 +53,9 @@ class Enroller:
         self._lock, self._stops = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
         self.state: dict[str, str] = dict(IDLE)
+        # An enrolment may read the run's data. While TFDS is imported, it replaces Python's own
+        # import for moments, in which requests in other threads would fail.
+        tfds()
 
     def check(self, name: str, score: str | None) -> None:
         """Checks the name of a class, and the score that decides from then on.

@@ -224,7 +224,7 @@ def load_snapshot(
     fingerprint = read_record(workdir).get("fingerprint")
     if fingerprint is None:
         raise ValueError(f"workdir: got {workdir}, wanted the folder of a training run")
-    if not saved_steps(workdir):
+    if not (before := saved_steps(workdir)):
         raise ValueError(
             f"{workdir}: its training has saved no checkpoint yet; jaxatr train "
             f"--workdir={workdir} continues it"
@@ -237,9 +237,12 @@ def load_snapshot(
         if which == "best":
             wanted.sort(key=lambda step: read_score(manager, step), reverse=True)
         for step in wanted:
-            snapshot = _read_or_warn(manager, step, fingerprint)
-            if snapshot is not None:
-                return snapshot
+            try:
+                return read_snapshot(manager, step, fingerprint)
+            except Exception as error:  # a corrupt file may raise any exception
+                if saved_steps(workdir) != before:  # the training has just replaced it
+                    return load_snapshot(workdir, which)
+                _warn_unused(step, error)
     if wanted:
         raise CheckpointError(f"{workdir}: all of the checkpoints {wanted} are corrupt")
     raise ValueError(f"checkpoint: got {which!r}, wanted one of the steps {steps} of {workdir}")
@@ -288,5 +291,9 @@ def _read_or_warn(manager: "ocp.CheckpointManager", step: int, fingerprint: str)
     try:
         return read_snapshot(manager, step, fingerprint)
     except Exception as error:  # a corrupt file may raise any exception
-        warnings.warn(f"checkpoint {step} is not used: {error}", stacklevel=3)
+        _warn_unused(step, error)
         return None
+
+
+def _warn_unused(step: int, error: Exception) -> None:
+    warnings.warn(f"checkpoint {step} is not used: {error}", stacklevel=3)

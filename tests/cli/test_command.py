@@ -119,3 +119,12 @@ def test_a_closed_pipe_ends_a_command_silently(arguments):
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(("closed", "stdout", "stderr"), [(">&-", "", "b\n"), ("2>&-", "a\n", "")])
+def test_a_closed_stream_takes_what_is_written(closed, stdout, stderr):
+    both = "(print('a'), print('b', file=sys.stderr))"
+    program = PROGRAM.replace("raise eval(arguments[0])", both)
+    line = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", program]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, stdout, stderr)

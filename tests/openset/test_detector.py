@@ -1,5 +1,7 @@
 """Scores that stand alone: the lines of docs/scores.md for every score, and what they refuse."""
 
+import copy
+import pickle
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -115,6 +117,19 @@ def test_arrays_may_be_filled_anew_after_each_call(name, read_in_place):
         for array in jax.tree.leaves(held):
             array[...] = 0
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), copy.deepcopy])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*((n, {}) for n in NAMES), ("knn", {"k": 3}), ("ash", {"percentile": 50.0})],
+)
+def test_a_fitted_detector_is_kept_by_pickle(name, options, copied):
+    detector = openset.create(name, **options).fit(**GENERATED if name == "gopenmax" else TRAIN)
+    kept = copied(detector)  # with what it calibrates with
+    for one in (detector.calibrate(**HELD), copied(detector), kept.calibrate(**HELD)):
+        np.testing.assert_array_equal(one.score(**NEW), detector.score(**NEW))
+    assert options or kept.definition is detector.definition
 
 
 def test_the_page_s_vim_takes_arrays_of_other_libraries():

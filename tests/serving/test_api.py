@@ -1,6 +1,7 @@
 """The API gives the same predictions as the package without it."""
 
 import concurrent.futures
+import copy
 import hashlib
 import io
 import json
@@ -270,6 +271,26 @@ def test_the_counts_are_those_of_the_requests(client, contents, form):
     assert counts["jaxatr_images_total", "refused"] == 1
     assert counts[("jaxatr_batch_chips_total",)] == 5
     assert counts[("jaxatr_waiting_chips",)] == 0
+
+
+def test_an_answer_from_before_an_enrolment_is_sent_and_counted(
+    engine, make_console, client_of, contents, form, monkeypatch
+):
+    console, after = make_console(engine), copy.copy(engine)
+    after.scales = engine.scales[::-1]
+    answer = console.batcher.answer
+
+    async def enrolled_meanwhile(*chips, **options):
+        found = await answer(*chips, **options)
+        console.batcher.engine = after
+        return found
+
+    monkeypatch.setattr(console.batcher, "answer", enrolled_meanwhile)
+    with client_of(console) as client:
+        (result,) = client.post("/api/predict", files=form(contents[:1])).json()["results"]
+        (hour,) = client.get("/api/drift").json()["hours"]
+    assert result["verdict"]["decides"] == engine.scales[0].name != after.scales[0].name
+    assert hour["chips"] == 1
 
 
 def test_each_full_window_of_chips_is_compared_once(

@@ -10,7 +10,7 @@ import pytest
 
 import jaxatr
 from jaxatr import data, files, runs, training
-from jaxatr.serving import metrics
+from jaxatr.serving import enrolment, metrics
 from jaxatr.serving.console import Console
 from jaxatr.serving.enrolment import Enroller
 from jaxatr.serving.intake import Read
@@ -198,3 +198,10 @@ def test_a_search_enrols_nothing(retriever_engine, make_console, client_of, form
         assert client.get("/api/enrol").json()["state"] == "idle"
         answer = client.post("/api/enrol?name=a", files=form(new[1][:1]))
         assert answer.status_code == 404
+
+
+def test_an_enrolment_imports_nothing_while_requests_are_answered(run, console, monkeypatch):
+    imported = []
+    monkeypatch.setattr(enrolment, "tfds", lambda: imported.append("tfds"))
+    Enroller(console.engine, Wanted(run), SIZES, print)
+    assert imported == ["tfds"]

@@ -14,6 +14,7 @@ import pytest
 from jaxatr.training import (
     CheckpointError,
     Snapshot,
+    checkpoints,
     load_snapshot,
     saved_steps,
     update_record,
@@ -160,6 +161,20 @@ def test_a_run_is_never_silently_begun_anew(copy):
     with open_run(copy) as checkpoints, pytest.warns(UserWarning):
         with pytest.raises(CheckpointError, match="use another workdir"):
             checkpoints.restore()
+
+
+@pytest.mark.parametrize("which", ["latest", "best"])
+def test_a_checkpoint_that_the_training_replaces_meanwhile_is_not_corrupt(copy, monkeypatch, which):
+    read = checkpoints.read_snapshot
+
+    def late(manager, number, fingerprint):
+        if number < 3 and saved_steps(copy) == [1, 2]:
+            with open_run(copy, keep=1) as written:
+                written.save(snapshot(3, score=0.9))
+        return read(manager, number, fingerprint)
+
+    monkeypatch.setattr(checkpoints, "read_snapshot", late)
+    assert_equal(load_snapshot(copy, which), snapshot(3, score=0.9))
 
 
 def test_a_missing_step_or_folder_is_named(copy, tmp_path):

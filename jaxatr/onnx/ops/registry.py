@@ -87,6 +87,17 @@ class Operator:
         named = [i for i, operand in enumerate(self.operands[:count]) if operand in names]
         return named + (list(range(len(self.operands), count)) if "*" in names else [])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the operator as its place in the registry."""
+        return _registered, (self.domain, self.name, self.since)
+
+
+def _registered(domain: str, name: str, since: int) -> Operator:
+    found = find(name, domain, since)
+    if found is None or found.since != since:
+        raise ValueError(f"operator {titled(domain, name)} is not registered in this process")
+    return found
+
 
 _TABLE: dict[tuple[str, str], dict[int, Operator]] = {}
 

@@ -92,6 +92,10 @@ class OnnxModel:
             outputs = execute(rest, given, _by_name(model.variables) | self.known, Run())
             return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Excludes the compiled function, which each copy and each process makes for itself."""
+        return {name: value for name, value in vars(self).items() if name != "_inference"}
+
     @property
     def forms(self) -> Mapping[str, Form]:
         """Form that runs, XLA's or oneDNN's, for each combination of input shapes called so far.

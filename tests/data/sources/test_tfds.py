@@ -1,6 +1,10 @@
 """A small public data set, registered with TFDS and encoded as TFDS does it."""
 
+import copy
 import io
+import pickle
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -120,3 +124,31 @@ def test_prepare_prepares(data_dir, monkeypatch):
 def test_a_set_without_labelled_images_is_refused(data_dir):
     with pytest.raises(ValueError, match="its features are text"):
         data.open_dataset("jaxatr_no_images", data_dir=data_dir)
+
+
+@pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), copy.deepcopy])
+def test_a_set_is_read_in_other_processes(prepared, copied):
+    dataset = data.open_dataset("jaxatr_probe", data_dir=prepared)
+    train, again = dataset.splits["train"], copied(dataset).splits["train"]
+    assert (again.name, again.classes, again.dtype) == (train.name, train.classes, train.dtype)
+    for number in range(len(train)):
+        assert again[number].keys() == train[number].keys()
+        for name, value in train[number].items():
+            np.testing.assert_array_equal(again[number][name], value)
+
+
+def test_threads_that_prepare_at_once_leave_the_output_as_it_was():
+    output, entered, left = sys.stdout, threading.Event(), threading.Event()
+
+    def prepare():
+        with records.quiet():
+            entered.set()
+            left.wait()
+
+    thread = threading.Thread(target=prepare)
+    with records.quiet():
+        thread.start()
+        entered.wait(0.3)
+    left.set()
+    thread.join()
+    assert sys.stdout is output

@@ -1,11 +1,15 @@
 """Loading and applying models: agreement with onnxruntime, jit, grad, training, 64-bit types."""
 
+import copy
+import pickle
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxatr import onnx as importer
+from jaxatr.onnx.ops import registry
 
 onnx = pytest.importorskip("onnx")
 node = onnx.helper.make_node
@@ -45,6 +49,24 @@ def test_a_path_bytes_and_a_proto_are_one_model(network, tmp_path):
         results.append(np.asarray(model.apply(model.variables, X)))
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
+
+
+@pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), copy.deepcopy])
+def test_a_model_is_kept_by_pickle_before_and_after_its_first_call(network, copied):
+    model = importer.load(network)
+    before, wanted = copied(model), model(X)
+    for one in (before, copied(model)):
+        np.testing.assert_array_equal(one(X), wanted)
+        jax.tree.map(np.testing.assert_array_equal, one.variables, model.variables)
+
+
+def test_operators_are_pickled_as_their_place():
+    assert all(pickle.loads(pickle.dumps(one)) is one for one in registry.operators())
+    with registry.restored():
+        registry.register("Gone", "my.domain")(lambda x: x)
+        kept = pickle.dumps(registry.find("Gone", "my.domain", 1))
+    with pytest.raises(ValueError, match="operator my.domain.Gone is not registered"):
+        pickle.loads(kept)
 
 
 def by_hand(params, stats):
