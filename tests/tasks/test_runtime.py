@@ -170,6 +170,15 @@ def test_bfloat16_decides_by_thresholds_of_its_own(
     assert forms == ({"onednn"} if runtime.startswith("onednn") else set())
 
 
+def test_a_console_in_bfloat16_offers_what_only_jax_computes(residual):
+    pytest.importorskip("fastapi")
+    from jaxatr.serving.served_run import Wanted, load_engine
+
+    engine = load_engine(Wanted(residual, examples=0, method="", runtime="jax:bfloat16"))
+    assert "conflabel" in [scale.name for scale in engine.scales]
+    assert "bfloat16" in engine.note and "not offered" not in engine.note
+
+
 def test_a_backbone_without_bfloat16_is_refused(earlier):
     with pytest.raises(ValueError, match="open_set is not built in .*, got bfloat16"):
         jaxatr.load(earlier / "open_set", runtime="jax:bfloat16")
