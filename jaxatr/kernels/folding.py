@@ -135,6 +135,9 @@ class Specialised:
             for eqn in self._early:
                 _run(eqn, values)
             numbers = values | {a: _read(b, values) for a, b in self._vectors.items()}
+            # Only products are rounded to bfloat16, not also their factors.
+            for eqn in filter(_rounds, self._early):
+                numbers[eqn.outvars[0]] = _read(eqn.invars[0], values)
             return [values[name] for name in reads], [_joined(chain, numbers) for chain in chains]
 
         return jax.jit(prepare)(self._weights)
@@ -182,7 +185,7 @@ def _chains(
             following = reader[last]
             if following.primitive.name == "transpose":
                 order = tuple(order[axis] for axis in following.params["permutation"])
-            elif not _is_rounding(following) and not _is_step(
+            elif not _rounds(following) and not _is_step(
                 following, last, known, vectors, order.index(axes[1])
             ):
                 break
@@ -212,7 +215,7 @@ def _is_combination(eqn: JaxprEqn) -> bool:
     return eqn.primitive.name in ("sub", "add", "mul", "div")
 
 
-def _is_rounding(eqn: JaxprEqn) -> bool:
+def _rounds(eqn: JaxprEqn) -> bool:
     """Returns whether an equation only changes the type, between float32 and bfloat16."""
     types = {str(_aval(atom).dtype) for atom in (*eqn.invars, *eqn.outvars)}
     return eqn.primitive.name == "convert_element_type" and types <= {"float32", "bfloat16"}
@@ -262,7 +265,8 @@ def _joined(chain: _Chain, numbers: Values) -> tuple[jax.Array, jax.Array]:
         var = eqn.outvars[0]
     to_kernel, to_result = [1] * kernel.ndim, [1] * _aval(var).ndim
     to_kernel[axes[0]] = to_result[axes[1]] = features
-    kernel = (kernel * factor.reshape(to_kernel)).astype(kernel.dtype)
+    kernel = kernel * factor.reshape(to_kernel)
+    kernel = kernel.astype(_aval(chain.convolution.invars[1]).dtype)
     return kernel, added.reshape(to_result).astype(_aval(chain.after[-1].outvars[0]).dtype)
 
 

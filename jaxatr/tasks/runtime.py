@@ -109,7 +109,8 @@ def computing_in(run: TrainedRun, dtype: str) -> TrainedRun:
 
     Args:
       run: the run.
-      dtype: ``"float32"``, which all backbones take, or ``"bfloat16"``.
+      dtype: ``"float32"``, which all backbones take and ONNX's older operators need, or
+        ``"bfloat16"``.
 
     Raises:
       ValueError: the backbone has no bfloat16.

@@ -226,6 +226,19 @@ def test_steps_in_float32_are_joined_to_a_convolution_in_bfloat16(convolve, afte
     assert specialised(function, (W, F, B)).joined == joined
 
 
+def test_kernels_in_bfloat16_are_rounded_once():
+    """1 + 1/256 is 1 in bfloat16, and 1.5 times it is 1.5, but 1.5 (1 + 1/256) is 1.5078125."""
+
+    def function(given, x):
+        y = nhwc(x.astype("bfloat16"), given[0].astype("bfloat16")).astype("float32")
+        return y * given[1]
+
+    weights = jnp.full((1, 1, 1, 1), 1 + 1 / 256), jnp.full(1, 1.5)
+    image = jnp.ones((1, 2, 2, 1))
+    found = Specialised(jax.jit(function).trace(weights, image), weights).function()(image)
+    assert function(weights, image).max() == 1.5 and found.min() == found.max() == 1.5078125
+
+
 def test_only_depthwise_convolutions_in_bfloat16_are_computed_in_float32():
     def function(given, x):
         x, *kernels_ = (a.astype("bfloat16") for a in (x, *given))
