@@ -4,9 +4,9 @@ Each run is trained, exported in each precision with its decision inside, and ru
 its test examples. Rates are of batches of 32 chips without their geometry, measured alternately,
 and so is the network alone, whose file has no gallery. ``exact`` is the share of int8's decisions
 that are the same if onnxruntime is told not to saturate products, as processors without VNNI do.
-These have a record of their own. A run that is recorded is not measured again, so that what was
-cut off goes on. Trainings are short; with ``--whole`` they take all steps of their configuration,
-and the rows' names end with ``-whole``.
+These have a record of their own, and so have those with AMX. A run that is recorded is not measured
+again, so that what was cut off goes on. Trainings are short; with ``--whole`` they take all steps
+of their configuration, and the rows' names end with ``-whole``.
 
 With ``--bfloat16``, the runs are not exported: JAX runs them, with and without oneDNN's kernels
 (jax 0.11 and later), and in bfloat16. Rates are of whole predictions of batches of 32 chips, and of
@@ -175,8 +175,9 @@ def main() -> None:
     flags = parser.parse_args()
     folder = Path(os.environ.get("JAXATR_DATA", "../shared/data")).absolute()
     record: dict[str, Any] = {"runs": {}}
-    without = "" if "vnni" in processor()["instructions"] else "_no_vnni"
-    output = RESULTS / ("bfloat16_cpu.json" if flags.bfloat16 else f"precision_cpu{without}.json")
+    own = processor()["instructions"]
+    kind = "_amx" if "amx_int8" in own else "" if "vnni" in own else "_no_vnni"
+    output = RESULTS / ("bfloat16_cpu.json" if flags.bfloat16 else f"precision_cpu{kind}.json")
     if output.is_file():
         record = files.read_json(output)
     for data, network in itertools.product(_CONFIGS, NETWORKS):

@@ -192,7 +192,7 @@ def test_what_differs_is_refused_and_not_remembered(options, timed, monkeypatch,
 @pytest.mark.parametrize(
     "dtype, wrong, refused",
     [("float32", 1e-5, False), ("float32", 3e-4, True), ("bfloat16", 0.05, False)]
-    + [("bfloat16", 0.2, True)],
+    + [("bfloat16", 0.4, True)],
 )
 def test_rounding_is_no_difference(options, timed, monkeypatch, dtype, wrong, refused):
     def rounded(variables, x):
