@@ -122,5 +122,6 @@ TABLES: Tables = {
     "decisions": decisions,
     "precision": partial(precision, "precision_cpu.json"),
     "bfloat16": bfloat16,
+    "precision_amx": partial(precision, "precision_cpu_amx.json"),
     "precision_no_vnni": partial(precision, "precision_cpu_no_vnni.json"),
 }
