@@ -186,7 +186,7 @@ def _refused(why: str) -> Form:
     return Form("xla", f"oneDNN's form {why}")
 
 
-def _difference(found: Any, wanted: Any, narrow: bool) -> float:
+def _difference(found: Any, wanted: Any, narrow: bool = False) -> float:
     """Returns the largest difference relative to the largest number, over all arrays.
 
     In each array, rounding to its type explains a difference of one step, which does not count.
