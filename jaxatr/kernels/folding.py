@@ -288,9 +288,9 @@ def _run(eqn: JaxprEqn, values: Values) -> None:
 def _convolve(eqn: JaxprEqn, x: Any, kernel: Any) -> Any:
     if eqn.primitive.name != convolution_p.name:
         return eqn.primitive.bind(x, kernel, **eqn.params)
-    if eqn.params["problem"].direction != "forward":  # a gradient, which has other arguments
-        return bind(x, kernel, eqn.params["problem"], "xla")
     problem = eqn.params["problem"]
+    if problem.direction != "forward":  # a gradient, which has other arguments
+        return bind(x, kernel, problem, "xla")
     if x.dtype == "bfloat16" and problem.groups == problem.x_shape[3] > 1:
         # oneDNN's depthwise convolutions in bfloat16 take 2 to 30 times those in float32.
         params = eqn.params | {"problem": dataclasses.replace(problem, dtype="float32")}

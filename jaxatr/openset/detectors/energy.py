@@ -4,8 +4,8 @@ from functools import partial
 
 import chex
 import jax
-import jax.numpy as jnp
 
+from jaxatr.losses.inputs import at_least_float32
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -22,15 +22,14 @@ def energy_score(
     Raises:
       ValueError: ``temperature`` is not positive.
 
-    >>> round(float(energy_score(jnp.array([[0.0, 0.0]]))[0]), 4)  # log 2
+    >>> round(float(energy_score(jax.numpy.array([[0.0, 0.0]]))[0]), 4)  # log 2
     0.6931
     """
     if not temperature > 0:
         raise ValueError(f"temperature: got {temperature}, wanted a positive number")
     chex.assert_rank(logits, 2)
     # In 16 bits, many confident examples would have the same score.
-    logits = jnp.asarray(logits, jnp.promote_types(jnp.result_type(logits), jnp.float32))
-    return temperature * jax.nn.logsumexp(logits / temperature, axis=-1)
+    return temperature * jax.nn.logsumexp(at_least_float32(logits) / temperature, axis=-1)
 
 
 PART = Score.of_arrays("energy", "energy", energy_score, traced=energy_score)

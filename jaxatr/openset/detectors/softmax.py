@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.losses.inputs import at_least_float32
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -24,7 +25,7 @@ def softmax_score(logits: Float[ArrayLike, "b k"], *, log: bool = False) -> Floa
     0.5
     """
     chex.assert_rank(logits, 2)
-    logits = jnp.asarray(logits, jnp.promote_types(jnp.result_type(logits), jnp.float32))
+    logits = at_least_float32(logits)
     if not log:
         return jnp.exp(jnp.max(jax.nn.log_softmax(logits), axis=-1))
     # log p = -log(1 + Σ_{i≠best} exp(z_i - z_best)), which is accurate where p is nearly 1.

@@ -65,6 +65,8 @@ def test_logits_of_16_bits_are_scored_in_float32(dtype):
     for score in (partial(openset.softmax_score, log=True), openset.energy_score):
         found = np.asarray(score(jnp.asarray(logits, dtype)))
         np.testing.assert_array_equal(found, score(np.float32(logits)))
+        with jax.numpy_dtype_promotion("strict"):
+            np.testing.assert_array_equal(score(jnp.asarray(logits, dtype)), found)
 
 
 def test_cbc_score_is_a_logit_and_does_not_saturate():
