@@ -45,7 +45,8 @@ from jaxatr.runs.export import export_run
 RESULTS = Path(__file__).parent / "results"
 PRECISIONS = ("float32", "int8", "float16")
 RUNTIMES = ("jax", "onednn", "onednn:bfloat16")
-BATCH, REPEATS = 32, 15
+BATCH, REPEATS = 32, 25
+PAUSE = 0.05  # seconds
 
 NETWORKS = ("resnet18", "mobilenet_v2", "efficientnet_lite0")
 _CONFIGS = {"mstar": "cbc:mstar", "simulated": "cbc:default", "cifar10": "cbc:cifar10_strong"}
@@ -155,10 +156,11 @@ def measure_own(workdir: Path) -> dict[str, Any]:
 
 
 def timed(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
-    """Returns the median seconds of each call, measured alternately."""
+    """Returns the median seconds of each call, measured alternately with pauses."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(REPEATS):
         for name, call in calls.items():
+            time.sleep(PAUSE)  # the threads of the last session still wait for work on a core
             started = time.perf_counter()
             call()
             seconds[name].append(time.perf_counter() - started)

@@ -118,7 +118,8 @@ class Session:
         assert self._task is not None
         network = exported(self.run, self._network(self.run, self.needs), self._example)
         batches = calibration_batches(self._task())
-        return sensitivity.spared(network, quantisation.observe(network, batches), batches)
+        spared = sensitivity.spared(network, quantisation.observe(network, batches), batches)
+        return sensitivity.settled(network, spared)
 
     def reduce(self, model: Any) -> Any:
         """Converts a file with this network, and perhaps more, to the precision of the engine.

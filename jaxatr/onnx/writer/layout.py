@@ -3,7 +3,9 @@
 Networks in jax are channels-last, while ONNX's operators are channels-first, so each convolution
 is translated with a transposition before and after it. A pass through the graph defers these: it
 records a value as a view, with permuted axes, of another value. Operators that work in any order of
-axes are applied to that other value; only the others get a transposed input.
+axes are applied to that other value; only the others get a transposed input. An input that is
+normalised first, with constants, is transposed before that: engines broadcast a few numbers along
+the last axis more slowly than along the first one.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,6 +44,7 @@ class _Pass:
 
     def run(self) -> None:
         nodes, self.graph.nodes = self.graph.nodes, []
+        self.transpose_inputs(nodes)
         for node in nodes:
             self.graph.name_scope = node.name.rpartition("/")[0]
             handler = _pointwise if node.op in _POINTWISE else _HANDLERS.get(node.op)
@@ -51,6 +54,36 @@ class _Pass:
             if name in self.views:
                 self.graph.put("Identity", [self.plain(name)], name)
         self._rename()
+
+    def transpose_inputs(self, nodes: Sequence[Node]) -> None:
+        """Transposes inputs that only pointwise operators with constants separate from it."""
+        readers: dict[str, list[Node]] = {name: [] for name in self.graph.outputs}
+        for node in nodes:
+            for name in node.reads():
+                readers.setdefault(name, []).append(node)
+        for name in self.graph.inputs:
+            for first in readers.get(name, ()):
+                node, source = first, name
+                while self._is_pointwise_of(node, source):
+                    source = node.outputs[0]
+                    if len(readers.get(source, ())) != 1 or source in self.graph.outputs:
+                        break
+                    (node,) = readers[source]
+                if node is first or node.op != "Transpose":
+                    continue
+                order = tuple(node.attributes["perm"])
+                view = self.graph.declare(name, *self.graph.types[name])
+                self.views[view] = self.transposed(name, order), _inverse(order)
+                first.rename({name: view})
+
+    def _is_pointwise_of(self, node: Node, source: str) -> bool:
+        """Returns whether a node combines each element of a value with constants."""
+        others = [name for name in node.inputs if name != source]
+        return (
+            node.op in _POINTWISE
+            and self.shape(node.outputs[0]) == self.shape(source)
+            and all(name in self.graph.initializers for name in others)
+        )
 
     def keep(self, node: Node) -> None:
         """Keeps a node that depends on the order of the axes."""

@@ -39,12 +39,14 @@ class Observed(NamedTuple):
     Attributes:
       low, high: its range, which includes 0.
       means: ``[c]``, means of its channels (axis 1).
+      size: number of its elements for one example.
       rounded: whether :func:`int8` rounds it; otherwise it stays in float32.
     """
 
     low: float
     high: float
     means: Float[np.ndarray, " c"]
+    size: int
     rounded: bool = True
 
     @property
@@ -54,7 +56,7 @@ class Observed(NamedTuple):
         return scale, np.array(np.clip(np.round(-self.low / scale), 0, _LEVELS), np.uint8)
 
 
-class _Layer(NamedTuple):
+class Layer(NamedTuple):
     """An operator to be quantised.
 
     Attributes:
@@ -70,7 +72,7 @@ class _Layer(NamedTuple):
     absorbed: tuple[str, ...]
 
 
-def _layers(graph: Network) -> list[_Layer]:
+def layers_of(graph: Network) -> list[Layer]:
     """Lists the operators to be quantised, in the order of the graph.
 
     Raises:
@@ -93,7 +95,7 @@ def _layers(graph: Network) -> list[_Layer]:
         made = all(name in graph.makers for name in reads)
         if made and (joins or id(node) in weighted):
             _, *absorbed = chain = list(_chain(graph, node.output[0]))
-            layers.append(_Layer(node, reads, chain[-1], tuple(absorbed)))
+            layers.append(Layer(node, reads, chain[-1], tuple(absorbed)))
             results.add(chain[-1])
     if not layers:
         raise ValueError("the network has no layer between its first and its last one to quantise")
@@ -113,7 +115,7 @@ def _chain(graph: Network, name: str) -> Iterator[str]:
         yield name
 
 
-def _values(layers: Sequence[_Layer]) -> list[str]:
+def _values(layers: Sequence[Layer]) -> list[str]:
     return list(dict.fromkeys(name for one in layers for name in (*one.reads, one.gives)))
 
 
@@ -135,7 +137,7 @@ def observe(model: onnx.ModelProto, batches: Sequence[Sequence[np.ndarray]]) -> 
     if not batches:
         raise ValueError("batches: got none, wanted examples to measure the activations on")
     graph = Network(model)
-    names = _values(_layers(graph))
+    names = _values(layers_of(graph))
     probe = graph.finished(graph.nodes)
     del probe.graph.output[:]
     unknown = onnx.helper.make_tensor_value_info
@@ -157,12 +159,14 @@ def observe(model: onnx.ModelProto, batches: Sequence[Sequence[np.ndarray]]) -> 
         spans[name] = (float(low), float(high) if high > low else 1.0)
         means[name] = np.average([row[2:] for row in rows], axis=0, weights=sizes)
     counts = {name: np.zeros(BINS) for name in names}
+    elements: dict[str, int] = {}
     for inputs in batches:
         for name, value in zip(names, values(inputs), strict=True):
+            elements[name] = value.size // len(inputs[0])
             low, high = map(jnp.float32, spans[name])
             counts[name] += np.asarray(_histogram(value, low, high))
     ranges = {name: _range(*spans[name], counts[name]) for name in names}
-    return {name: Observed(low, high, means[name]) for name, (low, high) in ranges.items()}
+    return {name: Observed(*ranges[name], means[name], elements[name]) for name in names}
 
 
 @jax.jit
@@ -207,7 +211,7 @@ def int8(model: onnx.ModelProto, observed: Mapping[str, Observed]) -> onnx.Model
       ValueError: there is nothing to quantise, or an activation was not observed.
     """
     graph = Network(model)
-    layers = _layers(graph)
+    layers = layers_of(graph)
     values = _values(layers)
     if missing := [name for name in values if name not in observed]:
         raise ValueError(f"{missing[0]}: its range was not measured; the network is another one")
@@ -242,6 +246,11 @@ def rounded(graph: Network, name: str, observed: Observed) -> list[onnx.NodeProt
     ]
 
 
+def output_axis(node: onnx.NodeProto) -> int:
+    """Returns the axis of a layer's kernel on which its output channels are."""
+    return 0 if node.op_type == "Conv" or attribute(node, "transB", 0.0) else 1
+
+
 def _scales(kernel: np.ndarray, axis: int, groups: int) -> Float[np.ndarray, " c"]:
     """Returns the scales of a kernel's output channels, which are on an axis.
 
@@ -256,7 +265,7 @@ def _scales(kernel: np.ndarray, axis: int, groups: int) -> Float[np.ndarray, " c
 
 
 def _rounded_weights(
-    graph: Network, layer: _Layer, observed: Observed, integer: bool
+    graph: Network, layer: Layer, observed: Observed, integer: bool
 ) -> Iterator[onnx.NodeProto]:
     """Replaces a layer's kernel by int8 and corrects its bias; yields the nodes that give them.
 
@@ -270,7 +279,7 @@ def _rounded_weights(
     node, made = layer.node, f"{layer.gives}/kernel"
     name, kernel = node.input[1], graph.array(node.input[1])
     assert kernel is not None  # a layer has weights
-    axis = 0 if node.op_type == "Conv" or attribute(node, "transB", 0.0) else 1
+    axis = output_axis(node)
     others = tuple(place for place in range(kernel.ndim) if place != axis)
     scales = _scales(kernel, axis, int(attribute(node, "group", 1)))
     steps = np.expand_dims(scales, others)

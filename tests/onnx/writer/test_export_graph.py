@@ -47,6 +47,32 @@ def test_transposings_cancel_between_convolutions(operators):
     assert found == ["Transpose", "Conv", "Mul", "Relu", "Add", "Conv", "Transpose"]
 
 
+def test_an_input_is_transposed_before_it_is_normalised(operators):
+    mean, scale = jnp.asarray(draw(4, seed=2)), 1 + jnp.arange(4.0)
+    found = operators(lambda x: conv((x - mean) / scale), IMAGES)
+    assert found == ["Transpose", "Sub", "Div", "Conv", "Transpose"]
+    whole = (100 * draw(3, 7, 6, 4)).astype(np.uint8)
+    found = operators(lambda x: conv(jnp.clip(x.astype(float) / 255, 0.1, 0.9)), whole)
+    assert found == ["Transpose", "Cast", "Div", "Clip", "Conv", "Transpose"]
+    found = operators(lambda x: {"y": conv(x - mean), "x": x * 2}, IMAGES)
+    assert sorted(found) == ["Conv", "Mul", "Sub", "Transpose", "Transpose"]
+    assert found[:2] == ["Transpose", "Sub"]
+    found = operators(lambda x: conv(x * jnp.asarray(draw(7, 6, 4))), IMAGES)  # one for each place
+    assert found == ["Transpose", "Mul", "Conv", "Transpose"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (conv(moved := x - 1), moved),  # the difference is a result
+        lambda x: conv(x - 1) + (x - 1).reshape(x.shape[0], -1).sum(-1)[:, None, None, None],
+        lambda x: conv(x - x.mean((1, 2), keepdims=True)),
+    ],
+)
+def test_other_inputs_are_transposed_where_a_convolution_reads_them(operators, function):
+    assert operators(function, IMAGES)[0] != "Transpose"
+
+
 def test_channels_second_need_no_transposition(operators):
     def function(x):
         return conv(conv(x.transpose(TO_LAST))).transpose(TO_SECOND)

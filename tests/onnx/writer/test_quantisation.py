@@ -210,6 +210,33 @@ def test_the_activations_that_cost_most_stay_in_float(model, observed, batches, 
     assert kept(0.0) == {name for name in observed if alone[name] < whole}
 
 
+@pytest.mark.parametrize(
+    ("spared", "expected"), [("", ""), ("d", "cde"), ("b", "bc"), ("ad", "sabcde")]
+)
+def test_edges_move_to_small_activations_behind_few_multiplications(tmp_path, spared, expected):
+    class Chain(nn.Module):
+        @nn.compact
+        def __call__(self, x, train=False):
+            x = nn.Conv(16, (1, 1), name="s")(x)  # 1,024 numbers; always computed in float32
+            x = nn.Conv(64, (3, 3), name="a")(x)  # 4,096 numbers, 590,000 multiplications
+            x = nn.Conv(16, (1, 1), name="b")(x)  # 1,024, 66,000
+            x = nn.Conv(64, (1, 1), name="c")(x)  # 4,096, 66,000
+            x = nn.Conv(64, (3, 3), strides=2, feature_group_count=64, name="d")(x)  # 1,024, 9,000
+            x = nn.Conv(128, (3, 3), name="e")(x)  # 2,048, 1,180,000
+            return nn.Dense(3)(x.mean((1, 2)))
+
+    images = np.random.default_rng(0).normal(size=(4, 8, 8, 3)).astype(np.float32)
+    model = export(Chain(), Chain().init(jax.random.key(0), images), images, tmp_path / "c.onnx")
+    observed = quantisation.observe(model, [[images]])
+    letters = {name: name.split("/")[1] for name in observed}
+    sizes = {letters[name]: one.size for name, one in observed.items()}
+    assert sizes == {"s": 1024, "a": 4096, "b": 1024, "c": 4096, "d": 1024, "e": 2048}
+    given = without(observed, *(name for name in observed if letters[name] in list(spared)))
+    found = sensitivity.settled(model, given)
+    assert {letters[name] for name, one in found.items() if not one.rounded} == set(expected)
+    assert {name: one._replace(rounded=True) for name, one in found.items()} == observed
+
+
 def test_layers_beside_a_float_activation_keep_int8_weights(model, observed, images, tmp_path):
     name = next(name for name, one in observed.items() if len(one.means) == 16)
     made = quantisation.int8(model, without(observed, name))
