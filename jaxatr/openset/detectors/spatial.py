@@ -125,7 +125,8 @@ def _rows(
     """Centres, crops, projects and flattens maps."""
     pixels = central(maps, window) - central(mean, window)[None]
     if axes.shape[1]:
-        pixels = pixels.astype(np.float32) @ axes.astype(np.float32)
+        flat = pixels.astype(np.float32).reshape(-1, axes.shape[0])
+        pixels = gallery.dot(flat, axes.astype(np.float32).T)
     return pixels.reshape(maps.shape[0], -1)
 
 

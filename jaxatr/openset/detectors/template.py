@@ -130,7 +130,7 @@ def amplitudes(chips: Shaped[ArrayLike, "n h w c"]) -> Any:
 @functools.partial(jax.jit, static_argnames=("moves", "shift", "windows"))
 def _rows(
     roots: Float[ArrayLike, "b h w c"],
-    moves: tuple[tuple[int, int], ...],
+    moves: tuple[int, ...],
     shift: int,
     windows: tuple[float, ...],
 ) -> Float[Array, "b s d"]:
@@ -141,7 +141,7 @@ def _rows(
 
     Args:
       roots: ``[b, h, w, c]``.
-      moves: first row and column of each part.
+      moves: first rows of the parts, and first columns; there is a part for each pair.
       shift: width of the margin in pixels.
       windows: sides of the windows, relative to the part's.
     """
@@ -156,14 +156,15 @@ def _rows(
             for top, left in itertools.product(range(size), repeat=2)
         ]
         means = functools.reduce(operator.add, parts) / size**2
-        # One gather of pixels: a slice for each move would take the compiler seconds.
         down, across = (
-            (np.array(by)[:, None] + start + np.arange(of // size) * size)
-            for by, start, of in zip(zip(*moves, strict=True), first, kept, strict=True)
+            [slice(by + start, by + start + of - of % size, size) for by in moves]
+            for start, of in zip(first, kept, strict=True)
         )
-        places = (down[:, :, None] * width + across[:, None, :]).ravel()
-        pixels = means.reshape(means.shape[0], height * width, means.shape[-1])
-        cells = pixels[:, places].reshape(roots.shape[0], len(moves), -1)
+        # Slices are faster than a gather of pixels; one for each pair would be slow to compile.
+        rows = jnp.stack([means[:, places] for places in down], axis=1)
+        cells = jnp.stack([rows[:, :, :, places] for places in across], axis=2)
+        # Without the barrier, XLA would slice again in each of the passes below.
+        cells = jax.lax.optimization_barrier(cells.reshape(roots.shape[0], len(moves) ** 2, -1))
         cells -= cells[:, :, :1]  # so that a constant window is exactly 0; its mean is rounded
         cells -= cells.mean(axis=2, keepdims=True)
         largest = jnp.abs(cells).max(axis=2, keepdims=True)
@@ -218,12 +219,11 @@ def answer(
     return _of_cosines(gallery.in_blocks(cosines, chips, block_size))
 
 
-def _moves(shift: int) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Lists all shifts, and the indices of every second one in either direction."""
-    sides = range(2 * shift + 1)
-    moves = tuple((top, left) for top in sides for left in sides)
-    coarse = tuple(i for i, (top, left) in enumerate(moves) if top % 2 == left % 2 == 0)
-    return moves, coarse
+def _moves(shift: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Lists the shifts in one direction, and the indices of those pairs that are even in both."""
+    moves = tuple(range(2 * shift + 1))
+    pairs = enumerate(itertools.product(moves, repeat=2))
+    return moves, tuple(i for i, (top, left) in pairs if top % 2 == left % 2 == 0)
 
 
 def _of_cosines(cosines: Any) -> Answer:
@@ -248,7 +248,7 @@ def _unmoved_rows(
     """
 
     def rows(block: Any) -> Any:
-        return _rows(amplitudes(block), ((shift, shift),), shift, windows)
+        return _rows(amplitudes(block), (shift,), shift, windows)
 
     return gallery.in_blocks(rows, chips, BLOCK)[:, 0]
 

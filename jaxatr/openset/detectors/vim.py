@@ -41,7 +41,7 @@ def fit(
     *,
     dimensions: int | None = None,
 ) -> ViM:
-    """Computes the origin, the residual directions and α, in float64.
+    """Computes the origin, the residual directions and α, in float64, and stores them in float32.
 
     Args:
       head: the last layer; the origin of one without a bias is 0.
@@ -73,9 +73,11 @@ def fit(
     lengths = np.linalg.norm(centred @ residual, axis=1)
     if lengths.mean() <= 1e-6 * np.linalg.norm(centred, axis=1).mean():
         raise ValueError(f"dimensions: the features have no more than {kept}, wanted fewer")
-    return ViM(origin, residual, np.array(logits.max(axis=1).mean() / lengths.mean()))
+    alpha = np.array(logits.max(axis=1).mean() / lengths.mean())
+    return ViM(np.float32(origin), np.float32(residual), alpha)
 
 
+@jax.jit
 def score(
     model: ViM, features: Float[ArrayLike, "b d"], logits: Float[ArrayLike, "b k"]
 ) -> Float[Array, " b"]:

@@ -1,5 +1,9 @@
 """Pooling and cropping of chips and feature maps, in NumPy or, when traced, in JAX."""
 
+import functools
+import itertools
+import operator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,8 +28,17 @@ def mean_pool(maps: Shaped[ArrayLike, "n h w c"], factor: int) -> Any:
         raise ValueError(f"factor: got {factor}, wanted 1 to {min(h, w)}, the smaller side")
     rows, columns = h // factor, w // factor
     cells = maps[:, : rows * factor, : columns * factor]
+    if isinstance(maps, np.ndarray):
+        places = itertools.product(range(factor), repeat=2)
+        return _mean(cells[:, top::factor, left::factor] for top, left in places)
     shape = (n, rows, factor, columns, factor, c)
     return cells.reshape(shape).mean(axis=(2, 4), dtype=np.float32)
+
+
+def _mean(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """Averages arrays in float32, in a fraction of the time of NumPy's mean along a short axis."""
+    found = [part.astype(np.float32, copy=False) for part in parts]
+    return functools.reduce(operator.add, found) / np.float32(len(found))
 
 
 def is_gray(chips: Shaped[ArrayLike, "n h w c"]) -> bool:
@@ -35,6 +48,8 @@ def is_gray(chips: Shaped[ArrayLike, "n h w c"]) -> bool:
 
 def gray(chips: Shaped[ArrayLike, "*n c"]) -> Any:
     """Averages the channels, in float32: ``[..., 1]``."""
+    if isinstance(chips, np.ndarray):
+        return _mean(chips[..., place : place + 1] for place in range(chips.shape[-1]))
     return chips.astype(np.float32).mean(axis=-1, keepdims=True)
 
 

@@ -38,13 +38,13 @@ _unit = jax.jit(unit)
 def ready(model: Model, *, room: bool = False) -> Model:
     """Prepares a fitted model for many searches.
 
-    Its float16 arrays are put on the device in float32, and a gallery gets an index if a search in
-    two stages is faster.
+    Its float16 arrays and the examples that it searches are put on the device in float32, and a
+    gallery gets an index if a search in two stages is faster.
 
     Args:
       model: a named tuple of arrays. It is a gallery if it has the fields of a :class:`Gallery`
         and ``classes``; its attribute ``forms``, 1 by default, is the number of forms that each
-        query is compared in.
+        query is compared in. One without may name the field of its examples as ``searched``.
       room: whether to leave room for further examples and classes
         (:func:`~jaxatr.openset.gallery.build.with_room`), because galleries that grow follow one
         after the other.
@@ -58,6 +58,8 @@ def ready(model: Model, *, room: bool = False) -> Model:
         found = with_room(of(given), int(np.asarray(given.classes)))
         given = given._replace(**found._asdict())
     placed: Any = jax.tree.map(put, given)
+    if name := getattr(placed, "searched", ""):
+        placed = placed._replace(**{name: _on_device(getattr(placed, name))})
     if is_gallery(placed) and placed.index is None:
         if reranking.pays(np.shape(placed.examples), getattr(placed, "forms", 1)):
             arrays = placed.examples, placed.half_squares, placed.labels
@@ -225,13 +227,9 @@ def _exhaustive(
     examples: Array | Rounded, half_squares: Array, queries: Array, ends: tuple[int, ...]
 ) -> Array:
     b, forms, d = queries.shape
-    # The longer side goes first: on CPUs, XLA takes twice as long for the transposed product.
     rows = queries.reshape(b * forms, d)
-    if isinstance(examples, Rounded):
-        found = products(examples, rows).T
-    else:
-        numbers = ((1,), (1,)), ((), ())
-        found = jax.lax.dot_general(examples, rows, numbers, precision=jax.lax.Precision.HIGHEST)
+    whole = isinstance(examples, Rounded)
+    found = products(examples, rows).T if whole else _dot(examples, rows)
     beyond = found.reshape(-1, b, forms).max(axis=2) - half_squares[:, None]
     nearest = [
         jnp.max(beyond[start:end], axis=0)
@@ -240,6 +238,26 @@ def _exhaustive(
         for start, end in zip(ends[:-1], ends[1:], strict=True)
     ]
     return jnp.stack(nearest, axis=1)
+
+
+@jax.jit
+def _dot(rows: Array, others: Array) -> Array:
+    numbers = ((1,), (1,)), ((), ())
+    return jax.lax.dot_general(rows, others, numbers, precision=jax.lax.Precision.HIGHEST)
+
+
+def dot(rows: Float[ArrayLike, "n d"], others: Float[ArrayLike, "m d"]) -> Any:
+    """Computes the products of rows, ``[n, m]``, by XLA also of NumPy arrays.
+
+    The threads of NumPy's library would go on waiting for work, and keep a core from the programs
+    after it for some milliseconds.
+
+    Args:
+      rows: ``[n, d]``, the longer side: on CPUs, XLA takes twice as long for the other order.
+      others: ``[m, d]``.
+    """
+    found = _dot(rows, others)
+    return found if isinstance(found, Tracer) else np.asarray(found)
 
 
 _reranked = jax.jit(reranking.nearest, static_argnames="estimated")
