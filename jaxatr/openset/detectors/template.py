@@ -160,11 +160,11 @@ def _rows(
             [slice(by + start, by + start + of - of % size, size) for by in moves]
             for start, of in zip(first, kept, strict=True)
         )
-        # Slices are faster than a gather of pixels; one for each pair would be slow to compile.
-        rows = jnp.stack([means[:, places] for places in down], axis=1)
-        cells = jnp.stack([rows[:, :, :, places] for places in across], axis=2)
-        # Without the barrier, XLA would slice again in each of the passes below.
-        cells = jax.lax.optimization_barrier(cells.reshape(roots.shape[0], len(moves) ** 2, -1))
+        # A slice for each part would be slow to compile, and a gather of pixels slow to run: XLA
+        # would gather again in each of the passes below. Rows are cut out last, as wholes.
+        columns = jnp.stack([means[:, :, places] for places in across], axis=1)
+        cells = jnp.stack([columns[:, :, places] for places in down], axis=1)
+        cells = cells.reshape(roots.shape[0], len(moves) ** 2, -1)
         cells -= cells[:, :, :1]  # so that a constant window is exactly 0; its mean is rounded
         cells -= cells.mean(axis=2, keepdims=True)
         largest = jnp.abs(cells).max(axis=2, keepdims=True)
