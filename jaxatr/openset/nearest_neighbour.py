@@ -140,7 +140,12 @@ def traced_score(
         squares = jnp.sum(jnp.square(bank), axis=1)
     candidates = min(k + search.MARGIN, bank.shape[0])
     _, found = jax.lax.top_k(products - squares[None] / 2, candidates)
-    apart = search.squared(gallery.rows_at(bank, found), unit[:, None])
+    if isinstance(bank, gallery.Rounded):  # beside the rounding of the rows, what cancels is small
+        exact = gallery.products_at(bank, found, unit[:, None])[..., 0]
+        lengths = jnp.sum(jnp.square(unit), axis=1, keepdims=True)
+        apart = jnp.maximum(squares[found] - 2 * exact + lengths, 0)
+    else:
+        apart = search.squared(bank[found], unit[:, None])
     return -jnp.sqrt(-jax.lax.top_k(-apart, k)[0][:, -1])
 
 

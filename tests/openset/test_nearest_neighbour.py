@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jaxatr import openset
-from jaxatr.openset import nearest_neighbour
+from jaxatr.openset import gallery, nearest_neighbour
+from jaxatr.openset.nearest_neighbour import NearestNeighbour
 
 SLOW = pytest.mark.slow  # the same on other shapes and types, which are compiled anew
 
@@ -236,6 +237,19 @@ def test_the_kth_distance_of_close_examples(k):
         nearest_neighbour.traced_score(model, jnp.asarray(points), k=k),
     ):
         np.testing.assert_allclose(found, wanted, atol=2e-7)
+
+
+def test_the_kth_distance_to_examples_in_8_bits():
+    fitted = nearest_neighbour.fit(draw(n=200, d=24)).features
+    bank = gallery.rounded(fitted)
+    restored = np.asarray(bank.integers * bank.steps)
+    assert np.abs(restored - fitted).max() > 1e-4
+    unit = np.concatenate([restored[:5], nearest_neighbour.fit(draw(1, n=40, d=24)).features])
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    apart = np.sort(by_differences(restored, unit), axis=1)
+    for k in (1, 7):
+        found = nearest_neighbour.traced_score(NearestNeighbour(bank), jnp.asarray(unit), k=k)
+        np.testing.assert_allclose(np.square(found), np.square(apart[:, k - 1]), atol=2e-6)
 
 
 def test_examples_and_queries_that_are_not_finite():

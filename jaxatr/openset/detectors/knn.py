@@ -67,6 +67,7 @@ def score(model: Neighbours, features: Float[ArrayLike, "b d"]) -> Float[np.ndar
 
     In NumPy, whose partial sort of one row of products is several times as fast as XLA's on a CPU.
     """
+    model = gallery.ready(model)
     examples, k = np.asarray(model.features), _rank(model)
     half_squares = np.einsum("nd,nd->n", examples, examples) / 2
     count = min(k + search.MARGIN, len(examples))

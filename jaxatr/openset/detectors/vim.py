@@ -74,7 +74,7 @@ def fit(
     if lengths.mean() <= 1e-6 * np.linalg.norm(centred, axis=1).mean():
         raise ValueError(f"dimensions: the features have no more than {kept}, wanted fewer")
     alpha = np.array(logits.max(axis=1).mean() / lengths.mean())
-    return ViM(np.float32(origin), np.float32(residual), alpha)
+    return ViM(origin.astype(np.float32), residual.astype(np.float32), alpha)
 
 
 @jax.jit

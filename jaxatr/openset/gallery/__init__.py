@@ -19,7 +19,7 @@ from jaxatr.openset.gallery.build import (
     with_examples,
 )
 from jaxatr.openset.gallery.reranking import Index
-from jaxatr.openset.gallery.rounding import Rounded, products, rounded, rows_at
+from jaxatr.openset.gallery.rounding import Rounded, products, products_at, rounded
 from jaxatr.openset.gallery.search import (
     BLOCK,
     class_distances,
@@ -51,10 +51,10 @@ __all__ = [
     "numpy_of",
     "of",
     "products",
+    "products_at",
     "proximities",
     "ready",
     "rounded",
-    "rows_at",
     "two_nearest",
     "unit",
     "unit_cosines",

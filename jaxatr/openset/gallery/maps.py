@@ -35,7 +35,7 @@ def mean_pool(maps: Shaped[ArrayLike, "n h w c"], factor: int) -> Any:
     return cells.reshape(shape).mean(axis=(2, 4), dtype=np.float32)
 
 
-def _mean(parts: Iterable[np.ndarray]) -> np.ndarray:
+def _mean(parts: Iterable[Any]) -> np.ndarray:
     """Averages arrays in float32, in a fraction of the time of NumPy's mean along a short axis."""
     found = [part.astype(np.float32, copy=False) for part in parts]
     return functools.reduce(operator.add, found) / np.float32(len(found))

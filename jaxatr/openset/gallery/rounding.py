@@ -78,15 +78,3 @@ def products_at(
     given = found.astype(queries.dtype), queries
     products = jnp.einsum("bnd,bsd->bns", *given, precision=jax.lax.Precision.HIGHEST)
     return products * rows.steps[places] if isinstance(rows, Rounded) else products
-
-
-def rows_at(rows: Any, places: Int[Array, "*b"]) -> Float[Array, "*b d"]:
-    """Returns some rows in floating point.
-
-    Args:
-      rows: an array ``[n, d]``, or :class:`Rounded`.
-      places: indices of the rows.
-    """
-    if isinstance(rows, Rounded):
-        return jnp.asarray(rows.integers)[places].astype(jnp.float32) * rows.steps[places]
-    return rows[places]
