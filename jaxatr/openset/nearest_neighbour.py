@@ -31,7 +31,7 @@ class NearestNeighbour(NamedTuple):
     features: Float[ArrayLike, "n d"]
     further: Int[ArrayLike, " m"] = np.zeros(0, np.int32)
 
-    searched = "features"  # the examples, for jaxatr.openset.graph
+    searched = "features"  # the examples, for jaxatr.openset.graph and gallery.ready
 
 
 def fit(features: Float[ArrayLike, "n d"]) -> NearestNeighbour:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from jaxatr.openset import gallery, nearest_neighbour
+from jaxatr.openset.detectors import knn
 from jaxatr.openset.gallery import maps, search
 
 
@@ -120,6 +121,12 @@ def test_cells_and_windows():
         cell = images[:, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2]
         np.testing.assert_array_equal(pooled[:, i, j], cell.mean(axis=(1, 2)))
     np.testing.assert_array_equal(maps.mean_pool(images, 1), images)
+    traced = jax.jit(lambda one: (maps.mean_pool(one, 2), maps.gray(one)))(images)
+    np.testing.assert_allclose(traced[0], pooled, rtol=1e-6)
+    gray = maps.gray(images)
+    np.testing.assert_allclose(gray[..., 0], images.mean(axis=-1), rtol=1e-6)
+    np.testing.assert_allclose(traced[1], gray, rtol=1e-6)
+    assert gray.dtype == np.float32
     np.testing.assert_array_equal(maps.central(images, 0.6), images[:, 1:4, 1:5])
     np.testing.assert_array_equal(maps.central(images, 1.0), images)
     assert maps.central(images, 0.01).shape == (2, 1, 1, 3)
@@ -129,6 +136,28 @@ def test_cells_and_windows():
     for factor in (0, 6):
         with pytest.raises(ValueError, match=f"factor: got {factor}, wanted 1 to 5, the smaller"):
             maps.mean_pool(images, factor)
+
+
+def test_products_of_numpy_s_arrays_and_of_traced_ones():
+    (rows, _), (others, _) = draw(), draw(1, n=9)
+    found = gallery.dot(rows, others)
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_allclose(found, np.float64(rows) @ np.float64(others).T, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(jax.jit(gallery.dot)(rows, others), found)
+
+
+def test_the_searched_examples_of_a_ready_model_are_on_the_device():
+    (rows, labels), (queries, _) = draw(n=300), draw(1, n=70)
+    model = knn.fit(rows, labels)
+    placed = gallery.ready(model)
+    assert isinstance(model.features, np.ndarray) and isinstance(placed.features, jax.Array)
+    assert gallery.ready(placed).features is placed.features
+    found = knn.score(placed, queries)
+    np.testing.assert_array_equal(found, knn.score(model, queries))
+    unit = [np.float64(one) / np.linalg.norm(one, axis=1, keepdims=True) for one in (rows, queries)]
+    apart = np.sort(np.linalg.norm(unit[1][:, None] - unit[0], axis=2), axis=1)
+    np.testing.assert_allclose(found, -apart[:, int(model.k) - 1], rtol=1e-5)
+    assert knn.score(model, queries[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize(("count", "width"), [(60, 3), (4200, 130)])  # whole, and in two stages

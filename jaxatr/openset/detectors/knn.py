@@ -36,7 +36,7 @@ class Neighbours(NamedTuple):
     further: Int[ArrayLike, " m"] = np.zeros(0, np.int32)
     k: Int[ArrayLike, ""] = np.array(NEIGHBOUR)
 
-    searched = "features"  # the examples, for jaxatr.openset.graph
+    searched = "features"  # the examples, for jaxatr.openset.graph and gallery.ready
 
 
 def fit(
