@@ -3,9 +3,9 @@
 Networks in jax are channels-last, while ONNX's operators are channels-first, so each convolution
 is translated with a transposition before and after it. A pass through the graph defers these: it
 records a value as a view, with permuted axes, of another value. Operators that work in any order of
-axes are applied to that other value; only the others get a transposed input. An input that is
-normalised first, with constants, is transposed before that: engines broadcast a few numbers along
-the last axis more slowly than along the first one.
+axes are applied to that other value; only the others get a transposed input. An image that
+is normalised first, with constants, is transposed before that: engines broadcast a few numbers
+along the last axis more slowly than along the first one.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +21,7 @@ _POINTWISE = set(
     "LessOrEqual Log Max Min Mod Mul Neg Not Or Pow Reciprocal Relu Round Sigmoid Sign Sin Sinh "
     "Sqrt Sub Tan Tanh Where Xor".split()
 )
+_MOVING = {"Concat", "Gather", "Pad", "Resize", "Slice"}  # crop, fill up or resample images
 Order = tuple[int, ...]
 
 
@@ -44,9 +45,11 @@ class _Pass:
 
     def run(self) -> None:
         nodes, self.graph.nodes = self.graph.nodes, []
-        self.transpose_inputs(nodes)
+        images = self._images(nodes)
         for node in nodes:
             self.graph.name_scope = node.name.rpartition("/")[0]
+            if id(node) in images:
+                self._transpose_first(node, *images[id(node)])
             handler = _pointwise if node.op in _POINTWISE else _HANDLERS.get(node.op)
             if handler is None or not handler(self, node):
                 self.keep(node)
@@ -55,13 +58,19 @@ class _Pass:
                 self.graph.put("Identity", [self.plain(name)], name)
         self._rename()
 
-    def transpose_inputs(self, nodes: Sequence[Node]) -> None:
-        """Transposes inputs that only pointwise operators with constants separate from it."""
-        readers: dict[str, list[Node]] = {name: [] for name in self.graph.outputs}
+    def _images(self, nodes: Sequence[Node]) -> dict[int, tuple[str, Order]]:
+        """Finds values that only pointwise operators with constants separate from a transposition.
+
+        Returns:
+          The value and the order of axes of the transposition, by the first operator's id.
+        """
+        readers: dict[str, list[Node]] = {}
         for node in nodes:
             for name in node.reads():
                 readers.setdefault(name, []).append(node)
-        for name in self.graph.inputs:
+        found: dict[int, tuple[str, Order]] = {}
+        moved = [node.outputs[0] for node in nodes if node.op in {*_MOVING, "Transpose"}]
+        for name in (*self.graph.inputs, *moved):
             for first in readers.get(name, ()):
                 node, source = first, name
                 while self._is_pointwise_of(node, source):
@@ -69,12 +78,19 @@ class _Pass:
                     if len(readers.get(source, ())) != 1 or source in self.graph.outputs:
                         break
                     (node,) = readers[source]
-                if node is first or node.op != "Transpose":
-                    continue
-                order = tuple(node.attributes["perm"])
-                view = self.graph.declare(name, *self.graph.types[name])
-                self.views[view] = self.transposed(name, order), _inverse(order)
-                first.rename({name: view})
+                if node is not first and node.op == "Transpose":
+                    found[id(first)] = name, tuple(node.attributes["perm"])
+        return found
+
+    def _transpose_first(self, node: Node, name: str, order: Order) -> None:
+        """Lets a node read a transposed value, if it is an image that has its axes in order."""
+        held, present = self.held(name)
+        maker = self.graph.producers().get(held)
+        if not _is_plain(present) or (maker is not None and maker.op not in _MOVING):
+            return
+        view = self.graph.declare(name, *self.graph.types[name])
+        self.views[view] = self.transposed(held, order), _inverse(order)
+        node.rename({name: view})
 
     def _is_pointwise_of(self, node: Node, source: str) -> bool:
         """Returns whether a node combines each element of a value with constants."""

@@ -57,6 +57,10 @@ def test_an_input_is_transposed_before_it_is_normalised(operators):
     found = operators(lambda x: {"y": conv(x - mean), "x": x * 2}, IMAGES)
     assert sorted(found) == ["Conv", "Mul", "Sub", "Transpose", "Transpose"]
     assert found[:2] == ["Transpose", "Sub"]
+    found = operators(lambda x: conv(x[:, 1:, :5] - mean), IMAGES)
+    assert found == ["Slice", "Transpose", "Sub", "Conv", "Transpose"]
+    found = operators(lambda x: conv(conv(x)[:, 1:] - mean), IMAGES)  # transposed already
+    assert found == ["Transpose", "Conv", "Slice", "Sub", "Conv", "Transpose"]
     found = operators(lambda x: conv(x * jnp.asarray(draw(7, 6, 4))), IMAGES)  # one for each place
     assert found == ["Transpose", "Mul", "Conv", "Transpose"]
 
