@@ -53,9 +53,9 @@ def bare(folder: str) -> None:
     from jaxatr import training
 
     training.enable_compilation_cache()
-    recogniser: Any = jaxatr.load(folder)
+    recogniser = jaxatr.Recogniser.load(folder)
     chips = chips_of(recogniser.chip.shape, BATCH)
-    serve(lambda: recogniser.of_chips(chips, BATCH))
+    serve(lambda: recogniser.session.batch(chips, count=BATCH))
 
 
 def chips_of(shape: tuple[int, ...], count: int) -> np.ndarray:
