@@ -41,6 +41,11 @@ class Finder:
         node = self.makers.get(name)
         return node if node is not None and node.op in ops else None
 
+    def only_reader(self, name: str) -> Node | None:
+        """Returns the node that reads a value, if nothing else does."""
+        readers = self.readers.get(name)
+        return readers[0] if readers and self.uses[name] == 1 else None
+
     def number(self, name: str) -> float | None:
         """Returns the number of an initializer with one element, else None."""
         array = self.graph.initializers.get(name)
@@ -241,10 +246,9 @@ def batch_norm(find: Finder, node: Node) -> bool:
     if node.op != "Add":
         return False
     for scaled, bias in either_way(node):
-        inner = find.maker(scaled, "Mul")
-        if inner is not None and find.vector(bias) is not None:
-            if _normalized(find, inner, bias, node.outputs[0]):
-                return True
+        inner, output = find.maker(scaled, "Mul"), node.outputs[0]
+        if inner and find.vector(bias) is not None and _normalized(find, inner, bias, output):
+            return True
     return False
 
 

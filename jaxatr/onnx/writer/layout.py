@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from jaxatr.onnx.writer.dimensions import reshaping, stripped, weight
+from jaxatr.onnx.writer.fusion import Finder
 from jaxatr.onnx.writer.graph import Graph, Node, Shape
 
 _POINTWISE = set(
@@ -44,8 +45,8 @@ class _Pass:
         self.names: dict[str, str] = {}  # new value to the one that it replaces
 
     def run(self) -> None:
+        images = self._images()
         nodes, self.graph.nodes = self.graph.nodes, []
-        images = self._images(nodes)
         for node in nodes:
             self.graph.name_scope = node.name.rpartition("/")[0]
             if id(node) in images:
@@ -58,27 +59,23 @@ class _Pass:
                 self.graph.put("Identity", [self.plain(name)], name)
         self._rename()
 
-    def _images(self, nodes: Sequence[Node]) -> dict[int, tuple[str, Order]]:
+    def _images(self) -> dict[int, tuple[str, Order]]:
         """Finds values that only pointwise operators with constants separate from a transposition.
 
         Returns:
           The value and the order of axes of the transposition, by the first operator's id.
         """
-        readers: dict[str, list[Node]] = {}
-        for node in nodes:
-            for name in node.reads():
-                readers.setdefault(name, []).append(node)
+        find = Finder(self.graph)
         found: dict[int, tuple[str, Order]] = {}
-        moved = [node.outputs[0] for node in nodes if node.op in {*_MOVING, "Transpose"}]
+        moving = {*_MOVING, "Transpose"}
+        moved = [node.outputs[0] for node in self.graph.nodes if node.op in moving]
         for name in (*self.graph.inputs, *moved):
-            for first in readers.get(name, ()):
+            for first in find.readers.get(name, ()):
                 node, source = first, name
-                while self._is_pointwise_of(node, source):
+                while node is not None and self._is_pointwise_of(node, source):
                     source = node.outputs[0]
-                    if len(readers.get(source, ())) != 1 or source in self.graph.outputs:
-                        break
-                    (node,) = readers[source]
-                if node is not first and node.op == "Transpose":
+                    node = find.only_reader(source)
+                if node is not None and node is not first and node.op == "Transpose":
                     found[id(first)] = name, tuple(node.attributes["perm"])
         return found
 
