@@ -8,8 +8,8 @@ FACTS = ("brightness", "contrast", "sharpness", "noise", "offset", "extent")
 """Names of the facts, in the order of :func:`image_facts`."""
 
 
-def image_facts(image: Shaped[np.ndarray, "h w c"]) -> Float[np.ndarray, " f"]:
-    """Computes the facts of an image, the mean of its channels.
+def image_facts(images: Shaped[np.ndarray, "... h w c"]) -> Float[np.ndarray, "... f"]:
+    """Computes the facts of images, each the mean of its channels.
 
     ``brightness`` is the mean and ``contrast`` the standard deviation, in the image's units.
     ``sharpness`` is the root mean square of the differences between neighbouring pixels, as a
@@ -19,34 +19,38 @@ def image_facts(image: Shaped[np.ndarray, "h w c"]) -> Float[np.ndarray, " f"]:
     from that centroid, both as shares of the diagonal: they change with the boxes.
 
     Args:
-      image: at least 3 × 3 pixels; smaller images have no noise.
+      images: one image or several, of at least 3 × 3 pixels; smaller images have no noise.
 
     Returns:
-      ``[f]``, in the order of :data:`FACTS`; a flat image has only a brightness.
+      ``[..., f]``, in the order of :data:`FACTS`; a flat image has only a brightness.
 
     >>> image_facts(np.full((4, 4, 1), 7)).tolist()
     [7.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """
-    gray = image[..., 0].astype(np.float32)
-    for channel in range(1, image.shape[2]):
-        gray += image[..., channel]
-    gray /= image.shape[2]
-    mean, spread = float(gray.mean()), float(gray.std())
+    gray = images[..., 0].astype(np.float32)
+    for channel in range(1, images.shape[-1]):
+        gray += images[..., channel]
+    gray /= images.shape[-1]
     energy = np.zeros_like(gray)  # of the differences to the pixels on the right and below
-    energy[:, :-1] = np.square(gray[:, 1:] - gray[:, :-1])
-    energy[:-1] += np.square(gray[1:] - gray[:-1])
-    total = float(energy.sum())
-    if not (spread and total):
-        return np.array([mean, 0, 0, 0, 0, 0], np.float64)
-    height, width = gray.shape
-    second = gray[:-2] - 2 * gray[1:-1] + gray[2:]
-    second = second[:, :-2] - 2 * second[:, 1:-1] + second[:, 2:]
-    noise = np.sqrt(np.pi / 2) * float(np.abs(second).mean()) / 6 if second.size else 0.0
-    of_rows, of_columns = energy.sum(axis=1) / total, energy.sum(axis=0) / total
+    energy[..., :-1] = np.square(gray[..., 1:] - gray[..., :-1])
+    energy[..., :-1, :] += np.square(gray[..., 1:, :] - gray[..., :-1, :])
+    second = gray[..., :-2, :] - 2 * gray[..., 1:-1, :] + gray[..., 2:, :]
+    second = second[..., :-2] - 2 * second[..., 1:-1] + second[..., 2:]
+    height, width = gray.shape[-2:]
     rows, columns = np.arange(height), np.arange(width)
+    inner, both = max(1, second.shape[-2] * second.shape[-1]), (-2, -1)
+    mean, spread, total = gray.mean(both), gray.std(both), energy.sum(both)
+    flat = (spread == 0) | (total == 0)
+    share = energy / np.where(flat, 1, total)[..., None, None]
+    of_rows, of_columns = (share.sum(axis, dtype=np.float64) for axis in (-1, -2))
     y, x = of_rows @ rows, of_columns @ columns
-    offset = np.hypot(y - (height - 1) / 2, x - (width - 1) / 2)
-    extent = np.sqrt(of_rows @ (rows - y) ** 2 + of_columns @ (columns - x) ** 2)
-    sharpness = np.sqrt(total / gray.size) / spread
-    diagonal = np.hypot(height, width)
-    return np.array([mean, spread, sharpness, noise, offset / diagonal, extent / diagonal])
+    off_rows, off_columns = np.square(rows - y[..., None]), np.square(columns - x[..., None])
+    facts = [
+        spread,
+        np.sqrt(total / (height * width)) / np.where(flat, 1, spread),
+        np.sqrt(np.pi / 2) / 6 * np.abs(second).sum(both) / inner,
+        np.hypot(y - (height - 1) / 2, x - (width - 1) / 2) / np.hypot(height, width),
+        np.sqrt((of_rows * off_rows).sum(-1) + (of_columns * off_columns).sum(-1))
+        / np.hypot(height, width),
+    ]
+    return np.stack([mean, *(np.where(flat, 0, one) for one in facts)], axis=-1).astype(np.float64)

@@ -261,20 +261,23 @@ class Console:
             if answer is not None and counts
         ]
         if counted:
-            await asyncio.to_thread(self._count, source_of(request), counted)
+            source = self.drift.known(source_of(request))
+            if self.record is not None or self.drift.compares(source, len(counted)):
+                await asyncio.to_thread(self._count, source, counted)
+            else:  # it takes less time than to hand it to a thread
+                self._count(source, counted)
         return found
 
-    def _count(self, named: str, answered: Sequence[tuple[Read, Answer]]) -> None:
+    def _count(self, source: str, answered: Sequence[tuple[Read, Answer]]) -> None:
         """Counts decided chips of a source, and records them."""
-        source, seen, rows = self.drift.known(named), [], []
+        seen, rows = [], []
         for one, answer in answered:
-            assert one.chip is not None
             # The first verdict is by the score that decided then; an enrolment may have changed it.
-            verdict, facts = next(iter(answer.verdicts.values())), data.image_facts(one.chip)
+            verdict = next(iter(answer.verdicts.values()))
             label = verdict["label"]
-            seen.append(Seen(facts, verdict["score"], label, label == UNKNOWN))
+            seen.append(Seen(answer.facts, verdict["score"], label, label == UNKNOWN))
             if self.record is not None:
-                rows.append(self.record.row(one.name, source, verdict, facts))
+                rows.append(self.record.row(one.name, source, verdict, answer.facts))
         self.metrics.source(source)
         self.metrics.decided(source, seen)
         self.drift.add(source, seen)

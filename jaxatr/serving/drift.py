@@ -98,8 +98,14 @@ class Drifting:
                 self._watches.setdefault(source, Watch(self._reference))
         return source
 
+    def compares(self, source: str, count: int) -> bool:
+        """Whether that many further chips fill the window of a source, and are then compared."""
+        with self._lock:
+            return len(self._watches[source]) + count >= WINDOW
+
     def add(self, source: str, chips: Iterable[Seen]) -> None:
         """Adds chips of a source, which :meth:`known` has named."""
+        full = []
         with self._lock:
             hour = self._hour(source)
             for chip in chips:
@@ -109,7 +115,10 @@ class Drifting:
                 watch.measured(chip.facts)
                 watch.scored(chip.score)
                 if len(watch) == WINDOW:
-                    self._compare(source, watch, hour)
+                    self._watches[source] = Watch(self._reference)
+                    full.append(watch)
+        for watch in full:  # without the lock, for which requests would wait
+            self._compare(source, watch, hour)
 
     def _hour(self, source: str) -> Hour:
         now = int(time.time()) // 3600
@@ -118,13 +127,16 @@ class Drifting:
         return self._hours.setdefault((now, source), Hour())
 
     def _compare(self, source: str, watch: Watch, hour: Hour) -> None:
-        self.last, self.source, self.windows = watch.drift(), source, self.windows + 1
-        self._watches[source] = Watch(self._reference)
-        hour.windows += 1
-        if self.last.found:
-            hour.drifts += 1
-            _LOG.warning("%s: %s", source, self.last.sentence())
-        self._compared(source, self.last)
+        found = watch.drift()
+        with self._lock:
+            if watch.reference is not self._reference:
+                return  # it has been replaced since
+            self.last, self.source, self.windows = found, source, self.windows + 1
+            hour.windows += 1
+            hour.drifts += bool(found.found)
+        if found.found:
+            _LOG.warning("%s: %s", source, found.sentence())
+        self._compared(source, found)
 
     def hours(self) -> list[dict[str, str | int]]:
         """Returns the counts of the last hours by source, the oldest first."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr import openset
+from jaxatr import data, openset
 from jaxatr.explain import Explainer
 from jaxatr.kernels.onednn import Form
 from jaxatr.recognition.drift import Reference, reference_of
@@ -54,10 +54,12 @@ class Answer(NamedTuple):
       verdicts: verdicts by the score's name: that of the run's own score, then at least those of
         the requested scores.
       neighbours: the nearest training chips, nearest first; empty unless requested.
+      facts: the chip's facts, in the order of :data:`jaxatr.data.FACTS`.
     """
 
     verdicts: Mapping[str, Verdict]
     neighbours: tuple[Neighbour, ...]
+    facts: Float[np.ndarray, " f"]
 
 
 class Engine(abc.ABC):
@@ -204,8 +206,8 @@ class RecogniserEngine(Engine):
         if neighbours and self.examples is not None:
             near = self.examples.nearest(outputs.more[FEATURES])
         return [
-            Answer({name: column[row] for name, column in columns.items()}, near[row])
-            for row in range(len(chips))
+            Answer({name: column[row] for name, column in columns.items()}, near[row], facts)
+            for row, facts in enumerate(data.image_facts(chips))
         ]
 
 
@@ -235,8 +237,8 @@ class RetrieverEngine(Engine):
         matches = list(self._retriever.search(self._retriever.of_chips(chips)))
         name = self.scales[0].name
         return [
-            Answer({name: _of_match(name, one)}, one.neighbours if neighbours else ())
-            for one in matches
+            Answer({name: _of_match(name, one)}, one.neighbours if neighbours else (), facts)
+            for one, facts in zip(matches, data.image_facts(chips), strict=True)
         ]
 
 

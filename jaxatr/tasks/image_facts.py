@@ -15,14 +15,16 @@ FILE = "image_facts.npz"
 MOST = 2000
 """Largest number of training chips whose facts are kept."""
 
+_BLOCK = 64
+
 
 def of_part(part: Part, seed: int) -> dict[str, Float[np.ndarray, " n"]]:
     """Computes the facts of a part's chips, by name; of a random sample of a large part."""
     if len(part.indices) > MOST:
         part = part.sample(MOST, seed)
-    return by_name(
-        [data.image_facts(part.chips(np.array([i]))[0]) for i in range(len(part.labels))]
-    )
+    rows = np.arange(len(part.labels))
+    blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
+    return by_name([facts for block in blocks for facts in data.image_facts(part.chips(block))])
 
 
 def by_name(facts: list[Float[np.ndarray, " f"]]) -> dict[str, Float[np.ndarray, " n"]]:

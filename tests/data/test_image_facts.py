@@ -53,3 +53,13 @@ def test_a_moved_or_larger_target_changes_offset_and_extent():
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 5, 3)])
 def test_the_smallest_images_have_finite_facts(shape):
     assert np.isfinite(data.image_facts(np.arange(np.prod(shape)).reshape(shape))).all()
+
+
+def test_the_facts_of_several_images_are_those_of_each():
+    images = np.random.default_rng(2).integers(0, 255, (2, 3, 9, 14, 3), dtype=np.uint8)
+    images[1, 2] = 7  # flat
+    found = data.image_facts(images)
+    assert found.shape == (2, 3, len(data.FACTS))
+    for index in np.ndindex(2, 3):
+        np.testing.assert_allclose(found[index], data.image_facts(images[index]), rtol=1e-6)
+    assert found[1, 2].tolist() == [7, 0, 0, 0, 0, 0]

@@ -18,6 +18,7 @@ import jaxatr
 from jaxatr import config as configuration
 from jaxatr import data, training
 from jaxatr.recognition import sighted_tables, store
+from jaxatr.recognition.drift import Drift, Reference
 from jaxatr.recognition.neighbours import NEAREST
 from jaxatr.serving import drift, metrics
 from jaxatr.serving.options import Limits
@@ -392,6 +393,31 @@ def test_sources_beyond_the_most_are_counted_together(engine, monkeypatch):
     monkeypatch.setattr(drift, "MOST_SOURCES", 2)
     watched = drift.Drifting(engine.reference, print)
     assert [watched.known(name) for name in ("", "a", "b", "a")] == ["unnamed", "a", "others", "a"]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_window_is_compared_without_the_lock_unless_its_reference_is_replaced(
+    engine, monkeypatch, replaced
+):
+    compared = []
+    watched = drift.Drifting(engine.reference, lambda *found: compared.append(found))
+
+    def slow(watch):
+        # A request of another source in the meantime.
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            assert pool.submit(watched.known, "other").result(20) == "other"
+        if replaced:
+            watched.replace(Reference({}))
+        return Drift(len(watch), ())
+
+    monkeypatch.setattr(drift.Watch, "drift", slow)
+    source = watched.known("one")
+    chip = drift.Seen(np.zeros(6), 0.5, "a", False)
+    assert watched.compares(source, drift.WINDOW) and not watched.compares(source, 1)
+    watched.add(source, [chip] * (drift.WINDOW + 3))
+    assert watched.windows == len(compared) == (0 if replaced else 1)
+    assert (watched.last is None) == replaced
+    assert watched.waiting == (0 if replaced else 3)
 
 
 def test_without_training_data_there_are_no_neighbours(

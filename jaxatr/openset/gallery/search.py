@@ -61,6 +61,7 @@ def ready(model: Model, *, room: bool = False) -> Model:
     if name := getattr(placed, "searched", ""):
         placed = placed._replace(**{name: _on_device(getattr(placed, name))})
     if is_gallery(placed) and placed.index is None:
+        placed = placed._replace(half_squares=_on_device(placed.half_squares))
         if reranking.pays(np.shape(placed.examples), getattr(placed, "forms", 1)):
             arrays = placed.examples, placed.half_squares, placed.labels
             count = _classes(placed.labels, int(np.asarray(placed.classes)))

@@ -27,6 +27,8 @@ async def _only_known_parameters(request: Request) -> None:
     Raises:
       HTTPException: it has another one, such as a misspelt one.
     """
+    if not request.query_params:
+        return
     known = list(_parameters(request.scope["route"].dependant))
     if other := next((name for name in request.query_params if name not in known), None):
         listed = f"; there are {', '.join(known)}" if known else ""
@@ -42,7 +44,8 @@ def _parameters(dependant: Dependant) -> Iterator[str]:
         yield from _parameters(below)
 
 
-async def _source(
+async def _counted(
+    request: Request,
     source: Annotated[
         str,
         Query(
@@ -51,8 +54,10 @@ async def _source(
             description="Where the images come from, such as a sensor, to count them under it.",
         ),
     ] = "",
-) -> str:
-    return source  # which the console reads from the request
+) -> None:
+    """Checks the parameters of a request with the source, which the console reads itself."""
+    del source
+    await _only_known_parameters(request)
 
 
 def upload(router: APIRouter) -> partial:
@@ -63,5 +68,4 @@ def upload(router: APIRouter) -> partial:
 
 def counted_upload(router: APIRouter) -> partial:
     """Returns the decorator of a router's routes whose images count as seen in the field."""
-    only_known = [Depends(_only_known_parameters), Depends(_source)]
-    return partial(router.post, dependencies=only_known, openapi_extra=BODY)
+    return partial(router.post, dependencies=[Depends(_counted)], openapi_extra=BODY)
