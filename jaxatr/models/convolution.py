@@ -65,11 +65,28 @@ def _convolved(
     return kernels.convolution(x, kernel, groups=feature_group_count, **options)
 
 
+class QuickParameters(nn.Module):
+    """A layer whose parameters are compared with the shape that it asks for.
+
+    flax traces the initialisation of every parameter in every trace of a network, only for its
+    shape, which takes longer than the layer itself.
+    """
+
+    @nn.nowrap
+    def param(self, name: str, init_fn: Callable[..., Any], *init_args: Any, **options: Any) -> Any:
+        """Returns a parameter; ``init_args`` begin with its shape."""
+        if self.has_variable("params", name):
+            value = self.get_variable("params", name)
+            if jnp.shape(value) == tuple(init_args[0]):
+                return value
+        return super().param(name, init_fn, *init_args, **options)  # which raises for the shape
+
+
 def _chosen() -> Callable[..., Array]:
     return _convolved
 
 
-class Conv(nn.Conv):
+class Conv(QuickParameters, nn.Conv):
     """``flax.linen.Conv`` with the same arguments and parameters, on this package's kernels.
 
     The algorithm of the forward pass and of each gradient is chosen as in

@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from jaxatr import kernels
-from jaxatr.models.convolution import square
+from jaxatr.models.convolution import QuickParameters, square
 from jaxatr.models.freezing import is_of
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -202,6 +202,10 @@ class ResNet(nn.Module):
         return batch_norm(self, train and not any(is_of(part, name) for name in self.frozen))
 
 
+class BatchNorm(QuickParameters, nn.BatchNorm):
+    """``flax.linen.BatchNorm``."""
+
+
 def batch_norm(module: Any, train: bool) -> Norm:
     """Returns the constructor of a network's batch norm.
 
@@ -210,7 +214,7 @@ def batch_norm(module: Any, train: bool) -> Norm:
       train: normalise by the batch's statistics, and update the running ones.
     """
     return partial(
-        nn.BatchNorm,
+        BatchNorm,
         use_running_average=not train,
         momentum=0.9,
         epsilon=1e-5,
