@@ -132,21 +132,30 @@ def traced_score(
     """Computes :func:`score` for a traced graph, without a loop over queries or bit casts."""
     bank: Any = model.features
     unit = gallery.unit(features)
-    if isinstance(bank, gallery.Rounded):
-        products, squares = gallery.products(bank, unit), jnp.asarray(bank.squares)
-    else:
-        bank = jnp.asarray(bank, jnp.float32)
-        products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
-        squares = jnp.sum(jnp.square(bank), axis=1)
-    candidates = min(k + search.MARGIN, bank.shape[0])
-    _, found = jax.lax.top_k(products - squares[None] / 2, candidates)
     if isinstance(bank, gallery.Rounded):  # beside the rounding of the rows, what cancels is small
-        exact = gallery.products_at(bank, found, unit[:, None])[..., 0]
+        squares = jnp.asarray(bank.squares)
+        found = _least(gallery.products(bank, unit), squares, k)
+        exact = gallery.products_at(bank, found, unit[:, None])[:, 0]
         lengths = jnp.sum(jnp.square(unit), axis=1, keepdims=True)
-        apart = jnp.maximum(squares[found] - 2 * exact + lengths, 0)
+        apart = jnp.maximum(gallery.at(squares, found) - 2 * exact + lengths, 0)
     else:
-        apart = search.squared(bank[found], unit[:, None])
+        found = candidates(bank, unit, k)
+        apart = search.squared(gallery.at(jnp.asarray(bank, jnp.float32), found), unit[:, None])
     return -jnp.sqrt(-jax.lax.top_k(-apart, k)[0][:, -1])
+
+
+def candidates(
+    examples: Float[ArrayLike, "n d"], queries: Float[ArrayLike, "b d"], k: int
+) -> Int[Array, "b c"]:
+    """Returns the k nearest examples of each query and the next ones, as products estimate them."""
+    rows = jnp.asarray(examples, jnp.float32)
+    products = jnp.dot(rows, queries.T, precision=jax.lax.Precision.HIGHEST).T
+    return _least(products, jnp.sum(jnp.square(rows), axis=1), k)
+
+
+def _least(products: Array, squares: Array, k: int) -> Array:
+    count = min(k + search.MARGIN, squares.shape[0])
+    return jax.lax.top_k(products - squares[None] / 2, count)[1]
 
 
 def neighbours(

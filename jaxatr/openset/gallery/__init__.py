@@ -19,7 +19,7 @@ from jaxatr.openset.gallery.build import (
     with_examples,
 )
 from jaxatr.openset.gallery.reranking import Index
-from jaxatr.openset.gallery.rounding import Rounded, products, products_at, rounded
+from jaxatr.openset.gallery.rounding import Rounded, at, products, products_at, rounded
 from jaxatr.openset.gallery.search import (
     BLOCK,
     class_distances,
@@ -33,6 +33,7 @@ from jaxatr.openset.gallery.search import (
 )
 
 __all__ = [
+    "at",
     "BLOCK",
     "Gallery",
     "Index",

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.openset.gallery.rounding import Rounded, products, products_at
+from jaxatr.openset.gallery.rounding import Rounded, at, products, products_at
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 DIRECTIONS = 64
@@ -143,11 +143,9 @@ def nearest(
     chosen = near[..., None] == np.arange(classes)[None, None]  # [b, c, k]
     places = places + size * np.arange(classes)[None, :, None]
     places = jnp.where(chosen[..., None], places[:, None], 0).sum(axis=2)  # [b, c, l]
-    rows = index.rows.reshape(-1)[places].reshape(b, -1)
-    exact = (
-        products_at(examples, rows, queries).max(axis=2).reshape(places.shape)
-        - index.half_squares.reshape(-1)[places]
-    )
+    rows = at(index.rows.reshape(-1), places).reshape(b, -1)
+    exact = products_at(examples, rows, queries).max(axis=1).reshape(places.shape)
+    exact -= at(index.half_squares.reshape(-1), places)
     exact = jnp.where(chosen, exact.max(axis=2)[..., None], -jnp.inf).max(axis=1)
     return jnp.where(chosen.any(axis=1), exact, estimate)
 

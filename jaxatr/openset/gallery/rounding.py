@@ -66,15 +66,21 @@ def products(rows: Rounded, queries: Float[Array, "m d"]) -> Float[Array, "m n"]
 
 def products_at(
     rows: Any, places: Int[Array, "b n"], queries: Float[Array, "b s d"]
-) -> Float[Array, "b n s"]:
+) -> Float[Array, "b s n"]:
     """Multiplies some rows by queries in floating point; each query has rows of its own.
 
     Args:
       rows: an array ``[n, d]``, or :class:`Rounded`.
-      places: indices of the rows.
-      queries: in s forms each.
+      places: indices of the rows, which are not checked.
+      queries: in s forms each. In this order of the operands, XLA:CPU takes half of the time.
     """
-    found = jnp.asarray(rows.integers if isinstance(rows, Rounded) else rows)[places]
-    given = found.astype(queries.dtype), queries
-    products = jnp.einsum("bnd,bsd->bns", *given, precision=jax.lax.Precision.HIGHEST)
-    return products * rows.steps[places] if isinstance(rows, Rounded) else products
+    found = at(rows.integers if isinstance(rows, Rounded) else rows, places).astype(queries.dtype)
+    products = jnp.einsum("bsd,bnd->bsn", queries, found, precision=jax.lax.Precision.HIGHEST)
+    return (
+        products * at(rows.steps, places)[:, None, :, 0] if isinstance(rows, Rounded) else products
+    )
+
+
+def at(rows: ArrayLike, places: Int[Array, "*b"]) -> Array:
+    """Returns rows of an array at places that are not checked, which takes two passes less."""
+    return jnp.asarray(rows).at[places].get(mode="promise_in_bounds")
