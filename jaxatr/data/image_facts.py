@@ -1,5 +1,7 @@
 """Facts of an image that need no network, by which a change of the sensor or the boxes shows."""
 
+from typing import Any
+
 import numpy as np
 
 from jaxatr.typing import Float, Shaped
@@ -27,30 +29,45 @@ def image_facts(images: Shaped[np.ndarray, "... h w c"]) -> Float[np.ndarray, ".
     >>> image_facts(np.full((4, 4, 1), 7)).tolist()
     [7.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """
+    return facts_by(np, images).astype(np.float64)
+
+
+def facts_by(xp: Any, images: Any) -> Any:
+    """Computes :func:`image_facts` by ``numpy`` or, for programs, by ``jax.numpy`` in float32."""
     gray = images[..., 0].astype(np.float32)
     for channel in range(1, images.shape[-1]):
-        gray += images[..., channel]
-    gray /= images.shape[-1]
-    energy = np.zeros_like(gray)  # of the differences to the pixels on the right and below
-    energy[..., :-1] = np.square(gray[..., 1:] - gray[..., :-1])
-    energy[..., :-1, :] += np.square(gray[..., 1:, :] - gray[..., :-1, :])
+        gray = gray + images[..., channel].astype(np.float32)
+    gray = gray / np.float32(images.shape[-1])
+    (height, width), both = gray.shape[-2:], (-2, -1)
+    right = xp.square(gray[..., 1:] - gray[..., :-1])  # differences to the pixels on the right
+    below = xp.square(gray[..., 1:, :] - gray[..., :-1, :])
     second = gray[..., :-2, :] - 2 * gray[..., 1:-1, :] + gray[..., 2:, :]
     second = second[..., :-2] - 2 * second[..., 1:-1] + second[..., 2:]
-    height, width = gray.shape[-2:]
-    rows, columns = np.arange(height), np.arange(width)
-    inner, both = max(1, second.shape[-2] * second.shape[-1]), (-2, -1)
-    mean, spread, total = gray.mean(both), gray.std(both), energy.sum(both)
+    inner = max(1, second.shape[-2] * second.shape[-1])
+    mean, spread = gray.mean(both), gray.std(both)
+
+    def share(along: Any, across: Any) -> Any:
+        """Returns the share of the squared differences in each row, or column."""
+        ends = xp.zeros_like(along[..., :1])
+        parts = along + xp.concatenate([across, ends], axis=-1)
+        total = parts.sum(axis=-1)
+        return parts / xp.where(total == 0, 1, total)[..., None], total
+
+    rows, total = share(right.sum(axis=-1), below.sum(axis=-1))
+    columns, _ = share(below.sum(axis=-2), right.sum(axis=-2))
     flat = (spread == 0) | (total == 0)
-    share = energy / np.where(flat, 1, total)[..., None, None]
-    of_rows, of_columns = (share.sum(axis, dtype=np.float64) for axis in (-1, -2))
-    y, x = of_rows @ rows, of_columns @ columns
-    off_rows, off_columns = np.square(rows - y[..., None]), np.square(columns - x[..., None])
+    offsets, squares = [], []
+    for shares, side in ((rows, height), (columns, width)):
+        places = np.arange(side, dtype=np.float32)
+        middle = (shares * places).sum(axis=-1)
+        offsets.append(middle - np.float32((side - 1) / 2))
+        squares.append((shares * xp.square(places - middle[..., None])).sum(axis=-1))
+    diagonal = np.float32(np.hypot(height, width))
     facts = [
         spread,
-        np.sqrt(total / (height * width)) / np.where(flat, 1, spread),
-        np.sqrt(np.pi / 2) / 6 * np.abs(second).sum(both) / inner,
-        np.hypot(y - (height - 1) / 2, x - (width - 1) / 2) / np.hypot(height, width),
-        np.sqrt((of_rows * off_rows).sum(-1) + (of_columns * off_columns).sum(-1))
-        / np.hypot(height, width),
+        xp.sqrt(total / (height * width)) / xp.where(flat, 1, spread),
+        np.float32(np.sqrt(np.pi / 2) / 6) * xp.abs(second).sum(both) / inner,
+        xp.hypot(*offsets) / diagonal,
+        xp.sqrt(squares[0] + squares[1]) / diagonal,
     ]
-    return np.stack([mean, *(np.where(flat, 0, one) for one in facts)], axis=-1).astype(np.float64)
+    return xp.stack([mean, *(xp.where(flat, 0, one) for one in facts)], axis=-1)

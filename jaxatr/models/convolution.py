@@ -77,9 +77,10 @@ class QuickParameters(nn.Module):
         """Returns a parameter; ``init_args`` begin with its shape."""
         if self.has_variable("params", name):
             value = self.get_variable("params", name)
-            if jnp.shape(value) == tuple(init_args[0]):
+            if getattr(value, "shape", None) == tuple(init_args[0]):
                 return value
-        return super().param(name, init_fn, *init_args, **options)  # which raises for the shape
+        # Also raises an error about the shape, and takes a parameter out of its metadata.
+        return super().param(name, init_fn, *init_args, **options)
 
 
 def _chosen() -> Callable[..., Array]:

@@ -1,13 +1,17 @@
 """Predicts batches of chips with a trained run: verdicts, neighbours and saliency maps."""
 
 import abc
+import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from jaxatr import data, openset
+from jaxatr import openset
+from jaxatr.data.image_facts import facts_by
 from jaxatr.explain import Explainer
 from jaxatr.kernels.onednn import Form
 from jaxatr.recognition.drift import Reference, reference_of
@@ -207,7 +211,7 @@ class RecogniserEngine(Engine):
             near = self.examples.nearest(outputs.more[FEATURES])
         return [
             Answer({name: column[row] for name, column in columns.items()}, near[row], facts)
-            for row, facts in enumerate(data.image_facts(chips))
+            for row, facts in enumerate(_facts_of(chips))
         ]
 
 
@@ -238,8 +242,16 @@ class RetrieverEngine(Engine):
         name = self.scales[0].name
         return [
             Answer({name: _of_match(name, one)}, one.neighbours if neighbours else (), facts)
-            for one, facts in zip(matches, data.image_facts(chips), strict=True)
+            for one, facts in zip(matches, _facts_of(chips), strict=True)
         ]
+
+
+_facts = jax.jit(functools.partial(facts_by, jnp))
+
+
+def _facts_of(chips: Chips) -> Float[np.ndarray, "b f"]:
+    """Computes the facts of chips in a program, which lets other threads run only once."""
+    return np.asarray(_facts(chips))
 
 
 def _scale(recogniser: Recogniser) -> Scale:

@@ -5,8 +5,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.errors import ScopeParamShapeError
 
 from jaxatr import kernels, models
+from jaxatr.models.resnet import BatchNorm
 
 
 def drawn(rng):
@@ -80,3 +82,14 @@ def test_its_algorithm_is_chosen_by_the_kernels(arguments, shape, ours):
     with kernels.collected() as found:
         jax.jit(layer.init_with_output).lower(jax.random.key(0), jnp.zeros(shape))
     assert bool(found.problems) == ours
+
+
+@pytest.mark.parametrize("layer", [models.Conv(3, (3, 3)), BatchNorm(use_running_average=True)])
+def test_a_parameter_of_another_shape_is_an_error_and_metadata_is_taken_off(layer):
+    x = jnp.ones((1, 5, 5, 3))
+    variables = layer.init(jax.random.key(0), x)
+    boxed = jax.tree.map(lambda leaf: nn.Partitioned(leaf, (None,) * leaf.ndim), variables)
+    np.testing.assert_array_equal(layer.apply(boxed, x), layer.apply(variables, x))
+    cut = jax.tree.map(lambda leaf: leaf[..., :2], variables["params"])
+    with pytest.raises(ScopeParamShapeError):
+        layer.apply({**variables, "params": cut}, x)
