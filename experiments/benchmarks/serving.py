@@ -23,7 +23,6 @@ import asyncio
 import contextlib
 import io
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -39,6 +38,7 @@ from PIL import Image
 from recording import Recording, table
 from serve import serve
 from small_run import trained
+from training_step import machine
 
 HERE = Path(__file__).parent
 OUTPUT = HERE / "results" / "serving_cpu"
@@ -211,14 +211,12 @@ def main() -> None:
     if flags.bare:
         bare(flags.bare)
         return
-    import jax
-
-    device = jax.devices()[0]
+    about = machine()
     recording = Recording(
         flags.output,
         {
-            "device": f"{device.platform}, {device.device_kind}, {os.cpu_count()} cores",
-            "jax": jax.__version__,
+            "device": f"{about['device']}, {about['cores']} cores",
+            "jax": about["versions"]["jax"],
             "clients": flags.clients,
             "seconds": flags.seconds,
         },
