@@ -65,7 +65,7 @@ def _rank(model: Neighbours) -> int:
 def score(model: Neighbours, features: Float[ArrayLike, "b d"]) -> Float[np.ndarray, " b"]:
     """Computes minus the distance to the k-th nearest training example.
 
-    Candidates are found by XLA, and compared in NumPy, which needs less memory and time for it.
+    XLA finds candidates, and NumPy compares them, which takes it less time and memory.
     """
     model = gallery.ready(model)
     examples, k = np.asarray(model.features), _rank(model)

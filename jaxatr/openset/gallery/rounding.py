@@ -82,5 +82,5 @@ def products_at(
 
 
 def at(rows: ArrayLike, places: Int[Array, "*b"]) -> Array:
-    """Returns rows of an array at places that are not checked, which takes two passes less."""
+    """Returns rows of an array at places that are not checked, which saves two passes."""
     return jnp.asarray(rows).at[places].get(mode="promise_in_bounds")
