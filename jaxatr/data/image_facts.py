@@ -46,19 +46,18 @@ def facts_by(xp: Any, images: Any) -> Any:
     inner = max(1, second.shape[-2] * second.shape[-1])
     mean, spread = gray.mean(both), gray.std(both)
 
-    def share(along: Any, across: Any) -> Any:
-        """Returns the share of the squared differences in each row, or column."""
-        ends = xp.zeros_like(along[..., :1])
-        parts = along + xp.concatenate([across, ends], axis=-1)
-        total = parts.sum(axis=-1)
-        return parts / xp.where(total == 0, 1, total)[..., None], total
+    def summed(along: Any, across: Any) -> Any:
+        """Returns the squared differences of each row, or column; the last has none across."""
+        return along + xp.concatenate([across, xp.zeros_like(along[..., :1])], axis=-1)
 
-    rows, total = share(right.sum(axis=-1), below.sum(axis=-1))
-    columns, _ = share(below.sum(axis=-2), right.sum(axis=-2))
+    of_rows = summed(right.sum(axis=-1), below.sum(axis=-1))
+    of_columns = summed(below.sum(axis=-2), right.sum(axis=-2))
+    total = of_rows.sum(axis=-1)
     flat = (spread == 0) | (total == 0)
+    divisor = xp.where(flat, 1, total)[..., None]
     offsets, squares = [], []
-    for shares, side in ((rows, height), (columns, width)):
-        places = np.arange(side, dtype=np.float32)
+    for energies, side in ((of_rows, height), (of_columns, width)):
+        shares, places = energies / divisor, np.arange(side, dtype=np.float32)
         middle = (shares * places).sum(axis=-1)
         offsets.append(middle - np.float32((side - 1) / 2))
         squares.append((shares * xp.square(places - middle[..., None])).sum(axis=-1))

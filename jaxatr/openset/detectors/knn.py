@@ -65,7 +65,7 @@ def _rank(model: Neighbours) -> int:
 def score(model: Neighbours, features: Float[ArrayLike, "b d"]) -> Float[np.ndarray, " b"]:
     """Computes minus the distance to the k-th nearest training example.
 
-    XLA finds candidates, and NumPy compares them, which takes it less time and memory.
+    XLA finds candidates. NumPy compares them: where features are long, it takes less time for it.
     """
     model = gallery.ready(model)
     examples, k = np.asarray(model.features), _rank(model)
