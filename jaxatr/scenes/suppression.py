@@ -11,6 +11,8 @@ from jaxatr import inference
 from jaxatr.scenes import boxes as geometry
 from jaxatr.typing import Array, ArrayLike, Bool, Float, Int, Shaped
 
+_BLOCK = 512  # boxes that are decided about at once
+
 
 class Kept(NamedTuple):
     """The boxes that stay, by descending score; of equal scores, the lower index comes first.
@@ -37,7 +39,7 @@ def suppress(
     """Keeps the box with the highest score, drops those that overlap it, and so on.
 
     It may be traced. Leading axes are images of a batch, each treated alone. Time is proportional
-    to n times the number of boxes that stay, memory to n.
+    to n², memory to n.
 
     Args:
       boxes: ``[..., n, 4]``; one that is empty or not finite is never kept.
@@ -54,35 +56,58 @@ def suppress(
     usable = jnp.isfinite(boxes).all(axis=-1) & (geometry.area(boxes) > 0)
     usable &= jnp.isfinite(scores) & (scores >= least)
     boxes = jnp.where(usable[..., None], boxes, 0)
-    areas, rows = jnp.asarray(geometry.area(boxes)), jnp.arange(scores.shape[-1])
-
-    def some_left(state: tuple[Array, Array, Array, Array]) -> Array:
-        number, left, *_ = state
-        return (number < keep) & left.any()
-
-    def one(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        number, left, indices, valid = state
-        best = jnp.argmax(jnp.where(left, scores, -jnp.inf), axis=-1)  # the first of equals
-        best = best.astype(jnp.int32)  # also where jax counts in 64 bits
-        # Masks instead of indices of a batch, which ONNX has no operators for.
-        own = rows == best[..., None]
-        place = (jnp.arange(keep) == number) & left.any(axis=-1, keepdims=True)
-        box = jnp.where(own[..., None], boxes, -jnp.inf).max(axis=-2, keepdims=True)
-        shared = geometry.intersection(box, boxes)
-        # Without a division, a box with overlap of a simple fraction is decided exactly.
-        drop = shared > overlap * (geometry.area(box) + areas - shared)
-        if labels is not None:
-            label = jnp.where(own, jnp.asarray(labels), 0).sum(axis=-1, keepdims=True)
-            drop &= label == jnp.asarray(labels)
-        indices = jnp.where(place, best[..., None], indices)
-        return number + 1, left & ~drop & ~own, indices, valid | place
-
-    shape = (*scores.shape[:-1], keep)
-    empty = jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
+    *batch, count = scores.shape
     if 0 in scores.shape:
-        return Kept(*empty)
-    _, _, indices, valid = jax.lax.while_loop(some_left, one, (jnp.int32(0), usable, *empty))
-    return Kept(indices, valid)
+        return Kept(jnp.zeros((*batch, keep), jnp.int32), jnp.zeros((*batch, keep), bool))
+    _, order = jax.lax.top_k(jnp.where(usable, scores, -jnp.inf), count)  # of equals, the first
+    boxes, usable = _at(boxes, order), _at(usable, order)
+    labels = None if labels is None else _at(jnp.asarray(labels), order)
+    areas, places = jnp.asarray(geometry.area(boxes)), jnp.arange(count, dtype=jnp.int32)
+    size = min(count, _BLOCK)
+
+    def decided(number: Int[ArrayLike, ""] | int, stay: Array) -> Array:
+        """Decides about a block, given which boxes before it stay."""
+        start = jnp.minimum(number * size, count - size)  # the last block is no shorter
+        own = partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=size)
+        of_block = partial(own, axis=len(batch))
+        shared = jnp.asarray(
+            geometry.intersection(boxes[..., None, :], of_block(boxes)[..., None, :, :])
+        )
+        # Without a division, a box with overlap of a simple fraction is decided exactly.
+        drops = shared > overlap * (areas[..., None] + of_block(areas)[..., None, :] - shared)
+        drops &= places[:, None] < own(places)
+        if labels is not None:
+            drops &= labels[..., None] == of_block(labels)[..., None, :]
+        free, within = of_block(usable), of_block(drops)
+        if count > size:
+            free &= ~(drops & stay[..., None]).any(axis=-2)
+
+        # Each pass settles the boxes that only settled ones can drop; the first box is settled.
+        def again(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            return free & ~(within & state[0][..., None]).any(axis=-2), state[0]
+
+        found, _ = jax.lax.while_loop(
+            lambda state: (state[0] != state[1]).any(), again, (free, ~free)
+        )
+        return jax.lax.dynamic_update_slice_in_dim(stay, found, start, axis=-1)
+
+    stay = jnp.zeros_like(usable)
+    if count > size:
+        stay = jax.lax.fori_loop(0, -(-count // size), decided, stay)
+    else:
+        stay = decided(0, stay)
+    _, first = jax.lax.top_k(jnp.where(stay, -places, -count), min(keep, count))
+    valid = _at(stay, first)
+    found = Kept(jnp.where(valid, _at(order, first), 0), valid)
+    widths = [*[(0, 0)] * len(batch), (0, keep - first.shape[-1])]
+    return Kept(*(jnp.pad(one, widths) for one in found))
+
+
+def _at(rows: Array, places: Int[Array, "... m"]) -> Array:
+    """Takes rows ``[..., m, *d]`` of each image's values ``[..., n, *d]``."""
+    axis = places.ndim - 1
+    places = places.reshape(*places.shape, *[1] * (rows.ndim - places.ndim))
+    return jnp.take_along_axis(rows, places, axis, mode="promise_in_bounds")
 
 
 def kept(

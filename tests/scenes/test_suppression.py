@@ -57,6 +57,24 @@ def test_the_same_boxes_stay_as_in_a_plain_loop(overlap, by_class):
         assert found.indices[found.valid].tolist() == expected[:10]
 
 
+def test_boxes_in_several_blocks_are_compared_with_each_other():
+    boxes, scores, labels = a_scene(9, 1100)
+    boxes[::2] += 20
+    for own in (None, labels):
+        expected = plain(boxes, scores, own, 0.25)
+        assert 100 < len(expected) < 600
+        assert kept(boxes, scores, own, overlap=0.25).tolist() == expected
+        found = suppress(boxes, scores, own, keep=1200, overlap=0.25)
+        assert found.indices[found.valid].tolist() == expected
+
+
+def test_a_chain_of_boxes_leaves_every_second_one():
+    low = np.arange(0, 80, 2, dtype=np.float32)[:, None]  # each overlaps the next one only
+    boxes = np.concatenate([low, 0 * low, low + 3, 0 * low + 1], axis=1)
+    scores = np.linspace(1, 0.5, 40)
+    assert kept(boxes, scores, overlap=0.1).tolist() == list(range(0, 40, 2))
+
+
 def test_equal_boxes_and_scores_leave_the_first():
     boxes = np.tile(np.float32([1, 1, 5, 5]), (4, 1))
     assert kept(boxes, np.ones(4, np.float32)).tolist() == [0]

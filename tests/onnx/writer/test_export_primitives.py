@@ -242,6 +242,12 @@ INDEXING = {
         lax.dynamic_slice_in_dim(x, _int(x[0, 0, 0]) % 4, 2, 1),
         lax.dynamic_index_in_dim(x, 7, 1),
     ),
+    "updated": lambda x: (
+        [lax.dynamic_update_slice_in_dim(x, -x[:, :2], start, 1) for start in (-9, 1, 9)],
+        lax.dynamic_update_slice(x, -x[:, 1:3, :4], (0, _int(x[0, 0, 0]) % 4, _int(x[0, 0, 1]))),
+        lax.dynamic_update_slice(x > 0, x[:1, :, :2] < 1, (len_(x), 0, _int(x[0, 0, 2]))),
+        lax.dynamic_update_slice(x, -x, (2, 0, 0)),
+    ),
 }
 
 

@@ -1,4 +1,7 @@
-"""Rules for primitives that read elements at indices: ``gather`` and ``dynamic_slice``."""
+"""Rules for primitives that read or replace elements at indices.
+
+They are ``gather``, ``dynamic_slice`` and ``dynamic_update_slice``.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +13,7 @@ from jax import lax
 
 from jaxatr.onnx.writer.dimensions import is_static
 from jaxatr.onnx.writer.graph import Dim, Shape, Unsupported
-from jaxatr.onnx.writer.rules.shaping import sliced
+from jaxatr.onnx.writer.rules.shaping import counted, sliced
 from jaxatr.onnx.writer.translate import (
     Equation,
     Tensor,
@@ -24,6 +27,31 @@ from jaxatr.onnx.writer.translate import (
 def _dynamic_slice(t: Translator, equation: Equation) -> Tensor:
     starts = dict(enumerate(equation.inputs[1:]))
     return _part(t, t.tensor(t.read(equation, 0)), starts, equation.params["slice_sizes"])
+
+
+@rule("dynamic_update_slice")
+def _dynamic_update_slice(t: Translator, equation: Equation) -> Tensor:
+    operand, update = (t.tensor(t.read(equation, place)) for place in (0, 1))
+    shape, sizes = (equation.in_avals[place].shape for place in (0, 1))
+    changed: Tensor | None = None
+    for axis in (axis for axis in range(len(shape)) if sizes[axis] != shape[axis]):
+        length, size = shape[axis], sizes[axis]
+        start = _clipped(t, t.cast(equation.inputs[2 + axis], np.int64), [length - size])
+        offsets = t.pointwise("Sub", counted(t, length), start)
+        # Elements of the operand that do not change read any element of the update.
+        nearest = _clipped(t, offsets, [size - 1])
+        update = t.add(
+            "Gather",
+            [t.name(update), t.name(nearest)],
+            (*update.shape[:axis], length, *update.shape[axis + 1 :]),
+            axis=axis,
+        )
+        inside = t.pointwise("Equal", offsets, nearest, dtype=np.bool_)
+        inside = t.tensor(t.reshape(t.name(inside), (length, *[1] * (len(shape) - 1 - axis))))
+        changed = inside if changed is None else t.pointwise("And", changed, inside)
+    if changed is None:
+        return update
+    return t.pointwise("Where", changed, update, operand, dtype=operand.dtype)
 
 
 def _part(t: Translator, value: Tensor, starts: dict[int, Tensor], sizes: Sequence[Any]) -> Tensor:

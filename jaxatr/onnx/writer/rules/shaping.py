@@ -3,7 +3,7 @@
 import numpy as np
 
 from jaxatr.onnx.writer.dimensions import is_static, stripped
-from jaxatr.onnx.writer.graph import Unsupported
+from jaxatr.onnx.writer.graph import Dim, Unsupported
 from jaxatr.onnx.writer.translate import (
     Equation,
     Tensor,
@@ -174,13 +174,19 @@ def _iota(t: Translator, equation: Equation) -> Tensor:
     # An iota of static shape is already computed; here this or another size is symbolic.
     aval, axis = equation.out_avals[0], int(equation.params["dimension"])
     size, rank = aval.shape[axis], len(aval.shape)
+    numbers = t.cast(counted(t, size), aval.dtype)
+    if numbers.array is not None:
+        return constant(numbers.array.reshape(size, *[1] * (rank - 1 - axis)))
+    return t.tensor(t.reshape(t.name(numbers), (size, *[1] * (rank - 1 - axis))))
+
+
+def counted(t: Translator, size: Dim) -> Tensor:
+    """Returns the numbers from 0 up to a size, which may be symbolic, in int64."""
     if is_static((size,)):
-        array = np.arange(size, dtype=aval.dtype).reshape(size, *[1] * (rank - 1 - axis))
-        return constant(array)
+        return constant(np.arange(size))
     zero, one = (t.graph.int64(number) for number in (0, 1))
     length = t.graph.add("Squeeze", [t.dimensions.size(size)], (), axes=[0])
-    counted = t.cast(t.add("Range", [zero, length, one], (size,), np.int64), aval.dtype)
-    return t.tensor(t.reshape(t.name(counted), (size, *[1] * (rank - 1 - axis))))
+    return t.add("Range", [zero, length, one], (size,), np.int64)
 
 
 @rule("dim_as_value")
