@@ -186,7 +186,7 @@ def frames(folder: Path, detector: Detector, repeats: int) -> dict[str, Any]:
     export_run(folder, path, size=FRAME)
     session, batch = onnxruntime.InferenceSession(path), {"images": frame[None]}
     names = [one.name for one in session.get_outputs()]
-    exported = dict(zip(names, session.run(None, batch), strict=True))
+    exported = dict(zip(names, map(np.asarray, session.run(None, batch)), strict=True))
     found = detector.detect(frame)
     np.testing.assert_allclose(exported["boxes"][exported["valid"]], found.boxes, atol=1e-2)
     contenders: dict[str, Any] = {
