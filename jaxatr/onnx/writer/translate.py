@@ -108,7 +108,7 @@ COMPUTED: dict[str, Callable[[Mapping[str, Any]], Callable[..., Any] | None]] = 
     "jaxatr_spread": lambda params: partial(channels.PLAIN["spread"], **params),
     "jaxatr_totals": lambda params: channels.PLAIN["totals"],
 }
-"""For each primitive of this package, a function from its parameters to an equivalent jax function.
+"""For a primitive, a function from its parameters to an equivalent jax function of others.
 
 The latter is None for parameters that a rule translates.
 """
@@ -208,11 +208,6 @@ class Translator:
         try:
             if name in _INLINED:
                 return self._inline(params[_INLINED[name]], inputs)
-            if name in COMPUTED and (run := COMPUTED[name](params)) is not None:
-                avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]
-                with _as_wide_as(equation):
-                    called = jax.make_jaxpr(run)(*avals)
-                return self._inline(called, inputs)
             return self._by_rule(equation, inputs)
         except Unsupported as error:
             self.missing.append((name, str(error), self._place))
@@ -229,12 +224,14 @@ class Translator:
             self._prefix = before
 
     def _by_rule(self, equation: Any, inputs: list[Tensor]) -> list[Tensor]:
-        name, out_avals = equation.primitive.name, [var.aval for var in equation.outvars]
-        in_avals = [var.aval for var in equation.invars]
+        name, params = equation.primitive.name, Params(equation.params)
+        avals = ([var.aval for var in atoms] for atoms in (equation.invars, equation.outvars))
+        given = Equation(name, params, inputs, *avals)
+        if name in COMPUTED and (run := COMPUTED[name](params)) is not None:
+            return self.written(run, given)
         if name not in RULES:
             raise Unsupported("has no rule")
-        params = Params(equation.params)
-        results = RULES[name](self, Equation(name, params, inputs, in_avals, out_avals))
+        results = RULES[name](self, given)
         if unread := params.unread() - _UNREAD[name]:
             raise Unsupported(f"has parameters that its rule does not read: {sorted(unread)}")
         return [results] if isinstance(results, Tensor) else results
@@ -245,6 +242,13 @@ class Translator:
         return Tensor(aval.shape, dtype, self.graph.declare("missing", aval.shape, dtype))
 
     # Methods for rules.
+
+    def written(self, run: Callable[..., Any], equation: Equation) -> list[Tensor]:
+        """Adds a jax function of an equation's operands in its place, and returns the results."""
+        avals = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in equation.in_avals]
+        with _as_wide_as(*equation.in_avals, *equation.out_avals):
+            called = jax.make_jaxpr(run)(*avals)
+        return self._inline(called, equation.inputs)
 
     def name(self, value: Tensor) -> str:
         """Returns a value's name in the graph, in the shape in which it was computed."""
@@ -360,19 +364,19 @@ def _computed(jaxpr: Any, equations: list[Any], env: Mapping[Any, Tensor]) -> di
     run = jaxpr_as_fun(
         ClosedJaxpr(part, [_broadcast(env[var].array, var.aval.shape) for var in taken])
     )
-    with _as_wide_as(*fixed):
+    atoms = (atom for one in fixed for atom in (*one.invars, *one.outvars))
+    with _as_wide_as(*(atom.aval for atom in atoms)):
         results = (jax.jit(run) if len(fixed) > 3 else run)()
     return dict(zip(computed, map(constant, results), strict=True))
 
 
-def _as_wide_as(*equations: Any) -> contextlib.AbstractContextManager:
-    """Returns a scope that keeps 64-bit types if equations have them.
+def _as_wide_as(*avals: Any) -> contextlib.AbstractContextManager:
+    """Returns a scope that keeps 64-bit types if there are any.
 
     A function can have them although jax's setting is another: ``Model`` of generated source code
     keeps its file's.
     """
-    atoms = [atom for one in equations for atom in (*one.invars, *one.outvars)]
-    plain = [atom.aval.dtype for atom in atoms if is_plain(atom.aval)]
+    plain = [aval.dtype for aval in avals if is_plain(aval)]
     wanted = any(dtype.kind in "iuf" and dtype.itemsize == 8 for dtype in plain)
     return jax.enable_x64(True) if wanted else contextlib.nullcontext()
 
@@ -381,7 +385,8 @@ def _is_fixed(equation: Any) -> bool:
     if equation.primitive.name in _LATER:
         return False
     inner = [e for jaxpr in jaxprs_in_params(equation.params) for e in jaxpr.eqns]
-    return all(is_static(v.aval.shape) for v in equation.outvars) and all(map(_is_fixed, inner))
+    values = (*equation.invars, *equation.outvars)  # a constant may fill an array of any size
+    return all(is_static(one.aval.shape) for one in values) and all(map(_is_fixed, inner))
 
 
 def _broadcast(array: Any, shape: Shape) -> Any:

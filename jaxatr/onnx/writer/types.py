@@ -26,6 +26,7 @@ _TAKEN = {
     "IsInf": _FLOATS - {np.dtype(np.float16)},
     "Pad": _NUMBERS | _UNSIGNED | _BYTES | {_BOOL},
     "ReduceSum": _NUMBERS - {np.dtype(np.int32)},  # it saturates, where int64 wraps back
+    "ScatterND": (_NUMBERS - {np.dtype(np.float16)}) | _UNSIGNED | _BYTES | _SHORT | {_BOOL},
     "Sign": _NUMBERS - {np.dtype(np.float16)},  # its sign of a float16 NaN is 0
     "Where": _NUMBERS | {np.dtype(np.uint8)},
 }

@@ -85,6 +85,7 @@ EDGES = {
     "tests": lambda x: (jnp.isnan(x), jnp.isinf(x), jnp.isfinite(x), jnp.sign(x), x > 0, x != x),
     "bounds": lambda x: (jnp.maximum(x, 0), jnp.minimum(x, 1), jnp.clip(x, -1, 2), jax.nn.relu6(x)),
     "bounds of NaN": lambda x: (jnp.maximum(x, jnp.nan), lax.clamp(-1.0, x, jnp.float32(jnp.nan))),
+    "angles": lambda x: (jnp.arctan2(x, x[:, ::-1]), jnp.arctan2(x, -x), jnp.arctan2(-x, x[:1])),
     "scaled by infinity": lambda x: x * jnp.float32(jnp.inf) / jnp.float32(jnp.inf),
     "reductions": lambda x: (
         x.max(1),
@@ -140,6 +141,9 @@ NUMBERS = {
     "arithmetic": lambda x: (x + x[:, ::-1], x - x[:, ::-1], x * x, -x, x**3, jnp.abs(x)),
     "bounds of numbers": lambda x: (lax.clamp(x[:, ::-1], x, x), jnp.clip(x, 1, 3)),
     "division": lambda x: (x // 3, x % 3, lax.div(x, x | 1), lax.rem(x, x | 1), jnp.sign(x)),
+    "division by 0": lambda x: (lax.div(x, x & 1), lax.rem(x, x & 1), x // x[:, ::-1] & x),
+    "written": lambda x: (x.at[:, 1].set(3), x.at[:, jnp.array([1, 1])].add(x[:, :2])),
+    "running": lambda x: (lax.cummax(x, 1), lax.cummin(x, 1, reverse=True), lax.cumprod(x, 1)),
 }
 
 
@@ -192,6 +196,7 @@ SHAPING = {
         jnp.pad(x, ((0, 0), (1, 2), (0, 0)), mode="edge"),
         jnp.pad(x, ((0, 0), (1, 2), (0, 0)), mode="reflect"),
         lax.pad(x, 0.0, ((0, 0, 0), (-1, 1, 0), (0, -2, 0))),
+        lax.pad(x, 7.0, ((0, 0, 0), (1, -2, 1), (-1, 2, 3))),
     ),
     "flip": lambda x: (jnp.flip(x, 1), jnp.roll(x, 2, 1), jnp.tril(x)),
     "constants": lambda x: x + jnp.linspace(0, 1, 5) * jnp.eye(4, 5),
@@ -219,7 +224,11 @@ REDUCTIONS = {
     ),
     "no axes": lambda x: (x.sum(()), x.max(()), (x > 0).any(())),
     "statistics": lambda x: (x.std(1), jnp.linalg.norm(x, axis=-1), jnp.median(x, axis=1)),
-    "running": lambda x: (jnp.cumsum(x, 1), lax.cumsum(x, 2, reverse=True)),
+    "running": lambda x: (
+        (jnp.cumsum(x, 1), lax.cumsum(x, 2, reverse=True), lax.cumprod(x, 1)),
+        (lax.cummax(x, 1), lax.cummin(x, 2, reverse=True), lax.cumlogsumexp(x, 2)),
+        lax.associative_scan(jnp.add, x, axis=1),
+    ),
     "sorted": lambda x: (*lax.top_k(x, 2), jnp.sort(x, 1), jnp.argsort(x, 2)),
     "softmax": lambda x: (jax.nn.softmax(x), jax.nn.log_softmax(x, 1), jax.nn.logsumexp(x, 1)),
     "one hot": lambda x: jax.nn.one_hot(jnp.argmax(x, -1), 5),
@@ -248,11 +257,87 @@ INDEXING = {
         lax.dynamic_update_slice(x > 0, x[:1, :, :2] < 1, (len_(x), 0, _int(x[0, 0, 2]))),
         lax.dynamic_update_slice(x, -x, (2, 0, 0)),
     ),
+    "slices": lambda x: (
+        slices(x, _int(x[0, :, :2]), "clip"),
+        slices(x, _int(x[0, :, :2]), "fill"),
+        slices(x, _int(x[0, :, :2]) % 2, "promise_in_bounds"),
+        jax.vmap(lambda one: slices(one[None], _int(one[:, :2]), "fill"))(x),
+    ),
+    "searched": lambda x: (
+        jnp.searchsorted(jnp.arange(4.0), x),
+        jnp.interp(x, jnp.arange(3.0), jnp.arange(3.0) ** 2),
+    ),
 }
+
+
+def slices(x, at, mode):
+    """Slices of 2 by 3 elements at several places of the last two axes."""
+    numbers = lax.GatherDimensionNumbers((0, 2, 3), (), (1, 2))
+    return lax.gather(x, at, numbers, (x.shape[0], 2, 3), mode=mode)
 
 
 def test_indexing(exported):
     check_all(exported, INDEXING, draw(3, 4, 5))
+
+
+def _several(x):
+    """Places on the second axis, of which some are out of bounds."""
+    return _int(x[0, 0])
+
+
+WRITING = {
+    "places": lambda x: (
+        x.at[:, 1].set(0.0),
+        x.swapaxes(0, 1).at[1:3].add(1).swapaxes(0, 1),
+        x.at[:, 1:3].set(7),
+        x.at[:, 1:3, ::2].multiply(x[:, :2, :3]),
+        x.at[jnp.arange(len_(x)), 1].set(x[:, 0]),
+        x.at[:, jnp.array([1, 1, -1]), 2].add(x[:, :3, 0]),
+        x.at[...].set(-x),
+        (x > 0).at[:, 2].set(True),
+        _int(x).at[:, :, 1].max(3),
+    ),
+    "computed": lambda x: (
+        x.at[:, _several(x)].add(2 * x[:, 0, :, None]),
+        x.at[:, _several(x)].min(-1, mode="clip"),
+        x.at[:, _several(x) % 4].max(0.5, mode="promise_in_bounds"),
+        x.at[:, _several(x)[0]].set(x[:, 3]),
+        x.at[:, _int(x[0, :2]), _int(x[0, 2:])].multiply(2),
+    ),
+    "slices": lambda x: (
+        written(x, _int(x[0, :, :2]), lax.scatter_add, "fill"),
+        written(x, _int(x[0, :, :2]), lax.scatter_add, "clip"),
+        written(x, jnp.array([[0, 1], [2, 3], [1, 0], [-1, 1]]), lax.scatter_add, "fill"),
+        written(x, jnp.array([[0, 1], [2, 2], [1, 0], [0, 1]]), lax.scatter_max, "fill"),
+    ),
+    "each": lambda x: (
+        jax.vmap(lambda one: one.at[_int(one[0])].add(one[:1]))(x),
+        jax.vmap(lambda one: one.at[1, _int(one[0, :1])].set(9.0))(x),
+    ),
+    "counted": lambda x: (
+        jax.ops.segment_sum(x.transpose(1, 0, 2), jnp.array([2, 0, 2, 1]), 3).transpose(1, 0, 2),
+        jax.vmap(lambda one: jnp.bincount(_int(jnp.abs(one)).ravel(), length=6))(x),
+        jax.vmap(lambda one: jnp.nonzero(one > 0, size=9)[1])(x),
+    ),
+    "gradients": lambda x: (
+        jax.grad(lambda x: (x[:, jnp.array([0, 2, 2])] ** 2).sum())(x),
+        jax.grad(lambda x: (jnp.sort(x, 1)[:, 1] ** 2).sum())(x),
+        jax.grad(lambda x: (x[:, ::2, 1::3] ** 2).sum())(x),
+    ),
+}
+
+
+def written(x, at, scatter, mode):
+    """Writes 2 by 3 elements at several places of the last two axes."""
+    numbers = lax.ScatterDimensionNumbers((1, 2, 3), (), (1, 2))
+    new = jnp.broadcast_to(x[None, :, :2, :3], (4, len_(x), 2, 3)) * jnp.arange(4.0).reshape(
+        4, 1, 1, 1
+    )
+    return scatter(x, at, new, numbers, mode=mode)
+
+
+def test_writing_at_indices(exported):
+    check_all(exported, WRITING, 2 * draw(3, 4, 5))
 
 
 PRODUCTS = {

