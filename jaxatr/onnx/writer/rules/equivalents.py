@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -77,8 +78,19 @@ def _pad(params: Mapping[str, Any]) -> Callable[..., Array] | None:
     return partial(_padded, config) if any(between for *_, between in config) else None
 
 
+def _expanded(params: Mapping[str, Any]) -> Callable[..., list[Array]]:
+    """Returns the function that a primitive of jax 0.12's newer kind, such as a search, stands for."""
+    primitive = params["_prim"]
+
+    def run(*leaves: Array) -> list[Array]:
+        return jax.tree.leaves(primitive.expand(*primitive.in_tree.unflatten(leaves)))
+
+    return run
+
+
 COMPUTED |= {
     "atan2": lambda params: _atan2,
+    "call_hi_primitive": _expanded,
     "cumlogsumexp": partial(_running, jnp.logaddexp, -np.inf),
     "cummax": partial(_running, jnp.maximum, -np.inf),
     "cummin": partial(_running, jnp.minimum, np.inf),
