@@ -14,11 +14,12 @@ def image_facts(images: Shaped[np.ndarray, "... h w c"]) -> Float[np.ndarray, ".
     """Computes the facts of images, each the mean of its channels.
 
     ``brightness`` is the mean and ``contrast`` the standard deviation, in the image's units.
-    ``sharpness`` is the root mean square of the differences between neighbouring pixels, as a
-    multiple of the contrast. ``noise`` is Immerkær's estimate of the standard deviation of the
-    noise (1996, "Fast noise variance estimation"). ``offset`` is the distance of the centroid of
-    the squared differences from the image's centre, and ``extent`` their root mean square distance
-    from that centroid, both as shares of the diagonal: they change with the boxes.
+    ``sharpness`` is the root of the mean, over the pixels, of the squared differences to the pixels
+    on the right and below, as a multiple of the contrast. ``noise`` is Immerkær's estimate of the
+    standard deviation of the noise (1996, "Fast noise variance estimation"). ``offset`` is the
+    distance of the centroid of the squared differences from the image's centre, and ``extent``
+    their root mean square distance from that centroid, both as shares of the diagonal: they change
+    with the boxes. A difference is at the left or upper of its two pixels.
 
     Args:
       images: one image or several, of at least 3 × 3 pixels; smaller images have no noise.

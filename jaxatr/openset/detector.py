@@ -10,7 +10,7 @@ from jaxatr.jax_internals import Tracer
 from jaxatr.openset import graph
 from jaxatr.openset.fit import Fitted, calibrate_one, fit_one, members_first, weigh_one
 from jaxatr.openset.head import Head
-from jaxatr.openset.inputs import as_classes, as_floats, as_numpy
+from jaxatr.openset.inputs import as_classes, as_floats, as_numpy, known_labels
 from jaxatr.openset.outputs import UNKNOWN, Outputs
 from jaxatr.openset.score import Answer, Score
 from jaxatr.typing import Shaped
@@ -279,6 +279,8 @@ class Detector:
                 f"{name}: open_logits: got shape {open_logits.shape}, wanted that of the logits, "
                 f"{logits.shape}"
             )
+        if "labels" in asked and "extra_logits" not in asked:  # otherwise, of a further class too
+            labels = known_labels(labels, *logits.shape, name=f"{name}: labels")
         return Outputs(logits, open_logits, labels, arrays)
 
     def _check_shape(self, kind: Kind, array: str, shape: tuple[int, ...]) -> None:

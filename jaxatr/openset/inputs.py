@@ -66,23 +66,26 @@ def finite(name: str, rows: Shaped[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"
     return rows
 
 
-def known_labels(labels: Values, rows: int, classes: int) -> Int[np.ndarray, " n"]:
+def known_labels(
+    labels: Values, rows: int, classes: int, *, name: str = "labels"
+) -> Int[np.ndarray, " n"]:
     """Checks that all labels are known classes.
 
     Args:
       labels: ``[n]``.
       rows: n, number of examples.
       classes: number of known classes.
+      name: name of the labels in error messages.
 
     Raises:
       ValueError: a label is not an integer, or is outside ``[0, classes)``.
     """
-    labels = as_classes("labels", labels)
+    labels = as_classes(name, labels)
     chex.assert_shape(labels, (rows,))
     bad = np.flatnonzero((labels < 0) | (labels >= classes))
     if bad.size:
         raise ValueError(
-            f"labels: got {labels[bad[0]]} at {bad[0]}, wanted known classes only, 0 to "
+            f"{name}: got {labels[bad[0]]} at {bad[0]}, wanted known classes only, 0 to "
             f"{classes - 1}"
         )
     return labels

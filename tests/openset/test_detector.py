@@ -317,6 +317,13 @@ def fitting(**changed):
         ("vim", fitting(head=HEAD[0]), "vim: head: got a ndarray, wanted .kernel, bias."),
         ("dice", fitting(head=(HEAD[0].T, None)), "dice: head: got a kernel of shape .3, 10."),
         ("knn", fitting(labels=np.ones(60)), "knn: labels: got float64 values, wanted integers"),
+        ("knn", fitting(labels=TRAIN["labels"] + 1), "knn: labels: got 3 at .*, wanted .* 0 to 2"),
+        ("nnguide", fitting(labels=TRAIN["labels"] - 1), "nnguide: labels: got -1 at .* 0 to 2"),
+        (
+            "fusion",
+            lambda d: fitting()(d).fit(**TRAIN | {"labels": TRAIN["labels"] + 1}),
+            "fusion: labels: got 3 at .*, wanted known classes only, 0 to 2",
+        ),
         ("scale", fitting(features=-TRAIN["features"]), "scale: features: got -"),
     ],
 )

@@ -4,8 +4,8 @@ The largest features of each example are kept and multiplied by :math:`e^{s_1 / 
 :math:`s_1` and :math:`s_2` are the sums of the features before and after pruning; the others are
 set to 0. The score is minus the energy of the resulting logits. This is ASH-S of "Extremely simple
 activation shaping", the best of the paper's three variants on its benchmarks. The other two are
-available as options: ASH-P only prunes, and ASH-B sets all kept features to the same value.
-Features must be non-negative.
+available as options: ASH-P only prunes, and ASH-B sets all kept features to the same value, so that
+their sum is that of all. Features must be non-negative.
 """
 
 from typing import Literal
@@ -40,13 +40,13 @@ def shaped(
       ValueError: the variant does not exist, or no feature is left.
     """
     x = jnp.asarray(features, jnp.float32)
-    kept = scale.largest(x, percentile)
-    below = x < kept[:, -1:]
+    least = scale.largest(x, percentile)[:, -1:]
+    below = x < least
     pruned = jnp.where(below, 0, x)  # a feature that is NaN stays NaN
     if variant == "s":
-        return pruned * scale.factor(x, percentile)
+        return pruned * scale.factor(x, pruned)
     if variant == "b":
-        level = jnp.sum(x, axis=1, keepdims=True) / kept.shape[1]
+        level = jnp.sum(x, axis=1, keepdims=True) / jnp.sum(~below, axis=1, keepdims=True)
         return jnp.where(below, 0, level)
     if variant != "p":
         raise ValueError(f"variant: got {variant!r}, wanted 's', 'p' or 'b'")

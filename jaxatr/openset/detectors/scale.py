@@ -46,10 +46,10 @@ def largest(features: Float[Array, "b d"], percentile: float) -> Float[Array, "b
     return jax.lax.top_k(features, kept)[0]
 
 
-def factor(features: Float[Array, "b d"], percentile: float) -> Float[Array, "b 1"]:
+def factor(features: Float[Array, "b d"], kept: Float[Array, "b m"]) -> Float[Array, "b 1"]:
     """Computes the factor of each example; it is e if all features are 0."""
     total = jnp.sum(features, axis=1, keepdims=True)
-    part = jnp.sum(largest(features, percentile), axis=1, keepdims=True)
+    part = jnp.sum(kept, axis=1, keepdims=True)
     return jnp.exp(jnp.where(part > 0, total / jnp.where(part > 0, part, 1), 1))
 
 
@@ -62,7 +62,7 @@ def score(
       percentile: percentage of the features that is not among the largest.
     """
     x = jnp.asarray(features, jnp.float32)
-    return energy_score(logits_of(x * factor(x, percentile), model.kernel, model.bias))
+    return energy_score(logits_of(x * factor(x, largest(x, percentile)), model.kernel, model.bias))
 
 
 PART = Score.of_arrays("scale", "SCALE", score, fit, traced=score, model=Head)

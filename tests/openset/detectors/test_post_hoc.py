@@ -403,11 +403,3 @@ def test_wrong_arguments_are_named(unchecked):
         nnguide.fit(TRAIN.features, TRAIN.labels, TRAIN.logits, k=0)
     with pytest.raises(AssertionError, match="shape"):
         dice.fit(TRAIN.features, openset.Head(KERNEL.T, None))
-
-
-@pytest.mark.parametrize("variant", ["s", "p", "b"])
-def test_ash_keeps_a_feature_that_is_nan(variant):
-    features = np.ones((2, 10), np.float32)
-    features[1] = np.nan  # as of a network that overflowed, whose example is then rejected
-    found = np.asarray(ash.shaped(features, variant=variant))
-    assert np.isfinite(found[0]).all() and np.isnan(found[1]).all()
