@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import kernels, reporting, resolve, training
-from jaxatr.recognition import drift, enrolment_file, ensemble, labelled_set
+from jaxatr.recognition import drift, enrolment_file, ensemble, labelled_set, store
 from jaxatr.recognition.predictor import OpenSetPredictor
 from jaxatr.reporting import recorded_sets
 from jaxatr.runs.merge import Evaluated, merged
@@ -19,6 +19,7 @@ from jaxatr.runs.options import check_options
 from jaxatr.runs.training import Labelled, make_task
 from jaxatr.tasks.embedding.task import Embedding
 from jaxatr.tasks.open_set.task import OpenSet
+from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.tasks.track.of_tracks import OfTracks
 from jaxatr.training import EVALUATION, SCORES, THUMBNAILS, Checkpoint, Task, write_file
 
@@ -110,6 +111,13 @@ def evaluate_run(
     with kernels.choices(training.recorded_choices(workdir, phase)):
         measured, recorded = task.test(training.variables_of(snapshot), **options)
     result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
+    decides = result.get("decides")
+    if decides and store.has_field(workdir, snapshot.step, kept_as(decides, config)):
+        warnings.warn(
+            f"{workdir}: {decides} is calibrated to field chips, by which predict decides; these "
+            "figures are of its threshold before that (jaxatr calibrate --undo returns to it)",
+            stacklevel=2,
+        )
     if not own:
         labelled_set.describe(result, facts, folder.name if folder else "")
         if (found := _drift(workdir, checkpoint, task, recorded)) is not None:
