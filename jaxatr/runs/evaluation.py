@@ -1,5 +1,6 @@
 """Evaluates runs on their test data and records the results in their folders."""
 
+import contextlib
 import inspect
 import json
 import os
@@ -8,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
-from jaxatr import kernels, reporting, resolve, training
+from jaxatr import files, kernels, reporting, resolve, training
 from jaxatr.recognition import drift, enrolment_file, ensemble, labelled_set, store
 from jaxatr.recognition.predictor import OpenSetPredictor
 from jaxatr.reporting import recorded_sets
@@ -125,23 +127,31 @@ def evaluate_run(
     if folder is None:
         return reporting.shown(workdir, result)
     further = task.files(recorded, snapshot.step)
-    if not fresh:
-        (result, recorded), notes = merged(
-            folder, Evaluated(result, recorded), task.kept, task.evaluation_form
-        )
-        for note in notes:
-            warnings.warn(f"{workdir}: {note}", stacklevel=2)
-    thumbnails = task.thumbnails(result, recorded)
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, content in further.items() if own else ():  # an index is of the training chips
-        _write(folder / file, content, np.savez)
-    _write(folder / SCORES, recorded, np.savez_compressed)
-    _write(folder / THUMBNAILS, thumbnails, np.savez_compressed)
-    text = json.dumps(result, indent=2) + "\n"
-    write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
-    if own:
-        training.update_record(workdir, **task.evaluated(result, snapshot.step))
+    with _alone(folder):
+        if not fresh:
+            (result, recorded), notes = merged(
+                folder, Evaluated(result, recorded), task.kept, task.evaluation_form
+            )
+            for note in notes:
+                warnings.warn(f"{workdir}: {note}", stacklevel=2)
+        thumbnails = task.thumbnails(result, recorded)
+        for file, content in further.items() if own else ():  # an index is of the training chips
+            _write(folder / file, content, np.savez)
+        _write(folder / SCORES, recorded, np.savez_compressed)
+        _write(folder / THUMBNAILS, thumbnails, np.savez_compressed)
+        text = json.dumps(result, indent=2) + "\n"
+        write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
+        if own:
+            training.update_record(workdir, **task.evaluated(result, snapshot.step))
     return reporting.shown(workdir, result)
+
+
+def _alone(folder: Path) -> contextlib.AbstractContextManager[object]:
+    """Keeps other commands from recording in the folder, whose figures would be lost."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if jax.process_index():
+        return contextlib.nullcontext()  # only process 0 writes
+    return files.locked(folder / f".{EVALUATION}.lock")
 
 
 def _drift(
