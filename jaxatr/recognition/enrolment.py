@@ -186,10 +186,8 @@ def _decision(
     enrolment: Enrolment | bool,
     session: Session | None = None,
 ) -> openset.Decision:
-    """Loads a run's decision by a score, with an enrolment and without field calibration."""
-    loaded = load_decision(
-        run, score, None, where, run.step, field=False, enrolment=enrolment, session=session
-    )
+    """Loads a run's decision by a score, with an enrolment, as predictions use it."""
+    loaded = load_decision(run, score, None, where, run.step, enrolment=enrolment, session=session)
     return loaded.rule
 
 

@@ -270,7 +270,11 @@ def load(
     if (threshold := as_number(gamma)) is not None:
         decision = decision.at(threshold)
     made = Ensemble([member.recogniser for member in members.members], decision)
-    of_field = [run for run, recogniser in members.members if _has_field(run, recogniser)]
+    of_field = [
+        run
+        for run, recogniser in members.members
+        if store.has_field(run.workdir, run.step, recogniser.kept)
+    ]
     if of_field:
         described = (
             f"{', '.join(str(run.workdir) for run in of_field)}: the calibration to field chips "
@@ -354,7 +358,3 @@ def _check_alike(one: TrainedRun, other: TrainedRun) -> None:
                 f"{one.workdir} and {other.workdir} cannot form an ensemble: their {name} differ, "
                 f"{value} and {second[name]}"
             )
-
-
-def _has_field(run: TrainedRun, recogniser: Recogniser) -> bool:
-    return store.path_of(run.workdir, run.step, recogniser.kept + store.FIELD).is_file()

@@ -33,6 +33,11 @@ def path_of(workdir: str | os.PathLike, step: int, name: str) -> Path:
     return Path(workdir) / FOLDER / str(step) / f"{name}.npz"
 
 
+def has_field(workdir: str | os.PathLike, step: int, kept: str) -> bool:
+    """Whether a score is calibrated to field chips at a checkpoint; ``kept`` names its fit."""
+    return path_of(workdir, step, kept + FIELD).is_file()
+
+
 def save(
     workdir: str | os.PathLike,
     step: int,

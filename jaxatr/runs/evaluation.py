@@ -1,5 +1,6 @@
 """Evaluates runs on their test data and records the results in their folders."""
 
+import contextlib
 import inspect
 import json
 import os
@@ -8,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
-from jaxatr import kernels, reporting, resolve, training
-from jaxatr.recognition import drift, enrolment_file, ensemble, labelled_set
+from jaxatr import files, kernels, reporting, resolve, training
+from jaxatr.recognition import drift, enrolment_file, ensemble, labelled_set, store
 from jaxatr.recognition.predictor import OpenSetPredictor
 from jaxatr.reporting import recorded_sets
 from jaxatr.runs.merge import Evaluated, merged
@@ -19,6 +21,7 @@ from jaxatr.runs.options import check_options
 from jaxatr.runs.training import Labelled, make_task
 from jaxatr.tasks.embedding.task import Embedding
 from jaxatr.tasks.open_set.task import OpenSet
+from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.tasks.track.of_tracks import OfTracks
 from jaxatr.training import EVALUATION, SCORES, THUMBNAILS, Checkpoint, Task, write_file
 
@@ -110,6 +113,13 @@ def evaluate_run(
     with kernels.choices(training.recorded_choices(workdir, phase)):
         measured, recorded = task.test(training.variables_of(snapshot), **options)
     result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
+    decides = result.get("decides")
+    if decides and store.has_field(workdir, snapshot.step, kept_as(decides, config)):
+        warnings.warn(
+            f"{workdir}: {decides} is calibrated to field chips, by which predict decides; these "
+            "figures are of its threshold before that (jaxatr calibrate --undo returns to it)",
+            stacklevel=2,
+        )
     if not own:
         labelled_set.describe(result, facts, folder.name if folder else "")
         if (found := _drift(workdir, checkpoint, task, recorded)) is not None:
@@ -117,23 +127,31 @@ def evaluate_run(
     if folder is None:
         return reporting.shown(workdir, result)
     further = task.files(recorded, snapshot.step)
-    if not fresh:
-        (result, recorded), notes = merged(
-            folder, Evaluated(result, recorded), task.kept, task.evaluation_form
-        )
-        for note in notes:
-            warnings.warn(f"{workdir}: {note}", stacklevel=2)
-    thumbnails = task.thumbnails(result, recorded)
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, content in further.items() if own else ():  # an index is of the training chips
-        _write(folder / file, content, np.savez)
-    _write(folder / SCORES, recorded, np.savez_compressed)
-    _write(folder / THUMBNAILS, thumbnails, np.savez_compressed)
-    text = json.dumps(result, indent=2) + "\n"
-    write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
-    if own:
-        training.update_record(workdir, **task.evaluated(result, snapshot.step))
+    with _alone(folder):
+        if not fresh:
+            (result, recorded), notes = merged(
+                folder, Evaluated(result, recorded), task.kept, task.evaluation_form
+            )
+            for note in notes:
+                warnings.warn(f"{workdir}: {note}", stacklevel=2)
+        thumbnails = task.thumbnails(result, recorded)
+        for file, content in further.items() if own else ():  # an index is of the training chips
+            _write(folder / file, content, np.savez)
+        _write(folder / SCORES, recorded, np.savez_compressed)
+        _write(folder / THUMBNAILS, thumbnails, np.savez_compressed)
+        text = json.dumps(result, indent=2) + "\n"
+        write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
+        if own:
+            training.update_record(workdir, **task.evaluated(result, snapshot.step))
     return reporting.shown(workdir, result)
+
+
+def _alone(folder: Path) -> contextlib.AbstractContextManager[object]:
+    """Keeps other commands from recording in the folder, whose figures would be lost."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if jax.process_index():
+        return contextlib.nullcontext()  # only process 0 writes
+    return files.locked(folder / f".{EVALUATION}.lock")
 
 
 def _drift(

@@ -95,6 +95,25 @@ def test_with_few_chips_the_validation_scores_count_too_as_if_of_the_field(run, 
         runs.calibrate_run(run, field, score="energy", tpr=0.8, per_class=True)
 
 
+def test_evaluate_says_that_it_measures_the_decision_without_it(run, field):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before = runs.evaluate_run(run)
+    runs.calibrate_run(run, field)
+    with pytest.warns(UserWarning, match="is calibrated to field chips, by which predict decides"):
+        assert runs.evaluate_run(run) == before
+
+
+def test_enrol_states_the_thresholds_by_which_predict_decides(run, field, chips):
+    score = "spatial_stage2"
+    runs.calibrate_run(run, field, score=score)
+    (stranger,) = training.read_record(run)["split"]["unknown"]
+    stated = runs.enrol_run(run, chips / "train" / stranger, score=score)
+    after = Recogniser.load(run).decision
+    assert stated["threshold_of_the_run"] == after.calibration.threshold
+    assert stated["threshold"] == pytest.approx(after.thresholds(3)[-1])
+
+
 def test_it_is_recorded_where_from_and_can_be_undone(run, field):
     (before,) = Recogniser.load(run)(images_of(field)[:1])
     result = runs.calibrate_run(run, field)

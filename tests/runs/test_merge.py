@@ -1,14 +1,18 @@
 """A new evaluation keeps earlier figures of the same network and examples."""
 
+import contextlib
 import json
 import shutil
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from jaxatr import reporting, runs, training
 from jaxatr.reporting import score_record
+from jaxatr.runs import evaluation
 from jaxatr.runs.merge import Evaluated, merged
 from jaxatr.tasks import Distillation, OpenSet
 
@@ -40,6 +44,23 @@ def test_a_further_score_joins_the_ones_before(run):
     with pytest.warns(UserWarning, match=r"training is not finished: this is step \d+ of 1000000"):
         last = runs.evaluate_run(run, scores="mls", fresh=True)
     assert list(last["groups"]["all"]["scores"]) == ["mls"]
+
+
+def test_two_evaluations_at_once_keep_each_other_s_scores(run, monkeypatch):
+    both = threading.Barrier(2)
+
+    def slowly(*arguments):
+        found = merged(*arguments)
+        with contextlib.suppress(threading.BrokenBarrierError):  # the other one waits for its turn
+            both.wait(timeout=4)
+        return found
+
+    monkeypatch.setattr(evaluation, "merged", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: runs.evaluate_run(run, scores=name), ("energy", "nearest")))
+    recorded = json.loads((run / "evaluation.json").read_text())["groups"]["all"]["scores"]
+    assert {"energy", "nearest", "mls"} <= recorded.keys()
+    assert {f"test_score_{name}" for name in recorded} <= {*np.load(run / "scores.npz")}
 
 
 def measured(*scores, step=3, near=(), **more):

@@ -150,9 +150,16 @@ def rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 ({error})") from error
     header = text.partition("\n")[0]
-    reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count))
+    between = max(",;\t", key=header.count)
+    reader = csv.DictReader(io.StringIO(text), delimiter=between)
     try:
         for row in reader:
+            further = [cell for cell in row.get(None, ()) if cell.strip()]
+            if further:
+                raise ValueError(
+                    f"{path}: line {reader.line_num} has more cells than the first line, such as "
+                    f"{further[0]!r}; text with {between!r} in it has to be in quotes"
+                )
             given = {k: as_given(v) if isinstance(v, str) else v for k, v in row.items()}
             yield f"line {reader.line_num}", given
     except csv.Error as error:
