@@ -16,7 +16,7 @@ from jaxatr import data
 from jaxatr.data.annotations import examined, read_annotations
 from jaxatr.data.chip import around
 from jaxatr.data.decoder import ImageError
-from jaxatr.data.images import decode_image
+from jaxatr.data.images import decode_image, read_image
 from jaxatr.data.scene_image import open_scene, read_scene
 from jaxatr.data.source import Request
 from jaxatr.data.sources.scenes import PART, Framing
@@ -374,6 +374,31 @@ def test_chips_as_files_keep_their_parts(scenes, tmp_path):
         write_chips(scenes, tmp_path / "out", {"boxes": str(path)}, skip_corrupt=False)
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype", "suffix"),
+    [
+        ((), np.uint8, ".png"),
+        ((), np.uint16, ".png"),
+        ((3,), np.uint8, ".png"),
+        ((3,), np.uint16, ".npy"),
+        ((2,), np.uint8, ".npy"),
+        ((4,), np.uint8, ".npy"),
+        ((6,), np.uint8, ".npy"),
+        ((4,), np.float32, ".npy"),
+    ],
+)
+def test_chips_as_files_have_every_band(tmp_path, shape, dtype, suffix):
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 20, *shape)).astype(dtype)
+    (tmp_path / "scenes").mkdir()
+    np.save(tmp_path / "scenes/a.npy", pixels)
+    path = written(tmp_path, "boxes.csv", "path,x,y,width,height,label\na.npy,3,4,5,5,car\n")
+    options = {"boxes": str(path), "box_margin": 0.0}
+    write_chips(tmp_path / "scenes", tmp_path / "out", options, skip_corrupt=False)
+    (file,) = tmp_path.glob("out/*/car/*")
+    assert file.suffix == suffix
+    np.testing.assert_array_equal(read_image(file), pixels.reshape(20, 20, -1)[4:9, 3:8])
+
+
 def test_refused_chips_leave_no_files(scenes, tmp_path):
     path = written(tmp_path, "boxes.csv", "path,x,y,width,height,label\n"
                    "a.png,10,20,6,4,car\nb.png,1,1,4,4,car\n")  # fmt: skip
@@ -505,6 +530,23 @@ def test_a_geotiff_that_is_decoded_whole_has_its_map_and_missing_values(tmp_path
     values[2, 3] = 0
     np.testing.assert_array_equal(got, values[:, :, :3])
     np.testing.assert_array_equal(read_scene(tmp_path / "t.tif"), got)
+
+
+def test_missing_values_are_zero_however_a_geotiff_is_read(tmp_path):
+    """By windows, as a whole (several bands), and from an upload's bytes."""
+    for bands in (1, 4):
+        values = np.full((8, 8, bands), 3.0, np.float32)
+        values[0, 0], values[1, 1], values[2, 2, 0] = 7, np.nan, np.inf
+        wanted = np.where(np.isfinite(values), values, 0)
+        wanted[0, 0] = 0
+        options = {"planarconfig": "contig"} if bands > 1 else {}
+        pixels = np.squeeze(values)
+        _, got = of_geotiff(tmp_path / "t.tif", pixels, photometric="minisblack", **options)
+        np.testing.assert_array_equal(got, wanted)
+        content = (tmp_path / "t.tif").read_bytes()
+        np.testing.assert_array_equal(decode_image(content, "t", fill=True), wanted)
+        with pytest.raises(ImageError, match="not finite"):
+            decode_image(content, "t")
 
 
 def test_a_colour_is_missing_where_all_of_its_bands_are(tmp_path):
