@@ -164,6 +164,44 @@ def test_a_scene_in_two_parts_is_named(scenes, tmp_path):
             assert [scene.path for scene in found.scenes] == ["b.png"]
 
 
+def test_an_image_has_one_place_however_its_path_is_written(scenes, tmp_path):
+    table = "path,x,y,width,height,part\na.png,1,2,3,4,train\n./a.png,5,6,7,8,test\n"
+    path = written(tmp_path, "t.csv", table)
+    with pytest.raises(ValueError, match="a.png: is in 2 parts: test, train"):
+        read_annotations(scenes, path)
+    path.write_text(table.replace("test", ""))
+    for given in (scenes, scenes / "a.png"):
+        (scene,) = read_annotations(given, path).scenes
+        assert scene.path == "a.png" and len(scene.boxes) == 2
+
+
+@pytest.mark.parametrize("kind", ["voc", "yolo"])
+def test_images_of_one_name_in_several_folders_keep_their_boxes(scenes, tmp_path, kind):
+    for number, folder in enumerate(("", "one", "two")):
+        if folder:
+            shutil.copytree(scenes, scenes / folder, ignore=lambda *_: ["one", "b.png"])
+        if kind == "voc":
+            written(tmp_path / "boxes" / folder, "a.xml", a_voc(box=(number + 1, 2, 9, 9)))
+        else:
+            line = f"0 {(number + 9) / 120} 0.1375 {(9 - number) / 60} 0.2\n"
+            written(tmp_path / "boxes" / folder, "a.txt", line)
+    found = read_annotations(scenes, tmp_path / "boxes").scenes
+    assert [(scene.path, len(scene.boxes)) for scene in found] == [
+        ("a.png", 1),
+        ("one/a.png", 1),
+        ("two/a.png", 1),
+    ]
+    assert [round(scene.boxes[0, 0]) for scene in found] == [0, 1, 2]
+
+
+def test_annotations_without_numbers_are_not_the_same_one(scenes, tmp_path):
+    annotations = [{"image_id": 7, "category_id": 1, "bbox": [n, 1, 5, 5]} for n in range(4)]
+    for one in annotations[2:]:
+        one["id"] = None
+    path = written(tmp_path, "t.json", a_coco(annotations=annotations))
+    assert [len(scene.boxes) for scene in read_annotations(scenes, path).scenes] == [4, 0]
+
+
 def test_the_folders_of_dota(scenes, tmp_path):
     for part in ("train", "val"):
         (tmp_path / part / "images").mkdir(parents=True)
@@ -243,6 +281,11 @@ def test_what_cannot_be_used_is_named_and_refused_or_skipped(scenes, tmp_path, c
         ("a.xml", a_voc(box=(9, 9, 2, 4)), "ends before it begins"),
         ("t.csv", "path,x,y,width,height\na.png,1,2,x,4\n", "line 2: wanted numbers"),
         ("t.csv", "path,x,y,width,height\n,1,2,3,4\n", "line 2: has no path"),
+        (
+            "t.csv",
+            "path,x,y,width,height,part\na.png,1,2,3,4,train\nb.png,1,2,3,4,testing\n",
+            "line 3: got the part 'testing', wanted train, val or test",
+        ),
         (
             "t.csv",
             "path,x,y,width,height,angle\na.png,1,2,3,4,inf\n",
