@@ -54,7 +54,8 @@ def suppress(
     usable = jnp.isfinite(boxes).all(axis=-1) & (geometry.area(boxes) > 0)
     usable &= jnp.isfinite(scores) & (scores >= least)
     boxes = jnp.where(usable[..., None], boxes, 0)
-    areas, rows = jnp.asarray(geometry.area(boxes)), jnp.arange(scores.shape[-1])
+    areas = jnp.asarray(geometry.area(boxes))
+    rows, places = (jnp.arange(n, dtype=jnp.int32) for n in (scores.shape[-1], keep))
 
     def some_left(state: tuple[Array, Array, Array, Array]) -> Array:
         number, left, *_ = state
@@ -66,14 +67,15 @@ def suppress(
         best = best.astype(jnp.int32)  # also where jax counts in 64 bits
         # Masks instead of indices of a batch, which ONNX has no operators for.
         own = rows == best[..., None]
-        place = (jnp.arange(keep) == number) & left.any(axis=-1, keepdims=True)
+        place = (places == number) & left.any(axis=-1, keepdims=True)
         box = jnp.where(own[..., None], boxes, -jnp.inf).max(axis=-2, keepdims=True)
         shared = geometry.intersection(box, boxes)
         # Without a division, a box with overlap of a simple fraction is decided exactly.
         drop = shared > overlap * (geometry.area(box) + areas - shared)
         if labels is not None:
-            label = jnp.where(own, jnp.asarray(labels), 0).sum(axis=-1, keepdims=True)
-            drop &= label == jnp.asarray(labels)
+            classes = jnp.asarray(labels)
+            label = jnp.where(own, classes, 0).sum(axis=-1, keepdims=True, dtype=classes.dtype)
+            drop &= label == classes
         indices = jnp.where(place, best[..., None], indices)
         return number + 1, left & ~drop & ~own, indices, valid | place
 
