@@ -127,7 +127,12 @@ def natural_order(name: str) -> tuple[list[str | int], str]:
 
 
 def decode_image(
-    content: bytes, name: str, *, phase: bool = False, names: Sequence[str] = ()
+    content: bytes,
+    name: str,
+    *,
+    phase: bool = False,
+    names: Sequence[str] = (),
+    fill: bool = False,
 ) -> Shaped[np.ndarray, "h w c"]:
     """Decodes a file's content like :func:`read_image`.
 
@@ -136,7 +141,8 @@ def decode_image(
       name: the file's name, for error messages.
       phase: see :func:`read_image`.
       names: names of the bands in the wanted order; a TIFF that has them in another is refused.
+      fill: make missing values of a TIFF 0, as in a scene.
     """
     if content.startswith(decoder.RADAR):
         return radar.decode(content, name, phase=phase)
-    return decoder.decode(content, name, others=True, phase=phase, names=names)
+    return decoder.decode(content, name, others=True, phase=phase, names=names, fill=fill)

@@ -103,7 +103,6 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
         raise kind(f"{name}: {error.strerror or error}") from error
     transform = _of_world_file(Path(path))
     epsg: int | None = None
-    missing: float | None = None
     if start.startswith(b"\x93NUMPY"):
         try:
             values = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -123,7 +122,7 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
                 if page is not None:
                     found = _tiff_transform(page)
                     transform = transform if found is None else found
-                    epsg, missing = _epsg(page), _missing(page)
+                    epsg = _epsg(page)
                     if _has_windows(page):
                         pixels = _of_page(file, page, name)
                         size = (page.imagelength, page.imagewidth)
@@ -144,8 +143,7 @@ def open_scene(path: str | os.PathLike, name: str | None = None) -> Iterator[Sce
 
     def decoded(rows: slice, columns: slice) -> np.ndarray:
         if not whole:
-            image = decode_image(content, name)
-            whole.append(image if missing is None else _filled(image.copy(), missing))
+            whole.append(decode_image(content, name, fill=True))
         return whole[0][rows, columns]
 
     yield SceneImage(name, height, width, decoded, transform, epsg)
@@ -170,15 +168,6 @@ def read_scene(path: str | os.PathLike, name: str | None = None) -> Shaped[np.nd
 def _is_envi(path: Path, content: bytes) -> bool:
     beside = path.suffix.lower() not in SUFFIXES and envi.header_beside(path) is not None
     return beside or envi.is_envi(content)
-
-
-def _filled(image: np.ndarray, missing: float | None) -> np.ndarray:
-    """Replaces missing values by 0, in place: those of a number in all bands, and infinite ones."""
-    if image.dtype.kind in "fc":
-        image[~np.isfinite(image)] = 0
-    if missing is not None and not math.isnan(missing):
-        image[(image == missing).all(axis=-1)] = 0
-    return image
 
 
 def _content(path: str | os.PathLike, name: str) -> bytes:
@@ -285,7 +274,7 @@ def _of_page(file: Any, page: Any, name: str) -> _Pixels:
                             y * rows_each - rows.start,
                             x * columns_each - columns.start,
                         )
-            return decoder.measured(_filled(part, missing))
+            return decoder.measured(decoder.filled(part, missing))
         except Exception as error:  # of a damaged file, any kind
             raise decoder.named(name, error) from error
 

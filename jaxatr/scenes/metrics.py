@@ -204,8 +204,8 @@ def _precisions(hits: np.ndarray, alarms: np.ndarray, wanted: int) -> Float[np.n
     return np.append(best, 0)[np.minimum(at, len(best))]
 
 
-def _matches(found: Detections, truth: Truths, label: int, most: int) -> _Matches:
-    """Assigns detections of a class to targets in each image, the highest score first."""
+def _matches(found: Detections, truth: Truths, label: int, most: int = 2**62) -> _Matches:
+    """Assigns detections of a class, so many of each image, to targets, the highest first."""
     crowd, difficult, areas = map(np.asarray, (truth.crowd, truth.difficult, truth.areas))
     own = np.flatnonzero(found.labels == label)
     own = own[np.lexsort((own, -found.scores[own], found.images[own]))]
@@ -341,7 +341,7 @@ def operating_curve(found: Detections, truth: Truths, *, classes: Sequence[int])
       ValueError: as :func:`average_precision`, or there is no target to find.
     """
     found, truth = _checked(found, truth)
-    every = [_matches(found, truth, label, MOST[-1]) for label in classes]
+    every = [_matches(found, truth, label) for label in classes]
     wanted = sum(int(matches.wanted[0]) for matches in every)
     if not wanted:
         raise ValueError("truths: got no target to find, wanted at least one")
@@ -395,15 +395,15 @@ def open_set(
     threshold = float(curve.scores[at]) if at < len(curve.scores) else _NOTHING
     right = wrong = errors = 0
     for label in classes:
-        matches = _matches(found, truth, label, MOST[-1])
+        matches = _matches(found, truth, label)
         above = ~(matches.scores < threshold) & ~matches.ignored[0, 0]
         alarms = matches.rows[above & ~matches.hit[0, 0]]
         strays = Detections(*(column[alarms] for column in found))
         strays = strays._replace(labels=np.full(len(alarms), UNKNOWN))
-        taken = _matches(strays, truth, UNKNOWN, MOST[-1]).hit[0, 0].sum()
+        others = _matches(strays, truth, UNKNOWN)
         right += int((above & matches.hit[0, 0]).sum())
-        wrong += len(alarms) - int(taken)
-        errors += int(taken)
+        wrong += int((~others.hit[0, 0]).sum())
+        errors += int((others.hit & ~others.ignored)[0, 0].sum())
     return OpenSet(
         average_precision(found, truth, classes=classes),
         average_precision(found, truth, classes=[UNKNOWN]),

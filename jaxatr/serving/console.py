@@ -192,7 +192,7 @@ class Console:
         if len(uploads) > 1:
             raise HTTPException(422, f"images: got {len(uploads)}, wanted one scene")
         with self.scenes.place():
-            (scene,) = await unless_gone(request, self.reader.read(uploads, lambda image: image))
+            (scene,) = await unless_gone(request, self.reader.read(uploads, scenes=True))
             self.metrics.scene(scene.chip is not None)
             if scene.chip is None:
                 raise Unusable([scene])

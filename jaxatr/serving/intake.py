@@ -108,14 +108,13 @@ class Reader:
             time.sleep(0.01)
         return not self._begun
 
-    async def read(self, uploads: Sequence[Upload], prepare: Prepare | None = None) -> list[Read]:
+    async def read(self, uploads: Sequence[Upload], *, scenes: bool = False) -> list[Read]:
         """Decodes uploads, in order.
 
         Args:
           uploads: the files.
-          prepare: makes what is kept of an image; None for :meth:`chip`.
+          scenes: keep all pixels, instead of :meth:`chip`; missing values of a TIFF are 0.
         """
-        prepare = prepare or self.chip
         loop, gone = asyncio.get_running_loop(), threading.Event()
         small: list[Read | None] = []
         read = []
@@ -123,45 +122,46 @@ class Reader:
             while len(small) < len(uploads):
                 rest = uploads[len(small) :]
                 small += await loop.run_in_executor(
-                    self._small, self._read_small, rest, gone, prepare
+                    self._small, self._read_small, rest, gone, scenes
                 )
             for one, upload in zip(small, uploads, strict=True):
                 read.append(
                     one
-                    or await loop.run_in_executor(
-                        self._large, self._decoded, upload, prepare, False
-                    )
+                    or await loop.run_in_executor(self._large, self._decoded, upload, scenes, False)
                 )
         finally:
             gone.set()
         return read
 
     def _read_small(
-        self, uploads: Sequence[Upload], gone: threading.Event, prepare: Prepare
+        self, uploads: Sequence[Upload], gone: threading.Event, scenes: bool
     ) -> list[Read | None]:
         """Decodes the first small uploads, for one turn; None stands for a large one."""
         end, read = time.monotonic() + _TURN, []
         for upload in uploads:
             if gone.is_set() or (read and time.monotonic() > end):
                 break
-            read.append(self._unless_large(upload, prepare))
+            read.append(self._unless_large(upload, scenes))
         return read
 
-    def _unless_large(self, upload: Upload, prepare: Prepare) -> Read | None:
+    def _unless_large(self, upload: Upload, scene: bool) -> Read | None:
         try:
             pixels = decoder.header(upload.content, upload.name, most=self._most).work
         except Exception as error:
             return _refused(upload, error)
-        return None if pixels > _SMALL else self._decoded(upload, prepare)
+        return None if pixels > _SMALL else self._decoded(upload, scene)
 
-    def _decoded(self, upload: Upload, prepare: Prepare, small: bool = True) -> Read:
+    def _decoded(self, upload: Upload, scene: bool, small: bool = True) -> Read:
         """Decodes an upload whose number of pixels is within the limit."""
         thread = threading.get_ident()
         self._begun[thread] = time.monotonic(), small
         try:
             bands = self._intake.bands
-            image = decode_image(upload.content, upload.name, phase=bands.phase, names=bands.names)
-            return Read(upload.name, digest(upload.content), prepare(image))
+            image = decode_image(
+                upload.content, upload.name, phase=bands.phase, names=bands.names, fill=scene
+            )
+            kept = image if scene else self.chip(image)
+            return Read(upload.name, digest(upload.content), kept)
         except Exception as error:
             return _refused(upload, error)
         finally:

@@ -221,8 +221,8 @@ def picture_of(scene: Shaped[np.ndarray, "h w c"]) -> bytes:
 
 
 def _file_of(part: Shaped[np.ndarray, "h w c"]) -> bytes:
-    """Encodes pixels without a loss: a PNG, or ``.npy`` for more than 8 bits."""
-    if part.dtype == np.uint8:
+    """Encodes pixels without a loss: a PNG, or ``.npy`` for more than 8 bits, and other bands."""
+    if part.dtype == np.uint8 and part.shape[2] in (1, 3):
         return as_png(part)
     file = io.BytesIO()
     np.save(file, part)

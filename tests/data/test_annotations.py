@@ -16,7 +16,7 @@ from jaxatr import data
 from jaxatr.data.annotations import examined, read_annotations
 from jaxatr.data.chip import around
 from jaxatr.data.decoder import ImageError
-from jaxatr.data.images import decode_image
+from jaxatr.data.images import decode_image, read_image
 from jaxatr.data.scene_image import open_scene, read_scene
 from jaxatr.data.source import Request
 from jaxatr.data.sources.scenes import PART, Framing
@@ -164,6 +164,44 @@ def test_a_scene_in_two_parts_is_named(scenes, tmp_path):
             assert [scene.path for scene in found.scenes] == ["b.png"]
 
 
+def test_an_image_has_one_place_however_its_path_is_written(scenes, tmp_path):
+    table = "path,x,y,width,height,part\na.png,1,2,3,4,train\n./a.png,5,6,7,8,test\n"
+    path = written(tmp_path, "t.csv", table)
+    with pytest.raises(ValueError, match="a.png: is in 2 parts: test, train"):
+        read_annotations(scenes, path)
+    path.write_text(table.replace("test", ""))
+    for given in (scenes, scenes / "a.png"):
+        (scene,) = read_annotations(given, path).scenes
+        assert scene.path == "a.png" and len(scene.boxes) == 2
+
+
+@pytest.mark.parametrize("kind", ["voc", "yolo"])
+def test_images_of_one_name_in_several_folders_keep_their_boxes(scenes, tmp_path, kind):
+    for number, folder in enumerate(("", "one", "two")):
+        if folder:
+            shutil.copytree(scenes, scenes / folder, ignore=lambda *_: ["one", "b.png"])
+        if kind == "voc":
+            written(tmp_path / "boxes" / folder, "a.xml", a_voc(box=(number + 1, 2, 9, 9)))
+        else:
+            line = f"0 {(number + 9) / 120} 0.1375 {(9 - number) / 60} 0.2\n"
+            written(tmp_path / "boxes" / folder, "a.txt", line)
+    found = read_annotations(scenes, tmp_path / "boxes").scenes
+    assert [(scene.path, len(scene.boxes)) for scene in found] == [
+        ("a.png", 1),
+        ("one/a.png", 1),
+        ("two/a.png", 1),
+    ]
+    assert [round(scene.boxes[0, 0]) for scene in found] == [0, 1, 2]
+
+
+def test_annotations_without_numbers_are_not_the_same_one(scenes, tmp_path):
+    annotations = [{"image_id": 7, "category_id": 1, "bbox": [n, 1, 5, 5]} for n in range(4)]
+    for one in annotations[2:]:
+        one["id"] = None
+    path = written(tmp_path, "t.json", a_coco(annotations=annotations))
+    assert [len(scene.boxes) for scene in read_annotations(scenes, path).scenes] == [4, 0]
+
+
 def test_the_folders_of_dota(scenes, tmp_path):
     for part in ("train", "val"):
         (tmp_path / part / "images").mkdir(parents=True)
@@ -243,6 +281,11 @@ def test_what_cannot_be_used_is_named_and_refused_or_skipped(scenes, tmp_path, c
         ("a.xml", a_voc(box=(9, 9, 2, 4)), "ends before it begins"),
         ("t.csv", "path,x,y,width,height\na.png,1,2,x,4\n", "line 2: wanted numbers"),
         ("t.csv", "path,x,y,width,height\n,1,2,3,4\n", "line 2: has no path"),
+        (
+            "t.csv",
+            "path,x,y,width,height,part\na.png,1,2,3,4,train\nb.png,1,2,3,4,testing\n",
+            "line 3: got the part 'testing', wanted train, val or test",
+        ),
         (
             "t.csv",
             "path,x,y,width,height,angle\na.png,1,2,3,4,inf\n",
@@ -372,6 +415,31 @@ def test_chips_as_files_keep_their_parts(scenes, tmp_path):
     assert files == ["test/big_car/b.png_0000.png", "train/car/a.png_0000.png"]
     with pytest.raises(ValueError, match="not an empty folder"):
         write_chips(scenes, tmp_path / "out", {"boxes": str(path)}, skip_corrupt=False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "suffix"),
+    [
+        ((), np.uint8, ".png"),
+        ((), np.uint16, ".png"),
+        ((3,), np.uint8, ".png"),
+        ((3,), np.uint16, ".npy"),
+        ((2,), np.uint8, ".npy"),
+        ((4,), np.uint8, ".npy"),
+        ((6,), np.uint8, ".npy"),
+        ((4,), np.float32, ".npy"),
+    ],
+)
+def test_chips_as_files_have_every_band(tmp_path, shape, dtype, suffix):
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 20, *shape)).astype(dtype)
+    (tmp_path / "scenes").mkdir()
+    np.save(tmp_path / "scenes/a.npy", pixels)
+    path = written(tmp_path, "boxes.csv", "path,x,y,width,height,label\na.npy,3,4,5,5,car\n")
+    options = {"boxes": str(path), "box_margin": 0.0}
+    write_chips(tmp_path / "scenes", tmp_path / "out", options, skip_corrupt=False)
+    (file,) = tmp_path.glob("out/*/car/*")
+    assert file.suffix == suffix
+    np.testing.assert_array_equal(read_image(file), pixels.reshape(20, 20, -1)[4:9, 3:8])
 
 
 def test_refused_chips_leave_no_files(scenes, tmp_path):
@@ -505,6 +573,23 @@ def test_a_geotiff_that_is_decoded_whole_has_its_map_and_missing_values(tmp_path
     values[2, 3] = 0
     np.testing.assert_array_equal(got, values[:, :, :3])
     np.testing.assert_array_equal(read_scene(tmp_path / "t.tif"), got)
+
+
+def test_missing_values_are_zero_however_a_geotiff_is_read(tmp_path):
+    """By windows, as a whole (several bands), and from an upload's bytes."""
+    for bands in (1, 4):
+        values = np.full((8, 8, bands), 3.0, np.float32)
+        values[0, 0], values[1, 1], values[2, 2, 0] = 7, np.nan, np.inf
+        wanted = np.where(np.isfinite(values), values, 0)
+        wanted[0, 0] = 0
+        options = {"planarconfig": "contig"} if bands > 1 else {}
+        pixels = np.squeeze(values)
+        _, got = of_geotiff(tmp_path / "t.tif", pixels, photometric="minisblack", **options)
+        np.testing.assert_array_equal(got, wanted)
+        content = (tmp_path / "t.tif").read_bytes()
+        np.testing.assert_array_equal(decode_image(content, "t", fill=True), wanted)
+        with pytest.raises(ImageError, match="not finite"):
+            decode_image(content, "t")
 
 
 def test_a_colour_is_missing_where_all_of_its_bands_are(tmp_path):

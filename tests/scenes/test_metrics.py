@@ -186,6 +186,20 @@ def test_crowds_and_difficult_targets_count_neither_way():
     assert curve.recalls.tolist() == [0, 1]
 
 
+def test_a_curve_counts_every_detection_of_an_image():
+    """COCO's hundred detections an image are not enough for a scene of any size."""
+    images, where = np.zeros(150, int), placed(*range(0, 7500, 50))
+    truth = Truths(images, where, images)
+    far = Detections(images, where + 25, np.full(150, 0.6), images)
+    near = Detections(images, where, np.full(150, 0.4), images)
+    both = Detections(*map(np.concatenate, zip(far, near, strict=True)))
+    curve = metrics.operating_curve(both, truth, classes=[0])
+    assert curve.recalls.tolist() == [0, 1] and curve.alarms.tolist() == [150, 150]
+    strange = truth._replace(labels=np.repeat([0, UNKNOWN], [10, 140]))
+    measures = metrics.open_set(near, strange, classes=[0])
+    assert measures.open_set_errors == 140 and measures.wilderness_impact == pytest.approx(14)
+
+
 def test_open_set_by_hand():
     """Four known targets of two classes and three unknown ones, of which one is taken for known."""
     images = np.zeros(7, int)
@@ -207,6 +221,11 @@ def test_open_set_by_hand():
         found._replace(scores=found.scores / 2), truth, classes=[0, 1], recall=1.0
     )
     assert late.threshold == 0.05 and late.open_set_errors == 1
+    # An unknown target that may be missed, or a crowd of them, counts neither way.
+    optional = np.arange(7) == 4
+    for flags in ({"crowd": optional}, {"difficult": optional}):
+        free = metrics.open_set(found, truth._replace(**flags), classes=[0, 1], recall=0.75)
+        assert free.open_set_errors == 0 and free.wilderness_impact == 0
 
 
 def test_nothing_found_and_nothing_to_find():

@@ -97,6 +97,17 @@ def test_double_precision_keeps_the_same():
     np.testing.assert_array_equal(found.indices[found.valid], plain(boxes, scores))
 
 
+@pytest.mark.parametrize("wide", [False, True])
+def test_no_promotion_is_needed(wide):
+    rng = np.random.default_rng(0)
+    corners, scores = rng.uniform(0, 10, (20, 2)), rng.uniform(size=20)
+    boxes, labels = np.concatenate([corners, corners + 3], axis=1), rng.integers(0, 2, 20)
+    with jax.enable_x64(wide), jax.numpy_dtype_promotion("strict"):
+        every, own = kept(boxes, scores), kept(boxes, scores, labels)
+    np.testing.assert_array_equal(every, plain(boxes, scores))
+    np.testing.assert_array_equal(own, plain(boxes, scores, labels))
+
+
 def test_nothing_in_nothing_out():
     assert kept(np.zeros((0, 4)), np.zeros(0)).tolist() == []
     found = suppress(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), keep=3)

@@ -9,10 +9,12 @@ import time
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 import jaxatr
 from jaxatr import bundled, runs
+from jaxatr.data.images import decode_image
 from jaxatr.data.sources.scenes import Framing
 from jaxatr.serving.batcher import Busy
 from jaxatr.serving.intake import Read
@@ -207,6 +209,20 @@ def test_one_scene_a_request_and_a_detector(client, drawn, engine, make_console,
         assert "without a detector: --detector" in sent(alone, DETECT, drawn[1]).json()["detail"]
         assert sent(alone, DECIDE, drawn[1], box="4,6,28,30").status_code == 200
         assert alone.get("/api/run").json()["detector"] is None
+
+
+def test_missing_values_of_a_geotiff_are_zero_as_for_detect(client, drawn, tmp_path):
+    scene = np.where(drawn[1] == 0, 255, np.minimum(drawn[1], 254)).astype(np.uint8)
+    tifffile.imwrite(tmp_path / "s.tif", scene, extratags=[(42113, "s", 0, "255")], metadata=None)
+    found = sent(client, DETECT, (tmp_path / "s.tif").read_bytes()).json()["targets"]
+    assert [target["box"] for target in found] == [box_of(*place) for place in PLACES]
+
+
+@pytest.mark.parametrize("bands", [1, 2, 3, 4, 6])
+def test_the_file_of_a_chip_has_every_band(bands):
+    scene = np.random.default_rng(0).integers(0, 256, (40, 50, bands)).astype(np.uint8)
+    (cut,) = scenes_of().cut(Read("s.tif", "", scene), np.array([[10.0, 5, 20, 15]]))
+    np.testing.assert_array_equal(decode_image(cut.file, "chip"), cut.read.chip)
 
 
 def test_a_scene_is_shown_in_8_bits(client, drawn):

@@ -178,7 +178,7 @@ class Decoding:
         self.free, self.begun = threading.Event(), []
         monkeypatch.setattr("jaxatr.serving.intake.decode_image", self)
 
-    def __call__(self, content, name, *, phase=False, names=()):
+    def __call__(self, content, name, *, phase=False, names=(), fill=False):
         self.begun.append(name)
         assert self.free.wait(10)
         return np.zeros((8, 8, 1), np.uint8)
@@ -256,7 +256,7 @@ def test_threads_that_are_stuck_are_noticed(decoding, monkeypatch):
 
 @pytest.mark.parametrize("error", [TypeError, ZeroDivisionError, MemoryError, RecursionError])
 def test_any_error_of_an_image_is_its_own(monkeypatch, error):
-    def decode(content, name, *, phase=False, names=()):
+    def decode(content, name, *, phase=False, names=(), fill=False):
         if name == "a1":
             raise error("odd tags")
         return np.zeros((8, 8, 1), np.uint8)

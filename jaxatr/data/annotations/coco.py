@@ -70,7 +70,7 @@ def read(path: Path, content: Mapping[str, Any], into: Collector) -> None:
             into.problem(where, f"got {_shown(one)}, wanted {wanted}")
             continue
         number = json.dumps(one.get("id"))
-        if "id" in one and number in seen:
+        if one.get("id") is not None and number in seen:
             into.problem(where, f"the id {number} is already that of another annotation")
             continue
         seen.add(number)

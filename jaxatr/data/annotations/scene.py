@@ -142,6 +142,7 @@ class Collector:
           part: ``train``, ``val`` or ``test``; empty for that of a folder in the path, if any.
           size: height and width as stated, which are compared with the image's.
         """
+        path = PurePosixPath(path).as_posix()  # ./a.png is a.png
         folders = [PARTS[one] for one in PurePosixPath(path).parts[:-1] if one in PARTS]
         one = self._scenes.setdefault(path, _Scene(folders[0] if folders else ""))
         one.parts |= {part} - {""}
@@ -167,6 +168,7 @@ class Collector:
           difficult: it may be missed.
           crowd: nothing counts in it.
         """
+        path = PurePosixPath(path).as_posix()
         self.scene(path)
         try:
             numbers = tuple(float(str(one)) for one in corners)

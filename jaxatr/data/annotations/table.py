@@ -45,7 +45,11 @@ def read(path: Path, into: Collector) -> None:
         except ValueError as error:
             into.problem(where, f"wanted numbers for x, y, width, height and angle ({error})")
             continue
-        into.scene(name, PARTS.get(_cell(row, columns, "part", "split").lower(), ""))
+        part = _cell(row, columns, "part", "split").lower()
+        if part and part not in PARTS:
+            into.problem(where, f"got the part {part!r}, wanted train, val or test")
+            continue
+        into.scene(name, PARTS.get(part, ""))
         corners = (x, y, x + width, y + height)
         if not math.isfinite(angle):
             into.problem(where, f"got an angle of {angle}, wanted a finite number")

@@ -63,7 +63,7 @@ def _image(into: Collector, folder: Path, file_name: str, stem: str) -> str | No
     names = [file_name] if file_name and into.is_below(file_name) else []
     names += [f"{stem}{suffix}" for suffix in (".jpg", ".png", ".tif", ".jpeg", ".bmp", ".npy")]
     for name in names:
-        for place in (Path(), folder, Path("JPEGImages"), folder.parent / "JPEGImages"):
+        for place in (folder, folder.parent / "JPEGImages", Path(), Path("JPEGImages")):
             if into.has(found := (place / name).as_posix()):
                 return found
     return None

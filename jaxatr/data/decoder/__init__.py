@@ -18,8 +18,9 @@ import numpy as np
 from PIL import Image
 
 from jaxatr.data.decoder import compression, gif, jpeg, jpeg2000, npy, phoenix, pillow, png, tiff
+from jaxatr.data.decoder.directory import nodata
 from jaxatr.data.decoder.header import MOST_BANDS, MOST_PARTS, MOST_PIXELS, Header, ImageError
-from jaxatr.data.decoder.measured import measured
+from jaxatr.data.decoder.measured import bands_of, filled, measured
 
 __all__ = [
     "ENVI",
@@ -35,6 +36,7 @@ __all__ = [
     "decode",
     "header",
     "is_measurement",
+    "filled",
     "measured",
     "pillow",
     "reason",
@@ -88,6 +90,7 @@ def decode(
     others: bool = False,
     phase: bool = False,
     names: Sequence[str] = (),
+    fill: bool = False,
 ) -> np.ndarray:
     """Decodes an image as ``[h, w, c]``, 1 to 16 bands of uint8, uint16 or float32.
 
@@ -98,6 +101,7 @@ def decode(
       others: accept other formats of Pillow, too, whose work is not bounded.
       phase: make two bands of each complex one, its magnitude and its phase in radians.
       names: names of the bands in the wanted order, if they have any.
+      fill: make missing values of a TIFF 0: those that it names, and those that are not finite.
 
     Raises:
       ImageError: see :func:`header`; or the pixels are damaged, or not finite, or the file names
@@ -107,7 +111,12 @@ def decode(
     if names and content.startswith(tiff.START):
         check_order(tiff.band_names(content), names, name)
     try:
-        return measured(found.read(), phase=phase)
+        values = found.read()
+        if fill and content.startswith(tiff.START):
+            bands_of(values.shape)
+            values = np.array(values).reshape(*values.shape[:2], -1)
+            values = filled(values, nodata(content))
+        return measured(values, phase=phase)
     except Exception as error:  # of a damaged file, any kind
         raise named(name, error, empty=not content) from error
 

@@ -210,3 +210,11 @@ def directories(content: bytes | mmap) -> Iterator[Directory]:
         directory = Directory(content, at)
         yield directory
         at = directory.next
+
+
+def nodata(content: bytes) -> float | None:
+    """Returns the value of missing pixels of a TIFF's first page; None if it states no number."""
+    try:
+        return next((page.nodata for page in directories(content) if page.is_page), None)
+    except (ValueError, struct.error):  # a damaged file is reported where its pixels are read
+        return None

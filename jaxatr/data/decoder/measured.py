@@ -1,5 +1,7 @@
 """Arrays of any numeric type as images."""
 
+import math
+
 import numpy as np
 
 from jaxatr.data.decoder.header import MOST_BANDS, ImageError
@@ -38,6 +40,18 @@ def measured(values: np.ndarray, *, phase: bool = False) -> np.ndarray:
     if not np.isfinite(floats).all():
         raise ImageError("holds pixels that are not finite numbers")
     return floats
+
+
+def filled(values: np.ndarray, missing: float | None) -> np.ndarray:
+    """Replaces missing values of an image ``[h, w, c]`` by 0, in place.
+
+    They are those of a number in all bands, and infinite ones and NaN.
+    """
+    if values.dtype.kind in "fc":
+        values[~np.isfinite(values)] = 0
+    if missing is not None and not math.isnan(missing):
+        values[(values == missing).all(axis=-1)] = 0
+    return values
 
 
 def bands_of(shape: tuple[int, ...]) -> int:

@@ -94,7 +94,7 @@ def _inside(
 
 def places(height: int, width: int) -> Float[Array, "h w 2"]:
     """Returns x and y of the middle of each place of a map, in pixels of the image."""
-    x, y = STRIDE * (jnp.arange(width) + 0.5), STRIDE * (jnp.arange(height) + 0.5)
+    x, y = (STRIDE * (jnp.arange(n, dtype=jnp.float32) + 0.5) for n in (width, height))
     return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]), axis=-1)
 
 

@@ -123,6 +123,10 @@ def test_decoding_finds_peaks_as_a_plain_loop():
         if all(geometry.iou(np.array(one[1]), np.array(k[1])) <= 0.3 for k in kept):
             kept.append(one)
     found = jax.jit(partial(decode, most=30, overlap=0.3))(maps(target, distances, logits))
+    for wide in (False, True):
+        with jax.enable_x64(wide), jax.numpy_dtype_promotion("strict"):
+            strict = decode(maps(target, distances, logits), most=30, overlap=0.3)
+        jax.tree.map(np.testing.assert_allclose, strict, found)
     count = int(found.valid.sum())
     assert count == len(kept) > 5
     for row, (score, box, own) in enumerate(kept):

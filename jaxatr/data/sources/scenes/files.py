@@ -31,7 +31,9 @@ class Written(NamedTuple):
 def write_chips(
     scenes: Path, out: Path, options: Mapping[str, Any], *, skip_corrupt: bool
 ) -> Written:
-    """Writes the chips of scenes as ``OUT/PART/CLASS/SCENE_NUMBER.png``; floats as ``.npy``.
+    """Writes the chips of scenes as ``OUT/PART/CLASS/SCENE_NUMBER.png``.
+
+    Floats, 16-bit colours and bands that are neither gray nor RGB become ``.npy``.
 
     Args:
       scenes: folder of the scenes, or one scene.
@@ -87,7 +89,8 @@ def _file_name(scene: str, taken: Collection[str]) -> str:
 
 
 def _write(path: Path, image: np.ndarray) -> None:
-    if image.dtype == np.float32:
+    plain = (np.uint8, 1), (np.uint8, 3), (np.uint16, 1)
+    if (image.dtype, image.shape[2]) not in plain:
         with replacing(f"{path}.npy") as file:
             np.save(file, image)
         return
