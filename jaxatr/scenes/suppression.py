@@ -1,7 +1,7 @@
 """Non-maximum suppression: of boxes that overlap, the one with the highest score stays."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,8 @@ from jaxatr.scenes import boxes as geometry
 from jaxatr.typing import Array, ArrayLike, Bool, Float, Int, Shaped
 
 _BLOCK = 512  # boxes that are decided about at once
+
+_Number: TypeAlias = Int[ArrayLike, ""] | int
 
 
 class Kept(NamedTuple):
@@ -39,7 +41,7 @@ def suppress(
     """Keeps the box with the highest score, drops those that overlap it, and so on.
 
     It may be traced. Leading axes are images of a batch, each treated alone. Time is proportional
-    to n², memory to n.
+    to the square of the number of boxes that can be kept, memory to n.
 
     Args:
       boxes: ``[..., n, 4]``; one that is empty or not finite is never kept.
@@ -62,29 +64,38 @@ def suppress(
     _, order = jax.lax.top_k(jnp.where(usable, scores, -jnp.inf), count)  # of equals, the first
     boxes, usable = _at(boxes, order), _at(usable, order)
     labels = None if labels is None else _at(jnp.asarray(labels), order)
-    areas, places = jnp.asarray(geometry.area(boxes)), jnp.arange(count, dtype=jnp.int32)
-    size = min(count, _BLOCK)
+    areas, size = jnp.asarray(geometry.area(boxes)), min(count, _BLOCK)
+    within = jnp.arange(size, dtype=jnp.int32)
+    part = partial(jax.lax.dynamic_slice_in_dim, slice_size=size, axis=len(batch))
 
-    def decided(number: Int[ArrayLike, ""] | int, stay: Array) -> Array:
+    def drops(start: _Number, other: _Number) -> Array:
+        """Whether each box of a block drops those of another that have a lower rank."""
+        rows, columns = part(boxes, start)[..., None, :], part(boxes, other)[..., None, :, :]
+        shared = jnp.asarray(geometry.intersection(rows, columns))
+        both = part(areas, start)[..., None] + part(areas, other)[..., None, :]
+        # Without a division, a box with overlap of a simple fraction is decided exactly.
+        found = shared > overlap * (both - shared)
+        found &= (start + within)[:, None] < other + within
+        if labels is None:
+            return found
+        return found & (part(labels, start)[..., None] == part(labels, other)[..., None, :])
+
+    def decided(number: _Number, stay: Array) -> Array:
         """Decides about a block, given which boxes before it stay."""
         start = jnp.minimum(number * size, count - size)  # the last block is no shorter
-        own = partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=size)
-        of_block = partial(own, axis=len(batch))
-        shared = jnp.asarray(
-            geometry.intersection(boxes[..., None, :], of_block(boxes)[..., None, :, :])
-        )
-        # Without a division, a box with overlap of a simple fraction is decided exactly.
-        drops = shared > overlap * (areas[..., None] + of_block(areas)[..., None, :] - shared)
-        drops &= places[:, None] < own(places)
-        if labels is not None:
-            drops &= labels[..., None] == of_block(labels)[..., None, :]
-        free, within = of_block(usable), of_block(drops)
+
+        def left(other: _Number, free: Array) -> Array:
+            before = part(stay, other * size)[..., None]
+            return free & ~(drops(other * size, start) & before).any(axis=-2)
+
+        free = part(usable, start)
         if count > size:
-            free &= ~(drops & stay[..., None]).any(axis=-2)
+            free = jax.lax.fori_loop(0, number, left, free)
+        own = drops(start, start)
 
         # Each pass settles the boxes that only settled ones can drop; the first box is settled.
         def again(state: tuple[Array, Array]) -> tuple[Array, Array]:
-            return free & ~(within & state[0][..., None]).any(axis=-2), state[0]
+            return free & ~(own & state[0][..., None]).any(axis=-2), state[0]
 
         found, _ = jax.lax.while_loop(
             lambda state: (state[0] != state[1]).any(), again, (free, ~free)
@@ -93,9 +104,11 @@ def suppress(
 
     stay = jnp.zeros_like(usable)
     if count > size:
-        stay = jax.lax.fori_loop(0, -(-count // size), decided, stay)
+        blocks = -(-usable.sum(axis=-1, dtype=jnp.int32).max() // size)
+        stay = jax.lax.fori_loop(0, blocks, decided, stay)
     else:
         stay = decided(0, stay)
+    places = jnp.arange(count, dtype=jnp.int32)
     _, first = jax.lax.top_k(jnp.where(stay, -places, -count), min(keep, count))
     valid = _at(stay, first)
     found = Kept(jnp.where(valid, _at(order, first), 0), valid)
