@@ -246,11 +246,15 @@ def test_a_lower_precision_decides_by_thresholds_of_its_own(
     np.testing.assert_allclose(found["threshold"], [one.threshold for one in answers], rtol=1e-5)
     fits, refitted = [], reduced.refitted
     monkeypatch.setattr(reduced, "refitted", lambda *given: fits.append(1) or refitted(*given))
+    read, fitted_in = [], reduced.fitted_in
+    monkeypatch.setattr(
+        reduced, "fitted_in", lambda *a, **k: read.append(fitted_in(*a, **k)) or read[-1]
+    )
     again = Recogniser.load(trained_run, runtime=f"onnxruntime:{precision}")
     assert again.decision.calibration.scores.tolist() == (
         recogniser.decision.calibration.scores.tolist()
     )
-    assert not fits
+    assert not fits and read[0].facts == facts
     monkeypatch.setattr(jaxatr, "__version__", "next")  # whose network may be another one
     Recogniser.load(trained_run, runtime=f"onnxruntime:{precision}")
     assert fits == [1]

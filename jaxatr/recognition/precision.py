@@ -68,7 +68,7 @@ def fitted_in(
     basis = digest([before.scores, before.nearest, jaxatr.__version__])
     saved = store.load(run.workdir, run.step, kept, decision.score)
     facts = {} if saved is None else store.provenance_of(run.workdir, run.step, kept)
-    if saved is None or saved.calibration is None or facts.get("basis") != basis:
+    if saved is None or saved.calibration is None or facts.pop("basis", None) != basis:
         made, facts = refitted(session, decision, task())
         try:
             store.save(run.workdir, run.step, kept, made, {**facts, "basis": basis})

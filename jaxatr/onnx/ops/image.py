@@ -279,7 +279,9 @@ def grid_sample(
         taken = jax.vmap(lambda image, at: image[(slice(None), *at)])(
             jnp.asarray(x), tuple(positions)
         )
-        total = total + taken * jnp.where(inside, share, 0)[:, None].astype(x.dtype)
+        share = jnp.where(inside, share, 0)[:, None].astype(x.dtype)
+        # 0 times a pixel that is not finite would be NaN.
+        total = total + jnp.where(inside[:, None], taken, 0) * share
     return total
 
 

@@ -93,6 +93,8 @@ CASES = [
     ("LinearClassifier", (normal(5, 2),),
      {"classlabels_ints": [4, 8, 6], "coefficients": [1.0, 2.0, 3.0, -1.0, 0.0, 1.0],
        "intercepts": [0.5, -0.5, 0.1], "post_transform": "SOFTMAX"}, 2),
+    ("GridSample", (np.full((1, 1, 2, 2), np.inf, np.float32), np.float32([[[[-3, 0], [0, 4]]]])),
+     {"mode": "nearest"}),  # both outside
     ("GridSample", (IMAGE, np.float32(RNG.uniform(-1.2, 1.2, (2, 3, 5, 2)))),
      {"mode": "bilinear", "padding_mode": "reflection"}),
     ("NegativeLogLikelihoodLoss", (np.log(np.float32(RNG.uniform(0.1, 1, (3, 4, 5)))),

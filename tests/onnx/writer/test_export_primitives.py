@@ -187,8 +187,8 @@ SHAPING = {
         lax.reshape(x[:, :1], (5 * len_(x),), (2, 1, 0)),
         x.reshape(len_(x) * 4, 5, order="F"),
     ),
-    "repeated": lambda x: (jnp.tile(x, (2, 1, 3)), jnp.tile(x, 2), jnp.repeat(x, 2, 1)),
-    "concatenate": lambda x: (jnp.concatenate([x, 2 * x], 1), jnp.stack([x, x], 1)),
+    "repeated": lambda x: (jnp.tile(x, (2, 1, 3)), jnp.repeat(x, 2, 1), jnp.stack([x, x], 1)),
+    "concatenate": lambda x: [jnp.concatenate([y, 2 * y], 1) for y in (x, x[:, :0])],
     "split": lambda x: (*jnp.unstack(x, axis=1), *jnp.split(x, 2, 1), *jnp.split(x, [1, 4], 2)),
     "slices": lambda x: (x[:, 1], x[..., ::2], x[:, ::-1], x[:, -1:], x[:, 1:3, 0], x[0], x[-1]),
     "pad": lambda x: (
@@ -437,6 +437,7 @@ CONTROL = {
     ),
     "scan of nothing": lambda x: lax.scan(lambda c, _: (c * 1.1, None), x, length=3)[0],
     "for": lambda x: lax.fori_loop(0, 3, lambda i, c: c * i + x, x),
+    "for each": jax.vmap(lambda a: lax.fori_loop(0, _int(a[0, 0]) % 4, lambda i, c: c + a * i, a)),
     "while": lambda x: lax.while_loop(
         lambda c: c[0] < 5.0, lambda c: (c[0] * 1.5 + 1, c[1] + x), (jnp.abs(x).sum() / 100, x)
     )[1],

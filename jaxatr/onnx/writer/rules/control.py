@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jax import ShapeDtypeStruct
 
 from jaxatr.onnx.writer.graph import Graph, TensorType
 from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, constant, number_like, rule
@@ -57,7 +58,7 @@ def _while(t: Translator, equation: Equation) -> list[Tensor]:
     params = equation.params
     asked, repeated = params["cond_nconsts"], params["body_nconsts"]
     condition, body = params["cond_jaxpr"], params["body_jaxpr"]
-    of_condition = equation.inputs[:asked]
+    of_condition, asked_shape = equation.inputs[:asked], condition.out_avals[0].shape
     of_body, first = equation.inputs[asked:][:repeated], equation.inputs[asked + repeated :]
     (begin,) = t.run(condition.jaxpr, condition.consts, [*of_condition, *first])
     start = asked + repeated
@@ -66,12 +67,32 @@ def _while(t: Translator, equation: Equation) -> list[Tensor]:
     counter = inner.graph.declare("iteration", (), np.int64)
     inner.graph.inputs[:0] = [counter, inner.graph.declare("again", (), np.bool_)]
     results = inner.run(body.jaxpr, body.consts, [*of_body, *inputs])
+    if asked_shape:  # under vmap: examples that have ended keep their values
+        (going,) = inner.run(condition.jaxpr, condition.consts, [*of_condition, *inputs])
+        pairs = zip(results, inputs, strict=True)
+        results = [_where(inner, going, asked_shape, new, old) for new, old in pairs]
     (again,) = inner.run(condition.jaxpr, condition.consts, [*of_condition, *results])
-    _finish(inner, [again, *results], [*condition.out_avals, *body.out_avals])
+    again = _any(inner, again, asked_shape)
+    _finish(inner, [again, *results], [ShapeDtypeStruct((), np.bool_), *body.out_avals])
+    begin = t.full(_any(t, begin, asked_shape), ())
     given = t.graph.add_many(
-        "Loop", ["", t.full(begin, ()), *names], _types(equation.out_avals), body=inner.graph
+        "Loop", ["", begin, *names], _types(equation.out_avals), body=inner.graph
     )
     return [t.tensor(name) for name in given]
+
+
+def _where(t: Translator, going: Tensor, shape: tuple, new: Tensor, old: Tensor) -> Tensor:
+    """Returns the new values where a flag for each example, over leading axes, is set."""
+    mask = t.reshape(t.full(going, shape), (*shape, *[1] * (len(old.shape) - len(shape))))
+    return t.pointwise("Where", t.tensor(mask), new, old, dtype=old.dtype)
+
+
+def _any(t: Translator, flags: Tensor, shape: tuple) -> Tensor:
+    if not shape:
+        return flags
+    numbers = t.name(t.cast(t.tensor(t.full(flags, shape)), np.int32))
+    axes = list(range(len(shape)))
+    return t.cast(t.add("ReduceMax", [numbers], (), axes=axes, keepdims=0), np.bool_)
 
 
 @rule("cond", unread="branches_platforms")  # the index chooses the branch

@@ -76,7 +76,8 @@ def _transpose(t: Translator, equation: Equation) -> Tensor:
 def _concatenate(t: Translator, equation: Equation) -> Tensor:
     axis = equation.params["dimension"]
     empty = [is_static((aval.shape[axis],)) and not aval.shape[axis] for aval in equation.in_avals]
-    names = [t.read(equation, index) for index, nothing in enumerate(empty) if not nothing]
+    wanted = [index for index, nothing in enumerate(empty) if not nothing] or [0]
+    names = [t.read(equation, index) for index in wanted]
     return t.add("Concat", names, equation.out_avals[0].shape, axis=int(axis))
 
 
