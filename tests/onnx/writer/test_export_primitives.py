@@ -280,6 +280,18 @@ def test_indexing(exported):
     check_all(exported, INDEXING, draw(3, 4, 5))
 
 
+def test_a_part_from_a_computed_start_is_compiled_when_it_is_read(tmp_path):
+    from jaxatr.onnx import export, load
+
+    def part(variables, x):
+        return lax.dynamic_slice_in_dim(x, _int(jnp.abs(x[0, 0])), 3, 1)
+
+    x = draw(2, 7)
+    export(part, {}, x, tmp_path / "part.onnx")
+    model = load(tmp_path / "part.onnx")
+    np.testing.assert_array_equal(jax.jit(model.apply)(model.variables, x), part({}, x))
+
+
 def _several(x):
     """Places on the second axis, of which some are out of bounds."""
     return _int(x[0, 0])

@@ -81,12 +81,14 @@ def _part(t: Translator, value: Tensor, starts: dict[int, Tensor], sizes: Sequen
 def _part_from(
     t: Translator, name: str, out_shape: Shape, axis: int, start: Tensor, most: Dim
 ) -> Tensor:
-    """Slices a value along an axis from a start that is known only at run time."""
+    """Takes a part along an axis from a start that is known only at run time.
+
+    It is a ``Gather``, whose result has a known shape, so that a compiler can read it. That of a
+    ``Slice`` depends on values.
+    """
     first = _clipped(t, t.cast(start, np.int64), [most])
-    length = t.dimensions.shape((out_shape[axis],))
-    end = t.pointwise("Add", first, t.tensor(length))
-    axes = t.graph.int64([axis])
-    return t.add("Slice", [name, t.full(first, (1,)), t.name(end), axes], out_shape)
+    places = t.pointwise("Add", counted(t, out_shape[axis]), first)
+    return t.add("Gather", [name, t.full(places, (out_shape[axis],))], out_shape, axis=int(axis))
 
 
 @rule("gather")
