@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxatr.onnx.writer.dimensions import reshaping, stripped, weight
+from jaxatr.onnx.writer.dimensions import groups, reshaping, stripped, weight
 from jaxatr.onnx.writer.fusion import Finder
 from jaxatr.onnx.writer.graph import Graph, Node, Shape
 
@@ -244,6 +244,26 @@ def _unsqueeze(run: _Pass, node: Node) -> bool:
     return run.put(node, [held], order, axes=list(range(rank, len(order))))
 
 
+def _reshape(run: _Pass, node: Node) -> bool:
+    """Handles a reshape that splits axes, or joins some that are stored next to each other."""
+    held, order = run.held(node.inputs[0])
+    before, after = run.shape(node.inputs[0]), run.shape(node.outputs[0])
+    pairs = groups(before, after)
+    if _is_plain(order) or pairs is None:
+        return False
+    stored: list[tuple[int, list[int]]] = []
+    for left, right in pairs:
+        places = [order[axis] for axis in left] or [len(order)]
+        if places != list(range(places[0], places[0] + len(places))):
+            return False
+        stored.append((places[0], right))
+    axes = [axis for _, right in sorted(stored) for axis in right]
+    found = reshaping(run.shape(held), tuple(after[axis] for axis in axes))
+    if found is None or found[0] != node.op:
+        return False
+    return run.put(node, [held], _inverse(tuple(axes)), **found[1])
+
+
 def _slice(run: _Pass, node: Node) -> bool:
     held, order = run.held(node.inputs[0])
     if _is_plain(order) or "axes" not in node.attributes:
@@ -295,6 +315,7 @@ _HANDLERS: dict[str, Callable[[_Pass, Node], bool]] = {
     "ReduceMin": _reduce,
     "ReduceProd": _reduce,
     "ReduceSum": _reduce,
+    "Reshape": _reshape,
     "Slice": _slice,
     "Squeeze": _reduce,
     "Transpose": _transpose,

@@ -97,6 +97,9 @@ AGNOSTIC = {
     "new axis": lambda x: x[:, :, None, :, :1].max(2) * x,
     "choice": lambda x: jnp.where(x > 0, x, x.sum(-1, keepdims=True)),
     "resize": lambda x: jax.image.resize(x, (x.shape[0], 9, 8, 4), "bilinear"),
+    "groups": lambda x: (x.reshape(*x.shape[:3], 2, 2) * jnp.arange(2.0)).max(-1),
+    "groups, joined": lambda x: jnp.abs(x.reshape(*x.shape[:3], 2, 2)).reshape(x.shape),
+    "places, joined": lambda x: jnp.abs(x.reshape(x.shape[0], 42, 4)).reshape(x.shape),
 }
 
 
@@ -105,6 +108,20 @@ def test_operators_work_in_either_layout(operators):
         return {name: f(conv(x)).transpose(TO_SECOND) for name, f in AGNOSTIC.items()}
 
     assert operators(function, IMAGES).count("Transpose") == 1  # of the images
+
+
+def test_a_group_norm_transposes_only_its_means(exported):
+    class Normed(nn.Module):
+        @nn.compact
+        def __call__(self, x, train=False):
+            return conv(nn.GroupNorm(2)(conv(jnp.asarray(x))))
+
+    variables = Normed().init(jax.random.key(0), IMAGES)
+    model = exported(Normed(), variables, IMAGES)
+    graph = {name: node for node in model.graph.node for name in node.output}
+    for node in model.graph.node:
+        if node.op_type == "Transpose" and node.input[0] in graph:
+            assert graph[node.input[0]].op_type in ("Mul", "Reshape") or node.output[0] == "output"
 
 
 def test_operators_that_depend_on_the_layout_are_given_theirs(operators):
