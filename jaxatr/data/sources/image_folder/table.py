@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -61,9 +62,10 @@ def read_table(path: Path, *, inside: bool) -> list[Listed]:
         name = PurePosixPath(values["path"])
         if inside and (name.is_absolute() or ".." in name.parts):
             raise ValueError(f"{path}: {place}: the path {str(name)!r} leaves its folder")
-        if str(name) in first:
-            raise ValueError(f"{path}: {place}: {str(name)!r} is already in {first[str(name)]}")
-        first[str(name)] = place
+        file = os.path.abspath(path.parent / name)
+        if file in first:
+            raise ValueError(f"{path}: {place}: {str(name)!r} is already in {first[file]}")
+        first[file] = place
         if "split" in values and not split_name(values["split"]):
             raise ValueError(f"{path}: {place}: a split's name needs a letter or a digit")
         split = split_name(values["split"]) if "split" in values else None

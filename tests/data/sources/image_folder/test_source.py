@@ -394,6 +394,7 @@ def test_without_its_package_parquet_is_named(tmp_path, monkeypatch):
         ("path,label,split\nx,a,train\ny,b\n", "line 3 has no split"),
         ("path,label,split\nx,a,--\n", "line 2: a split's name"),
         ("path,label\nx,a\nx,b\n", "line 3: 'x' is already in line 2"),
+        ("path,label\nx,a\ny/../x,b\n", "line 3: 'y/../x' is already in line 2"),
         ("path,label\nx,a,\ny,tank, old\n", "line 3 has more cells .* ' old'; text with ','"),
         ("path;label\nx;a, b\ny;a;b\n", "line 3 has more cells .* 'b'; text with ';'"),
         ("path,label,coarse\nx,a,c\ny,b,c\nz,a,d\n", "'a' belongs to 'c', but by z to 'd'"),
