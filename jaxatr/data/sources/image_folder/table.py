@@ -53,7 +53,7 @@ def read_table(path: Path, *, inside: bool) -> list[Listed]:
     for place, row in rows(path):
         columns = columns or _columns(path, row)
         _check_path(path, place, row[columns["path"]])
-        values = {name: _text(row.get(column)) for name, column in columns.items()}
+        values = {name: text_in(row.get(column)) for name, column in columns.items()}
         values |= {name: class_name(values[name]) for name in ("label", "coarse") if name in values}
         for name, value in values.items():
             if not value:
@@ -95,7 +95,7 @@ def read_paths(path: Path) -> Iterator[str | ValueError]:
 
 def path_in(cell: str | None, place: str, column: str) -> str | ValueError:
     """Returns the path in a cell of a table, or the error that there is none."""
-    return _text(cell).replace("\\", "/") or ValueError(f"{place} has no {column}")
+    return text_in(cell).replace("\\", "/") or ValueError(f"{place} has no {column}")
 
 
 def check_truth(path: Path) -> None:
@@ -197,5 +197,6 @@ def _lower(names: Iterable[str | None]) -> dict[str, str]:
     return {str(name).strip().lower(): name for name in names if name is not None}
 
 
-def _text(cell: Any) -> str:
+def text_in(cell: Any) -> str:
+    """Returns the text of a cell, which may be a number in Parquet; empty if it has none."""
     return "" if cell is None else str(cell).strip()
