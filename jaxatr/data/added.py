@@ -32,7 +32,8 @@ def added(dataset: Dataset, table: str | os.PathLike, split: str = "train") -> D
     """Returns a data set with the images of a table in one of its splits; no file is changed.
 
     Labels that the set does not have become further classes. Of the split's columns, those remain
-    that images of a table have.
+    that images of a table have. An image whose path in the table is also one of the set's, below
+    another folder, is named by its whole path.
 
     Args:
       dataset: the data set.
@@ -64,19 +65,25 @@ def added(dataset: Dataset, table: str | os.PathLike, split: str = "train") -> D
     classes = (*dataset.classes, *new)
     files = [found.root / one.path for one in listed]
     sizes, content = _facts(files, before, dataset)
+    taken = {str(path) for one in dataset.splits.values() for path in one.columns.get("path", ())}
+    names = [
+        str(file.absolute()) if one.path in taken else one.path
+        for one, file in zip(listed, files, strict=True)
+    ]
     labels = [classes.index(one.label) for one in listed]
     content.update(repr([dataset.fingerprint, [one.label for one in listed]]).encode())
     highest = max(int(one.columns["id"].max(initial=-1)) for one in dataset.splits.values())
     columns = {
         "label": np.array(labels, before.columns["label"].dtype),
         "id": highest + 1 + np.arange(len(listed)).astype(before.columns["id"].dtype),
-        "path": np.array([one.path for one in listed]),
+        "path": np.array(names),
         **dict(zip(SHAPE_COLUMNS, sizes.T, strict=True)),
     }
     if dataset.fine_to_coarse is not None:
         columns["coarse"] = np.array(dataset.fine_to_coarse)[labels]
     if "group" in before.columns:  # an image of no group is one of its own
-        columns["group"] = np.array([one.group or one.path for one in listed])
+        own = zip(listed, names, strict=True)
+        columns["group"] = np.array([one.group or name for one, name in own])
     more = Split(split, _Files(files, dataset.bands), columns, classes, before.dtype)
     splits = {
         name: Split(name, one.records, one.columns, classes, one.dtype)

@@ -241,7 +241,7 @@ _MORE_HEADER = (
 
 
 class _Header(tarfile.TarInfo):
-    """A header of a tar file; ``tarfile`` takes a damaged one for the end of the archive."""
+    """A header of a tar file; ``tarfile`` takes a damaged or missing one for the archive's end."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> tarfile.TarInfo:
@@ -256,10 +256,14 @@ class _Header(tarfile.TarInfo):
         """Reads the next header of a tar file."""
         try:
             return super().fromtarfile(tar)
-        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore
+        except tarfile.EOFHeaderError:  # type: ignore  # zeros, which end an archive
+            raise
+        except tarfile.HeaderError as error:
             if not tar.offset:
                 raise  # another kind of file, or another compression to try
-            raise tarfile.ReadError(f"byte {tar.offset}: {error}") from error
+            is_short = isinstance(error, tarfile.EmptyHeaderError)  # type: ignore
+            reason = "the rest is missing" if is_short else error
+            raise tarfile.ReadError(f"byte {tar.offset}: {reason}") from error
 
 
 @contextlib.contextmanager
@@ -282,10 +286,10 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
 def _zip_members(archive: Path) -> Iterator[Member]:
     with zipfile.ZipFile(archive) as file:
         for member in file.infolist():
-            if member.is_dir():
+            name = name_in_zip(member)
+            if name.endswith(("/", "\\")):  # a folder; older .NET writes backslashes
                 continue
             # The upper half of the attributes is the Unix mode; 0o12 is a symbolic link.
-            name = name_in_zip(member)
             if member.external_attr >> 28 == 0o12:
                 raise ValueError(f"{archive}: {name!r} in it is a link")
             yield Member(name, _inside(name), member.file_size, partial(file.open, member))

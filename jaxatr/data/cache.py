@@ -59,7 +59,7 @@ def current(folder: Path) -> Path | None:
     """Returns the folder of the set requested last in ``<data_dir>/<name>``, or None."""
     try:
         signature = (folder / _CURRENT).read_text()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
         return None
     named = re.fullmatch(r"[0-9a-f]{16}", signature)  # never a path out of the folder
     return folder / signature if named and (folder / signature).is_dir() else None

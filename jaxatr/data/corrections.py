@@ -127,13 +127,13 @@ def _as_named(labels: dict[str, str], paths: set[str], table: str | os.PathLike)
 
 def _labels(path: Path) -> dict[str, str]:
     """Reads the labels by path."""
-    from jaxatr.data.sources.image_folder.table import rows  # imported when it is asked for
+    from jaxatr.data.sources.image_folder import table  # imported when it is asked for
 
     labels: dict[str, str] = {}
-    for _, row in rows(path):
+    for _, row in table.rows(path):
         if missing := [name for name in _COLUMNS if name not in row]:
             raise ValueError(f"{path}: no column {missing[0]!r}, got {', '.join(row)}")
-        file, label = (row[name] or "" for name in _COLUMNS)
+        file, label = (table.text_in(row[name]) for name in _COLUMNS)
         if labels.setdefault(file, label) != label:
             raise ValueError(f"{path}: {file} has two labels, {labels[file]!r} and {label!r}")
     return labels

@@ -70,9 +70,11 @@ def headers_of(pixels: Place) -> list[Place]:
 
 
 def beside(path: Path) -> list[Path]:
-    """Returns the file of the pixels, if a path is that of a header; else none."""
-    is_header = path.suffix.lower() == SUFFIX and _begins(path)
-    return [pixels_beside(path)] if is_header else []
+    """Returns the file of a header's pixels, or the header of a file of pixels; else none."""
+    if path.suffix.lower() == SUFFIX and _begins(path):
+        return [pixels_beside(path)]
+    header = header_beside(path)
+    return [header] if header else []
 
 
 def band_names(header: bytes) -> tuple[str, ...]:

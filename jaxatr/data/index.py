@@ -1,8 +1,9 @@
 """The index stored with a set's records: its classes, columns and fingerprint."""
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,14 @@ class _Records:
         decoders = {keys["image"]: tfds().decode.SkipDecoding()} if self._encoded else None
         self._source = builder.as_data_source(split, decoders=decoders)
         self._keys, self._headers_only = keys, headers_only
-        self._where = f"{builder.data_path} {split}"
+        self._directory, self._where = Path(builder.data_path), f"{builder.data_path} {split}"
 
     def __len__(self) -> int:
         return len(self._source)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        record = self._source[index]
+        with _intact(self._directory):
+            record = self._source[index]
         example = {name: record[key] for name, key in self._keys.items()}
         if self._encoded and not self._headers_only:
             example["image"] = self._decode(example["image"], index)
@@ -142,12 +144,34 @@ def _header(content: bytes, channels: int | None) -> tuple[int, int, int]:
 
 
 def description(directory: Path) -> dict[str, Any] | None:
-    """Returns the description written by :func:`write_index`, or None without a current index."""
-    try:
-        found = json.loads((directory / _FILE).read_bytes())
-    except FileNotFoundError:
+    """Returns the description written by :func:`write_index`, or None without a current index.
+
+    Raises:
+      ValueError: it is damaged.
+    """
+    if not (directory / _FILE).exists():
         return None
-    return found if found["index_version"] == INDEX_VERSION else None
+    with _intact(directory):
+        found = json.loads((directory / _FILE).read_bytes())
+        return found if found["index_version"] == INDEX_VERSION else None
+
+
+@contextlib.contextmanager
+def _intact(directory: Path) -> Iterator[None]:
+    """Names the folder of a set in the errors of its damaged files, which are of any kind.
+
+    Raises:
+      ValueError: the body raised an error that is due to the files.
+    """
+    try:
+        yield
+    except (ImportError, IndexError, MemoryError, PermissionError):
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{directory}: a damaged set ({type(error).__name__}: {error}): delete this folder and "
+            "prepare the set again"
+        ) from error
 
 
 def images_of(directory: Path, split: str) -> Sequence[Shaped[np.ndarray, "h w c"]]:
@@ -162,7 +186,8 @@ def images_of(directory: Path, split: str) -> Sequence[Shaped[np.ndarray, "h w c
     if split not in found["splits"]:
         raise ValueError(f"{directory}: got split {split!r}, wanted one of {found['splits']}")
     keys = {"image": found["keys"]["image"]}
-    return _Images(_Records(tfds().builder_from_directory(directory), split, keys))
+    with _intact(directory):
+        return _Images(_Records(tfds().builder_from_directory(directory), split, keys))
 
 
 class _Images(Sequence):
@@ -183,8 +208,17 @@ def _described(directory: Path) -> dict[str, Any]:
 
 
 def load(directory: Path, name: str) -> Dataset:
-    """Loads the data set in ``directory`` with its index."""
+    """Loads the data set in ``directory`` with its index.
+
+    Raises:
+      ValueError: it was written by another version, or is damaged.
+    """
     found = _described(directory)
+    with _intact(directory):
+        return _loaded(directory, name, found)
+
+
+def _loaded(directory: Path, name: str, found: Mapping[str, Any]) -> Dataset:
     builder = tfds().builder_from_directory(directory)
     classes = tuple(map(class_name, found["classes"]))
     coarse = found["coarse_classes"] and tuple(map(class_name, found["coarse_classes"]))

@@ -4,16 +4,16 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from jaxatr.data.annotations import AnnotatedScene, Annotations, read_annotations
+from jaxatr.data.files_below import file_states
 from jaxatr.data.selection import holdout
 from jaxatr.data.source import Contents, Example, Feature, Flag, Option, Request
-from jaxatr.files import in_any_form
 
 OPTIONS = {
     "boxes": Option(
@@ -85,12 +85,14 @@ def read_scenes(path: Path, settings: Mapping[str, Any]) -> Annotations:
 
 def state_of(found: Annotations, root: Path, settings: Mapping[str, Any]) -> Any:
     """Returns the facts that a prepared set depends on: boxes, files, and the source's options."""
-    status = [in_any_form(root / scene.path).stat() for scene in found.scenes]
-    scenes = [
-        [scene.path, one.st_size, one.st_mtime_ns, scene.part, scene.boxes.tolist()]
-        + [list(scene.labels), scene.difficult.tolist(), scene.crowd.tolist()]
-        for scene, one in zip(found.scenes, status, strict=True)
-    ]
+    scenes = []
+    for scene in found.scenes:
+        first, *more = scene.files(root)
+        states = file_states(first.parent, [PurePosixPath(one.name) for one in (first, *more)])
+        boxes = [scene.boxes, scene.difficult, scene.crowd]
+        scenes.append(
+            [scene.path, states, scene.part, list(scene.labels), *(one.tolist() for one in boxes)]
+        )
     own = {name: value for name, value in settings.items() if name != "boxes"}  # they are in found
     return [own, scenes, [str(problem) for problem in found.problems]]
 

@@ -56,6 +56,17 @@ def test_the_images_of_a_table_are_trained_on(tmp_path):
     assert data.added(before, table).fingerprint != after.fingerprint
 
 
+def test_an_image_of_the_same_path_as_one_of_the_set_has_its_own_label(tmp_path):
+    table = table_of(tmp_path, "path,label\na/0.png,b\n1.png,b\n")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "0.png").rename(tmp_path / "a/0.png")
+    after = data.added(dataset(tmp_path), table)
+    (tmp_path / "fixed.csv").write_text(f"path,label\na/0.png,b\n{tmp_path / 'a/0.png'},a\n")
+    split = data.corrected(after, tmp_path / "fixed.csv").splits["train"]
+    labels = {int(split.image(i).mean()): int(split.columns["label"][i]) for i in range(4)}
+    assert labels == {0: 1, 1: 1, 10: 0, 11: 1}  # the set's two, and two of the table
+
+
 def test_nothing_but_unknown_images_changes_nothing(tmp_path):
     before = dataset(tmp_path)
     assert data.added(before, table_of(tmp_path, "path,label\n2.png,unknown\n")) is before

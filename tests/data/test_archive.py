@@ -52,6 +52,7 @@ def test_files_come_out_whole(tmp_path):
             tmp_path / "a.tgz", ("d", tarfile.DIRTYPE, ""), ("d/e/x", file, b"1"), ("y", file, b"")
         ),
         make_zip(tmp_path / "a.zip", {"d/": b"", "d/e/x": b"1", "y": b""}),
+        make_zip(tmp_path / "b.zip", {"d\\": b"", "d\\e\\": b"", "d\\e\\x": b"1", "y": b""}),
     ]
     for number, path in enumerate(made):
         out = tmp_path / str(number)
@@ -89,6 +90,22 @@ def test_a_damaged_header_is_not_the_end(tmp_path):
     content[512] ^= 255
     path.write_bytes(content)
     with pytest.raises(ValueError, match="a.tar: not a readable archive .byte 512: bad checksum"):
+        archive.extract(path, tmp_path / "out")
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".tar.zst"])
+def test_a_tar_that_breaks_off_between_two_files_is_not_complete(tmp_path, suffix):
+    path, plain = tmp_path / f"a{suffix}", io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as file:
+        for name in "xyz":
+            file.addfile(tarfile.TarInfo(name))
+    content = plain.getvalue()[:1024]
+    if suffix == ".tar.zst":
+        zstandard = pytest.importorskip("zstandard")
+        frame = zstandard.ZstdCompressor().compressobj()  # of which the end is missing
+        content = frame.compress(content) + frame.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"a{suffix}: not a readable archive .byte 1024: the rest"):
         archive.extract(path, tmp_path / "out")
 
 

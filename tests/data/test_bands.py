@@ -198,6 +198,12 @@ def test_endings_that_are_none(text):
         bands.endings(text)
 
 
+def test_endings_that_no_file_has_are_refused(pairs, data_dir):
+    options = {"files": "_VIS.png,_IR.png"}
+    with pytest.raises(ValueError, match="files: got _VIS.png,_IR.png, but no .*/0_ir.png"):
+        open_dataset("image_folder", data_dir=data_dir, source=pairs, options=options)
+
+
 def folder_of(root, *contents):
     """Writes files of two classes, in turn."""
     for number, content in enumerate(contents):

@@ -102,8 +102,8 @@ def test_a_killed_preparation_is_not_served_and_is_cleaned_up(tmp_path):
 def test_current_never_leads_out(tmp_path):
     (tmp_path / "n").mkdir()
     (tmp_path / "secret").mkdir()
-    for text in ("../secret", "", A):
-        (tmp_path / "n" / "current").write_text(text)
+    for text in (b"../secret", b"", A.encode(), b"\xff"):
+        (tmp_path / "n" / "current").write_bytes(text)
         assert cache.current(tmp_path / "n") is None
     assert cache.current(tmp_path / "none") is None
 

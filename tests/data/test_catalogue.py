@@ -247,6 +247,18 @@ def rendered(tmp_path_factory):
     return data_dir, data.open_dataset("simulated", data_dir=data_dir, options=SIMULATED)
 
 
+@pytest.mark.parametrize(
+    "name", ["jaxatr.json", "jaxatr-train.npz", "dataset_info.json", "features.json", "records-*"]
+)
+def test_a_damaged_set_is_named(folder, data_dir, name):
+    source = {"source": folder, "data_dir": data_dir}
+    directory = data.open_dataset("image_folder", **source).directory
+    for path in directory.glob(name):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(ValueError, match=f"{directory}: a damaged set .*: delete this folder"):
+        data.open_dataset("image_folder", **source).splits["train"].image(0)
+
+
 def test_simulated_is_prepared_on_first_use(rendered):
     data_dir, dataset = rendered
     options = {**SIMULATED, "ranges": [1000]}

@@ -10,7 +10,6 @@ import numpy as np
 
 from jaxatr.data.annotations.scene import AnnotatedScene, Annotations
 from jaxatr.data.doctor import Finding
-from jaxatr.files import in_any_form
 from jaxatr.scenes import boxes as geometry
 from jaxatr.typing import Float
 
@@ -76,15 +75,18 @@ def _unusable(found: Annotations) -> list[Finding]:
 
 def _in_two_parts(found: Annotations, root: Path) -> list[Finding]:
     """Finds equal files in different parts; only files of equal sizes are read."""
-    by_size: dict[int, list[AnnotatedScene]] = defaultdict(list)
+    by_size: dict[tuple[int, ...], list[AnnotatedScene]] = defaultdict(list)
     for scene in found.scenes:
-        by_size[in_any_form(root / scene.path).stat().st_size].append(scene)
+        by_size[tuple(one.stat().st_size for one in scene.files(root))].append(scene)
     same: dict[bytes, list[AnnotatedScene]] = defaultdict(list)
     for scenes in by_size.values():
         if len(_parts(scenes)) > 1:
             for scene in scenes:
-                with open(in_any_form(root / scene.path), "rb") as file:
-                    same[hashlib.file_digest(file, "sha256").digest()].append(scene)
+                digests = b""
+                for one in scene.files(root):
+                    with open(one, "rb") as file:
+                        digests += hashlib.file_digest(file, "sha256").digest()
+                same[digests].append(scene)
     shared = [
         " = ".join(scene.path for scene in scenes)
         for scenes in same.values()

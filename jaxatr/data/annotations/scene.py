@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxatr.data.bands import PLAIN
 from jaxatr.data.class_names import class_name
 from jaxatr.data.decoder import ImageError
 from jaxatr.data.scene_image import open_scene
-from jaxatr.files import in_other_form
+from jaxatr.files import in_any_form, in_other_form
 from jaxatr.scenes import boxes as geometry
 from jaxatr.typing import Bool, Float, Shaped
 
@@ -66,6 +67,15 @@ class AnnotatedScene(NamedTuple):
     def targets(self) -> np.ndarray:
         """Numbers of the boxes that are neither crowds nor difficult."""
         return np.flatnonzero(~self.crowd & ~self.difficult)
+
+    def files(self, root: Path) -> list[Path]:
+        """Returns the files that the image is read from, as they are on the disk.
+
+        Args:
+          root: the scenes' folder.
+        """
+        path = in_any_form(root / self.path)
+        return [path, *PLAIN.files_beside(path)]
 
 
 class Annotations(NamedTuple):

@@ -1,6 +1,7 @@
 """Labels that may be wrong: their ranking, and corrections by a table."""
 
 import csv
+import dataclasses
 import json
 import re
 
@@ -79,6 +80,20 @@ def test_a_table_corrects_labels_and_leaves_images_out(tmp_path):
     assert [int(split.image(i).mean()) for i in range(2)] == [0, 2]
     assert after.fingerprint != before.fingerprint
     assert before.splits["train"].columns["label"].tolist() == [0, 1, 1]
+
+
+def test_labels_of_parquet_may_be_numbers(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    before = dataset(tmp_path)
+    split = before.splits["train"]
+    split = data.Split("train", split.records, split.columns, ("0", "1"), split.dtype)
+    before = dataclasses.replace(before, classes=("0", "1"), splits={"train": split})
+    rows = {"path": ["a/0.png", "b/1.png", "b/2.png"], "label": [1, 0, None]}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "corrections.parquet")
+    after = data.corrected(before, tmp_path / "corrections.parquet").splits["train"]
+    assert (after.columns["label"].tolist(), after.columns["id"].tolist()) == ([1, 0], [0, 1])
 
 
 def test_letters_of_another_unicode_form_name_the_same_file(tmp_path):

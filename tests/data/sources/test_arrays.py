@@ -27,6 +27,14 @@ def test_the_file_holds_the_arrays_as_they_are(tmp_path):
     assert [found.classes[n] for n in train.columns["label"]] == labels.tolist()
 
 
+def test_the_same_bytes_in_another_shape_are_another_set(tmp_path):
+    images, labels = images_of(30)
+    for shape in ((30, 8, 8), (30, 4, 16), (30, 4, 8, 2)):
+        arrays.write(tmp_path / "a.npz", (images.reshape(shape), labels))
+        found = data.open_dataset("arrays", source=tmp_path / "a.npz", data_dir=tmp_path / "d")
+        assert found.splits["train"].image(0).shape == (*shape, 1)[1:4]
+
+
 def test_without_a_test_a_share_of_each_class_is_drawn(tmp_path):
     arrays.write(tmp_path / "a.npz", images_of(30))
     found = data.open_dataset("arrays", source=tmp_path / "a.npz", data_dir=tmp_path / "d")

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from jaxatr import data
+from jaxatr.data.annotations import examined, read_annotations
 
 CATEGORIES = [{"id": 1, "name": "car"}, {"id": 2, "name": "DontCare"}, {"id": 3, "name": "bus"}]
 
@@ -74,3 +75,20 @@ def test_a_damaged_scene_is_named_or_left_out(folder, tmp_path):
         options={"bad_boxes": "skip"},
     )
     assert len(made.splits["train"]) == 1 and "1.png" in made.skipped[0][0]
+
+
+def test_the_pixels_beside_a_header_of_envi_belong_to_the_scene(folder, tmp_path):
+    text = (folder / "boxes.json").read_text().replace(".png", ".hdr")
+    (folder / "boxes.json").write_text(text)
+    header = "ENVI\nsamples = 50\nlines = 40\nbands = 1\ndata type = 1\n"
+    paths = [folder / one for one in ("train/0", "train/1", "test/2")]
+    for path in paths:
+        path.with_suffix(".hdr").write_text(header)
+    for start in (10, 20):
+        for number, path in enumerate(paths, start):
+            path.with_suffix(".img").write_bytes(np.full((40, 50), number, np.uint8).tobytes())
+        made = data.open_dataset("whole_scenes", source=folder, data_dir=tmp_path / "data")
+        found = [made.splits[part][0]["image"].max() for part in ("train", "test")]
+        assert found == [start, start + 2]
+    problems = examined.examine(read_annotations(folder, folder), folder)
+    assert not [one for one in problems if one.level == "error"]  # equal headers, other pixels

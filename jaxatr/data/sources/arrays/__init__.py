@@ -54,7 +54,7 @@ class ArraySource(Source):
             _, test = holdout(numbers, settings["test_fraction"], seed=0)
             parts = np.where(np.isin(np.arange(len(labels)), test), "test", "train")
         state = hashlib.sha256(images.tobytes() + "\0".join(labels).encode()).hexdigest()
-        state = [state, *map(str, parts)]
+        state = [state, images.shape, images.dtype.name, *map(str, parts)]
         return Scan(self, settings, state, lambda _: _contents(images, labels, parts))
 
 

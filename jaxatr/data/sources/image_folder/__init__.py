@@ -92,13 +92,15 @@ def image_folder(
     Raises:
       ValueError: there is no usable data at the path, or an option does not fit.
     """
+    bands = _bands(settings)
     found = labelled_images(
-        path,
-        scratch,
-        layout=settings["layout"],
-        table_name=settings["table"],
-        bands=_bands(settings),
+        path, scratch, layout=settings["layout"], table_name=settings["table"], bands=bands
     )
+    if bands.files and not any(one.path.endswith(bands.files) for one in found.listed):
+        raise ValueError(
+            f"files: got {','.join(bands.files)}, but no image in {found.shown} ends so, "
+            f"for example {found.listed[0].path}; upper and lower case differ"
+        )
     with archive.naming(found.root, found.shown):
         return divided(found, settings["test_fraction"])
 

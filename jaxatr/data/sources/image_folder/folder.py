@@ -298,36 +298,42 @@ def _drawn(listed: Sequence[Listed], fraction: float) -> frozenset[str]:
 
 
 def _drawn_groups(listed: Sequence[Listed], fraction: float) -> frozenset[str]:
-    """Draws the test split from whole groups: a fold, and a small group of each class it lacks."""
+    """Draws the smaller split from whole groups: a fold, and a small group of each class it lacks.
+
+    Returns:
+      The paths of the test split.
+    """
     classes = sorted({one.label for one in listed})
     labels = np.array([classes.index(one.label) for one in listed])
     groups = np.array([str(one.group) for one in listed])
-    test = folds.stratified_folds(labels, max(2, round(1 / fraction)), 0, groups=groups) == 0
+    count = round(1 / min(fraction, 1 - fraction))
+    small = folds.stratified_folds(labels, count, 0, groups=groups) == 0
     for number, name in enumerate(classes):
-        if not test[labels == number].any():
-            test = _with_smallest_group(test, labels, groups, number)
-        if len(set(test[labels == number])) < 2:
+        if not small[labels == number].any():
+            small = _with_smallest_group(small, labels, groups, number)
+        if len(set(small[labels == number])) < 2:
             raise ValueError(
                 f"group: the groups of {name!r} cannot be divided into training and test: give "
                 "every class several groups, or a column of splits"
             )
+    test = small if fraction <= 0.5 else ~small
     return frozenset(one.path for one, drawn in zip(listed, test, strict=True) if drawn)
 
 
 def _with_smallest_group(
-    test: Bool[np.ndarray, " n"],
+    small: Bool[np.ndarray, " n"],
     labels: Int[np.ndarray, " n"],
     groups: Shaped[np.ndarray, " n"],
     number: int,
 ) -> Bool[np.ndarray, " n"]:
-    """Adds the smallest group of a class to the test that leaves every class some training."""
+    """Adds the smallest group of a class to a split that leaves every class some of the other."""
     names, sizes = np.unique(groups, return_counts=True)
     for name in names[np.argsort(sizes, kind="stable")]:
-        more = test | (groups == name)
-        enough = len(np.unique(labels[~more])) == len(np.unique(labels[~test]))
+        more = small | (groups == name)
+        enough = len(np.unique(labels[~more])) == len(np.unique(labels[~small]))
         if enough and more[labels == number].any():
             return more
-    return test
+    return small
 
 
 def _given_hierarchy(

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -52,7 +53,7 @@ def read_table(path: Path, *, inside: bool) -> list[Listed]:
     for place, row in rows(path):
         columns = columns or _columns(path, row)
         _check_path(path, place, row[columns["path"]])
-        values = {name: _text(row.get(column)) for name, column in columns.items()}
+        values = {name: text_in(row.get(column)) for name, column in columns.items()}
         values |= {name: class_name(values[name]) for name in ("label", "coarse") if name in values}
         for name, value in values.items():
             if not value:
@@ -61,9 +62,10 @@ def read_table(path: Path, *, inside: bool) -> list[Listed]:
         name = PurePosixPath(values["path"])
         if inside and (name.is_absolute() or ".." in name.parts):
             raise ValueError(f"{path}: {place}: the path {str(name)!r} leaves its folder")
-        if str(name) in first:
-            raise ValueError(f"{path}: {place}: {str(name)!r} is already in {first[str(name)]}")
-        first[str(name)] = place
+        file = os.path.abspath(path.parent / name)
+        if file in first:
+            raise ValueError(f"{path}: {place}: {str(name)!r} is already in {first[file]}")
+        first[file] = place
         if "split" in values and not split_name(values["split"]):
             raise ValueError(f"{path}: {place}: a split's name needs a letter or a digit")
         split = split_name(values["split"]) if "split" in values else None
@@ -93,7 +95,7 @@ def read_paths(path: Path) -> Iterator[str | ValueError]:
 
 def path_in(cell: str | None, place: str, column: str) -> str | ValueError:
     """Returns the path in a cell of a table, or the error that there is none."""
-    return _text(cell).replace("\\", "/") or ValueError(f"{place} has no {column}")
+    return text_in(cell).replace("\\", "/") or ValueError(f"{place} has no {column}")
 
 
 def check_truth(path: Path) -> None:
@@ -195,5 +197,6 @@ def _lower(names: Iterable[str | None]) -> dict[str, str]:
     return {str(name).strip().lower(): name for name in names if name is not None}
 
 
-def _text(cell: Any) -> str:
+def text_in(cell: Any) -> str:
+    """Returns the text of a cell, which may be a number in Parquet; empty if it has none."""
     return "" if cell is None else str(cell).strip()

@@ -320,6 +320,14 @@ def test_classes_of_fewer_groups_than_folds_are_in_both_splits(tmp_path):
     assert tested == {"car": 4, "van": 7, "bus": 4, "jeep": 2}
 
 
+@pytest.mark.parametrize("fraction, wanted", [(0.1, 4), (0.5, 20), (0.8, 32), (0.9, 36)])
+def test_the_share_of_groups_that_is_tested_may_be_large(tmp_path, fraction, wanted):
+    listed = [Listed(f"{i}", f"{i % 2}", None, None, f"{i}") for i in range(40)]
+    found = divided(Found(tmp_path, tmp_path, listed, ()), fraction)
+    tested = Counter(label for _, label in found.files["test"])
+    assert tested == {0: wanted // 2, 1: wanted // 2} and len(found.files["train"]) == 40 - wanted
+
+
 def test_a_table_of_parquet(tmp_path, save):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -386,6 +394,7 @@ def test_without_its_package_parquet_is_named(tmp_path, monkeypatch):
         ("path,label,split\nx,a,train\ny,b\n", "line 3 has no split"),
         ("path,label,split\nx,a,--\n", "line 2: a split's name"),
         ("path,label\nx,a\nx,b\n", "line 3: 'x' is already in line 2"),
+        ("path,label\nx,a\ny/../x,b\n", "line 3: 'y/../x' is already in line 2"),
         ("path,label\nx,a,\ny,tank, old\n", "line 3 has more cells .* ' old'; text with ','"),
         ("path;label\nx;a, b\ny;a;b\n", "line 3 has more cells .* 'b'; text with ';'"),
         ("path,label,coarse\nx,a,c\ny,b,c\nz,a,d\n", "'a' belongs to 'c', but by z to 'd'"),
