@@ -268,8 +268,8 @@ def _in_the_field(
     then = tuple(origin.get("enrolled", ()))
     if then != further[: len(then)]:
         return decision, (
-            f"{name} is no longer calibrated to field chips, because {', '.join(then)} was enrolled "
-            "then: run jaxatr calibrate again (jaxatr calibrate --undo removes this)"
+            f"{name} is no longer calibrated to field chips, because {', '.join(then)} was "
+            "enrolled then: run jaxatr calibrate again (jaxatr calibrate --undo removes this)"
         )
     chips = origin.get("unlabelled")
     what = f"calibrated to {saved.calibration.held_out} field chips"

@@ -147,8 +147,6 @@ class Console:
                 )
             ]
             self.idle = all(ended)
-            if self.record is not None:
-                self.record.close()
 
     def stop(self) -> None:
         """Begins to stop: the work in progress gets ``drain_seconds`` from the first call on."""

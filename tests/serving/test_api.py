@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import copy
+import errno
 import hashlib
 import io
 import json
@@ -374,7 +375,6 @@ def test_a_record_is_continued_and_another_file_is_not(tmp_path):
     for _ in range(2):
         record = Record(path, "run", "jax")
         record.write([record.row("a\udcff.png", "gate1", None, error="damaged")])
-        record.close()
         with path.open("a") as file:
             file.write('{"path": "b')  # killed
     said = []
@@ -387,6 +387,37 @@ def test_a_record_is_continued_and_another_file_is_not(tmp_path):
         assert (tmp_path / "marks.jsonl").read_text() == content
     with pytest.raises(ValueError, match="wanted a name that ends in .jsonl"):
         Record(tmp_path / "served.csv", "run", "jax")
+
+
+def test_a_record_goes_on_after_a_full_disk_and_begins_anew_after_it_was_moved(
+    tmp_path, monkeypatch
+):
+    path, old = tmp_path / "served.jsonl", tmp_path / "old.jsonl"
+    record = Record(path, "run", "jax")
+
+    def write(name):
+        record.write([record.row(name, "gate1", None, error="damaged")])
+
+    class Full(io.FileIO):
+        def write(self, content):
+            if len(content) <= 40:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(content[:-40])
+
+    write("a.png")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda file, mode, **_: Full(file, mode))
+        with pytest.raises(OSError, match="No space"):
+            write("lost.png")
+    write("b.png")
+    path.rename(old)
+    write("c.png")
+    Record(path, "run", "jax")
+    found = [
+        [json.loads(line)["path"] for line in file.read_text().splitlines() if line.endswith("}")]
+        for file in (old, path)
+    ]
+    assert found == [["a.png", "b.png"], ["c.png"]]
 
 
 def test_sources_beyond_the_most_are_counted_together(engine, monkeypatch):
