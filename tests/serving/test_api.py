@@ -8,6 +8,7 @@ import io
 import json
 import re
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -279,18 +280,22 @@ def test_an_answer_from_before_an_enrolment_is_sent_and_counted(
     engine, make_console, client_of, contents, form, monkeypatch
 ):
     console, after = make_console(engine), copy.copy(engine)
-    after.scales = engine.scales[::-1]
+    after.scales, after.reference = engine.scales[::-1], Reference(dict(engine.reference.values))
     answer = console.batcher.answer
 
     async def enrolled_meanwhile(*chips, **options):
         found = await answer(*chips, **options)
-        console.batcher.engine = after
+        console._replace(after)
         return found
 
     monkeypatch.setattr(console.batcher, "answer", enrolled_meanwhile)
     with client_of(console) as client:
         (result,) = client.post("/api/predict", files=form(contents[:1])).json()["results"]
         (hour,) = client.get("/api/drift").json()["hours"]
+        assert client.get("/api/drift").json()["waiting"] == 0  # its score may be another one
+        monkeypatch.undo()
+        client.post("/api/predict", files=form(contents[:1]))
+        assert client.get("/api/drift").json()["waiting"] == 1
     assert result["verdict"]["decides"] == engine.scales[0].name != after.scales[0].name
     assert hour["chips"] == 1
 
@@ -426,6 +431,15 @@ def test_sources_beyond_the_most_are_counted_together(engine, monkeypatch):
     assert [watched.known(name) for name in ("", "a", "b", "a")] == ["unnamed", "a", "others", "a"]
 
 
+def test_the_counts_of_long_ago_are_forgotten(engine, monkeypatch):
+    watched, chip = drift.Drifting(engine.reference, print), (np.zeros(6), 0.5, "a", False)
+    watched.add(watched.known("one"), [drift.Seen(*chip, engine.reference)])
+    now = time.time()
+    for hours, count in ((46, 1), (49, 0)):
+        monkeypatch.setattr(drift.time, "time", lambda hours=hours: now + 3600 * hours)
+        assert len(watched.hours()) == count
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_window_is_compared_without_the_lock_unless_its_reference_is_replaced(
     engine, monkeypatch, replaced
@@ -443,7 +457,7 @@ def test_a_window_is_compared_without_the_lock_unless_its_reference_is_replaced(
 
     monkeypatch.setattr(drift.Watch, "drift", slow)
     source = watched.known("one")
-    chip = drift.Seen(np.zeros(6), 0.5, "a", False)
+    chip = drift.Seen(np.zeros(6), 0.5, "a", False, engine.reference)
     assert watched.compares(source, drift.WINDOW) and not watched.compares(source, 1)
     watched.add(source, [chip] * (drift.WINDOW + 3))
     assert watched.windows == len(compared) == (0 if replaced else 1)
