@@ -106,6 +106,7 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
     if not flags.FLAGS["verbosity"].present:
         logging.set_verbosity(logging.FATAL)  # orbax logs, with tracebacks, what it raises too
     try:
+        _check_one_run()
         _trust_the_users()
         if _name(command) in devices.INLINE:
             from jaxatr import parallel  # late, to keep --help fast
@@ -127,6 +128,22 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
         traceback.print_exception(error)
         print("This is a bug in jaxatr. Please report it with the lines above.", file=sys.stderr)
         return EXIT_BUG
+
+
+def _check_one_run() -> None:
+    """Checks that a command of one run got no second one, of which absl keeps the last silently.
+
+    A training or a search makes a run: there, a later folder replaces an earlier one, as a value of
+    any flag does.
+    """
+    if "workdir" not in flags.FLAGS or "config" in flags.FLAGS:
+        return
+    flag = flags.FLAGS["workdir"]
+    if flag.present > 1 and not isinstance(flag, flags.MultiFlag):
+        raise ValueError(
+            f"--workdir: got {flag.present} runs, wanted one; jaxatr predict and evaluate take "
+            "several, as an ensemble"
+        )
 
 
 def _trust_the_users() -> None:

@@ -9,6 +9,8 @@ from jaxatr.typing import Float, Shaped
 FACTS = ("brightness", "contrast", "sharpness", "noise", "offset", "extent")
 """Names of the facts, in the order of :func:`image_facts`."""
 
+_LARGE = 1e15  # of larger values, such as marks of missing pixels, the sums of squares overflow
+
 
 def image_facts(images: Shaped[np.ndarray, "... h w c"]) -> Float[np.ndarray, "... f"]:
     """Computes the facts of images, each the mean of its channels.
@@ -35,9 +37,12 @@ def image_facts(images: Shaped[np.ndarray, "... h w c"]) -> Float[np.ndarray, ".
 
 def facts_by(xp: Any, images: Any) -> Any:
     """Computes :func:`image_facts` by ``numpy`` or, for programs, by ``jax.numpy`` in float32."""
-    gray = images[..., 0].astype(np.float32)
+    images = images.astype(np.float32)
+    unit = xp.maximum(xp.abs(images).max((-3, -2, -1)) / np.float32(_LARGE), np.float32(1))
+    images = images / unit[..., None, None, None]
+    gray = images[..., 0]
     for channel in range(1, images.shape[-1]):
-        gray = gray + images[..., channel].astype(np.float32)
+        gray = gray + images[..., channel]
     gray = gray / np.float32(images.shape[-1])
     (height, width), both = gray.shape[-2:], (-2, -1)
     right = xp.square(gray[..., 1:] - gray[..., :-1])  # differences to the pixels on the right
@@ -63,11 +68,12 @@ def facts_by(xp: Any, images: Any) -> Any:
         offsets.append(middle - np.float32((side - 1) / 2))
         squares.append((shares * xp.square(places - middle[..., None])).sum(axis=-1))
     diagonal = np.float32(np.hypot(height, width))
+    noise = np.float32(np.sqrt(np.pi / 2) / 6) * xp.abs(second).sum(both) / inner
     facts = [
-        spread,
+        spread * unit,
         xp.sqrt(total / (height * width)) / xp.where(flat, 1, spread),
-        np.float32(np.sqrt(np.pi / 2) / 6) * xp.abs(second).sum(both) / inner,
+        xp.minimum(noise, np.finfo(np.float32).max / unit) * unit,
         xp.hypot(*offsets) / diagonal,
         xp.sqrt(squares[0] + squares[1]) / diagonal,
     ]
-    return xp.stack([mean, *(xp.where(flat, 0, one) for one in facts)], axis=-1)
+    return xp.stack([mean * unit, *(xp.where(flat, 0, one) for one in facts)], axis=-1)

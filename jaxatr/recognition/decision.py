@@ -72,8 +72,9 @@ def load_decision(
             run, decision, joined, where, session or Session(run)
         )
     if field:
-        decision, notes[1] = _in_the_field(run, decision)
-        if notes[1] and divided(runtime)[1]:
+        before = decision
+        decision, notes[1] = _in_the_field(run, decision, further)
+        if decision is not before and divided(runtime)[1]:
             raise ValueError(
                 f"precision: {run.workdir} is calibrated to field chips in float32: use it or "
                 "remove the calibration with jaxatr calibrate --undo"
@@ -251,14 +252,25 @@ def _with_enrolled(
     return made, further, enrolment_file.describe(enrolment)
 
 
-def _in_the_field(run: TrainedRun, decision: openset.Decision) -> tuple[openset.Decision, str]:
-    """Applies the calibration to field chips, if there is one, and returns a notice about it."""
+def _in_the_field(
+    run: TrainedRun, decision: openset.Decision, further: tuple[str, ...]
+) -> tuple[openset.Decision, str]:
+    """Applies the calibration to field chips, if there is one, and returns a notice about it.
+
+    One that counts chips of a class that has been taken out since is not used.
+    """
     name = decision.score.name
     kept = kept_as(name, run.config) + store.FIELD
     saved = store.load(run.workdir, run.step, kept, decision.score)
     if saved is None or saved.calibration is None:
         return decision, ""
     origin = store.provenance_of(run.workdir, run.step, kept)
+    then = tuple(origin.get("enrolled", ()))
+    if then != further[: len(then)]:
+        return decision, (
+            f"{name} is no longer calibrated to field chips, because {', '.join(then)} was "
+            "enrolled then: run jaxatr calibrate again (jaxatr calibrate --undo removes this)"
+        )
     chips = origin.get("unlabelled")
     what = f"calibrated to {saved.calibration.held_out} field chips"
     if chips:

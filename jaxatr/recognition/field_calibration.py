@@ -225,6 +225,7 @@ def _save(
         "digest": chips.digest,
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "image_facts": chips.facts,
+        "enrolled": list(recogniser.further),
     }
     kept = recogniser.kept + store.FIELD
     return store.save(recogniser.workdir, recogniser.step, kept, decision, provenance)

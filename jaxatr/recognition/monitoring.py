@@ -1,6 +1,7 @@
 """Monitoring of a run in the field: what has changed in its predictions, since when, and where."""
 
 import datetime
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -139,7 +140,7 @@ def look(
     ]
     run = rows.texts(rows.run)[0]
     summary = groups[0].summary(len(sources), looks, level, bool(findings))
-    facts = [*_silent(groups), *_thresholds(rows, by)]
+    facts = [*_silent(groups), *itertools.islice(_thresholds(rows, by), _THRESHOLDS)]
     return Outlook(run, rows, by, findings, facts, summary, looks)
 
 
@@ -256,13 +257,21 @@ def _silent(groups: Sequence[_Group]) -> Iterator[str]:
 
 
 def _thresholds(rows: Sighted, by: str) -> Iterator[str]:
-    """Says when the threshold of the score was changed."""
-    order = np.argsort(rows.time, kind="stable")
+    """Says when the threshold of the score was changed, that of all classes or of one."""
+    order = np.lexsort((rows.time, rows.nearest))
     order = order[~np.isnan(rows.threshold[order])]
-    values = rows.threshold[order]
-    for at in (np.flatnonzero(values[1:] != values[:-1]) + 1)[:_THRESHOLDS]:
+    values, classes = rows.threshold[order], rows.nearest[order]
+    changed = (values[1:] != values[:-1]) & (classes[1:] == classes[:-1])
+    places = np.flatnonzero(changed) + 1
+    now: dict[float, float] = {}  # what has been said, which holds for other classes too
+    for at in places[np.argsort(rows.time[order[places]], kind="stable")].tolist():
+        before, after = float(values[at - 1]), float(values[at])
+        if now.get(before) == after:
+            continue
+        now[before] = after
+        now.pop(after, None)
         when = date(int(rows.time[order[at]]) // SECONDS[by], by)
-        yield f"The threshold was changed from {values[at - 1]:.6g} to {values[at]:.6g} on {when}."
+        yield f"The threshold was changed from {before:.6g} to {after:.6g} on {when}."
 
 
 def _changed(name: str, higher: bool, lasts: bool) -> str:

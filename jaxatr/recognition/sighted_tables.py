@@ -19,10 +19,10 @@ from jaxatr.recognition import sightings
 from jaxatr.typing import Bool, Float, Int
 
 SCORE, DISTANCE, LABEL, ERROR, THRESHOLD = "score", "distance", "label", "error", "threshold"
-DECIDES = "decides"
+DECIDES, NEAREST = "decides", "nearest"
 
 _NUMBERS = (SCORE, DISTANCE, THRESHOLD, *sightings.FACTS.values())
-_COLUMNS = (sightings.RUN, DECIDES, LABEL, ERROR, *_NUMBERS)
+_COLUMNS = (sightings.RUN, DECIDES, LABEL, NEAREST, ERROR, *_NUMBERS)
 _DAMAGED = "\0damaged"  # the name of no column
 _EXAMPLE = "2026-03-01T12:00:00Z"
 
@@ -35,6 +35,7 @@ class Sighted(NamedTuple):
       time: seconds since 1970, in UTC.
       source, run, decides, label: codes of texts: the source, the run, the score that decides, and
         the class; the label of an unusable input is that of "".
+      nearest: code of the class whose threshold decides; the label where the table names none.
       score: the score, or minus the distance of an embedding; lowest if there is no number.
       threshold: threshold of the score; NaN where the table has none.
       facts: those of :data:`jaxatr.data.FACTS`; NaN where they were not measured.
@@ -47,6 +48,7 @@ class Sighted(NamedTuple):
     run: Int[np.ndarray, " n"]
     decides: Int[np.ndarray, " n"]
     label: Int[np.ndarray, " n"]
+    nearest: Int[np.ndarray, " n"]
     score: Float[np.ndarray, " n"]
     threshold: Float[np.ndarray, " n"]
     facts: Float[np.ndarray, "n f"]
@@ -240,7 +242,9 @@ class _Rows:
         score = numbers[SCORE]
         if math.isnan(score):
             score = -numbers[DISTANCE]
-        texts = (row.get(source), row.get(sightings.RUN), row.get(DECIDES), "" if failed else label)
+        label = "" if failed else label
+        texts = (row.get(source), row.get(sightings.RUN), row.get(DECIDES), label)
+        texts = (*texts, row.get(NEAREST) or label)
         codes = [self._codes.setdefault(_text(text), len(self._codes)) for text in texts]
         facts = [numbers[name] for name in sightings.FACTS.values()]
         lowest = -math.inf if math.isnan(score) else score
@@ -250,10 +254,9 @@ class _Rows:
     def columns(self) -> Sighted:
         """Returns the columns."""
         table = np.array(self._kept, np.float64)
-        time, source, run, decides, label = table[:, :5].astype(np.int64).T
-        score, threshold, facts, failed = table[:, 5], table[:, 6], table[:, 7:-1], table[:, -1] > 0
-        names = list(self._codes)
-        return Sighted(names, time, source, run, decides, label, score, threshold, facts, failed)
+        time, source, run, decides, label, nearest = table[:, :6].astype(np.int64).T
+        values = table[:, 6], table[:, 7], table[:, 8:-1], table[:, -1] > 0
+        return Sighted(list(self._codes), time, source, run, decides, label, nearest, *values)
 
 
 def _seconds(value: Any) -> int | None:

@@ -147,8 +147,6 @@ class Console:
                 )
             ]
             self.idle = all(ended)
-            if self.record is not None:
-                self.record.close()
 
     def stop(self) -> None:
         """Begins to stop: the work in progress gets ``drain_seconds`` from the first call on."""
@@ -275,7 +273,8 @@ class Console:
             # The first verdict is by the score that decided then; an enrolment may have changed it.
             verdict = next(iter(answer.verdicts.values()))
             label = verdict["label"]
-            seen.append(Seen(answer.facts, verdict["score"], label, label == UNKNOWN))
+            about = answer.facts, verdict["score"], label, label == UNKNOWN
+            seen.append(Seen(*about, answer.reference))
             if self.record is not None:
                 rows.append(self.record.row(one.name, source, verdict, answer.facts))
         self.metrics.source(source)

@@ -34,12 +34,14 @@ class Seen(NamedTuple):
       score: the score by which the run decides; None if it is not finite.
       label: the run's verdict.
       unknown: whether it is "unknown".
+      reference: what it is compared with.
     """
 
     facts: Float[np.ndarray, " f"]
     score: float | None
     label: str
     unknown: bool
+    reference: Reference
 
 
 class Hour:
@@ -104,7 +106,10 @@ class Drifting:
             return len(self._watches[source]) + count >= WINDOW
 
     def add(self, source: str, chips: Iterable[Seen]) -> None:
-        """Adds chips of a source, which :meth:`known` has named."""
+        """Adds chips of a source, which :meth:`known` has named.
+
+        Those that were decided about before the reference was replaced are only counted.
+        """
         full = []
         with self._lock:
             hour = self._hour(source)
@@ -112,6 +117,8 @@ class Drifting:
                 hour.chips += 1
                 hour.unknown += chip.unknown
                 watch = self._watches[source]
+                if chip.reference is not self._reference:
+                    continue
                 watch.measured(chip.facts)
                 watch.scored(chip.score)
                 if len(watch) == WINDOW:
@@ -121,10 +128,14 @@ class Drifting:
             self._compare(source, watch, hour)
 
     def _hour(self, source: str) -> Hour:
+        return self._hours.setdefault((self._forget(), source), Hour())
+
+    def _forget(self) -> int:
+        """Deletes the counts of hours that are too long ago, and returns the present hour."""
         now = int(time.time()) // 3600
         for key in [key for key in self._hours if key[0] <= now - MOST_HOURS]:
             del self._hours[key]
-        return self._hours.setdefault((now, source), Hour())
+        return now
 
     def _compare(self, source: str, watch: Watch, hour: Hour) -> None:
         found = watch.drift()
@@ -141,6 +152,7 @@ class Drifting:
     def hours(self) -> list[dict[str, str | int]]:
         """Returns the counts of the last hours by source, the oldest first."""
         with self._lock:
+            self._forget()
             return [
                 {
                     "hour": time.strftime("%Y-%m-%dT%H:00:00Z", time.gmtime(3600 * hour)),

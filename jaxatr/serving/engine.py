@@ -59,11 +59,13 @@ class Answer(NamedTuple):
         the requested scores.
       neighbours: the nearest training chips, nearest first; empty unless requested.
       facts: the chip's facts, in the order of :data:`jaxatr.data.FACTS`.
+      reference: what the chip is compared with, that of the engine that has answered.
     """
 
     verdicts: Mapping[str, Verdict]
     neighbours: tuple[Neighbour, ...]
     facts: Float[np.ndarray, " f"]
+    reference: Reference
 
 
 class Engine(abc.ABC):
@@ -210,7 +212,12 @@ class RecogniserEngine(Engine):
         if neighbours and self.examples is not None:
             near = self.examples.nearest(outputs.more[FEATURES])
         return [
-            Answer({name: column[row] for name, column in columns.items()}, near[row], facts)
+            Answer(
+                {name: column[row] for name, column in columns.items()},
+                near[row],
+                facts,
+                self.reference,
+            )
             for row, facts in enumerate(_facts_of(chips))
         ]
 
@@ -241,7 +248,12 @@ class RetrieverEngine(Engine):
         matches = list(self._retriever.search(self._retriever.of_chips(chips)))
         name = self.scales[0].name
         return [
-            Answer({name: _of_match(name, one)}, one.neighbours if neighbours else (), facts)
+            Answer(
+                {name: _of_match(name, one)},
+                one.neighbours if neighbours else (),
+                facts,
+                self.reference,
+            )
             for one, facts in zip(matches, _facts_of(chips), strict=True)
         ]
 

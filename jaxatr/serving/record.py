@@ -20,7 +20,8 @@ _FIELDS = ("label", "nearest", "score", "decides", "threshold", "known_probabili
 class Record:
     """Appends a row for each prediction to a file, as ``jaxatr predict --out`` writes it.
 
-    It has no pictures, and of the images no more than their names. Threads may share it.
+    It has no pictures, and of the images no more than their names. Threads may share it. The file
+    is opened for each request, so that it can be moved away: the next row begins a new one.
     """
 
     def __init__(self, path: Path, run: str, runtime: str):
@@ -38,10 +39,10 @@ class Record:
         if path.suffix.lower() != ".jsonl":
             raise ValueError(f"--record: got {path}, wanted a name that ends in .jsonl")
         self._run, self._runtime, self._lock = run, runtime, threading.Lock()
-        broken = path.exists() and _is_broken(path)
-        self._file = path.open("a", encoding="utf-8", errors="replace")
-        if broken:  # a killed process has left the beginning of a row
-            self._file.write("\n")
+        # Whether a killed process, or a full disk, has left the beginning of a row.
+        self._broken = path.exists() and _is_broken(path)
+        path.open("ab").close()
+        self._path = path
 
     def row(
         self,
@@ -70,13 +71,14 @@ class Record:
           OSError: the disk is full or fails.
         """
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        with self._lock:
-            self._file.write(text)
-            self._file.flush()
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
+        left = text.encode(errors="replace")
+        with self._lock, self._path.open("ab", buffering=0) as file:
+            if self._broken and file.tell():
+                file.write(b"\n")
+            self._broken = True
+            while left:
+                left = left[file.write(left) :]
+            self._broken = False
 
 
 def _is_broken(path: Path) -> bool:

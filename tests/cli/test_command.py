@@ -43,6 +43,14 @@ def test_a_users_error_is_one_line(raised, code):
     assert (done.returncode, done.stderr, done.stdout) == (code, "error: wrong\n", "")
 
 
+@pytest.mark.parametrize("name", ["serve", "calibrate", "predict"])
+def test_a_command_of_one_run_refuses_a_second_one(name):
+    line = [sys.executable, "-m", "jaxatr", name, "--workdir=a", "--workdir=b"]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert ("--workdir: got 2 runs, wanted one" in done.stderr) == (name != "predict")
+
+
 @pytest.mark.parametrize(
     ("raised", "message"),
     [

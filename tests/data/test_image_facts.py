@@ -1,9 +1,13 @@
 """The facts of an image, by hand and against a noise that is known."""
 
+import functools
+
+import jax
 import numpy as np
 import pytest
 
 from jaxatr import data
+from jaxatr.data.image_facts import facts_by
 
 DIAGONAL = np.hypot(4, 4)
 
@@ -63,3 +67,15 @@ def test_the_facts_of_several_images_are_those_of_each():
     for index in np.ndindex(2, 3):
         np.testing.assert_allclose(found[index], data.image_facts(images[index]), rtol=1e-6)
     assert found[1, 2].tolist() == [7, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("mark", [-3.4e38, 1e20])
+def test_a_mark_of_missing_pixels_overflows_nothing(mark):
+    image = np.full((1, 8, 8, 3), mark * 1e-4, np.float32)
+    image[0, 2, 3] = mark
+    in_units = facts(image[0].astype(np.float64) / abs(mark))
+    for name in ("brightness", "contrast", "noise"):
+        in_units[name] *= abs(mark)
+    assert facts(image[0]) == pytest.approx(in_units, rel=1e-5)
+    of_program = jax.jit(functools.partial(facts_by, jax.numpy))(image)
+    np.testing.assert_allclose(of_program[0], data.image_facts(image[0]), rtol=1e-5)

@@ -402,6 +402,21 @@ def test_chips_of_the_field_calibrate_it_too(run, chips, source, split, stranger
     assert recogniser.decision.further.count == 1
 
 
+def test_a_calibration_with_chips_of_a_class_is_not_used_without_it(run, source, stranger, chips):
+    before = Recogniser.load(run, score="nearest").decision
+    runs.enrol_run(run, source, score="nearest")
+    runs.calibrate_run(run, chips / "test", score="nearest", tpr=0.9)
+    counted = Recogniser.load(run, score="nearest")
+    assert "calibrated to 40 field chips" in counted.note
+    assert runs.remove_class(run, stranger)
+    after = Recogniser.load(run, score="nearest")
+    assert f"no longer calibrated to field chips, because {stranger} was" in after.note
+    np.testing.assert_array_equal(after.decision.thresholds(3), before.thresholds(3))
+    runs.enrol_run(run, source, score="nearest")
+    again = Recogniser.load(run, score="nearest").decision
+    np.testing.assert_array_equal(again.thresholds(3), counted.decision.thresholds(3))
+
+
 @pytest.mark.slow
 def test_further_training_adds_the_class_to_the_heads_and_measures_forgetting(
     run, chips, source, stranger, split, tmp_path, capsys, flags_of

@@ -31,6 +31,7 @@ def simulated(seed, days=10, each=30, unknown=0.1, sources=2):
         np.full(n, 6),
         np.zeros(n, int),
         label,
+        label.copy(),
         generator.normal(size=n),
         np.full(n, 0.5),
         generator.normal(size=(n, len(data.FACTS))),
@@ -158,13 +159,31 @@ def test_hours_silence_and_thresholds():
     ]
 
 
+def test_thresholds_of_classes_are_compared_with_themselves():
+    rows = simulated(5, days=3, each=60)
+    classes = rows.texts(rows.nearest)
+    rows.threshold[:] = 0.1 * rows.nearest
+    assert monitoring.look(rows, by="day").facts == []
+    changed = rows.nearest == rows.code(classes[0])
+    rows.threshold[changed & since(rows, 1)] = 0.95
+    (said,) = monitoring.look(rows, by="day").facts
+    before = 0.1 * rows.code(classes[0])
+    assert said == f"The threshold was changed from {before:.6g} to 0.95 on 2026-03-02."
+    rows.threshold[:] = np.where(since(rows, 1) & ~since(rows, 2), 0.7, 0.5)
+    rows.threshold[~changed & ~since(rows, 2)] = 0.5  # no such chip came in between
+    assert monitoring.look(rows, by="day").facts == [
+        "The threshold was changed from 0.5 to 0.7 on 2026-03-02.",
+        "The threshold was changed from 0.7 to 0.5 on 2026-03-03.",
+    ]
+
+
 def test_one_period_cannot_be_compared():
     seen = monitoring.look(simulated(6, days=1))
     assert not seen.findings and "cannot be told from 60 inputs" in seen.summary
 
 
 ROW = {"path": "a.png", "error": None, "time": "2026-03-01T01:00:00Z", "source": "g", "run": "r"}
-ROW |= {"label": "tank", "score": 1.5, "threshold": 0.5, "image_brightness": 3.0}
+ROW |= {"label": "tank", "nearest": "jeep", "score": 1.5, "threshold": 0.5, "image_brightness": 3.0}
 
 
 def written(folder, name, rows):
@@ -188,6 +207,7 @@ def test_tables_of_all_formats_say_the_same(tmp_path):
     for one in every:
         assert one.time.tolist() == [START + 3600] * 2 and one.failed.tolist() == [False, True]
         assert one.score[0] == 1.5 and one.facts[0, 0] == 3 and np.isnan(one.facts[0, 1])
+        assert one.texts(one.nearest[~one.failed]) == ["jeep"]
         assert one.texts(one.label[~one.failed]) == ["tank"] and one.texts(one.run) == ["r"]
 
 

@@ -2,11 +2,13 @@
 
 import concurrent.futures
 import copy
+import errno
 import hashlib
 import io
 import json
 import re
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -278,18 +280,22 @@ def test_an_answer_from_before_an_enrolment_is_sent_and_counted(
     engine, make_console, client_of, contents, form, monkeypatch
 ):
     console, after = make_console(engine), copy.copy(engine)
-    after.scales = engine.scales[::-1]
+    after.scales, after.reference = engine.scales[::-1], Reference(dict(engine.reference.values))
     answer = console.batcher.answer
 
     async def enrolled_meanwhile(*chips, **options):
         found = await answer(*chips, **options)
-        console.batcher.engine = after
+        console._replace(after)
         return found
 
     monkeypatch.setattr(console.batcher, "answer", enrolled_meanwhile)
     with client_of(console) as client:
         (result,) = client.post("/api/predict", files=form(contents[:1])).json()["results"]
         (hour,) = client.get("/api/drift").json()["hours"]
+        assert client.get("/api/drift").json()["waiting"] == 0  # its score may be another one
+        monkeypatch.undo()
+        client.post("/api/predict", files=form(contents[:1]))
+        assert client.get("/api/drift").json()["waiting"] == 1
     assert result["verdict"]["decides"] == engine.scales[0].name != after.scales[0].name
     assert hour["chips"] == 1
 
@@ -374,7 +380,6 @@ def test_a_record_is_continued_and_another_file_is_not(tmp_path):
     for _ in range(2):
         record = Record(path, "run", "jax")
         record.write([record.row("a\udcff.png", "gate1", None, error="damaged")])
-        record.close()
         with path.open("a") as file:
             file.write('{"path": "b')  # killed
     said = []
@@ -389,10 +394,50 @@ def test_a_record_is_continued_and_another_file_is_not(tmp_path):
         Record(tmp_path / "served.csv", "run", "jax")
 
 
+def test_a_record_goes_on_after_a_full_disk_and_begins_anew_after_it_was_moved(
+    tmp_path, monkeypatch
+):
+    path, old = tmp_path / "served.jsonl", tmp_path / "old.jsonl"
+    record = Record(path, "run", "jax")
+
+    def write(name):
+        record.write([record.row(name, "gate1", None, error="damaged")])
+
+    class Full(io.FileIO):
+        def write(self, content):
+            if len(content) <= 40:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(content[:-40])
+
+    write("a.png")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda file, mode, **_: Full(file, mode))
+        with pytest.raises(OSError, match="No space"):
+            write("lost.png")
+    write("b.png")
+    path.rename(old)
+    write("c.png")
+    Record(path, "run", "jax")
+    found = [
+        [json.loads(line)["path"] for line in file.read_text().splitlines() if line.endswith("}")]
+        for file in (old, path)
+    ]
+    assert found == [["a.png", "b.png"], ["c.png"]]
+
+
 def test_sources_beyond_the_most_are_counted_together(engine, monkeypatch):
     monkeypatch.setattr(drift, "MOST_SOURCES", 2)
     watched = drift.Drifting(engine.reference, print)
     assert [watched.known(name) for name in ("", "a", "b", "a")] == ["unnamed", "a", "others", "a"]
+
+
+def test_the_counts_of_long_ago_are_forgotten(engine, monkeypatch):
+    watched, chip = drift.Drifting(engine.reference, print), (np.zeros(6), 0.5, "a", False)
+    watched.add(watched.known("one"), [drift.Seen(*chip, engine.reference)])
+    now = time.time()
+    for hours, count in ((46, 1), (49, 0)):
+        monkeypatch.setattr(drift.time, "time", lambda hours=hours: now + 3600 * hours)
+        assert len(watched.hours()) == count
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -412,7 +457,7 @@ def test_a_window_is_compared_without_the_lock_unless_its_reference_is_replaced(
 
     monkeypatch.setattr(drift.Watch, "drift", slow)
     source = watched.known("one")
-    chip = drift.Seen(np.zeros(6), 0.5, "a", False)
+    chip = drift.Seen(np.zeros(6), 0.5, "a", False, engine.reference)
     assert watched.compares(source, drift.WINDOW) and not watched.compares(source, 1)
     watched.add(source, [chip] * (drift.WINDOW + 3))
     assert watched.windows == len(compared) == (0 if replaced else 1)

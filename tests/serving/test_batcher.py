@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from jaxatr.recognition.drift import Reference
 from jaxatr.serving.batcher import Batcher, Busy, _fitting
 from jaxatr.serving.engine import Answer
 
@@ -29,7 +30,9 @@ class Echo:
         if self.fails:
             raise FloatingPointError("no number")
         more = (neighbours, *sorted(scores))
-        return [Answer({"n": int(chip[0, 0, 0])}, more, np.zeros(0)) for chip in chips]
+        return [
+            Answer({"n": int(chip[0, 0, 0])}, more, np.zeros(0), Reference({})) for chip in chips
+        ]
 
     def saliency(self, chip):
         return "class", np.full((1, 1), float(chip[0, 0, 0]))
