@@ -127,6 +127,14 @@ def test_a_damaged_index_is_named(embedding_run, tmp_path):
         Retriever.load(tmp_path / "run")
 
 
+def test_an_index_without_its_checkpoint_asks_for_an_evaluation(embedding_run, tmp_path):
+    shutil.copytree(embedding_run, tmp_path / "run")
+    checkpoints = tmp_path / "run" / "checkpoints"
+    (checkpoints / "60").rename(checkpoints / "80")  # the run went on, and was stopped
+    with pytest.raises(ValueError, match=r"index\.npz is of step 60, but .* of \[80\]: evaluate"):
+        Retriever.load(tmp_path / "run")
+
+
 def test_the_command_names_neighbours(embedding_run, images, flags, capsys, tmp_path):
     paths, _ = images
     broken = tmp_path / "broken.png"
