@@ -103,10 +103,35 @@ def test_another_set_is_searched_and_recognised(embedding_run, levels, tmp_path)
     assert "run on flight" in reporting.render_report([tmp_path / "run"])
 
 
+def test_a_set_of_one_image_is_recognised(embedding_run, retriever, levels):
+    name = retriever.classes[0]
+    image = data.read_image(levels / "test" / name / "000.png")
+    (match,) = retriever([image])
+    result = runs.evaluate_run(embedding_run, data=(image[None], [name]))
+    assert result["groups"]["all"]["closed_accuracy"] == (match.neighbours[0].label == name)
+    assert result["retrieval"] == {} and result["set"]["images"] == 1
+
+
+def test_a_set_of_new_classes_is_refused_without_the_flags_of_recognisers(
+    embedding_run, levels, tmp_path
+):
+    shutil.copytree(levels / "test" / "disc", tmp_path / "set" / "boat")
+    with pytest.raises(ValueError, match=r"none of its classes is known .* one of [a-z, ]*$"):
+        runs.evaluate_run(embedding_run, data=tmp_path / "set")
+
+
 def test_a_damaged_index_is_named(embedding_run, tmp_path):
     shutil.copytree(embedding_run, tmp_path / "run")
     (tmp_path / "run" / "index.npz").write_bytes(b"")
     with pytest.raises(ValueError, match=r"run/index\.npz: not readable arrays"):
+        Retriever.load(tmp_path / "run")
+
+
+def test_an_index_without_its_checkpoint_asks_for_an_evaluation(embedding_run, tmp_path):
+    shutil.copytree(embedding_run, tmp_path / "run")
+    checkpoints = tmp_path / "run" / "checkpoints"
+    (checkpoints / "60").rename(checkpoints / "80")  # the run went on, and was stopped
+    with pytest.raises(ValueError, match=r"index\.npz is of step 60, but .* of \[80\]: evaluate"):
         Retriever.load(tmp_path / "run")
 
 

@@ -1,6 +1,7 @@
 """Another set of labelled images, on which a run is measured in place of its own test data."""
 
 import hashlib
+import inspect
 import os
 import warnings
 from collections import Counter
@@ -86,7 +87,7 @@ def read(task: Measured, source: str | os.PathLike, enrolled: Collection[str] = 
         archive.naming(Path(scratch), path),
     ):
         found = image_folder.labelled_truth(path, Path(scratch), intake.bands)
-        _check_known(path, {one.label for one in found.listed}, known)
+        _check_known(task, path, {one.label for one in found.listed}, known)
         for one in found.listed:
             try:
                 chips.append(intake(image_folder.read(found, one.path)))
@@ -125,7 +126,7 @@ def read_tracks(task: OfTracks, source: str | os.PathLike) -> LabelledSet:
     ]
     if not found:
         raise ValueError(f"{path}: there is no folder of a class that contains folders of tracks")
-    _check_known(path, {name for name, _ in found}, known)
+    _check_known(task, path, {name for name, _ in found}, known)
     intake, most = Intake.of_run(task.config, task.record), task.config.track.frames
     chips: list[np.ndarray] = []
     names: list[str] = []
@@ -224,14 +225,15 @@ def _made(
     return LabelledSet(part_of_chips(chips, names, task.split.known, columns), record)
 
 
-def _check_known(path: Path, classes: set[str], known: set[str]) -> None:
+def _check_known(task: Measured, path: Path, classes: set[str], known: set[str]) -> None:
     if known & classes:
         return
+    outside = "outside" in inspect.signature(task.test).parameters
+    other = f", or images that are all unknown as --outside=NAME={path.name}" if outside else ""
     close = next((hint for name in sorted(classes) if (hint := nearest(name, known))), "")
     raise ValueError(
         f"{path}: none of its classes is known to the run: got {_short(sorted(classes))}, wanted "
-        f"at least one of {_short(sorted(known))}, or images that are all unknown as "
-        f"--outside=NAME={path.name}{close}"
+        f"at least one of {_short(sorted(known))}{other}{close}"
     )
 
 

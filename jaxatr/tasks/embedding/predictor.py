@@ -256,7 +256,7 @@ def load_indexed(workdir: str | os.PathLike) -> tuple[TrainedRun, Index]:
 
     Raises:
       ValueError: ``workdir`` is not the folder of an embedding's run, the run has not been
-        evaluated yet, or its index cannot be read.
+        evaluated yet, its index cannot be read, or the checkpoint that was evaluated is gone.
     """
     path = Path(workdir) / training.INDEX
     if not path.is_file():
@@ -266,7 +266,12 @@ def load_indexed(workdir: str | os.PathLike) -> tuple[TrainedRun, Index]:
             f"--workdir={workdir})"
         )
     arrays = read_arrays(path)
-    run = training.load_run(workdir, int(arrays["index_step"]))
+    if (step := int(arrays["index_step"])) not in (steps := training.saved_steps(workdir)):
+        raise ValueError(
+            f"{workdir}: {training.INDEX} is of step {step}, but the checkpoints are of {steps}: "
+            f"evaluate it again (jaxatr evaluate --workdir={workdir})"
+        )
+    run = training.load_run(workdir, step)
     training.check_predictor(run, Retriever)
     index = Index(
         arrays["index_embeddings"],

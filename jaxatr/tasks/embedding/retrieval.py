@@ -109,8 +109,8 @@ def retrieval_pictures(
     shown = np.linspace(0, len(labels) - 1, min(len(labels), _ON_MAP)).astype(np.int32)
     sheets = [_sheet(embeddings, labels, np.flatnonzero(rows)) for rows in kinds.values()]
     rows, neighbours, distances = (np.concatenate(column) for column in zip(*sheets, strict=True))
-    if embeddings.shape[1] == 1:  # a line in the plane
-        embeddings = np.pad(embeddings, ((0, 0), (0, 1)))
+    # A plane needs two examples and two dimensions.
+    embeddings = np.pad(embeddings, [(0, max(0, 2 - size)) for size in embeddings.shape])
     plane = decomposition.PCA(n_components=2, svd_solver="full").fit(embeddings)
     return {
         "map_row": shown,
