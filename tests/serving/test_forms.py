@@ -30,10 +30,9 @@ def test_a_clients_files_arrive(files):
     request = httpx2.Request("POST", "http://a/", files=[("images", one) for one in files])
     found = files_of(request.read(), request.headers["content-type"], most=6)
     assert [file.content for file in found] == [content for _, content in files]
-    plain = [name.translate({ord(c): None for c in '"\\%'}) for name, _ in files]
-    names = [file.name.translate({ord(c): None for c in '"\\%'}) for file in found]
-    for name, sent in zip(names, plain, strict=True):
-        assert name == sent or sent == "" or "22" in name or "5C" in name
+    # Browsers write a quote as %22 and no line breaks; nothing tells them from the same text.
+    read = [name.replace("%22", '"').replace("%0D", "").replace("%0A", "") for name, _ in files]
+    assert [file.name for file in found] == read
 
 
 def test_other_fields_are_left_out():
