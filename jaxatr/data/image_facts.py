@@ -37,9 +37,10 @@ def image_facts(images: Shaped[np.ndarray, "... h w c"]) -> Float[np.ndarray, ".
 
 def facts_by(xp: Any, images: Any) -> Any:
     """Computes :func:`image_facts` by ``numpy`` or, for programs, by ``jax.numpy`` in float32."""
-    images = images.astype(np.float32)
-    unit = xp.maximum(xp.abs(images).max((-3, -2, -1)) / np.float32(_LARGE), np.float32(1))
-    images = images / unit[..., None, None, None]
+    whole, images, unit = np.issubdtype(images.dtype, np.integer), images.astype(np.float32), 1
+    if not whole:
+        unit = xp.maximum(xp.abs(images).max((-3, -2, -1)) / np.float32(_LARGE), np.float32(1))
+        images = images / unit[..., None, None, None]
     gray = images[..., 0]
     for channel in range(1, images.shape[-1]):
         gray = gray + images[..., channel]

@@ -11,6 +11,7 @@ import numpy as np
 from jax import ShapeDtypeStruct
 
 from jaxatr.onnx.writer.graph import Graph, TensorType
+from jaxatr.onnx.writer.rules.reduction import reduced_flags
 from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, constant, number_like, rule
 
 
@@ -90,9 +91,8 @@ def _where(t: Translator, going: Tensor, shape: tuple, new: Tensor, old: Tensor)
 def _any(t: Translator, flags: Tensor, shape: tuple) -> Tensor:
     if not shape:
         return flags
-    numbers = t.name(t.cast(t.tensor(t.full(flags, shape)), np.int32))
-    axes = list(range(len(shape)))
-    return t.cast(t.add("ReduceMax", [numbers], (), axes=axes, keepdims=0), np.bool_)
+    every = t.tensor(t.full(flags, shape))
+    return reduced_flags(t, "ReduceMax", every, list(range(len(shape))), ())
 
 
 @rule("cond", unread="branches_platforms")  # the index chooses the branch

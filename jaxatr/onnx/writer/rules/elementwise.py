@@ -116,16 +116,13 @@ def _div(t: Translator, equation: Equation) -> Tensor:
     if not _may_be(y, 0, -1):
         return t.pointwise("Div", x, y)
     # Runtimes end with an error at 0, and with the process at the least integer by -1.
-    zero = t.pointwise("Equal", y, number_like(y, 0), dtype=np.bool_)
-    if np.issubdtype(y.dtype, np.unsignedinteger):
-        opposite = zero
-    else:
-        opposite = t.pointwise("Equal", y, number_like(y, -1), dtype=np.bool_)
-    unsafe = t.pointwise("Or", zero, opposite)
-    safe = t.pointwise("Where", unsafe, number_like(y, 1), y, dtype=y.dtype)
-    ratio = t.pointwise("Div", x, safe)
-    if opposite is not zero:
+    zero, safe = _replaced(t, y, 0)
+    if np.issubdtype(y.dtype, np.signedinteger):
+        opposite, safe = _replaced(t, safe, -1)
+        ratio = t.pointwise("Div", x, safe)
         ratio = t.pointwise("Where", opposite, t.pointwise("Neg", x), ratio, dtype=x.dtype)
+    else:
+        ratio = t.pointwise("Div", x, safe)
     none = constant(np.array(-1).astype(x.dtype))  # XLA's: all bits are set
     return t.pointwise("Where", zero, none, ratio, dtype=x.dtype)
 
@@ -135,10 +132,15 @@ def _rem(t: Translator, equation: Equation) -> Tensor:
     x, y = equation.inputs
     if not _may_be(y, 0):
         return t.pointwise("Mod", x, y, fmod=1)  # has the sign of the dividend
-    zero = t.pointwise("Equal", y, number_like(y, 0), dtype=np.bool_)
-    safe = t.pointwise("Where", zero, number_like(y, 1), y, dtype=y.dtype)
+    zero, safe = _replaced(t, y, 0)
     rest = t.pointwise("Mod", x, safe, fmod=1)
     return t.pointwise("Where", zero, x, rest, dtype=x.dtype)
+
+
+def _replaced(t: Translator, value: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """Returns where a value is a number, and the value with 1 in these places."""
+    there = t.pointwise("Equal", value, number_like(value, number), dtype=np.bool_)
+    return there, t.pointwise("Where", there, number_like(value, 1), value, dtype=value.dtype)
 
 
 def _may_be(value: Tensor, *numbers: int) -> bool:

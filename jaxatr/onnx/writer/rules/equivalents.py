@@ -79,7 +79,7 @@ def _pad(params: Mapping[str, Any]) -> Callable[..., Array] | None:
 
 
 def _expanded(params: Mapping[str, Any]) -> Callable[..., list[Array]]:
-    """Returns what a primitive of jax 0.12's newer kind, such as a search, stands for."""
+    """Returns the function of a primitive of jax 0.12's newer kind, such as a search."""
     primitive = params["_prim"]
 
     def run(*leaves: Array) -> list[Array]:

@@ -112,31 +112,20 @@ def _gather(t: Translator, equation: Equation) -> Tensor | list[Tensor]:
 def _of_elements(params: Mapping[str, Any], operand: Array, indices: Array) -> Array:
     """Gathers elements instead of slices along the indexed axes, each at an index of its own."""
     numbers, sizes, mode = (params[n] for n in ("dimension_numbers", "slice_sizes", "mode"))
-    picked, batch = numbers.start_index_map, indices.shape[:-1]
+    picked, batch = list(map(int, numbers.start_index_map)), indices.shape[:-1]
+    starts = dict(zip(picked, jnp.unstack(indices, axis=-1), strict=True))
     spread = [axis for axis in picked if axis not in numbers.collapsed_slice_dims]
-    limits = [operand.shape[axis] - sizes[axis] for axis in picked]
-    starts = jnp.unstack(indices, axis=-1)
-    if mode == lax.GatherScatterMode.CLIP:
-        starts = [jnp.clip(one, 0, most) for one, most in zip(starts, limits, strict=True)]
-    elif mode != lax.GatherScatterMode.PROMISE_IN_BOUNDS:
-        pairs = zip(starts, limits, strict=True)
-        inside = jnp.stack([(one >= 0) & (one <= most) for one, most in pairs]).all(axis=0)
-        starts = [jnp.where(inside, one, -1) for one in starts]  # all of a slice, or nothing
-    places = []
-    for axis, start in zip(picked, starts, strict=True):
-        start = start.reshape(*batch, *[1] * len(spread))
-        if axis in spread:
-            along = lax.iota(indices.dtype, sizes[axis])
-            along = along.reshape(-1, *[1] * (len(spread) - 1 - spread.index(axis)))
-            start = jnp.where(start < 0, start, start + along)
-        places.append(jnp.broadcast_to(start, (*batch, *(sizes[one] for one in spread))))
+    limits = {axis: operand.shape[axis] - sizes[axis] for axis in picked}
+    places, inside = elements(starts, limits, {axis: sizes[axis] for axis in spread}, mode)
+    if inside is not None:  # all of a slice is filled, or nothing
+        places = {axis: jnp.where(inside, one, -1) for axis, one in places.items()}
     hidden = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     windows = [axis for axis in range(operand.ndim) if axis not in hidden]
     rest = [axis for axis in windows if axis not in spread]
     rank = len(batch) + len(windows)
     found = lax.gather(
         operand,
-        jnp.stack(places, axis=-1),
+        jnp.stack(list(places.values()), axis=-1),
         numbers._replace(
             offset_dims=tuple(range(rank - len(rest), rank)),
             collapsed_slice_dims=tuple(sorted({*numbers.collapsed_slice_dims, *spread})),
@@ -149,6 +138,38 @@ def _of_elements(params: Mapping[str, Any], operand: Array, indices: Array) -> A
     order = [of_windows[axis] for axis in windows]
     dims = list(map(int, numbers.offset_dims))
     return found.transpose(_order(dims, order, list(range(len(batch))), rank))
+
+
+def elements(
+    starts: Mapping[int, Array], limits: Mapping[int, Any], sizes: Mapping[int, Any], mode: Any
+) -> tuple[dict[int, Array], Array | None]:
+    """Lists the elements of slices.
+
+    Args:
+      starts: ``[*b]``, the first index of each slice, by axis.
+      limits: the last start of which a slice is within the operand, by axis.
+      sizes: sizes of the slices, by axis; along any other axis of ``starts``, it is 1.
+      mode: what happens to slices that are not within the operand.
+
+    Returns:
+      The indices of the elements ``[*b, *sizes]``, by axis; and which of the slices are within the
+      operand, with axes of size 1 for ``sizes``, or None if all are or have been moved there.
+    """
+    inside = None
+    if mode == lax.GatherScatterMode.CLIP:
+        starts = {axis: jnp.clip(start, 0, limits[axis]) for axis, start in starts.items()}
+    elif mode != lax.GatherScatterMode.PROMISE_IN_BOUNDS:
+        within = [(start >= 0) & (start <= limits[axis]) for axis, start in starts.items()]
+        inside = jnp.stack(within).all(axis=0)
+        inside = inside.reshape(*inside.shape, *[1] * len(sizes))
+    places = {}
+    for axis, start in starts.items():
+        place = start.reshape(*start.shape, *[1] * len(sizes))
+        if axis in sizes:
+            shape = [-1 if one == axis else 1 for one in sizes]
+            place = place + lax.iota(start.dtype, sizes[axis]).reshape(shape)
+        places[axis] = jnp.broadcast_to(place, (*start.shape, *sizes.values()))
+    return places, inside
 
 
 def _sliced_first(t: Translator, equation: Equation) -> Equation:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.writer.dimensions import is_static
-from jaxatr.onnx.writer.graph import TensorType, Unsupported
+from jaxatr.onnx.writer.graph import Shape, TensorType, Unsupported
 from jaxatr.onnx.writer.rules.shaping import sliced
 from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, number_like, rule
 
@@ -93,9 +93,13 @@ def _reduce_logical(t: Translator, equation: Equation) -> Tensor:
     axes = [int(axis) for axis in equation.params["axes"]]
     if not axes:
         return equation.inputs[0]
-    number = t.name(t.cast(t.operand(equation, 0), np.int32))
-    reduced = t.add(op, [number], equation.out_avals[0].shape, axes=axes, keepdims=0)
-    return t.cast(reduced, np.bool_)
+    return reduced_flags(t, op, t.operand(equation, 0), axes, equation.out_avals[0].shape)
+
+
+def reduced_flags(t: Translator, op: str, flags: Tensor, axes: list[int], shape: Shape) -> Tensor:
+    """Reduces booleans along some axes as integers, by ``ReduceMin`` or ``ReduceMax``."""
+    numbers = t.name(t.cast(flags, np.int32))
+    return t.cast(t.add(op, [numbers], shape, axes=axes, keepdims=0), np.bool_)
 
 
 @rule("argmax", "argmin")

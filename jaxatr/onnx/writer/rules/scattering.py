@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxatr.onnx.writer.rules.indexing import elements
 from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, rule
 from jaxatr.typing import Array
 
 
 class _Kind(NamedTuple):
-    """What happens to an element that is written to.
+    """How a new element is joined with the one that is there.
 
     Attributes:
       scatter: jax's function.
@@ -94,41 +95,29 @@ def _in_rows(
     pairs = zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)
     for axis, place in pairs:
         starts[axis] = lax.broadcasted_iota(indices.dtype, batch, place)
-    limits = {axis: shape[axis] - sizes[axis] for axis in starts}
-    if mode == lax.GatherScatterMode.CLIP:
-        starts = {axis: jnp.clip(start, 0, limits[axis]) for axis, start in starts.items()}
     whole = [axis for axis in windows if axis not in starts and sizes[axis] == shape[axis]]
     written = [axis for axis in range(operand.ndim) if axis not in whole]
     if not written:
         return kind.joined(operand, updates)
-    spread = [axis for axis in written if axis in windows]
-
-    def column(axis: int) -> Array:
-        start = starts.get(axis, jnp.zeros(batch, indices.dtype))
-        start = start.reshape(*batch, *[1] * len(spread))
-        if axis in spread:
-            more = lax.iota(indices.dtype, sizes[axis])
-            start = start + more.reshape(-1, *[1] * (len(spread) - 1 - spread.index(axis)))
-        return jnp.broadcast_to(start, (*batch, *(sizes[one] for one in spread)))
-
-    places = [column(axis) for axis in written]
+    first = jnp.zeros(batch, indices.dtype)
+    starts = {axis: starts.get(axis, first) for axis in written}
+    spread = {axis: sizes[axis] for axis in written if axis in windows}
+    limits = {axis: shape[axis] - sizes[axis] for axis in written}
+    places, inside = elements(starts, limits, spread, mode)
     rows = operand.transpose(*written, *whole)
-    sure = mode in (lax.GatherScatterMode.PROMISE_IN_BOUNDS, lax.GatherScatterMode.CLIP)
-    if drop := bool(starts) and not sure:
-        inside = [(start >= 0) & (start <= limits[axis]) for axis, start in starts.items()]
-        kept = jnp.stack(inside).all(axis=0).reshape(*batch, *[1] * len(spread))
-        last = [shape[written[0]], *[0] * (len(written) - 1)]
-        places = [jnp.where(kept, one, end) for one, end in zip(places, last, strict=True)]
+    if inside is not None:
+        ends = {axis: shape[axis] if axis == written[0] else 0 for axis in written}
+        places = {axis: jnp.where(inside, one, ends[axis]) for axis, one in places.items()}
         rows = jnp.concatenate([rows, rows[:1]])
     others = [axis for axis in range(updates.ndim) if axis not in numbers.update_window_dims]
     new = updates.transpose(*others, *(windows[axis] for axis in (*spread, *whole)))
     form = _of_rows(len(written), operand.ndim, new.ndim)
     found = kind.scatter(
         rows,
-        jnp.stack(places, axis=-1),
+        jnp.stack(list(places.values()), axis=-1),
         new,
         form,
         mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
     )
-    found = found[: shape[written[0]]] if drop else found
+    found = found if inside is None else found[: shape[written[0]]]
     return found.transpose(*np.argsort([*written, *whole]).tolist())
