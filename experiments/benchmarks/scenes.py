@@ -228,7 +228,7 @@ def tiles(folder: Path, detector: Detector, rows: int) -> dict[str, Any]:
     batch = 4  # tiles at once, as `detect` has it
     side = detector.tile
     tile = rng.integers(0, 255, (batch, side, side, detector.channels), dtype=np.uint8)
-    one = lambda: detector._infer(detector._variables, tile)  # noqa: E731
+    one = lambda: detector.decoded(tile)  # noqa: E731
     jax.block_until_ready(one())
     with opened(path) as read:
         count = len(detector._tiling.windows(read.height, read.width))

@@ -41,7 +41,7 @@ class SceneWorker(Worker):
         both = [one for one in self._predictors if one is not None]
         run = digest([one.digest() for one in both])
         columns = {n: t for n, t in finder.columns().items() if n not in ("path", "error")}
-        notes = [one.note for one in both if one.note]
+        notes = dict.fromkeys(one.note for one in both if one.note)
         return Identity(run, {**columns, "map_x": float, "map_y": float}, "; ".join(notes))
 
     def _made(self, shard: manifest.Shard) -> tuple[list[dict[str, Cell]], int]:

@@ -9,10 +9,11 @@ jaxatr detect --workdir=DETECTOR SCENE... --engine=local|ray --out=FOLDER
 
 SCENE is an image of any size. A recogniser, if given, decides about each target
 by its chip, which is cut as those of its training were; otherwise the binary
-classifiers of the detector do. FRAMES is a folder of the frames of a video, in
-the natural order of their names. Each line or row is a target; --out writes a
-table (.csv, .jsonl, .parquet), COCO (.json) or GeoJSON (.geojson). --engine
-searches any number of scenes into Parquet files in a folder, and resumes.
+classifiers of the detector do. --runtime runs the networks of both. FRAMES is a
+folder of the frames of a video, in the natural order of their names. Each line
+or row is a target; --out writes a table (.csv, .jsonl, .parquet), COCO (.json)
+or GeoJSON (.geojson). --engine searches any number of scenes into Parquet files
+in a folder, and resumes.
 """
 
 from collections.abc import Sequence
@@ -51,6 +52,7 @@ def define_flags() -> None:
         "tracks", False, "Link the targets over the frames of a folder, and decide once for each."
     )
     flags.DEFINE_bool("json", False, "Print a JSON object per scene.")
+    inputs.define_runtime(precision=False)
     inputs.define_source_name()
     inputs.define_engine(_SHARD)
     flags.DEFINE_integer(
@@ -70,8 +72,9 @@ def main(arguments: Sequence[str]) -> int:
     if values.score is not None and not values.recogniser:
         raise ValueError("--score needs --recogniser=RUN, whose score it is")
     _check_engine()
-    options = {"checkpoint": inputs.checkpoint(values.checkpoint)} | inputs.given("threshold")
-    of_recogniser = inputs.given("gamma", "score")
+    options = {"checkpoint": inputs.checkpoint(values.checkpoint)}
+    options |= inputs.given("threshold", "runtime")
+    of_recogniser = inputs.given("gamma", "score", "runtime")
     if not values.recogniser and (gamma := of_recogniser.pop("gamma", "fitted")) != "fitted":
         options["gamma"] = _probability(gamma)
     if values.engine:

@@ -82,14 +82,13 @@ def _finder(
     options: dict[str, Any],
     of_recogniser: dict[str, Any],
 ) -> Finder:
-    detector = Detector.load(workdir, **options)
-    if not recognisers:
-        return Finder(detector)
-    which = recognisers if len(recognisers) > 1 else recognisers[0]
-    recogniser = runs.load_predictor(which, **of_recogniser)
-    if recogniser.note:
-        print(recogniser.note, file=sys.stderr)
-    return Finder(detector, recogniser)
+    both: list[Any] = [Detector.load(workdir, **options)]
+    if recognisers:
+        which = recognisers if len(recognisers) > 1 else recognisers[0]
+        both.append(runs.load_predictor(which, **of_recogniser))
+    for note in dict.fromkeys(one.note for one in both if one.note):
+        print(note, file=sys.stderr)
+    return Finder(*both)
 
 
 def _check_out(out: str) -> None:

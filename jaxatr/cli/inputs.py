@@ -58,8 +58,8 @@ def define_options() -> None:
     )
 
 
-def define_runtime() -> None:
-    """Defines ``--runtime``, the engine of a run's network."""
+def define_runtime(*, precision: bool = True) -> None:
+    """Defines ``--runtime``, the engine of a run's network, and perhaps ``--precision``."""
     flags.DEFINE_enum(
         "runtime",
         RUNTIMES[0],
@@ -67,11 +67,12 @@ def define_runtime() -> None:
         "The engine that runs the network: jax; jax with oneDNN's kernels where they are faster "
         "(onednn); or another engine, with the extra of its name. Explanations always use jax.",
     )
-    define_precision(
-        "The precision of the network: bfloat16 with --runtime=jax or onednn, float16 and int8 "
-        "with onnxruntime or openvino; float32 is that of the training.",
-        PRECISIONS,
-    )
+    if precision:
+        define_precision(
+            "The precision of the network: bfloat16 with --runtime=jax or onednn, float16 and int8 "
+            "with onnxruntime or openvino; float32 is that of the training.",
+            PRECISIONS,
+        )
 
 
 def define_precision(what: str, names: Sequence[str]) -> None:

@@ -39,8 +39,8 @@ class Wanted(NamedTuple):
       surrogate: folder of the run whose surrogate computes the saliency maps; None for none
         (recognisers).
       examples: largest number of training chips to search; 0 for none (recognisers).
-      runtime: engine that runs the network, see :meth:`Recogniser.load`; saliency maps always use
-        jax.
+      runtime: engine that runs the network, see :meth:`Recogniser.load`, and that of the detector,
+        in float32; saliency maps always use jax.
       detector: folder of the run that finds targets in scenes; None for none.
     """
 
@@ -96,7 +96,9 @@ def load_detector(wanted: Wanted) -> Detector | None:
     Raises:
       ValueError: its folder is not that of a detector's finished run.
     """
-    return None if wanted.detector is None else Detector.load(wanted.detector)
+    if wanted.detector is None:
+        return None
+    return Detector.load(wanted.detector, runtime=divided(wanted.runtime)[0])
 
 
 def _recogniser(wanted: Wanted, lasting: Lasting | None) -> Engine:

@@ -40,6 +40,20 @@ def chips(earlier):
     ]
 
 
+def test_an_engine_is_that_of_both_networks(bright, recogniser, monkeypatch, flags_of, tmp_path):
+    asked = []
+
+    def loading(found):
+        return lambda *_, **options: asked.append(options["runtime"]) or found
+
+    monkeypatch.setattr(detections.Detector, "load", loading(bright))
+    monkeypatch.setattr(detections.runs, "load_predictor", loading(recogniser))
+    Image.fromarray(np.zeros((40, 60), np.uint8)).save(tmp_path / "a.png")
+    given = ["--workdir=d", "--recogniser=r", "--runtime=onnxruntime", tmp_path / "a.png"]
+    assert detect.main(flags_of(detect, *given)) == 0
+    assert asked == ["onnxruntime"] * 2
+
+
 def scene_of(chips, width=60, height=40, shift=0):
     pixels = np.zeros((height, width), np.uint8)
     for number, chip in enumerate(chips):

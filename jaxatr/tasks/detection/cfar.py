@@ -149,16 +149,17 @@ class Searcher:
 class CfarDetector(Detector):
     """A detector at a constant false alarm rate; it takes scenes of any dtype."""
 
-    def __init__(self, run: TrainedRun, *, threshold: float, gamma: float):
-        """Creates a detector from a run; :meth:`load` reads it from a folder."""
+    def __init__(self, run: TrainedRun, *, threshold: float, gamma: float, runtime: str = "jax"):
+        """Creates a detector from a run; :meth:`load` reads it from a folder.
+
+        It has no network for ``runtime``.
+        """
         self.workdir, self.classes = run.workdir, ()
         self.threshold, self.gamma = threshold, gamma
         self.dtype = np.dtype(run.record["image_dtype"])
         self.channels = int(run.record["channels"])
         self._searcher = Searcher(run.config)
         self._tiling, self._overlap = self._searcher.tiling, run.config.detection.overlap
-        self._variables: PyTree = {}
-        self._infer = lambda _, tiles: self._searcher(tiles)
         self._identity = identity(run.config.cfar.to_dict(), run.config.detection.most)
 
     def __repr__(self) -> str:
@@ -168,6 +169,10 @@ class CfarDetector(Detector):
             f"<CfarDetector {self.workdir}: level {given.method}, {given.rate:.3g} false alarms a "
             f"pixel, {given.clutter.looks:g} looks; targets from {self.threshold:.3g}>"
         )
+
+    def decoded(self, tiles: Shaped[np.ndarray, "b h w c"]) -> Decoded:
+        """Finds the targets of a batch of tiles."""
+        return self._searcher(tiles)
 
     def prepare(self, item: np.ndarray) -> np.ndarray:
         """Converts a scene to intensities."""

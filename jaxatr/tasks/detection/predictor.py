@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, overload
 
-import jax
 import numpy as np
 
 from jaxatr import data, training
 from jaxatr.data.scene_image import SceneImage, open_scene, read_scene, scene_of
+from jaxatr.onnx.sessions import check_runtime
 from jaxatr.reporting import notebook
-from jaxatr.tasks.detection.decoding import WHOLE, Decoded, Found, Strip, decode, found_in
+from jaxatr.tasks.detection.decoding import WHOLE, Decoded, Found, Strip, found_in
 from jaxatr.tasks.detection.export import tiling_of
 from jaxatr.tasks.detection.matching import nearest
 from jaxatr.tasks.detection.recognised import (
@@ -21,9 +21,10 @@ from jaxatr.tasks.detection.recognised import (
     place_of,
     recognised,
 )
+from jaxatr.tasks.detection.tile_network import TileNetwork
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
 from jaxatr.training.predictor import One
-from jaxatr.typing import Batch, Bool, Float, PyTree, Shaped
+from jaxatr.typing import Batch, Bool, Float, Shaped
 
 UNKNOWN = "unknown"
 
@@ -128,24 +129,17 @@ class Detector(Predictor[np.ndarray, Detections]):
 
     takes = "SCENE"
 
-    def __init__(self, run: TrainedRun, *, threshold: float, gamma: float):
+    def __init__(self, run: TrainedRun, *, threshold: float, gamma: float, runtime: str = "jax"):
         """Creates a detector from a run; :meth:`load` reads it from a folder."""
-        fields = run.config.detection
         self.workdir, self.classes = run.workdir, run.classes
-        self.threshold, self.gamma = threshold, gamma
+        self.threshold, self.gamma, self.runtime = threshold, gamma, runtime
         self.dtype = np.dtype(run.record["image_dtype"])
         self.channels = int(run.record["channels"])
         self._tiling = tiling_of(run)
-        self._overlap = fields.overlap
-        self._variables = jax.device_put(run.variables)
-        module = run.module
-
-        def infer(variables: PyTree, images: jax.Array) -> Decoded:
-            out = module.apply(variables, run.normalize(images))
-            return decode(out, most=fields.most, overlap=fields.overlap)
-
-        self._infer = jax.jit(infer)
-        self._identity = identity(run.record["normalization"], fields.most)
+        self._overlap = run.config.detection.overlap
+        self._identity = identity(run.record["normalization"], run.config.detection.most)
+        self._network = TileNetwork(run, runtime)
+        self._variables, self.note = self._network.variables, self._network.note
 
     @classmethod
     def load(
@@ -155,6 +149,7 @@ class Detector(Predictor[np.ndarray, Detections]):
         threshold: float | None = None,
         gamma: float | None = None,
         checkpoint: Checkpoint = "latest",
+        runtime: str = "jax",
     ) -> "Detector":
         """Loads the detector of a run.
 
@@ -163,14 +158,20 @@ class Detector(Predictor[np.ndarray, Detections]):
           threshold: the least score of a target; by default the one fitted after the training.
           gamma: γ; by default the one fitted after the training.
           checkpoint: ``"latest"``, ``"best"`` (on the validation scenes) or a step.
+          runtime: engine that runs the network in float32, one of
+            :data:`jaxatr.onnx.sessions.RUNTIMES`; CFAR has no network.
 
         Raises:
-          ValueError: ``workdir`` is not the folder of a detector's run, or its training is not
-            finished and a threshold is not given.
+          ImportError: the package of ``runtime`` is not installed; the message names the extra.
+          ValueError: ``workdir`` is not the folder of a detector's run, its training is not
+            finished and a threshold is not given, or the network does not run in ``runtime``.
         """
+        check_runtime(runtime)
         run = training.load_run(workdir, checkpoint)
         if (kind := training.predictor_class(run.task)) is not cls and issubclass(kind, cls):
-            return kind.load(workdir, threshold=threshold, gamma=gamma, checkpoint=checkpoint)
+            return kind.load(
+                workdir, threshold=threshold, gamma=gamma, checkpoint=checkpoint, runtime=runtime
+            )
         training.check_predictor(run, cls)
         for name, value in (("threshold", threshold), ("gamma", gamma)):
             if value is not None and not 0 <= value <= 1:
@@ -185,6 +186,7 @@ class Detector(Predictor[np.ndarray, Detections]):
             run,
             threshold=fitted["threshold"] if threshold is None else threshold,
             gamma=fitted["gamma"] if gamma is None else gamma,
+            runtime=runtime,
         )
 
     def __repr__(self) -> str:
@@ -311,7 +313,7 @@ class Detector(Predictor[np.ndarray, Detections]):
 
         def infer(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Decoded]]:
             for batch in batches:
-                yield batch, self._infer(self._variables, batch["image"])
+                yield batch, self.decoded(batch["image"])
 
         for found in found_in(
             chips,
@@ -324,6 +326,10 @@ class Detector(Predictor[np.ndarray, Detections]):
             strip=strip,
         ):
             yield self._decided(found)
+
+    def decoded(self, tiles: Shaped[np.ndarray, "b h w c"]) -> Decoded:
+        """Finds the targets of a batch of tiles, whose sides are multiples of 32 pixels."""
+        return self._network(tiles)
 
     def _decided(self, found: Found) -> Detections:
         probabilities = 1 / (1 + np.exp(-found.open_logits.astype(np.float64)))

@@ -31,6 +31,30 @@ def run(tmp_path_factory):
 
 
 @pytest.mark.slow
+def test_detect_finds_the_same_in_another_engine(run, tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    run = run._replace(workdir=tmp_path)
+    limits = {"threshold": 0.0101, "gamma": 0.0101}
+    plain, other = Detector(run, **limits), Detector(run, **limits, runtime="onnxruntime")
+    assert other.note.startswith("the network runs in onnxruntime") and not plain.note
+    assert other.digest() != plain.digest()
+    draw = np.random.default_rng(2).integers
+    for shape in ((50, 60), (32, 64), (150, 130)):  # the last one is many tiles
+        scene = draw(0, 255, (*shape, 1)).astype(np.uint8)
+        ours, theirs = plain.detect(scene), other.detect(scene)
+        assert len(ours.scores) > 3 and theirs.labels == ours.labels
+        np.testing.assert_allclose(theirs.boxes, ours.boxes, atol=1e-2)
+        np.testing.assert_allclose(theirs.scores, ours.scores, rtol=1e-4)
+        np.testing.assert_allclose(theirs.probabilities, ours.probabilities, rtol=1e-3)
+    files = [*tmp_path.glob("fitted/1/network.*.onnx")]
+    assert len(files) == 2  # whole tiles, which two of the scenes have, and 32 by 64 pixels
+    written = {file: file.stat().st_mtime_ns for file in files}
+    Detector(run, **limits, runtime="onnxruntime").detect(np.zeros((32, 64, 1), np.uint8))
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.glob("fitted/1/*")} == written
+
+
+@pytest.mark.slow
 def test_onnx_finds_the_targets_that_detect_finds(run, tmp_path, monkeypatch):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
