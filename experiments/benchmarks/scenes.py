@@ -1,8 +1,9 @@
 """Times `detect` on frames, the tiles of a large scene, and CFAR.
 
-- Frames of 640 x 512 pixels: a whole call of `detect` on an array, beside the same network with the
-  same parameters in eager PyTorch, followed by the peaks of its map and their boxes, without
-  suppression, and beside the exported file in onnxruntime. Aim: at least 0.8 times PyTorch's rate.
+- Frames of 640 x 512 pixels: a whole call of `detect` on an array, in each engine, beside the same
+  network with the same parameters in eager PyTorch, followed by the peaks of its map and their
+  boxes, without suppression, and beside the exported file in onnxruntime. Aim: at least 0.8 times
+  PyTorch's rate.
 - The suppression of 17,000 boxes, such as the tiles of a large scene give, few of which overlap.
 - A scene of 30,000 columns in a .npy file: its tiles, read, searched and merged, beside one tile
   again and again by the compiled function alone. Aim: 0.9 times that rate.
@@ -35,6 +36,7 @@ from torch import nn
 
 import jaxatr
 from jaxatr import bundled
+from jaxatr.kernels import onednn
 from jaxatr.runs.export import export_run
 from jaxatr.scenes import cfar
 from jaxatr.scenes.clutter import Clutter
@@ -159,7 +161,7 @@ def _at(tree: Any, path: tuple[str, ...]) -> Any:
 
 
 def frames(folder: Path, detector: Detector, repeats: int) -> dict[str, Any]:
-    """Times `detect` and PyTorch on a frame."""
+    """Times `detect` in each engine and PyTorch on a frame."""
     run = jaxatr.training.load_run(folder, "latest")
     network, module = in_torch(detector, run.module), run.module
     frame = np.random.default_rng(0).integers(0, 255, (*FRAME, 1), dtype=np.uint8)
@@ -194,6 +196,10 @@ def frames(folder: Path, detector: Detector, repeats: int) -> dict[str, Any]:
         "torch": peer,
         "onnxruntime": lambda: session.run(None, batch),
     }
+    for runtime in ["onnxruntime", *["onednn"] * onednn.usable()]:
+        other = Detector.load(folder, runtime=runtime)
+        np.testing.assert_allclose(other.detect(frame).boxes, found.boxes, atol=1e-2)
+        contenders[f"detect_{runtime}"] = lambda other=other: other.detect(frame).scores
     seconds = alternately(contenders, repeats, warm=True)
     return {
         "milliseconds": {name: round(1e3 * one, 2) for name, one in seconds.items()},
