@@ -161,7 +161,8 @@ def _lower(a, b, *, problem, algorithm, platform):
     device = of_platform(platform)
     if isinstance(algorithm, str):
         return function(problem, _named(algorithm, problem, device), device)(a, b)
-    small = OPERATION.canonical(problem, device)
+    pinned = isinstance(algorithm, choosing.Choices) and problem.key in algorithm
+    small = problem if pinned else OPERATION.canonical(problem, device)
     choice = algorithm.choose(OPERATION, small, device)
     # The solver "taps" skips dead taps by itself, which saves the copy of the live ones.
     whole = small.w_shape == problem.w_shape or choice.algorithm == "taps"
