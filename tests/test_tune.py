@@ -64,6 +64,7 @@ def test_conv_verifies_times_and_keeps_the_best(flags_of, capsys):
         ("log_softmax forward channel 2x4x5x3 float32", "xla", {}, ""),
         ("log_softmax forward channel 2x4x5x3 float32", "taps", {}, "the algorithm 'taps' does"),
         ("sort forward 3", "xla", {}, "the operation 'sort' does not exist"),
+        ("\t", "xla", {}, r"the operation '\t' does not exist"),
     ],
 )
 def test_a_choice_that_is_shown_but_not_used_says_why(key, algorithm, changes, why, capsys):

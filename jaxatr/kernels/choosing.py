@@ -59,6 +59,10 @@ class Choices:
         self._frozen = frozenset(self._mapping.items())
         self._hash = hash(self._frozen)
 
+    def __contains__(self, key: str) -> bool:
+        """Returns whether there is a choice for the key of a problem, canonical or not."""
+        return key in self._mapping
+
     def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
         """Returns the recorded choice, or else the heuristic's.
 

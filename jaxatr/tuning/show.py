@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _outdated(key: str, entry: Entry) -> str:
-    name = key.split()[0].removeprefix("log_")  # the keys of log_softmax belong to softmax
+    name = key.partition(" ")[0].removeprefix("log_")  # the keys of log_softmax belong to softmax
     operation = operations().get(name)
     if operation is None:
         return f"the operation {name!r} does not exist"

@@ -41,6 +41,7 @@ def test_the_slope_at_a_bend_is_one_sides_and_nan_is_kept():
     for name, bends in (("relu", 1), ("relu6", 2)):
         _, slopes = ours[name]
         np.testing.assert_array_equal(slopes[:bends], np.zeros(bends))  # PyTorch's, and jax's
+    assert ours["elu"][1][0] == 1  # it has no bend there
     for name, (values, _) in ours.items():
         assert jnp.isnan(values[2]), name
 
@@ -53,3 +54,9 @@ def test_large_arguments_stay_finite(name, dtype):
     for ours, theirs in zip(*(table[name] for table in evaluated(FAR, dtype)), strict=True):
         assert jnp.isfinite(ours).all()
         np.testing.assert_allclose(np.float32(ours), np.float32(theirs), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "swish"])
+def test_slopes_in_float16_are_those_of_float32(name):
+    narrow, wide = (evaluated((-9.0, -6.0, 7.0), dtype)[0] for dtype in ("float16", "float32"))
+    np.testing.assert_allclose(narrow[name][1], wide[name][1], rtol=2e-3, atol=1e-6)

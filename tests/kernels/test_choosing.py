@@ -1,6 +1,8 @@
 """The choice of ``"auto"``: by the heuristic, the database, a measurement or a pinned choice."""
 
+import dataclasses
 import sys
+from functools import partial
 
 import jax
 import jax.export
@@ -80,6 +82,16 @@ def test_pinned_choices_hold_and_the_database_is_not_asked(used):
     with kernels.choices({}):
         assert used()["forward"] not in (Choice("taps"), Choice("winograd"))
     assert used()["forward"] == Choice("taps")
+
+
+def test_a_choice_is_pinned_by_the_key_of_the_problem_as_it_was_posed(used):
+    posed = dataclasses.replace(PROBLEM, stride=(3, 3))  # the last row of zeros is never read
+    assert OPERATION.canonical(posed, CPU).key != posed.key
+    choice = Choice("blocked", (("images", 1),))
+    strided = partial(kernels.convolution, stride=3, padding=1)
+    with kernels.choices({posed.key: choice}):
+        assert used(strided) == {"forward": choice}
+        np.testing.assert_allclose(jax.jit(strided)(X, W), strided(X, W, algorithm="xla"))
 
 
 def test_a_jitted_function_is_traced_anew_under_other_choices():

@@ -46,8 +46,8 @@ PLAIN: dict[str, Callable[..., list[Array]]] = {"spread": _spread, "totals": _to
 
 def _totals_in_blocks(*arrays: Array) -> list[Array]:
     batch, *pixels, channels = arrays[0].shape
-    if not all(isinstance(side, int) for side in (batch, *pixels)):
-        return _totals(*arrays)  # symbolic dimensions of jax.export
+    if not all(isinstance(side, int) and side for side in (batch, *pixels)):
+        return _totals(*arrays)  # symbolic dimensions of jax.export, or nothing to divide
     height = pixels[0] if len(pixels) > 1 else 1
     images = [a.reshape(batch, height, math.prod(pixels) // height, channels) for a in arrays]
     terms = [lambda start, stop, a=a: a[:, start:stop] for a in images]

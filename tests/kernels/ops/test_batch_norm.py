@@ -100,5 +100,7 @@ def test_errors(unchecked):
         batch_statistics(x, mode="layer")
     with pytest.raises(ValueError, match=r"scale: got shape \(4,\), wanted \(3, 4\)"):
         batch_norm(x, vector, vector, vector, vector, mode="per_activation")
+    with pytest.raises(ValueError, match="x: got type uint8, wanted a floating-point one"):
+        batch_norm(x.astype(jnp.uint8), vector, vector, vector, vector)
     with pytest.raises(ValueError, match="activation: got 'gelu'"):
         batch_norm(x, vector, vector, vector, vector, activation="gelu")

@@ -21,7 +21,9 @@ def test_totals_and_spread_by_hand():
     np.testing.assert_array_equal(wide, [[[5.0, 6.0]], [[5.0, 6.0]]])
 
 
-@pytest.mark.parametrize("shape", [(5, 3), (1, 1, 4), (2, 7, 3), (3, 5, 6, 2), (2, 3, 4, 5, 3)])
+@pytest.mark.parametrize(
+    "shape", [(5, 3), (1, 1, 4), (2, 7, 3), (3, 5, 6, 2), (2, 3, 4, 5, 3), (2, 0, 3, 4)]
+)
 def test_totals_of_any_rank_are_numpys(shape):
     arrays = [draw(*shape, seed=seed) for seed in (0, 1)]
     expected = [np.float64(array).reshape(-1, shape[-1]).sum(0) for array in arrays]

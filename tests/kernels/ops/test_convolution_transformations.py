@@ -111,6 +111,19 @@ def test_vmap_of_every_direction(axes, algorithm):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
+def test_vmap_over_nothing(axes):
+    shapes = (2, 4, 4, 2), (3, 3, 2, 3)
+    given = [jnp.zeros((0,) * (a == 0) + shape) for shape, a in zip(shapes, axes, strict=True)]
+    assert jax.jit(jax.vmap(convolution, axes))(*given).shape == (0, 2, 2, 2, 3)
+
+
+@pytest.mark.parametrize("side", [1, 3])
+def test_images_without_channels_give_zeros(side):
+    x, w = jnp.zeros((2, 4, 4, 0)), jnp.zeros((side, side, 0, 3))
+    np.testing.assert_array_equal(jax.jit(convolution)(x, w), np.zeros((2, 5 - side, 5 - side, 3)))
+
+
 def test_pmap_with_a_gradient_reduced_over_the_devices():
     x, w = draw((1, 2, 6, 6, 3)), draw((3, 3, 3, 4), 1)
 

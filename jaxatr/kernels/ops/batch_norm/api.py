@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.activations import ACTIVATIONS, check_activation
 from jaxatr.kernels.ops.channels import spread, totals
+from jaxatr.kernels.ops.checks import check_floating
 from jaxatr.typing import Array, Float
 
 Mode: TypeAlias = Literal["spatial", "per_activation"]
@@ -101,9 +102,11 @@ def batch_norm(
       activation: a name of :data:`~jaxatr.kernels.activations.ACTIVATIONS`.
 
     Raises:
-      ValueError: the mode or the activation is unknown, or a shape does not fit.
+      ValueError: the mode or the activation is unknown, a shape does not fit, or ``x`` is not of a
+        floating-point type.
     """
     check_activation(activation)
+    check_floating(x)
     shape = tuple(x.shape[axis] for axis in range(x.ndim) if axis not in _reduced(mode, x.ndim))
     named: dict[str, Any] = {"scale": scale, "shift": shift, "mean": mean, "variance": variance}
     for name, array in named.items():

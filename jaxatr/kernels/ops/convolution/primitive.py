@@ -95,6 +95,8 @@ def _batch(arguments, dims, *, problem, algorithm):
     batched = {role for role, dim in zip(roles[:2], dims, strict=True) if dim is not None}
     grows = _GROWS["".join(sorted(batched | {roles[2]}))]
     n = next(a.shape[d] for a, d in zip(arguments, dims, strict=True) if d is not None)
+    if n == 0:
+        return jnp.zeros((0, *problem.result_shape), problem.result_dtype), 0
     first, second = (
         argument if dim is None else _fold(jnp.moveaxis(argument, dim, 0), role, grows, problem)
         for argument, dim, role in zip(arguments, dims, roles[:2], strict=True)
@@ -154,12 +156,13 @@ def _unfold(result, role, grows, problem, n):
 
 
 def _lower(a, b, *, problem, algorithm, platform):
-    if math.prod(problem.y_shape) == 0 or math.prod(problem.result_shape) == 0:
+    if math.prod((*problem.x_shape, *problem.w_shape, *problem.y_shape)) == 0:
         return jnp.zeros(problem.result_shape, problem.result_dtype)
     device = of_platform(platform)
     if isinstance(algorithm, str):
         return function(problem, _named(algorithm, problem, device), device)(a, b)
-    small = OPERATION.canonical(problem, device)
+    pinned = isinstance(algorithm, choosing.Choices) and problem.key in algorithm
+    small = problem if pinned else OPERATION.canonical(problem, device)
     choice = algorithm.choose(OPERATION, small, device)
     # The solver "taps" skips dead taps by itself, which saves the copy of the live ones.
     whole = small.w_shape == problem.w_shape or choice.algorithm == "taps"
