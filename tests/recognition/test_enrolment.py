@@ -9,6 +9,7 @@ import zipfile
 
 import grain  # noqa: F401 - first imported under the commands' flags, it would lose its own
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -425,6 +426,13 @@ def test_chips_that_joined_a_known_class_do_not_calibrate_it(run, chips, split, 
         runs.calibrate_run(run, tmp_path / "few3", score="nearest")
     with pytest.raises(ValueError, match="cannot be told|wanted other chips"):
         runs.shift_run(run, chips / "test", score="nearest")  # no threshold of its own prevents it
+    network, images = training.load_run(run, "latest"), images_of(joining)
+    export = network.task.exportable(network, score="nearest")  # there is no class to refuse it for
+    stacked = jnp.stack([network.intake(image) for image in images]).astype(jnp.float32)
+    exported = export.apply(export.variables, stacked)["score"]
+    answers = Recogniser.load(run, score="nearest").predict(images)
+    np.testing.assert_allclose(exported, [one.score for one in answers], atol=1e-3)
+    assert max(exported) > -1e-2  # the distance of a chip to itself
     others = tmp_path / "field" / name
     shutil.copytree(chips / "test" / name, others)
     for path in joining.iterdir():
