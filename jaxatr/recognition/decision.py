@@ -73,7 +73,7 @@ def load_decision(
         )
     if field:
         before = decision
-        decision, notes[1] = _in_the_field(run, decision, further)
+        decision, notes[1] = _in_the_field(run, decision, further, joined)
         if decision is not before and divided(runtime)[1]:
             raise ValueError(
                 f"precision: {run.workdir} is calibrated to field chips in float32: use it or "
@@ -253,11 +253,14 @@ def _with_enrolled(
 
 
 def _in_the_field(
-    run: TrainedRun, decision: openset.Decision, further: tuple[str, ...]
+    run: TrainedRun,
+    decision: openset.Decision,
+    further: tuple[str, ...],
+    enrolment: enrolment_file.Enrolment | None,
 ) -> tuple[openset.Decision, str]:
     """Applies the calibration to field chips, if there is one, and returns a notice about it.
 
-    One that counts chips of a class that has been taken out since is not used.
+    One of a time with enrolled chips that have been taken out since is not used.
     """
     name = decision.score.name
     kept = kept_as(name, run.config) + store.FIELD
@@ -265,11 +268,13 @@ def _in_the_field(
     if saved is None or saved.calibration is None:
         return decision, ""
     origin = store.provenance_of(run.workdir, run.step, kept)
-    then = tuple(origin.get("enrolled", ()))
-    if then != further[: len(then)]:
+    then, compared = tuple(origin.get("enrolled", ())), {*origin.get("enrolled_chips", ())}
+    gone = compared - (enrolment.checksums if enrolment else frozenset())
+    if gone or then != further[: len(then)]:
+        which = f"chips of {', '.join(then)}" if then else "chips"
         return decision, (
-            f"{name} is no longer calibrated to field chips, because {', '.join(then)} was "
-            "enrolled then: run jaxatr calibrate again (jaxatr calibrate --undo removes this)"
+            f"{name} is no longer calibrated to field chips, because {which} were enrolled then: "
+            "run jaxatr calibrate again (jaxatr calibrate --undo removes this)"
         )
     chips = origin.get("unlabelled")
     what = f"calibrated to {saved.calibration.held_out} field chips"

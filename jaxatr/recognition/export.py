@@ -102,7 +102,7 @@ def _decides(
     loaded = load_decision(run, score, None, where, run.step, session=session, runtime=runtime)
     decision = loaded.rule
     name = decision.score.name
-    if decision.further is not None:
+    if loaded.further:
         raise ValueError(
             f"score: {run.workdir} has enrolled classes, which cannot be exported: export before "
             "enrol or after enrol --remove=NAME, export the network alone with --score=none, or "

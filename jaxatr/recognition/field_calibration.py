@@ -202,7 +202,7 @@ def shiftable(decision: openset.Decision, further: Sequence[str] = ()) -> opense
     if decision.calibration is None:
         name = decision.score.name
         raise ValueError(f"{name} is not calibrated to validation chips, which could be shifted")
-    if decision.further is not None:
+    if decision.further is not None and decision.further.count:
         raise ValueError(
             f"unlabelled: the enrolled classes {', '.join(further)} have thresholds of "
             "their own: wanted a run without them, or --chips with labelled ones"
@@ -226,6 +226,7 @@ def _save(
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "image_facts": chips.facts,
         "enrolled": list(recogniser.further),
+        "enrolled_chips": sorted(field_chips.enrolled_chips(recogniser)),
     }
     kept = recogniser.kept + store.FIELD
     return store.save(recogniser.workdir, recogniser.step, kept, decision, provenance)

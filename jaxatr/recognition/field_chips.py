@@ -87,7 +87,7 @@ def read_unlabelled(recogniser: OpenSetPredictor, source: str | os.PathLike) -> 
 def _processed(recogniser: OpenSetPredictor, items: Sequence[Item]) -> Chips:
     """Reads chips or tracks and applies the network to them."""
     facts: list[np.ndarray] = []
-    enrolled = _enrolled(recogniser)
+    enrolled = enrolled_chips(recogniser)
 
     def read() -> Iterator[np.ndarray]:
         for one in items:
@@ -147,9 +147,10 @@ def _labelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list
     return listed
 
 
-def _enrolled(recogniser: OpenSetPredictor) -> dict[str, str]:
-    """Returns the classes of the enrolled chips, by their checksums."""
-    found = enrolment_file.read(recogniser.workdir) if recogniser.further else None
+def enrolled_chips(recogniser: OpenSetPredictor) -> dict[str, str]:
+    """Returns the classes of the enrolled chips that the decision compares with, by checksum."""
+    compared = recogniser.decision.further is not None
+    found = enrolment_file.read(recogniser.workdir) if compared else None
     entries = found.entries if found else ()
     return {checksum: entry.name for entry in entries for checksum in entry.sha256}
 

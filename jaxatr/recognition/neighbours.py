@@ -11,7 +11,9 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
+import jaxatr
 from jaxatr import data, openset
+from jaxatr.onnx.sessions import divided
 from jaxatr.openset import gallery, nearest_neighbour
 from jaxatr.openset.gallery import reduction
 from jaxatr.recognition import store
@@ -120,7 +122,12 @@ def as_png(image: Shaped[np.ndarray, "h w c"], *, effort: int = 6) -> bytes:
 
 
 def build_examples(
-    run: TrainedRun, where: Mapping[str, str], features: Features | None, most: int | None = None
+    run: TrainedRun,
+    where: Mapping[str, str],
+    features: Features | None,
+    most: int | None = None,
+    *,
+    runtime: str = "jax",
 ) -> tuple[TrainingChips | None, str]:
     """Opens a run's training chips, and computes their features or loads saved ones.
 
@@ -131,6 +138,7 @@ def build_examples(
         training chips itself.
       most: largest number of chips to search, sampled evenly from the classes; 0 for none, None
         for all.
+      runtime: the engine that computes the features, whose precision they have.
 
     Returns:
       The chips and an empty string, or None and the reason why there are none.
@@ -146,7 +154,10 @@ def build_examples(
         return TrainingChips(part, run.classes, rows, None, run.intake.preview), ""
     known = np.flatnonzero(part.labels != openset.UNKNOWN)
     rows = known if most is None else known[reduction.sample(part.labels[known], most)]
-    name = f"{kept_as(_FILE, run.config)}_{len(rows)}"
+    _, precision = divided(runtime)
+    # The next version may convert the network in another way.
+    suffix = f".{precision}_{jaxatr.__version__}" if precision else ""
+    name = f"{kept_as(_FILE, run.config)}_{len(rows)}{suffix}"
     kept = _kept(run, name, rows)
     if kept is None:
         kept = nearest_neighbour.fit(_computed(part, rows, features)).features

@@ -204,7 +204,9 @@ def _training_features(
     Raises:
       ValueError: the training data cannot be read.
     """
-    examples, missing = build_examples(recogniser.session.run, where, recogniser.features)
+    examples, missing = build_examples(
+        recogniser.session.run, where, recogniser.features, runtime=recogniser.runtime
+    )
     if examples is None or examples.features is None:
         raise ValueError(f"method=coverage: {missing}")
     return examples.features

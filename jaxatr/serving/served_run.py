@@ -133,7 +133,9 @@ def _recogniser(wanted: Wanted, lasting: Lasting | None) -> Engine:
     recognisers = [recogniser(one, gamma=one.gamma, further=one.further) for one in loaded.values()]
     if lasting is None:
         network = recogniser(own, needs=needs)
-        found = build_examples(run, wanted.where, network.features, wanted.examples)
+        found = build_examples(
+            run, wanted.where, network.features, wanted.examples, runtime=wanted.runtime
+        )
         lasting = Lasting(run, network, needs, _explainer(wanted, run), *found)
     elif not needs <= lasting.needs:  # of a score that was not offered before
         needs |= lasting.needs

@@ -9,6 +9,7 @@ import zipfile
 
 import grain  # noqa: F401 - first imported under the commands' flags, it would lose its own
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -410,11 +411,38 @@ def test_a_calibration_with_chips_of_a_class_is_not_used_without_it(run, source,
     assert "calibrated to 40 field chips" in counted.note
     assert runs.remove_class(run, stranger)
     after = Recogniser.load(run, score="nearest")
-    assert f"no longer calibrated to field chips, because {stranger} was" in after.note
+    assert f"no longer calibrated to field chips, because chips of {stranger} were" in after.note
     np.testing.assert_array_equal(after.decision.thresholds(3), before.thresholds(3))
     runs.enrol_run(run, source, score="nearest")
     again = Recogniser.load(run, score="nearest").decision
     np.testing.assert_array_equal(again.thresholds(3), counted.decision.thresholds(3))
+
+
+def test_chips_that_joined_a_known_class_do_not_calibrate_it(run, chips, split, tmp_path):
+    name, before = split["known"][0], Recogniser.load(run, score="nearest").decision
+    joining = few(chips / "test" / name, tmp_path, 3)
+    runs.enrol_run(run, joining, score="nearest")
+    with pytest.raises(ValueError, match=f"is enrolled as {name}, wanted other chips"):
+        runs.calibrate_run(run, tmp_path / "few3", score="nearest")
+    with pytest.raises(ValueError, match="cannot be told|wanted other chips"):
+        runs.shift_run(run, chips / "test", score="nearest")  # no threshold of its own prevents it
+    network, images = training.load_run(run, "latest"), images_of(joining)
+    export = network.task.exportable(network, score="nearest")  # there is no class to refuse it for
+    stacked = jnp.stack([network.intake(image) for image in images]).astype(jnp.float32)
+    exported = export.apply(export.variables, stacked)["score"]
+    answers = Recogniser.load(run, score="nearest").predict(images)
+    np.testing.assert_allclose(exported, [one.score for one in answers], atol=1e-3)
+    assert max(exported) > -1e-2  # the distance of a chip to itself
+    others = tmp_path / "field" / name
+    shutil.copytree(chips / "test" / name, others)
+    for path in joining.iterdir():
+        (others / path.name).unlink()
+    runs.calibrate_run(run, others.parent, score="nearest")
+    assert "calibrated to 7 field chips" in Recogniser.load(run, score="nearest").note
+    assert runs.remove_class(run, name)
+    after = Recogniser.load(run, score="nearest")
+    assert "no longer calibrated to field chips, because chips were" in after.note
+    np.testing.assert_array_equal(after.decision.thresholds(3), before.thresholds(3))
 
 
 @pytest.mark.slow

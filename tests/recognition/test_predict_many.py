@@ -16,6 +16,7 @@ import jaxatr
 from jaxatr import data, openset
 from jaxatr.cli import predict
 from jaxatr.recognition.decision import open_part
+from jaxatr.recognition.neighbours import build_examples
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks.embedding.predictor import Retriever
 from jaxatr.training import load_run
@@ -254,6 +255,22 @@ def test_a_recogniser_lists_the_nearest_training_chips(
         assert Recogniser.load(run, neighbours=3).predict(images) == found
     assert np.load(saved)["features"].size
     assert f"; nearest: {nearest.label} {nearest.distance:.4f} " in capsys.readouterr().out
+
+
+def test_features_of_training_chips_are_kept_for_each_precision(trained_run, tmp_path, monkeypatch):
+    run = load_run(trained_run)._replace(workdir=tmp_path)
+
+    def axis_of(number, runtime):  # the axis that a network of this engine puts all chips on
+        row = np.eye(9, dtype=np.float32)[number]
+        made = build_examples(run, {}, lambda chips: np.stack([row] * len(chips)), runtime=runtime)
+        return int(made[0].features[0].argmax())
+
+    engines = ("jax", "jax:bfloat16", "onnxruntime:int8")
+    assert [axis_of(*one) for one in enumerate(engines)] == [0, 1, 2]
+    engines = ("openvino", "onednn:bfloat16", "openvino:int8")  # the same precisions
+    assert [axis_of(8, one) for one in engines] == [0, 1, 2]
+    monkeypatch.setattr(jaxatr, "__version__", "next")  # which may convert in another way
+    assert [axis_of(8, one) for one in engines] == [0, 8, 8]
 
 
 def test_neighbours_that_there_are_not(trained_run, tmp_path):
