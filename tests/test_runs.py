@@ -154,6 +154,7 @@ def test_more_epochs_follow_the_schedule_of_the_whole_length():
             r"has done \d+ of \d+ steps: finish it first, by jaxatr",
         ),
         ({"open_set.trials": 1, "open_set.score": "auto"}, None, 1, "has trials"),
+        ({"open_set.trials": 1, "open_set.score": "consensus"}, None, 1, "has trials"),
         ({}, 3, 1, "ended with the parameters of step 3, the best"),
     ],
 )

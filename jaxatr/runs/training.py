@@ -97,8 +97,8 @@ def train_run(
     workdir = new_folder() if workdir is None else Path(workdir)
     if data is not None:
         path = workdir.absolute() / ARRAYS
-        if not path.exists():
-            arrays.write(path, data, test)
+        in_use = several is not None or (workdir / "config.json").exists()
+        arrays.write(path, data, test, keep=in_use)
         fields = {"data.name": "arrays", "data.source": str(path), **fields}
     elif test is not None:
         raise ValueError("test: got images without data, to which they belong")
@@ -115,6 +115,10 @@ def train_run(
         train(full, workdir, more_epochs=more_epochs, begun_in=begun_in)
     else:
         with training.training_alone(workdir):
+            if more_epochs is not None and several is not None:
+                for run in several.runs:  # all of them, before the first is continued
+                    own = training.load_config(run)
+                    prolongation.prolonged(own, make_task(own, run), run, more_epochs)
             repetition.train(
                 full, workdir, wanted, train, more_epochs=more_epochs, begun_in=begun_in, say=say
             )

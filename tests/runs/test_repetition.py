@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -33,7 +34,11 @@ def trained(monkeypatch):
             stop.at = None
             raise training.Preempted(3)
 
+    phases = [SimpleNamespace(steps=0)]
+    done = MagicMock(training.Task, phases=phases, cycles=1, steps_per_epoch=1)
+    done.beside.return_value = {}
     monkeypatch.setattr(of_runs, "train_configured", train)
+    monkeypatch.setattr(of_runs, "make_task", lambda *_: done)
     return SimpleNamespace(calls=calls, stop=stop)
 
 
@@ -97,6 +102,16 @@ def test_further_epochs_are_trained_once_in_each_run(small_config, trained, tmp_
     assert [(name, more) for name, *_, more in trained.calls] == [("seed-0", 1), ("seed-1", 1)]
     with pytest.raises(ValueError, match="more_epochs: got 0, wanted at least 1"):
         jaxatr.train(None, folder, more_epochs=0)
+
+
+def test_further_epochs_that_one_run_cannot_have_change_none(small_config, trained, tmp_path):
+    folder = jaxatr.train(small_config, tmp_path / "seeds", repeats="seeds:2")
+    training.update_record(folder / "seed-1", kept_step=3)
+    before = (folder / "repeats.json").read_bytes()
+    trained.calls.clear()
+    with pytest.raises(ValueError, match="seed-1 ended with the parameters of step 3"):
+        jaxatr.train(None, folder, more_epochs=2)
+    assert trained.calls == [] and (folder / "repeats.json").read_bytes() == before
 
 
 def test_a_folder_of_other_runs_is_refused(small_config, trained, tmp_path):
