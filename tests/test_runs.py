@@ -428,6 +428,6 @@ def test_tables_of_labels_are_found_from_another_folder(small_config, tmp_path, 
     (tmp_path / "mine.csv").write_text("path,label\n")
     monkeypatch.chdir(tmp_path)
     config.data.corrections, config.data.added = "mine.csv", "none.csv"
-    found = run_training._with_absolute_places(config).data
+    found = run_training.lasting(config).data
     assert (found.corrections, found.added) == (str(tmp_path / "mine.csv"), "none.csv")
     assert config.data.corrections == "mine.csv"

@@ -23,7 +23,7 @@ from jaxatr import config as configuration
 from jaxatr.data.row_tables import without_formula
 from jaxatr.extras import extra
 from jaxatr.runs.search_space import CHOICE, LOG, Budget, Searched, Value, parse_fields
-from jaxatr.runs.training import train_configured, with_fields
+from jaxatr.runs.training import lasting, train_configured, with_fields
 from jaxatr.training.task import silent
 from jaxatr.typing import Config
 
@@ -150,8 +150,7 @@ def _described(
         raise ValueError("data.validation: got 0, wanted validation data, by which trials compare")
     if full.data.validation_seed is None:
         full.data.validation_seed = full.seed
-    if full.data.source and Path(full.data.source).expanduser().exists():
-        full.data.source = str(Path(full.data.source).expanduser().absolute())
+    full = lasting(full)
     if texts is not None:
         resolve.trust_names_in([list(one.values) for one in parse_fields(texts, full)])
     searched = parse_fields(texts or (recorded["fields"] if recorded else ()), full)
@@ -160,7 +159,7 @@ def _described(
         if set(before) != set(searched):
             listed = ", ".join(map(str, before))
             raise ValueError(f"fields: {folder} has a search of {listed}: use another workdir")
-        free = ("data.source", *training.task_class(full.task).free_fields)
+        free = training.task_class(full.task).free_fields
         training.check_same(folder, recorded["config"], full, free=free)
     return full, searched
 
@@ -241,10 +240,14 @@ def _try(
     title = f"trial {_number(name)}: {_listing(trial.params)}"
     say(title)
     finished = bool(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+    records = sorted(folder.glob(f"{_FOLDERS}/*/record.json"))
+    like = records[0].parent if records else None  # all trials are of the same data
     watch = _Watch(trial, folder / name, left if finished else float("inf"))
     try:
         one = with_fields(config, trial.params)
-        train_configured(one, folder / name, progress=progress, say=silent, evaluated=watch)
+        train_configured(
+            one, folder / name, progress=progress, say=silent, evaluated=watch, like=like
+        )
         if watch.value is None:  # it had been trained before, to its end
             watch.read()
     except (_Ended, training.NonFiniteLoss) as error:

@@ -21,6 +21,7 @@ class Train(Protocol):
         *,
         more_epochs: int | None = None,
         begun_in: Callable[[Path], None] | None = None,
+        like: Path | None = None,
     ) -> None:
         """Trains a run of a complete configuration, or continues it."""
         ...
@@ -89,7 +90,7 @@ def train(
       ValueError: a run cannot be trained.
     """
     state = training.read_repeats(workdir) or RecordedRepeats(workdir, repeats, config, {})
-    free = ("data.source", *training.task_class(config.task).free_fields)
+    free = training.task_class(config.task).free_fields
     training.check_same(workdir, state.config.to_dict(), config, free=free)
     state = state._replace(config=config)
     if more_epochs is not None:
@@ -111,7 +112,7 @@ def train(
             continue
         say(f"training {title}")
         if name not in state.finished:
-            train_one(one, folder, begun_in=begun)
+            train_one(one, folder, begun_in=begun, like=workdir / first)
             state = _finished(state, name, 0)
         _prolong(state, folder, train_one)
         state = _finished(state, name, state.further)

@@ -24,8 +24,6 @@ from jaxatr.typing import Config
 
 _PLACES = ("source", "added", "corrections")  # fields of config.data that name files
 
-_FREE = tuple(f"data.{name}" for name in _PLACES)  # the fingerprint identifies their content
-
 
 Labelled = tuple[npt.ArrayLike, npt.ArrayLike]
 """Images ``[n, h, w]`` or ``[n, h, w, c]``, and the names or numbers of their classes ``[n]``."""
@@ -106,10 +104,7 @@ def train_run(
         full = with_fields(full, fields)
     # The user's own, unlike those in the folder of a run.
     resolve.trust_names_in(fields if config is None else full.to_dict())
-    if (split := splits.listed(full.open_set.split)) != full.open_set.split:
-        full = copy.deepcopy(full)
-        full.open_set.split = split  # the split's content: its file may change or disappear
-    full = _with_absolute_places(full)
+    full = lasting(full)
     train = partial(train_configured, progress=progress, say=say)
     if wanted is None:
         train(full, workdir, more_epochs=more_epochs, begun_in=begun_in)
@@ -125,9 +120,14 @@ def train_run(
     return workdir
 
 
-def _with_absolute_places(full: Config) -> Config:
-    """Returns a configuration whose files are found again from another working directory."""
+def lasting(full: Config) -> Config:
+    """Returns a configuration by which a run goes on from another working directory.
+
+    Its files have absolute paths. Of a file with the classes of the split, which may change or
+    disappear, it has the content.
+    """
     full = copy.deepcopy(full)
+    full.open_set.split = splits.listed(full.open_set.split)
     for name in _PLACES:
         given = full.data.get(name)  # of 0.2, without the tables
         if given and (path := Path(given).expanduser()).exists():
@@ -144,6 +144,7 @@ def train_configured(
     begun_in: Callable[[Path], None] | None = None,
     say: Callable[[str], None] = silent,
     evaluated: Callable[[int, float, Mapping[str, float]], None] | None = None,
+    like: Path | None = None,
 ) -> None:
     """Trains or continues a run of a complete configuration, which may name only trusted code.
 
@@ -155,14 +156,15 @@ def train_configured(
       begun_in: called with the run's folder once it is created, before the first step.
       say: called with each step that takes time.
       evaluated: see :func:`jaxatr.training.train`.
+      like: folder of a run that has to be of the same data; None for none.
 
     Raises:
       ValueError: as :func:`train_run`.
     """
-    free = (*_FREE, *task_class(full.task).free_fields)
+    free = task_class(full.task).free_fields
     training.check_config(workdir, full, free=free)  # before any data is prepared
     with training.training_alone(workdir):
-        _train(full, workdir, free, progress, more_epochs, begun_in, say, evaluated)
+        _train(full, workdir, free, progress, more_epochs, begun_in, say, evaluated, like)
 
 
 def _train(
@@ -174,12 +176,15 @@ def _train(
     begun_in: Callable[[Path], None] | None,
     say: Callable[[str], None],
     evaluated: Callable[[int, float, Mapping[str, float]], None] | None,
+    like: Path | None,
 ) -> None:
     trackers = training.trackers_of(full.train.trackers)  # before the data is read
     task = make_task(full, workdir)
     _warn_of_one_size(full, task.record)
     record = training.read_record(workdir)
     task.check_continues(workdir, record)
+    if like is not None:
+        task.check_continues(like, training.read_record(like))
     facts: dict[str, Any] = {}
     if more_epochs is not None:
         full = prolongation.prolonged(full, task, workdir, more_epochs)

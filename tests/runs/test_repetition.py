@@ -18,10 +18,11 @@ from jaxatr.training import Repeats
 @pytest.fixture
 def trained(monkeypatch):
     """Replaces the training of a run by one that writes its configuration; returns the calls."""
-    calls, stop = [], SimpleNamespace(at=None)
+    calls, stop, likes = [], SimpleNamespace(at=None), {}
 
-    def train(full, workdir, *, more_epochs=None, begun_in=None, **_):
+    def train(full, workdir, *, more_epochs=None, begun_in=None, like=None, **_):
         training.check_config(workdir, full)
+        likes[workdir.name] = like
         workdir.mkdir(parents=True, exist_ok=True)
         files.write_fields(workdir / "config.json", json.loads(full.to_json()))
         calls.append((workdir.name, full.seed, full.data.fold, more_epochs))
@@ -39,7 +40,7 @@ def trained(monkeypatch):
     done.beside.return_value = {}
     monkeypatch.setattr(of_runs, "train_configured", train)
     monkeypatch.setattr(of_runs, "make_task", lambda *_: done)
-    return SimpleNamespace(calls=calls, stop=stop)
+    return SimpleNamespace(calls=calls, stop=stop, likes=likes)
 
 
 def test_runs_differ_in_their_seed_or_their_fold(small_config):
@@ -84,6 +85,18 @@ def test_a_run_that_was_stopped_continues_and_finished_ones_are_not_trained_agai
     trained.calls.clear()
     jaxatr.train(small_config, folder, repeats="folds:3")
     assert trained.calls == []
+
+
+def test_all_runs_are_of_the_data_of_the_first(small_config, trained, tmp_path):
+    first = jaxatr.train(small_config, tmp_path / "folds", repeats="folds:2") / "fold-1"
+    assert trained.likes == {"fold-1": first, "fold-2": first}
+
+
+def test_a_run_of_other_data_than_it_should_have_is_refused(small_config, tmp_path):
+    training.update_record(tmp_path, dataset={"fingerprint": "another"})
+    with pytest.raises(ValueError, match="a run on other data: fingerprint was another, is"):
+        of_runs.train_configured(small_config, tmp_path / "new", like=tmp_path)
+    assert not (tmp_path / "new/config.json").exists()
 
 
 def test_further_epochs_are_trained_once_in_each_run(small_config, trained, tmp_path):
