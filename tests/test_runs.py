@@ -154,6 +154,7 @@ def test_more_epochs_follow_the_schedule_of_the_whole_length():
             r"has done \d+ of \d+ steps: finish it first, by jaxatr",
         ),
         ({"open_set.trials": 1, "open_set.score": "auto"}, None, 1, "has trials"),
+        ({"open_set.trials": 1, "open_set.score": "consensus"}, None, 1, "has trials"),
         ({}, 3, 1, "ended with the parameters of step 3, the best"),
     ],
 )
@@ -427,6 +428,6 @@ def test_tables_of_labels_are_found_from_another_folder(small_config, tmp_path, 
     (tmp_path / "mine.csv").write_text("path,label\n")
     monkeypatch.chdir(tmp_path)
     config.data.corrections, config.data.added = "mine.csv", "none.csv"
-    found = run_training._with_absolute_places(config).data
+    found = run_training.lasting(config).data
     assert (found.corrections, found.added) == (str(tmp_path / "mine.csv"), "none.csv")
     assert config.data.corrections == "mine.csv"

@@ -95,7 +95,7 @@ def train_enrolled(
         config.optimizer.learning_rate = learning_rate
     chips = enrolment_file.chips(run.workdir, enrolment, run.classes)
     names = np.array([*run.classes, *enrolment.further(run.classes)])[chips.labels]
-    training.check_config(out, config, free=(*run.task.free_fields, "data.source"))
+    training.check_config(out, config, free=run.task.free_fields)
     with training.training_alone(out):
         write_file(
             Path(out) / CHIPS,

@@ -23,7 +23,7 @@ from jaxatr import config as configuration
 from jaxatr.data.row_tables import without_formula
 from jaxatr.extras import extra
 from jaxatr.runs.search_space import CHOICE, LOG, Budget, Searched, Value, parse_fields
-from jaxatr.runs.training import train_configured, with_fields
+from jaxatr.runs.training import lasting, train_configured, with_fields
 from jaxatr.training.task import silent
 from jaxatr.typing import Config
 
@@ -125,7 +125,6 @@ def search_fields(
                 stacklevel=2,
             )
         study = _study(folder, full)
-        _take_up(study)
         while (left := _left(study, limit)) is not None:
             _try(study, folder, full, searched, left, progress=progress, say=say)
         return _result(study, folder, full, searched)
@@ -151,8 +150,7 @@ def _described(
         raise ValueError("data.validation: got 0, wanted validation data, by which trials compare")
     if full.data.validation_seed is None:
         full.data.validation_seed = full.seed
-    if full.data.source and Path(full.data.source).expanduser().exists():
-        full.data.source = str(Path(full.data.source).expanduser().absolute())
+    full = lasting(full)
     if texts is not None:
         resolve.trust_names_in([list(one.values) for one in parse_fields(texts, full)])
     searched = parse_fields(texts or (recorded["fields"] if recorded else ()), full)
@@ -161,7 +159,7 @@ def _described(
         if set(before) != set(searched):
             listed = ", ".join(map(str, before))
             raise ValueError(f"fields: {folder} has a search of {listed}: use another workdir")
-        free = ("data.source", *training.task_class(full.task).free_fields)
+        free = training.task_class(full.task).free_fields
         training.check_same(folder, recorded["config"], full, free=free)
     return full, searched
 
@@ -185,14 +183,19 @@ def _study(folder: Path, config: Config) -> "Study":
     )
 
 
-def _take_up(study: "Study") -> None:
-    """Lets the trial at which an earlier process ended be continued, in its folder."""
+def _next(study: "Study", config: Config, searched: Sequence[Searched]) -> "Trial":
+    """Returns the trial at which an earlier process ended, with its reports, or a new one."""
+    import optuna
     from optuna.trial import TrialState
 
     for trial in study.get_trials(states=(TrialState.RUNNING,)):
-        study.tell(trial.number, state=TrialState.FAIL)
         if _FOLDER in trial.user_attrs:
-            study.enqueue_trial(trial.params, user_attrs={_FOLDER: trial.user_attrs[_FOLDER]})
+            return optuna.Trial(study, trial._trial_id)
+        study.tell(trial.number, state=TrialState.FAIL)  # it had no values yet
+    # A search that was interrupted draws the same values as one that was not.
+    seed = 10_007 * config.seed + len(study.get_trials(deepcopy=False))
+    study.sampler = optuna.samplers.TPESampler(seed=seed)
+    return study.ask({one.name: _distribution(one) for one in searched})
 
 
 def _left(study: "Study", budget: Budget) -> float | None:
@@ -229,22 +232,22 @@ def _try(
       progress: show a progress bar.
       say: called with the values of the trial, and its result.
     """
-    import optuna
     from optuna.trial import TrialState
 
-    # A search that was interrupted draws the same values as one that was not.
-    seed = 10_007 * config.seed + len(study.get_trials(deepcopy=False))
-    study.sampler = optuna.samplers.TPESampler(seed=seed)
-    trial = study.ask({one.name: _distribution(one) for one in searched})
+    trial = _next(study, config, searched)
     name = trial.user_attrs.get(_FOLDER, f"{_FOLDERS}/{trial.number:03}")
     trial.set_user_attr(_FOLDER, name)
     title = f"trial {_number(name)}: {_listing(trial.params)}"
     say(title)
     finished = bool(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+    records = sorted(folder.glob(f"{_FOLDERS}/*/record.json"))
+    like = records[0].parent if records else None  # all trials are of the same data
     watch = _Watch(trial, folder / name, left if finished else float("inf"))
     try:
         one = with_fields(config, trial.params)
-        train_configured(one, folder / name, progress=progress, say=silent, evaluated=watch)
+        train_configured(
+            one, folder / name, progress=progress, say=silent, evaluated=watch, like=like
+        )
         if watch.value is None:  # it had been trained before, to its end
             watch.read()
     except (_Ended, training.NonFiniteLoss) as error:
@@ -268,6 +271,7 @@ class _Watch:
     def __init__(self, trial: "Trial", folder: Path, left: float):
         self._trial, self._folder, self._left = trial, folder, left
         self._begun = time.monotonic()
+        self._before = trial.user_attrs.get(_SECONDS, 0.0)  # of an earlier process
         self._count = 0
         self.value: float | None = None
 
@@ -278,7 +282,7 @@ class _Watch:
           _Ended: the trial is not worth its time.
         """
         seconds = time.monotonic() - self._begun
-        self._trial.set_user_attr(_SECONDS, seconds)
+        self._trial.set_user_attr(_SECONDS, self._before + seconds)
         self._take(value, metrics)
         evaluations = training.read_metrics(self._folder)
         self._count = sum(one.get("phase") == "evaluate" for one in evaluations)

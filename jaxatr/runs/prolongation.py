@@ -31,8 +31,8 @@ def prolonged(config: Config, task: Task, workdir: str | os.PathLike, epochs: in
     """
     if epochs < 1:
         raise ValueError(f"more_epochs: got {epochs}, wanted at least 1")
-    fields, other = config.open_set, "train another run of the wanted length"
-    if fields.get("trials") and fields.score == "auto":
+    other = "train another run of the wanted length"
+    if task.beside(config):
         raise ValueError(
             f"more_epochs: {workdir} has trials (open_set.trials) of the former length: {other}"
         )

@@ -21,6 +21,7 @@ class Train(Protocol):
         *,
         more_epochs: int | None = None,
         begun_in: Callable[[Path], None] | None = None,
+        like: Path | None = None,
     ) -> None:
         """Trains a run of a complete configuration, or continues it."""
         ...
@@ -81,21 +82,18 @@ def train(
       workdir: the folder.
       repeats: what the runs differ in.
       train_one: trains one of them.
-      more_epochs: further epochs of every run, if all are finished.
+      more_epochs: further epochs of every run; all are finished, and can have them.
       begun_in: called with the folder once the first of the runs has begun.
       say: called with the name of each run.
 
     Raises:
-      ValueError: a run cannot be trained, or ``more_epochs`` is given and one is not finished.
+      ValueError: a run cannot be trained.
     """
     state = training.read_repeats(workdir) or RecordedRepeats(workdir, repeats, config, {})
-    free = ("data.source", *training.task_class(config.task).free_fields)
+    free = training.task_class(config.task).free_fields
     training.check_same(workdir, state.config.to_dict(), config, free=free)
     state = state._replace(config=config)
     if more_epochs is not None:
-        _ = state.runs  # all are finished
-        if more_epochs < 1:
-            raise ValueError(f"more_epochs: got {more_epochs}, wanted at least 1")
         state = state._replace(further=state.further + more_epochs)
         state.write()
 
@@ -114,7 +112,7 @@ def train(
             continue
         say(f"training {title}")
         if name not in state.finished:
-            train_one(one, folder, begun_in=begun)
+            train_one(one, folder, begun_in=begun, like=workdir / first)
             state = _finished(state, name, 0)
         _prolong(state, folder, train_one)
         state = _finished(state, name, state.further)

@@ -24,8 +24,6 @@ from jaxatr.typing import Config
 
 _PLACES = ("source", "added", "corrections")  # fields of config.data that name files
 
-_FREE = tuple(f"data.{name}" for name in _PLACES)  # the fingerprint identifies their content
-
 
 Labelled = tuple[npt.ArrayLike, npt.ArrayLike]
 """Images ``[n, h, w]`` or ``[n, h, w, c]``, and the names or numbers of their classes ``[n]``."""
@@ -97,8 +95,8 @@ def train_run(
     workdir = new_folder() if workdir is None else Path(workdir)
     if data is not None:
         path = workdir.absolute() / ARRAYS
-        if not path.exists():
-            arrays.write(path, data, test)
+        in_use = several is not None or (workdir / "config.json").exists()
+        arrays.write(path, data, test, keep=in_use)
         fields = {"data.name": "arrays", "data.source": str(path), **fields}
     elif test is not None:
         raise ValueError("test: got images without data, to which they belong")
@@ -106,24 +104,30 @@ def train_run(
         full = with_fields(full, fields)
     # The user's own, unlike those in the folder of a run.
     resolve.trust_names_in(fields if config is None else full.to_dict())
-    if (split := splits.listed(full.open_set.split)) != full.open_set.split:
-        full = copy.deepcopy(full)
-        full.open_set.split = split  # the split's content: its file may change or disappear
-    full = _with_absolute_places(full)
+    full = lasting(full)
     train = partial(train_configured, progress=progress, say=say)
     if wanted is None:
         train(full, workdir, more_epochs=more_epochs, begun_in=begun_in)
     else:
         with training.training_alone(workdir):
+            if more_epochs is not None and several is not None:
+                for run in several.runs:  # all of them, before the first is continued
+                    own = training.load_config(run)
+                    prolongation.prolonged(own, make_task(own, run), run, more_epochs)
             repetition.train(
                 full, workdir, wanted, train, more_epochs=more_epochs, begun_in=begun_in, say=say
             )
     return workdir
 
 
-def _with_absolute_places(full: Config) -> Config:
-    """Returns a configuration whose files are found again from another working directory."""
+def lasting(full: Config) -> Config:
+    """Returns a configuration by which a run goes on from another working directory.
+
+    Its files have absolute paths. Of a file with the classes of the split, which may change or
+    disappear, it has the content.
+    """
     full = copy.deepcopy(full)
+    full.open_set.split = splits.listed(full.open_set.split)
     for name in _PLACES:
         given = full.data.get(name)  # of 0.2, without the tables
         if given and (path := Path(given).expanduser()).exists():
@@ -140,6 +144,7 @@ def train_configured(
     begun_in: Callable[[Path], None] | None = None,
     say: Callable[[str], None] = silent,
     evaluated: Callable[[int, float, Mapping[str, float]], None] | None = None,
+    like: Path | None = None,
 ) -> None:
     """Trains or continues a run of a complete configuration, which may name only trusted code.
 
@@ -151,14 +156,15 @@ def train_configured(
       begun_in: called with the run's folder once it is created, before the first step.
       say: called with each step that takes time.
       evaluated: see :func:`jaxatr.training.train`.
+      like: folder of a run that has to be of the same data; None for none.
 
     Raises:
       ValueError: as :func:`train_run`.
     """
-    free = (*_FREE, *task_class(full.task).free_fields)
+    free = task_class(full.task).free_fields
     training.check_config(workdir, full, free=free)  # before any data is prepared
     with training.training_alone(workdir):
-        _train(full, workdir, free, progress, more_epochs, begun_in, say, evaluated)
+        _train(full, workdir, free, progress, more_epochs, begun_in, say, evaluated, like)
 
 
 def _train(
@@ -170,12 +176,15 @@ def _train(
     begun_in: Callable[[Path], None] | None,
     say: Callable[[str], None],
     evaluated: Callable[[int, float, Mapping[str, float]], None] | None,
+    like: Path | None,
 ) -> None:
     trackers = training.trackers_of(full.train.trackers)  # before the data is read
     task = make_task(full, workdir)
     _warn_of_one_size(full, task.record)
     record = training.read_record(workdir)
     task.check_continues(workdir, record)
+    if like is not None:
+        task.check_continues(like, training.read_record(like))
     facts: dict[str, Any] = {}
     if more_epochs is not None:
         full = prolongation.prolonged(full, task, workdir, more_epochs)

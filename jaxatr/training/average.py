@@ -69,5 +69,6 @@ def evaluated_params(params: PyTree, opt_state: Mapping[str, Any]) -> PyTree:
     if AVERAGE not in opt_state:
         return params
     average = opt_state[AVERAGE]["params"]
-    flat = flax.traverse_util.flatten_dict(params) | flax.traverse_util.flatten_dict(average)
+    flat = flax.traverse_util.flatten_dict(params, keep_empty_nodes=True)
+    flat |= flax.traverse_util.flatten_dict(average)
     return flax.traverse_util.unflatten_dict(flat)

@@ -41,6 +41,7 @@ RECORD = "record.json"
 #: Fields that do not affect the trained network and may therefore change when a run is resumed.
 FREE_FIELDS = frozenset(
     {
+        *("data.source", "data.added", "data.corrections"),  # a fingerprint tells them
         "data.data_dir",
         "model.weights_dir",
         "train.log_every",

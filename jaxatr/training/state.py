@@ -85,7 +85,7 @@ def trace_state(
 
 def split(params: PyTree, trainable: Trainable) -> tuple[PyTree, PyTree]:
     """Splits parameters into ``(trained, frozen)``: those with a trainable path, and the others."""
-    flat = flax.traverse_util.flatten_dict(params)
+    flat = _flat(params)
     trained = {path: leaf for path, leaf in flat.items() if trainable is None or trainable(path)}
     frozen = {path: leaf for path, leaf in flat.items() if path not in trained}
     return flax.traverse_util.unflatten_dict(trained), flax.traverse_util.unflatten_dict(frozen)
@@ -93,8 +93,12 @@ def split(params: PyTree, trainable: Trainable) -> tuple[PyTree, PyTree]:
 
 def merge(trained: PyTree, frozen: PyTree) -> PyTree:
     """Merges parameters that were split by :func:`split`."""
-    flat = flax.traverse_util.flatten_dict(trained) | flax.traverse_util.flatten_dict(frozen)
-    return flax.traverse_util.unflatten_dict(flat)
+    return flax.traverse_util.unflatten_dict(_flat(trained) | _flat(frozen))
+
+
+def _flat(params: Any) -> dict[tuple[str, ...], Any]:
+    """Flattens nested dictionaries, of which some may be empty, as of a target's variables."""
+    return flax.traverse_util.flatten_dict(params, keep_empty_nodes=True)
 
 
 def to_arrays(state: TrainState) -> dict[str, Any]:
@@ -117,8 +121,8 @@ def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
       ValueError: names, shapes or dtypes of the arrays differ from those of ``template``.
     """
     plain = jax.eval_shape(_without_keys, template)
-    wanted = _signature(flax.serialization.to_state_dict(plain))
-    found = _signature(arrays)
+    whole = flax.serialization.to_state_dict(plain)
+    wanted, found = _signature(whole), _signature(arrays)
     if wanted != found:
         odd = sorted(name for name in wanted | found if wanted.get(name) != found.get(name))
         name = odd[0]
@@ -126,7 +130,10 @@ def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
             f"{name}: got {found.get(name, 'nothing')}, wanted {wanted.get(name, 'nothing')}"
             + (f" (and {len(odd) - 1} more)" if len(odd) > 1 else "")
         )
-    state = cast(TrainState, flax.serialization.from_state_dict(plain, arrays))
+    # Checkpoints of earlier versions lack empty dictionaries.
+    filled = _flat(whole) | flax.traverse_util.flatten_dict(arrays)
+    filled = flax.traverse_util.unflatten_dict(filled)
+    state = cast(TrainState, flax.serialization.from_state_dict(plain, filled))
 
     def as_in(leaf: Any, data: Any) -> Any:
         if not _is_key(leaf):

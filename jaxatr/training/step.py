@@ -81,7 +81,8 @@ def make_step(
         gradients, sums = parallel.psum(
             (gradients, dict(output.sums) | {"loss": (output.total, output.count)})
         )
-        count = jnp.maximum(sums["loss"][1], 1)
+        count = sums["loss"][1]
+        count = jnp.where(count > 0, count, 1)  # a sum of weights may be below 1
         gradients = jax.tree.map(lambda leaf: leaf / count, gradients)
         updates, opt_state = phase.optimizer.update(gradients, state.opt_state[phase.name], trained)
         params = merge(optax.apply_updates(trained, updates), frozen)

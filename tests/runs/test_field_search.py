@@ -29,9 +29,10 @@ def config(small_config):
 @pytest.fixture
 def trained(monkeypatch):
     """A training of nine evaluations, whose metric is best at a learning rate of 0.01."""
-    log = SimpleNamespace(begun=[], steps={}, stop=None, seconds=0.0)
+    log = SimpleNamespace(begun=[], steps={}, stop=None, seconds=0.0, likes=[])
 
-    def train(full, workdir, *, evaluated, **_):
+    def train(full, workdir, *, evaluated, like, **_):
+        log.likes.append(like)
         workdir.mkdir(parents=True, exist_ok=True)
         files.write_fields(workdir / "config.json", json.loads(full.to_json()))
         training.update_record(workdir, steps=STEPS)
@@ -84,6 +85,7 @@ def test_the_best_third_goes_on_and_the_best_of_all_wins(config, trained, tmp_pa
         "after 3 evaluations others were better",
         "not finite",
     }
+    assert trained.likes == [None] + 11 * [tmp_path / "search/trials/000"]  # all of its data
     # A larger budget continues the search, and an equal one only shows it.
     runs.search_fields(None, tmp_path / "search", None, "12")
     assert len(trained.begun) == 12
@@ -92,20 +94,21 @@ def test_the_best_third_goes_on_and_the_best_of_all_wins(config, trained, tmp_pa
 
 
 @needs_optuna
+@pytest.mark.parametrize("stop", [("000", 4), ("001", 1), ("002", 1)])
 def test_a_search_that_was_stopped_continues_its_trial_and_ends_as_one_that_was_not(
-    config, trained, tmp_path
+    config, trained, tmp_path, stop
 ):
-    whole = runs.search_fields(config, tmp_path / "whole", [RATE], "4")
-    trained.stop = ("000", 4)
+    whole = runs.search_fields(config, tmp_path / "whole", [RATE], "12")
+    trained.begun.clear()
+    trained.stop = stop
     with pytest.raises(training.Preempted):
-        runs.search_fields(config, tmp_path / "search", [RATE], "4")
+        runs.search_fields(config, tmp_path / "search", [RATE], "12")
     begun = len(trained.begun)
-    found = runs.search_fields(None, tmp_path / "search", None, "4")
-    first, *others = trained.begun[begun:]
-    assert first[0] == "000"  # in its folder, from its checkpoint
-    assert trained.steps["000"] == STEPS and len(others) == 3
-    assert first[1] == dict(trained.begun[:begun])["000"]
-    assert found.value >= 0 and len(found.table) == len(whole.table) == 5
+    found = runs.search_fields(None, tmp_path / "search", None, "12")
+    assert trained.begun[begun] == trained.begun[begun - 1]  # in its folder, from its checkpoint
+    assert trained.begun[begun][0] == stop[0] and len(trained.begun) == 13
+    # The same values were tried, compared in the same way, in the same time.
+    assert found.table == whole.table and found.values == whole.values
 
 
 @needs_optuna
@@ -143,6 +146,17 @@ def test_another_search_in_its_folder_is_refused(
     config.update_from_flattened_dict(change)
     with pytest.raises(ValueError, match=message):
         runs.search_fields(config, tmp_path / "search", fields, "1")
+
+
+@needs_optuna
+def test_a_search_goes_on_as_it_began(config, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, content in (("split.json", '["cross", "disc"]'), ("more.csv", "path,label\n")):
+        (tmp_path / name).write_text(content)
+    config.open_set.split, config.data.added = "split.json", "more.csv"
+    found = runs.search_fields(config, tmp_path / "search", [RATE], "1")
+    chosen = bundled.load(str(found.config))
+    assert "disc" in chosen.open_set.split and chosen.data.added == str(tmp_path / "more.csv")
 
 
 @needs_optuna

@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -17,10 +18,11 @@ from jaxatr.training import Repeats
 @pytest.fixture
 def trained(monkeypatch):
     """Replaces the training of a run by one that writes its configuration; returns the calls."""
-    calls, stop = [], SimpleNamespace(at=None)
+    calls, stop, likes = [], SimpleNamespace(at=None), {}
 
-    def train(full, workdir, *, more_epochs=None, begun_in=None, **_):
+    def train(full, workdir, *, more_epochs=None, begun_in=None, like=None, **_):
         training.check_config(workdir, full)
+        likes[workdir.name] = like
         workdir.mkdir(parents=True, exist_ok=True)
         files.write_fields(workdir / "config.json", json.loads(full.to_json()))
         calls.append((workdir.name, full.seed, full.data.fold, more_epochs))
@@ -33,8 +35,12 @@ def trained(monkeypatch):
             stop.at = None
             raise training.Preempted(3)
 
+    phases = [SimpleNamespace(steps=0)]
+    done = MagicMock(training.Task, phases=phases, cycles=1, steps_per_epoch=1)
+    done.beside.return_value = {}
     monkeypatch.setattr(of_runs, "train_configured", train)
-    return SimpleNamespace(calls=calls, stop=stop)
+    monkeypatch.setattr(of_runs, "make_task", lambda *_: done)
+    return SimpleNamespace(calls=calls, stop=stop, likes=likes)
 
 
 def test_runs_differ_in_their_seed_or_their_fold(small_config):
@@ -81,6 +87,18 @@ def test_a_run_that_was_stopped_continues_and_finished_ones_are_not_trained_agai
     assert trained.calls == []
 
 
+def test_all_runs_are_of_the_data_of_the_first(small_config, trained, tmp_path):
+    first = jaxatr.train(small_config, tmp_path / "folds", repeats="folds:2") / "fold-1"
+    assert trained.likes == {"fold-1": first, "fold-2": first}
+
+
+def test_a_run_of_other_data_than_it_should_have_is_refused(small_config, tmp_path):
+    training.update_record(tmp_path, dataset={"fingerprint": "another"})
+    with pytest.raises(ValueError, match="a run on other data: fingerprint was another, is"):
+        of_runs.train_configured(small_config, tmp_path / "new", like=tmp_path)
+    assert not (tmp_path / "new/config.json").exists()
+
+
 def test_further_epochs_are_trained_once_in_each_run(small_config, trained, tmp_path):
     folder = tmp_path / "seeds"
     jaxatr.train(small_config, folder, repeats="seeds:2")
@@ -97,6 +115,16 @@ def test_further_epochs_are_trained_once_in_each_run(small_config, trained, tmp_
     assert [(name, more) for name, *_, more in trained.calls] == [("seed-0", 1), ("seed-1", 1)]
     with pytest.raises(ValueError, match="more_epochs: got 0, wanted at least 1"):
         jaxatr.train(None, folder, more_epochs=0)
+
+
+def test_further_epochs_that_one_run_cannot_have_change_none(small_config, trained, tmp_path):
+    folder = jaxatr.train(small_config, tmp_path / "seeds", repeats="seeds:2")
+    training.update_record(folder / "seed-1", kept_step=3)
+    before = (folder / "repeats.json").read_bytes()
+    trained.calls.clear()
+    with pytest.raises(ValueError, match="seed-1 ended with the parameters of step 3"):
+        jaxatr.train(None, folder, more_epochs=2)
+    assert trained.calls == [] and (folder / "repeats.json").read_bytes() == before
 
 
 def test_a_folder_of_other_runs_is_refused(small_config, trained, tmp_path):

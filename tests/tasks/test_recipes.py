@@ -10,7 +10,7 @@ import pytest
 from jaxatr import losses, openset, parallel, runs, training
 from jaxatr.recognition.session import head
 from jaxatr.tasks.open_set import OpenSet, mixing, objective
-from jaxatr.tasks.open_set.terms import rotation
+from jaxatr.tasks.open_set.terms import Labels, rotation
 from jaxatr.tasks.open_set.terms.rotation import quarter_turned
 
 EVERYTHING = {
@@ -238,6 +238,16 @@ def test_outliers_are_refused_by_all(config, outliers, open_loss):
     np.testing.assert_allclose(found["loss"], expected, rtol=1e-5)
     correct = np.argmax(out.logits[known], axis=-1) == batch["label"][known]
     np.testing.assert_allclose(found["closed_accuracy"], np.mean(correct), rtol=1e-6)
+
+
+def test_a_loss_is_a_mean_over_shares_however_small(config, outliers, monkeypatch):
+    config.open_set.outliers = str(outliers)
+    *network, batch = made(config)
+    labels = np.append([openset.UNKNOWN] * 3, batch["label"][3:])
+    expected = gradient(*network, batch | {"label": labels}, 1)[1]["loss"]
+    small = Labels(labels, np.full(len(labels), 0.01, np.float32))
+    monkeypatch.setattr(objective, "mixed", lambda *given: (given[2], [small]))
+    assert gradient(*network, batch, 1)[1]["loss"] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.slow

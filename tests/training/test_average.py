@@ -34,6 +34,12 @@ def test_it_is_the_recursion_written_out():
     assert average["steps"]["first"] == 5 and set(average["params"]) == {"a"}
 
 
+def test_empty_dictionaries_remain():
+    params = PARAMS | {"target": {}}
+    average = start_average(params, [FIRST])
+    assert evaluated_params(params, {AVERAGE: average}) == params
+
+
 def test_each_phase_begins_anew_and_the_other_part_comes_to_rest():
     average = start_average(PARAMS, [FIRST, SECOND])
     assert set(average["params"]) == {"a", "b"}

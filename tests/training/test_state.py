@@ -92,6 +92,21 @@ def test_the_parts_make_the_whole():
     assert split(params, None) == (params, {})
 
 
+def test_empty_dictionaries_are_part_of_the_parameters(toy):
+    """A target without variables has one, and one from ONNX for the collections it lacks."""
+    state = create_state(toy.make(), jax.random.key(3))
+    target = {"params": {"kernel": jnp.ones(2)}, "batch_stats": {}}
+    params = state.params | {"target": target, "function": {}}
+    for trainable in (None, lambda path: path[0] == "head"):
+        assert merge(*split(params, trainable)).keys() == params.keys()
+        assert merge(*split(params, trainable))["target"].keys() == target.keys()
+    state = state.replace(params=params)
+    arrays = to_arrays(state)
+    del arrays["params"]["target"]["batch_stats"], arrays["params"]["function"]
+    again = from_arrays(state, arrays)
+    assert jax.tree.structure(again) == jax.tree.structure(state)
+
+
 def test_a_phase_must_train_something(toy):
     phase = toy.make().phases[0]._replace(trainable=lambda path: False, optimizer=optax.sgd(1.0))
     with pytest.raises(ValueError, match="phase 'train': its trainable.. selects no parameter"):

@@ -49,6 +49,11 @@ def test_the_gradient_is_of_the_mean_over_the_selected():
     assert state.model_state == {"seen": 19.0, "calls": 1}
 
 
+def test_the_mean_is_over_weights_whose_sum_is_below_one():
+    state, _ = take_step([1.0, 2.0, 6.0], [0.25, 0, 0.25])
+    assert state.params["w"] == 2.0 - RATE * (0.25 * 1.0 + 0.25 * 6.0) / 0.5
+
+
 def test_a_batch_that_selects_nothing_changes_nothing():
     state, sums = take_step([1.0, 2.0], [0, 0])
     assert state.params["w"] == 2.0

@@ -58,7 +58,8 @@ class Objective:
                 features = every.features[start : start + len(of_copies)]
                 own, start = seen._replace(copies=(features, of_copies)), start + len(of_copies)
             value, number = sums[term.metric] = term.value(own)
-            mean_of = known / jnp.maximum(parallel.psum(number), 1)
+            every_number = parallel.psum(number)  # of mixed images, it may be below 1
+            mean_of = known / jnp.where(every_number > 0, every_number, 1)
             total += term.weight(self._config) * value * mean_of
         return LossOutput(total, count, sums, model_state)
 

@@ -68,6 +68,20 @@ def test_arrays_that_do_not_fit_are_named(given, message, tmp_path):
     assert not (tmp_path / "a.npz").exists()
 
 
+def test_a_file_in_use_keeps_its_arrays(tmp_path):
+    path, (images, labels) = tmp_path / "a.npz", images_of(12)
+    arrays.write(path, (images + 1, labels))
+    arrays.write(path, (images, labels))  # it is not in use
+    before = path.read_bytes()
+    arrays.write(path, (list(images), labels.tolist()), keep=True)
+    for others in ((images + 1, labels), (images, labels[::-1]), (images.astype("f4"), labels)):
+        with pytest.raises(ValueError, match="has a run on other images or labels"):
+            arrays.write(path, others, keep=True)
+    with pytest.raises(ValueError, match="has a run on other images or labels"):
+        arrays.write(path, (images, labels), images_of(6), keep=True)
+    assert path.read_bytes() == before
+
+
 @pytest.mark.slow  # to train and measure a run of its own
 def test_a_run_is_trained_and_measured_on_arrays(tmp_path):
     fields = {"model.backbone": "jaxatr_test_networks:Small", "open_set.split": "known:dark,gray"}
@@ -78,6 +92,8 @@ def test_a_run_is_trained_and_measured_on_arrays(tmp_path):
     given = {"data": images_of(48), "progress": False}
     workdir = jaxatr.train("cbc:folder", tmp_path / "run", **given, **fields)
     assert workdir == tmp_path / "run"
+    with pytest.raises(ValueError, match="run has a run on other images or labels"):
+        jaxatr.train("cbc:folder", workdir, **given | {"data": images_of(48, seed=1)}, **fields)
     own = jaxatr.evaluate(workdir)
     assert own["known"] == ["dark", "gray"] and own["unknown"] == ["light"]
     before = (workdir / "evaluation.json").read_bytes()

@@ -99,6 +99,8 @@ def write(
     path: str | os.PathLike,
     train: tuple[npt.ArrayLike, npt.ArrayLike],
     test: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    *,
+    keep: bool = False,
 ) -> None:
     """Writes the file of this source.
 
@@ -106,9 +108,10 @@ def write(
       path: the file.
       train: images and labels (:func:`checked`).
       test: images and labels of the test; None to draw it from ``train``.
+      keep: whether a file that exists is in use, so that it has to have the same content.
 
     Raises:
-      ValueError: shapes, dtypes or values do not fit.
+      ValueError: shapes, dtypes or values do not fit, or the file is to be kept and has others.
     """
     images, labels = checked(*train)
     parts = np.repeat("train", len(images))
@@ -125,6 +128,17 @@ def write(
     arrays = {"images": images, "labels": labels}
     if test is not None:
         arrays["parts"] = parts
+    if keep and Path(path).exists():
+        kept = load_arrays(path)
+        if kept.keys() != arrays.keys() or not all(
+            kept[name].dtype == own.dtype and np.array_equal(kept[name], own)
+            for name, own in arrays.items()
+        ):
+            raise ValueError(
+                f"data: {Path(path).parent} has a run on other images or labels: use another "
+                "workdir"
+            )
+        return
     with replacing(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
 
