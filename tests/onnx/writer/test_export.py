@@ -223,3 +223,20 @@ def test_large_weights_lie_beside_the_file(tmp_path, monkeypatch):
     assert path.stat().st_size < 1000
     (found,) = onnxruntime.InferenceSession(path).run(None, {"x": x})
     np.testing.assert_allclose(found, x @ w, rtol=1e-5)
+
+
+def test_a_batch_without_examples(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+
+    def function(_, x):
+        flags = x > 0
+        halved = jax.vmap(
+            lambda row: jax.lax.while_loop(lambda r: r.max() > 1, lambda r: r / 2, row)
+        )
+        return flags.any(0), flags.all(0), flags.any(), halved(x)
+
+    export(function, {}, np.ones((2, 3), np.float32), tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    some, every, one, halved = session.run(None, {"x": np.zeros((0, 3), np.float32)})
+    assert not some.any() and every.all() and not one
+    assert halved.shape == (0, 3)
