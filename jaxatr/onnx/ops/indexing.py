@@ -16,7 +16,6 @@ from jaxatr.onnx.ops.values import (
     hold_strings,
     known,
     known_int,
-    known_ints,
     library,
     sized,
 )
@@ -178,7 +177,7 @@ def tensor_scatter(
     """Writes ``update`` into a cache, at ``write_indices`` of each example (TensorScatter-24)."""
     axis = axis_of(axis, past_cache.ndim)
     length, count = past_cache.shape[axis], update.shape[axis]
-    start = jnp.zeros(len(past_cache), "int64") if write_indices is None else write_indices
+    start = jnp.zeros(past_cache.shape[0], "int64") if write_indices is None else write_indices
     at = jnp.asarray(start)[:, None] + jnp.arange(count)
     if mode == "circular":
         at = at % length
@@ -187,8 +186,7 @@ def tensor_scatter(
     return jnp.moveaxis(written, 1, axis)
 
 
-@register("ArrayFeatureExtractor", domain="ai.onnx.ml", static=("y",))
-def array_feature_extractor(x: Value, y: Known) -> Value:
+@register("ArrayFeatureExtractor", domain="ai.onnx.ml")
+def array_feature_extractor(x: Value, y: Value) -> Value:
     """Returns the elements at indices ``y`` of the last axis (ONNX ML ArrayFeatureExtractor-1)."""
-    rows = x.reshape(1, -1) if x.ndim == 1 else x
-    return library(rows).take(rows, np.array(known_ints("y", np.reshape(y, -1))), axis=-1)
+    return gather(x.reshape(1, -1) if x.ndim == 1 else x, np.reshape(y, -1), axis=-1)

@@ -61,7 +61,7 @@ def batch_normalization(
     if not spatial:
         flat = (jnp.reshape(v, -1) for v in (scale, b, input_mean, input_var))
         made = batch_normalization(
-            jnp.reshape(x, (len(x), math.prod(x.shape[1:]))),
+            jnp.reshape(x, (x.shape[0], math.prod(x.shape[1:]))),
             *flat,
             epsilon=epsilon,
             momentum=momentum,

@@ -142,7 +142,7 @@ def svm_classifier(
         factors, shifts = (np.array(numbers, np.float32) for numbers in (prob_a, prob_b))
         between = jax.nn.sigmoid(-(scores * factors + shifts))
         between = jnp.clip(between, CLOSEST, 1 - CLOSEST)
-        square = jnp.zeros((len(rows), count, count), scores.dtype)
+        square = jnp.zeros((rows.shape[0], count, count), scores.dtype)
         square = square.at[:, first, second].set(between).at[:, second, first].set(1 - between)
         return chosen, transformed(jax.vmap(_coupled)(square), post_transform)
     if count == 2:

@@ -340,6 +340,22 @@ def test_a_classifier_whose_scores_become_maps():
         jax.jit(model.apply)(model.variables, X[:2])
 
 
+def test_a_computed_class_picks_its_label(onnxruntime):
+    nodes = [
+        onnx.helper.make_node("ArgMax", ["x"], ["best"], axis=1, keepdims=0),
+        onnx.helper.make_node("ArrayFeatureExtractor", ["labels", "best"], ["y0"], domain=ML),
+    ]
+    proto = proto_of("Scaler", {}, [INT64])
+    labels = np.array([10, 30, 20, 40])
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(labels, "labels"))
+    made = importer.load(proto)(X)
+    np.testing.assert_array_equal(made, labels[X.argmax(1)][None])
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    agree([np.asarray(made)], session.run(None, {"x": X}))
+
+
 def test_a_linear_classifier_reads_as_many_rows_as_it_has_intercepts():
     model = importer.load(
         proto_of(

@@ -336,3 +336,31 @@ def test_strings_are_chosen_by_computed_places():
         assert " ".join(np.ravel(run(places))) == wanted
         with pytest.raises(ValueError, match=r"strings .* cannot be compiled; .*eager=True"):
             jax.jit(run)(places)
+
+
+FREE_BATCHES = {
+    "TensorScatter": lambda x: ops.tensor_scatter(x, x[:, :1]),
+    "BatchNormalization": lambda x: ops.batch_normalization(
+        x, *[np.ones((3, 4), "float32")] * 4, spatial=0
+    ),
+    "SVMClassifier": lambda x: ops.svm_classifier(
+        x[:, 0],
+        classlabels_ints=(0, 1),
+        coefficients=(0.5, -0.5),
+        prob_a=(-1.0,),
+        prob_b=(0.5,),
+        rho=(0.1,),
+        support_vectors=(1.0,) * 8,
+        vectors_per_class=(1, 1),
+    )[1],
+}
+
+
+@pytest.mark.parametrize("name", FREE_BATCHES)
+def test_a_batch_whose_size_is_free(name):
+    """Such a batch has a symbol for its size, as in an export."""
+    (size,) = jax.export.symbolic_shape("batch")
+    function, x = jax.jit(FREE_BATCHES[name]), normal(5, 3, 4)
+    with jax.enable_x64(True):
+        free = jax.export.export(function)(jax.ShapeDtypeStruct((size, 3, 4), "float32"))
+        np.testing.assert_allclose(free.call(x), function(x), rtol=1e-5)

@@ -223,3 +223,19 @@ def test_large_weights_lie_beside_the_file(tmp_path, monkeypatch):
     assert path.stat().st_size < 1000
     (found,) = onnxruntime.InferenceSession(path).run(None, {"x": x})
     np.testing.assert_allclose(found, x @ w, rtol=1e-5)
+
+
+def test_a_batch_without_examples(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+
+    def halved(row):
+        return lax.while_loop(lambda r: r.max() > 1, lambda r: r / 2, row)
+
+    def run(function):
+        export(lambda _, x: function(x), {}, np.ones((2, 3), np.float32), tmp_path / "model.onnx")
+        session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+        return session.run(None, {"x": np.zeros((0, 3), np.float32)})
+
+    some, every, one = run(lambda x: ((x > 0).any(0), (x > 0).all(0), (x > 0).any()))
+    assert not some.any() and every.all() and not one
+    assert run(jax.vmap(halved))[0].shape == (0, 3)  # no round, which would be endless ones

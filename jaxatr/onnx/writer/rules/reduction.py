@@ -97,9 +97,13 @@ def _reduce_logical(t: Translator, equation: Equation) -> Tensor:
 
 
 def reduced_flags(t: Translator, op: str, flags: Tensor, axes: list[int], shape: Shape) -> Tensor:
-    """Reduces booleans along some axes as integers, by ``ReduceMin`` or ``ReduceMax``."""
+    """Reduces booleans along some axes as integers, by ``ReduceMin`` or ``ReduceMax``.
+
+    Along an axis without elements, these are the largest and the least number.
+    """
     numbers = t.name(t.cast(flags, np.int32))
-    return t.cast(t.add(op, [numbers], shape, axes=axes, keepdims=0), np.bool_)
+    reduced = t.add(op, [numbers], shape, axes=axes, keepdims=0)
+    return t.pointwise("Greater", reduced, number_like(reduced, 0), dtype=np.bool_)
 
 
 @rule("argmax", "argmin")
