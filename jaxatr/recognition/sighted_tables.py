@@ -243,8 +243,8 @@ class _Rows:
         if math.isnan(score):
             score = -numbers[DISTANCE]
         label = "" if failed else label
-        texts = (row.get(source), row.get(sightings.RUN), row.get(DECIDES), label)
-        texts = (*texts, row.get(NEAREST) or label)
+        texts = (row.get(sightings.RUN), row.get(DECIDES), label, row.get(NEAREST) or label)
+        texts = (_text(row.get(source)) or sightings.UNNAMED, *texts)
         codes = [self._codes.setdefault(_text(text), len(self._codes)) for text in texts]
         facts = [numbers[name] for name in sightings.FACTS.values()]
         lowest = -math.inf if math.isnan(score) else score

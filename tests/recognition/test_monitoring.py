@@ -256,4 +256,7 @@ def test_names_of_two_unicode_forms_are_one_and_other_columns_can_be_named(tmp_p
     assert read.time.tolist() == [START + 86_400] * 2
     again = sighted_tables.read([written(tmp_path, "u.csv", rows)], print)
     assert again.texts(again.source) == ["\u0160koda"]
+    unnamed = [{**ROW, "label": "a", "source": source} for source in ("", None, "g")]
+    named = sighted_tables.read([written(tmp_path, "v.csv", unnamed)], print)
+    assert named.texts(named.source) == ["unnamed", "g"]
     assert next(csv.reader((tmp_path / "t.csv").open()))[:3] == ["path", "error", "time"]
