@@ -102,11 +102,14 @@ def _reference(
 ) -> Mapping[str, Float[np.ndarray, " n"]]:
     """Returns the values of the statistics in a run's training."""
     several = workdirs if len(workdirs) > 1 else workdirs[0]
+    if len(workdirs) == 1 and training.read_repeats(workdirs[0]) is None:
+        kind = training.predictor_class(training.task_of(workdirs[0]))
+        if not issubclass(kind, OpenSetPredictor):  # which may have no option `score`
+            leave_out(f"{workdirs[0]}: only recognisers are compared with their training")
+            return {}
     options: dict[str, Any] = {"score": score} if score not in ("", openset.ENSEMBLE.name) else {}
     predictor = runs.load_predictor(several, **options)
-    if not isinstance(predictor, OpenSetPredictor):
-        leave_out(f"{workdirs[0]}: only recognisers are compared with their training")
-        return {}
+    assert isinstance(predictor, OpenSetPredictor)
     reference = drift.reference_of(predictor)
     if reference.missing:
         leave_out(f"not everything is compared with the training: {reference.missing}")

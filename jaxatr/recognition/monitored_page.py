@@ -58,7 +58,7 @@ def _texts(one: Period, others: Sequence[str]) -> list[str]:
     medians = (one.medians[name] for name in others)
     return [
         one.date,
-        one.source or "-",
+        one.source,
         str(one.inputs),
         str(one.unusable),
         percent(one.unknown_share),
@@ -81,9 +81,9 @@ def _drawings(seen: Outlook, others: Sequence[str]) -> list[Drawing]:
     place = np.searchsorted(_numbers(rows, seen.by), rows.time // SECONDS[seen.by])
     count = int(place.max()) + 1
     sources = rows.texts(rows.source)
-    groups = {"all": np.ones(len(place), bool)}
+    groups = [("all sources", np.ones(len(place), bool))]
     if len(sources) > 1:
-        groups |= {one or "-": rows.source == rows.code(one) for one in sources[: _LINES - 1]}
+        groups += [(one, rows.source == rows.code(one)) for one in sources[: _LINES - 1]]
 
     def share(hits: np.ndarray, among: np.ndarray) -> np.ndarray:
         of = np.bincount(place[among], minlength=count)
@@ -103,18 +103,18 @@ def _drawings(seen: Outlook, others: Sequence[str]) -> list[Drawing]:
             "Unknown chips",
             "share of the chips",
             True,
-            [Curve(name, share(unknown, usable & some)) for name, some in groups.items()],
+            [Curve(name, share(unknown, usable & some)) for name, some in groups],
         )
     ]
     if rows.failed.any():
-        curves = [Curve(name, share(rows.failed, some)) for name, some in groups.items()]
+        curves = [Curve(name, share(rows.failed, some)) for name, some in groups]
         drawn.append(Drawing("Unusable inputs", "share of the inputs", True, curves))
     if accepted.any():
         classes = rows.texts(rows.label[accepted])[:_LINES]
         curves = [Curve(name, share(rows.label == rows.code(name), accepted)) for name in classes]
         drawn.append(Drawing("Classes", "share of the accepted chips", True, curves))
     for name in others:
-        curves = [Curve(label, medians(name, some)) for label, some in groups.items()]
+        curves = [Curve(label, medians(name, some)) for label, some in groups]
         what = "score" if name == SCORE else f"{name} of the chips"
         drawn.append(Drawing(f"Median {what}", name, False, curves))
     return drawn

@@ -19,10 +19,11 @@ from jaxatr.recognition import sightings
 from jaxatr.typing import Bool, Float, Int
 
 SCORE, DISTANCE, LABEL, ERROR, THRESHOLD = "score", "distance", "label", "error", "threshold"
-DECIDES, NEAREST = "decides", "nearest"
+DECIDES, NEAREST, MOST_DISTANCE = "decides", "nearest", "max_distance"
 
-_NUMBERS = (SCORE, DISTANCE, THRESHOLD, *sightings.FACTS.values())
+_NUMBERS = (SCORE, DISTANCE, THRESHOLD, MOST_DISTANCE, *sightings.FACTS.values())
 _COLUMNS = (sightings.RUN, DECIDES, LABEL, NEAREST, ERROR, *_NUMBERS)
+_BY_DISTANCE = "nearest"  # the score by which the console says that an embedding decides
 _DAMAGED = "\0damaged"  # the name of no column
 _EXAMPLE = "2026-03-01T12:00:00Z"
 
@@ -37,7 +38,7 @@ class Sighted(NamedTuple):
         the class; the label of an unusable input is that of "".
       nearest: code of the class whose threshold decides; the label where the table names none.
       score: the score, or minus the distance of an embedding; lowest if there is no number.
-      threshold: threshold of the score; NaN where the table has none.
+      threshold: threshold of the score, or minus the largest distance; NaN where there is none.
       facts: those of :data:`jaxatr.data.FACTS`; NaN where they were not measured.
       failed: whether the input could not be used.
     """
@@ -239,16 +240,17 @@ class _Rows:
         label, failed = _text(row.get(LABEL)), bool(_text(row.get(ERROR)))
         if not label and not failed:
             return "neither a label nor an error"
-        score = numbers[SCORE]
-        if math.isnan(score):
-            score = -numbers[DISTANCE]
+        score, threshold, decides = numbers[SCORE], numbers[THRESHOLD], row.get(DECIDES)
+        if math.isnan(score) and not math.isnan(numbers[DISTANCE]):
+            score, threshold = -numbers[DISTANCE], -numbers[MOST_DISTANCE]
+            decides = _BY_DISTANCE
         label = "" if failed else label
-        texts = (row.get(source), row.get(sightings.RUN), row.get(DECIDES), label)
-        texts = (*texts, row.get(NEAREST) or label)
+        texts = (row.get(sightings.RUN), decides, label, row.get(NEAREST) or label)
+        texts = (_text(row.get(source)) or sightings.UNNAMED, *texts)
         codes = [self._codes.setdefault(_text(text), len(self._codes)) for text in texts]
         facts = [numbers[name] for name in sightings.FACTS.values()]
         lowest = -math.inf if math.isnan(score) else score
-        self._kept.append((seconds, *codes, lowest, numbers[THRESHOLD], *facts, failed))
+        self._kept.append((seconds, *codes, lowest, threshold, *facts, failed))
         return ""
 
     def columns(self) -> Sighted:

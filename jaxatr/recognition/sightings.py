@@ -14,6 +14,9 @@ from jaxatr.typing import Float, Shaped
 
 TIME, SOURCE, RUN = "time", "source", "run"
 
+UNNAMED = "unnamed"
+"""Source of inputs for which none is named."""
+
 FACTS = {name: f"image_{name}" for name in data.FACTS}
 """The column of each fact of an image (:func:`jaxatr.data.image_facts`)."""
 

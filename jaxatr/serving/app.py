@@ -1,7 +1,7 @@
 """The HTTP API and the page as an ASGI application."""
 
 import fastapi
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
@@ -12,6 +12,7 @@ from jaxatr.serving.console import Console, Unusable
 from jaxatr.serving.guard import Guard
 from jaxatr.serving.openapi import describe_token
 from jaxatr.serving.routes import ROUTERS
+from jaxatr.serving.routes.common import only_known_parameters
 
 
 def build_app(console: Console) -> Guard:
@@ -51,7 +52,7 @@ def build_routes(console: Console) -> fastapi.FastAPI:
     app.state.console = console
     describe_token(app, console.options.token)
     for router in ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(only_known_parameters)])
     return app
 
 

@@ -22,6 +22,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from jaxatr import data, training
+from jaxatr.recognition import sightings
 from jaxatr.recognition.prediction import UNKNOWN
 from jaxatr.serving import metrics
 from jaxatr.serving.batcher import Batcher
@@ -152,8 +153,13 @@ class Console:
         """Begins to stop: the work in progress gets ``drain_seconds`` from the first call on."""
         self._ends = min(self._ends, time.monotonic() + self.options.limits.drain_seconds)
 
-    async def read(self, request: Request) -> list[Read]:
+    async def read(self, request: Request, *, predicted: bool = False) -> list[Read]:
         """Reads the files of a request; stops when the client disconnects.
+
+        Args:
+          request: the request.
+          predicted: whether the files are to be predicted, so that the record also has those that
+            cannot be used.
 
         Returns:
           For each file the chip, or the reason why it cannot be used.
@@ -168,8 +174,8 @@ class Console:
         read = await unless_gone(request, self.reader.read(uploads))
         used = sum(one.chip is not None for one in read)
         self.metrics.images(used, len(read) - used)
-        if self.record is not None and used < len(read):
-            source = self.drift.known(source_of(request))
+        if predicted and self.record is not None and used < len(read):
+            source = source_of(request)
             unusable = [one for one in read if one.chip is None]
             rows = [self.record.row(o.name, source, None, error=o.error) for o in unusable]
             await asyncio.to_thread(self._write, rows)
@@ -259,15 +265,16 @@ class Console:
             if answer is not None and counts
         ]
         if counted:
-            source = self.drift.known(source_of(request))
+            named = source_of(request)
+            source = self.drift.known(named)
             if self.record is not None or self.drift.compares(source, len(counted)):
-                await asyncio.to_thread(self._count, source, counted)
+                await asyncio.to_thread(self._count, named, source, counted)
             else:  # it takes less time than to hand it to a thread
-                self._count(source, counted)
+                self._count(named, source, counted)
         return found
 
-    def _count(self, source: str, answered: Sequence[tuple[Read, Answer]]) -> None:
-        """Counts decided chips of a source, and records them."""
+    def _count(self, named: str, source: str, answered: Sequence[tuple[Read, Answer]]) -> None:
+        """Records decided chips by the source that is named, and counts them by ``source``."""
         seen, rows = [], []
         for one, answer in answered:
             # The first verdict is by the score that decided then; an enrolment may have changed it.
@@ -276,7 +283,7 @@ class Console:
             about = answer.facts, verdict["score"], label, label == UNKNOWN
             seen.append(Seen(*about, answer.reference))
             if self.record is not None:
-                rows.append(self.record.row(one.name, source, verdict, answer.facts))
+                rows.append(self.record.row(one.name, named, verdict, answer.facts))
         self.metrics.source(source)
         self.metrics.decided(source, seen)
         self.drift.add(source, seen)
@@ -333,8 +340,8 @@ class Console:
 
 
 def source_of(request: Request) -> str:
-    """Returns the source that a request names for its images; empty for none."""
-    return data.class_name(request.query_params.get("source", ""))
+    """Returns the source that a request names for its images."""
+    return data.class_name(request.query_params.get("source", "")) or sightings.UNNAMED
 
 
 async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:

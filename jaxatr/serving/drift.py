@@ -16,8 +16,8 @@ _LOG = logging.getLogger(__name__)
 WINDOW = 200
 """Number of chips of a source that are compared at once."""
 
-UNNAMED, OTHERS = "unnamed", "others"
-"""Sources of chips whose client names none, and of those beyond :data:`MOST_SOURCES`."""
+OTHERS = "others"
+"""Source of the chips of all sources beyond :data:`MOST_SOURCES`."""
 
 MOST_SOURCES = 64
 """Largest number of sources, whose clients could name any number."""
@@ -92,7 +92,6 @@ class Drifting:
 
     def known(self, source: str) -> str:
         """Returns the name that a source is counted under."""
-        source = source or UNNAMED
         with self._lock:
             if source not in self._watches:
                 if len(self._watches) >= MOST_SOURCES:

@@ -89,7 +89,9 @@ class Enroller:
 
         Raises:
           InProgress: another class is being enrolled.
+          FileNotFoundError: the run's folder was moved or replaced.
         """
+        self._folder.check()
         with self._lock:
             if self.state["state"] == "busy":
                 raise InProgress(f"{self.state['name']} is being enrolled")
@@ -126,7 +128,6 @@ class Enroller:
 
     def _enrolled(self, name: str, score: str | None, read: Sequence[Read]) -> str:
         wanted, before = self._wanted, self._engine
-        self._folder.check()
         facts = runs.enrol_chips(
             before.lasting.run,
             [(one.name, one.chip) for one in read if one.chip is not None],

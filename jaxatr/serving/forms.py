@@ -23,10 +23,11 @@ class FormError(ValueError):
 
 
 def files_of(body: bytes, content_type: str, *, most: int) -> list[Upload]:
-    """Returns the files of a form, in order; other fields are ignored.
+    """Returns the files of a form, in order.
 
     Raises:
-      FormError: the header has no boundary, or the form is incomplete or has too many parts.
+      FormError: the header has no boundary, or the form is incomplete, has too many parts, or a
+        field that is no file, such as a parameter, which would have no effect.
     """
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
@@ -90,8 +91,12 @@ class _Parts:
         head["Content-Disposition"] = self._disposition.decode("utf-8", "replace")
         if head.get_content_disposition() != "form-data":
             raise FormError("a part of the form has no Content-Disposition: form-data")
-        if (name := head.get_filename()) is not None:
-            self.files.append(Upload(shown_name(name), b"".join(self._content)))
+        if (name := head.get_filename()) is None:
+            field = shown_name(str(head.get_param("name", header="Content-Disposition")))
+            raise FormError(
+                f"the form's field {field!r} is no file; parameters belong to the address"
+            )
+        self.files.append(Upload(shown_name(name), b"".join(self._content)))
 
     def _complete(self) -> None:
         self.complete = True

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxatr import data, metrics
+from jaxatr import data, metrics, training
+from jaxatr.cli import monitor
 from jaxatr.recognition import monitoring, sighted_tables
 from jaxatr.recognition.sighted_tables import Sighted
 
@@ -211,6 +212,26 @@ def test_tables_of_all_formats_say_the_same(tmp_path):
         assert one.texts(one.label[~one.failed]) == ["tank"] and one.texts(one.run) == ["r"]
 
 
+def test_an_embedding_is_one_run_in_its_tables_and_in_the_consoles_record(
+    embedding_run, flags_of, tmp_path, capsys
+):
+    run = ROW | {"run": training.run_id(embedding_run)}
+    served = run | {"decides": "nearest", "score": -0.25, "threshold": -0.5}
+    predicted = {name: run[name] for name in ("path", "error", "time", "source", "run", "label")}
+    predicted |= {"distance": 0.25, "max_distance": 0.5}
+    failed = predicted | {"error": "damaged", "label": "", "distance": None, "max_distance": None}
+    tables = [
+        written(tmp_path, "served.jsonl", [served]),
+        written(tmp_path, "predicted.csv", [predicted, failed]),
+    ]
+    rows = sighted_tables.read(tables, pytest.fail)
+    assert [*sighted_tables.by_run(rows)] == [(run["run"], "nearest")]
+    assert rows.score[:2].tolist() == [-0.25, -0.25] and rows.threshold[:2].tolist() == [-0.5, -0.5]
+    arguments = flags_of(monitor, f"--workdir={embedding_run}", f"--out={tmp_path / 'page.html'}")
+    monitor.main([*arguments, *map(str, tables)])
+    assert "only recognisers are compared with their training" in capsys.readouterr().err
+
+
 def test_unusable_tables_and_rows_are_named_and_the_others_kept(tmp_path):
     said = []
     times = [ROW | {"time": "noon"}, ROW | {"time": [1]}]
@@ -256,4 +277,7 @@ def test_names_of_two_unicode_forms_are_one_and_other_columns_can_be_named(tmp_p
     assert read.time.tolist() == [START + 86_400] * 2
     again = sighted_tables.read([written(tmp_path, "u.csv", rows)], print)
     assert again.texts(again.source) == ["\u0160koda"]
+    unnamed = [{**ROW, "label": "a", "source": source} for source in ("", None, "g")]
+    named = sighted_tables.read([written(tmp_path, "v.csv", unnamed)], print)
+    assert named.texts(named.source) == ["unnamed", "g"]
     assert next(csv.reader((tmp_path / "t.csv").open()))[:3] == ["path", "error", "time"]

@@ -428,7 +428,36 @@ def test_a_record_goes_on_after_a_full_disk_and_begins_anew_after_it_was_moved(
 def test_sources_beyond_the_most_are_counted_together(engine, monkeypatch):
     monkeypatch.setattr(drift, "MOST_SOURCES", 2)
     watched = drift.Drifting(engine.reference, print)
-    assert [watched.known(name) for name in ("", "a", "b", "a")] == ["unnamed", "a", "others", "a"]
+    assert [watched.known(name) for name in ("", "a", "b", "a")] == ["", "a", "others", "a"]
+
+
+def test_a_record_has_each_prediction_with_its_own_source(
+    engine, make_console, client_of, contents, form, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(drift, "MOST_SOURCES", 1)
+    record, broken = tmp_path / "served.jsonl", form([b"no image"])
+    with client_of(make_console(engine, record=str(record))) as client:
+        for source in ("a", "b", "c"):
+            client.post(f"/api/predict?source={source}", files=form(contents[:1]))
+        client.post("/api/neighbours?source=c", files=broken)
+        for path in ("/api/explain", "/api/explain", "/api/enrol?name=x"):
+            assert client.post(path, files=broken).status_code in (404, 422)
+        hours = client.get("/api/drift").json()["hours"]
+    assert {one["source"]: one["chips"] for one in hours} == {"a": 1, "others": 2}
+    rows = [json.loads(line) for line in record.read_text().splitlines()]
+    assert [(row["source"], row["error"] is None) for row in rows] == [
+        ("a", True),
+        ("b", True),
+        ("c", True),
+        ("c", False),
+    ]
+
+
+@pytest.mark.parametrize("path", ["run", "marks", "marks.csv", "drift", "health", "labels"])
+def test_an_unknown_parameter_is_refused_everywhere(client, path):
+    answer = client.get(f"/api/{path}?strat=1")
+    assert answer.status_code == 422 and "no parameter 'strat'" in answer.json()["detail"]
+    assert client.get("/?strat=1").status_code == 200
 
 
 def test_the_counts_of_long_ago_are_forgotten(engine, monkeypatch):

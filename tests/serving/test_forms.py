@@ -35,8 +35,8 @@ def test_a_clients_files_arrive(files):
     assert [file.name for file in found] == read
 
 
-def test_other_fields_are_left_out():
-    body = part(b"text", b'form-data; name="note"') + part(b"image") + b"--cut--\r\n"
+def test_what_is_around_the_parts_is_left_out():
+    body = part(b"image") + b"--cut--\r\n"
     assert files_of(b"a preamble\r\n" + body + b"an epilogue", KIND, most=3) == [
         Upload("a.png", b"image")
     ]
@@ -57,6 +57,7 @@ def test_other_fields_are_left_out():
         (b"--cut\r\nA: b\r\n\r\nx\r\n--cut--", KIND, "no Content-Disposition"),
         (b"--cut\r\nno end of the head\r\n--cut--", KIND, "no head"),
         (b"--cut\r\nA: " + b"b" * 5000 + b"\r\n\r\nx\r\n--cut--", KIND, "too long"),
+        (part(b"2", b'form-data; name="threshold"') + part(b"x"), KIND, "'threshold' is no file"),
         (b"--cutmore\r\n\r\nx\r\n--cut--", KIND, "no head"),
     ],
 )

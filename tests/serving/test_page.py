@@ -273,17 +273,42 @@ def test_everything_works_by_keyboard(opened, folder, console):
         assert console.marks.all() == []
 
 
-def test_a_change_that_fails_ends_no_later_change(opened, folder, console):
-    with opened(refused=("ERR_FAILED",)) as page:
+@pytest.mark.parametrize("refusal", [None, "their folder was moved"])
+def test_a_change_that_fails_ends_no_later_change(opened, folder, console, refusal):
+    def fail(route):
+        route.fulfill(status=503, json={"detail": refusal}) if refusal else route.abort()
+
+    with opened(refused=("ERR_FAILED", "503")) as page:
         give(page, folder)
-        page.route("**/api/marks", lambda route: route.abort())
+        page.route("**/api/marks", fail)
         card(page, "0.png").locator(".tick").click()
         page.locator("#wrong").click()
-        page.locator("#note", has_text="The marks were not saved: ").wait_for()
+        said = f"The marks were not saved: {refusal or ''}"
+        page.locator("#note", has_text=said).wait_for(timeout=10_000)
         page.unroute("**/api/marks")
         page.locator("#wrong").click()
         page.locator(".tags .wrong").wait_for()
         assert [mark["name"] for mark in console.marks.all()] == ["0.png"]
+
+
+def test_a_chip_that_cannot_be_predicted_again_has_no_verdict(opened, folder):
+    def run(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "enrols": ["nearest"]})
+
+    with opened(refused=("ERR_FAILED",)) as page:
+        page.route("**/api/run", run)
+        page.route("**/api/enrol*", lambda route: route.fulfill(json={"state": "done"}))
+        page.reload()
+        give(page, folder)
+        page.route("**/api/predict*", lambda route: route.abort())
+        card(page, "0.png").locator(".tick").click()
+        page.locator("#group").fill("halo")
+        page.locator("#enrol").click()
+        page.locator(".failed", has_text="0.png").wait_for()
+        page.locator("#chosen", has_text="Nothing selected").wait_for()
+        rows = table_of(page).values()
+        assert all(row["error"] and not row["label"] and not row["score"] for row in rows)
 
 
 def test_a_file_that_the_browser_cannot_read_costs_itself_only(opened, folder):

@@ -21,15 +21,16 @@ Served = Annotated[Console, Depends(_served)]
 """The console of a request."""
 
 
-async def _only_known_parameters(request: Request) -> None:
-    """Checks that a request has only parameters that its route reads.
+async def only_known_parameters(request: Request) -> None:
+    """Checks that a request has only parameters that its route reads; pages may have any.
 
     Raises:
       HTTPException: it has another one, such as a misspelt one.
     """
-    if not request.query_params:
+    route = request.scope["route"]
+    if not request.query_params or not route.include_in_schema:
         return
-    known = list(_parameters(request.scope["route"].dependant))
+    known = list(_parameters(route.dependant))
     if other := next((name for name in request.query_params if name not in known), None):
         listed = f"; there are {', '.join(known)}" if known else ""
         raise HTTPException(
@@ -45,7 +46,6 @@ def _parameters(dependant: Dependant) -> Iterator[str]:
 
 
 async def _counted(
-    request: Request,
     source: Annotated[
         str,
         Query(
@@ -55,15 +55,13 @@ async def _counted(
         ),
     ] = "",
 ) -> None:
-    """Checks the parameters of a request with the source, which the console reads itself."""
+    """Checks the source, which the console reads itself."""
     del source
-    await _only_known_parameters(request)
 
 
 def upload(router: APIRouter) -> partial:
     """Returns the decorator of a router's routes that take images."""
-    only_known = [Depends(_only_known_parameters)]
-    return partial(router.post, dependencies=only_known, openapi_extra=BODY)
+    return partial(router.post, openapi_extra=BODY)
 
 
 def counted_upload(router: APIRouter) -> partial:

@@ -46,6 +46,8 @@ async def enrol(
         console.enroller.start(name, score, read)
     except InProgress as error:
         raise HTTPException(409, str(error)) from None
+    except FileNotFoundError as error:
+        raise HTTPException(503, str(error)) from None
     return JSONResponse(console.enroller.state, 202)
 
 

@@ -28,7 +28,7 @@ async def predict(
     request: Request, console: Served, wanted: Annotated[Verdicts, Depends(verdicts)]
 ) -> Response:
     """Classifies each image: a known class, or "unknown"."""
-    read = await console.read(request)
+    read = await console.read(request, predicted=True)
     return JSONResponse({"results": await wanted.of(request, console, read)})
 
 
@@ -43,7 +43,7 @@ async def neighbours(
 ) -> Response:
     """Finds the training chips that are nearest to each image, nearest first."""
     console.check_neighbours()
-    read = await console.read(request)
+    read = await console.read(request, predicted=True)
     results: list[Mapping[str, Any]] = []
     for one, answer in await console.answers(request, read, neighbours=True):
         if answer is None:

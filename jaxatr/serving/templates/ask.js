@@ -9,10 +9,10 @@ async function ask(path, options = {}) {
     const token = sessionStorage.getItem("token");
     const headers = {...options.headers, ...(token ? {Authorization: `Bearer ${token}`} : {})};
     const response = await fetch(path, {...options, headers});
+    const seconds = Number(response.headers.get("retry-after"));  // 0: it will not work later either
     if (response.status === 401) {
       await login();
-    } else if (response.status === 503 && attempt < 30) {
-      const seconds = Number(response.headers.get("retry-after")) || 1;
+    } else if (response.status === 503 && seconds && attempt < 30) {
       await new Promise((done) => setTimeout(done, 1000 * seconds * (0.7 + 0.6 * Math.random())));
     } else {
       return response;

@@ -457,7 +457,7 @@ async function send() {
       some.push(queue.shift());
     }
     const asked = turn;
-    try { await predict(some); } catch (error) { for (const item of some) Object.assign(item, {error: String(error.message ?? error)}); }
+    try { await predict(some); } catch (error) { for (const item of some) take(item, {error: String(error.message ?? error)}); }
     if (asked !== turn) continue;  // cleared meanwhile
     for (const item of some) fill(item);
     answered += some.length;
@@ -475,7 +475,16 @@ async function predict(some) {
   const response = await ask(`/api/predict?every_score=true&pictures=true&neighbours=${run.neighbours}`, {method: "POST", body: form});
   const answer = await response.json();
   if (!answer.results) throw new Error(answer.detail ?? response.statusText);
-  answer.results.forEach(({name: _, ...rest}, place) => Object.assign(some[place], rest));
+  answer.results.forEach(({name: _, ...rest}, place) => take(some[place], rest));
+}
+
+// A chip that is predicted again, after an enrolment, keeps nothing of the answer before.
+function take(item, given) {
+  Object.assign(item, {by_score: undefined, error: undefined}, given);
+  if (!item.by_score && item.selected) {
+    item.selected = false;
+    item.node.setAttribute("aria-selected", "false");
+  }
 }
 
 function progress() {
