@@ -157,8 +157,6 @@ class CfarDetector(Detector):
         self.channels = int(run.record["channels"])
         self._searcher = Searcher(run.config)
         self._tiling, self._overlap = self._searcher.tiling, run.config.detection.overlap
-        self._variables: PyTree = {}
-        self._infer = lambda _, tiles: self._searcher(tiles)
         self._identity = identity(run.config.cfar.to_dict(), run.config.detection.most)
 
     def __repr__(self) -> str:
@@ -168,6 +166,10 @@ class CfarDetector(Detector):
             f"<CfarDetector {self.workdir}: level {given.method}, {given.rate:.3g} false alarms a "
             f"pixel, {given.clutter.looks:g} looks; targets from {self.threshold:.3g}>"
         )
+
+    def _infer(self, tiles: Shaped[np.ndarray, "b h w c"]) -> Decoded:
+        """Finds the targets in tiles of intensities."""
+        return self._searcher(tiles)
 
     def prepare(self, item: np.ndarray) -> np.ndarray:
         """Converts a scene to intensities."""

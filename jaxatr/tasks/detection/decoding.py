@@ -17,7 +17,8 @@ from jaxatr.scenes import boxes as geometry
 from jaxatr.scenes.suppression import suppress
 from jaxatr.scenes.tiles import Window, merge, windows
 from jaxatr.tasks.detection.assignment import boxes_at
-from jaxatr.typing import Array, ArrayLike, Bool, Float, Shaped
+from jaxatr.training import TrainedRun
+from jaxatr.typing import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
 _CANDIDATES = 4  # boxes that enter the suppression, for each that may stay
 
@@ -59,6 +60,17 @@ def decode(out: DetectionOutput, *, most: int, overlap: float) -> Decoded:
         jnp.where(valid.reshape(*valid.shape, *[1] * (each.ndim - 2)), each, 0) for each in found
     )
     return Decoded(boxes, scores, classes, valid)
+
+
+def compiled(run: TrainedRun) -> Callable[..., Decoded]:
+    """Compiles ``(variables, raw tiles) -> targets``."""
+    fields, module = run.config.detection, run.module
+
+    def infer(variables: PyTree, images: jax.Array) -> Decoded:
+        out = module.apply(variables, run.normalize(images))
+        return decode(out, most=fields.most, overlap=fields.overlap)
+
+    return jax.jit(infer)
 
 
 def _rows(values: Array, indices: Array) -> Array:

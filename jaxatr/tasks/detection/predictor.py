@@ -1,8 +1,9 @@
 """A predictor that finds targets in scenes of any size, and names each or calls it unknown."""
 
+import functools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, overload
 
@@ -12,7 +13,7 @@ import numpy as np
 from jaxatr import data, training
 from jaxatr.data.scene_image import SceneImage, open_scene, read_scene, scene_of
 from jaxatr.reporting import notebook
-from jaxatr.tasks.detection.decoding import WHOLE, Decoded, Found, Strip, decode, found_in
+from jaxatr.tasks.detection.decoding import WHOLE, Decoded, Found, Strip, compiled, found_in
 from jaxatr.tasks.detection.export import tiling_of
 from jaxatr.tasks.detection.matching import nearest
 from jaxatr.tasks.detection.recognised import (
@@ -23,7 +24,7 @@ from jaxatr.tasks.detection.recognised import (
 )
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
 from jaxatr.training.predictor import One
-from jaxatr.typing import Batch, Bool, Float, PyTree, Shaped
+from jaxatr.typing import Batch, Bool, Float, Shaped
 
 UNKNOWN = "unknown"
 
@@ -138,13 +139,7 @@ class Detector(Predictor[np.ndarray, Detections]):
         self._tiling = tiling_of(run)
         self._overlap = fields.overlap
         self._variables = jax.device_put(run.variables)
-        module = run.module
-
-        def infer(variables: PyTree, images: jax.Array) -> Decoded:
-            out = module.apply(variables, run.normalize(images))
-            return decode(out, most=fields.most, overlap=fields.overlap)
-
-        self._infer = jax.jit(infer)
+        self._network = functools.partial(compiled, run._replace(variables={}))
         self._identity = identity(run.record["normalization"], fields.most)
 
     @classmethod
@@ -186,6 +181,18 @@ class Detector(Predictor[np.ndarray, Detections]):
             threshold=fitted["threshold"] if threshold is None else threshold,
             gamma=fitted["gamma"] if gamma is None else gamma,
         )
+
+    @functools.cached_property
+    def _compiled(self) -> Callable[..., Decoded]:
+        return self._network()
+
+    def _infer(self, tiles: Shaped[np.ndarray, "b h w c"]) -> Decoded:
+        """Finds the targets in tiles."""
+        return self._compiled(self._variables, tiles)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out the compiled network, which a copy compiles anew, also in another process."""
+        return {name: value for name, value in vars(self).items() if name != "_compiled"}
 
     def __repr__(self) -> str:
         """Names the run, the classes and the thresholds."""
@@ -311,7 +318,7 @@ class Detector(Predictor[np.ndarray, Detections]):
 
         def infer(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Decoded]]:
             for batch in batches:
-                yield batch, self._infer(self._variables, batch["image"])
+                yield batch, self._infer(batch["image"])
 
         for found in found_in(
             chips,
