@@ -350,9 +350,9 @@ def within(folder: str | os.PathLike, name: str) -> Path:
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Writes a UTF-8 text file atomically."""
+    """Writes a UTF-8 text file atomically; bytes of names that are not UTF-8 are escaped."""
     with replacing(path) as file:
-        file.write(text.encode())
+        file.write(text.encode(errors="backslashreplace"))
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Files are written atomically, and errors name invalid paths as given."""
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +25,13 @@ def test_a_path_that_cannot_be_a_file_is_named(tmp_path):
         files.write_text(tmp_path, "text")
     assert str(folder.value) == f"{tmp_path} is a folder, wanted a file's name"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_is_not_utf_8_is_escaped_and_read_back_from_json(tmp_path):
+    name = os.fsdecode(b"caf\xe9.png")
+    files.write_text(tmp_path / "a.json", json.dumps([name], ensure_ascii=False))
+    assert (tmp_path / "a.json").read_text("utf-8") == '["caf\\udce9.png"]'
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == [name]
 
 
 def test_pages_are_not_written_under_the_name_of_another_kind_of_file(tmp_path):

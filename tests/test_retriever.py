@@ -2,6 +2,7 @@
 
 import functools
 import json
+import pickle
 import shutil
 
 import numpy as np
@@ -43,6 +44,12 @@ def test_neighbours_are_those_of_an_exhaustive_search(retriever, images):
         assert first.path.split("/")[1] == first.label  # the file lies in its class's folder
         known = first.distance <= retriever.max_distance
         assert match.label == (first.label if known else UNKNOWN)
+
+
+def test_a_pickled_retriever_finds_the_same(retriever, images):
+    copied = pickle.loads(pickle.dumps(retriever))
+    assert copied.predict(images[1]) == retriever.predict(images[1])
+    assert copied.digest() == retriever.digest()
 
 
 def test_a_training_chip_finds_itself(retriever, levels):

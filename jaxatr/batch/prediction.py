@@ -99,7 +99,8 @@ def predict_parts(
         options[name] = str(Path(options[name]).expanduser().absolute())
     data_dir = options.get("data_dir")
     folders_too = kind.takes == "FOLDER"
-    sources = sources_of(arguments, folders=folders_too, data_dir=data_dir, bands=bands)
+    given = {"data_dir": data_dir, "bands": bands, "scenes": search is not None}
+    sources = sources_of(arguments, folders=folders_too, **given)
     with _written(out), _owned(out):
         strips = 1 if search is None else search.strips
         listed = manifest.listed(out, sources, size, say, strips=strips)

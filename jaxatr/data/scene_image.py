@@ -5,7 +5,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -327,6 +327,13 @@ def _epsg(page: Any) -> int | None:
     found = _geo_keys(page)
     number = found.get(_PROJECTED, found.get(_GEOGRAPHIC, _USER_DEFINED))
     return None if number in (0, _USER_DEFINED) else number
+
+
+def is_world_file(path: PurePath) -> bool:
+    """Whether a file has the name of a world file, which belongs to the image beside it."""
+    suffix = path.suffix.lower()
+    of_image = suffix.endswith("w") and suffix[:-1] in SUFFIXES
+    return of_image or suffix in (".wld", *_WORLD.values())
 
 
 def _of_world_file(path: Path) -> np.ndarray | None:

@@ -5,6 +5,7 @@ import io
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -72,7 +73,14 @@ class TrainingChips:
         self._bank = None if features is None else jnp.asarray(features)
         self._row_of = {int(self._ids[row]): int(row) for row in rows}
         self.count = len(rows)
-        self._kept = functools.lru_cache(_PICTURES)(self._draw)
+
+    @functools.cached_property
+    def _kept(self) -> Callable[[int], bytes]:
+        return functools.lru_cache(_PICTURES)(self._draw)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out the pictures that were drawn."""
+        return {name: value for name, value in vars(self).items() if name != "_kept"}
 
     def nearest(
         self, features: Float[np.ndarray, "b d"], count: int = NEAREST

@@ -1,6 +1,7 @@
 """The common part of recognisers of images and of tracks: a network and its decision."""
 
 import abc
+import functools
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -100,6 +101,10 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
             gamma = float(sigmoid(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
         self._explainers: dict[str, Explainer] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out what is on a device or compiled, which a copy makes anew."""
+        return {**vars(self), "_deciding": None, "_explainers": {}}
 
     def __repr__(self) -> str:
         """Names the run, the classes, the score that decides and the chips."""
@@ -224,7 +229,9 @@ class OpenSetPredictor(NotebookPredictor[Item, Prediction]):
         loaded = load_decision(
             run, score, gamma, where, checkpoint, field=field, enrolment=enrolled, runtime=runtime
         )
-        options: dict[str, Any] = {"task": lambda: open_task(run, where)} if precision else {}
+        options: dict[str, Any] = (
+            {"task": functools.partial(open_task, run, where)} if precision else {}
+        )
         recogniser = cls(
             run,
             loaded.rule,

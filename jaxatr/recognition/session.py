@@ -105,6 +105,10 @@ class Session:
             reduce=self.reduce if self._task and divided(self.runtime)[1] else None,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out the compiled network, which a copy compiles anew, also in another process."""
+        return {name: value for name, value in vars(self).items() if name != "_infer"}
+
     @property
     def _example(self) -> Sequence[np.ndarray]:
         intake = self.run.intake

@@ -89,6 +89,21 @@ def test_a_packed_archive_is_read_once_from_its_beginning(every_kind, monkeypatc
     assert len(list(source.read(keys[:2], tmp_path))) == 2 and len(opened) == 2
 
 
+@pytest.mark.parametrize("scenes", [False, True])
+def test_members_that_are_read_with_another_are_named(tmp_path, scenes):
+    """World files matter to scenes only."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
+        for name in ("a.png", "a.pgw", "b.tif", "b.tifw", "c.hdr", "c.img", "d.bow"):
+            packed.writestr(name, "")
+    (source,) = sources_of([str(tmp_path / "a.zip")], scenes=scenes)
+    named = ["a.pgw", "b.tifw", "c.hdr"] if scenes else ["c.hdr"]
+    listed = list(source.listed())
+    apart = [one for one in listed if isinstance(one, dict)]
+    assert [one["name"] for one in apart] == [str(tmp_path / "a.zip" / name) for name in named]
+    assert all(one["error"].endswith("from a folder: unpack the archive") for one in apart)
+    assert [one[0] for one in listed if one not in apart] == ["a.png", "b.tif"]
+
+
 def test_a_member_that_is_damaged_is_an_error_of_its_own(every_kind, read, tmp_path):
     content = bytearray(open(every_kind["zip"], "rb").read())
     with zipfile.ZipFile(every_kind["zip"]) as packed:

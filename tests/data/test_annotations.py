@@ -375,6 +375,9 @@ def test_map_coordinates_are_asked_for(scenes, tmp_path):
     (scenes / "a.pgw").unlink()
     with pytest.raises(ValueError, match="a.png has no map coordinates"):
         read_annotations(scenes, path)
+    (scenes / "a.png").unlink()
+    with pytest.raises(ValueError, match="leaves them out\\): a.png: No such file or directory$"):
+        read_annotations(scenes, path)
 
 
 def test_chips_are_cut_by_the_training_s_function(scenes, tmp_path):

@@ -2,6 +2,7 @@
 
 import html.parser
 import math
+import pickle
 import re
 import sys
 
@@ -106,6 +107,10 @@ def test_shown_are_the_predictions_with_their_chips(recogniser, trained_run):
     assert checked(shown[:1]._repr_html_()).count("data:image/png") == 2
     single = checked(recogniser.show(images[0])._repr_html_())
     assert single.count("data:image/png") == 1
+    for given in (recogniser, Recogniser.load(trained_run, neighbours=2)):
+        copied = pickle.loads(pickle.dumps(given))
+        assert copied.predict(images) == given.predict(images)
+        assert copied.digest() == given.digest()
     # Without pixels a prediction is small, however large the chip.
     held = sum(sys.getsizeof(value) for value in recogniser.predict(images[0]))
     assert held < 2000

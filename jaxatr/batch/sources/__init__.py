@@ -24,6 +24,7 @@ def sources_of(
     folders: bool = False,
     data_dir: str | None = None,
     bands: Bands = PLAIN,
+    scenes: bool = False,
 ) -> list[Source]:
     """Opens the sources that arguments of the command line name.
 
@@ -33,6 +34,7 @@ def sources_of(
       folders: treat each folder as one input (a track).
       data_dir: folder of prepared data sets; None for the default.
       bands: how files become images.
+      scenes: whether the inputs are scenes, whose map coordinates are wanted.
 
     Raises:
       ValueError: there is no such path or data set, or an archive is of a kind that cannot be read
@@ -61,7 +63,7 @@ def sources_of(
                     f"{name}: a chip is in several files (files={','.join(bands.files)}), which "
                     "are read from folders: unpack the archive"
                 )
-            sources.append(Archive(name))
+            sources.append(Archive(name, scenes=scenes))
         else:
             archive.check_kind(Path(name))
             sources.append(File(name))

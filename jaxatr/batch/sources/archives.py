@@ -12,10 +12,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 from jaxatr.batch.sources.source import Found, Source, Unread, written
-from jaxatr.data import archive, reason_of
+from jaxatr.data import archive, envi, reason_of
 from jaxatr.data.archive import Member
 from jaxatr.data.files_below import is_hidden
 from jaxatr.data.image_paths import kind_of_member, no_image
+from jaxatr.data.scene_image import is_world_file
+
+_APART = "belongs to an image beside it, with which it is read from a folder: unpack the archive"
 
 
 class Archive(Source):
@@ -24,8 +27,15 @@ class Archive(Source):
     A key is a list of a member's name and number, and in an uncompressed tar its offset and length.
     """
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, *, scenes: bool = False):
+        """Reads nothing yet.
+
+        Args:
+          name: the archive.
+          scenes: whether map coordinates of the images are wanted.
+        """
         super().__init__(name)
+        self._scenes = scenes
         self._zip: zipfile.ZipFile | None = None
         self._first: dict[str, zipfile.ZipInfo] = {}  # of each name in the zip
         self._members: Iterator[tuple[int, Member]] = iter(())
@@ -51,7 +61,9 @@ class Archive(Source):
             for number, member in enumerate(archive.members(self._path)):
                 if any(map(is_hidden, member.path.parts)):
                     continue
-                if kind := kind_of_member(self._path, member):
+                if self._is_apart(member.path):
+                    yield Unread(str(member.path), ValueError(_APART))
+                elif kind := kind_of_member(self._path, member):
                     passed[kind] += 1
                 elif (path := str(member.path)) in names:
                     yield Unread(path, archive.twice(self._path, member))
@@ -60,6 +72,10 @@ class Archive(Source):
                     yield [member.name, number, *(member.place or ())]
         if not names:
             raise no_image(self.name, passed)
+
+    def _is_apart(self, path: PurePath) -> bool:
+        """Whether a member is of no use without another."""
+        return path.suffix.lower() == envi.SUFFIX or (self._scenes and is_world_file(path))
 
     def read(self, keys: Sequence[list], scratch: Path) -> Iterator[Found]:
         """Yields the members as files, or as an error for a damaged one."""

@@ -58,7 +58,8 @@ def read(path: Path, content: Mapping[str, Any], into: Collector, image: str | N
             transforms[name] = _transform(into, name)
         transform = transforms[name]
         if transform is None:
-            into.problem(where, f"{name} has no map coordinates (GeoTIFF or world file)")
+            if into.has(name):
+                into.problem(where, f"{name} has no map coordinates (GeoTIFF or world file)")
             continue
         pixels = np.linalg.solve(transform[:, :2], (points[:, :2] - transform[:, 2]).T).T
         into.box(name, pixels.ravel().tolist(), label, where)

@@ -50,12 +50,10 @@ def as_coco(scenes: Sequence[SceneTargets]) -> dict[str, Any]:
     ``file_name`` is the path below the folder that was given, or the whole path if two scenes have
     the same one. Cells beyond COCO's are further fields of an annotation.
     """
-    below = [PurePath(scene.path.below).as_posix() for scene in scenes]
-    names = below if len(set(below)) == len(below) else [scene.path.name for scene in scenes]
     labels = sorted({_label(row) for scene in scenes for row in scene.rows})
     numbers = {label: number for number, label in enumerate(labels, 1)}
     images, annotations = [], []
-    for image, (scene, name) in enumerate(zip(scenes, names, strict=True), 1):
+    for image, (scene, name) in enumerate(zip(scenes, _names(scenes), strict=True), 1):
         height, width = scene.size
         images.append({"id": image, "file_name": name, "height": height, "width": width})
         for row in scene.rows:
@@ -80,10 +78,12 @@ def as_geojson(scenes: Sequence[SceneTargets]) -> dict[str, Any]:
     """Returns the content of a GeoJSON file: a polygon for each target.
 
     Its coordinates are those of the scene's map, in the scene's own reference system; of a scene
-    without them, pixels. The property ``coordinates`` says which. If all scenes have the same
-    reference system, it is named by the member ``crs`` of GeoJSON 2008, which QGIS and GDAL read.
+    without them, pixels. The property ``coordinates`` says which, and ``path`` is the ``file_name``
+    of COCO's file. If all scenes have the same reference system, it is named by the member ``crs``
+    of GeoJSON 2008, which QGIS and GDAL read.
     """
-    features = [_feature(scene, row) for scene in scenes for row in scene.rows]
+    named = zip(scenes, _names(scenes), strict=True)
+    features = [_feature(scene, name, row) for scene, name in named for row in scene.rows]
     content: dict[str, Any] = {"type": "FeatureCollection", "features": features}
     systems = {scene.epsg for scene in scenes}
     number = systems.pop() if len(systems) == 1 else None
@@ -93,13 +93,19 @@ def as_geojson(scenes: Sequence[SceneTargets]) -> dict[str, Any]:
     return content
 
 
-def _feature(scene: SceneTargets, row: Mapping[str, Cell]) -> dict[str, Any]:
+def _names(scenes: Sequence[SceneTargets]) -> list[str]:
+    """Returns the paths by which the readers of annotations find the scenes in their folder."""
+    below = [PurePath(scene.path.below).as_posix() for scene in scenes]
+    return below if len(set(below)) == len(below) else [scene.path.name for scene in scenes]
+
+
+def _feature(scene: SceneTargets, name: str, row: Mapping[str, Cell]) -> dict[str, Any]:
     x0, y0, x1, y1 = _corners(row)
     ring = np.array([[x0, y0], [x0, y1], [x1, y1], [x1, y0], [x0, y0]])
     if scene.transform is not None:
         ring = ring @ scene.transform[:, :2].T + scene.transform[:, 2]
     kind = "pixels" if scene.transform is None else "map"
-    facts: dict[str, Cell] = {"path": scene.path.name, "coordinates": kind} | dict(row)
+    facts: dict[str, Cell] = {"path": name, "coordinates": kind} | dict(row)
     shape = {"type": "Polygon", "coordinates": [ring.tolist()]}
     return {"type": "Feature", "properties": facts, "geometry": shape}
 

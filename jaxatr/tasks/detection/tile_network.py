@@ -1,5 +1,7 @@
 """A detector's network in an engine, from tiles of any size to targets."""
 
+from typing import Any
+
 import jax
 import numpy as np
 
@@ -33,33 +35,34 @@ class TileNetwork:
           ValueError: the network does not run in the engine.
           ImportError: a package is not installed; the message names the extra.
         """
-        own = runtime in OWN
-        self.variables = jax.device_put(run.variables) if own else run.variables
-        self._run, self._runtime, side = run, runtime, run.config.detection.tile
-        self._one = self._ready(side, side)
-        self._sized = {(side, side): self._one}
-        self.note = engine_note(self._one)
+        self.variables = jax.device_put(run.variables) if runtime in OWN else run.variables
+        self._run, self._runtime = run._replace(variables=self.variables), runtime
+        self._ready: dict[tuple[int, int], Compiled | Session] = {}
+        side = run.config.detection.tile
+        self.note = engine_note(self._of_size(side, side))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out the compiled networks, which a copy compiles anew, also in another process."""
+        return {**vars(self), "_ready": {}}
 
     def __call__(self, tiles: Shaped[np.ndarray, "b h w c"]) -> Decoded:
         """Finds the targets of a batch of tiles, whose sides are multiples of 32 pixels."""
-        if self._runtime in OWN:
-            return Decoded(**self._one(tiles))
-        height, width = size = tiles.shape[1:3]
-        if size not in self._sized:
-            self._sized[size] = self._ready(height, width)
-        return Decoded(**self._sized[size](tiles))
+        return Decoded(**self._of_size(*tiles.shape[1:3])(tiles))
 
-    def _ready(self, height: int, width: int) -> Compiled | Session:
+    def _of_size(self, height: int, width: int) -> Compiled | Session:
         run, record = self._run, self._run.record
-        shape = (1, height, width, int(record["channels"]))
-        return ready_network(
-            run,
-            _network,
-            self.variables,
-            [np.zeros(shape, record["image_dtype"])],
-            runtime=self._runtime,
-            about={run.config.detection.to_json()},
-        )
+        size = (0, 0) if self._runtime in OWN else (height, width)
+        if size not in self._ready:
+            shape = (1, height, width, int(record["channels"]))
+            self._ready[size] = ready_network(
+                run,
+                _network,
+                self.variables,
+                [np.zeros(shape, record["image_dtype"])],
+                runtime=self._runtime,
+                about={run.config.detection.to_json()},
+            )
+        return self._ready[size]
 
 
 def _network(run: TrainedRun) -> Infer:

@@ -1,7 +1,8 @@
 """A predictor that finds the training chips most similar to an image."""
 
+import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,8 +99,19 @@ class Retriever(NotebookPredictor[np.ndarray, Match]):
         self.runtime, own = runtime, runtime in OWN
         self._variables = jax.device_put(run.variables) if own else run.variables
         example = np.zeros((1, *self.chip.shape), self.chip.dtype)
-        self._infer = ready_network(run, _network, self._variables, [example], runtime=runtime)
+        run = run._replace(variables=self._variables)
+        self._network = functools.partial(
+            ready_network, run, _network, self._variables, [example], runtime=runtime
+        )
         self.note = engine_note(self._infer)
+
+    @functools.cached_property
+    def _infer(self) -> Callable[..., Mapping[str, ArrayLike]]:
+        return self._network()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out the compiled network, which a copy compiles anew, also in another process."""
+        return {name: value for name, value in vars(self).items() if name != "_infer"}
 
     @classmethod
     def load(

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 import shutil
 
 import numpy as np
@@ -70,6 +71,8 @@ def test_targets_are_found_in_scenes_of_any_dtype_and_size(detector):
     overlaps = np.asarray(geometry.iou(scene["boxes"][:, None], found.boxes[None]))
     assert found.labels == ("unknown",) * 4 and np.all(overlaps.max(axis=1) > 0.5)
     assert np.all((found.scores > 0) & (found.scores < 1))
+    again = pickle.loads(pickle.dumps(detector)).detect(scene["image"])
+    np.testing.assert_array_equal(again.boxes, found.boxes)
     row = found.rows()[0]
     assert (row["label"], row["nearest"], row["known_probability"]) == ("unknown", "", 0.0)
     coarse = np.round(200 * scene["image"])

@@ -1,5 +1,6 @@
 """The task of detection: its loss, its training, its evaluation and its predictor."""
 
+import pickle
 import shutil
 from functools import partial
 
@@ -282,6 +283,8 @@ def test_one_scene_is_learned(learned):
     assert np.mean(overlaps.max(axis=1) > 0.4) > 0.5  # of the targets that it has seen
     assert [row["label"] for row in found.rows()] == list(found.labels)
     assert detector.describe(found).startswith(f"{len(found.labels)} targets; ")
+    again = pickle.loads(pickle.dumps(detector)).detect(scene.image(0))
+    np.testing.assert_array_equal(again.boxes, found.boxes)
     with pytest.raises(ValueError, match="got an image of float32, wanted uint8"):
         detector.detect(np.zeros((64, 64), np.float32))
 
