@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from absl import flags
 from PIL import Image
 
+import jaxatr
 from jaxatr.cli import prepare
 
 
@@ -85,6 +87,16 @@ def test_skipped_images_and_hierarchy_are_listed(folder, tmp_path, capsys):
     assert "  2 coarse classes: tracks, wheels\n" in printed
     assert "  train: 3 images" in printed and "    car 1, tank 2\n" in printed
     assert "  skipped 1:\n    train/car/1.png: " in printed
+
+
+def test_the_command_that_checks_a_source_of_ones_own(tmp_path, monkeypatch, capsys):
+    code = (Path(__file__).parents[1] / "docs" / "examples" / "shades.py").read_text()
+    (tmp_path / "own_shades.py").write_text(code.replace('"shades"', '"own_shades"'))
+    monkeypatch.syspath_prepend(tmp_path)
+    jaxatr.trust("own_shades")
+    run_here("own_shades:Shades", data_dir=str(tmp_path / "d"), option=["count=2"], check=True)
+    check = f"jaxatr check own_shades:Shades --data_dir={tmp_path / 'd'} --option=count=2"
+    assert f"{check} --out=FILE.html" in capsys.readouterr().out
 
 
 def test_options_are_passed_on(tmp_path, capsys):

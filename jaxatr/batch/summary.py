@@ -31,7 +31,7 @@ class _Counts:
     def add(self, rows: Mapping[str, list[Any]], at: int) -> None:
         self.inputs += 1
         self.unusable += rows["error"][at] is not None
-        self.unknown += rows["label"][at] == UNKNOWN
+        self.unknown += "label" in rows and rows["label"][at] == UNKNOWN
         facts = [rows[name][at] if name in rows else None for name in sightings.FACTS.values()]
         if facts[0] is not None:
             self.watch.measured(np.array(facts))

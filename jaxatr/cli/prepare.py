@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> None:
         )
         print("\n".join(check_page.lines(diagnosis)))
         unnamed = given == "image_folder" and flags.FLAGS.name is None
-        name = flags.FLAGS.data_source if unnamed else dataset.name
+        name = flags.FLAGS.data_source if unnamed else flags.FLAGS.name or given
         print(f"for all findings with pictures: {_check_command(name, given, unnamed)}")
 
 

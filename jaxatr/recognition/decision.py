@@ -265,6 +265,8 @@ def _in_the_field(
     name = decision.score.name
     kept = kept_as(name, run.config) + store.FIELD
     saved = store.load(run.workdir, run.step, kept, decision.score)
+    if saved is None and store.has_field(run.workdir, run.step, kept_as(name, run.config)):
+        return decision, f"{name} is no longer calibrated to field chips, as its code has changed"
     if saved is None or saved.calibration is None:
         return decision, ""
     origin = store.provenance_of(run.workdir, run.step, kept)

@@ -119,8 +119,10 @@ def enrol_chips(
         images, left_out = _new_chips(before, name, chips)
         entry = enrolment_file.keep(workdir, name, source, images)
         entries = (*(before.entries if before else ()), entry)
-        # Record the score by name, not "auto": auto's comparison was made without these classes.
-        enrolment = Enrolment(decides.name, entries)
+        # Not by a name such as "auto": auto's comparison was made without these classes.
+        own = decides.name not in openset.SCORES
+        named = (chosen or run.config.open_set.score) if own else decides.name
+        enrolment = Enrolment(named, entries)
         try:
             made = _decision(run, enrolment.score, where, enrolment, session)
         except BaseException:

@@ -3,9 +3,11 @@
 Each file belongs to the checkpoint of its step. ``choice.json`` records the score that ``auto``
 chose, and why; ``default.json``, what the default rule stands for. ``NAME.field.npz`` is a
 calibration to field chips, which takes precedence over that of the run. Fits to averaged outputs
-have names of their own (:func:`jaxatr.tasks.open_set.views.kept_as`).
+have names of their own (:func:`jaxatr.tasks.open_set.views.kept_as`). A fit of a score from outside
+the package belongs to its code.
 """
 
+import inspect
 import json
 import os
 import zipfile
@@ -25,7 +27,7 @@ from jaxatr.training.record import DECISION
 CHOICE = "choice"
 DEFAULT = "default"
 FIELD = ".field"
-_DIGEST = "digest"
+_CODE, _DIGEST = "code", "digest"
 
 
 def path_of(workdir: str | os.PathLike, step: int, name: str) -> Path:
@@ -56,6 +58,7 @@ def save(
     """
     path = path_of(workdir, step, name)
     arrays: dict[str, Any] = {"step": np.array(step), **openset.to_arrays(decision)}
+    arrays[_CODE] = np.array(_code_of(decision.score))
     if provenance:
         arrays["provenance"] = np.array(json.dumps(provenance, ensure_ascii=False))
     arrays[_DIGEST] = np.array(_digest(arrays))
@@ -70,10 +73,22 @@ def _digest(arrays: dict[str, Any]) -> str:
     return digest([*sorted(read), read])
 
 
+def _code_of(score: openset.Score) -> str:
+    """Returns a digest of the files that define a score, and of its members; "" in the package."""
+    if score.name in openset.SCORES:
+        return ""
+    functions = [getattr(score, field) for field in ("score", "fit", "calibrate", "weigh")]
+    modules = {inspect.getmodule(getattr(one, "function", one)) for one in functions if one}
+    outside = [one for one in modules if one and one.__name__.partition(".")[0] != "jaxatr"]
+    paths = sorted(path for one in outside if (path := getattr(one, "__file__", None)))
+    members = [(member.name, _code_of(member)) for member in score.members]
+    return digest([[np.fromfile(path, np.uint8) for path in paths], members])
+
+
 def load(
     workdir: str | os.PathLike, step: int, name: str, score: openset.Score
 ) -> openset.Decision | None:
-    """Reads a decision; None if there is none for this checkpoint.
+    """Reads a decision; None if there is none for this checkpoint, and this code of the score.
 
     Raises:
       ValueError: the file cannot be read or has unexpected contents; the message names it.
@@ -89,6 +104,9 @@ def load(
         if written is not None and str(written) != _digest(arrays):
             raise ValueError("it was changed since it was written")
         del arrays["step"]
+        code = _code_of(score)
+        if str(arrays.pop(_CODE, code)) != code:  # absent from files of 0.3.0
+            return None
         return openset.from_arrays(score, arrays)
     except (ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(

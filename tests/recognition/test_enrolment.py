@@ -110,6 +110,26 @@ def test_an_enrolled_class_is_known_measured_and_taken_out_again(run, chips, str
     assert again == digest
 
 
+def test_a_score_of_ones_own_takes_a_class(run, source, stranger, tmp_path, monkeypatch):
+    (tmp_path / "own_taker.py").write_text(
+        "from jaxatr import openset\n"
+        "nearest = openset.SCORES['nearest']\n"
+        "PART = openset.Score('taker', 'taker', nearest.score, nearest.fit, ('features',),\n"
+        "                     comparing=nearest.comparing, model=nearest.model)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    jaxatr.trust("own_taker")
+    twin = tmp_path / "twin"
+    shutil.copytree(run, twin)
+    found = []
+    for folder, score in ((run, "own_taker:PART"), (twin, "nearest")):
+        result = runs.enrol_run(folder, few(source, tmp_path / folder.name, 5), score=score)
+        assert result["score"] == score
+        found.append([one.nearest for one in Recogniser.load(folder).predict(images_of(source))])
+    assert found[0] == found[1] and stranger in found[0]
+    assert runs.enrol_run(run, source)["score"] == "own_taker:PART"  # as it was named before
+
+
 def test_enrolled_classes_are_recorded(run, source, stranger):
     runs.enrol_run(run, source, score=SCORE)
     content = json.loads((run / enrolment_file.FILE).read_text())

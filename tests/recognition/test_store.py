@@ -1,5 +1,8 @@
 """The files of fitted decisions."""
 
+import importlib
+import sys
+
 import numpy as np
 import pytest
 
@@ -38,3 +41,25 @@ def test_a_fit_that_was_changed_is_refused(path, tmp_path):
 def test_a_fit_of_an_earlier_version_has_no_digest(path, tmp_path):
     rewritten(path, {"digest": None})
     assert store.load(tmp_path, 7, "mls", MLS) is not None
+
+
+def test_a_fit_belongs_to_the_code_of_a_score_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def written(module, factor):
+        code = "from jaxatr import openset\n"
+        code += f"def score(logits):\n    return {factor} * logits[:, 0]\n"
+        code += "PART = openset.Score.of_arrays('mine', 'mine', score)\n"
+        (tmp_path / f"{module}.py").write_text(code)
+        importlib.invalidate_caches()
+        sys.modules.pop(module, None)
+        return importlib.import_module(module).PART
+
+    first = written("own_first", 1)
+    store.save(tmp_path, 7, "mine", openset.Decision(first, {}, threshold=0.5))
+    assert store.load(tmp_path, 7, "mine", first).threshold == 0.5
+    assert store.load(tmp_path, 7, "mine", written("own_first", 1)).threshold == 0.5
+    assert store.load(tmp_path, 7, "mine", written("own_second", 2)) is None
+    assert store.load(tmp_path, 7, "mine", written("own_first", -100)) is None
+    rewritten(store.path_of(tmp_path, 7, "mine"), {"code": None, "digest": None})
+    assert store.load(tmp_path, 7, "mine", first).threshold == 0.5  # of an earlier version

@@ -1,5 +1,6 @@
 """A task outside of the package: docs/examples/brightness.py with all commands."""
 
+import csv
 import json
 import shutil
 import sys
@@ -103,6 +104,10 @@ def test_the_commands_work_with_it(run, gray, tmp_path, command):
     assert said.startswith(f"{gray}: ") and "of full brightness" in said
     said = command(predict, f"--workdir={run}", "--jsonl", gray)
     assert {"path", "brightness", "runtime", "time", "source"} <= set(json.loads(said))
+    pytest.importorskip("pyarrow")  # the extra 'parquet'
+    command(predict, f"--workdir={run}", "--engine=local", f"--out={tmp_path / 'parts'}", gray)
+    (counts,) = csv.DictReader((tmp_path / "parts" / "_by_hour.csv").open())
+    assert (counts["inputs"], counts["unusable"], counts["unknown"]) == ("1", "0", "0")
     assert command(evaluate, f"--workdir={run}").splitlines()[2].startswith("checkpoint.step")
     command(report, f"--workdir={run}", f"--out={tmp_path / 'page.html'}")
     page = (tmp_path / "page.html").read_text()
