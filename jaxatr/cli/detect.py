@@ -17,6 +17,7 @@ in a folder, and resumes.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     if values.score is not None and not values.recogniser:
         raise ValueError("--score needs --recogniser=RUN, whose score it is")
     _check_engine()
-    options = {"checkpoint": inputs.checkpoint(values.checkpoint)}
+    options: dict[str, Any] = {"checkpoint": inputs.checkpoint(values.checkpoint)}
     options |= inputs.given("threshold", "runtime")
     of_recogniser = inputs.given("gamma", "score", "runtime")
     if not values.recogniser and (gamma := of_recogniser.pop("gamma", "fitted")) != "fitted":
