@@ -70,6 +70,12 @@ def test_too_many_pairs_are_counted_and_not_kept(subject, monkeypatch):
     base = np.arange(576, dtype=np.uint16).reshape(24, 24, 1)
     pairs = nearly_equal(gather(subject([base + i for i in range(9)])), 0.9)
     assert len(pairs.first) == 5 and pairs.total == 36
+    # Those between classes and splits are kept, however many others precede them.
+    images, labels = [base + i for i in range(9)], [0] * 7 + [0, 1]
+    facts = gather(subject(images, labels, [0] * 7 + [1, 0]))
+    pairs = nearly_equal(facts, 0.9)
+    classes, splits = doctor.relations(facts, pairs)
+    assert (classes | splits).sum() == 5 and len(pairs.first) == 10 and pairs.total == 36
 
 
 def labelled(make, count=40, classes=3):
