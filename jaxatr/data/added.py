@@ -41,9 +41,9 @@ def added(dataset: Dataset, table: str | os.PathLike, split: str = "train") -> D
       split: name of the split.
 
     Raises:
-      ValueError: the table or an image cannot be read, an image has another dtype or number of
-        bands than the set, the set has no such split or not single images, or a new class would
-        need a coarse one.
+      ValueError: the table or an image cannot be read, an image is in the set already or has
+        another dtype or number of bands than the set, the set has no such split or not single
+        images, or a new class would need a coarse one.
     """
     from jaxatr.data.sources.image_folder import labelled_truth  # imported when it is asked for
 
@@ -65,7 +65,13 @@ def added(dataset: Dataset, table: str | os.PathLike, split: str = "train") -> D
     classes = (*dataset.classes, *new)
     files = [found.root / one.path for one in listed]
     sizes, content = _facts(files, before, dataset)
-    taken = {str(path) for one in dataset.splits.values() for path in one.columns.get("path", ())}
+    taken = {
+        str(path): (one, row)
+        for one in dataset.splits.values()
+        for row, path in enumerate(one.columns.get("path", ()))
+    }
+    for file in files:
+        _check_new(file, taken, dataset)
     names = [
         str(file.absolute()) if one.path in taken else one.path
         for one, file in zip(listed, files, strict=True)
@@ -94,6 +100,28 @@ def added(dataset: Dataset, table: str | os.PathLike, split: str = "train") -> D
     return dataclasses.replace(
         dataset, classes=classes, splits=splits, fingerprint=content.hexdigest()
     )
+
+
+def _check_new(file: Path, taken: Mapping[str, tuple[Split, int]], dataset: Dataset) -> None:
+    """Checks that an image is not one of the set's, by the end of its path and by its pixels.
+
+    Args:
+      file: the image.
+      taken: the split and the row of each path of the set.
+      dataset: the set.
+
+    Raises:
+      ValueError: it would be trained on twice, or trained on and tested.
+    """
+    parts = file.absolute().parts
+    for name in (str(file.absolute()), *("/".join(parts[at:]) for at in range(1, len(parts)))):
+        if name in taken:
+            split, row = taken[name]
+            if np.array_equal(dataset.bands.read(file), split.image(row)):
+                raise ValueError(
+                    f"added: {file} is already in {dataset.name}, as {name} of its split "
+                    f"{split.name!r}: take it out of the table"
+                )
 
 
 def _facts(

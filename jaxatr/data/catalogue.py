@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jaxatr import files
 from jaxatr.data import cache, index, records, sources
 from jaxatr.data.dataset import Dataset
 from jaxatr.data.images import ImageError
-from jaxatr.data.source import Contents, Request, Scan, Source
+from jaxatr.data.source import Contents, Feature, Request, Scan, Source
 from jaxatr.data.sources import _tfds
 from jaxatr.resolve import nearest, trust_names_in
 
@@ -188,11 +190,7 @@ def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
 
 def _written(scan: Scan, origin: dict[str, Any], directory: Path) -> Path:
     contents = scan.contents(directory)
-    if lacks := sorted({"image", "label"}.difference(contents.features)):
-        raise ValueError(
-            f"{origin['builder']}: its examples have the features {', '.join(contents.features)}, "
-            f"without {' and '.join(lacks)}"
-        )
+    _check_features(origin["builder"], contents.features)
     made = records.write(contents, directory)
     if contents.report is not None:
         report = {"source": origin["source"], "settings": origin["settings"], **contents.report()}
@@ -204,6 +202,25 @@ def _written(scan: Scan, origin: dict[str, Any], directory: Path) -> Path:
         files.write_text(made / REPORT, json.dumps(report, indent=1))
     index.write_index(made, _facts(contents) | origin, {name: name for name in contents.features})
     return made
+
+
+def _check_features(builder: str, features: Mapping[str, Feature]) -> None:
+    """Checks the features that the package itself uses."""
+    if lacks := sorted({"image", "label"}.difference(features)):
+        raise ValueError(
+            f"{builder}: its examples have the features {', '.join(features)}, "
+            f"without {' and '.join(lacks)}"
+        )
+    for name, axes in (("image", 3), ("label", 0), ("id", 0)):
+        given, shape = features.get(name, Feature(int))
+        dtype = np.dtype(given)
+        fits = dtype in (np.uint8, np.uint16, np.float32) if axes else dtype.kind in "iu"
+        if len(shape) != axes or not fits:
+            wanted = "[h, w, c] of uint8, uint16 or float32" if axes else "a whole number"
+            raise ValueError(
+                f"{builder}: {name}: got a feature of {dtype.name} and shape {shape}, "
+                f"wanted {wanted}"
+            )
 
 
 def _facts(contents: Contents) -> dict[str, Any]:

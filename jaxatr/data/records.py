@@ -64,7 +64,12 @@ def _builder_class() -> Any:
 
 
 def write(contents: Contents, directory: Path) -> Path:
-    """Writes examples as array_record below ``directory`` and returns the records' folder."""
+    """Writes examples as array_record below ``directory`` and returns the records' folder.
+
+    Raises:
+      ValueError: a split is empty, or an example has pixels that are not finite, a label of no
+        class, or the id of another one.
+    """
     bar = tqdm(  # shown on terminals only
         total=contents.total,
         unit="image",
@@ -74,19 +79,43 @@ def write(contents: Contents, directory: Path) -> Path:
         disable=None,
     )
 
-    def counted(examples: Examples) -> Iterator[Example]:
-        for example in examples():
+    ids: set[int] = set()
+
+    def counted(split: str, examples: Examples) -> Iterator[Example]:
+        number = -1
+        for number, example in enumerate(examples()):
+            _check(f"example {number} of {split!r}", example, len(contents.classes), ids)
             yield {k: as_utf8(v) if isinstance(v, str) else v for k, v in example.items()}
             bar.update()
+        if number < 0:
+            raise ValueError(f"the source has no examples of the split {split!r}")
 
     splits = {
-        name: functools.partial(counted, examples) for name, examples in contents.splits.items()
+        name: functools.partial(counted, name, examples)
+        for name, examples in contents.splits.items()
     }
     features = {name: _tfds_feature(feature) for name, feature in contents.features.items()}
     with bar, quiet():
         builder = _builder_class()(splits, features, directory)
         builder.download_and_prepare()
     return Path(builder.data_path)
+
+
+def _check(name: str, example: Example, classes: int, ids: set[int]) -> None:
+    """Checks an example's values, and adds its id to those of the examples before."""
+    if not np.isfinite(example["image"]).all():
+        raise ValueError(f"{name}: its image has pixels that are not finite numbers")
+    if not -1 <= example["label"] < classes:
+        raise ValueError(
+            f"{name}: label: got {example['label']}, wanted 0 to {classes - 1}, or -1 for no class"
+        )
+    if example.get("id") in ids:
+        raise ValueError(
+            f"{name}: id: got {example['id']}, which an earlier example has, wanted a number of "
+            "its own for each example of all splits"
+        )
+    if "id" in example:
+        ids.add(int(example["id"]))
 
 
 def _tfds_feature(feature: Feature) -> Any:

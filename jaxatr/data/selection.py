@@ -58,14 +58,16 @@ def _column(split: Split, name: str) -> np.ndarray:
 def _values(split: Split, column: str, accepted: Any) -> list[Any]:
     values = [accepted] if isinstance(accepted, str) or np.isscalar(accepted) else list(accepted)
     present = np.unique(split.columns[column])
-    for value in values:
-        if not np.isin(value, present):
+    kind = present.dtype.type if present.dtype.kind == "f" else float
+    stored = [kind(value) if isinstance(value, float) else value for value in values]
+    for value, own in zip(values, stored, strict=True):
+        if not np.isin(own, present):
             shown = ", ".join(map(str, present[:12])) + (", …" if len(present) > 12 else "")
             raise ValueError(
                 f"column {column!r} of split {split.name!r} never has the value "
                 f"{value!r} (it has {shown})"
             )
-    return values
+    return stored
 
 
 def holdout(

@@ -65,8 +65,9 @@ class Contents:
     Attributes:
       classes: names of the fine classes, indexed by ``label``.
       features: feature names to features: ``image`` ``[h, w, c]``, uint8, uint16 or float32;
-        ``label``; and any others, such as ``id`` (numbered consecutively if missing), ``coarse``,
-        ``box``, ``mask``, ``range_m``, ``track`` and ``frame``.
+        ``label``, -1 for no class; and any others, such as ``id`` (a number of its own for each
+        example of all splits; numbered consecutively if missing), ``coarse``, ``box``, ``mask``,
+        ``range_m``, ``track`` and ``frame``.
       splits: split names to functions that yield the split's examples, each with all features. They
         are called once each, one after the other.
       total: an upper bound on the number of examples, for the progress bar.

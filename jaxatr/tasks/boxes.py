@@ -46,7 +46,8 @@ def surrounded_chip(
     """
     if not (fields["box_shift"] or fields["box_scale"]) or not chip.cuts:
         return chip
-    side, turn = chip.center_crop, math.radians(fields["rotate_degrees"])
+    # Of all angles up to the largest, the corners reach farthest at 45 degrees.
+    side, turn = chip.center_crop, math.radians(min(abs(fields["rotate_degrees"]), 45))
     corner = (1 + fields["box_scale"]) * (abs(math.cos(turn)) + abs(math.sin(turn)))
     wanted = math.ceil(side * (fields["box_shift"] + (corner - 1) / 2))
     columns = [train.columns[name][indices] for name in ("height", "width")]

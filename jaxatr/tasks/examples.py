@@ -75,6 +75,7 @@ class Examples:
             self.mean, self.std = data.image_statistics(train.split, train.indices, chip)
         else:
             self.mean, self.std = constants_of(self._network, train.split.dtype, self.image_shape)
+        self._units = self.mean, self.std  # of the augmentations
         if not fields.normalize:
             self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
         self._batch_size, self._seed = config.train.batch_size, config.seed
@@ -349,10 +350,16 @@ class Examples:
           only: names of the fields to apply; by default all.
         """
         fields = {name: v for name, v in self._augmentation.items() if not only or name in only}
-        if not raw:
-            fields |= {"mean": self.mean, "std": self.std}
-        shape = self.image_shape[:2]
-        return data.augment(key, images, ids, epochs, shape=shape, boxes=boxes, **fields)
+        fields |= {"shape": self.image_shape[:2], "boxes": boxes}
+        if raw:
+            return data.augment(key, images, ids, epochs, **fields)
+        fields["mean"], fields["std"] = mean, std = self._units
+        if self._config.data.normalize:
+            return data.augment(key, images, ids, epochs, **fields)
+        # The network normalises its input itself, but some augmentations take normalised images.
+        images = data.normalize(images, mean, std)
+        varied = data.augment(key, images, ids, epochs, **fields)
+        return varied * np.float32(std) + np.float32(mean)
 
     def _training(self, make: Callable, *arguments: Any, **options: Any) -> data.BatchIterator:
         cut, train = self.parts["train"], self.streamed

@@ -36,6 +36,20 @@ def table_of(tmp_path, content, dtype=np.uint8):
     return table
 
 
+@pytest.mark.parametrize("path", ["b/1.png", "whole"])
+def test_an_image_of_the_set_is_refused(tmp_path, path):
+    (tmp_path / "b").mkdir()
+    file, table = tmp_path / "b/1.png", tmp_path / "labels.csv"
+    table.write_text(f"path,label\n{file if path == 'whole' else path},a\n")
+    Image.fromarray(np.full((4, 4), 1, np.uint8)).save(file)
+    with pytest.raises(
+        ValueError, match=r"1.png is already in set, as b/1.png of its split 'test'"
+    ):
+        data.added(dataset(tmp_path), table)
+    Image.fromarray(np.full((4, 4), 2, np.uint8)).save(file)  # of the same name only
+    assert len(data.added(dataset(tmp_path), table).splits["train"]) == 3
+
+
 def test_the_images_of_a_table_are_trained_on(tmp_path):
     rows = f"{tmp_path / '1.png'},tank\n0.png,b\n2.png,unknown\n"
     table = table_of(tmp_path, f"path,label\n{rows}")

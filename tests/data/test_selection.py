@@ -8,6 +8,7 @@ COLUMNS = {
     "id": np.arange(6),
     "range_m": np.array([1000, 2000, 1000, 2000, 1000, 3000]),
     "band": np.array(["visible", "thermal", "visible", "thermal", "visible", "visible"]),
+    "tilt_deg": np.float32([0.1, 0.1, 0.2, 0.2, 7, 7]),
 }
 
 
@@ -25,6 +26,7 @@ def split():
         (None, {"range_m": 2000}, [1, 3]),
         (None, {"range_m": np.array([3000])}, [5]),
         (None, {"band": "thermal"}, [1, 3]),
+        (None, {"tilt_deg": (0.2, 7)}, [2, 3, 4, 5]),
         (("tank",), {"band": ["visible"], "range_m": [1000]}, [2]),
     ],
 )

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxatr import runs
+from jaxatr import data, runs
+from jaxatr.tasks.boxes import surrounded_chip
 from jaxatr.tasks.embedding.evaluation import evaluate
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.open_set import OpenSet
@@ -51,6 +52,17 @@ def test_it_reads_as_much_as_exists(config):
     assert next(Examples(config).train_batches())["image"].shape == (16, 24, 24, 1)
     config.data.center_crop, config.data.size = 22, 16  # resized: nothing is around it
     assert next(Examples(config).train_batches())["image"].shape == (16, 16, 16, 1)
+
+
+@pytest.mark.parametrize("degrees", [0, 30, 60, 90, 180])
+def test_the_surroundings_suffice_for_every_angle_up_to_the_largest(degrees):
+    columns = {"height": np.full(3, 400), "width": np.full(3, 400)}
+    train = data.Split("train", [], columns, ("a",), np.dtype(np.uint8))
+    fields = {"box_shift": 0.1, "box_scale": 0.2, "rotate_degrees": degrees}
+    angles = np.deg2rad(np.linspace(-degrees, degrees, 1 + 2 * 180))
+    corners = 50 * 1.2 * (np.abs(np.cos(angles)) + np.abs(np.sin(angles))).max()
+    found = surrounded_chip(train, np.arange(3), data.Chip(center_crop=100), fields)
+    assert found.center_crop == 100 + 2 * np.ceil(10 + corners - 50)
 
 
 def test_without_other_boxes_training_reads_the_chips(config):

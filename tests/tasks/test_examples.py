@@ -23,6 +23,20 @@ def test_images_are_normalised_unless_they_are_not_to_be(small_config):
     assert raw.record["normalization"] == {"mean": [0.0], "std": [1.0]}
 
 
+@pytest.mark.parametrize("name", ["offset", "erase", "background", "gain"])
+def test_augmentations_do_not_depend_on_who_normalises(small_config, name):
+    config = small_config.copy_and_resolve_references()
+    config.augment[name] = 2.0 if name == "gain" else 1.0
+    examples = Examples(config)
+    images = examples.parts["train"].chips(np.arange(4)).astype(np.float32)
+    ids, epochs = jnp.arange(4), jnp.zeros(4, int)
+    normal = examples.augment(jax.random.key(0), examples.normalize(images), ids, epochs)
+    config.data.normalize = False
+    found = Examples(config).augment(jax.random.key(0), jnp.asarray(images), ids, epochs)
+    np.testing.assert_allclose(found, normal * examples.std + examples.mean, rtol=1e-4, atol=1e-3)
+    assert np.abs(found - images).max() > 1
+
+
 def test_chips_of_added_classes_are_neither_tested_nor_validated_on(small_config, tmp_path):
     before = Examples(small_config)
     held, tested = (before.parts[name].chips(np.arange(3)) for name in ("validation", "test"))

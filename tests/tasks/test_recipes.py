@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxatr import losses, openset, parallel, runs, training
+from jaxatr import data, losses, openset, parallel, runs, training
 from jaxatr.recognition.session import head
 from jaxatr.tasks.open_set import OpenSet, mixing, objective
 from jaxatr.tasks.open_set.terms import Labels, rotation
@@ -153,9 +153,9 @@ def test_classes_weigh_by_their_size_and_rare_ones_are_repeated(config, tmp_path
 
 def test_images_of_a_table_are_trained_on(config, chips, tmp_path):
     before = OpenSet(config).parts["train"]
-    table = tmp_path / "labels.csv"
-    table.write_text(f"path,label\n{chips / 'test' / 'disc' / '000.png'},disc\n")
-    config.data.added = str(table)
+    np.save(tmp_path / "new.npy", 255 - data.read_image(chips / "test" / "disc" / "000.png"))
+    (tmp_path / "labels.csv").write_text("path,label\nnew.npy,disc\n")
+    config.data.added = str(tmp_path / "labels.csv")
     after = OpenSet(config).parts["train"]
     assert len(after.labels) + len(OpenSet(config).parts["validation"].labels) == 73
     assert len(before.labels) in (len(after.labels), len(after.labels) - 1)

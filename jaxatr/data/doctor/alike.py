@@ -8,7 +8,7 @@ from jaxatr.data.doctor.facts import Facts
 from jaxatr.typing import Float, Int
 
 _BLOCK = 2048  # rows of the correlation matrix at a time
-_MOST = 100_000  # limits memory where all images are alike
+_MOST = 100_000  # of each kind; limits memory where all images are alike
 
 
 class Pairs(NamedTuple):
@@ -68,7 +68,7 @@ def nearly_equal(facts: Facts, least: float) -> Pairs:
       least: the lowest correlation of a pair.
     """
     kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    total = count = 0
+    total, room = 0, {True: _MOST, False: _MOST}
     codes = np.unique(facts.digest, return_inverse=True)[1]
     for start in range(0, len(facts.small), _BLOCK):
         rows = facts.small[start : start + _BLOCK]
@@ -79,9 +79,13 @@ def nearly_equal(facts: Facts, least: float) -> Pairs:
         different = codes[first] != codes[second]
         first, second, values = first[different], second[different], values[different]
         total += len(values)
-        room = _MOST - count
-        kept.append((first[:room], second[:room], values[:room]))
-        count += len(kept[-1][0])
+        # Many pairs within a class, such as the frames of a clip, must not displace the others.
+        apart = facts.label[first] != facts.label[second]
+        apart |= facts.part[first] != facts.part[second]
+        for kind, most in room.items():
+            chosen = np.flatnonzero(apart == kind)[:most]
+            kept.append((first[chosen], second[chosen], values[chosen]))
+            room[kind] -= len(chosen)
     first, second, values = (np.concatenate(one) for one in zip(*kept, strict=True))
-    order = np.argsort(-values, kind="stable")
+    order = np.lexsort((second, first, -values))
     return Pairs(first[order], second[order], values[order].astype(np.float64), total)

@@ -111,8 +111,9 @@ def examine(
         *_formats(subject, facts),
         *_leaks(leaking),
     ]
-    if len(facts.number) + len(facts.unreadable) < facts.total:
-        read = len(facts.number)
+    read = len(facts.number)
+    # Files that were left out when the set was prepared are not among its images.
+    if read + len(facts.unreadable) - len(subject.unreadable) < facts.total:
         findings.append(Finding("note", f"{read} of {facts.total} images were drawn and read"))
     rank = {"error": 0, "warning": 1, "note": 2}
     findings.sort(key=lambda one: rank[one.level])

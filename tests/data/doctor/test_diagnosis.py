@@ -70,6 +70,12 @@ def test_too_many_pairs_are_counted_and_not_kept(subject, monkeypatch):
     base = np.arange(576, dtype=np.uint16).reshape(24, 24, 1)
     pairs = nearly_equal(gather(subject([base + i for i in range(9)])), 0.9)
     assert len(pairs.first) == 5 and pairs.total == 36
+    # Those between classes and splits are kept, however many others precede them.
+    images, labels = [base + i for i in range(9)], [0] * 7 + [0, 1]
+    facts = gather(subject(images, labels, [0] * 7 + [1, 0]))
+    pairs = nearly_equal(facts, 0.9)
+    classes, splits = doctor.relations(facts, pairs)
+    assert (classes | splits).sum() == 5 and len(pairs.first) == 10 and pairs.total == 36
 
 
 def labelled(make, count=40, classes=3):
@@ -159,7 +165,9 @@ def test_a_clean_set_has_no_findings(subject):
 def test_a_class_of_the_test_split_alone_and_a_draw_are_noted(subject):
     images = noise(40)
     labels, parts = [0, 1] * 10 + [2] * 20, [0] * 20 + [1] * 20
-    texts = [one.text for one in doctor.examine(subject(images, labels, parts), limit=39).findings]
+    # A file that was left out when the set was prepared is not one of the 40.
+    given = dataclasses.replace(subject(images, labels, parts), unreadable=(("a", "damaged"),))
+    texts = [one.text for one in doctor.examine(given, limit=39).findings]
     assert "not in train, therefore unknown in a run without open_set.split: c" in texts
     assert "39 of 40 images were drawn and read" in texts
 

@@ -99,6 +99,33 @@ class NoLabels(Stripes):
         return Scan(self, {}, 0, lambda scratch: Contents(("a",), features, {}, 0))
 
 
+class Odd(Source):
+    """A source one of whose features or examples, or the split test, is odd."""
+
+    name, version = "odd", 1
+    options = {"of": Option("", "what is odd")}
+
+    def scan(self, request: Request) -> Scan:
+        settings = all_options(self, request.options)
+        odd = settings["of"]
+        image, kind = np.zeros((2, 2, 1), np.float32), {"id": np.int32}
+        if odd == "axes":
+            image = image[:, :, 0]
+        if odd == "text":
+            kind["id"] = str
+
+        def examples(split):
+            for number in range(0 if split == "test" and odd == "empty" else 2):
+                own = number + 2 * (split == "test" and odd != "twice")
+                label = number + (odd == "label")
+                yield {"image": image + (np.nan if odd == "nan" else 0), "label": label, "id": own}
+
+        features = {"image": Feature(np.float32, image.shape), "label": Feature(np.int32)}
+        features |= {"id": Feature(kind["id"])}
+        splits = {name: lambda name=name: examples(name) for name in ("train", "test")}
+        return Scan(self, settings, settings, lambda _: Contents("ab", features, splits, 4))
+
+
 class Taken(Stripes):
     name = "dsiac"
 
@@ -181,6 +208,25 @@ def test_its_path_is_followed_and_its_set_may_have_a_name(module, data_dir, tmp_
 def test_a_path_that_is_not_a_source_is_named(module, data_dir, path, match):
     with pytest.raises(ValueError, match=match):
         data.open_dataset(path, data_dir=data_dir)
+
+
+@pytest.mark.parametrize(
+    "odd, match",
+    [
+        ("axes", r"Odd: image: got a feature of float32 and shape \(2, 2\), wanted \[h, w, c\]"),
+        ("text", "Odd: id: got a feature of str and shape .*, wanted a whole number"),
+        ("empty", "the source has no examples of the split 'test'"),
+        ("nan", "example 0 of 'train': its image has pixels that are not finite"),
+        ("label", "example 1 of 'train': label: got 2, wanted 0 to 1, or -1"),
+        # With equal ids, examples of the test would be taken for those of the training.
+        ("twice", "example 0 of 'test': id: got 0, which an earlier example has"),
+    ],
+)
+def test_what_an_outside_source_yields_is_checked(module, data_dir, odd, match):
+    name = "jaxatr_test_stripes:Odd"
+    with pytest.raises(ValueError, match=match):
+        data.open_dataset(name, data_dir=data_dir, options={"of": odd})
+    assert len(data.open_dataset(name, data_dir=data_dir).splits["test"]) == 2
 
 
 def test_a_source_of_the_package_is_one_file(tmp_path, data_dir, monkeypatch):
