@@ -174,14 +174,12 @@ def _explainers() -> "dict[str, Explainer]":
     values = flags.FLAGS
     if not values.explain:
         return {}
-    from jaxatr.explain import load_explainers, load_target
+    from jaxatr.explain import load_explainers
+    from jaxatr.explain.target import check_surrogate
 
     (workdir,) = values.workdir
     if values.surrogate:
-        target = load_target(workdir).source
-        kind = training.task_of(values.surrogate)
-        if not kind.explains(training.read_record(values.surrogate), target):
-            raise ValueError(f"--surrogate: {values.surrogate} does not explain {workdir}")
+        check_surrogate(values.surrogate, training.load_run(workdir))
     return load_explainers(values.surrogate or workdir, values.method, progress=True)
 
 

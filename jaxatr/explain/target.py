@@ -12,7 +12,7 @@ import jax
 
 from jaxatr import training
 from jaxatr.resolve import resolve
-from jaxatr.training import Target, digest
+from jaxatr.training import Target, TrainedRun, digest
 from jaxatr.typing import ArrayLike, PyTree
 
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[\w.]+")  # as resolve takes them, with the colon
@@ -41,6 +41,19 @@ def load_target(source: str | os.PathLike) -> Target:
         return onnx_target(source)
     run = training.load_run(source)
     return run.task.classifier(run)
+
+
+def check_surrogate(workdir: str | os.PathLike, run: TrainedRun) -> None:
+    """Checks that a folder is that of the surrogate of a run's network, at its checkpoint.
+
+    Raises:
+      ValueError: it explains another network, or none.
+    """
+    source = run.task.classifier(run).source
+    if not training.task_of(workdir).explains(training.read_record(workdir), source):
+        raise ValueError(
+            f"--surrogate: {workdir} does not explain {run.workdir} at step {run.step}"
+        )
 
 
 def onnx_target(path: str | os.PathLike) -> Target:

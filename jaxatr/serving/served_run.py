@@ -7,6 +7,7 @@ import jax
 
 from jaxatr import openset, training
 from jaxatr.explain import Explainer
+from jaxatr.explain.target import check_surrogate
 from jaxatr.onnx.sessions import OWN, check_runtime, divided
 from jaxatr.recognition import store
 from jaxatr.recognition.choice import RunDecision
@@ -181,5 +182,6 @@ def _explainer(wanted: Wanted, run: TrainedRun) -> Explainer | None:
     if wanted.method == "":
         return None
     if wanted.surrogate:
+        check_surrogate(wanted.surrogate, run)
         return Explainer.load(wanted.surrogate, wanted.method)
     return Explainer.of_run(run, wanted.method)

@@ -150,6 +150,14 @@ def test_a_map_is_the_explainers(client, contents, trained_run):
     np.testing.assert_allclose(answer["saliency"], wanted.saliency, atol=2e-3)
 
 
+def test_the_surrogate_of_another_network_is_refused(earlier, trained_run):
+    own = Wanted(earlier / "open_set", surrogate=str(earlier / "distillation"), examples=0)
+    explainer = load_engine(own).explainer
+    assert explainer is not None and explainer.method == "surrogate"
+    with pytest.raises(ValueError, match=rf"does not explain {trained_run} at step \d+"):
+        load_engine(own._replace(workdir=trained_run))
+
+
 def test_a_search_is_the_retrievers(
     retriever_engine, make_console, contents, embedding_run, client_of, form
 ):
