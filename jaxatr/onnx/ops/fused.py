@@ -167,7 +167,7 @@ def embed_layer_normalization(
     total = jnp.asarray(word_embedding)[ids] + jnp.asarray(position_embedding)[places]
     if segment_embedding is not None and segment_ids is not None:
         total = total + jnp.asarray(segment_embedding)[jnp.asarray(segment_ids)]
-    counts = jnp.zeros(len(ids), "int32")
+    counts = jnp.zeros(ids.shape[0], "int32")
     if mask is not None:
         counts = jnp.sum(jnp.asarray(mask) == 1, 1).astype("int32")
     return first_results((_normalised(total, epsilon)[2] * gamma + beta, counts, total), outputs)

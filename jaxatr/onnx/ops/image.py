@@ -165,15 +165,18 @@ def _as(x: Value, dtype: Any) -> Value:
 
 
 def _lengths(
-    lengths: Sequence[int], scales: Known | None, sizes: Known | None, policy: str
-) -> tuple[list[np.float32], list[int]]:
+    lengths: Sequence[Any], scales: Known | None, sizes: Known | None, policy: str
+) -> tuple[list[np.float32], list[Any]]:
     """Returns the scale factor, float32 as in the file, and the new length of each axis."""
     if scales is not None and np.size(scales):
         factors = [np.float32(s) for s in known("scales", scales).reshape(-1)]
         if len(factors) != len(lengths) or not all(0 < f < 1e6 for f in factors):
             raise ValueError(f"scales: got {factors}, wanted {len(lengths)} positive numbers")
         return factors, list(
-            sized(math.floor(f * np.float32(n)) for f, n in zip(factors, lengths, strict=True))
+            sized(
+                n if f == 1 else math.floor(f * np.float32(n))
+                for f, n in zip(factors, lengths, strict=True)
+            )
         )
     if sizes is None:
         raise ValueError("scales: got neither scales nor sizes")

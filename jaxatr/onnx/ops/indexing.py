@@ -48,7 +48,11 @@ def gather_elements(data: Value, indices: Value, *, axis: int = 0) -> Value:
 
 def _places(data: Value, indices: Value, axis: int, lib: ModuleType = jnp) -> tuple[Value, ...]:
     """Returns an index array for each axis: ``indices`` for ``axis``, a grid for the others."""
-    grid: list[Value] = list(lib.indices(indices.shape, sparse=True))
+    rank = indices.ndim
+    grid = [
+        lib.arange(size).reshape([-1 if i == j else 1 for j in range(rank)])
+        for i, size in enumerate(indices.shape)
+    ]
     grid[axis] = wrapped(lib.asarray(indices), data.shape[axis])
     return tuple(grid)
 

@@ -105,7 +105,7 @@ def transpose(data: Value, *, perm: tuple[int, ...] | None = None) -> Value:
 @register("Expand", static=("shape",), folds=True)
 def expand(x: Value, shape: Known) -> Value:
     """Broadcasts a tensor to its common shape with ``shape`` (ONNX Expand-13)."""
-    wanted = np.broadcast_shapes(x.shape, sized(known_ints("shape", shape)))
+    wanted = jnp.broadcast_shapes(x.shape, sized(known_ints("shape", shape)))
     return library(x).broadcast_to(x, sized(wanted))  # a view in NumPy
 
 

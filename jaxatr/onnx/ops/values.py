@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 
@@ -147,16 +148,19 @@ def known_int(name: str, value: Any) -> int:
     return numbers[0]
 
 
-def sized(shape: Iterable[int]) -> tuple[int, ...]:
+def sized(shape: Iterable[Any]) -> tuple[Any, ...]:
     """Returns a shape that comes from a file or an operand, after checking it.
+
+    Symbolic dimensions, which an export leaves free, are not checked.
 
     Raises:
       ValueError: a dimension is negative, or there are more than ``LARGEST`` elements.
     """
-    shape = tuple(int(size) for size in shape)
-    if any(size < 0 for size in shape):
+    shape = tuple(size if jax.export.is_symbolic_dim(size) else int(size) for size in shape)
+    numbers = [size for size in shape if isinstance(size, int)]
+    if min(numbers, default=0) < 0:
         raise ValueError(f"shape: got {shape}, wanted no negative dimension")
-    if math.prod(shape) > LARGEST:
+    if math.prod(numbers) > LARGEST:
         raise ValueError(f"shape: got {shape}, wanted at most {LARGEST} elements")
     return shape
 

@@ -86,9 +86,10 @@ def trace(
     given = jax.tree.map(_spec, variables)
     try:
         jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(given, *specs)
-    except (TypeError, InconclusiveDimensionOperation) as error:
+    except (TypeError, ValueError, InconclusiveDimensionOperation) as error:
         symbolic = dynamic_batch or bool(free)
-        if not symbolic or not any(word in str(error) for word in (*names, "_DimExpr")):
+        words = ["_DimExpr"] if isinstance(error, ValueError) else [*names, "_DimExpr"]
+        if not symbolic or not any(word in str(error) for word in words):
             raise
         raise ValueError(_needs_the_size(error)) from error
     inputs = [

@@ -339,6 +339,17 @@ def test_strings_are_chosen_by_computed_places():
 
 
 FREE_BATCHES = {
+    "Pad": lambda x: ops.pad(x, (0, 1, 0, 0, 1, -1), mode="edge"),
+    "Resize": lambda x: ops.resize(x, None, np.float32([1, 1, 1.5]), mode="linear"),
+    "Expand": lambda x: ops.expand(x[:, None], (1, 2, 1, 4)),
+    "OneHot": lambda x: ops.one_hot(jnp.argmax(x, 1), 3, np.float32([0, 2])),
+    "GatherElements": lambda x: ops.gather_elements(x, jnp.argsort(x, 1), axis=1),
+    "ScatterElements": lambda x: ops.scatter_elements(
+        x, jnp.argsort(x, 1)[:, :2], x[:, 1:], axis=1, reduction="add"
+    ),
+    "EmbedLayerNormalization": lambda x: ops.embed_layer_normalization(
+        jnp.argsort(x[:, 0]), None, x[0], x[1], None, x[2, 0], x[2, 1], outputs=3
+    )[0],
     "TensorScatter": lambda x: ops.tensor_scatter(x, x[:, :1]),
     "BatchNormalization": lambda x: ops.batch_normalization(
         x, *[np.ones((3, 4), "float32")] * 4, spatial=0

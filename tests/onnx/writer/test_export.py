@@ -13,7 +13,7 @@ from jax import lax
 
 onnx = pytest.importorskip("onnx")
 
-from jaxatr.onnx import export  # noqa: E402
+from jaxatr.onnx import FreeAxis, export, load  # noqa: E402
 from jaxatr.onnx.writer import serialisation  # noqa: E402
 
 
@@ -133,6 +133,20 @@ def test_windows_that_onnx_cannot_pool(tmp_path, dtype, combine, padding, reason
 def test_a_size_that_a_function_of_jax_cannot_use_is_explained(tmp_path):
     with pytest.raises(ValueError, match="the function needs the batch size as a number"):
         export(jnp.add, *np.ones((2, 2, 3), np.float32), tmp_path / "model.onnx")
+
+
+def test_a_node_that_needs_a_free_size_as_a_number_is_named(tmp_path):
+    scales = onnx.numpy_helper.from_array(np.float32([1, 2]), "s")
+    node = onnx.helper.make_node("Resize", ["x", "", "s"], ["y"])
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["b", "n"])
+        for name in "xy"
+    ]
+    graph = onnx.helper.make_graph([node], "g", ends[:1], ends[1:], [scales])
+    model = load(onnx.helper.make_model(graph))
+    given = model.variables, np.ones((2, 3), np.float32), tmp_path / "model.onnx"
+    with pytest.raises(ValueError, match="needs the batch size as a number .*node 'y' .Resize"):
+        export(model.apply, *given, free_axes=[{1: FreeAxis("n")}])
 
 
 def test_a_batch_size_that_is_needed_as_a_number(tmp_path):
