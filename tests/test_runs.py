@@ -153,6 +153,7 @@ def test_more_epochs_follow_the_schedule_of_the_whole_length():
             1,
             r"has done \d+ of \d+ steps: finish it first, by jaxatr",
         ),
+        ({"train.steps": 1}, None, 1, r"has done \d+ steps, and its epochs have 1 in this version"),
         ({"open_set.trials": 1, "open_set.score": "auto"}, None, 1, "has trials"),
         ({"open_set.trials": 1, "open_set.score": "consensus"}, None, 1, "has trials"),
         ({}, 3, 1, "ended with the parameters of step 3, the best"),

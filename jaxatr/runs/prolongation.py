@@ -48,6 +48,11 @@ def prolonged(config: Config, task: Task, workdir: str | os.PathLike, epochs: in
             f"more_epochs: {workdir} has done {done} of {steps} steps: finish it first, by "
             f"jaxatr train --workdir={shlex.quote(os.fspath(workdir))}"
         )
+    if done > steps:
+        raise ValueError(
+            f"more_epochs: {workdir} has done {done} steps, and its epochs have {steps} in this "
+            f"version of jaxatr: {other}"
+        )
     kept = training.read_record(workdir).get("kept_step")
     if kept is not None:
         raise ValueError(

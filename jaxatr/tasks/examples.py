@@ -297,17 +297,23 @@ class Examples:
         return self._training(
             data.train_batches,
             batch_size=batch_size or self._batch_size,
-            balance=self._balance,
+            balance=self.balance,
         )
 
     @property
-    def _balance(self) -> str:
+    def balance(self) -> str:
+        """How a pass repeats examples of rare classes (:mod:`jaxatr.data.balance`)."""
         return self._config.train.get("balance", data.UNBALANCED)
+
+    @property
+    def streamed_labels(self) -> Int[np.ndarray, " n"]:
+        """The labels of what a pass goes through."""
+        return self.streamed.labels
 
     @property
     def pass_length(self) -> int:
         """The number of training examples in a pass, in which some may be repeated."""
-        rows, _ = data.balanced_pass(self.streamed.labels, self._balance)
+        rows, _ = data.balanced_pass(self.streamed_labels, self.balance)
         return len(rows)
 
     def class_batches(self, per_class: int) -> data.BatchIterator:

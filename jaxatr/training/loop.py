@@ -18,7 +18,7 @@ from jaxatr.training.kernels import KernelChoices
 from jaxatr.training.meter import Meter, NonFiniteLoss
 from jaxatr.training.pace import Pace
 from jaxatr.training.progress import Progress
-from jaxatr.training.record import record_config, start_record, update_record
+from jaxatr.training.record import read_record, record_config, start_record, update_record
 from jaxatr.training.snapshot import Snapshot, rank
 from jaxatr.training.state import (
     TrainState,
@@ -120,7 +120,8 @@ def train(
 
     Raises:
       ConfigMismatch: ``workdir`` contains a run of another configuration.
-      CheckpointError: saving failed (for example, a full disk), or no checkpoint is usable.
+      CheckpointError: saving failed (for example, a full disk), no checkpoint is usable, or the
+        training is shorter than it was begun.
       NonFiniteLoss: a loss is infinite or NaN; the last good checkpoint is kept.
       Preempted: stopped by SIGTERM or Ctrl-C, after saving the state.
     """
@@ -131,6 +132,13 @@ def train(
         run = _Run(
             task, checkpoints, seed, devices, chosen, progress=progress, ema=ema, remat=remat
         )
+        begun = read_record(workdir).get("steps", 0)
+        if run.restored and max(run.step, schedule.steps) < begun:
+            raise CheckpointError(
+                f"{workdir} was begun as a training of {begun} steps, has done {run.step}, and "
+                f"would have {schedule.steps} now: go on with the version of jaxatr that began it, "
+                "or train another run"
+            )
         # A finished run keeps the record of its training.
         if run.step < schedule.steps or not run.restored:
             start_record(workdir, fingerprint)

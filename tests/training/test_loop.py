@@ -276,3 +276,12 @@ def test_phases_must_have_names_of_their_own(toy, tmp_path, phases, match):
     task = toy.make()
     with pytest.raises(ValueError, match=match):
         toy.run(tmp_path, dataclasses.replace(task, phases=task.phases * 2 if phases else ()))
+
+
+def test_a_training_that_would_be_shorter_than_it_was_begun_is_refused(toy, tmp_path):
+    toy.run(tmp_path, toy.make(steps=6), checkpoint_every=3)
+    shutil.rmtree(tmp_path / "checkpoints" / "6")
+    with pytest.raises(training.CheckpointError, match="of 6 steps, has done 3, .* have 4 now"):
+        toy.run(tmp_path, toy.make(steps=4))
+    assert toy.run(tmp_path, toy.make(steps=6)).step == 6
+    assert toy.run(tmp_path, toy.make(steps=4)).step == 6  # it is finished

@@ -27,7 +27,7 @@ class Objective:
         self._config, self._examples, self._module = config, examples, module
         self.terms = terms.of(config)
         balance = config.loss.get("class_weights", data.UNBALANCED)
-        labels = examples.parts["train"].labels
+        labels = examples.streamed_labels
         weights = data.class_weights(labels, 1 + int(labels.max(initial=0)), balance)
         self._weights = None if balance == data.UNBALANCED else weights.astype(np.float32)
 
@@ -70,13 +70,19 @@ class Objective:
             own = jnp.where(labels >= 0, weights, 0)
             labels = jnp.where(labels >= 0, labels, 0)
             values = self.example_losses(out.logits, out.open_logits, labels)
-            weighed = own if self._weights is None else own * jnp.asarray(self._weights)[labels]
+            weighed = own * self.weights(labels)
             right = {"closed_accuracy": jnp.argmax(out.logits, axis=-1) == labels}
             for name, value in (values | right).items():
                 total, count = sums.get(name, (0, 0))
                 share = own if name in right else weighed
                 sums[name] = total + jnp.sum(share * value), count + jnp.sum(share)
         return sums
+
+    def weights(self, labels: jax.Array) -> jax.Array:
+        """Returns the weights of examples with these labels (``loss.class_weights``)."""
+        if self._weights is None:
+            return jnp.ones(labels.shape)
+        return jnp.asarray(self._weights)[labels]
 
     def example_losses(self, logits, open_logits, labels) -> dict[str, jax.Array]:
         """Computes equation 4, as ``loss``, and its terms, ``[b]`` each.

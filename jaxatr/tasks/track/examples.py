@@ -55,6 +55,11 @@ class TrackExamples(Examples):
         counts = {name: len(tracks.lengths) for name, tracks in self.tracks.items()}
         return {**super().record, "tracks": {**counts, "frames": self._most}}
 
+    @property
+    def streamed_labels(self) -> Int[np.ndarray, " n"]:
+        """The labels of the tracks, which a pass goes through, also if its batches have chips."""
+        return self.ends["train"].labels
+
     def track_batches(self) -> data.BatchIterator:
         """Returns this process's endless iterator of batches of training tracks.
 
@@ -62,8 +67,11 @@ class TrackExamples(Examples):
         the number of chips of each track; further chips are padding.
         """
         tracks = self.tracks["train"]
-        columns = {"length": tracks.lengths}
-        return self.tuple_batches(tracks.members, columns=columns, batch_size=self._batch_size)
+        rows, _ = data.balanced_pass(self.streamed_labels, self.balance)
+        columns = {"length": tracks.lengths[rows]}
+        return self.tuple_batches(
+            tracks.members[rows], columns=columns, batch_size=self._batch_size
+        )
 
     def chip_batches(self) -> data.BatchIterator:
         """Returns an endless iterator of batches with as many chips as track batches on average."""

@@ -89,11 +89,13 @@ class TrackOpenSet(OfTracks):
         perturbed individually. The loss of a track's chips is their mean.
         """
         count, steps, *shape = batch["image"].shape
+        # In a balanced pass, each copy of a track is augmented anew.
+        views = "epoch" if self.examples.balance == data.UNBALANCED else "draw"
         images = self.examples.augment(
             key,
             self.examples.normalize(batch["image"]).reshape(count * steps, *shape),
             jnp.repeat(batch["id"][:, 0], steps),
-            jnp.repeat(batch["epoch"], steps),
+            jnp.repeat(batch[views], steps),
             boxes=batch["id"].reshape(-1),
         )
         tracks, lengths = images.reshape(count, steps, *images.shape[1:]), batch["length"]
@@ -107,10 +109,14 @@ class TrackOpenSet(OfTracks):
         values["chip_loss"] = _mean_of_track(chip_losses, lengths)
         values["chip_accuracy"] = _mean_of_track(jnp.argmax(chips.logits, axis=-1) == own, lengths)
         values["closed_accuracy"] = jnp.argmax(out.track.logits, axis=-1) == labels
-        total = values.pop("loss") + self.config.track.chip_weight * values["chip_loss"]
-        rows = jnp.float32(count)
-        sums = {name: (jnp.sum(value, dtype=jnp.float32), rows) for name, value in values.items()}
-        return LossOutput(jnp.sum(total), rows, sums, model_state)
+        values["loss"] += self.config.track.chip_weight * values["chip_loss"]
+        weights = self._objective.weights(labels)
+        sums = {}
+        for name, value in values.items():
+            shares = jnp.ones(count) if name.endswith("accuracy") else weights
+            sums[name] = jnp.sum(shares * value), jnp.sum(shares)
+        total, rows = sums.pop("loss")
+        return LossOutput(total, rows, sums, model_state)
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Computes the outputs for a batch of tracks in test mode, and for chips as ``chip_…``."""

@@ -53,6 +53,20 @@ def test_a_class_has_one_name_in_every_form_of_unicode(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["Å koda".encode(), b"tank"], ["Å koda", "tank"]),
+        (np.array(["tank", b"car"], object), ["tank", "car"]),
+        (np.array([-1, 10]), ["-1", "10"]),
+        (np.array([True, False]), ["True", "False"]),
+        (np.array([0.1, 2.0], np.float32), ["0.1", "2.0"]),
+    ],
+)
+def test_labels_of_any_type_are_names(labels, names):
+    assert arrays.checked(np.zeros((2, 8, 8), np.uint8), labels)[1].tolist() == names
+
+
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         ((np.zeros((3, 8, 8), np.float64), ["a", "b", "c"]), "float64, wanted"),
@@ -60,6 +74,11 @@ def test_a_class_has_one_name_in_every_form_of_unicode(tmp_path):
         ((np.zeros((3, 8, 8), np.uint8), ["a", "b"]), "got 3 images and labels of shape"),
         ((np.full((2, 8, 8), np.nan, np.float32), ["a", "b"]), "not finite"),
         ((np.zeros((2, 8, 8), np.uint8), ["a", " "]), "label 1 is ' ', wanted the name of a class"),
+        ((np.zeros((2, 8, 8), np.uint8), [0.0, np.nan]), "label 1 is 'nan', wanted the name"),
+        (
+            (np.zeros((2, 8, 8), np.uint8), np.array(["a", None], object)),
+            "label 1 is 'None', wanted the name",
+        ),
     ],
 )
 def test_arrays_that_do_not_fit_are_named(given, message, tmp_path):

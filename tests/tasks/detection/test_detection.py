@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 from PIL import Image
 
 import jaxatr
@@ -17,6 +18,7 @@ from jaxatr.scenes import boxes as geometry
 from jaxatr.tasks.detection import Detection
 from jaxatr.tasks.detection.assignment import IGNORED, PADDING, UNKNOWN
 from jaxatr.tasks.detection.decoding import Decoded, Found, Tiling, decode, found_in
+from jaxatr.tasks.detection.examples import SceneExamples
 from jaxatr.tasks.detection.matching import DROPPED, FALSE_ALARM, match, match_all
 
 
@@ -60,6 +62,27 @@ def test_boxes_have_the_roles_of_the_split(task):
                 assert label == task.split.known.index(name)
             else:  # a decoy is a target everywhere; an unknown class only in the test
                 assert label == (UNKNOWN if name == "DECOY" or part == "test" else IGNORED)
+
+
+def test_scenes_of_a_folder_stay_together(config, tmp_path):
+    config, rows = config.copy_and_resolve_references(), ["path,label,x,y,width,height,part"]
+    for number in range(14):  # frames of three flights, and two of the test
+        name = f"flight{number // 4}/{number}.png"
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(np.full((64, 64), number, np.uint8)).save(tmp_path / name)
+        rows.append(f"{name},SUV,8,8,30,30,{'train' if number < 12 else 'test'}")
+    (tmp_path / "boxes.csv").write_text("\n".join(rows), encoding="utf-8")
+    config.data.name, config.data.source = "whole_scenes", str(tmp_path)
+    config.data.options = ConfigDict({"boxes": str(tmp_path / "boxes.csv")})
+    config.data.group_by, config.data.validation, config.open_set.split = "folder", 0.3, "closed"
+    config.detection.outliers = ()
+    parts = SceneExamples(config).parts
+    flights = [
+        [str(parts[name].split.columns["path"][row])[:7] for row in parts[name].indices]
+        for name in ("train", "validation")
+    ]
+    assert [len(one) for one in flights] == [8, 4]
+    assert [len({*one}) for one in flights] == [2, 1] and not {*flights[0]} & {*flights[1]}
 
 
 @pytest.mark.slow

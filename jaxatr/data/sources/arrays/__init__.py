@@ -88,11 +88,18 @@ def checked(
         )
     if images.dtype == np.float32 and not np.isfinite(images).all():
         raise ValueError("data: got images with values that are not finite")
-    names = [class_name(str(label)) for label in labels]
+    names = [_named(label) for label in labels]
     if "" in names:
         row = names.index("")
         raise ValueError(f"data: label {row} is {str(labels[row])!r}, wanted the name of a class")
     return images, np.array(names)
+
+
+def _named(label: object) -> str:
+    """Returns the name of a class; empty for a label that is missing, None or NaN."""
+    if isinstance(label, bytes):
+        label = label.decode()
+    return "" if label is None or label != label else class_name(str(label))
 
 
 def write(
