@@ -189,11 +189,18 @@ def test_a_score_that_cannot_enrol_names_those_that_can(run, source):
     assert not (run / enrolment_file.FILE).exists() and not (run / enrolment_file.FOLDER).exists()
 
 
-@pytest.mark.slow  # fits every score anew
-def test_auto_enrols_by_the_best_score_that_can(run, source):
+@pytest.mark.parametrize(
+    "compared",
+    [True, pytest.param(False, marks=pytest.mark.slow)],  # which fits every score anew
+)
+def test_auto_enrols_by_the_best_score_that_can(run, source, compared):
     areas = training.read_record(run)["decision"]["candidates"]
     takers = {n: row["auroc"] for n, row in areas.items() if openset.SCORES[n].takes_classes}
-    training.update_record(run, decision={})  # as of a run whose score was named: compared now
+    named = {"decides": "energy", "candidates": {"energy": {"auroc": 1.0}}}
+    training.update_record(run, decision=named)  # as of a run whose score was named
+    if not compared:
+        (choice,) = (run / "fitted").glob(f"*/{store.CHOICE}.json")
+        choice.unlink()
     chosen = runs.enrol_run(run, source, score="auto")["score"]
     assert takers[chosen] == max(takers.values())
     plain = Recogniser.load(run, score="energy")
