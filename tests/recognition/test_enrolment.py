@@ -17,7 +17,7 @@ import jaxatr
 from jaxatr import data, files, openset, reporting, runs, training
 from jaxatr.cli import cluster, enrol
 from jaxatr.data import Bands
-from jaxatr.recognition import enrolment, enrolment_file, extension, store
+from jaxatr.recognition import enrolment, enrolment_file, extension, field_calibration, store
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.recognition.session import Session
 from jaxatr.runs import continual
@@ -445,7 +445,9 @@ def test_a_calibration_with_chips_of_a_class_is_not_used_without_it(run, source,
     np.testing.assert_array_equal(again.thresholds(3), counted.decision.thresholds(3))
 
 
-def test_chips_that_joined_a_known_class_do_not_calibrate_it(run, chips, split, tmp_path):
+def test_chips_that_joined_a_known_class_do_not_calibrate_it(
+    run, chips, split, tmp_path, monkeypatch
+):
     name, before = split["known"][0], Recogniser.load(run, score="nearest").decision
     joining = few(chips / "test" / name, tmp_path, 3)
     runs.enrol_run(run, joining, score="nearest")
@@ -469,6 +471,15 @@ def test_chips_that_joined_a_known_class_do_not_calibrate_it(run, chips, split, 
     assert runs.remove_class(run, name)
     after = Recogniser.load(run, score="nearest")
     assert "no longer calibrated to field chips, because chips were" in after.note
+    np.testing.assert_array_equal(after.decision.thresholds(3), before.thresholds(3))
+    runs.enrol_run(run, joining, score="nearest")
+    taken_out = []  # by another process, while this one calibrates
+    monkeypatch.setattr(
+        field_calibration, "_warn_of_few", lambda *_: taken_out.append(runs.remove_class(run, name))
+    )
+    runs.calibrate_run(run, others.parent, score="nearest")
+    after = Recogniser.load(run, score="nearest")
+    assert taken_out == [3] and "no longer calibrated to field chips" in after.note
     np.testing.assert_array_equal(after.decision.thresholds(3), before.thresholds(3))
 
 
