@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import warnings
 from collections.abc import Mapping
 from typing import cast
@@ -258,23 +259,53 @@ def _in_the_field(
     further: tuple[str, ...],
     enrolment: enrolment_file.Enrolment | None,
 ) -> tuple[openset.Decision, str]:
-    """Applies the calibration to field chips, if there is one, and returns a notice about it.
+    """Applies the calibration to field chips, if there is one, and returns a notice about it."""
+    kept = kept_as(decision.score.name, run.config)
+    found, note = of_field(run.workdir, run.step, kept, decision.score, further, enrolment)
+    if found is None:
+        return decision, note
+    # Only the calibration is used: classes may have been enrolled since it was saved.
+    return dataclasses.replace(decision, calibration=found, threshold=None), note
+
+
+def of_field(
+    workdir: str | os.PathLike,
+    step: int,
+    kept: str,
+    score: openset.Score,
+    further: tuple[str, ...] = (),
+    enrolment: enrolment_file.Enrolment | None = None,
+) -> tuple[openset.Calibration | None, str]:
+    """Reads the calibration to field chips by which a score decides, with a notice about it.
 
     One of a time with enrolled chips that have been taken out since is not used.
+
+    Args:
+      workdir: the run's folder.
+      step: step of the checkpoint.
+      kept: name of the score's fit (:func:`jaxatr.tasks.open_set.views.kept_as`).
+      score: the score.
+      further: the enrolled classes that the decision includes.
+      enrolment: the enrolments that it includes.
+
+    Returns:
+      The calibration, and the notice; None if there is none, or it is no longer used.
     """
-    name = decision.score.name
-    kept = kept_as(name, run.config) + store.FIELD
-    saved = store.load(run.workdir, run.step, kept, decision.score)
-    if saved is None and store.has_field(run.workdir, run.step, kept_as(name, run.config)):
-        return decision, f"{name} is no longer calibrated to field chips, as its code has changed"
-    if saved is None or saved.calibration is None:
-        return decision, ""
-    origin = store.provenance_of(run.workdir, run.step, kept)
+    name = score.name
+    if not store.has_field(workdir, step, kept):
+        return None, ""
+    kept += store.FIELD
+    saved = store.load(workdir, step, kept, score)
+    if saved is None:
+        return None, f"{name} is no longer calibrated to field chips, as its code has changed"
+    if saved.calibration is None:
+        return None, ""
+    origin = store.provenance_of(workdir, step, kept)
     then, compared = tuple(origin.get("enrolled", ())), {*origin.get("enrolled_chips", ())}
     gone = compared - (enrolment.checksums if enrolment else frozenset())
     if gone or then != further[: len(then)]:
         which = f"chips of {', '.join(then)}" if then else "chips"
-        return decision, (
+        return None, (
             f"{name} is no longer calibrated to field chips, because {which} were enrolled then: "
             "run jaxatr calibrate again (jaxatr calibrate --undo removes this)"
         )
@@ -282,12 +313,10 @@ def _in_the_field(
     what = f"calibrated to {saved.calibration.held_out} field chips"
     if chips:
         what = f"shifted to {chips} field chips without labels, an estimate without a guarantee"
-    note = (
+    return saved.calibration, (
         f"{name} is {what}, {origin.get('source')}, {origin.get('made')} "
         "(jaxatr calibrate --undo removes this)"
     )
-    # Only the calibration is used: classes may have been enrolled since it was saved.
-    return dataclasses.replace(decision, calibration=saved.calibration, threshold=None), note
 
 
 def _recorded_gamma(run: TrainedRun, decision: openset.Decision, checkpoint: Checkpoint) -> float:

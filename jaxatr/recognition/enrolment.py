@@ -14,7 +14,7 @@ from jaxatr.data import ImagePath
 from jaxatr.data.image_paths import TABLES
 from jaxatr.files import MissingFileError, Scratch, read_regular
 from jaxatr.recognition import enrolment_file, extension
-from jaxatr.recognition.choice import made_for
+from jaxatr.recognition.choice import made_for, read
 from jaxatr.recognition.decision import load_decision, open_task
 from jaxatr.recognition.enrolment_file import Enrolment
 from jaxatr.recognition.prediction import UNKNOWN
@@ -199,17 +199,20 @@ def _chosen(
     """Resolves ``auto`` to a score, after comparing scores unless a comparison is recorded."""
     if score != AUTO:
         return score
-    if not (areas := areas_of(run.record) or session.areas):
-        try:
-            task = open_task(run, where)
-        except (ValueError, OSError) as error:
-            raise ValueError(
-                f"score: {run.workdir} has no recorded comparison of scores, and the data for one "
-                f"cannot be read ({error}): choose a score by name"
-            ) from error
-        made = made_for(task, run.variables, run.workdir, run.step, score=AUTO)
-        areas = session.areas = areas_of({"decision": made.record})
-    best = extension.best_taker(session.given, areas)
+    if not session.areas:
+        # A named score's own record compares it with no other.
+        made = read(run.workdir, run.step, run.config, score=AUTO)
+        if made is None:
+            try:
+                task = open_task(run, where)
+            except (ValueError, OSError) as error:
+                raise ValueError(
+                    f"score: {run.workdir} has no recorded comparison of scores, and the data for "
+                    f"one cannot be read ({error}): choose a score by name"
+                ) from error
+            made = made_for(task, run.variables, run.workdir, run.step, score=AUTO)
+        session.areas = areas_of({"decision": made.record})
+    best = extension.best_taker(session.given, session.areas)
     if best is None:
         raise ValueError(
             f"score: {run.workdir} has too few validation examples or known classes to compare "

@@ -20,7 +20,7 @@ from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import divided
 from jaxatr.recognition import enrolment_file, evaluation, labelled_set, store
 from jaxatr.recognition.choice import RunDecision, as_configured, facts
-from jaxatr.recognition.decision import as_number, load_decision, open_task
+from jaxatr.recognition.decision import as_number, load_decision, of_field, open_task
 from jaxatr.recognition.measures import judge
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.tasks.display import HeatMap
@@ -270,14 +270,14 @@ def load(
     if (threshold := as_number(gamma)) is not None:
         decision = decision.at(threshold)
     made = Ensemble([member.recogniser for member in members.members], decision)
-    of_field = [
-        run
-        for run, recogniser in members.members
-        if store.has_field(run.workdir, run.step, recogniser.kept)
+    calibrated = [
+        str(run.workdir)
+        for run, one in members.members
+        if of_field(run.workdir, run.step, one.kept, one.decision.score)[0] is not None
     ]
-    if of_field:
+    if calibrated:
         described = (
-            f"{', '.join(str(run.workdir) for run in of_field)}: the calibration to field chips "
+            f"{', '.join(calibrated)}: the calibration to field chips "
             "applies only to the single run, and is ignored in an ensemble"
         )
         made.note = "; ".join(filter(None, [described, made.note]))

@@ -226,7 +226,7 @@ def _save(
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "image_facts": chips.facts,
         "enrolled": list(recogniser.further),
-        "enrolled_chips": sorted(field_chips.enrolled_chips(recogniser)),
+        "enrolled_chips": chips.enrolled,
     }
     kept = recogniser.kept + store.FIELD
     return store.save(recogniser.workdir, recogniser.step, kept, decision, provenance)

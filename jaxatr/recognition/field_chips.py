@@ -39,12 +39,14 @@ class Chips(NamedTuple):
       counts: number of chips of each class, by name; empty without labels.
       digest: SHA-256 of the names and contents of the chips' files.
       facts: facts of the chips as images, by name; empty for tracks.
+      enrolled: SHA-256 of the enrolled chips that the decision compares with.
     """
 
     outputs: openset.Outputs
     counts: dict[str, int]
     digest: str
     facts: dict[str, list[float]]
+    enrolled: list[str]
 
 
 def read_labelled(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips:
@@ -101,7 +103,7 @@ def _processed(recogniser: OpenSetPredictor, items: Sequence[Item]) -> Chips:
 
     outputs = openset.concatenated(list(recogniser.outputs(read())))
     named = {name: values.tolist() for name, values in by_name(facts).items()} if facts else {}
-    return Chips(outputs, {}, digest_of(items), named)
+    return Chips(outputs, {}, digest_of(items), named, sorted(enrolled))
 
 
 def _unlabelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list[Item]:

@@ -12,18 +12,21 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxatr import files, kernels, reporting, resolve, training
-from jaxatr.recognition import drift, enrolment_file, ensemble, labelled_set, store
+from jaxatr import files, kernels, openset, reporting, resolve, training
+from jaxatr.recognition import drift, enrolment_file, ensemble, labelled_set
+from jaxatr.recognition.decision import of_field
 from jaxatr.recognition.predictor import OpenSetPredictor
 from jaxatr.reporting import recorded_sets
 from jaxatr.runs.merge import Evaluated, merged
 from jaxatr.runs.options import check_options
 from jaxatr.runs.training import Labelled, make_task
 from jaxatr.tasks.embedding.task import Embedding
+from jaxatr.tasks.open_set.deciders import score_of
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.tasks.track.of_tracks import OfTracks
 from jaxatr.training import EVALUATION, SCORES, THUMBNAILS, Checkpoint, Task, write_file
+from jaxatr.typing import Config
 
 
 def evaluate_run(
@@ -113,18 +116,12 @@ def evaluate_run(
     with kernels.choices(training.recorded_choices(workdir, phase)):
         measured, recorded = task.test(training.variables_of(snapshot), **options)
     result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
-    decides = result.get("decides")
-    if decides and store.has_field(workdir, snapshot.step, kept_as(decides, config)):
-        warnings.warn(
-            f"{workdir}: {decides} is calibrated to field chips, by which predict decides; these "
-            "figures are of its threshold before that (jaxatr calibrate --undo returns to it)",
-            stacklevel=2,
-        )
     if not own:
         labelled_set.describe(result, facts, folder.name if folder else "")
         if (found := _drift(workdir, checkpoint, task, recorded)) is not None:
             result["drift"] = found.to_json()
     if folder is None:
+        _warn_of_field(workdir, config, result, snapshot.step)
         return reporting.shown(workdir, result)
     further = task.files(recorded, snapshot.step)
     with _alone(folder):
@@ -143,7 +140,29 @@ def evaluate_run(
         write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
         if own:
             training.update_record(workdir, **task.evaluated(result, snapshot.step))
+    _warn_of_field(workdir, config, result, snapshot.step)
     return reporting.shown(workdir, result)
+
+
+def _warn_of_field(
+    workdir: str | os.PathLike, config: Config, result: Mapping[str, Any], step: int
+) -> None:
+    """Warns if predictions use a calibration to field chips, which an evaluation does not."""
+    if not (decides := result.get("decides")):
+        return
+    enrolment = enrolment_file.read(workdir)
+    asked = enrolment.score if enrolment else config.open_set.score  # the path of one's own
+    score = score_of(decides if decides in openset.SCORES else asked)
+    further: tuple[str, ...] = ()
+    if enrolment and score.takes_classes:
+        further = enrolment.further(result["split"]["known"])
+    kept = kept_as(decides, config)
+    if of_field(workdir, step, kept, score, further, enrolment)[0] is not None:
+        warnings.warn(
+            f"{workdir}: {decides} is calibrated to field chips, by which predict decides; these "
+            "figures are of its threshold before that (jaxatr calibrate --undo returns to it)",
+            stacklevel=3,
+        )
 
 
 def _alone(folder: Path) -> contextlib.AbstractContextManager[object]:

@@ -29,12 +29,14 @@ SETS = "sets"
 """Folder in a run's folder with the evaluations on other sets, each in a folder of its name."""
 _LOCK = ".training.lock"
 _HOLDER = ".training.json"
+_WRITTEN = (("data", "source"), ("open_set", "enrolled"))  # fields of files in the run's folder
 
 
 def load_config(workdir: str | os.PathLike) -> Config:
     """Reads the configuration that a run was trained with.
 
-    Fields that were added after the run was trained have their defaults.
+    Fields that were added after the run was trained have their defaults. Files that were written
+    into the run's folder, such as arrays that it was trained on, are found if it was moved.
 
     Raises:
       ValueError: ``workdir`` is not a run's folder, its configuration is damaged or was changed, or
@@ -48,9 +50,15 @@ def load_config(workdir: str | os.PathLike) -> Config:
         raise MissingFileError(f"{workdir} is not a run's folder: it has no {path.name}")
     recorded = files.read_fields(path)
     try:
-        return configuration.completed(recorded)
+        config = configuration.completed(recorded)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+    for group, name in _WRITTEN:
+        own = Path(config.get(group, {}).get(name) or "")
+        if own.name and not own.exists():  # the folder was moved
+            around = (folder / own.name for folder in path.absolute().parents[:2])  # or its repeats
+            config[group][name] = str(next(filter(Path.is_file, around), own))
+    return config
 
 
 def set_folder(workdir: str | os.PathLike, name: str) -> Path:

@@ -17,7 +17,7 @@ import jaxatr
 from jaxatr import data, files, openset, reporting, runs, training
 from jaxatr.cli import cluster, enrol
 from jaxatr.data import Bands
-from jaxatr.recognition import enrolment, enrolment_file, extension, store
+from jaxatr.recognition import enrolment, enrolment_file, extension, field_calibration, store
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.recognition.session import Session
 from jaxatr.runs import continual
@@ -189,11 +189,18 @@ def test_a_score_that_cannot_enrol_names_those_that_can(run, source):
     assert not (run / enrolment_file.FILE).exists() and not (run / enrolment_file.FOLDER).exists()
 
 
-@pytest.mark.slow  # fits every score anew
-def test_auto_enrols_by_the_best_score_that_can(run, source):
+@pytest.mark.parametrize(
+    "compared",
+    [True, pytest.param(False, marks=pytest.mark.slow)],  # which fits every score anew
+)
+def test_auto_enrols_by_the_best_score_that_can(run, source, compared):
     areas = training.read_record(run)["decision"]["candidates"]
     takers = {n: row["auroc"] for n, row in areas.items() if openset.SCORES[n].takes_classes}
-    training.update_record(run, decision={})  # as of a run whose score was named: compared now
+    named = {"decides": "energy", "candidates": {"energy": {"auroc": 1.0}}}
+    training.update_record(run, decision=named)  # as of a run whose score was named
+    if not compared:
+        (choice,) = (run / "fitted").glob(f"*/{store.CHOICE}.json")
+        choice.unlink()
     chosen = runs.enrol_run(run, source, score="auto")["score"]
     assert takers[chosen] == max(takers.values())
     plain = Recogniser.load(run, score="energy")
@@ -438,7 +445,9 @@ def test_a_calibration_with_chips_of_a_class_is_not_used_without_it(run, source,
     np.testing.assert_array_equal(again.thresholds(3), counted.decision.thresholds(3))
 
 
-def test_chips_that_joined_a_known_class_do_not_calibrate_it(run, chips, split, tmp_path):
+def test_chips_that_joined_a_known_class_do_not_calibrate_it(
+    run, chips, split, tmp_path, monkeypatch
+):
     name, before = split["known"][0], Recogniser.load(run, score="nearest").decision
     joining = few(chips / "test" / name, tmp_path, 3)
     runs.enrol_run(run, joining, score="nearest")
@@ -462,6 +471,15 @@ def test_chips_that_joined_a_known_class_do_not_calibrate_it(run, chips, split, 
     assert runs.remove_class(run, name)
     after = Recogniser.load(run, score="nearest")
     assert "no longer calibrated to field chips, because chips were" in after.note
+    np.testing.assert_array_equal(after.decision.thresholds(3), before.thresholds(3))
+    runs.enrol_run(run, joining, score="nearest")
+    taken_out = []  # by another process, while this one calibrates
+    monkeypatch.setattr(
+        field_calibration, "_warn_of_few", lambda *_: taken_out.append(runs.remove_class(run, name))
+    )
+    runs.calibrate_run(run, others.parent, score="nearest")
+    after = Recogniser.load(run, score="nearest")
+    assert taken_out == [3] and "no longer calibrated to field chips" in after.note
     np.testing.assert_array_equal(after.decision.thresholds(3), before.thresholds(3))
 
 

@@ -203,6 +203,11 @@ def test_a_calibration_to_chips_of_the_field_does_not_count(copies, chips, tmp_p
     after = Recogniser.load(copies)
     assert not before.note and "two: the calibration to field chips applies only" in after.note
     np.testing.assert_array_equal(calibration_of(before).scores, calibration_of(after).scores)
+    score = before.members[1].decision.score
+    step, kept = before.members[1].step, score.name + store.FIELD
+    saved = store.load(copies[1], step, kept, score)
+    store.save(copies[1], step, kept, saved, {"enrolled_chips": ["taken out since"]})
+    assert not Recogniser.load(copies).note  # the single run does not use it either
 
 
 @pytest.mark.slow

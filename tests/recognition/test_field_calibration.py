@@ -102,6 +102,13 @@ def test_evaluate_says_that_it_measures_the_decision_without_it(run, field):
     runs.calibrate_run(run, field)
     with pytest.warns(UserWarning, match="is calibrated to field chips, by which predict decides"):
         assert runs.evaluate_run(run) == before
+    step, name = before["checkpoint"]["step"], before["decides"]
+    saved = store.load(run, step, name + store.FIELD, openset.SCORES[name])
+    origin = {"enrolled_chips": ["taken out since"]}  # so that predict does not use it any more
+    store.save(run, step, name + store.FIELD, saved, origin)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert runs.evaluate_run(run) == before
 
 
 def test_enrol_states_the_thresholds_by_which_predict_decides(run, field, chips):

@@ -9,7 +9,7 @@ import pytest
 from ml_collections import ConfigDict
 
 import jaxatr
-from jaxatr import files
+from jaxatr import bundled, files
 from jaxatr.training import (
     ConfigMismatch,
     check_config,
@@ -234,3 +234,21 @@ def test_a_run_whose_configuration_lacks_its_task_is_named(tmp_path):
     update_record(tmp_path, task="jaxatr.tasks.open_set:OpenSet")
     with pytest.raises(ValueError, match=f"^{tmp_path / 'config.json'}: it lacks 'task', or "):
         task_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("group", "name"), [("data", "source"), ("open_set", "enrolled"), ("data", "corrections")]
+)
+def test_a_file_in_the_runs_folder_is_found_where_the_folder_was_moved(tmp_path, group, name):
+    asked = bundled.load("cbc:smoke")
+    asked[group][name] = str(tmp_path / "before" / "own.npz")
+    record_config(tmp_path / "now" / "seed-0", asked)
+    assert load_config(tmp_path / "now" / "seed-0")[group][name] == asked[group][name]
+    written = name != "corrections"  # by the training, into its folder
+    for folder in (tmp_path / "now", tmp_path / "now" / "seed-0"):  # of several runs, of the run
+        (folder / "own.npz").write_bytes(b"")
+        found = load_config(tmp_path / "now" / "seed-0")[group][name]
+        assert found == (str(folder / "own.npz") if written else asked[group][name])
+    (tmp_path / "before").mkdir()
+    (tmp_path / "before" / "own.npz").write_bytes(b"")
+    assert load_config(tmp_path / "now" / "seed-0")[group][name] == asked[group][name]
