@@ -44,7 +44,7 @@ def top_share(
     """
     if not softness > 0:
         raise ValueError(f"softness: got {softness}, wanted more than 0")
-    saliency, share = at_least_float32(saliency), jnp.asarray(share)
+    saliency, share = at_least_float32(saliency), at_least_float32(share)
     chex.assert_rank(saliency, 3)
     chex.assert_shape(share, (len(saliency),))
     flat = jax.lax.stop_gradient(saliency.reshape(len(saliency), -1))

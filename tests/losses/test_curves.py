@@ -42,6 +42,13 @@ def test_a_hard_mask_holds_the_share(share):
         )
 
 
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_shares_in_16_bits_count_pixels_in_full(dtype):
+    maps = draw(9, 1, 300, 300)  # more pixels than float16 reaches, and than bfloat16 tells apart
+    taken = np.asarray(top_share(maps, jnp.array([0.75], dtype), softness=1e-5))
+    assert (taken >= 0.5).sum() == 67_500
+
+
 def test_its_mean_over_shares_agrees_with_the_measures():
     images, maps = draw(2, 4, 6, 6, 1), draw(3, 4, 6, 6)
     classes = np.asarray(predict(images)).argmax(-1)

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.openset import gallery
 from jaxatr.openset.head import Head, last_layer
 from jaxatr.openset.inputs import finite
 from jaxatr.openset.score import Score
@@ -63,8 +64,9 @@ def score(
     chex.assert_shape(features, (z.shape[0], *np.shape(model.mean)))
     ahead = jnp.max(z, axis=-1, keepdims=True) - z
     total = jnp.sum(ahead / between[jnp.argmax(z, axis=-1)], axis=-1)
-    away = jnp.linalg.norm(jnp.asarray(features) - jnp.asarray(model.mean)[None], axis=-1)
-    return total / ((z.shape[1] - 1) * jnp.maximum(away, 1e-8))
+    centred = jnp.asarray(features) - jnp.asarray(model.mean)[None]
+    away = jnp.sum(gallery.unit(centred) * centred, axis=-1)  # the length: no squares are lost
+    return total / ((z.shape[1] - 1) * jnp.where(away > 0, away, 1e-8))
 
 
 PART = Score.of_arrays("fdbd", "fDBD", score, fit, traced=score, model=Boundaries)

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.openset import gallery
 from jaxatr.openset.head import Head, last_layer
 from jaxatr.openset.inputs import finite
 from jaxatr.openset.score import Score
@@ -66,8 +67,7 @@ def score(
     chex.assert_shape(x, (z.shape[0], *np.shape(model.mean)))
     centred = x - jnp.asarray(model.mean)[None]
     own = jnp.asarray(model.kernel).T[jnp.argmax(z, axis=-1)]
-    length = jnp.maximum(jnp.linalg.norm(centred, axis=-1), jnp.finfo(jnp.float32).tiny)
-    return jnp.sum(own * centred, axis=-1) / length + alpha * jnp.sum(jnp.abs(x), axis=-1)
+    return jnp.sum(own * gallery.unit(centred), axis=-1) + alpha * jnp.sum(jnp.abs(x), axis=-1)
 
 
 PART = Score.of_arrays("nci", "NCI", score, fit, traced=score, model=Collapse)

@@ -350,6 +350,18 @@ def test_features_that_are_all_0_and_a_query_at_the_mean():
     assert np.isfinite(fdbd.score(ways[1], mean, z)).all()
 
 
+@pytest.mark.parametrize("unit", [1e-25, 1e22])
+@pytest.mark.parametrize("part", [nci, fdbd])
+def test_the_unit_of_the_features_does_not_matter(part, unit):
+    def scores(unit):
+        train, queries = np.float32(TRAIN.features * unit), np.float32(QUERIES.features * unit)
+        norm = {"alpha": 0.0} if part is nci else {}  # of the features: it is in their unit
+        model = part.fit(train, openset.Head(np.float32(KERNEL / unit), BIAS))
+        return part.score(model, queries, QUERIES.logits, **norm) * unit ** (part is nci)
+
+    np.testing.assert_allclose(scores(unit), scores(1.0), rtol=1e-4, atol=1e-5)
+
+
 def test_a_layer_without_bias_has_one_of_0():
     bare, zero = openset.Head(KERNEL, None), openset.Head(KERNEL, np.zeros(K))
     for fit in (react.fit, scale.fit, dice.fit):
