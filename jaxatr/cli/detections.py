@@ -127,8 +127,10 @@ def _write(
             first: Row = {"path": done[number].path.name, "error": None}
             table += [first | dict(row) | origins[number] for row in done[number].rows]
         data.write_table(out, table, columns=columns)
-    count = sum(len(one.rows) for one in ordered)
-    print(f"{out}: {_targets(count)} in {len(done)} scenes, {len(failed)} failed", file=sys.stderr)
+    rows = [row for one in ordered for row in one.rows]
+    undecided = sum(bool(row.get("error")) for row in rows)
+    found = _targets(len(rows)) + (f" ({undecided} without a decision)" if undecided else "")
+    print(f"{out}: {found} in {len(done)} scenes, {len(failed)} failed", file=sys.stderr)
 
 
 def _noted(paths: Iterable[data.ImagePath], sources: dict[int, str]) -> Iterator[data.ImagePath]:

@@ -112,7 +112,9 @@ def test_one_reason_is_one_line_a_scene(
     Image.fromarray(scene_of(chips)).save(tmp_path / "b.png")
     given = ["--workdir=d", "--recogniser=r", f"--out={tmp_path / 't.csv'}", tmp_path / "b.png"]
     assert detect.main(flags_of(detect, *given)) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if "it is no chip" in line]
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1].endswith("2 targets (2 without a decision) in 1 scenes, 0 failed")
+    lines = [line for line in told if "it is no chip" in line]
     assert lines == [f"warning: {tmp_path / 'b.png'}: 2,4,18,20 and 1 more: it is no chip"]
     assert [row["error"] for row in rows_of(tmp_path / "t.csv")] == ["it is no chip"] * 2
 
