@@ -8,7 +8,7 @@ import numpy as np
 from jaxatr.data.class_names import class_name
 from jaxatr.data.dataset import Split
 from jaxatr.resolve import nearest
-from jaxatr.typing import Int
+from jaxatr.typing import Int, Shaped
 
 
 def select(
@@ -75,7 +75,7 @@ def holdout(
     fraction: float,
     seed: int,
     *,
-    groups: Int[np.ndarray, " n"] | None = None,
+    groups: Shaped[np.ndarray, " n"] | None = None,
 ) -> tuple[Int[np.ndarray, " t"], Int[np.ndarray, " v"]]:
     """Splits positions into training and validation, class by class.
 
@@ -84,8 +84,8 @@ def holdout(
       fraction: fraction of each class to hold out, in ``[0, 1)``; the number is rounded, and at
         least one example of each class stays in training.
       seed: seed of the draw.
-      groups: ``[n]``, numbers of groups that stay together, each within one class. If given, groups
-        are counted and drawn instead of examples.
+      groups: ``[n]``, numbers or names of groups that stay together, each within one class. If
+        given, groups are counted and drawn instead of examples.
 
     Returns:
       ``(train, validation)``: positions in ``0..n-1``, each in ascending order.

@@ -89,7 +89,7 @@ def read_unlabelled(recogniser: OpenSetPredictor, source: str | os.PathLike) -> 
 def _processed(recogniser: OpenSetPredictor, items: Sequence[Item]) -> Chips:
     """Reads chips or tracks and applies the network to them."""
     facts: list[np.ndarray] = []
-    enrolled = enrolled_chips(recogniser)
+    enrolled = _enrolled(recogniser)
 
     def read() -> Iterator[np.ndarray]:
         for one in items:
@@ -149,7 +149,7 @@ def _labelled(recogniser: OpenSetPredictor, source: Path, scratch: Path) -> list
     return listed
 
 
-def enrolled_chips(recogniser: OpenSetPredictor) -> dict[str, str]:
+def _enrolled(recogniser: OpenSetPredictor) -> dict[str, str]:
     """Returns the classes of the enrolled chips that the decision compares with, by checksum."""
     compared = recogniser.decision.further is not None
     found = enrolment_file.read(recogniser.workdir) if compared else None

@@ -62,13 +62,3 @@ def next_average(
         "params": flax.traverse_util.unflatten_dict(new),
         "steps": {**average["steps"], phase.name: step + 1},
     }
-
-
-def evaluated_params(params: PyTree, opt_state: Mapping[str, Any]) -> PyTree:
-    """Returns the parameters to evaluate and use: their average, if the run keeps one."""
-    if AVERAGE not in opt_state:
-        return params
-    average = opt_state[AVERAGE]["params"]
-    flat = flax.traverse_util.flatten_dict(params, keep_empty_nodes=True)
-    flat |= flax.traverse_util.flatten_dict(average)
-    return flax.traverse_util.unflatten_dict(flat)

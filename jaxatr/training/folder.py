@@ -14,9 +14,9 @@ from jaxatr import config as configuration
 from jaxatr import files, parallel
 from jaxatr.data.class_names import class_name
 from jaxatr.files import MissingFileError
-from jaxatr.training.average import evaluated_params
 from jaxatr.training.repeats import read_repeats
 from jaxatr.training.snapshot import Snapshot
+from jaxatr.training.state import evaluated_params
 from jaxatr.typing import Config, PyTree
 
 EVALUATION = "evaluation.json"

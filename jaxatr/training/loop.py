@@ -12,7 +12,6 @@ import numpy as np
 
 from jaxatr import kernels, parallel
 from jaxatr.data.pipeline import BatchIterator
-from jaxatr.training.average import evaluated_params
 from jaxatr.training.checkpoints import CheckpointError, Checkpoints
 from jaxatr.training.kernels import KernelChoices
 from jaxatr.training.meter import Meter, NonFiniteLoss
@@ -22,6 +21,7 @@ from jaxatr.training.record import read_record, record_config, start_record, upd
 from jaxatr.training.snapshot import Snapshot, rank
 from jaxatr.training.state import (
     TrainState,
+    evaluated_params,
     flatten,
     from_arrays,
     to_arrays,

@@ -1,6 +1,6 @@
 """The train state, its split into trained and frozen parameters, and its conversion to arrays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import flax.serialization
@@ -91,9 +91,16 @@ def split(params: PyTree, trainable: Trainable) -> tuple[PyTree, PyTree]:
     return flax.traverse_util.unflatten_dict(trained), flax.traverse_util.unflatten_dict(frozen)
 
 
-def merge(trained: PyTree, frozen: PyTree) -> PyTree:
-    """Merges parameters that were split by :func:`split`."""
-    return flax.traverse_util.unflatten_dict(_flat(trained) | _flat(frozen))
+def merge(one: PyTree, other: PyTree) -> PyTree:
+    """Merges parameters that were split by :func:`split`; of both, ``other`` takes precedence."""
+    return flax.traverse_util.unflatten_dict(_flat(one) | _flat(other))
+
+
+def evaluated_params(params: PyTree, opt_state: Mapping[str, Any]) -> PyTree:
+    """Returns the parameters to evaluate and use: their average, if the run keeps one."""
+    if AVERAGE not in opt_state:
+        return params
+    return merge(params, opt_state[AVERAGE]["params"])
 
 
 def _flat(params: Any) -> dict[tuple[str, ...], Any]:
@@ -131,8 +138,7 @@ def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
             + (f" (and {len(odd) - 1} more)" if len(odd) > 1 else "")
         )
     # Checkpoints of earlier versions lack empty dictionaries.
-    filled = _flat(whole) | flax.traverse_util.flatten_dict(arrays)
-    filled = flax.traverse_util.unflatten_dict(filled)
+    filled = merge(whole, arrays)
     state = cast(TrainState, flax.serialization.from_state_dict(plain, filled))
 
     def as_in(leaf: Any, data: Any) -> Any:

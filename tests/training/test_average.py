@@ -9,8 +9,8 @@ import optax
 import pytest
 
 from jaxatr import training
-from jaxatr.training.average import AVERAGE, evaluated_params, next_average, start_average
-from jaxatr.training.state import create_state
+from jaxatr.training.average import AVERAGE, next_average, start_average
+from jaxatr.training.state import create_state, evaluated_params
 from jaxatr.training.step import Schedule
 from jaxatr.training.task import Phase
 

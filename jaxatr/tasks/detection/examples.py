@@ -288,10 +288,8 @@ def _parts(dataset: data.Dataset, config: Config, chip: data.Chip) -> dict[str, 
     if not named and fields.validation:
         train = parts["train"]
         seed = config.seed if fields.validation_seed is None else fields.validation_seed
-        groups = None
-        if fields.group_by:
-            values = data.group_values(train.split, fields.group_by)
-            groups = np.unique(values, return_inverse=True)[1]
+        by = fields.group_by
+        groups = data.group_values(train.split, by) if by else None
         alike = np.zeros(len(train), np.int32)
         kept, held = data.holdout(alike, fields.validation, seed, groups=groups)
         if len(held):

@@ -139,7 +139,8 @@ class Detector(Predictor[np.ndarray, Detections]):
         self._overlap = run.config.detection.overlap
         self._identity = identity(run.record["normalization"], run.config.detection.most)
         self._network = TileNetwork(run, runtime)
-        self._variables, self.note = self._network.variables, self._network.note
+        self._variables = self._network.variables  # the digest covers arrays of attributes only
+        self.note = self._network.note
 
     @classmethod
     def load(
