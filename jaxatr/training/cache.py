@@ -37,6 +37,6 @@ def enable_compilation_cache(path: str | os.PathLike | None = None) -> Path | No
         return None
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_enable_compilation_cache", True)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
     compilation_cache.reset_cache()  # JAX reads its settings only once, possibly before this call
     return folder
