@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from jaxatr.resolve import nearest
 from jaxatr.serving.console import Console
+from jaxatr.serving.guard import PROMPT
 from jaxatr.serving.openapi import BODY
 
 
@@ -22,13 +23,16 @@ Served = Annotated[Console, Depends(_served)]
 
 
 async def only_known_parameters(request: Request) -> None:
-    """Checks that a request has only parameters that its route reads; pages may have any.
+    """Checks that a request has only parameters that its route reads.
+
+    Pages may have any, and so may requests about the server's health, for which monitors and load
+    balancers add a parameter to avoid caches.
 
     Raises:
       HTTPException: it has another one, such as a misspelt one.
     """
     route = request.scope["route"]
-    if not request.query_params or not route.include_in_schema:
+    if not request.query_params or not route.include_in_schema or route.path in PROMPT:
         return
     known = list(_parameters(route.dependant))
     if other := next((name for name in request.query_params if name not in known), None):
