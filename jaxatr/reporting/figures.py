@@ -119,7 +119,7 @@ def _rate_chart(
         for name, score in run.scores.items():
             if measure not in run.measured[name]:
                 continue
-            counts = run.predictions[name] == run.labels if measure == "oscr" else known
+            counts = run.named[name] == run.labels if measure == "oscr" else known
             points = rate_curve(score[known], counts[known], score[~known])
             area = percent(run.measured[name][measure])
             series.append(_series(runs, number, name, points, figure=area))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxatr import metrics, openset, reporting
-from jaxatr.reporting import figures
+from jaxatr.reporting import calibration, figures
 from jaxatr.reporting.explorer import _thresholds, decisions
 from jaxatr.reporting.recorded_run import read_run
 
@@ -164,6 +164,45 @@ def test_of_many_curves_only_those_of_the_deciding_score_are_shown_at_first(run_
     for runs, shown in ((4, {"softmax", "mls", "cbc"}), (5, {"cbc"})):  # 12 and 15 lines
         section = figures.curves([(number, run) for number in range(runs)])
         assert section and section.content["shown"] == shown
+
+
+@pytest.fixture
+def named_by(run_folder):
+    """A run by whose score the class is another than by the network, and by the decision."""
+    arrays = dict(np.load(run_folder / "scores.npz"))
+    labels, network = arrays["test_labels"], arrays["test_logits"].argmax(axis=1)
+    known, score = labels != openset.UNKNOWN, read_run(run_folder).scores["cbc"]
+    own, decided = np.random.default_rng(0).integers(0, 3, (2, len(labels)))
+    probability = np.random.default_rng(1).random(len(labels))
+    arrays |= {"test_predicted_cbc": own, "decided_nearest": decided, "decided_label": labels}
+    arrays |= {"decided_score": score, "decided_probability": probability}
+    np.savez(run_folder / "scores.npz", **arrays)
+    evaluation = json.loads((run_folder / "evaluation.json").read_text())
+    row = evaluation["groups"]["all"]["scores"]["cbc"]
+    row["oscr"] = metrics.oscr(score[known], (own == labels)[known], score[~known])
+    area = metrics.aurc(probability[known], (network == labels)[known])
+    test = {"aurc": metrics.aurc(score, decided == labels), "closed_aurc": area}
+    evaluation |= {"decides": "cbc", "decision": {"by": "hand", "test": test}}
+    (run_folder / "evaluation.json").write_text(json.dumps(evaluation))
+    return read_run(run_folder)
+
+
+def test_the_area_under_a_drawn_curve_is_the_recorded_one(named_by):
+    section = figures.curves([(0, named_by)])
+    assert section
+    for drawn, measure in zip(section.content["charts"], ("auroc", "oscr"), strict=True):
+        for line in drawn.lines:
+            across, down = line.series.points.T
+            recorded = named_by.measured[line.series.group][measure]
+            assert np.trapezoid(down, across) == pytest.approx(recorded)
+
+
+def test_the_risks_drawn_are_of_the_decision_and_of_the_network(named_by):
+    section = calibration.decision([(0, named_by)])
+    assert section
+    areas = [line.series.points[:, 1].mean() for line in section.content["charts"][-1].lines]
+    test = named_by.evaluation["decision"]["test"]
+    assert areas == pytest.approx([test["aurc"], test["closed_aurc"]])
 
 
 def test_an_older_evaluation_without_thumbnails(run_folder):

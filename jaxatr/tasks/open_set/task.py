@@ -438,7 +438,8 @@ class OpenSet(Task):
           ``image`` uint8 ``[n, h, w, c]``, from :func:`jaxatr.data.thumbnail`. At most 24 examples
           for each score and kind of :data:`jaxatr.reporting.score_record.MISTAKES`.
         """
-        rows = score_record.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
+        scores, decides = measured["groups"]["all"]["scores"], measured.get("decides")
+        rows = score_record.worst_mistakes(arrays, scores, decides)
         places = {number: row for row, number in enumerate(ids(self.parts["test"]).tolist())}
         chosen = [places[number] for number in arrays["test_id"][rows].tolist()]
         return self.examples.thumbnails("test", np.array(chosen, int))
