@@ -55,7 +55,7 @@ class RecordedRun:
     named: dict[str, Int[np.ndarray, " n"]]
     predictions: dict[str, Int[np.ndarray, " n"]]
     scores: dict[str, Shaped[np.ndarray, " n"]]
-    ranges: Int[np.ndarray, " n"] | None
+    ranges: Shaped[np.ndarray, " n"] | None
     thumbnails: dict[int, Thumbnail]
     decided: dict[str, np.ndarray]
 

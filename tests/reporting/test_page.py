@@ -27,10 +27,12 @@ def sections(page):
     return re.findall(r'<section id="(\w+)"', page)
 
 
-def test_every_section_is_present(make_run, tmp_path):
-    page = reporting.render_report([make_run(tmp_path / "run", ranges=(1000, 2000))])
+@pytest.mark.parametrize("ranges", [(1000, 2000), (1000.0, 1500.5)])
+def test_every_section_is_present(make_run, tmp_path, ranges):
+    page = reporting.render_report([make_run(tmp_path / "run", ranges=ranges)])
     wanted = ["scores", "curves", "explorer", "ranges", "confusion", "training", "settings"]
     assert sections(page) == wanted
+    assert all(f'<th scope="col">{at:g} m</th>' in page for at in ranges)
     assert "Simulated images" in page and "random-3/2, version 1, seed 0" in page
 
 
