@@ -214,6 +214,19 @@ def test_an_older_evaluation_without_thumbnails(run_folder):
     assert "has no thumbnails" in page and "training" not in sections(page)
 
 
+def test_the_share_of_known_examples_to_accept_is_the_recorded_one(make_run, tmp_path):
+    folders = [make_run(tmp_path / name) for name in ("one", "other")]
+    for folder, tpr in zip(folders, (0.995, 0.9), strict=True):
+        evaluation = json.loads((folder / "evaluation.json").read_text())
+        (folder / "evaluation.json").write_text(json.dumps(evaluation | {"tpr": tpr}))
+    page = " ".join(reporting.render_report(folders).split())
+    assert "when 99.5 % or 90 % of the known ones are" in page
+    assert "when 99.5 % or 90 % of the unknown ones are" in page
+    assert "to accept 99.5% of the known" in page
+    run, _ = embedded(page)["runs"]
+    assert run["scores"]["mls"]["thresholds"][-1]["text"] == "fitted, to accept 99.5%"
+
+
 def test_a_gamma_of_one_has_no_threshold(run_folder):
     evaluation = json.loads((run_folder / "evaluation.json").read_text())
     evaluation["gamma"] = 1.0
