@@ -9,6 +9,7 @@ import scipy.special
 from PIL import Image
 
 from jaxatr import data, files, metrics, openset, reporting, runs, training
+from jaxatr.explain import Explainer
 from jaxatr.reporting.recorded_run import read_run
 
 pytestmark = pytest.mark.slow
@@ -211,3 +212,13 @@ def test_negatives_need_a_plain_classifier_and_chips_that_fit(small_config, tmp_
     np.savez(tmp_path / "more.npz", images=np.zeros((3, 8, 8, 1), np.uint8))
     with pytest.raises(ValueError, match=r"more.npz: got images of shape \(8, 8, 1\)"):
         runs.train_run(config, tmp_path / "run", progress=False)
+    np.savez(tmp_path / "more.npz", images=np.zeros((3, 16, 16, 1), np.uint8))
+    config.train.steps = 1
+    runs.train_run(config, tmp_path / "run", progress=False)
+    run = training.load_run(tmp_path / "run")
+    bias = run.variables["params"]["closed_head"]["bias"]
+    bias[:] = 100.0 * (np.arange(len(bias)) == len(run.classes))  # of the class of negatives
+    explainer = Explainer.of_run(run, "smoothgrad", samples=1)
+    (explanation,) = explainer([np.zeros((16, 16, 1), np.uint8)])
+    assert explanation.label == "unknown" and explanation.score > 0.99
+    assert len(explainer.classes) == len(bias)

@@ -106,12 +106,13 @@ def _diagram(runs: Sequence[RecordedRun], name: str, title: str) -> Chart | None
 def _risk(runs: Sequence[RecordedRun]) -> Chart:
     series, words = [], []
     for number, run in enumerate(runs):
-        known = run.decided["label"] != openset.UNKNOWN
-        right = run.decided["nearest"] == run.decided["label"]
-        kinds = [("all examples", run.decided["score"], right)]
-        if known.any():
-            confidence = run.decided["probability"][known]
-            kinds.append(("known only, by class probability", confidence, right[known]))
+        labels = run.decided["label"]
+        kinds = [("all examples", run.decided["score"], run.decided["nearest"] == labels)]
+        # The network's probabilities are of its own class, and of no enrolled one.
+        trained = (labels != openset.UNKNOWN) & (labels < len(run.record["split"]["known"]))
+        if trained.any():
+            confidence, right = run.decided["probability"][trained], run.predicted == labels
+            kinds.append(("known only, by class probability", confidence, right[trained]))
         for dash, (kind, confidence, correct) in enumerate(kinds):
             risk = metrics.risk_coverage(confidence, correct)
             coverage = np.arange(1, len(risk) + 1) / len(risk)

@@ -84,7 +84,7 @@ def _thresholds(run: RecordedRun, name: str) -> list[dict[str, Any]]:
         listed.insert(0, {"text": "decides", "threshold": deciding, "gamma": gamma})
     if fitted is not None and fitted != deciding:  # they differ in runs of earlier versions
         alone = " to the validation examples alone" * counts_training(run.evaluation)
-        share = f"fitted{alone}, to accept {run.evaluation['tpr']:.0%}"
+        share = f"fitted{alone}, to accept {100 * run.evaluation['tpr']:g}%"
         gamma = axes.to_gamma(scale, fitted)
         listed.append({"text": share, "threshold": fitted, "gamma": gamma})
     if not listed:

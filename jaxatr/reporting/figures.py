@@ -68,13 +68,13 @@ def ranges(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:
         "range (m)",
         seen[0] - margin,
         seen[-1] + margin,
-        tuple((float(value), str(value)) for value in seen),
+        tuple((value, f"{value:g}") for value in seen),
     )
     series, words = [], []
     for number, name, by_range in rows:
         points = np.array(sorted(by_range.items()), np.float64)
         series.append(_series(runs, number, name, points, dotted=True))
-        figures = ", ".join(f"{percent(value)} at {at} m" for at, value in sorted(by_range.items()))
+        figures = ", ".join(f"{percent(area)} at {at:g} m" for at, area in sorted(by_range.items()))
         words.append(f"{series[-1].label}: {figures}.")
     down = axes.percent("AUROC", min(0.5, np.floor(10 * lowest) / 10))
     drawn = chart("ranges-auroc", "AUROC by range (%)", " ".join(words), across, down, series)
@@ -82,7 +82,7 @@ def ranges(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:
         (one.label, [percent(by_range.get(at)) for at in seen])
         for one, (_, _, by_range) in zip(series, rows, strict=True)
     ]
-    content = {"chart": drawn, "ranges": seen, "table": table}
+    content = {"chart": drawn, "ranges": [f"{at:g}" for at in seen], "table": table}
     return Section("ranges", "AUROC by range", content)
 
 
@@ -119,7 +119,7 @@ def _rate_chart(
         for name, score in run.scores.items():
             if measure not in run.measured[name]:
                 continue
-            counts = run.predictions[name] == run.labels if measure == "oscr" else known
+            counts = run.named[name] == run.labels if measure == "oscr" else known
             points = rate_curve(score[known], counts[known], score[~known])
             area = percent(run.measured[name][measure])
             series.append(_series(runs, number, name, points, figure=area))
@@ -136,12 +136,12 @@ def _rate_chart(
     )
 
 
-def _auroc_by_range(run: RecordedRun, name: str) -> dict[int, float]:
+def _auroc_by_range(run: RecordedRun, name: str) -> dict[float, float]:
     areas = {}
     for group, measured in run.evaluation["groups"].items():
-        matched = re.fullmatch(r"(\d+) m", group)
+        matched = re.fullmatch(r"(\d+(?:\.\d+)?) m", group)
         if matched and "auroc" in (row := measured["scores"].get(name, {})):
-            areas[int(matched[1])] = row["auroc"]
+            areas[float(matched[1])] = row["auroc"]
     return areas
 
 

@@ -168,5 +168,5 @@ def thresholds(run: RecordedRun) -> dict[str, str]:
         "fixed γ": "–" if gamma is None else f"{gamma:g}",
         "fitted γ": "–"
         if fitted is None
-        else f"{fitted:.6g}, to accept {run.evaluation['tpr']:.0%} of the known examples",
+        else f"{fitted:.6g}, to accept {100 * run.evaluation['tpr']:g}% of the known examples",
     }

@@ -35,8 +35,9 @@ class RecordedRun:
       metrics: the records of ``metrics.jsonl``.
       labels: ``[n]``, known class or :data:`jaxatr.openset.UNKNOWN`.
       predicted: ``[n]``, the nearest known class by the run's network.
-      predictions: name of a score to ``[n]``, the nearest known class: that of the decision for
-        the score that decides, that of the score if it names classes, else ``predicted``.
+      named: name of a score to ``[n]``, the nearest known class: that of the score if it names
+        classes, else ``predicted``. Measures of a score are of these.
+      predictions: the same, but for the score that decides the class of the decision.
       scores: name to ``[n]``, higher = more known.
       ranges: ``[n]`` in metres; ``None`` if the data has no ranges.
       thumbnails: row of a test example to its picture; empty if none were recorded.
@@ -51,9 +52,10 @@ class RecordedRun:
     metrics: list[dict[str, Any]]
     labels: Int[np.ndarray, " n"]
     predicted: Int[np.ndarray, " n"]
+    named: dict[str, Int[np.ndarray, " n"]]
     predictions: dict[str, Int[np.ndarray, " n"]]
     scores: dict[str, Shaped[np.ndarray, " n"]]
-    ranges: Int[np.ndarray, " n"] | None
+    ranges: Shaped[np.ndarray, " n"] | None
     thumbnails: dict[int, Thumbnail]
     decided: dict[str, np.ndarray]
 
@@ -147,9 +149,7 @@ def read_run(
         for name, array in arrays.items()
         if name.startswith("decided_")
     }
-    predictions = {name: score_record.recorded_predictions(arrays, name) for name in scores}
-    if "nearest" in decided:  # from the head or the gallery, whichever the run chose
-        predictions[evaluation["decides"]] = decided["nearest"]
+    predicted, decides = score_record.recorded_predictions, evaluation.get("decides")
     return RecordedRun(
         name=name or folder.resolve().name,
         workdir=str(workdir),
@@ -159,7 +159,8 @@ def read_run(
         metrics=training.read_metrics(folder) if own else [],
         labels=labels,
         predicted=arrays["test_logits"].argmax(axis=-1),
-        predictions=predictions,
+        named={name: predicted(arrays, name) for name in scores},
+        predictions={name: predicted(arrays, name, decides) for name in scores},
         scores=scores,
         ranges=arrays.get("test_range_m"),
         thumbnails=thumbnails,

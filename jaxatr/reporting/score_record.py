@@ -94,14 +94,20 @@ def _needs_logits_only(score: Score) -> bool:
     return fixed and score.all_needs <= {"open_logits"}
 
 
-def recorded_predictions(arrays: Mapping[str, np.ndarray], score: str) -> Int[np.ndarray, " n"]:
+def recorded_predictions(
+    arrays: Mapping[str, np.ndarray], score: str, decides: str | None = None
+) -> Int[np.ndarray, " n"]:
     """Returns the known class predicted for each test example.
 
     Args:
       arrays: the arrays of ``scores.npz``.
       score: name of the score. A score that names the class or has its own network has predictions
         of its own.
+      decides: name of the score whose predictions are those of the decision, from the head or the
+        gallery, whichever the run chose; None for no score.
     """
+    if score == decides and "decided_nearest" in arrays:
+        return arrays["decided_nearest"]
     own = arrays.get(f"test_predicted_{score}")
     return arrays["test_logits"].argmax(axis=-1) if own is None else own
 
@@ -137,8 +143,15 @@ def confident_mistakes(
     }
 
 
-def worst_mistakes(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> Int[np.ndarray, " _"]:
+def worst_mistakes(
+    arrays: Mapping[str, np.ndarray], names: Iterable[str], decides: str | None = None
+) -> Int[np.ndarray, " _"]:
     """Finds the test examples that any of the scores gets most confidently wrong.
+
+    Args:
+      arrays: the arrays of ``scores.npz``.
+      names: names of the scores.
+      decides: see :func:`recorded_predictions`.
 
     Returns:
       Row numbers in ascending order.
@@ -148,7 +161,7 @@ def worst_mistakes(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> In
         rows
         for name, score in scores.items()
         for rows in confident_mistakes(
-            arrays["test_labels"], recorded_predictions(arrays, name), score
+            arrays["test_labels"], recorded_predictions(arrays, name, decides), score
         ).values()
     ]
     return np.unique(np.concatenate(found))

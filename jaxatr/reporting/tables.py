@@ -63,7 +63,7 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
     if any("fitted_threshold" in row for row in groups["all"]["scores"].values()):
         notes.append(
             "fitted acc.: the same at the threshold fitted to the validation examples, to accept "
-            f"{evaluation['tpr']:.0%} of known ones"
+            f"{100 * evaluation['tpr']:g}% of known ones"
             + (f" (γ = {fitted:.6g})" if fitted is not None else "")
             + _differs(evaluation)
         )

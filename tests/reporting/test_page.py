@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxatr import metrics, openset, reporting
-from jaxatr.reporting import figures
+from jaxatr.reporting import calibration, figures
 from jaxatr.reporting.explorer import _thresholds, decisions
 from jaxatr.reporting.recorded_run import read_run
 
@@ -27,10 +27,12 @@ def sections(page):
     return re.findall(r'<section id="(\w+)"', page)
 
 
-def test_every_section_is_present(make_run, tmp_path):
-    page = reporting.render_report([make_run(tmp_path / "run", ranges=(1000, 2000))])
+@pytest.mark.parametrize("ranges", [(1000, 2000), (1000.0, 1500.5)])
+def test_every_section_is_present(make_run, tmp_path, ranges):
+    page = reporting.render_report([make_run(tmp_path / "run", ranges=ranges)])
     wanted = ["scores", "curves", "explorer", "ranges", "confusion", "training", "settings"]
     assert sections(page) == wanted
+    assert all(f'<th scope="col">{at:g} m</th>' in page for at in ranges)
     assert "Simulated images" in page and "random-3/2, version 1, seed 0" in page
 
 
@@ -166,11 +168,63 @@ def test_of_many_curves_only_those_of_the_deciding_score_are_shown_at_first(run_
         assert section and section.content["shown"] == shown
 
 
+@pytest.fixture
+def named_by(run_folder):
+    """A run by whose score the class is another than by the network, and by the decision."""
+    arrays = dict(np.load(run_folder / "scores.npz"))
+    labels, network = arrays["test_labels"], arrays["test_logits"].argmax(axis=1)
+    known, score = labels != openset.UNKNOWN, read_run(run_folder).scores["cbc"]
+    own, decided = np.random.default_rng(0).integers(0, 3, (2, len(labels)))
+    probability = np.random.default_rng(1).random(len(labels))
+    arrays |= {"test_predicted_cbc": own, "decided_nearest": decided, "decided_label": labels}
+    arrays |= {"decided_score": score, "decided_probability": probability}
+    np.savez(run_folder / "scores.npz", **arrays)
+    evaluation = json.loads((run_folder / "evaluation.json").read_text())
+    row = evaluation["groups"]["all"]["scores"]["cbc"]
+    row["oscr"] = metrics.oscr(score[known], (own == labels)[known], score[~known])
+    area = metrics.aurc(probability[known], (network == labels)[known])
+    test = {"aurc": metrics.aurc(score, decided == labels), "closed_aurc": area}
+    evaluation |= {"decides": "cbc", "decision": {"by": "hand", "test": test}}
+    (run_folder / "evaluation.json").write_text(json.dumps(evaluation))
+    return read_run(run_folder)
+
+
+def test_the_area_under_a_drawn_curve_is_the_recorded_one(named_by):
+    section = figures.curves([(0, named_by)])
+    assert section
+    for drawn, measure in zip(section.content["charts"], ("auroc", "oscr"), strict=True):
+        for line in drawn.lines:
+            across, down = line.series.points.T
+            recorded = named_by.measured[line.series.group][measure]
+            assert np.trapezoid(down, across) == pytest.approx(recorded)
+
+
+def test_the_risks_drawn_are_of_the_decision_and_of_the_network(named_by):
+    section = calibration.decision([(0, named_by)])
+    assert section
+    areas = [line.series.points[:, 1].mean() for line in section.content["charts"][-1].lines]
+    test = named_by.evaluation["decision"]["test"]
+    assert areas == pytest.approx([test["aurc"], test["closed_aurc"]])
+
+
 def test_an_older_evaluation_without_thumbnails(run_folder):
     (run_folder / "thumbnails.npz").unlink()
     (run_folder / "metrics.jsonl").unlink()
     page = reporting.render_report([run_folder])
     assert "has no thumbnails" in page and "training" not in sections(page)
+
+
+def test_the_share_of_known_examples_to_accept_is_the_recorded_one(make_run, tmp_path):
+    folders = [make_run(tmp_path / name) for name in ("one", "other")]
+    for folder, tpr in zip(folders, (0.995, 0.9), strict=True):
+        evaluation = json.loads((folder / "evaluation.json").read_text())
+        (folder / "evaluation.json").write_text(json.dumps(evaluation | {"tpr": tpr}))
+    page = " ".join(reporting.render_report(folders).split())
+    assert "when 99.5 % or 90 % of the known ones are" in page
+    assert "when 99.5 % or 90 % of the unknown ones are" in page
+    assert "to accept 99.5% of the known" in page
+    run, _ = embedded(page)["runs"]
+    assert run["scores"]["mls"]["thresholds"][-1]["text"] == "fitted, to accept 99.5%"
 
 
 def test_a_gamma_of_one_has_no_threshold(run_folder):

@@ -55,6 +55,18 @@ def test_mistakes_by_a_plain_search(most):
         assert found[kind].tolist() == worst_first[:most]
 
 
+def test_the_worst_mistakes_of_the_deciding_score_are_the_decisions():
+    recorded = arrays(n=200) | {"test_predicted_cbc": np.zeros(200, int)}
+    recorded |= {"decided_nearest": np.full(200, 2)}
+    score = score_record.recorded_scores(recorded, ["cbc"])["cbc"]
+    for decides, named in (("cbc", 2), (None, 0), ("mls", 0)):
+        found = score_record.confident_mistakes(
+            recorded["test_labels"], np.full(200, named), score
+        ).values()
+        rows = score_record.worst_mistakes(recorded, ["cbc"], decides)
+        assert rows.tolist() == sorted({int(row) for kind in found for row in kind})
+
+
 def test_without_mistakes_there_are_no_rows():
     labels = np.array([0, 1])
     found = score_record.confident_mistakes(labels, labels, np.array([1.0, 2.0]))

@@ -44,7 +44,7 @@ def settings(run: RecordedEmbedding) -> dict[str, str]:
         "selection": run.config["mining"]["method"] if loss == "quadruplet" else "within the batch",
         "fitted distance": "–"
         if fitted is None
-        else f"{-fitted:.6g}, to accept {tpr:.0%} of the known examples",
+        else f"{-fitted:.6g}, to accept {100 * tpr:g}% of the known examples",
         **overview.thresholds(run),
     }
 

@@ -139,10 +139,7 @@ class OpenSet(Task):
         """
         module, views = run.module, views_of(run.config)
         reframing.check_present(run.variables, run.config, run.workdir, run.step)
-        # run.classes does not include the class of negatives.
-        further = bool(run.config.open_set.negatives)
-        classes = (*run.classes, "unknown") if further else run.classes
-        score = NONE if further else score
+        score = NONE if run.config.open_set.negatives else score
         seen = views[:1] if score == NONE else views
 
         def network(
@@ -155,7 +152,7 @@ class OpenSet(Task):
 
         given = given_by(module, run.config)
         exportable = imported(cls.exporter)(run, network, score, given, source, precision)
-        return exportable._replace(classes=classes)
+        return exportable._replace(classes=_classes(run))
 
     @classmethod
     def loaded(cls, run: TrainedRun) -> TrainedRun:
@@ -182,7 +179,7 @@ class OpenSet(Task):
         def logits(variables: PyTree, images: ArrayLike) -> jax.Array:
             return module.apply(variables, run.normalize(images), train=False).logits
 
-        return Target(logits, variables, run.classes, source)
+        return Target(logits, variables, _classes(run), source)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -438,7 +435,8 @@ class OpenSet(Task):
           ``image`` uint8 ``[n, h, w, c]``, from :func:`jaxatr.data.thumbnail`. At most 24 examples
           for each score and kind of :data:`jaxatr.reporting.score_record.MISTAKES`.
         """
-        rows = score_record.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
+        scores, decides = measured["groups"]["all"]["scores"], measured.get("decides")
+        rows = score_record.worst_mistakes(arrays, scores, decides)
         places = {number: row for row, number in enumerate(ids(self.parts["test"]).tolist())}
         chosen = [places[number] for number in arrays["test_id"][rows].tolist()]
         return self.examples.thumbnails("test", np.array(chosen, int))
@@ -466,3 +464,8 @@ class OpenSet(Task):
             self.module, variables, normalize(chips), needs - {"image"}, views_of(self.config)
         )
         return found | {"image": chips} if "image" in needs else found
+
+
+def _classes(run: TrainedRun) -> tuple[str, ...]:
+    """Names the network's classes; ``run.classes`` does not include the class of negatives."""
+    return (*run.classes, "unknown") if run.config.open_set.negatives else run.classes
