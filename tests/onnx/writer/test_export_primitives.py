@@ -486,6 +486,13 @@ def test_ones_before_a_weight(exported):
     exported(function, {"w": draw(1, 3)}, draw(3, 3))
 
 
+def test_an_epsilon_with_more_axes_than_the_map_adds_them(exported):
+    def function(variables, x):
+        return (x - variables["mean"]) * lax.rsqrt(variables["var"] + jnp.full((1, 1, 1), 1e-3))
+
+    exported(function, {"mean": draw(3), "var": draw(3) ** 2}, draw(2, 3))
+
+
 def test_every_platform_gets_the_general_branch(exported, count):
     def function(x):
         return lax.platform_dependent(x, cuda=lambda x: x * 3, default=lambda x: x + 1)
