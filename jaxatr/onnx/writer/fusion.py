@@ -170,7 +170,7 @@ def mean(find: Finder, node: Node) -> bool:
         return False
     total = find.maker(node.inputs[0], "ReduceSum")
     number = find.number(node.inputs[1])
-    if total is None or not number:
+    if total is None or not number or find.shape(total.outputs[0]) != find.shape(node.outputs[0]):
         return False
     shape, axes = find.shape(total.inputs[0]), total.attributes["axes"]
     sizes = tuple(shape[axis] for axis in axes)
@@ -274,7 +274,7 @@ def _normalized(find: Finder, node: Node, bias: str, output: str) -> bool:
         small, shape = find.number(epsilon), find.shape(x)
         if (
             small is None
-            or len(shape) < 2
+            or not 2 <= len(shape) == len(find.shape(output))
             or any(v is None or len(v) != shape[-1] for v in vectors)
         ):
             continue

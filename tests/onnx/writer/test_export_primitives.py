@@ -232,6 +232,7 @@ REDUCTIONS = {
     "sorted": lambda x: (*lax.top_k(x, 2), jnp.sort(x, 1), jnp.argsort(x, 2)),
     "softmax": lambda x: (jax.nn.softmax(x), jax.nn.log_softmax(x, 1), jax.nn.logsumexp(x, 1)),
     "one hot": lambda x: jax.nn.one_hot(jnp.argmax(x, -1), 5),
+    "one number": lambda x: x.sum((1, 2)) / np.full((1, 1), 20.0, np.float32),
     "reshaped": lambda x: (x.reshape(len_(x), -1).mean(1), x.reshape(len_(x), 1, 20).max(1)),
 }
 
@@ -244,6 +245,12 @@ INDEXING = {
     "rows": lambda x: (x[:, jnp.array([2, 0])], jnp.take(x, jnp.array([[0, 9], [1, 2]]), axis=1)),
     "clipped": lambda x: jnp.take(x, jnp.array([0, 9, 1]), axis=2, mode="clip"),
     "computed": lambda x: x[:, _int(x[0, 0, :2]) % 4],
+    "beyond": lambda x: (
+        x[:, _int(9 * x[0, 0])],
+        x[:, _int(9 * x[0, 0]), _int(9 * x[0, 1])],
+        jax.vmap(lambda one: one[_int(9 * one[0])])(x),
+        slices(x, _int(9 * x[0, :, :2]), "promise_in_bounds"),
+    ),
     "points": lambda x: (x[:, jnp.array([0, 1]), jnp.array([1, 2])], x[jnp.arange(len_(x)), 1]),
     "along": lambda x: jnp.take_along_axis(x, jnp.argmax(x, -1, keepdims=True), -1)[..., 0],
     "along some": lambda x: jnp.take_along_axis(x, jnp.argsort(x, 1)[:, :2], 1),
@@ -448,6 +455,7 @@ CONTROL = {
         lambda c, a: (c + a, c * a), jnp.zeros((x.shape[0], 5)), x.swapaxes(0, 1), reverse=True
     ),
     "scan of nothing": lambda x: lax.scan(lambda c, _: (c * 1.1, None), x, length=3)[0],
+    "scan of no steps": lambda x: lax.scan(lambda c, _: (c * 1.1, c[:, 0] > 0), x, length=0),
     "for": lambda x: lax.fori_loop(0, 3, lambda i, c: c * i + x, x),
     "for each": jax.vmap(lambda a: lax.fori_loop(0, _int(a[0, 0]) % 4, lambda i, c: c + a * i, a)),
     "while": lambda x: lax.while_loop(
@@ -476,6 +484,13 @@ def test_ones_before_a_weight(exported):
         return x + flat, flat * jnp.ones(3), w[0] + flat, flat, w[0, 1] * x, w.sum() + w[:, 0]
 
     exported(function, {"w": draw(1, 3)}, draw(3, 3))
+
+
+def test_an_epsilon_with_more_axes_than_the_map_adds_them(exported):
+    def function(variables, x):
+        return (x - variables["mean"]) * lax.rsqrt(variables["var"] + jnp.full((1, 1, 1), 1e-3))
+
+    exported(function, {"mean": draw(3), "var": draw(3) ** 2}, draw(2, 3))
 
 
 def test_every_platform_gets_the_general_branch(exported, count):

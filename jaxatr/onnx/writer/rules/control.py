@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jax import ShapeDtypeStruct
 
+from jaxatr.onnx.writer.dimensions import is_static
 from jaxatr.onnx.writer.graph import Graph, TensorType
 from jaxatr.onnx.writer.rules.reduction import reduced_flags
 from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, constant, number_like, rule
@@ -19,6 +20,11 @@ from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, constant,
 def _scan(t: Translator, equation: Equation) -> list[Tensor]:
     params, jaxpr = equation.params, equation.params["jaxpr"]
     consts, carried = _counts(equation, jaxpr)
+    backwards = int(params["reverse"])
+    if is_static((params["length"],)) and not params["length"]:  # onnxruntime has no empty Scan
+        stacked = equation.out_avals[carried:]
+        nothing = [constant(np.zeros((), aval.dtype)) for aval in stacked]
+        return [*equation.inputs[consts : consts + carried], *nothing]
     names = [t.read(equation, index) for index in range(consts, len(equation.inputs))]
     inner, inputs = _begun(t, [var.aval for var in jaxpr.jaxpr.invars[consts:]])
     if len(names) == carried:  # without a scanned input, ONNX would not know the number of steps
@@ -26,7 +32,6 @@ def _scan(t: Translator, equation: Equation) -> list[Tensor]:
         inner.graph.inputs.append(inner.graph.declare("step", (), np.bool_))
     results = inner.run(jaxpr.jaxpr, jaxpr.consts, [*equation.inputs[:consts], *inputs])
     _finish(inner, results, jaxpr.out_avals)
-    backwards = int(params["reverse"])
     given = t.graph.add_many(
         "Scan",
         names,

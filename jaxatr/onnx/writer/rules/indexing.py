@@ -93,6 +93,10 @@ def _part_from(
 
 @rule("gather")
 def _gather(t: Translator, equation: Equation) -> Tensor | list[Tensor]:
+    if equation.params["mode"] == lax.GatherScatterMode.PROMISE_IN_BOUNDS:
+        # It is the default of indexing, and jax clips; ONNX would count -1 from the end.
+        params = equation.params.replaced(mode=lax.GatherScatterMode.CLIP)
+        equation = equation._replace(params=params)
     equation = _sliced_first(t, equation)
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     shape = equation.in_avals[0].shape
@@ -271,8 +275,6 @@ def _numbers(t: Translator, equation: Equation, most: list[Dim]) -> tuple[Tensor
     """Returns the clipped indices, and which were in bounds, or None if that does not matter."""
     numbers = t.cast(t.operand(equation, 1), np.int64)
     mode, array = equation.params["mode"], numbers.array
-    if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS:
-        return numbers, None
     if array is not None and is_static(tuple(most)):
         clipped = _int64(np.clip(array, 0, most))
         if mode == lax.GatherScatterMode.CLIP or np.array_equal(clipped.array, array):
