@@ -1,6 +1,7 @@
 """Several runs of one configuration: other seeds, or the folds of the training data."""
 
 import json
+import shutil
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -125,6 +126,27 @@ def test_further_epochs_that_one_run_cannot_have_change_none(small_config, train
     with pytest.raises(ValueError, match="seed-1 ended with the parameters of step 3"):
         jaxatr.train(None, folder, more_epochs=2)
     assert trained.calls == [] and (folder / "repeats.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("again", [None, 3])
+def test_further_epochs_that_were_cut_off_between_two_files_are_begun_once(
+    trained_run, tmp_path, monkeypatch, again
+):
+    run = shutil.copytree(trained_run, tmp_path / "run")
+
+    def stopped(*_, **__):
+        raise training.Preempted(0)
+
+    with monkeypatch.context() as patched, pytest.raises(training.Preempted):
+        patched.setattr(training, "record_config", stopped)
+        jaxatr.train(None, run, more_epochs=2, progress=False)
+    monkeypatch.setattr(training, "train", stopped)
+    for more in (again, None):  # the second one only continues
+        with pytest.raises(training.Preempted):
+            jaxatr.train(None, run, more_epochs=more, progress=False)
+        assert training.load_config(run).train.epochs == 12 + (again or 2)
+        (further,) = training.read_record(run)["prolonged"]
+        assert further["epochs"] == (again or 2)
 
 
 def test_a_folder_of_other_runs_is_refused(small_config, trained, tmp_path):
