@@ -10,6 +10,7 @@ import pytest
 
 import jaxatr
 from jaxatr import files, reporting, runs, training
+from jaxatr.reporting import recorded_repeats
 from jaxatr.runs import evaluation
 from jaxatr.runs import training as of_runs
 from jaxatr.tasks.examples import Examples
@@ -274,6 +275,17 @@ def test_the_figures_of_the_runs_have_a_mean_and_a_spread(evaluated):
     (folder / "seed-1" / "evaluation.json").unlink()
     runs.evaluate_repeats(several, only_missing=True)
     assert [name for name, _ in calls[2:]] == ["seed-1"]
+
+
+def test_a_summary_of_earlier_evaluations_is_not_shown_beside_the_new_ones(evaluated):
+    folder, _ = evaluated
+    summary = evaluation.evaluate_run(folder)
+    assert recorded_repeats.read(folder) == summary
+    path = folder / "seed-1/evaluation.json"
+    path.write_text(path.read_text().replace("0.8", "0.7"))
+    message = "summary.json has another AUROC of seed-1 than its evaluation.json.* jaxatr evaluate"
+    with pytest.raises(ValueError, match=message):
+        recorded_repeats.read(folder)
 
 
 def test_another_set_has_a_summary_of_its_own(evaluated):
