@@ -1,5 +1,6 @@
 """The figures of several runs of one configuration: their mean and their spread."""
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -114,7 +115,8 @@ def read(folder: str | os.PathLike) -> dict[str, Any]:
     """Reads the summary in a folder of several runs.
 
     Raises:
-      ValueError: the runs are not evaluated yet, or the file is damaged.
+      ValueError: the runs are not evaluated yet, one has another evaluation since then, or the
+        file is damaged.
     """
     path = Path(folder) / training.SUMMARY
     if not path.is_file():
@@ -123,6 +125,16 @@ def read(folder: str | os.PathLike) -> dict[str, Any]:
         )
     summary = files.read_fields(path)
     forms.check(summary, _FORM, path)
+    for name in summary["runs"]:
+        run = Path(folder) / name
+        now = report_of(run).figures_of(training.load_evaluation(run))
+        for title, row in summary["figures"].items():
+            before, own = row["values"].get(name), now.get(title)
+            if before is not None and own is not None and not math.isclose(before, own):
+                raise ValueError(
+                    f"{path} has another {title} of {name} than its {training.EVALUATION}, which "
+                    f"is of another evaluation: jaxatr evaluate --workdir={folder} measures anew"
+                )
     return summary
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.tasks.track.of_tracks import OfTracks
 from jaxatr.training import EVALUATION, SCORES, THUMBNAILS, Checkpoint, Task, write_file
+from jaxatr.training.folder import write_files
 from jaxatr.typing import Config
 
 
@@ -132,12 +134,15 @@ def evaluate_run(
             for note in notes:
                 warnings.warn(f"{workdir}: {note}", stacklevel=2)
         thumbnails = task.thumbnails(result, recorded)
-        for file, content in further.items() if own else ():  # an index is of the training chips
-            _write(folder / file, content, np.savez)
-        _write(folder / SCORES, recorded, np.savez_compressed)
-        _write(folder / THUMBNAILS, thumbnails, np.savez_compressed)
         text = json.dumps(result, indent=2) + "\n"
-        write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
+        writes: dict[Path, Callable[[Any], object]] = {
+            folder / EVALUATION: lambda file: file.write(text.encode()),
+            folder / THUMBNAILS: partial(np.savez_compressed, **thumbnails),
+            folder / SCORES: partial(np.savez_compressed, **recorded),
+        }
+        if own:  # an index is of the training chips
+            writes |= {folder / name: partial(np.savez, **one) for name, one in further.items()}
+        write_files(writes)
         if own:
             training.update_record(workdir, **task.evaluated(result, snapshot.step))
     _warn_of_field(workdir, config, result, snapshot.step)
@@ -338,7 +343,3 @@ def evaluate_ensemble(
     place = data if isinstance(data, Mapping) else where
     another = None if isinstance(data, Mapping) else data
     return ensemble.evaluate(workdirs, checkpoint=checkpoint, where=place, data=another)
-
-
-def _write(path: Path, arrays: Mapping[str, np.ndarray], save: Callable[..., None]) -> None:
-    write_file(path, lambda file: save(file, **arrays))

@@ -169,7 +169,10 @@ def _study(folder: Path, config: Config) -> "Study":
     import optuna
     from optuna.storages.journal import JournalFileBackend
 
-    backend = JournalFileBackend(str(folder / _JOURNAL))
+    path = folder / _JOURNAL
+    if path.exists():  # a full disk may have cut off its last line, which the next would go on
+        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+    backend = JournalFileBackend(str(path))
     evaluations = config.train.epochs / config.train.evaluate_every
     first = 1 if config.train.steps else max(1, round(evaluations / _REDUCTION**_RUNGS))
     return optuna.create_study(

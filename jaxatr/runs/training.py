@@ -185,7 +185,10 @@ def _train(
     task.check_continues(workdir, record)
     if like is not None:
         task.check_continues(like, training.read_record(like))
-    facts: dict[str, Any] = {}
+    earlier = record.get("prolonged", [])
+    if earlier and earlier[-1]["from_step"] == task.phases[0].steps:
+        *earlier, cut_off = earlier  # before the configuration was made longer
+        more_epochs = cut_off["epochs"] if more_epochs is None else more_epochs
     if more_epochs is not None:
         full = prolongation.prolonged(full, task, workdir, more_epochs)
         before = task.phases[0].steps
@@ -193,10 +196,10 @@ def _train(
         steps = task.phases[0].steps
         further = prolongation.described(full, steps, task.steps_per_epoch, before=before)
         further["epochs"] = more_epochs
-        facts["prolonged"] = [*record.get("prolonged", []), further]
+        training.update_record(workdir, prolonged=[*earlier, further])
         say(further["schedule"])
     training.record_config(workdir, full, free=free)
-    training.update_record(workdir, task=full.task, **task.record, **facts)
+    training.update_record(workdir, task=full.task, **task.record)
     if begun_in is not None:
         begun_in(workdir)
     result = training.train(

@@ -136,20 +136,21 @@ class Checkpoints:
         ``workdir/checkpoints_set_aside``, so that their steps can be saved again.
 
         Raises:
-          CheckpointError: there are checkpoints but none is usable.
+          CheckpointError: there are checkpoints but none is usable, or there were, and all are in
+            that folder.
         """
-        if not saved_steps(self._workdir):
-            return None
-        steps = sorted(self._manager.all_steps(), reverse=True)
+        steps = saved_steps(self._workdir) and sorted(self._manager.all_steps(), reverse=True)
         for step in steps:
             snapshot = _read_or_warn(self._manager, step, self._fingerprint)
             if snapshot is not None:
                 return snapshot
             self._set_aside(step)
-        if steps:
+        aside = self._workdir / SET_ASIDE
+        if aside.is_dir() and (lost := [int(path.stem) for path in aside.iterdir()]):
             raise CheckpointError(
-                f"none of the checkpoints {steps} of {self._workdir} is usable (they are now in "
-                f"{SET_ASIDE}): use another workdir, or restore an intact checkpoint"
+                f"none of the checkpoints {sorted(lost, reverse=True)} of {self._workdir} is "
+                f"usable (they are now in {SET_ASIDE}): use another workdir, restore an intact "
+                f"checkpoint, or remove {SET_ASIDE} to begin anew"
             )
         return None
 

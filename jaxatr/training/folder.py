@@ -3,7 +3,7 @@
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,24 @@ def write_file(path: Path, write: Callable[[Any], object]) -> None:
       path: path of the file.
       write: writes the content to an open binary file.
     """
+    write_files({path: write})
+
+
+def write_files(writes: Mapping[Path, Callable[[Any], object]]) -> None:
+    """Writes files that belong together, from process 0 only.
+
+    All of them are on the disk before the first replaces an earlier one, so that a full disk leaves
+    the earlier ones.
+
+    Args:
+      writes: what writes the content to an open binary file, by its path. The first one is replaced
+        last.
+    """
     if jax.process_index():
         return  # every process has the result, only one writes it
-    with files.replacing(path) as file:
-        write(file)
+    with contextlib.ExitStack() as stack:
+        for path, write in writes.items():
+            file = stack.enter_context(files.replacing(path))
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())

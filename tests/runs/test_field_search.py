@@ -112,6 +112,20 @@ def test_a_search_that_was_stopped_continues_its_trial_and_ends_as_one_that_was_
 
 
 @needs_optuna
+def test_a_search_goes_on_after_a_full_disk_which_cut_off_a_line_of_its_journal(
+    config, trained, tmp_path
+):
+    whole = runs.search_fields(config, tmp_path / "whole", [RATE], "3")
+    trained.stop = ("000", 4)
+    with pytest.raises(training.Preempted):
+        runs.search_fields(config, tmp_path / "search", [RATE], "3")
+    journal = tmp_path / "search/trials.journal"
+    journal.write_bytes(journal.read_bytes()[:-20])
+    assert runs.search_fields(None, tmp_path / "search", None, "3").table == whole.table
+    assert len(runs.search_fields(None, tmp_path / "search", None, "4").table) == 5
+
+
+@needs_optuna
 def test_a_trial_ends_with_the_time_unless_no_other_has_finished(config, trained, tmp_path):
     found = runs.search_fields(config, tmp_path / "search", [RATE], "50s")
     assert len(trained.begun) == 1 and trained.steps[found.winner.name] == STEPS

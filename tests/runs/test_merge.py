@@ -1,6 +1,7 @@
 """A new evaluation keeps earlier figures of the same network and examples."""
 
 import contextlib
+import errno
 import json
 import shutil
 import threading
@@ -166,3 +167,21 @@ def test_an_earlier_evaluation_that_is_damaged_is_replaced(tmp_path):
     (tmp_path / "scores.npz").write_bytes(b"PK damaged")
     found, _, (note,) = merge(tmp_path, measured("mls"), arrays("mls"))
     assert found == measured("mls") and "cannot be read" in note
+
+
+def test_a_full_disk_leaves_the_earlier_evaluation_whole(run, monkeypatch):
+    names = (training.EVALUATION, training.SCORES, training.THUMBNAILS)
+    before = {name: (run / name).read_bytes() for name in names}
+    save, left = np.savez_compressed, [1]
+
+    def until_full(file, **arrays):
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left.pop()
+        save(file, **arrays)
+
+    monkeypatch.setattr(np, "savez_compressed", until_full)
+    with pytest.raises(OSError, match="No space left on device: .*run/.*.npz"):
+        runs.evaluate_run(run, checkpoint=training.saved_steps(run)[0])
+    assert not left and {name: (run / name).read_bytes() for name in names} == before
+    assert not list(run.glob(".*.partial"))

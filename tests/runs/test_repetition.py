@@ -1,6 +1,7 @@
 """Several runs of one configuration: other seeds, or the folds of the training data."""
 
 import json
+import shutil
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -9,6 +10,7 @@ import pytest
 
 import jaxatr
 from jaxatr import files, reporting, runs, training
+from jaxatr.reporting import recorded_repeats
 from jaxatr.runs import evaluation
 from jaxatr.runs import training as of_runs
 from jaxatr.tasks.examples import Examples
@@ -125,6 +127,27 @@ def test_further_epochs_that_one_run_cannot_have_change_none(small_config, train
     with pytest.raises(ValueError, match="seed-1 ended with the parameters of step 3"):
         jaxatr.train(None, folder, more_epochs=2)
     assert trained.calls == [] and (folder / "repeats.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("again", [None, 3])
+def test_further_epochs_that_were_cut_off_between_two_files_are_begun_once(
+    trained_run, tmp_path, monkeypatch, again
+):
+    run = shutil.copytree(trained_run, tmp_path / "run")
+
+    def stopped(*_, **__):
+        raise training.Preempted(0)
+
+    with monkeypatch.context() as patched, pytest.raises(training.Preempted):
+        patched.setattr(training, "record_config", stopped)
+        jaxatr.train(None, run, more_epochs=2, progress=False)
+    monkeypatch.setattr(training, "train", stopped)
+    for more in (again, None):  # the second one only continues
+        with pytest.raises(training.Preempted):
+            jaxatr.train(None, run, more_epochs=more, progress=False)
+        assert training.load_config(run).train.epochs == 12 + (again or 2)
+        (further,) = training.read_record(run)["prolonged"]
+        assert further["epochs"] == (again or 2)
 
 
 def test_a_folder_of_other_runs_is_refused(small_config, trained, tmp_path):
@@ -252,6 +275,17 @@ def test_the_figures_of_the_runs_have_a_mean_and_a_spread(evaluated):
     (folder / "seed-1" / "evaluation.json").unlink()
     runs.evaluate_repeats(several, only_missing=True)
     assert [name for name, _ in calls[2:]] == ["seed-1"]
+
+
+def test_a_summary_of_earlier_evaluations_is_not_shown_beside_the_new_ones(evaluated):
+    folder, _ = evaluated
+    summary = evaluation.evaluate_run(folder)
+    assert recorded_repeats.read(folder) == summary
+    path = folder / "seed-1/evaluation.json"
+    path.write_text(path.read_text().replace("0.8", "0.7"))
+    message = "summary.json has another AUROC of seed-1 than its evaluation.json.* jaxatr evaluate"
+    with pytest.raises(ValueError, match=message):
+        recorded_repeats.read(folder)
 
 
 def test_another_set_has_a_summary_of_its_own(evaluated):

@@ -19,7 +19,7 @@ from jaxatr.training import (
     saved_steps,
     update_record,
 )
-from jaxatr.training.checkpoints import Checkpoints
+from jaxatr.training.checkpoints import SET_ASIDE, Checkpoints
 from jaxatr.training.state import flatten
 
 
@@ -161,6 +161,13 @@ def test_a_run_is_never_silently_begun_anew(copy):
     with open_run(copy) as checkpoints, pytest.warns(UserWarning):
         with pytest.raises(CheckpointError, match="use another workdir"):
             checkpoints.restore()
+    for folder in (copy / "checkpoints", copy / SET_ASIDE):  # the next start, and a wish to
+        with open_run(copy) as checkpoints:
+            with pytest.raises(CheckpointError, match=r"none of .* \[2, 1\] .* to begin anew"):
+                checkpoints.restore()
+        shutil.rmtree(folder)
+    with open_run(copy) as checkpoints:
+        assert checkpoints.restore() is None
 
 
 @pytest.mark.parametrize("which", ["latest", "best"])
