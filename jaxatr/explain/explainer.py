@@ -1,5 +1,6 @@
 """Explains a trained network's predictions: images in, saliency maps out."""
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ import numpy as np
 
 from jaxatr import data, training
 from jaxatr.explain.inputs import check_at_least
-from jaxatr.explain.measures.judge import judge
+from jaxatr.explain.measures.faithfulness import insertion_and_deletion
 from jaxatr.explain.method import Maps, Method
 from jaxatr.explain.methods import METHODS, find_method
 from jaxatr.inference import stacked_batches
@@ -177,23 +178,22 @@ class Explainer:
     ) -> Iterator[Explanation]:
         """Yields an explanation for each of the network's chips; see :meth:`__call__`."""
         for stacked, count in stacked_batches(chips, batch_size):
-            filled = stacked.astype(np.float32)
-            images, scores = filled[:count], np.asarray(self._probabilities(filled))
+            images = stacked[:count].astype(np.float32)
             raw = self._method.in_batches(self._explain, images, batch_size)
             maps = self._method.scaled(raw)
-            values, convention = judge(
+            inserted, deleted = insertion_and_deletion(
                 self._predict, images, maps, pixels_per_step=pixels_per_step, batch_size=batch_size
             )
+            convention = [dataclasses.asdict(one.convention) for one in (inserted, deleted)]
             for row in range(count):
-                label = int(scores[row].argmax())
                 yield Explanation(
-                    self.classes[label],
-                    float(scores[row, label]),
+                    self.classes[deleted.targets[row]],
+                    float(deleted.curve[row, 0]),  # of the whole image
                     stacked[row],
                     maps[row],
                     raw[row],
-                    float(values["insertion"][row]),
-                    float(values["deletion"][row]),
+                    float(inserted.auc[row]),
+                    float(deleted.auc[row]),
                     convention,
                     self.chip.shown(stacked[row]),
                 )

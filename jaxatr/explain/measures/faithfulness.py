@@ -15,7 +15,7 @@ conventions cannot be compared, so every result records its convention. All of t
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -150,6 +150,32 @@ def deletion(
         "deletion", "image", "filled image", pixels_per_step, _named(targets), fill=values
     )
     return _measured(convention, predict, images, blank, saliency, targets, batch_size)
+
+
+def insertion_and_deletion(
+    predict: Callable,
+    images: Float[ArrayLike, "b h w c"],
+    saliency: Float[ArrayLike, "b h w"],
+    *,
+    pixels_per_step: int = 0,
+    batch_size: int = 64,
+) -> tuple[Faithfulness, Faithfulness]:
+    """Measures both for the predicted classes.
+
+    Args:
+      predict: maps images ``[n, h, w, c]`` to logits ``[n, k]``, as in :func:`insertion`.
+      images: ``[b, h, w, c]``, in the unit of ``predict``'s input.
+      saliency: ``[b, h, w]``, higher is more important; only the order matters.
+      pixels_per_step: pixels changed at once; 0 for one row of the image.
+      batch_size: number of images per call of ``predict``.
+
+    Raises:
+      ValueError: as for :func:`insertion`.
+    """
+    step = pixels_per_step or np.shape(images)[2]
+    options: dict[str, Any] = {"pixels_per_step": step, "batch_size": batch_size}
+    inserted = insertion(predict, images, saliency, **options)
+    return inserted, deletion(predict, images, saliency, **options)
 
 
 def _named(targets) -> str:

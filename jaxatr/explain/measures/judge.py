@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from jaxatr.data import Truth
-from jaxatr.explain.measures.faithfulness import deletion, insertion
+from jaxatr.explain.measures.faithfulness import insertion_and_deletion
 from jaxatr.explain.measures.saliency import mean_intensity, pointing_game, share_inside
 from jaxatr.typing import ArrayLike, Float
 
@@ -47,10 +47,9 @@ def judge(
       masks, ``share_inside``, which is 0 for a map of zeros; with boxes, ``pointing_game``. The
       convention lists those of insertion and of deletion, as JSON values.
     """
-    step = pixels_per_step or saliency.shape[2]
-    options: dict[str, Any] = {"pixels_per_step": step, "batch_size": batch_size}
-    inserted = insertion(predict, images, saliency, **options)
-    deleted = deletion(predict, images, saliency, **options)
+    inserted, deleted = insertion_and_deletion(
+        predict, images, saliency, pixels_per_step=pixels_per_step, batch_size=batch_size
+    )
     values = {
         "insertion": inserted.auc,
         "deletion": deleted.auc,
