@@ -4,7 +4,7 @@ import functools
 import io
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from jaxatr.recognition import store
 from jaxatr.recognition.decision import open_part
 from jaxatr.reporting.recorded_run import read_arrays
 from jaxatr.tasks.neighbour import Neighbour
+from jaxatr.tasks.open_set.needs import COMPUTED
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.tasks.parts import Part
 from jaxatr.training import TrainedRun
@@ -136,6 +137,7 @@ def build_examples(
     most: int | None = None,
     *,
     runtime: str = "jax",
+    needs: Collection[str] = (),
 ) -> tuple[TrainingChips | None, str]:
     """Opens a run's training chips, and computes their features or loads saved ones.
 
@@ -147,6 +149,7 @@ def build_examples(
       most: largest number of chips to search, sampled evenly from the classes; 0 for none, None
         for all.
       runtime: the engine that computes the features, whose precision they have.
+      needs: the other outputs of the network, on which it depends in a precision.
 
     Returns:
       The chips and an empty string, or None and the reason why there are none.
@@ -164,7 +167,8 @@ def build_examples(
     rows = known if most is None else known[reduction.sample(part.labels[known], most)]
     _, precision = divided(runtime)
     # The next version may convert the network in another way.
-    suffix = f".{precision}_{jaxatr.__version__}" if precision else ""
+    kind = [precision, jaxatr.__version__, *sorted(COMPUTED & set(needs))]
+    suffix = f".{'_'.join(kind)}" if precision else ""
     name = f"{kept_as(_FILE, run.config)}_{len(rows)}{suffix}"
     kept = _kept(run, name, rows)
     if kept is None:

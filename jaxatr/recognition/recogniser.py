@@ -58,7 +58,8 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
 
     def _search(self, run: TrainedRun, where: Mapping[str, str], count: int) -> None:
         """Prepares the search for the training chips that are nearest to an image."""
-        examples, missing = build_examples(run, where, self.features, runtime=self.runtime)
+        about = {"runtime": self.runtime, "needs": self.session.needs}
+        examples, missing = build_examples(run, where, self.features, **about)
         if examples is None:
             raise ValueError(f"neighbours: {missing}")
         if count > examples.count:

@@ -12,7 +12,7 @@ from jaxatr.inference import stacked_batches
 from jaxatr.kernels.onednn import Form
 from jaxatr.onnx.sessions import OWN, check_runtime, divided
 from jaxatr.tasks.open_set import reframing
-from jaxatr.tasks.open_set.needs import given_by
+from jaxatr.tasks.open_set.needs import COMPUTED, given_by
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.tasks.runtime import Infer, engine_note, exported, forms_of, ready_network
@@ -160,9 +160,14 @@ class Session:
         return given_by(self.run.module, self.run.config)
 
     def wider(self, needs: Collection[str]) -> "Session":
-        """Returns a session with further needs, always the same one, so that it compiles once."""
-        every = self.needs | set(needs)
-        if every == self.needs:
+        """Returns a session with further needs, always the same one, so that it compiles once.
+
+        In a precision below float32 it has these needs alone: what is rounded depends on the
+        outputs, and thresholds are fitted to the network with the needs of their score.
+        """
+        wanted = frozenset(needs)
+        every = wanted if divided(self.runtime)[1] else self.needs | wanted
+        if every <= self.needs and not (self.needs - every) & COMPUTED:
             return self
         if every not in self._wider:
             self._wider[every] = Session(

@@ -204,9 +204,8 @@ def _training_features(
     Raises:
       ValueError: the training data cannot be read.
     """
-    examples, missing = build_examples(
-        recogniser.session.run, where, recogniser.features, runtime=recogniser.runtime
-    )
+    about = {"runtime": recogniser.runtime, "needs": recogniser.session.needs}
+    examples, missing = build_examples(recogniser.session.run, where, recogniser.features, **about)
     if examples is None or examples.features is None:
         raise ValueError(f"method=coverage: {missing}")
     return examples.features

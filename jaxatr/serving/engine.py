@@ -157,8 +157,8 @@ class Lasting(NamedTuple):
 
     Attributes:
       run: the run, its variables on the device.
-      network: computes the outputs for all scores; its own decision is not used.
-      needs: names of the inputs of scores that ``network`` computes.
+      network: computes the features of neighbours, and the outputs for all scores that were
+        offered at the start, below float32 for the one that decided; its decision is not used.
       explainer: computes saliency maps; None for none.
       examples: the training chips to search, or None.
       missing: the reason why there are no examples; empty if there are.
@@ -166,7 +166,6 @@ class Lasting(NamedTuple):
 
     run: TrainedRun
     network: Recogniser
-    needs: frozenset[str]
     explainer: Explainer | None
     examples: TrainingChips | None
     missing: str
@@ -201,16 +200,16 @@ class RecogniserEngine(Engine):
         self, chips: Chips, *, neighbours: bool = False, scores: Collection[str] = ()
     ) -> list[Answer]:
         """Predicts each chip of a batch."""
-        outputs = self.lasting.network.session.batch(chips, count=len(chips))
-        wanted = {self.scales[0].name, *scores}
-        columns = {
-            scale.name: [_verdict(recogniser, one) for one in recogniser.decide(outputs)]
-            for scale, recogniser in zip(self.scales, self._recognisers, strict=True)
-            if scale.name in wanted
-        }
+        outputs_of = functools.cache(lambda session: session.batch(chips, count=len(chips)))
+        network, wanted = self.lasting.network.session, {self.scales[0].name, *scores}
+        columns: dict[str, list[Verdict]] = {}
+        for scale, recogniser in zip(self.scales, self._recognisers, strict=True):
+            if scale.name in wanted:
+                outputs = outputs_of(network.wider(recogniser.decision.score.all_needs))
+                columns[scale.name] = [_verdict(recogniser, o) for o in recogniser.decide(outputs)]
         near: Sequence[tuple[Neighbour, ...]] = [()] * len(chips)
         if neighbours and self.examples is not None:
-            near = self.examples.nearest(outputs.more[FEATURES])
+            near = self.examples.nearest(outputs_of(network).more[FEATURES])
         return [
             Answer(
                 {name: column[row] for name, column in columns.items()},

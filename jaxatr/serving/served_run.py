@@ -120,29 +120,33 @@ def _recogniser(wanted: Wanted, lasting: Lasting | None) -> Engine:
         return Recogniser(run, one.rule, **options)
 
     own = load(wanted.score, wanted.gamma)
-    kept, left = _kept_scores(run), ""
+    kept, left = _kept_scores(run), []
     if divided(wanted.runtime)[0] not in OWN:
         out = [name for name in kept if in_jax_alone(openset.SCORES[name])]
         kept = [name for name in kept if name not in out]
-        left = f"not offered, because only jax computes them: {', '.join(out)}" if out else ""
+        left += [f"not offered, because only jax computes them: {', '.join(out)}"] if out else []
     loaded = {own.rule.score.name: own}
     for name in (*kept, *wanted.scores):
-        if name not in loaded:
+        if name in loaded:
+            continue
+        try:
             one = load(name)
+        except ValueError as error:
+            if name in wanted.scores:
+                raise
+            left.append(f"{name} is not offered: {error}")
+        else:
             loaded.setdefault(one.rule.score.name, one)  # that of "auto" may be there
-    needs = frozenset({FEATURES}).union(*(one.rule.score.all_needs for one in loaded.values()))
     recognisers = [recogniser(one, gamma=one.gamma, further=one.further) for one in loaded.values()]
     if lasting is None:
+        # Below float32 each score has the network that its threshold is fitted to: Session.wider.
+        served = [own] if divided(wanted.runtime)[1] else loaded.values()
+        needs = frozenset({FEATURES}).union(*(one.rule.score.all_needs for one in served))
         network = recogniser(own, needs=needs)
-        found = build_examples(
-            run, wanted.where, network.features, wanted.examples, runtime=wanted.runtime
-        )
-        lasting = Lasting(run, network, needs, _explainer(wanted, run), *found)
-    elif not needs <= lasting.needs:  # of a score that was not offered before
-        needs |= lasting.needs
-        network = recogniser(own, needs=needs)
-        lasting = lasting._replace(network=network, needs=needs)
-    note = "; ".join(filter(None, [own.note, lasting.network.engine, left]))
+        about = {"runtime": wanted.runtime, "needs": needs}
+        found = build_examples(run, wanted.where, network.features, wanted.examples, **about)
+        lasting = Lasting(run, network, _explainer(wanted, run), *found)
+    note = "; ".join(filter(None, [own.note, lasting.network.engine, *left]))
     return RecogniserEngine(lasting, recognisers, note)
 
 

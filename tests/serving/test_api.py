@@ -22,6 +22,7 @@ from jaxatr import data, training
 from jaxatr.recognition import sighted_tables, store
 from jaxatr.recognition.drift import Drift, Reference
 from jaxatr.recognition.neighbours import NEAREST
+from jaxatr.recognition.session import Session
 from jaxatr.serving import drift, metrics
 from jaxatr.serving.options import Limits
 from jaxatr.serving.record import Record
@@ -47,6 +48,43 @@ def test_predictions_are_the_recognisers(client, contents, trained_run, form):
         assert verdict["threshold"] == (pytest.approx(one.threshold) if finite else None)
         assert verdict["probabilities"] == pytest.approx(one.probabilities, rel=1e-3, abs=1e-6)
         assert result.keys() == {"name", "id", "verdict"}
+
+
+def test_answers_in_a_precision_are_the_recognisers(trained_run, contents, tmp_path):
+    run = shutil.copytree(trained_run, tmp_path / "run")
+    runtime = "onnxruntime:int8"
+    options = {"score": "cbc", "runtime": runtime}  # cbc needs no maps
+    served = load_engine(Wanted(run, scores=("spatial_stage2",), method="", **options))
+    recogniser = jaxatr.load(run, neighbours=3, **options)
+    chips = np.stack([recogniser.prepare(one) for one in images_of(contents[:32])])
+    found = served.answer(chips, neighbours=True, scores=["spatial_stage2"])
+    for answer, wanted in zip(found, recogniser.answers(chips), strict=True):
+        assert answer.verdicts["cbc"]["score"] == pytest.approx(wanted.score, rel=1e-5)
+        near = [one.distance for one in answer.neighbours[:3]]
+        assert near == pytest.approx([one.distance for one in wanted.neighbours], abs=1e-6)
+    other = jaxatr.load(run, score="spatial_stage2", runtime=runtime)
+    for answer, wanted in zip(found, other.answers(chips), strict=True):
+        assert answer.verdicts["spatial_stage2"]["score"] == pytest.approx(wanted.score, rel=1e-5)
+
+
+def test_below_float32_a_score_has_the_network_of_its_own_needs(engine):
+    run, every = engine.lasting.run, {"features", "map_stage2"}
+    wide = Session(run, every, runtime="onnxruntime:int8")
+    assert wide.wider({"map_stage2"}) is wide  # features need no computation
+    assert wide.wider({"open_logits"}).needs == {"open_logits"}
+    assert Session(run, every).wider({"open_logits"}).needs == {*every, "open_logits"}
+
+
+def test_a_score_that_cannot_be_loaded_is_left_out_with_the_reason(trained_run, tmp_path):
+    run = shutil.copytree(trained_run, tmp_path / "run")
+    options = {"score": "cbc", "examples": 0, "method": ""}
+    assert load_engine(Wanted(run, scores=("softmax",), **options)).scales[1].name == "softmax"
+    store.path_of(run, training.saved_steps(run)[-1], "softmax").write_bytes(b"damaged")
+    served = load_engine(Wanted(run, **options))
+    assert [scale.name for scale in served.scales] == ["cbc"]
+    assert "softmax is not offered: " in served.note and "not a readable fit" in served.note
+    with pytest.raises(ValueError, match="not a readable fit"):
+        load_engine(Wanted(run, scores=("softmax",), **options))
 
 
 def test_an_image_on_which_the_network_overflows_is_unknown(
