@@ -502,9 +502,12 @@ def test_further_training_adds_the_class_to_the_heads_and_measures_forgetting(
     for head in ("closed_head", "open_head"):
         shapes = [one.variables["params"][head]["kernel"].shape[1] for one in (old, new)]
         assert shapes == [3, 4]
-    before, _, trained = new.record["forgotten"]
+    before, after, trained = new.record["forgotten"]
+    own = runs.evaluate_run(run)["enrolled"]["own"]
+    for row, figures in ((before, own["before"]), (after, own["after"])):
+        assert figures.items() <= row.items() and "unknown_accepted" not in row
+    assert after["classes"][stranger] > before["classes"][stranger] == 0
     assert trained["accuracy"] >= before["accuracy"] - 0.2
-    assert stranger not in before["classes"] or before["classes"][stranger] == 0
     assert trained["classes"][stranger] >= 0.5
     assert new.record["continues"]["step"] == old.step
     # Twelve chips, of which a quarter is held out, are repeated to as many as a class has.
