@@ -264,7 +264,7 @@ def _images(
                 images = data.image_paths(str(path), scratch.name, bands).images
             if name is None:
                 _check_folder(path, images)
-                name = path.resolve().name
+                name = os.path.basename(os.path.abspath(path))  # of a link, not of its target
         name = data.class_name(name or "")
         if not name or name == UNKNOWN:
             raise ValueError(

@@ -234,6 +234,11 @@ def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
         assert Recogniser.load(run, source=where).predict(test) == first
 
 
+def test_a_link_to_a_folder_names_the_class(run, source, tmp_path):
+    (tmp_path / "jeep").symlink_to(few(source, tmp_path, 2, name="0017"), target_is_directory=True)
+    assert runs.enrol_run(run, tmp_path / "jeep", score=SCORE)["name"] == "jeep"
+
+
 def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_path, earlier):
     runs.enrol_run(run, few(source, tmp_path, 2), score=SCORE)
     before = (run / enrolment_file.FILE).read_text()
