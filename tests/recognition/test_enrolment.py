@@ -259,6 +259,9 @@ def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_pa
         runs.enrol_run(run, next(source.iterdir()))
     with pytest.raises(ValueError, match="got 'unknown', wanted a name"):
         runs.enrol_run(run, source, name="unknown")
+    with pytest.raises(ValueError, match="mahalanobis takes further chips of new classes only"):
+        known = training.load_run(run).classes[0]
+        runs.enrol_run(run, source, name=known, score="mahalanobis")
     with pytest.raises(ValueError, match="cannot remove 'tank'; enrolled classes"):
         runs.remove_class(run, "tank")
     with pytest.raises(ValueError, match="wanted one of open-set recognition of single images"):
