@@ -115,8 +115,8 @@ def to_label(
         centres = [place[int(one[0])] for one in groups if int(one[0]) in place]
         return farthest_first(features[rows], size, chosen=centres or _middle(features[rows]))
 
-    # The mixed method takes certain examples where there is nothing else.
-    limit = {"margin": np.inf, "mixed": _CERTAIN, "coverage": -np.inf}[method]
+    # Certain examples are taken where there is nothing else.
+    limit = {"margin": 1.0, "mixed": _CERTAIN, "coverage": -np.inf}[method]
     group_of = {int(row): number for number, one in enumerate(groups) for row in one}
     chosen = [
         Choice(row, UNCERTAIN if margin[row] < limit else COVERS)

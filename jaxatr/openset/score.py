@@ -43,10 +43,12 @@ class Comparing(NamedTuple):
         :meth:`Score.of_arrays`, a function of arrays.
       add: ``(model, rows, labels, classes) -> model``, adds examples to the model. Labels may be of
         new classes; ``classes`` is the number of all classes.
+      extends: whether further examples of a class of the fit change the model.
     """
 
     rows: Callable[..., ArrayLike]
     add: Callable[[Any, Shaped[np.ndarray, "n d"], Int[np.ndarray, " n"], int], Any]
+    extends: bool = True
 
 
 class OwnTraining(NamedTuple):

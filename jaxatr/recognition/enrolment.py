@@ -116,6 +116,11 @@ def enrol_chips(
         chosen = _chosen(run, score, where, session) or (before.score if before else None)
         decides = _decision(run, chosen, where, False).score
         _check_takes(run, decides)
+        if name in run.classes and decides.comparing and not decides.comparing.extends:
+            raise ValueError(
+                f"{name}: the network was trained on this class, and {decides.name} takes further "
+                "chips of new classes only; another score takes them, such as --score=nearest"
+            )
         images, left_out = _new_chips(before, name, chips)
         entry = enrolment_file.keep(workdir, name, source, images)
         entries = (*(before.entries if before else ()), entry)
@@ -264,7 +269,7 @@ def _images(
                 images = data.image_paths(str(path), scratch.name, bands).images
             if name is None:
                 _check_folder(path, images)
-                name = path.resolve().name
+                name = os.path.basename(os.path.abspath(path))  # of a link, not of its target
         name = data.class_name(name or "")
         if not name or name == UNKNOWN:
             raise ValueError(

@@ -137,7 +137,7 @@ def _compared(
     joined = enrolment_measures.join(
         task, run.variables, run.workdir, run.step, made, enrolment, needs
     )
-    test = task.outputs(run.variables, "test", needs)
+    test = task.outputs_of(run.variables, joined.parts_of(task.parts, task)["test"], needs)
     new = training.load_run(out)
     new_task = open_task(new, {})
     new_made = made_for(new_task, new.variables, new.workdir, new.step)

@@ -133,3 +133,8 @@ def test_counts_and_methods_that_cannot_be():
             labelling.to_label(features, probabilities, count)
     with pytest.raises(ValueError, match="method: got 'best', wanted one of mixed, margin"):
         labelling.to_label(features, probabilities, 2, method="best")
+
+
+def test_an_example_of_the_only_class_is_not_called_uncertain():
+    chosen = labelling.to_label(np.eye(3), np.ones((3, 1)), 2, method="margin")
+    assert [(one.row, one.why) for one in chosen] == [(0, COVERS), (1, COVERS)]

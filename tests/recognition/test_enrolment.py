@@ -234,6 +234,11 @@ def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
         assert Recogniser.load(run, source=where).predict(test) == first
 
 
+def test_a_link_to_a_folder_names_the_class(run, source, tmp_path):
+    (tmp_path / "jeep").symlink_to(few(source, tmp_path, 2, name="0017"), target_is_directory=True)
+    assert runs.enrol_run(run, tmp_path / "jeep", score=SCORE)["name"] == "jeep"
+
+
 def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_path, earlier):
     runs.enrol_run(run, few(source, tmp_path, 2), score=SCORE)
     before = (run / enrolment_file.FILE).read_text()
@@ -254,6 +259,9 @@ def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_pa
         runs.enrol_run(run, next(source.iterdir()))
     with pytest.raises(ValueError, match="got 'unknown', wanted a name"):
         runs.enrol_run(run, source, name="unknown")
+    with pytest.raises(ValueError, match="mahalanobis takes further chips of new classes only"):
+        known = training.load_run(run).classes[0]
+        runs.enrol_run(run, source, name=known, score="mahalanobis")
     with pytest.raises(ValueError, match="cannot remove 'tank'; enrolled classes"):
         runs.remove_class(run, "tank")
     with pytest.raises(ValueError, match="wanted one of open-set recognition of single images"):
@@ -502,9 +510,12 @@ def test_further_training_adds_the_class_to_the_heads_and_measures_forgetting(
     for head in ("closed_head", "open_head"):
         shapes = [one.variables["params"][head]["kernel"].shape[1] for one in (old, new)]
         assert shapes == [3, 4]
-    before, _, trained = new.record["forgotten"]
+    before, after, trained = new.record["forgotten"]
+    own = runs.evaluate_run(run)["enrolled"]["own"]
+    for row, figures in ((before, own["before"]), (after, own["after"])):
+        assert figures.items() <= row.items() and "unknown_accepted" not in row
+    assert after["classes"][stranger] > before["classes"][stranger] == 0
     assert trained["accuracy"] >= before["accuracy"] - 0.2
-    assert stranger not in before["classes"] or before["classes"][stranger] == 0
     assert trained["classes"][stranger] >= 0.5
     assert new.record["continues"]["step"] == old.step
     # Twelve chips, of which a quarter is held out, are repeated to as many as a class has.

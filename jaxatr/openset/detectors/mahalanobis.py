@@ -115,5 +115,5 @@ PART = Score.of_arrays(
     fit,
     traced=score,
     model=Mahalanobis,
-    comparing=Comparing(_whitened, _with_means),
+    comparing=Comparing(_whitened, _with_means, extends=False),
 )
