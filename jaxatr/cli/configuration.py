@@ -12,7 +12,7 @@ from ml_collections import config_dict, config_flags
 
 from jaxatr import bundled, resolve
 from jaxatr.cli.help_page import columns
-from jaxatr.cli.numbers import Number, WholeNumber
+from jaxatr.cli.numbers import Number, Values, WholeNumber
 
 if TYPE_CHECKING:
     from jaxatr.typing import Config
@@ -23,7 +23,7 @@ _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link in Markdown
 # Flags of every command that reads data; for a training they set these fields of `data`.
 _OF_DATA = {"data_source": "source", "data_dir": "data_dir"}
 
-for _kind, _parser in ((int, WholeNumber()), (float, Number())):
+for _kind, _parser in ((int, WholeNumber()), (float, Number()), (tuple, Values())):
     config_flags.register_flag_parser_for_type(_kind, _parser)
 
 
@@ -155,6 +155,7 @@ def _fields(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 def _set(config: "Config", fields: Sequence[str], arguments: Sequence[str]) -> list[str]:
     """Sets fields to the values in arguments; returns the arguments that are of other flags."""
+    arguments = _unset(config, arguments)
     values = flags.FlagValues()
     config_flags.DEFINE_config_dict(
         "config",
@@ -166,6 +167,22 @@ def _set(config: "Config", fields: Sequence[str], arguments: Sequence[str]) -> l
     rest = values(["", *arguments], known_only=True)[1:]
     resolve.trust_names_in(config_flags.get_override_values(values["config"]))  # the user's own
     return rest
+
+
+def _unset(config: "Config", arguments: Sequence[str]) -> Sequence[str]:
+    """Unsets the fields that may be unset and are ``None`` at last; returns the other arguments."""
+    given = {name: argument for argument in arguments for name in _names([argument])}
+    nothing = [name for name, argument in given.items() if argument.endswith(f"{name}=None")]
+    if not nothing:
+        return arguments
+    from jaxatr.config.construction import fields_of, group_of  # late, to keep --help fast
+
+    declared = fields_of(config.task)
+    unset = [name for name in nothing if name in declared and declared[name].default is None]
+    for name in unset:
+        group, last = group_of(config, name)
+        group[last] = None
+    return [argument for argument in arguments if not set(_names([argument])) & set(unset)]
 
 
 def _add_options(config: "Config", names: Sequence[str]) -> None:

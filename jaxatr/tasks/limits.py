@@ -1,5 +1,10 @@
 """Validation of the values of configuration fields."""
 
+from collections.abc import Sequence
+from functools import reduce
+from operator import getitem
+from typing import Any
+
 from jaxatr.typing import Config
 
 
@@ -15,7 +20,10 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
       ValueError: a value is invalid; the message names its field.
     """
     train, optimizer = config.train, config.optimizer
+    validation_seed = config.data.validation_seed
     limits = {
+        "seed": (config.seed >= 0, "0 or more"),
+        "data.validation_seed": (validation_seed is None or validation_seed >= 0, "0 or more"),
         "train.batch_size": (train.batch_size >= 1, "at least 1"),
         "train.steps": (train.steps >= 0, "0 (off) or more"),
         "train.epochs": (train.steps > 0 or train.epochs > 0, "more than 0"),
@@ -28,6 +36,7 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
         "optimizer.momentum": (0 <= optimizer.momentum < 1, "a decay in [0, 1)"),
         "optimizer.weight_decay": (optimizer.weight_decay >= 0, "0 (off) or more"),
         "optimizer.warmup_epochs": (optimizer.warmup_epochs >= 0, "0 (off) or more"),
+        "optimizer.boundaries": (are_numbers(optimizer.boundaries), "epochs, 0 or more"),
         "optimizer.clip_norm": (optimizer.clip_norm >= 0, "0 (off) or more"),
         "optimizer.backbone_factor": (optimizer.backbone_factor >= 0, "0 or more"),
         "augment.shift": (config.augment.shift >= 0, "0 (off) or more"),
@@ -40,8 +49,15 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
     }
     for name, (fits, wanted) in limits.items():
         if not fits:
-            group, field = name.split(".")
-            raise ValueError(f"{name}: got {config[group][field]}, wanted {wanted}")
+            value: Any = reduce(getitem, name.split("."), config)
+            raise ValueError(f"{name}: got {value}, wanted {wanted}")
+
+
+def are_numbers(values: Sequence[Any], count: int | None = None) -> bool:
+    """Returns whether all values are numbers of at least 0, and there are as many as wanted."""
+    return count in (None, len(values)) and all(
+        isinstance(value, int | float) and value >= 0 for value in values
+    )
 
 
 def check_choices(config: Config, **choices: tuple[str, ...]) -> None:

@@ -160,3 +160,29 @@ def test_an_assumption_is_one_line(command, below, tmp_path):
         "meaning",
     ]
     assert "  day: 96 images" in done.stdout and "  night: 40 images" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("data.select.band", ["visible,mid-wave"], ("visible", "mid-wave")),
+        ("data.select.band", ["3um, 5um"], ("3um", "5um")),
+        ("data.select.band", ["'a,b'"], ("a,b",)),
+        ("data.select.band", ["visible", "mwir"], ("visible", "mwir")),
+        ("data.select.range_m", ["1000,2000"], (1000, 2000)),
+        ("data.select.range_m", ["(1000, 2000)"], (1000, 2000)),
+        ("data.select.range_m", [""], ()),
+        ("optimizer.boundaries", ["1.5"], (1.5,)),
+        ("optimizer.boundaries", ["None"], ()),
+        ("train.end_with_best", ["None"], None),
+        ("train.end_with_best", ["False", "None"], None),
+        ("optimizer.decay", ["kernels", "None"], None),
+        ("data.validation_seed", ["None"], None),
+        ("open_set.split", ["None"], "None"),
+    ],
+)
+def test_commas_separate_values_and_none_means_unset(name, given, expected):
+    made = parsed("cbc:pretrained", *(f"--config.{name}={value}" for value in given))
+    for part in name.split("."):
+        made = made[part]
+    assert made == expected

@@ -296,6 +296,8 @@ def runs_variables(task):
         ("train.batch_size", 18, "train.batch_size: got 18, wanted a multiple of 4"),
         ("train.keep", 0, "train.keep: got 0, wanted at least 1"),
         ("mining.refresh", 0.0, "mining.refresh: got 0.0, wanted more than 0 epochs"),
+        ("quadruplet.margins", (0.7,), r"quadruplet.margins: got \(0.7,\), wanted two numbers"),
+        ("embedding.class_weights", (1, 1, 1), "embedding.class_weights: got .*, wanted two numb"),
         ("data.coarse", "mstar", "hierarchy 'mstar' has no coarse class for 4 of 4 classes"),
     ],
 )

@@ -1,6 +1,6 @@
 """Validation of the configuration fields of a distillation."""
 
-from jaxatr.tasks.limits import check_choices, check_limits
+from jaxatr.tasks.limits import are_numbers, check_choices, check_limits
 from jaxatr.typing import Config
 
 
@@ -48,6 +48,7 @@ def check_fields(config: Config) -> None:
         distillation__pixels_per_step=(fields.pixels_per_step >= 0, "0 (a row) or more"),
         explanation__epochs=(second.epochs > 0 or second.steps > 0, "more than 0"),
         explanation__steps=(second.steps >= 0, "0 (by epochs) or more"),
+        explanation__boundaries=(are_numbers(second.boundaries), "epochs, 0 or more"),
         explanation__learning_rate=(second.learning_rate > 0, "more than 0"),
         surrogate__width=(config.surrogate.width >= 1, "at least 1"),
     )

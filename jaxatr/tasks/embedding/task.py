@@ -26,7 +26,7 @@ from jaxatr.tasks.embedding.fields import FIELDS
 from jaxatr.tasks.embedding.in_batch import find_in_batch, in_batch_loss
 from jaxatr.tasks.embedding.mining import select
 from jaxatr.tasks.examples import Examples
-from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.limits import are_numbers, check_limits
 from jaxatr.tasks.open_set.evaluation_form import FORM as OPEN_SET
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
@@ -35,6 +35,7 @@ from jaxatr.typing import Batch, Config, Float, PyTree
 
 _QUADRUPLET = "quadruplet"
 _MEMBERS = 4  # images of a quadruplet
+_OF_TWO, _TWO = ("margins", "global_margins", "global_weights"), "two numbers, 0 or more"
 
 
 class Embedding(Task):
@@ -383,4 +384,9 @@ def _check_fields(config: Config) -> None:
         mining__refresh_steps=(mined.refresh_steps >= 0, "0 (by epochs) or more"),
         mining__block_size=(mined.block_size >= 1, "at least 1"),
         open_set__tpr=(0 < config.open_set.tpr <= 1, "a share in (0, 1]"),
+        embedding__class_weights=(are_numbers(fields.class_weights, 2), _TWO),
+        **{
+            f"quadruplet__{name}": (are_numbers(config.quadruplet[name], 2), _TWO)
+            for name in _OF_TWO
+        },
     )
