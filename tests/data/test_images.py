@@ -9,7 +9,7 @@ import tifffile
 from PIL import Image, ImageFile
 
 from jaxatr.data.bands import read_folder
-from jaxatr.data.images import ImageError, decode_image, read_image
+from jaxatr.data.images import ImageError, as_image, decode_image, read_image
 
 RNG = np.random.default_rng(0)
 GRAY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
@@ -283,6 +283,41 @@ def test_a_raw_chip_of_mstar(tmp_path):
     )
     image = read_image(tmp_path / "chip.015")
     np.testing.assert_array_equal(image[:, :, 0], np.arange(6).reshape(2, 3))
+
+
+def test_colours_that_pillow_would_cut_to_eight_bits_are_refused(tmp_path):
+    wide = RNG.integers(0, 65536, (5, 7, 3), dtype=np.uint16)
+    big = wide.astype(">u2")
+    sgi = struct.pack(">hBBHHHH", 474, 0, 2, 3, 7, 5, 3).ljust(512, b"\0")
+    (tmp_path / "x.ppm").write_bytes(b"P6\n7 5\n65535\n" + big.tobytes())
+    (tmp_path / "x.sgi").write_bytes(sgi + np.moveaxis(big[::-1], 2, 0).tobytes())
+    (tmp_path / "x.png").write_bytes(png(2, 16, [1000, 2000, 3000]))
+    tifffile.imwrite(tmp_path / "x.tif", wide, photometric="rgb")
+    for name in ("x.ppm", "x.sgi", "x.png", "x.tif"):
+        with pytest.raises(ImageError, match="more than 8 bits"):
+            as_image(Image.open(tmp_path / name))
+    for name in ("x.ppm", "x.sgi"):
+        with pytest.raises(ImageError, match=rf"{name}: a .* more than 8 bits"):
+            read_image(tmp_path / name)
+    np.testing.assert_array_equal(read_image(tmp_path / "x.tif"), wide)
+
+
+def test_colours_of_fewer_than_eight_bits_are_read(tmp_path):
+    (tmp_path / "x.ppm").write_bytes(b"P6\n2 1\n15\n" + bytes([0, 15, 7, 1, 2, 3]))
+    (tmp_path / "y.ppm").write_bytes(b"P3\n2 1\n255\n0 255 7 1 2 3\n")
+    bits = struct.pack("<2sIHHIIiiHHIIiiII", b"BM", 58, 0, 0, 54, 40, 2, 1, 1, 16, 0, 4, 0, 0, 0, 0)
+    (tmp_path / "x.bmp").write_bytes(bits + struct.pack("<HH", 0x7C00, 0x001F))  # 5 bits each
+    assert read_image(tmp_path / "x.ppm").ravel().tolist() == [0, 255, 119, 17, 34, 51]
+    assert read_image(tmp_path / "y.ppm").ravel().tolist() == [0, 255, 7, 1, 2, 3]
+    assert read_image(tmp_path / "x.bmp").ravel().tolist() == [255, 0, 0, 0, 0, 255]
+    (tmp_path / "y.bmp").write_bytes(_bmp565(0xF800, 0x07E0))
+    assert read_image(tmp_path / "y.bmp").ravel().tolist() == [255, 0, 0, 0, 255, 0]
+
+
+def _bmp565(*pixels):
+    """Returns a BMP of one row of two pixels with 5, 6 and 5 bits."""
+    head = struct.pack("<2sIHHIIiiHHIIiiII", b"BM", 70, 0, 0, 66, 40, 2, 1, 1, 16, 3, 4, 0, 0, 0, 0)
+    return head + struct.pack("<III", 0xF800, 0x07E0, 0x001F) + struct.pack("<HH", *pixels)
 
 
 def png(colour_type, depth, samples):

@@ -92,3 +92,11 @@ def check_parts(count: int, what: str, most: int = MOST_PARTS) -> None:
 def too_many_bands(count: int) -> ImageError:
     """Creates the error for an image of too many bands."""
     return ImageError(f"got {count} bands, wanted 1 to {MOST_BANDS}")
+
+
+def too_wide(kind: str) -> ImageError:
+    """Creates the error for a format's colours of more than 8 bits."""
+    return ImageError(
+        f"a {kind} with several channels of more than 8 bits, of which Pillow keeps only the "
+        "upper 8; save it as a TIFF or .npy, or as 8-bit colour"
+    )

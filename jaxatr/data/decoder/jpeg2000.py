@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from jaxatr.data.decoder import pillow, png
-from jaxatr.data.decoder.header import Header, ImageError
+from jaxatr.data.decoder import pillow
+from jaxatr.data.decoder.header import Header, ImageError, too_wide
 
 _BOXES, _CODESTREAM = b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"
 START = (_BOXES, _CODESTREAM)
@@ -35,7 +35,7 @@ def header(content: bytes) -> Header:
     if any(depth & _SIGNED for depth in depths):
         raise ImageError("a JPEG 2000 of signed samples, which Pillow shifts: save it as TIFF")
     if bits > 8 and image.mode in pillow.EIGHT_BIT:
-        raise png.too_wide("JPEG2000")
+        raise too_wide("JPEG2000")
 
     def read() -> np.ndarray:
         values = pillow.to_array(image)

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 import struct
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin
 
 from jaxatr.data.decoder import directory as tags
-from jaxatr.data.decoder.header import Header, ImageError
+from jaxatr.data.decoder.header import Header, ImageError, too_wide
 
 # The mode that a Pillow image is converted to before it becomes an array. Palettes and alpha planes
 # are not measurements: colours are looked up, alpha is dropped.
@@ -101,9 +102,11 @@ def to_array(image: Image.Image) -> np.ndarray:
     """Decodes a Pillow image to an array of uint8, uint16, int32 or float32.
 
     Raises:
-      ImageError: the mode is not supported.
+      ImageError: the mode is not supported, or Pillow keeps only the upper bits of the file.
     """
     if image.mode in EIGHT_BIT:
+        if _is_wide(image):
+            raise too_wide(image.format or "file")
         mode = "L" if image.format == "GIF" and _is_gray(image) else EIGHT_BIT[image.mode]
         return np.array(image.convert(mode))
     if image.mode in _SIXTEEN_BIT:
@@ -111,6 +114,16 @@ def to_array(image: Image.Image) -> np.ndarray:
     if image.mode in ("I", "F"):
         return np.array(image)
     raise ImageError(f"Pillow's mode {image.mode!r} is not supported")
+
+
+def _is_wide(image: Image.Image) -> bool:
+    """Whether the file that an image is still to be decoded from has more than 8 bits a sample."""
+    for codec, _, _, given in getattr(image, "tile", ()):
+        mode, *rest = given if isinstance(given, tuple) else (given,)
+        most = rest[0] if rest and codec.startswith("ppm") else 0  # of a sample
+        if codec == "SGI16" or re.search(";16[BLN]", str(mode)) or most > 255:
+            return True
+    return False
 
 
 def _is_gray(image: Image.Image) -> bool:

@@ -5,7 +5,7 @@ the same, and refuses the file for a long text or a wrong checksum in one of the
 """
 
 from jaxatr.data.decoder import pillow
-from jaxatr.data.decoder.header import MOST_PARTS, Header, ImageError, check_parts
+from jaxatr.data.decoder.header import MOST_PARTS, Header, check_parts, too_wide
 
 START = b"\x89PNG\r\n\x1a\n"
 _ANCILLARY = 0x20  # of a chunk's first letter
@@ -23,14 +23,6 @@ def header(content: bytes) -> Header:
     if content[24] == 16 and content[25] in (2, 4, 6):
         raise too_wide("PNG")
     return pillow.header(_pixels_only(content), ("PNG",))
-
-
-def too_wide(kind: str) -> ImageError:
-    """Creates the error for a format's colours of more than 8 bits."""
-    return ImageError(
-        f"a {kind} with several channels of more than 8 bits, of which Pillow keeps only the "
-        "upper 8; save it as a TIFF or .npy, or as 8-bit colour"
-    )
 
 
 def _pixels_only(content: bytes) -> bytes:

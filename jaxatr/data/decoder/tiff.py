@@ -19,7 +19,7 @@ import numpy as np
 from PIL import UnidentifiedImageError
 
 from jaxatr.data.decoder import directory as tags
-from jaxatr.data.decoder import jpeg, pillow, png
+from jaxatr.data.decoder import jpeg, pillow
 from jaxatr.data.decoder.compression import (
     FLOAT_PREDICTOR,
     PACKED,
@@ -35,6 +35,7 @@ from jaxatr.data.decoder.header import (
     ImageError,
     check_parts,
     too_many_bands,
+    too_wide,
 )
 
 _GDAL = re.compile(r'<Item name="DESCRIPTION" sample="(\d{1,4})" role="description">([^<]*)</Item>')
@@ -210,7 +211,7 @@ def _checked(page: Directory) -> _Facts:
             "wanted 8 bits at most"
         )
     if photometric == _RGB and facts.kind == _UNSIGNED and facts.bits == 12:
-        raise png.too_wide("TIFF")
+        raise too_wide("TIFF")
     facts = facts._replace(extra=_extra(facts))
     if facts.further and facts.bits < 8:
         raise ImageError(f"a TIFF of {facts.bands} bands of {facts.bits} bits, wanted 8 or more")
