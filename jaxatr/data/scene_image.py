@@ -334,7 +334,7 @@ def is_world_file(path: PurePath) -> bool:
 
 
 def _world_suffixes(suffix: str) -> tuple[str, str, str]:
-    """Returns the suffixes of an image's world file: ``.j2w``, ``.jp2w`` or ``.wld`` of ``.jp2``."""
+    """Returns the suffixes of a world file: of ``.jp2``, ``.j2w``, ``.jp2w`` and ``.wld``."""
     return f".{suffix[1:2]}{suffix[-1]}w", f"{suffix}w", ".wld"
 
 
