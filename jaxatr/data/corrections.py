@@ -53,8 +53,8 @@ def corrected(dataset: Dataset, table: str | os.PathLike) -> Dataset:
     parts = [one for one in dataset.splits.values() if len(one)]
     if any(labels.values()) and any({*one.records[0]} & {*SCENE_ARRAYS} for one in parts):
         raise ValueError(
-            f"{table}: the labels of {dataset.name} are those of boxes: correct them in the file of "
-            "the boxes; here, only an empty label is of use, which leaves a scene out"
+            f"{table}: the labels of {dataset.name} are those of boxes: correct them in the file "
+            "of the boxes; here, only an empty label is of use, which leaves a scene out"
         )
     places = files_of(dataset, table)
     found = {path for paths in places.values() for path in paths}
