@@ -148,6 +148,20 @@ def test_flags_that_are_texts(scenes, tmp_path):
     assert first.crowd.tolist() == [False, False] and first.difficult.tolist() == [False, True]
 
 
+def test_folders_of_parts_have_letters_of_any_case(scenes, tmp_path):
+    """As for class folders; scenes in ``Test`` were trained on."""
+    rows = "path,x,y,width,height,label\n"
+    for name, folder in (("a.png", "Train"), ("b.png", "TEST")):
+        (scenes / folder).mkdir()
+        (scenes / name).rename(scenes / folder / name)
+        rows += f"{folder}/{name},10,20,6,4,car\n"
+    found = read_annotations(scenes, written(tmp_path, "t.csv", rows)).scenes
+    assert {scene.path: scene.part for scene in found} == {
+        "Train/a.png": "train",
+        "TEST/b.png": "test",
+    }
+
+
 def test_a_scene_in_two_parts_is_named(scenes, tmp_path):
     """By files of COCO, by a table, and by the lists of VOC."""
     boxes = written(tmp_path / "coco", "train.json", a_coco()).parent
