@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr.data.class_names import class_name
-from jaxatr.data.dataset import Dataset, Split
+from jaxatr.data.dataset import SCENE_ARRAYS, Dataset, Split
 from jaxatr.typing import Int
 
 _COLUMNS = ("path", "label")
@@ -41,8 +41,8 @@ def corrected(dataset: Dataset, table: str | os.PathLike) -> Dataset:
         empty label leaves the example out.
 
     Raises:
-      ValueError: the table lacks a column, names a file or a class that the set does not have, or
-        gives a file two labels.
+      ValueError: the table lacks a column, names a file or a class that the set does not have,
+        gives a file two labels, or gives a scene with boxes one.
     """
     labels = _labels(Path(table))
     place = {class_name(name): number for number, name in enumerate(dataset.classes)}
@@ -50,6 +50,12 @@ def corrected(dataset: Dataset, table: str | os.PathLike) -> Dataset:
         if label and class_name(label) not in place:
             listed = ", ".join(dataset.classes[:10])
             raise ValueError(f"{table}: {path} has the label {label!r}, wanted one of {listed}")
+    parts = [one for one in dataset.splits.values() if len(one)]
+    if any(labels.values()) and any({*one.records[0]} & {*SCENE_ARRAYS} for one in parts):
+        raise ValueError(
+            f"{table}: the labels of {dataset.name} are those of boxes: correct them in the file "
+            "of the boxes; here, only an empty label is of use, which leaves a scene out"
+        )
     places = files_of(dataset, table)
     found = {path for paths in places.values() for path in paths}
     labels = _as_named(labels, found, table)

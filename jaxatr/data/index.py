@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -76,19 +76,17 @@ def write_index(directory: Path, facts: Mapping[str, Any], keys: Mapping[str, st
     """
     builder: Any = tfds().builder_from_directory(directory)
     digest = hashlib.sha256(json.dumps([facts["classes"], facts["coarse_classes"]]).encode())
-    start, hierarchy = 0, {}
+    start, pairs = 0, set()
     for split in sorted(builder.info.splits):
         columns = _columns(_Records(builder, split, keys, headers_only=True), digest, start)
         with replacing(directory / f"jaxatr-{split}.npz") as file:
             np.savez(file, allow_pickle=False, **columns)
         start += len(columns["label"])
         if "coarse" in columns:
-            hierarchy.update(
-                zip(columns["label"].tolist(), columns["coarse"].tolist(), strict=True)
-            )
+            pairs.update(zip(columns["label"].tolist(), columns["coarse"].tolist(), strict=True))
     description = {
         **facts,
-        "fine_to_coarse": facts["fine_to_coarse"] or _in_order(hierarchy, facts["classes"]),
+        "fine_to_coarse": facts["fine_to_coarse"] or _in_order(pairs, facts),
         "index_version": INDEX_VERSION,
         "version": str(builder.version),
         "keys": dict(keys),
@@ -101,10 +99,24 @@ def write_index(directory: Path, facts: Mapping[str, Any], keys: Mapping[str, st
         file.write(json.dumps(description, indent=1).encode())
 
 
-def _in_order(hierarchy: dict[int, int], classes: Sequence[str]) -> list[int] | None:
-    if not hierarchy:
+def _in_order(pairs: Set[tuple[int, int]], facts: Mapping[str, Any]) -> list[int] | None:
+    """Returns the coarse class of each class, from the labels of all examples.
+
+    Raises:
+      ValueError: a class has no examples, or those of several coarse classes.
+    """
+    if facts["coarse_classes"] is None or not pairs:
         return None
-    return [hierarchy[label] for label in range(len(classes))]
+    found: list[int] = []
+    for label, name in enumerate(facts["classes"]):
+        own = [coarse for fine, coarse in pairs if fine == label]
+        if len(own) != 1:
+            raise ValueError(
+                f"coarse: the examples of {name} have {len(own)} coarse classes, wanted one; a "
+                "source may give fine_to_coarse instead"
+            )
+        found += own
+    return found
 
 
 def _columns(records: _Records, digest: Any, start: int) -> dict[str, np.ndarray]:
@@ -116,7 +128,7 @@ def _columns(records: _Records, digest: Any, start: int) -> dict[str, np.ndarray
         shape = image.shape if isinstance(image, np.ndarray) else _header(image, records.channels)
         example = {"id": start + index, **example, **dict(zip(SHAPE_COLUMNS, shape, strict=True))}
         for name, value in example.items():
-            if not isinstance(value, np.ndarray):
+            if not np.ndim(value):
                 values.setdefault(name, []).append(value)
             elif name in SCENE_ARRAYS:
                 digest.update(f"{name}{value.tolist()}".encode())
@@ -130,8 +142,8 @@ def _column(values: list) -> np.ndarray:
     if isinstance(values[0], bytes):
         return np.array([value.decode() for value in values])
     column = np.array(values)
-    if column.dtype.kind == "f":
-        return column.astype(np.float32)
+    if column.dtype.kind == "f" and not isinstance(values[0], np.ndarray):
+        return column.astype(np.float32)  # float64 is stored as an array
     limits = np.iinfo(np.int32)
     fits = column.dtype.kind == "i" and limits.min <= column.min() and column.max() <= limits.max
     return column.astype(np.int32) if fits else column

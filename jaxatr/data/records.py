@@ -67,8 +67,8 @@ def write(contents: Contents, directory: Path) -> Path:
     """Writes examples as array_record below ``directory`` and returns the records' folder.
 
     Raises:
-      ValueError: a split is empty, or an example has pixels that are not finite, a label of no
-        class, or the id of another one.
+      ValueError: a split is empty, or an example has other features than stated, pixels that are
+        not finite, a label of no class, or the id of another one.
     """
     bar = tqdm(  # shown on terminals only
         total=contents.total,
@@ -84,7 +84,7 @@ def write(contents: Contents, directory: Path) -> Path:
     def counted(split: str, examples: Examples) -> Iterator[Example]:
         number = -1
         for number, example in enumerate(examples()):
-            _check(f"example {number} of {split!r}", example, len(contents.classes), ids)
+            _check(f"example {number} of {split!r}", example, contents, ids)
             yield {k: as_utf8(v) if isinstance(v, str) else v for k, v in example.items()}
             bar.update()
         if number < 0:
@@ -101,8 +101,12 @@ def write(contents: Contents, directory: Path) -> Path:
     return Path(builder.data_path)
 
 
-def _check(name: str, example: Example, classes: int, ids: set[int]) -> None:
+def _check(name: str, example: Example, contents: Contents, ids: set[int]) -> None:
     """Checks an example's values, and adds its id to those of the examples before."""
+    if example.keys() != contents.features.keys():
+        got, wanted = (", ".join(one) or "nothing" for one in (example, contents.features))
+        raise ValueError(f"{name}: got {got}, wanted the features {wanted}")
+    classes = len(contents.classes)
     if not np.isfinite(example["image"]).all():
         raise ValueError(f"{name}: its image has pixels that are not finite numbers")
     if not -1 <= example["label"] < classes:
@@ -120,7 +124,8 @@ def _check(name: str, example: Example, classes: int, ids: set[int]) -> None:
 
 def _tfds_feature(feature: Feature) -> Any:
     dtype = np.dtype(feature.dtype)
-    if feature.shape:  # unlike Image, Tensor does not need TensorFlow
+    # Unlike Image, Tensor does not need TensorFlow; unlike Scalar, it keeps all digits.
+    if feature.shape or dtype == np.float64:
         return tfds().features.Tensor(shape=feature.shape, dtype=dtype, encoding="bytes")
     return tfds().features.Text() if dtype.kind == "U" else tfds().features.Scalar(dtype)
 

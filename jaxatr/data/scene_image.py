@@ -22,7 +22,6 @@ _LARGEST = 1 << 28
 _PIXEL_SCALE, _TIEPOINT, _TRANSFORM, _NODATA = 33550, 33922, 34264, 42113
 _RASTER, _POINTS = 1025, 2  # the key whose value 2 says that coordinates are a pixel's middle
 _KEYS, _GEOGRAPHIC, _PROJECTED, _USER_DEFINED = 34735, 2048, 3072, 32767
-_WORLD = {".tif": ".tfw", ".tiff": ".tfw", ".png": ".pgw", ".jpg": ".jgw", ".jpeg": ".jgw"}
 
 
 _Pixels: TypeAlias = Callable[[slice, slice], np.ndarray]
@@ -331,16 +330,20 @@ def _epsg(page: Any) -> int | None:
 
 def is_world_file(path: PurePath) -> bool:
     """Whether a file has the name of a world file, which belongs to the image beside it."""
-    suffix = path.suffix.lower()
-    of_image = suffix.endswith("w") and suffix[:-1] in SUFFIXES
-    return of_image or suffix in (".wld", *_WORLD.values())
+    return path.suffix.lower() in {name for one in SUFFIXES for name in _world_suffixes(one)}
+
+
+def _world_suffixes(suffix: str) -> tuple[str, str, str]:
+    """Returns the suffixes of a world file: of ``.jp2``, ``.j2w``, ``.jp2w`` and ``.wld``."""
+    return f".{suffix[1:2]}{suffix[-1]}w", f"{suffix}w", ".wld"
 
 
 def _of_world_file(path: Path) -> np.ndarray | None:
     """Returns the transformation of a world file, which refers to the middle of a pixel."""
     if not path.suffix:
         return None
-    for suffix in (_WORLD.get(path.suffix.lower(), ".wld"), f"{path.suffix}w", ".wld"):
+    suffixes = _world_suffixes(path.suffix)
+    for suffix in (*suffixes, *map(str.lower, suffixes), *map(str.upper, suffixes)):
         beside = path.with_suffix(suffix)
         if beside.is_file():
             try:

@@ -14,10 +14,12 @@ from PIL import Image
 
 from jaxatr import data
 from jaxatr.data.annotations import examined, read_annotations
+from jaxatr.data.annotations.results import SceneTargets, as_geojson
 from jaxatr.data.chip import around
 from jaxatr.data.decoder import ImageError
+from jaxatr.data.image_paths import ImagePath
 from jaxatr.data.images import decode_image, read_image
-from jaxatr.data.scene_image import open_scene, read_scene
+from jaxatr.data.scene_image import is_world_file, open_scene, read_scene
 from jaxatr.data.source import Request
 from jaxatr.data.sources.scenes import PART, Framing
 from jaxatr.data.sources.scenes.files import write_chips
@@ -144,6 +146,20 @@ def test_flags_that_are_texts(scenes, tmp_path):
     content = a_coco(**annotation(iscrowd="0", ignore="1"))
     first, _ = read_annotations(scenes, written(tmp_path, "t.json", content)).scenes
     assert first.crowd.tolist() == [False, False] and first.difficult.tolist() == [False, True]
+
+
+def test_folders_of_parts_have_letters_of_any_case(scenes, tmp_path):
+    """As for class folders; scenes in ``Test`` were trained on."""
+    rows = "path,x,y,width,height,label\n"
+    for name, folder in (("a.png", "Train"), ("b.png", "TEST")):
+        (scenes / folder).mkdir()
+        (scenes / name).rename(scenes / folder / name)
+        rows += f"{folder}/{name},10,20,6,4,car\n"
+    found = read_annotations(scenes, written(tmp_path, "t.csv", rows)).scenes
+    assert {scene.path: scene.part for scene in found} == {
+        "Train/a.png": "train",
+        "TEST/b.png": "test",
+    }
 
 
 def test_a_scene_in_two_parts_is_named(scenes, tmp_path):
@@ -370,6 +386,13 @@ def test_attributes_of_geojson_without_a_value(scenes, tmp_path):
     assert "wanted a feature with properties and a polygon" in found.problems[1].why
 
 
+def test_geojson_of_a_scene_without_a_map_is_read_as_it_is_written(scenes, tmp_path):
+    row = {"x0": 10.5, "y0": 20.0, "x1": 16.0, "y1": 24.0, "label": "car"}
+    found = SceneTargets(ImagePath("a.png", "a.png", "a.png"), SIZE, [row])
+    (scene,) = read_annotations(scenes, written(tmp_path, "t.geojson", as_geojson([found]))).scenes
+    assert scene.boxes.tolist() == [[10.5, 20, 16, 24]] and scene.labels == ("car",)
+
+
 def test_map_coordinates_are_asked_for(scenes, tmp_path):
     path = of_format("geojson", scenes, tmp_path)
     (scenes / "a.pgw").unlink()
@@ -547,10 +570,30 @@ def test_map_coordinates_and_missing_values_of_a_geotiff(tmp_path):
         assert scene.transform.tolist() == [[0.5, 0, 100], [0, -0.5, 200]]
         part = scene.window(0, 0, 8, 8)
     assert part[0, 0] == part[1, 1] == 0 and part.sum() == 62 * 3
-    Image.new("L", (4, 4)).save(tmp_path / "w.png")
-    written(tmp_path, "w.pgw", WORLD)
-    with open_scene(tmp_path / "w.png") as scene:
+
+
+@pytest.mark.parametrize(
+    ("image", "world"),
+    [
+        ("w.png", "w.pgw"),
+        ("w.tiff", "w.tfw"),
+        ("w.jp2", "w.j2w"),
+        ("w.bmp", "w.bpw"),
+        ("w.npy", "w.wld"),
+        ("W.TIF", "W.TFW"),
+        ("W.JPG", "W.jgw"),
+        ("w.jp2", "w.jp2w"),
+    ],
+)
+def test_a_world_file_has_one_of_three_names(tmp_path, image, world):
+    if image.endswith("npy"):
+        np.save(tmp_path / image, np.zeros((4, 4), np.uint8))
+    else:
+        Image.new("L", (4, 4)).save(tmp_path / image)
+    written(tmp_path, world, WORLD)
+    with open_scene(tmp_path / image) as scene:
         assert scene.transform.tolist() == [[0.5, 0, 100], [0, -0.5, 200]]
+    assert is_world_file(tmp_path / world)
 
 
 GEO = [

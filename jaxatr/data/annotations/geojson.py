@@ -23,7 +23,7 @@ def read(path: Path, content: Mapping[str, Any], into: Collector, image: str | N
     """Reads the boxes around polygons, converted from map coordinates to pixels.
 
     Coordinates must be of the image's own reference system; nothing is projected. The image has a
-    world file beside it or is a GeoTIFF.
+    world file beside it or is a GeoTIFF, unless a feature's property ``coordinates`` is ``pixels``.
 
     Args:
       path: the file.
@@ -53,6 +53,9 @@ def read(path: Path, content: Mapping[str, Any], into: Collector, image: str | N
             continue
         if points.ndim != 2 or len(points) < 3:
             into.problem(where, f"got a {shape.get('type')}, wanted a polygon")
+            continue
+        if facts.get("coordinates") == "pixels":  # as detect writes them of a scene without a map
+            into.box(name, points[:, :2].ravel().tolist(), label, where)
             continue
         if name not in transforms:
             transforms[name] = _transform(into, name)

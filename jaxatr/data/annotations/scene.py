@@ -153,7 +153,8 @@ class Collector:
           size: height and width as stated, which are compared with the image's.
         """
         path = PurePosixPath(path).as_posix()  # ./a.png is a.png
-        folders = [PARTS[one] for one in PurePosixPath(path).parts[:-1] if one in PARTS]
+        folders = [one.lower() for one in PurePosixPath(path).parts[:-1]]
+        folders = [PARTS[one] for one in folders if one in PARTS]
         one = self._scenes.setdefault(path, _Scene(folders[0] if folders else ""))
         one.parts |= {part} - {""}
         one.size = size or one.size

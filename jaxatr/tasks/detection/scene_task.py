@@ -67,18 +67,15 @@ class SceneTask(Task):
         raise NotImplementedError
 
     def found(self, variables: PyTree, part: str) -> list[Found]:
-        """Finds the targets in every scene of a part.
+        """Finds the targets in every scene of a part, in the tiles of a detector's ``detect``.
+
+        The network's norms see all of a tile, so that scores depend on how far it is padded.
 
         Args:
           variables: parameters and batch statistics, on one device.
           part: ``"train"``, ``"validation"`` or ``"test"``.
         """
         scenes, tiling = self.examples.parts[part], self.tiling
-        sizes = np.stack(
-            [scenes.split.columns[name][scenes.indices] for name in ("height", "width")], axis=1
-        )
-        single = sizes[sizes.max(axis=1) <= tiling.side]
-        rows, columns = single.max(axis=0).tolist() if len(single) else (1, 1)
         infer: Callable = lambda batches: self.search(variables, batches)  # noqa: E731
         return list(
             found_in(
@@ -88,7 +85,6 @@ class SceneTask(Task):
                 batch_size=max(1, self.config.train.batch_size // 4),
                 overlap=self.config.detection.overlap,
                 least=self.least,
-                smallest=(rows, columns),
             )
         )
 

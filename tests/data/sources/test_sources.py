@@ -118,12 +118,23 @@ class Odd(Source):
             for number in range(0 if split == "test" and odd == "empty" else 2):
                 own = number + 2 * (split == "test" and odd != "twice")
                 label = number + (odd == "label")
-                yield {"image": image + (np.nan if odd == "nan" else 0), "label": label, "id": own}
+                value = image + (np.nan if odd == "nan" else 0)
+                one = {"image": value, "label": label, "id": own, "time": 1.7e9 + own}
+                if odd in ("coarse", "classless"):
+                    one["coarse"] = own % 2 if odd == "coarse" and split == "test" else 0
+                if odd == "lacking" and number:
+                    del one["label"]
+                yield one
 
         features = {"image": Feature(np.float32, image.shape), "label": Feature(np.int32)}
-        features |= {"id": Feature(kind["id"])}
+        features |= {"id": Feature(kind["id"]), "time": Feature(np.float64)}
+        more = {}
+        if odd in ("coarse", "classless"):
+            features["coarse"], more = Feature(np.int32), {"coarse_classes": "xy"}
         splits = {name: lambda name=name: examples(name) for name in ("train", "test")}
-        return Scan(self, settings, settings, lambda _: Contents("ab", features, splits, 4))
+        classes = "abc" if odd == "classless" else "ab"
+        contents = Contents(classes, features, splits, 4, **more)
+        return Scan(self, settings, settings, lambda _: contents)
 
 
 class Taken(Stripes):
@@ -220,13 +231,17 @@ def test_a_path_that_is_not_a_source_is_named(module, data_dir, path, match):
         ("label", "example 1 of 'train': label: got 2, wanted 0 to 1, or -1"),
         # With equal ids, examples of the test would be taken for those of the training.
         ("twice", "example 0 of 'test': id: got 0, which an earlier example has"),
+        ("lacking", "example 1 of 'train': got image, id, time, wanted the features image, label"),
+        ("coarse", "coarse: the examples of b have 2 coarse classes, wanted one"),
+        ("classless", "coarse: the examples of c have 0 coarse classes, wanted one"),
     ],
 )
 def test_what_an_outside_source_yields_is_checked(module, data_dir, odd, match):
     name = "jaxatr_test_stripes:Odd"
     with pytest.raises(ValueError, match=match):
         data.open_dataset(name, data_dir=data_dir, options={"of": odd})
-    assert len(data.open_dataset(name, data_dir=data_dir).splits["test"]) == 2
+    test = data.open_dataset(name, data_dir=data_dir).splits["test"]
+    assert test.columns["time"].tolist() == [1.7e9 + 2, 1.7e9 + 3]
 
 
 def test_a_source_of_the_package_is_one_file(tmp_path, data_dir, monkeypatch):

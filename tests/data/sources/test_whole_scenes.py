@@ -47,6 +47,16 @@ def test_scenes_keep_their_boxes_and_parts(folder, tmp_path):
     assert test[0]["labels"].tolist() == [0]
 
 
+def test_a_table_of_labels_leaves_scenes_out_and_corrects_no_boxes(folder, tmp_path):
+    made = data.open_dataset("whole_scenes", source=folder, data_dir=tmp_path / "data")
+    table = tmp_path / "labels.csv"
+    table.write_text("path,label\ntrain/0.png,\n")
+    assert len(data.corrected(made, table).splits["train"]) == 1
+    table.write_text("path,label\ntrain/0.png,bus\n")
+    with pytest.raises(ValueError, match="those of boxes: correct them in the file of the boxes"):
+        data.corrected(made, table)
+
+
 def test_scenes_without_parts_are_divided(folder, tmp_path):
     for part in ("train", "test"):
         for path in (folder / part).glob("*.png"):

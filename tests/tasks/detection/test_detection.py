@@ -279,6 +279,32 @@ def test_scenes_of_gray_and_colour_are_refused_or_converted(config, tmp_path):
     assert next(Detection(changed).examples.train_batches())["image"].shape[-1] == 1
 
 
+def test_scenes_of_several_sizes_are_measured_in_the_tiles_of_detect(config, tmp_path, monkeypatch):
+    """Scores depend on the padding, which was that of the largest scene in the evaluation only."""
+    rows = "path,x,y,width,height,label,part\n"
+    for number, (size, part) in enumerate(
+        [((64, 64), "train"), ((70, 80), "test"), ((200, 130), "test")]
+    ):
+        Image.fromarray(np.full(size, 90 + number, np.uint8)).save(tmp_path / f"{number}.png")
+        rows += f"{number}.png,9,9,20,12,car,{part}\n"
+    (tmp_path / "boxes.csv").write_text(rows)
+    fields = {"data.name": "whole_scenes", "data.source": str(tmp_path), "data.validation": 0.0}
+    fields |= {"open_set.split": "closed", "detection.outliers": ()}
+    changed = runs.training.with_fields(config, fields)
+    changed.data.options = {"boxes": str(tmp_path / "boxes.csv")}
+    task, shapes = Detection(changed), []
+
+    def search(variables, batches):
+        for batch in batches:
+            shapes.append(batch["image"].shape[1:3])
+            none = np.zeros((len(batch["image"]), 1))
+            yield batch, Decoded(np.zeros((*none.shape, 4)), none, none[..., None], none > 0)
+
+    monkeypatch.setattr(task, "search", search)
+    assert len(task.found({}, "test")) == 2
+    assert shapes == [(96, 96), (224, 160)]
+
+
 @pytest.fixture(scope="module")
 def learned(config, tmp_path_factory):
     """The folder of a run that has seen one scene, at one scale."""
