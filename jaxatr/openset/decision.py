@@ -20,10 +20,10 @@ class Further(NamedTuple):
 
     The threshold of an enrolled class is the lower of two values: the threshold of all known
     examples, and the ``max(1, k)``-th smallest leave-one-out score of the class's examples that are
-    assigned to it, where k is the rank of the conformal test. A new example assigned to the class is
-    accepted with a probability of at least :meth:`promise`. Leaving one example out is conservative
-    for scores that further examples of a class can only raise, such as all nearest-neighbour
-    scores.
+    assigned to it, where k is the rank of the conformal test. A new example of the class that is
+    assigned to it is accepted with a probability of at least :meth:`promise`. Leaving one example
+    out is conservative for scores that further examples of a class can only raise, such as all
+    nearest-neighbour scores.
 
     Attributes:
       first: number of the first enrolled class, which equals the network's number of classes.
@@ -80,7 +80,7 @@ class Further(NamedTuple):
     def promise(self, label: int, tpr: float) -> float | None:
         """Computes a lower bound on the probability that an example of a class is accepted.
 
-        The bound holds for examples that the score assigns to the class.
+        The bound holds for examples of the class that the score assigns to it.
 
         Args:
           label: number of the class.
