@@ -20,6 +20,7 @@ from jaxatr.data.combined_splits import (
     concatenated,
     read_images,
     read_names,
+    read_rounds,
 )
 from jaxatr.data.corrections import corrected
 from jaxatr.data.dataset import SCENE_ARRAYS, Dataset, Split
@@ -138,6 +139,7 @@ __all__ = [
     "read_image",
     "read_images",
     "read_names",
+    "read_rounds",
     "read_others",
     "reason_of",
     "select",

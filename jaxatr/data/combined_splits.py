@@ -87,6 +87,23 @@ def read_names(path: str | os.PathLike, count: int) -> list[str]:
     return [class_name(name) for name in names]
 
 
+def read_rounds(path: str | os.PathLike, count: int) -> Int[np.ndarray, " m"]:
+    """Reads the array ``rounds`` of an ``.npz`` file of images: the training that each came with.
+
+    Without it, all came with the first, 0.
+
+    Raises:
+      ValueError: its length is not ``count``.
+    """
+    with np.load(path) as arrays:
+        rounds = np.asarray(arrays["rounds"] if "rounds" in arrays else np.zeros(count, np.int32))
+    if rounds.shape != (count,):
+        raise ValueError(
+            f"{path}: wanted an array 'rounds' with a number for each of {count} images"
+        )
+    return rounds
+
+
 def chips_and_images(
     split: Split, indices: Int[np.ndarray, " n"], chip: Chip, images: Shaped[np.ndarray, "m h w c"]
 ) -> Split:

@@ -19,11 +19,11 @@ class Further(NamedTuple):
     """Classes that were enrolled after training; the network has no output for them.
 
     The threshold of an enrolled class is the lower of two values: the threshold of all known
-    examples, and the ``max(1, k)``-th smallest leave-one-out score of the examples assigned to the
-    class, where k is the rank of the conformal test. A new example assigned to the class is
-    accepted with a probability of at least :meth:`promise`. Leaving one example out is conservative
-    for scores that further examples of a class can only raise, such as all nearest-neighbour
-    scores.
+    examples, and the ``max(1, k)``-th smallest leave-one-out score of the class's examples that are
+    assigned to it, where k is the rank of the conformal test. A new example of the class that is
+    assigned to it is accepted with a probability of at least :meth:`promise`. Leaving one example
+    out is conservative for scores that further examples of a class can only raise, such as all
+    nearest-neighbour scores.
 
     Attributes:
       first: number of the first enrolled class, which equals the network's number of classes.
@@ -40,8 +40,8 @@ class Further(NamedTuple):
     labels: Int[np.ndarray, " m"]
 
     def own(self, label: int) -> Float[np.ndarray, " n"]:
-        """Returns the scores of the examples assigned to a class, in ascending order."""
-        return np.sort(self.scores[self.nearest == label])
+        """Returns the scores of a class's examples that are assigned to it, in ascending order."""
+        return np.sort(self.scores[(self.nearest == label) & (self.labels == label)])
 
     def thresholds(self, calibration: Calibration) -> Float[np.ndarray, " e"]:
         """Computes the threshold of each enrolled class, which may be minus infinity."""
@@ -80,14 +80,14 @@ class Further(NamedTuple):
     def promise(self, label: int, tpr: float) -> float | None:
         """Computes a lower bound on the probability that an example of a class is accepted.
 
-        The bound holds for examples that the score assigns to the class.
+        The bound holds for examples of the class that the score assigns to it.
 
         Args:
           label: number of the class.
           tpr: share of known examples to accept.
 
         Returns:
-          The bound; None if no enrolled example is assigned to the class.
+          The bound; None if none of the class's examples is assigned to it.
         """
         count = self.own(label).size
         return 1 - max(1, conformal_rank(count, tpr=tpr)) / (count + 1) if count else None

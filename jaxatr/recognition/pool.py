@@ -29,7 +29,7 @@ class Pool:
         sources: Sequence[str | os.PathLike],
         without: Collection[Path] = (),
     ):
-        """Lists the images.
+        """Lists the images, each once, even if sources overlap.
 
         Args:
           recogniser: reads and prepares them.
@@ -44,15 +44,15 @@ class Pool:
         self.left_out: list[tuple[str, str]] = []
         self._recogniser = recogniser
         self._scratch = Scratch()
+        found: dict[tuple[Path, str], ImagePath] = {}
         try:
-            self.paths = [
-                path
-                for place, one in enumerate(self.sources)
-                for path in data.image_paths(
-                    one, os.path.join(self._scratch.name, str(place)), recogniser.bands
-                ).images
-                if not (without and Path(path.file).resolve() in without)
-            ]
+            for place, one in enumerate(self.sources):
+                unpacked = os.path.join(self._scratch.name, str(place))
+                for path in data.image_paths(one, unpacked, recogniser.bands).images:
+                    whole = Path(path.name).resolve()
+                    if whole not in without:
+                        found.setdefault((whole, str(path.error)), path)
+            self.paths = list(found.values())
         except BaseException:
             self._scratch.cleanup()
             raise

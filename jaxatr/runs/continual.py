@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr import training
+from jaxatr import data, training
 from jaxatr.recognition import enrolment_file, enrolment_measures
 from jaxatr.recognition.choice import made_for
 from jaxatr.recognition.decision import open_task
@@ -45,8 +45,9 @@ def train_enrolled(
 
     Each enrolled class gets an output in both heads. The training uses all of the original training
     data again (rehearsal; Robins 1995, "Catastrophic forgetting, rehearsal and pseudorehearsal"),
-    and samples an enrolled class as often as an original class. The result is an ordinary run. If
-    the training is interrupted, calling the function again continues it.
+    and samples an enrolled class as often as an original class. The result is an ordinary run, in
+    which more can be enrolled and trained in turn. If the training is interrupted, calling the
+    function again continues it.
 
     Args:
       workdir: the original run's folder; it is not changed.
@@ -93,20 +94,34 @@ def train_enrolled(
         config.train.epochs, config.train.steps = epochs, 0
     if learning_rate is not None:
         config.optimizer.learning_rate = learning_rate
-    chips = enrolment_file.chips(run.workdir, enrolment, run.classes)
-    names = np.array([*run.classes, *enrolment.further(run.classes)])[chips.labels]
+    arrays = _chips(run, enrolment)
     training.check_config(out, config, free=run.task.free_fields)
     with training.training_alone(out):
-        write_file(
-            Path(out) / CHIPS,
-            lambda file: np.savez_compressed(file, images=chips.images, names=names),
-        )
+        write_file(Path(out) / CHIPS, lambda file: np.savez_compressed(file, **arrays))
         train_run(config, out, progress=progress)
     evaluate_run(out)
     rows = _compared(run, enrolment, out, where or {})
     classes = list(enrolment.further(run.classes))
     training.update_record(out, forgotten=rows)
     return {"workdir": str(out), "classes": classes, "rows": rows}
+
+
+def _chips(run: TrainedRun, enrolment: Enrolment) -> dict[str, Any]:
+    """Returns the arrays of :data:`CHIPS`: those with which the run was trained come first."""
+    chips = enrolment_file.chips(run.workdir, enrolment, run.classes)
+    names = np.array([*run.classes, *enrolment.further(run.classes)])[chips.labels]
+    images, rounds = chips.images, np.zeros(len(names), np.int32)
+    if path := run.config.open_set.get("enrolled"):
+        before, _ = data.read_images(path)
+        named = data.read_names(path, len(before))
+        earlier = data.read_rounds(path, len(before))
+        had = {*zip(named, map(enrolment_file.checksum, before), strict=True)}
+        own = zip(names.tolist(), map(enrolment_file.checksum, images), strict=True)
+        new = np.array([one not in had for one in own])
+        images = np.concatenate([before, images[new]])
+        names = np.concatenate([named, names[new]])
+        rounds = np.concatenate([earlier, np.full(new.sum(), earlier.max() + 1, np.int32)])
+    return {"images": images, "names": names, "rounds": rounds}
 
 
 def configuration(

@@ -142,7 +142,8 @@ class Examples:
 
         Args:
           path: path of an ``.npz`` file with ``images``, ``[m, h, w, c]``, chips with the shape and
-            dtype of the data's, and ``names``, ``[m]``, the class of each.
+            dtype of the data's, and ``names``, ``[m]``, the class of each. With ``rounds``,
+            ``[m]``, the chips of each number are held out apart.
 
         Raises:
           ValueError: there is no such file, or its images have another shape or dtype.
@@ -175,7 +176,12 @@ class Examples:
         kept, held = np.arange(len(labels)), np.zeros(0, int)
         if "validation" in self.parts:
             seed = self._seed if fields.validation_seed is None else fields.validation_seed
-            kept, held = data.holdout(labels, fields.validation, seed)
+            rounds = data.read_rounds(path, len(labels))  # whose divisions stay as they were
+            each = [np.flatnonzero(rounds == number) for number in np.unique(rounds)]
+            held = np.concatenate(
+                [rows[data.holdout(labels[rows], fields.validation, seed)[1]] for rows in each]
+            )
+            kept = np.setdiff1d(kept, held)
         per_class = round(len(train.labels) / len(previous))
         repeated = [
             np.resize(rows, max(per_class, len(rows)))

@@ -139,6 +139,14 @@ def test_thresholds_are_those_of_the_chips_left_out_in_turn():
     np.testing.assert_array_equal(after.at(0.5).thresholds(K), [0.5] * 5)
 
 
+def test_a_chip_of_another_class_is_no_chip_of_the_class_it_is_taken_for():
+    chips = draw(2, [3, 4, 3, 3, 4])._replace(labels=np.array([3, 4, 3, 3, 3]))
+    further = openset.enrol(decision("spatial_stage2"), chips, 2, validation=HELD_OUT).further
+    assert further.nearest.tolist() == [3, 3, 3, 4]  # the last is like the only chip of class 4
+    np.testing.assert_array_equal(further.own(3), np.sort(further.scores[:3]))
+    assert further.own(4).size == 0 and further.promise(4, 0.9) is None
+
+
 def test_the_promise_is_kept():
     """New chips are rejected at most as often as left-out ones."""
     base, pool, rejected = decision("nndr_features"), draw(7, np.full(200, 3)), []

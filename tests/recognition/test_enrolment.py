@@ -18,6 +18,7 @@ from jaxatr import data, files, openset, reporting, runs, training
 from jaxatr.cli import cluster, enrol
 from jaxatr.data import Bands
 from jaxatr.recognition import enrolment, enrolment_file, extension, field_calibration, store
+from jaxatr.recognition.decision import open_task
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.recognition.session import Session
 from jaxatr.runs import continual
@@ -526,6 +527,20 @@ def test_further_training_adds_the_class_to_the_heads_and_measures_forgetting(
     assert f"enrolled: {stranger}, by 12 chips" in reporting.open_set_table(evaluation)
     assert 'id="enrolled"' in reporting.render_report([tmp_path / "new"])
     assert evaluation["known"] == list(new.classes) and evaluation["unknown"] == []
+    further = few(chips / "test" / stranger, tmp_path, 4)
+    runs.enrol_run(tmp_path / "new", further)
+    runs.enrol_run(
+        tmp_path / "new", few(chips / "test" / split["known"][0], tmp_path, 5), name="other"
+    )
+    again = runs.train_enrolled(tmp_path / "new", tmp_path / "newer", epochs=1, progress=False)
+    newer = training.load_run(tmp_path / "newer")
+    assert newer.classes == (*new.classes, "other") and again["classes"] == ["other"]
+    # Twelve chips of the first training, and four more, are known by name.
+    assert newer.record["dataset"]["enrolled"]["classes"] == {stranger: 16, "other": 5}
+    held, later = (open_task(one, {}).examples.fingerprints("validation") for one in (new, newer))
+    assert {*held} < {*later}  # none is trained on later, or the other way round
+    assert runs.remove_class(tmp_path / "new", stranger) == 4
+    assert runs.remove_class(tmp_path / "new", "other") == 5
     shutil.rmtree(run)  # its weights are in the new run's checkpoint
     assert Recogniser.load(tmp_path / "new").classes == new.classes
     assert runs.evaluate_run(tmp_path / "new")["groups"] == evaluation["groups"]

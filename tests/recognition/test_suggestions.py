@@ -68,6 +68,9 @@ def test_suggestions_are_those_of_the_arrays_with_reasons_in_words(recogniser, p
             assert one.why == "covers the pool"
         assert one.prediction == answers[[*map(str, paths)].index(one.path)]
     assert found == recogniser.suggest([str(pool)], 10)
+    inner = pool / sorted(pool.iterdir())[1].name
+    overlapping = recogniser.suggest([pool, inner, next(inner.glob("*.png"))], 10)
+    assert (overlapping.images, overlapping.chips) == (40, found.chips)
     assert any(one.why.startswith("group 1 of unknown chips, ") for one in found.chips)
 
 

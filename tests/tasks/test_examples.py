@@ -1,5 +1,7 @@
 """The examples of a run."""
 
+import hashlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,6 +51,20 @@ def test_chips_of_added_classes_are_neither_tested_nor_validated_on(small_config
         gone = set(before.fingerprints(part)[:3])
         left = examples.fingerprints(part)[: len(before.parts[part].indices) - 3]
         assert not gone & set(left)  # what follows are added chips that are held out
+
+
+def test_chips_that_are_added_later_do_not_move_those_that_are_held_out(small_config, tmp_path):
+    images = Examples(small_config).parts["test"].chips(np.arange(24))
+    held = []
+    for count in (12, 24):
+        names, rounds = np.resize(["new", "newer"], count), np.arange(count) // 12
+        np.savez(tmp_path / "more.npz", images=images[:count], names=names, rounds=rounds)
+        examples = Examples(small_config)
+        own = {*examples.fingerprints("validation")}
+        examples.add_classes(str(tmp_path / "more.npz"))
+        held.append({*examples.fingerprints("validation")} - own)
+    first = {hashlib.sha256(image.tobytes()).hexdigest() for image in images[:12]}
+    assert held[0] and held[1] & first == held[0] and len(held[1]) == 2 * len(held[0])
 
 
 def test_truth_is_empty_where_the_data_says_none(small_config):
