@@ -18,6 +18,7 @@ from jaxatr import data, files, openset, reporting, runs, training
 from jaxatr.cli import cluster, enrol
 from jaxatr.data import Bands
 from jaxatr.recognition import enrolment, enrolment_file, extension, field_calibration, store
+from jaxatr.recognition.decision import open_task
 from jaxatr.recognition.recogniser import Recogniser
 from jaxatr.recognition.session import Session
 from jaxatr.runs import continual
@@ -451,6 +452,22 @@ def test_a_calibration_with_chips_of_a_class_is_not_used_without_it(run, source,
     runs.enrol_run(run, source, score="nearest")
     again = Recogniser.load(run, score="nearest").decision
     np.testing.assert_array_equal(again.thresholds(3), counted.decision.thresholds(3))
+
+
+def test_a_class_is_refused_where_the_precision_that_is_served_cannot_decide_about_it(
+    run, source, stranger, split, chips, tmp_path
+):
+    for name in split["known"]:
+        shutil.copytree(chips / "test" / name, tmp_path / "field" / name)
+    runs.calibrate_run(run, tmp_path / "field", score="nearest", tpr=0.9)
+    opened = training.load_run(run, "latest")
+    session = Session(opened, runtime="onnxruntime:int8", task=lambda: open_task(opened, {}))
+    chip = opened.intake(images_of(source)[0])
+    about = {"name": stranger, "source": "", "score": "nearest"}
+    with pytest.raises(ValueError, match="calibrated to field chips in float32"):
+        runs.enrol_chips(opened, [("a.png", chip)], session=session, **about)
+    assert not (run / enrolment_file.FILE).exists()
+    assert runs.enrol_chips(opened, [("a.png", chip)], **about)["added"] == 1  # in float32
 
 
 def test_chips_that_joined_a_known_class_do_not_calibrate_it(
