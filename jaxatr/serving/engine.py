@@ -187,7 +187,10 @@ class RecogniserEngine(Engine):
         self.lasting = lasting
         self.examples, self.missing = lasting.examples, lasting.missing
         self.classes = recognisers[0].classes  # includes the enrolled ones
-        self.takers = tuple(one.name for one in takers(given_by(run.module, run.config)))
+        loaded = (one.decision.score for one in recognisers)  # some may be the user's own
+        able = (one for one in loaded if one.takes_classes)
+        every = (*takers(given_by(run.module, run.config)), *able)
+        self.takers = tuple(dict.fromkeys(one.name for one in every))
         self._recognisers, self.reference = recognisers, reference_of(recognisers[0])
         self.runtime = lasting.network.runtime
 
