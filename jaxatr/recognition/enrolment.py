@@ -194,8 +194,9 @@ def _decision(
     session: Session | None = None,
 ) -> openset.Decision:
     """Loads a run's decision by a score, with an enrolment, as predictions use it."""
-    loaded = load_decision(run, score, None, where, run.step, enrolment=enrolment, session=session)
-    return loaded.rule
+    options: dict[str, Any] = {"runtime": session.runtime} if session else {}
+    options |= {"enrolment": enrolment, "session": session}
+    return load_decision(run, score, None, where, run.step, **options).rule
 
 
 def _chosen(

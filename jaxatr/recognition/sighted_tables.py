@@ -117,13 +117,19 @@ def read(
 def by_run(rows: Sighted) -> dict[tuple[str, str], Sighted]:
     """Divides rows by their run and the score that decides, the most frequent first.
 
-    Inputs that could not be used name no score, and are counted with the run's most frequent one.
+    Inputs that could not be used name no score. They are counted with that of the run's usable
+    input that is nearest in time, of their source if it has any.
     """
     decides = rows.decides.copy()
+    order = np.argsort(rows.time, kind="stable")
     for run in np.unique(rows.run):
-        of_run = rows.run == run
-        if usable := rows.texts(decides[of_run & ~rows.failed]):
-            decides[of_run & rows.failed] = rows.code(usable[0])
+        of_run = order[rows.run[order] == run]
+        for source in (None, *np.unique(rows.source[of_run])):
+            some = of_run if source is None else of_run[rows.source[of_run] == source]
+            usable, unusable = some[~rows.failed[some]], some[rows.failed[some]]
+            if len(usable):
+                nearest = _nearest(rows.time[usable], rows.time[unusable])
+                decides[unusable] = rows.decides[usable[nearest]]
     rows = rows._replace(decides=decides)
     codes, which, counts = np.unique(
         np.stack([rows.run, rows.decides], axis=1), axis=0, return_inverse=True, return_counts=True
@@ -133,6 +139,13 @@ def by_run(rows: Sighted) -> dict[tuple[str, str], Sighted]:
         (rows.names[codes[at, 0]], rows.names[codes[at, 1]]): rows.where(which == at)
         for at in np.argsort(-counts, kind="stable")
     }
+
+
+def _nearest(times: Int[np.ndarray, " n"], to: Int[np.ndarray, " m"]) -> Int[np.ndarray, " m"]:
+    """Returns the places of the nearest of some ascending times."""
+    after = np.minimum(np.searchsorted(times, to), len(times) - 1)
+    before = np.maximum(after - 1, 0)
+    return np.where(np.abs(to - times[before]) <= np.abs(times[after] - to), before, after)
 
 
 def _tables(paths: Iterable[str | os.PathLike], say: Callable[[str], object]) -> Iterator[Path]:

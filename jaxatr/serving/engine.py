@@ -187,7 +187,10 @@ class RecogniserEngine(Engine):
         self.lasting = lasting
         self.examples, self.missing = lasting.examples, lasting.missing
         self.classes = recognisers[0].classes  # includes the enrolled ones
-        self.takers = tuple(one.name for one in takers(given_by(run.module, run.config)))
+        loaded = (one.decision.score for one in recognisers)  # some may be the user's own
+        able = (one for one in loaded if one.takes_classes)
+        every = (*takers(given_by(run.module, run.config)), *able)
+        self.takers = tuple(dict.fromkeys(one.name for one in every))
         self._recognisers, self.reference = recognisers, reference_of(recognisers[0])
         self.runtime = lasting.network.runtime
 
@@ -213,7 +216,7 @@ class RecogniserEngine(Engine):
         return [
             Answer(
                 {name: column[row] for name, column in columns.items()},
-                near[row],
+                _finitely_near(near[row]),
                 facts,
                 self.reference,
             )
@@ -249,7 +252,7 @@ class RetrieverEngine(Engine):
         return [
             Answer(
                 {name: _of_match(name, one)},
-                one.neighbours if neighbours else (),
+                _finitely_near(one.neighbours if neighbours else ()),
                 facts,
                 self.reference,
             )
@@ -282,7 +285,7 @@ def _verdict(recogniser: Recogniser, prediction: Prediction) -> Verdict:
 
 def _of_match(name: str, match: Match) -> Verdict:
     limit = match.max_distance
-    return {
+    fields = {
         "label": match.label,
         "nearest": match.neighbours[0].label,
         "score": -match.distance,
@@ -294,6 +297,12 @@ def _of_match(name: str, match: Match) -> Verdict:
         "guarantee": None,
         "probability_is": "",
     }
+    return _finite(fields)
+
+
+def _finitely_near(neighbours: Sequence[Neighbour]) -> tuple[Neighbour, ...]:
+    """Leaves out chips at no finite distance, as all are where the network overflows."""
+    return tuple(one for one in neighbours if math.isfinite(one.distance))
 
 
 def _finite(value: Any) -> Any:

@@ -3,14 +3,14 @@
 import threading
 from collections.abc import Callable, Sequence
 
-from jaxatr import runs
+from jaxatr import openset, runs
 from jaxatr.data.records import tfds
 from jaxatr.recognition.prediction import UNKNOWN
 from jaxatr.serving.engine import RecogniserEngine
 from jaxatr.serving.folder import Folder
 from jaxatr.serving.intake import Read
 from jaxatr.serving.served_run import Wanted, load_engine
-from jaxatr.tasks.open_set.deciders import AUTO
+from jaxatr.tasks.open_set.deciders import AUTO, score_of
 
 _ERRORS = (ValueError, OSError, ImportError, RuntimeError)
 
@@ -128,18 +128,21 @@ class Enroller:
 
     def _enrolled(self, name: str, score: str | None, read: Sequence[Read]) -> str:
         wanted, before = self._wanted, self._engine
+        if score not in (AUTO, *openset.SCORES):  # a score of the user's, by the path to it
+            paths = {score_of(one).name: one for one in wanted.scores if one != AUTO}
+            score = paths.get(score or "", wanted.score)
         facts = runs.enrol_chips(
             before.lasting.run,
             [(one.name, one.chip) for one in read if one.chip is not None],
             name=name,
             source="the console",
-            score=score or wanted.score,
+            score=score,
             where=wanted.where,
             session=before.lasting.network.session,
             given_up=self._stops.is_set,
         )
         # A threshold is in the unit of the score that it was given for.
-        kept = wanted.gamma if facts["score"] == before.scales[0].name else None
+        kept = wanted.gamma if score_of(facts["score"]).name == before.scales[0].name else None
         self._wanted = wanted._replace(score=facts["score"], gamma=kept)
         try:
             engine = load_engine(self._wanted, before)

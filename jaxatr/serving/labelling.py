@@ -98,8 +98,8 @@ class Desk:
             raise ValueError(f"--labels: got {labels}, wanted another file, ending in .csv")
         if {*_SUSPECTS} <= columns.keys():
             self.words, self._items = label_page.TO_CORRECT, _items(table, _SUSPECTS, _suspect)
-            self._classes = sorted({item.verdict for item in self._items})
-            self._image = _of_dataset(engine, table, {one.path for one in self._items}, where)
+            paths = {one.path for one in self._items}
+            self._image, self._classes = _of_dataset(engine, table, paths, where)
         elif {*_SUGGESTED} <= columns.keys():
             self.words, self._items = label_page.TO_LABEL, _items(table, _SUGGESTED, _suggestion)
             self._classes: list[str] = []
@@ -231,8 +231,8 @@ def _of_files(engine: Engine, table: Path, items: Sequence[_Item]) -> Callable[[
 
 def _of_dataset(
     engine: Engine, table: Path, paths: set[str], where: Mapping[str, str]
-) -> Callable[[str], Image]:
-    """Returns how images of the run's own data set are read.
+) -> tuple[Callable[[str], Image], list[str]]:
+    """Returns how images of the run's own data set are read, and the names of its classes.
 
     Raises:
       ValueError: the set cannot be opened, does not name its files, or lacks one of the table's.
@@ -251,4 +251,4 @@ def _of_dataset(
         split, number = found[path]
         return engine.intake.picture(split.image(number))
 
-    return image
+    return image, sorted(dataset.classes)

@@ -454,6 +454,22 @@ def test_a_calibration_with_chips_of_a_class_is_not_used_without_it(run, source,
     np.testing.assert_array_equal(again.thresholds(3), counted.decision.thresholds(3))
 
 
+def test_a_class_is_refused_where_the_precision_that_is_served_cannot_decide_about_it(
+    run, source, stranger, split, chips, tmp_path
+):
+    for name in split["known"]:
+        shutil.copytree(chips / "test" / name, tmp_path / "field" / name)
+    runs.calibrate_run(run, tmp_path / "field", score="nearest", tpr=0.9)
+    opened = training.load_run(run, "latest")
+    session = Session(opened, runtime="onnxruntime:int8", task=lambda: open_task(opened, {}))
+    chip = opened.intake(images_of(source)[0])
+    about = {"name": stranger, "source": "", "score": "nearest"}
+    with pytest.raises(ValueError, match="calibrated to field chips in float32"):
+        runs.enrol_chips(opened, [("a.png", chip)], session=session, **about)
+    assert not (run / enrolment_file.FILE).exists()
+    assert runs.enrol_chips(opened, [("a.png", chip)], **about)["added"] == 1  # in float32
+
+
 def test_chips_that_joined_a_known_class_do_not_calibrate_it(
     run, chips, split, tmp_path, monkeypatch
 ):

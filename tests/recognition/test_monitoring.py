@@ -232,6 +232,26 @@ def test_an_embedding_is_one_run_in_its_tables_and_in_the_consoles_record(
     assert "only recognisers are compared with their training" in capsys.readouterr().err
 
 
+def test_unusable_inputs_count_with_the_score_that_decided_at_their_time(tmp_path):
+    """After a restart with another score, they are no change of the first one's inputs."""
+    table = []
+    for day in range(1, 9):
+        row = {"source": "gate1", "run": "r", "decides": "vim" if day < 6 else "knn"}
+        row["time"] = f"2026-03-0{day}T00:00:00Z"
+        usable = row | {"path": "a", "label": "tank", "score": 1.0}
+        table += [row | {"path": "b", "error": "damaged", "decides": None}] * 20 + [usable] * 180
+    other = row | {"path": "c", "source": "gate2", "decides": "vim", "time": table[0]["time"]}
+    late = {"error": "damaged", "decides": None, "time": "2026-03-08T23:00:00Z"}
+    table += [other | {"label": "tank", "score": 1.0}, other | late]
+    rows = sighted_tables.read([written(tmp_path, "served.jsonl", table)], pytest.fail)
+    found = sighted_tables.by_run(rows)
+    counts = {score: (len(some.time), int(some.failed.sum())) for (_, score), some in found.items()}
+    assert counts == {"vim": (1002, 101), "knn": (600, 60)}
+    assert not monitoring.look(found["r", "knn"]).findings
+    of_gate = found["r", "vim"].source == rows.code("gate1")
+    assert not monitoring.look(found["r", "vim"].where(of_gate)).findings
+
+
 def test_unusable_tables_and_rows_are_named_and_the_others_kept(tmp_path):
     said = []
     times = [ROW | {"time": "noon"}, ROW | {"time": [1]}]

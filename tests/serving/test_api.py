@@ -90,7 +90,7 @@ def test_a_score_that_cannot_be_loaded_is_left_out_with_the_reason(trained_run, 
 def test_an_image_on_which_the_network_overflows_is_unknown(
     client, engine, contents, form, monkeypatch
 ):
-    session, path = engine.lasting.network.session, "/api/predict?every_score=1"
+    session, path = engine.lasting.network.session, "/api/predict?every_score=1&neighbours=2"
     files = form(contents[:3])  # of one batch
     wanted = client.post(path, files=files).json()["results"][0]
     compute = session.batch
@@ -98,17 +98,39 @@ def test_an_image_on_which_the_network_overflows_is_unknown(
     def overflowing(chips, *, count):
         out = compute(chips, count=count)
         logits, open_logits = out.logits.copy(), out.open_logits.copy()
-        logits[1:] = open_logits[1:] = np.nan
-        return out._replace(logits=logits, open_logits=open_logits)
+        more = {name: value.astype(np.float32) for name, value in out.more.items()}
+        logits[1:] = open_logits[1:] = more["features"][1:] = np.nan
+        return out._replace(logits=logits, open_logits=open_logits, more=more)
 
     monkeypatch.setattr(session, "batch", overflowing)
     answer = client.post(path, files=files)
     assert answer.status_code == 200, answer.text
     other, *overflown = answer.json()["results"]
     assert other == wanted
+    assert len(other["neighbours"]) == 2 and not any(one["neighbours"] for one in overflown)
     for verdict in (verdict for one in overflown for verdict in one["by_score"].values()):
         assert verdict["label"] == "unknown" and verdict["score"] is None
         assert set(verdict["probabilities"].values()) == {None}
+
+
+@pytest.mark.parametrize("limit", [None, 0.5])
+def test_an_image_on_which_an_embedding_overflows_is_unknown(
+    retriever_engine, make_console, client_of, contents, form, monkeypatch, limit, tmp_path
+):
+    retriever, record = retriever_engine._retriever, tmp_path / "record.jsonl"
+    compute = retriever.of_chips
+    rows = np.array([[1], [np.nan], [1], [np.inf]], np.float32)
+    monkeypatch.setattr(retriever, "of_chips", lambda chips: compute(chips) * rows[: len(chips)])
+    monkeypatch.setattr(retriever, "max_distance", limit)
+    with client_of(make_console(retriever_engine, record=str(record))) as client:
+        answer = client.post("/api/predict?neighbours=2", files=form(contents[:4]))
+        assert answer.status_code == 200, answer.text
+        assert "nan" not in client.get("/metrics").text.lower()
+    verdicts = [one["verdict"] for one in answer.json()["results"]]
+    assert [one["score"] is None for one in verdicts] == [False, True, False, True]
+    assert {one["label"] for one in (verdicts[1], verdicts[3])} == {"unknown"}
+    assert [len(one["neighbours"]) for one in answer.json()["results"]] == [2, 0, 2, 0]
+    assert [json.loads(line)["score"] for line in record.open()] == [v["score"] for v in verdicts]
 
 
 def test_the_choice_of_auto_is_offered_once(engine, tmp_path):

@@ -176,6 +176,31 @@ def test_a_given_threshold_is_kept(trained_run, new, form, contents, client_of, 
         assert (scale["name"], scale["threshold"]) == ("nearest", -0.75)
 
 
+@pytest.mark.parametrize("deciding", [True, False])
+def test_a_score_of_ones_own_takes_a_class(trained_run, new, tmp_path, monkeypatch, deciding):
+    (tmp_path / "served_taker.py").write_text(
+        "from jaxatr import openset\n"
+        "nearest = openset.SCORES['nearest']\n"
+        "PART = openset.Score('taker', 'taker', nearest.score, nearest.fit, ('features',),\n"
+        "                     comparing=nearest.comparing, model=nearest.model)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    jaxatr.trust("served_taker")
+    run, path = shutil.copytree(trained_run, tmp_path / "run"), "served_taker:PART"
+    named = {"score": path, "gamma": -0.75} if deciding else {"score": "cbc", "scores": (path,)}
+    wanted, found = Wanted(run, method="", examples=0, **named), []
+    enroller = Enroller(load_engine(wanted), wanted, (), found.append)
+    images = [data.decoder.decode(one, "chip", most=10**6) for one in new[1][:3]]
+    read = [Read("a.png", "", enroller._engine.intake(one)) for one in images]
+    enroller.check(new[0], None if deciding else "taker")
+    enroller.start(new[0], "taker", read)
+    assert enroller.finish() and enroller.state["state"] == "done", enroller.state
+    (engine,) = found
+    assert engine.classes[-1] == new[0] and "taker" in engine.takers
+    assert engine.scales[0].name == "taker"
+    assert (engine.scales[0].threshold == -0.75) == deciding  # given, in the score's unit
+
+
 def test_a_class_that_is_saved_but_cannot_be_served_is_reported(
     console, run, new, form, client, monkeypatch
 ):

@@ -311,6 +311,47 @@ def test_a_chip_that_cannot_be_predicted_again_has_no_verdict(opened, folder):
         assert all(row["error"] and not row["label"] and not row["score"] for row in rows)
 
 
+SENT = """window.sent = []; const before = window.fetch; window.fetch = (address, options) => {
+    if (options?.body instanceof FormData) sent.push([...options.body.keys()].length);
+    return before(address, options);
+}"""
+
+
+@pytest.mark.parametrize("limit", ["images", "body"])
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ("done", "halo is enrolled: request 1, then request 2."),
+        ("failed", "halo was not enrolled beyond 2 chips: request 2"),
+    ],
+)
+def test_chips_of_several_requests_are_enrolled(opened, folder, second, said, limit):
+    largest = max(path.stat().st_size for path in folder.rglob("*.png"))
+    most, posts = {"images": 2} if limit == "images" else {"body": 2 * 2 * (largest + 1024)}, []
+
+    def run(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), **most, "enrols": ["nearest"]})
+
+    def enrol(route):
+        posts.extend(["done", second][len(posts) :][:1] * (route.request.method == "POST"))
+        route.fulfill(json={"state": posts[-1], "detail": f"request {len(posts)}"})
+
+    with opened(refused=("422",)) as page:  # of a request that has notes.txt alone
+        page.route("**/api/run", run)
+        page.route("**/api/enrol*", enrol)
+        page.add_init_script(SENT)
+        page.reload()
+        give(page, folder)
+        for name in ("0.png", "1.png", "2.png"):
+            card(page, name).locator(".tick").click()
+        page.evaluate("sent.length = 0")
+        page.locator("#group").fill("halo")
+        page.locator("#enrol").click()
+        page.locator("#note", has_text=said).wait_for(timeout=20_000)
+        assert page.evaluate("sent.slice(0, 2)") == [2, 1]
+
+
 def test_a_file_that_the_browser_cannot_read_costs_itself_only(opened, folder):
     content = list((folder / "0.png").read_bytes())
     with opened() as page:

@@ -299,23 +299,22 @@ async function enrol() {
   if (!name) { $("group").focus(); tell("Name the group first: its name becomes that of the class."); return; }
   await nameGroup();
   const score = takes() ? scale.name : $("enrol-by").value;
-  let enrolment;
+  const left = [...some], done = [];
+  let failed = "";
   $("enrol").disabled = true;
   try {
-    for (let start = 0; start < some.length; start += run.images) {  // as many as a request may have
-      enrolment = await enrolOnce(name, score, some.slice(start, start + run.images));
-      if (enrolment.state === "failed") {
-        tell(`${name} was not enrolled${start ? ` beyond ${start} chips` : ""}: ${enrolment.detail}`);
-        if (start) break;
-        return;
-      }
+    while (left.length && !failed) {
+      const count = some.length - left.length, {state, detail} = await enrolOnce(name, score, taken(left, some.length));
+      if (state === "failed") failed = `${name} was not enrolled${count ? ` beyond ${count} chips` : ""}: ${detail}`;
+      else done.push(detail);
     }
   } catch (error) {
     tell(`The server did not say whether ${name} is enrolled: ${error.message}`);
     return;
   } finally { $("enrol").disabled = false; }
-  await describe();
-  tell(`${name} is enrolled: ${enrolment.detail}.`);
+  if (done.length) await describe();
+  tell(failed || `${name} is enrolled: ${done.join(", then ")}.`);
+  if (!done.length) return;
   const again = items.filter((item) => item.by_score);
   for (const item of again) item.heat = null;
   answered -= again.length;
@@ -446,17 +445,22 @@ function reveal() {
   filter();
 }
 
+// Takes chips off the beginning of a list: as many as a request may have.
+function taken(from, most) {
+  const some = [];
+  let bytes = 0;
+  while (from.length && some.length < Math.min(most, run.images)) {
+    bytes += from[0].file.size + 1024;
+    if (some.length && bytes > run.body / 2) break;
+    some.push(from.shift());
+  }
+  return some;
+}
+
 async function send() {
   sending++;
   while (queue.length) {
-    const some = [];
-    let bytes = 0;
-    while (queue.length && some.length < Math.min(AT_ONCE, run.images)) {
-      bytes += queue[0].file.size + 1024;
-      if (some.length && bytes > run.body / 2) break;
-      some.push(queue.shift());
-    }
-    const asked = turn;
+    const some = taken(queue, AT_ONCE), asked = turn;
     try { await predict(some); } catch (error) { for (const item of some) take(item, {error: String(error.message ?? error)}); }
     if (asked !== turn) continue;  // cleared meanwhile
     for (const item of some) fill(item);

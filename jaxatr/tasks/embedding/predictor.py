@@ -1,6 +1,7 @@
 """A predictor that finds the training chips most similar to an image."""
 
 import functools
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -30,7 +31,8 @@ class Match(NamedTuple):
     """A retriever's prediction for one image.
 
     Attributes:
-      label: class of the nearest training chip, or :data:`UNKNOWN` if it is too far away.
+      label: class of the nearest training chip, or :data:`UNKNOWN` if it is too far away, or if the
+        network overflows on the image.
       distance: distance to the nearest training chip.
       max_distance: distance beyond which an image is unknown; None for no limit.
       neighbours: the nearest training chips, nearest first.
@@ -226,7 +228,8 @@ class Retriever(NotebookPredictor[np.ndarray, Match]):
             for distance, row in zip(distances, rows, strict=True)
         )
         first = near[0]
-        known = self.max_distance is None or first.distance <= self.max_distance
+        limit = math.inf if self.max_distance is None else self.max_distance
+        known = math.isfinite(first.distance) and first.distance <= limit
         label = first.label if known else UNKNOWN
         return Match(label, first.distance, self.max_distance, near)
 
