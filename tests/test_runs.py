@@ -424,11 +424,16 @@ def test_a_folder_that_is_not_a_run(tmp_path):
         runs.evaluate_run(tmp_path)
 
 
-def test_tables_of_labels_are_found_from_another_folder(small_config, tmp_path, monkeypatch):
+def test_tables_of_labels_and_folders_are_found_from_another_folder(
+    small_config, tmp_path, monkeypatch
+):
     config = copy.deepcopy(small_config)
     (tmp_path / "mine.csv").write_text("path,label\n")
     monkeypatch.chdir(tmp_path)
     config.data.corrections, config.data.added = "mine.csv", "none.csv"
-    found = run_training.lasting(config).data
+    config.data.data_dir = config.model.weights_dir = "made/later"
+    full = run_training.lasting(config)
+    found = full.data
     assert (found.corrections, found.added) == (str(tmp_path / "mine.csv"), "none.csv")
+    assert found.data_dir == full.model.weights_dir == str(tmp_path / "made/later")
     assert config.data.corrections == "mine.csv"

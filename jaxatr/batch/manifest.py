@@ -115,23 +115,24 @@ def listed(
         ("--strips", before.strips, strips),
     ):
         if old != new:
-            raise _refusal(out, what, old, new)
+            raise refusal(out, what, old, new)
     now, complete = _list(out, sources, size, say, strips, write=False)
     if now != before:
-        raise _refusal(out, "another list of inputs:", before.inputs, now.inputs)
+        raise refusal(out, "another list of inputs:", before.inputs, now.inputs)
     if not complete:
         _list(out, sources, size, say, strips, write=True)
     return now
 
 
-def _refusal(out: Path, what: str, old: Any, new: Any) -> ValueError:
+def refusal(out: Path, what: str, old: Any, new: Any) -> ValueError:
+    """Returns the error of a command that differs from the one that began the folder."""
     return ValueError(
         f"{out}: it was made with {what} {_short(old)}, got {_short(new)}; choose another --out"
     )
 
 
 def _short(value: Any) -> str:
-    text = ", ".join(value) if isinstance(value, list) else str(value)
+    text = ", ".join(value) if isinstance(value, list) else str(value) or "nothing"
     return text if len(text) < 200 else f"{text[:200]}…"
 
 

@@ -1,7 +1,7 @@
 """Predicts all inputs into part files in a folder, and resumes after any failure."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,8 +9,8 @@ from jaxatr import files, resolve, training
 from jaxatr.batch import manifest, summary
 from jaxatr.batch.engine import Engine, Here
 from jaxatr.batch.ray_cluster import RayCluster
-from jaxatr.batch.sources import sources_of
-from jaxatr.batch.worker import Identity, Job, Part, Search
+from jaxatr.batch.sources import Source, sources_of
+from jaxatr.batch.worker import Job, Part, Search
 from jaxatr.data import Bands, class_name, describe_passed
 from jaxatr.extras import extra
 from jaxatr.recognition import sightings
@@ -101,7 +101,10 @@ def predict_parts(
     folders_too = kind.takes == "FOLDER"
     given = {"data_dir": data_dir, "bands": bands, "scenes": search is not None}
     sources = sources_of(arguments, folders=folders_too, **given)
+    named = class_name(source_name)
     with _written(out), _owned(out):
+        before = manifest.load_run(out) or {}
+        _name_as_before(out, sources, named, before)
         strips = 1 if search is None else search.strips
         listed = manifest.listed(out, sources, size, say, strips=strips)
         for source in sources:
@@ -110,13 +113,13 @@ def predict_parts(
             if source.passed:
                 say(f"{source.name}: {describe_passed(source.passed)}")
         folders = [str(Path(workdir).absolute()) for workdir in workdirs]
-        before = manifest.load_run(out)
-        begun = sightings.now() if before is None else before.get("begun", "")
-        trusted, named = resolve.trusted(), class_name(source_name)
+        begun = before.get("begun", "") if before else sightings.now()
+        trusted = resolve.trusted()
         job = Job(out.absolute(), folders, options, sources, trusted, search, begun, named, size)
         with ENGINES[engine](job, listed.shards, workers, gallery_workers, say) as works:
             identity = works.identity()
-            _check_run(out, identity, begun)
+            run = {"digest": identity.run, "runtime": identity.runtime, "begun": begun}
+            _check_run(out, before, run | {"names": _names(sources), "source_name": named})
             if identity.note:
                 say(identity.note)
             done = list(_counted(out, follow(listed.inputs, works.parts(identity.run)), say))
@@ -175,12 +178,25 @@ def _owned(out: Path) -> Iterator[None]:
         yield
 
 
-def _check_run(out: Path, identity: Identity, begun: str) -> None:
-    before = manifest.load_run(out)
-    if before is None:
-        run = {"digest": identity.run, "runtime": identity.runtime, "begun": begun}
+def _names(sources: Sequence[Source]) -> list[list[str]]:
+    return [[source.place, source.name, source.counted_as] for source in sources]
+
+
+def _name_as_before(
+    out: Path, sources: Sequence[Source], source_name: str, before: Mapping[str, Any]
+) -> None:
+    """Names the sources as the command that began, which may have had another current folder."""
+    if (old := before.get("source_name", source_name)) != source_name:
+        raise manifest.refusal(out, "--source_name", old, source_name)
+    for source, (place, name, counted_as) in zip(sources, before.get("names", []), strict=False):
+        if source.place == place:
+            source.name, source.counted_as = name, counted_as
+
+
+def _check_run(out: Path, before: Mapping[str, Any], run: dict[str, Any]) -> None:
+    if not before:
         manifest.save_run(out, run)
-    elif before["digest"] != identity.run:
+    elif before["digest"] != run["digest"]:
         raise ValueError(
             f"{out}: its predictions are of another run or with other options; choose another --out"
         )

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,7 +42,14 @@ def prepared(folder: Path, signature: str, make: Callable[[Path], Path]) -> Path
             if not final.is_dir():  # another process may have made it while this one waited
                 _make(final, make)
     if current(folder) != final:
-        files.write_text(folder / _CURRENT, signature)
+        try:
+            files.write_text(folder / _CURRENT, signature)
+        except PermissionError as error:  # a folder that others write: the set itself is there
+            warnings.warn(
+                f"{error}: the set {signature} is used, but {folder.name!r} without a source and "
+                "options stays the set that was last requested by who may write there",
+                stacklevel=2,
+            )
     return final
 
 

@@ -63,15 +63,7 @@ class Searches(NamedTuple):
 
 
 class _Ended(Exception):
-    """A trial was ended early.
-
-    Attributes:
-      why: the reason, for the table.
-    """
-
-    def __init__(self, why: str):
-        super().__init__(why)
-        self.why = why
+    """A trial was ended early; the message is the reason, for the table."""
 
 
 def search_fields(
@@ -247,18 +239,24 @@ def _try(
     like = records[0].parent if records else None  # all trials are of the same data
     watch = _Watch(trial, folder / name, left if finished else float("inf"))
     try:
+        watch.catch_up()
         one = with_fields(config, trial.params)
         train_configured(
             one, folder / name, progress=progress, say=silent, evaluated=watch, like=like
         )
-        if watch.value is None:  # it had been trained before, to its end
-            watch.read()
-    except (_Ended, training.NonFiniteLoss) as error:
-        why = error.why if isinstance(error, _Ended) else "not finite"
+        if watch.value is None:
+            raise ValueError("data.validation: there was no validation data, by which to compare")
+    except (_Ended, training.NonFiniteLoss, training.Preempted) as error:
+        ended = error.__cause__ if isinstance(error, training.Preempted) else error
+        if ended is None:
+            raise
+        why = str(ended) if isinstance(ended, _Ended) else "not finite"
         trial.set_user_attr(_WHY, why)
         study.tell(trial, state=TrialState.PRUNED)
         shutil.rmtree(folder / name / "checkpoints", ignore_errors=True)
         say(f"trial {_number(name)}: ended early, {why}")
+        if ended is not error:  # the process was also asked to stop
+            raise
     except ValueError as error:
         trial.set_user_attr(_WHY, str(error))
         study.tell(trial, state=TrialState.FAIL)
@@ -275,7 +273,6 @@ class _Watch:
         self._trial, self._folder, self._left = trial, folder, left
         self._begun = time.monotonic()
         self._before = trial.user_attrs.get(_SECONDS, 0.0)  # of an earlier process
-        self._count = 0
         self.value: float | None = None
 
     def __call__(self, step: int, value: float, metrics: Mapping[str, float]) -> None:
@@ -287,29 +284,31 @@ class _Watch:
         seconds = time.monotonic() - self._begun
         self._trial.set_user_attr(_SECONDS, self._before + seconds)
         self._take(value, metrics)
-        evaluations = training.read_metrics(self._folder)
-        self._count = sum(one.get("phase") == "evaluate" for one in evaluations)
-        self._trial.report(value, self._count)
+        count = self._evaluations(step)
+        self._trial.report(value, count)
         if step >= training.read_record(self._folder)["steps"]:
             return
         if self._trial.should_prune():
-            raise _Ended(f"after {self._count} evaluations others were better")
+            raise _Ended(f"after {count} evaluations others were better")
         if seconds > self._left:
             raise _Ended("the time was up")
 
-    def read(self) -> None:
-        """Takes the last evaluation from the record of a run that was trained before.
+    def catch_up(self) -> None:
+        """Takes the evaluation of the latest checkpoint, which a killed process did not report."""
+        if not training.saved_steps(self._folder):
+            return
+        latest = training.load_snapshot(self._folder, "latest")
+        if latest.score is None:
+            return
+        self._take(latest.score, latest.metrics)
+        own = self._trial.study.get_trials(deepcopy=False)[self._trial.number]
+        if self._evaluations(latest.step) not in own.intermediate_values:
+            self(latest.step, latest.score, latest.metrics)
 
-        Raises:
-          ValueError: there is none.
-        """
+    def _evaluations(self, step: int) -> int:
+        """Counts the evaluations up to a step."""
         rows = training.read_metrics(self._folder)
-        evaluations = [one for one in rows if one.get("phase") == "evaluate"]
-        if not evaluations:
-            raise ValueError("data.validation: there was no validation data, by which to compare")
-        best = training.load_snapshot(self._folder, "latest")
-        assert best.score is not None
-        self._take(best.score, evaluations[-1])
+        return sum(one["phase"] == "evaluate" and one["step"] <= step for one in rows)
 
     def _take(self, value: float, metrics: Mapping[str, float]) -> None:
         self.value = value

@@ -23,6 +23,7 @@ from jaxatr.training.task import silent
 from jaxatr.typing import Config
 
 _PLACES = ("source", "added", "corrections")  # fields of config.data that name files
+_FOLDERS = (("data", "data_dir"), ("model", "weights_dir"))
 
 
 Labelled = tuple[npt.ArrayLike, npt.ArrayLike]
@@ -132,6 +133,9 @@ def lasting(full: Config) -> Config:
         given = full.data.get(name)  # of 0.2, without the tables
         if given and (path := Path(given).expanduser()).exists():
             full.data[name] = str(path.absolute())
+    for group, name in _FOLDERS:
+        if given := full.get(group, {}).get(name):
+            full[group][name] = str(Path(given).expanduser().absolute())
     return full
 
 

@@ -114,7 +114,8 @@ def train(
         evaluation if the last one is worse. The last checkpoint then has that state, and
         ``record.json`` its step as ``kept_step``.
       evaluated: called after each evaluation, once its checkpoint is saved, with the step, the
-        metric that selects the best checkpoint, and all metrics. What it raises ends the training.
+        metric that selects the best checkpoint, and all metrics. What it raises ends the training;
+        if the process was asked to stop, it is the cause of ``Preempted``.
       trackers: where the records are shown (:func:`jaxatr.training.trackers.trackers_of`); None for
         TensorBoard.
 
@@ -183,7 +184,12 @@ def train(
                     run.save(meter, evaluated=evaluate)
                 if evaluate and run.metrics and evaluated is not None:
                     checkpoints.wait()
-                    evaluated(run.step, run.metrics[task.best], run.metrics)
+                    try:
+                        evaluated(run.step, run.metrics[task.best], run.metrics)
+                    except Exception as error:
+                        if request.heard:
+                            raise Preempted(run.step) from error
+                        raise
                 if meter.stop and not last:
                     checkpoints.wait()
                     raise Preempted(run.step)

@@ -99,6 +99,22 @@ def test_a_second_start_keeps_complete_parts(predict, rows, tmp_path):
     assert len({row["path"] for row in rows(out)}) == 40
 
 
+def test_a_job_continues_from_another_folder_with_the_names_that_it_began_with(
+    predict, test_chips, tmp_path, monkeypatch
+):
+    out, inputs = tmp_path / "out", [tmp_path / "chips", tmp_path / "bad.zip"]
+    shutil.copytree(test_chips, inputs[0])
+    inputs[1].write_bytes(b"no archive")  # the list of inputs names it
+    assert predict(*inputs).failed == 1
+    before, counted = contents(out), (out / "_by_hour.csv").read_text()
+    (out / "part-00002.parquet").unlink()
+    monkeypatch.chdir(tmp_path)
+    assert predict("chips", "bad.zip").kept == 5
+    assert contents(out) == before and (out / "_by_hour.csv").read_text() == counted
+    with pytest.raises(ValueError, match="made with --source_name nothing, got gate1"):
+        predict(*inputs, source_name="gate1")
+
+
 @pytest.mark.parametrize("damage", ["cut", "bit", "footer", "empty", "other"])
 def test_a_damaged_part_is_named_and_made_anew(predict, tmp_path, damage):
     out = tmp_path / "out"

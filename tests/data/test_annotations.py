@@ -1,11 +1,13 @@
 """Boxes of scenes in every format, what is wrong with them, and the chips around them."""
 
+import errno
 import json
 import os
 import shutil
 import struct
 import tracemalloc
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from jaxatr.data.images import decode_image, read_image
 from jaxatr.data.scene_image import is_world_file, open_scene, read_scene
 from jaxatr.data.source import Request
 from jaxatr.data.sources.scenes import PART, Framing
+from jaxatr.data.sources.scenes import files as chip_files
 from jaxatr.data.sources.scenes.files import write_chips
 
 SIZE = (40, 60)
@@ -466,6 +469,28 @@ def test_chips_as_files_have_every_band(tmp_path, shape, dtype, suffix):
     (file,) = tmp_path.glob("out/*/car/*")
     assert file.suffix == suffix
     np.testing.assert_array_equal(read_image(file), pixels.reshape(20, 20, -1)[4:9, 3:8])
+
+
+def test_chips_are_written_to_a_mounted_disk_and_by_one_command_only(scenes, tmp_path, monkeypatch):
+    mounted, rename = tmp_path / "mounted", Path.rename
+    mounted.mkdir()
+
+    def of_disks(path, target):
+        if (mounted in path.parents) != (mounted in Path(target).parents):
+            raise OSError(errno.EXDEV, "Invalid cross-device link", str(path))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", of_disks)
+    path = written(tmp_path, "boxes.csv", "path,x,y,width,height,label\na.png,10,20,6,4,car\n")
+    write_chips(scenes, mounted, {"boxes": str(path)}, skip_corrupt=False)
+    assert [one.name for one in mounted.iterdir()] == ["train"]
+
+    def written_meanwhile(*_):
+        (tmp_path / "out/train").mkdir(parents=True)
+
+    monkeypatch.setattr(chip_files, "_write", written_meanwhile)
+    with pytest.raises(FileExistsError, match="out"):
+        write_chips(scenes, tmp_path / "out", {"boxes": str(path)}, skip_corrupt=False)
 
 
 def test_refused_chips_leave_no_files(scenes, tmp_path):

@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import sys
@@ -40,6 +41,14 @@ def test_another_signature_is_made_anew_and_becomes_current(tmp_path):
     assert cache.current(tmp_path / "n") == second
     cache.prepared(tmp_path / "n", A, making("never"))
     assert cache.current(tmp_path / "n") == first
+
+
+def test_a_set_in_a_folder_that_cannot_be_written_is_used(tmp_path, monkeypatch):
+    first, second = (cache.prepared(tmp_path / "set", one, making(one)) for one in (A, B))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.warns(UserWarning, match="no files can be written.* 'set' without a source"):
+        assert cache.prepared(tmp_path / "set", A, making("never")) == first
+    assert cache.current(tmp_path / "set") == second
 
 
 def test_a_failure_leaves_nothing(tmp_path):

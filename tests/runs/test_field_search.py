@@ -29,7 +29,7 @@ def config(small_config):
 @pytest.fixture
 def trained(monkeypatch):
     """A training of nine evaluations, whose metric is best at a learning rate of 0.01."""
-    log = SimpleNamespace(begun=[], steps={}, stop=None, seconds=0.0, likes=[])
+    log = SimpleNamespace(begun=[], steps={}, stop=None, lost=False, seconds=0.0, likes=[])
 
     def train(full, workdir, *, evaluated, like, **_):
         log.likes.append(like)
@@ -48,11 +48,22 @@ def trained(monkeypatch):
             with open(workdir / "metrics.jsonl", "a") as file:
                 file.write(json.dumps(row) + "\n")
             log.steps[workdir.name] = step
-            evaluated(step, value, {"loss": 1 - value})
-            if log.stop == (workdir.name, step):
+            log.latest = SimpleNamespace(step=step, score=value, metrics={"loss": 1 - value})
+            if stopped := log.stop == (workdir.name, step):
                 log.stop = None
+            if stopped and log.lost:  # killed before the evaluation was reported
+                raise training.Preempted(step)
+            try:
+                evaluated(step, value, {"loss": 1 - value})
+            except Exception as error:
+                if stopped:
+                    raise training.Preempted(step) from error
+                raise
+            if stopped:
                 raise training.Preempted(step)
 
+    monkeypatch.setattr(training, "saved_steps", lambda folder: [*training.read_metrics(folder)])
+    monkeypatch.setattr(training, "load_snapshot", lambda folder, which: log.latest)
     monkeypatch.setattr(field_search, "train_configured", train)
     monkeypatch.setattr(field_search.time, "monotonic", lambda: log.seconds)
     return log
@@ -109,6 +120,25 @@ def test_a_search_that_was_stopped_continues_its_trial_and_ends_as_one_that_was_
     assert trained.begun[begun][0] == stop[0] and len(trained.begun) == 13
     # The same values were tried, compared in the same way, in the same time.
     assert found.table == whole.table and found.values == whole.values
+
+
+@needs_optuna
+@pytest.mark.parametrize("lost", [False, True], ids=["told_to_stop", "killed_before_the_report"])
+def test_a_search_that_ends_at_an_evaluation_goes_on_as_one_that_does_not(
+    config, trained, tmp_path, lost
+):
+    whole = runs.search_fields(config, tmp_path / "whole", [RATE], "4")
+    ends, trained.lost = dict(trained.steps), lost
+    assert {1, STEPS} <= {*ends.values()} and len(ends) == 4
+    for stop in ends.items():  # where trials are compared, or finished
+        trained.stop, folder = stop, tmp_path / stop[0]
+        with pytest.raises(training.Preempted):
+            runs.search_fields(config, folder, [RATE], "4")
+        found = runs.search_fields(None, folder, None, "4")
+        # Of a killed process, only the seconds since its last report are lost.
+        without = [[row[:4] + row[5:] for row in one.table] for one in (found, whole)]
+        assert without[0] == without[1] and (lost or found.table == whole.table)
+        assert (found.winner.name, found.value) == (whole.winner.name, whole.value)
 
 
 @needs_optuna

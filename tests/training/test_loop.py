@@ -91,6 +91,16 @@ def test_a_signal_saves_and_the_same_command_goes_on(toy, unbroken, records, tmp
     assert records(tmp_path) == unbroken.records
 
 
+def test_a_signal_is_heard_although_the_evaluation_ends_the_training(toy, tmp_path):
+    def ended(*_):
+        signal.raise_signal(signal.SIGTERM)
+        raise LookupError("others were better")
+
+    with pytest.raises(training.Preempted, match="step 20") as caught:
+        toy.run(tmp_path, evaluated=ended)
+    assert isinstance(caught.value.__cause__, LookupError)
+
+
 class Interrupted(training.Task):
     """A task with other batches."""
 

@@ -56,7 +56,8 @@ def write_chips(
     counts: Counter[tuple[str, str]] = Counter()
     names: dict[str, str] = {}
     out.parent.mkdir(parents=True, exist_ok=True)
-    with Scratch(str(out.parent)) as made:  # nothing is left of a command that is refused
+    is_new = not out.exists()  # else it may be a mounted disk, to which no file can be renamed
+    with Scratch(str(out.parent if is_new else out)) as made:  # nothing is left if it is refused
         for part, examples in contents.splits.items():
             for example in examples():
                 label = classes[example["label"]]
@@ -67,7 +68,8 @@ def write_chips(
                     names[scene] = _file_name(scene, names.values())
                 _write(folder / f"{names[scene]}_{int(number):04}", example["image"])
                 counts[part, label] += 1
-        out.mkdir(exist_ok=True)
+        if is_new:
+            out.mkdir()  # not one that another process has written meanwhile
         for part in Path(made).iterdir():
             part.rename(out / part.name)
     return Written(counts, contents.skipped, contents.left_out.lines())
