@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import kernels
-from jaxatr.onnx.ops.dtypes import extremes
+from jaxatr.onnx.ops.dtypes import extremes, widened
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, at_least_rank, first_place, known_ints, sized
 from jaxatr.onnx.ops.windows import Ints, Windows, windows
@@ -161,14 +161,16 @@ def average_pool(
         at = window.taps(axis)
         before, after = window.pads[axis] if count_include_pad else (0, 0)
         counts = counts[..., None] * ((at >= -before) & (at < length + after)).sum(1)
-    return _pooled(x, window, 0, jax.lax.add) / jnp.asarray(counts, x.dtype)
+    sums = _pooled(widened(x), window, 0, jax.lax.add)
+    return (sums / jnp.asarray(counts, sums.dtype)).astype(x.dtype)
 
 
 @register("LpPool", attributes_of=_window_of)
 def lp_pool(x: Value, *, p: int | float = 2, **attributes: Any) -> Value:
     """Returns the p-norm of each window (ONNX LpPool-22)."""
     window = _window_of(x, **attributes)
-    powers = jnp.power(jnp.abs(x), p).astype(x.dtype)
+    wide = widened(x)
+    powers = jnp.power(jnp.abs(wide), p).astype(wide.dtype)
     return jnp.power(_pooled(powers, window, 0, jax.lax.add), 1 / p).astype(x.dtype)
 
 
@@ -192,7 +194,8 @@ def global_max_pool(x: Value) -> Value:
 @register("GlobalLpPool")
 def global_lp_pool(x: Value, *, p: int | float = 2) -> Value:
     """Returns the p-norm over the spatial axes, kept with size 1 (ONNX GlobalLpPool-22)."""
-    return jnp.power(jnp.sum(jnp.power(jnp.abs(x), p), _space(x), keepdims=True), 1 / p)
+    powers = jnp.power(jnp.abs(widened(x)), p)
+    return jnp.power(jnp.sum(powers, _space(x), keepdims=True), 1 / p).astype(x.dtype)
 
 
 @register("MaxUnpool", static=("output_shape",))
