@@ -161,8 +161,7 @@ def average_pool(
         at = window.taps(axis)
         before, after = window.pads[axis] if count_include_pad else (0, 0)
         counts = counts[..., None] * ((at >= -before) & (at < length + after)).sum(1)
-    sums = _pooled(widened(x), window, 0, jax.lax.add)
-    return (sums / jnp.asarray(counts, sums.dtype)).astype(x.dtype)
+    return _pooled(x, window, 0, jax.lax.add) / jnp.asarray(counts, x.dtype)
 
 
 @register("LpPool", attributes_of=_window_of)

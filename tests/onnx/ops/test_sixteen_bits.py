@@ -29,7 +29,6 @@ IMAGE = normal(2, 4, 9, 8)
         (ops.reduce_log_sum, (np.array([2, 3]),), {}),
         (ops.lp_pool, (), {"kernel_shape": (2, 2)}),
         (ops.global_lp_pool, (), {}),
-        (ops.average_pool, (), {"kernel_shape": (9, 8)}),
         (fused.skip_layer_normalization, (IMAGE, normal(8), normal(8), normal(8)), {"outputs": 4}),
         (fused.skip_simplified_layer_normalization, (IMAGE, normal(8), normal(8)), {"outputs": 4}),
     ],
