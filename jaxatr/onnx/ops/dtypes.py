@@ -87,6 +87,11 @@ def is_float(dtype: np.dtype) -> bool:
     return dtype.kind == "f" or (dtype.kind == "V" and dtype.name.startswith(("float", "bfloat")))
 
 
+def widened(x: Any) -> Any:
+    """Returns floats in at least float32, in which squares of 16 bits do not overflow."""
+    return x.astype(np.promote_types(x.dtype, np.float32)) if is_float(x.dtype) else x
+
+
 def is_text(dtype: np.dtype) -> bool:
     """Returns whether a type holds strings."""
     return dtype.kind in "OUST"

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from jaxatr.onnx.ops.arithmetic import gemm
 from jaxatr.onnx.ops.convolution import conv
+from jaxatr.onnx.ops.dtypes import widened
 from jaxatr.onnx.ops.functions import (
     elu,
     hard_sigmoid,
@@ -66,6 +67,12 @@ def quick_gelu(x: Value, *, alpha: float = 1.702) -> Value:
     return swish(x, alpha=alpha)
 
 
+def _total(input: Value, skip: Value, bias: Value | None) -> Value:
+    """Returns the sum in at least float32, as ONNX Runtime takes it."""
+    total = widened(input) + skip
+    return total if bias is None else total + bias
+
+
 def _normalised(x: Value, epsilon: float) -> tuple[Value, Value, Value]:
     """Returns the mean, the reciprocal deviation and the normalised values of the last axis."""
     mean = jnp.mean(x, -1, keepdims=True)
@@ -100,9 +107,10 @@ def skip_layer_normalization(
       epsilon: added to the variance.
       outputs: up to 4 for mean, reciprocal deviation and sum as well.
     """
-    total = input + skip if bias is None else input + skip + bias
+    total = _total(input, skip, bias)
     mean, inverse, values = _normalised(total, epsilon)
     values = values * gamma if beta is None else values * gamma + beta
+    values, total = values.astype(input.dtype), total.astype(input.dtype)
     return first_results((values, mean, inverse, total), outputs)
 
 
@@ -121,9 +129,10 @@ def skip_simplified_layer_normalization(
     Args and results are those of :func:`skip_layer_normalization`, without a shift; the mean is
     not available.
     """
-    total = input + skip if bias is None else input + skip + bias
+    total = _total(input, skip, bias)
     inverse = jax.lax.rsqrt(jnp.mean(jnp.square(total), -1, keepdims=True) + epsilon)
-    return first_results((total * inverse * gamma, None, inverse, total), outputs)
+    values = (total * inverse * gamma).astype(input.dtype)
+    return first_results((values, None, inverse, total.astype(input.dtype)), outputs)
 
 
 @register(
@@ -164,13 +173,15 @@ def embed_layer_normalization(
     """
     ids = jnp.asarray(input_ids)
     places = jnp.arange(ids.shape[1])[None] if position_ids is None else jnp.asarray(position_ids)
-    total = jnp.asarray(word_embedding)[ids] + jnp.asarray(position_embedding)[places]
+    total = widened(jnp.asarray(word_embedding)[ids]) + jnp.asarray(position_embedding)[places]
     if segment_embedding is not None and segment_ids is not None:
         total = total + jnp.asarray(segment_embedding)[jnp.asarray(segment_ids)]
     counts = jnp.zeros(ids.shape[0], "int32")
     if mask is not None:
         counts = jnp.sum(jnp.asarray(mask) == 1, 1).astype("int32")
-    return first_results((_normalised(total, epsilon)[2] * gamma + beta, counts, total), outputs)
+    values = _normalised(total, epsilon)[2] * gamma + beta
+    values, total = (v.astype(word_embedding.dtype) for v in (values, total))
+    return first_results((values, counts, total), outputs)
 
 
 @register("FusedMatMul", domain=MICROSOFT, weights=("b",))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.ops.convolution import matmul_integer
+from jaxatr.onnx.ops.dtypes import widened
 from jaxatr.onnx.ops.microsoft import MICROSOFT
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, first_results
@@ -32,14 +33,15 @@ def _attended(
     """Returns attention of ``[b, n, t, d]``, as ``[b, t, n d]``."""
     batch, _, count, _ = queries.shape
     total = keys.shape[2]
-    scores = jnp.matmul(queries, jnp.swapaxes(keys, -1, -2))
+    scores = jnp.matmul(widened(queries), jnp.swapaxes(widened(keys), -1, -2))
     added = jnp.where(_masked_keys(mask, batch, count, total), np.float32(filter_value), 0)
     added = added if bias is None else added + bias
     scores = scores * (scale or 1 / math.sqrt(queries.shape[-1])) + added
     if unidirectional:
         later = jnp.arange(total) > jnp.arange(count)[:, None] + (total - count)
         scores = jnp.where(later, -jnp.inf, scores)
-    result = jnp.swapaxes(jnp.matmul(jax.nn.softmax(scores, axis=-1), values), 1, 2)
+    shares = jax.nn.softmax(scores, axis=-1).astype(values.dtype)
+    result = jnp.swapaxes(jnp.matmul(shares, values), 1, 2)
     return jnp.reshape(result, (batch, count, -1))
 
 

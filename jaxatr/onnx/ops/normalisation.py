@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import kernels
-from jaxatr.onnx.ops.dtypes import dtype_of, is_float
+from jaxatr.onnx.ops.dtypes import dtype_of, is_float, widened
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, at_least_rank, axis_of, first_results
 
@@ -89,9 +89,10 @@ def batch_normalization(
 def instance_normalization(x: Value, scale: Value, b: Value, *, epsilon: float = 1e-5) -> Value:
     """Normalises each channel of each example (ONNX InstanceNormalization-22)."""
     axes = tuple(range(2, x.ndim))
-    mean, var = jnp.mean(x, axes, keepdims=True), jnp.var(x, axes, keepdims=True)
-    normal = (x - mean) * jax.lax.rsqrt(var + epsilon)
-    return normal * _channels(scale, x.ndim) + _channels(b, x.ndim)
+    wide = widened(x)
+    mean, var = jnp.mean(wide, axes, keepdims=True), jnp.var(wide, axes, keepdims=True)
+    normal = (wide - mean) * jax.lax.rsqrt(var + epsilon)
+    return (normal * _channels(scale, x.ndim) + _channels(b, x.ndim)).astype(x.dtype)
 
 
 def _stash(stash_type: int) -> Any:
@@ -184,8 +185,10 @@ def group_normalization_by_group(
 @register("MeanVarianceNormalization")
 def mean_variance_normalization(x: Value, *, axes: tuple[int, ...] = (0, 2, 3)) -> Value:
     """Normalises over ``axes`` (ONNX MeanVarianceNormalization-13)."""
-    deviation = x - jnp.mean(x, axes, keepdims=True)
-    return deviation / (jnp.sqrt(jnp.mean(jnp.square(deviation), axes, keepdims=True)) + 1e-9)
+    wide = widened(x)
+    deviation = wide - jnp.mean(wide, axes, keepdims=True)
+    root = jnp.sqrt(jnp.mean(jnp.square(deviation), axes, keepdims=True))
+    return (deviation / (root + 1e-9)).astype(x.dtype)
 
 
 @register("LpNormalization")
@@ -193,7 +196,7 @@ def lp_normalization(x: Value, *, axis: int = -1, p: int = 2) -> Value:
     """Divides by the 1- or 2-norm along an axis; zeros stay zero (ONNX LpNormalization-22)."""
     if p not in (1, 2):
         raise ValueError(f"p: got {p}, wanted 1 or 2")
-    norm = jnp.linalg.norm(x, ord=p, axis=axis, keepdims=True)
+    norm = jnp.linalg.norm(widened(x), ord=p, axis=axis, keepdims=True)
     return jnp.where(norm == 0, 0, x / jnp.where(norm == 0, 1, norm)).astype(x.dtype)
 
 
@@ -207,12 +210,13 @@ def lrn(
         raise ValueError(f"size: got {size}, wanted at least 1")
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
     rest = (1,) * (x.ndim - 2)
+    wide = widened(x)
     squares = jax.lax.reduce_window(
-        jnp.square(x),
-        np.array(0, x.dtype),
+        jnp.square(wide),
+        np.array(0, wide.dtype),
         jax.lax.add,
         (1, size, *rest),
         (1,) * x.ndim,
         [(0, 0), (before, after), *((0, 0) for _ in rest)],
     )
-    return x / jnp.power(bias + alpha / size * squares, beta)
+    return (wide / jnp.power(bias + alpha / size * squares, beta)).astype(x.dtype)

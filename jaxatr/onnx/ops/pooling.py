@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import kernels
-from jaxatr.onnx.ops.dtypes import extremes
+from jaxatr.onnx.ops.dtypes import extremes, widened
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, at_least_rank, first_place, known_ints, sized
 from jaxatr.onnx.ops.windows import Ints, Windows, windows
@@ -168,7 +168,8 @@ def average_pool(
 def lp_pool(x: Value, *, p: int | float = 2, **attributes: Any) -> Value:
     """Returns the p-norm of each window (ONNX LpPool-22)."""
     window = _window_of(x, **attributes)
-    powers = jnp.power(jnp.abs(x), p).astype(x.dtype)
+    wide = widened(x)
+    powers = jnp.power(jnp.abs(wide), p).astype(wide.dtype)
     return jnp.power(_pooled(powers, window, 0, jax.lax.add), 1 / p).astype(x.dtype)
 
 
@@ -192,7 +193,8 @@ def global_max_pool(x: Value) -> Value:
 @register("GlobalLpPool")
 def global_lp_pool(x: Value, *, p: int | float = 2) -> Value:
     """Returns the p-norm over the spatial axes, kept with size 1 (ONNX GlobalLpPool-22)."""
-    return jnp.power(jnp.sum(jnp.power(jnp.abs(x), p), _space(x), keepdims=True), 1 / p)
+    powers = jnp.power(jnp.abs(widened(x)), p)
+    return jnp.power(jnp.sum(powers, _space(x), keepdims=True), 1 / p).astype(x.dtype)
 
 
 @register("MaxUnpool", static=("output_shape",))

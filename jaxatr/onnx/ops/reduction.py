@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxatr.onnx.ops.dtypes import extremes
+from jaxatr.onnx.ops.dtypes import extremes, widened
 from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Known, Value, axes_of, axis_of, first_place, known_ints, library
 
@@ -68,7 +68,7 @@ reduce_l1 = _reduction(
 reduce_l2 = _reduction(
     "ReduceL2",
     "reduce_l2",
-    lambda x, **over: jnp.sqrt(jnp.sum(jnp.square(x), **over)),
+    lambda x, **over: jnp.sqrt(jnp.sum(jnp.square(widened(x)), **over)),
     "square root of the sum of squares",
 )
 reduce_sum_square = _reduction(
@@ -80,7 +80,7 @@ reduce_sum_square = _reduction(
 reduce_log_sum = _reduction(
     "ReduceLogSum",
     "reduce_log_sum",
-    lambda x, **over: jnp.log(jnp.sum(x, **over)),
+    lambda x, **over: jnp.log(jnp.sum(widened(x), **over)),
     "logarithm of the sum",
 )
 reduce_log_sum_exp = _reduction(

@@ -140,6 +140,8 @@ FUSED = [
     ("MultiHeadAttention", (*[normal(2, 3, 6)] * 3, normal(18), None, None,
                             normal(2, 2, 1, 3), normal(2, 2, 1, 3)),
      {"num_heads": 2, "unidirectional": 1}, 3),
+    ("MultiHeadAttention", (*[np.float16(normal(2, 4, 6))] * 3, None, PADDING), {"num_heads": 2}),
+    ("SkipLayerNormalization", (np.float16(WIDE * 500), np.float16(WIDE), np.float16(ROW)), {}, 4),
 ]  # fmt: skip
 CONSTANT = {
     "DynamicQuantizeLSTM": (1, 2, 8, 9, 10, 11),
@@ -175,7 +177,8 @@ def test_onnxruntime_agrees(case, built, onnxruntime):
         assert one.dtype == other.dtype and one.shape == other.shape
         whole = other.dtype.kind in "iu"  # ONNX Runtime multiplies by reciprocals
         difference = np.abs(np.asarray(one, np.float64) - other)
-        assert difference.max() <= (1 if whole else 2e-5 * max(1, np.abs(other).max()))
+        near = 2e-5 if other.dtype == np.float32 else 2e-3
+        assert difference.max() <= (1 if whole else near * max(1, np.abs(other).max()))
         assert not whole or (difference > 0).mean() < 0.05
 
 
