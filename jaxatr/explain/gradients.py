@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr.explain.inputs import Function
+from jaxatr.losses.inputs import at_least_float32
 from jaxatr.typing import Array, Float, Int
 
 Channels: TypeAlias = Literal["sum", "abs_of_sum", "sum_of_abs"]
@@ -25,7 +26,7 @@ def target_gradient(
     if targets is None:
         targets = jnp.argmax(logits, axis=-1)
     (gradient,) = pull(jax.nn.one_hot(targets, logits.shape[-1], dtype=logits.dtype))
-    return gradient.astype(jnp.promote_types(gradient.dtype, jnp.float32))
+    return at_least_float32(gradient)
 
 
 def check_channels(channels: str) -> None:

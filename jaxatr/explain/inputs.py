@@ -35,6 +35,7 @@ def checked_images(images: Float[ArrayLike, "b h w c"]) -> Float[Array, "b h w c
     Raises:
       ValueError: they are not floats ``[b, h, w, c]``, or there are none.
     """
+    images = _taken(images)
     if np.ndim(images) != 4 or 0 in np.shape(images):
         raise ValueError(
             f"images: got shape {np.shape(images)}, wanted [b, h, w, c] without a size of 0"
@@ -43,9 +44,19 @@ def checked_images(images: Float[ArrayLike, "b h w c"]) -> Float[Array, "b h w c
         raise ValueError(
             f"images: got {jnp.result_type(images)}, wanted floats, in the unit of predict's input"
         )
-    # Not by jnp.asarray, which compiles a program that returns a NumPy array as it is. A copy,
-    # since jax reads the array while it computes, when the caller may have filled it anew.
-    return images if isinstance(images, jax.Array) else jax.device_put(np.array(images))
+    # Not by jnp.asarray, which compiles a program that returns a NumPy array as it is.
+    return images if isinstance(images, jax.Array) else jax.device_put(images)
+
+
+def _taken(values: ArrayLike) -> Array | np.ndarray:
+    """Copies what is not jax's, such as a list, into a NumPy array of the machine's byte order.
+
+    A copy, since jax reads the array while it computes, when the caller may have filled it anew.
+    """
+    if isinstance(values, jax.Array):
+        return values
+    array = np.asarray(values)
+    return np.array(array, array.dtype.newbyteorder("="))
 
 
 def checked_targets(
@@ -70,6 +81,7 @@ def checked_targets(
         raise ValueError(f"logits: got shape {shape}, wanted one row per image, ({count}, k)")
     if targets is None:
         return None
+    targets = _taken(targets)
     if not jnp.issubdtype(jnp.result_type(targets), jnp.integer):
         raise ValueError(f"targets: got {jnp.result_type(targets)}, wanted integers")
     if np.shape(targets) != (count,):

@@ -8,6 +8,7 @@ import numpy as np
 from tqdm import tqdm
 
 from jaxatr.explain.inputs import Function
+from jaxatr.losses.inputs import at_least_float32
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 
@@ -28,17 +29,17 @@ def probabilities(
       target: a class.
       keep: ``[m, h, w]``, the masks: the weight of the image against the replacement.
     """
-    keep = keep[..., None]
-    copies = (keep * image + (1 - keep) * hidden).astype(image.dtype)
-    logits = predict(copies)
-    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
-    return jax.nn.softmax(logits, axis=-1)[:, target]
+    shown, hidden = at_least_float32(image)[None], at_least_float32(hidden)[None]
+    keep = keep[..., None].astype(shown.dtype)
+    copies = (keep * shown + (1 - keep) * hidden).astype(image.dtype)
+    return jax.nn.softmax(at_least_float32(predict(copies)), axis=-1)[:, target]
 
 
 def weighted_sum(
     weights: Float[ArrayLike, " m"], masks: Float[Array, "m h w"]
 ) -> Float[Array, "h w"]:
     """Computes the weighted sum of masks."""
+    masks = masks.astype(weights.dtype)
     return jnp.tensordot(weights, masks, 1, precision=jax.lax.Precision.HIGHEST)
 
 

@@ -119,7 +119,7 @@ def nmi(
 
 def _checked(embeddings: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns the embeddings, scaled to values within [-1, 1], and the labels."""
-    vectors, classes = np.asarray(embeddings, np.float32), np.asarray(labels)
+    vectors, classes = np.asarray(embeddings, np.float64), np.asarray(labels)
     chex.assert_rank(vectors, 2)
     chex.assert_shape(classes, (len(vectors),))
     if len(vectors) < 2:
@@ -130,7 +130,7 @@ def _checked(embeddings: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.n
     # No metric depends on the scale. A power of two changes no digit, and squares of values up to
     # 1 do not overflow; unscaled, they do from 1e19, and those below 1e-23 are 0.
     largest = np.max(np.abs(vectors), initial=0)
-    return np.ldexp(vectors, -np.frexp(largest)[1]), classes
+    return np.ldexp(vectors, -np.frexp(largest)[1]).astype(np.float32), classes
 
 
 def _hits(

@@ -131,3 +131,10 @@ def test_close_examples_are_ranked_by_their_differences():
     three = hits[:, :3]
     precision = np.cumsum(three, axis=1) / np.arange(1, 4) * three
     assert metrics.map_at_r(points, labels) == pytest.approx(precision.sum(axis=1).mean() / 3)
+
+
+@pytest.mark.parametrize("scale", [2.0**-200, 2.0**200])
+def test_embeddings_in_double_precision_have_any_scale(scale):
+    embeddings = np.array([[0.0], [1.0], [1.5], [9.0]]) * scale
+    assert metrics.recall_at_k(embeddings, [0, 0, 1, 1], ks=(1, 2)) == {1: 0.5, 2: 0.75}
+    assert metrics.map_at_r(embeddings, [0, 0, 1, 1]) == 0.5

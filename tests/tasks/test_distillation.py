@@ -338,6 +338,14 @@ def test_another_split_than_the_targets_is_refused(config):
         Distillation(config)
 
 
+def test_a_target_with_a_class_of_negatives_is_refused(config, monkeypatch):
+    target = Distillation(config).target
+    target = target._replace(classes=(*target.classes, "unknown"))
+    monkeypatch.setattr("jaxatr.tasks.distillation.task.load_target", lambda _: target)
+    with pytest.raises(ValueError, match=r"a class of negatives \(open_set.negatives\)"):
+        Distillation(config)
+
+
 A_TARGET = """
 import jax.numpy as jnp
 import numpy as np

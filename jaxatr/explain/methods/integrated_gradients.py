@@ -19,6 +19,7 @@ from jaxatr.explain.inputs import (
 )
 from jaxatr.explain.method import Method
 from jaxatr.explain.scaling import finished
+from jaxatr.losses.inputs import at_least_float32
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 
@@ -66,7 +67,8 @@ def integrated_gradients(
     gradient = jnp.zeros(images.shape)
     for point, weight in zip(points, weights, strict=True):
         gradient = _added(gradient, predict, images, origin, targets, point, weight)
-    return finished(over_channels((images - origin) * gradient, channels), raw=raw)
+    way = (at_least_float32(images) - at_least_float32(origin)[None]).astype(gradient.dtype)
+    return finished(over_channels(way * gradient, channels), raw=raw)
 
 
 def _quadrature(method: str, steps: int) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
@@ -83,8 +85,10 @@ def _quadrature(method: str, steps: int) -> tuple[Float[np.ndarray, " m"], Float
 
 @jax.jit
 def _added(total, predict, images, origin, targets, point, weight) -> Float[Array, "b h w c"]:
-    there = (origin + point * (images - origin)).astype(images.dtype)
-    return total + weight * target_gradient(predict, there, targets)
+    begin, end = at_least_float32(origin)[None], at_least_float32(images)
+    there = (begin + point.astype(end.dtype) * (end - begin)).astype(images.dtype)
+    gradient = target_gradient(predict, there, targets).astype(total.dtype)
+    return total + weight.astype(total.dtype) * gradient
 
 
 PART = Method(

@@ -70,19 +70,20 @@ def occlusion(
         for numbers in batches(len(corners), batch_size):
             counted = numbers < len(corners)
             windows = _windows(corners[numbers * counted], shape, window)
-            cover = cover + weighted_sum(counted.astype(np.float32), windows)
+            cover = cover + weighted_sum(counted.astype(cover.dtype), windows)
             for i, image in enumerate(images):
                 case = image, hidden, targets[i], whole[i]
                 maps[i] = _added(maps[i], predict, *case, windows, counted)
                 jax.block_until_ready(maps[i])  # to bound memory by the batch size
                 shown.update(counted.sum())
-    return finished(jnp.stack(maps) / cover, raw=raw)
+    return finished(jnp.stack(maps) / cover[None], raw=raw)
 
 
 @jax.jit
 def _added(total, predict, image, hidden, target, whole, windows, counted) -> Float[Array, "h w"]:
     left = probabilities(predict, image, hidden, target, 1 - windows)
-    return total + weighted_sum((whole - left) * counted, windows)
+    drops = jnp.where(counted, whole - left, 0)
+    return total + weighted_sum(drops, windows).astype(total.dtype)
 
 
 def _corners(
@@ -106,7 +107,7 @@ def _windows(
     """Creates masks that are 1 in their window."""
     inside = []
     for axis, (side, size) in enumerate(zip(shape, window, strict=True)):
-        after = jnp.arange(side) - corners[:, axis, None]
+        after = jnp.arange(side)[None] - corners[:, axis, None]
         inside.append((after >= 0) & (after < size))
     return (inside[0][:, :, None] & inside[1][:, None, :]).astype(jnp.float32)
 

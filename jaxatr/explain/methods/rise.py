@@ -85,7 +85,7 @@ def rise(
 @jax.jit
 def _added(total, predict, image, hidden, target, masks, counted) -> Float[Array, "h w"]:
     scores = probabilities(predict, image, hidden, target, masks)
-    return total + weighted_sum(scores * counted, masks)
+    return total + weighted_sum(jnp.where(counted, scores, 0), masks).astype(total.dtype)
 
 
 def rise_masks(
@@ -130,7 +130,7 @@ def _masks(
     cells: int,
     keep: ArrayLike | float,
 ) -> Float[Array, "n h w"]:
-    cell = jnp.array([-(-side // cells) for side in shape])
+    cell = jnp.array([-(-side // cells) for side in shape], jnp.float32)
     enlarged = tuple((cells + 1) * -(-side // cells) for side in shape)
 
     def mask(number: Int[Array, ""]) -> Float[Array, "h w"]:

@@ -70,8 +70,8 @@ def smoothgrad(
 
 @jax.jit
 def _added(total, predict, images, targets, noise, squared) -> Float[Array, "b h w c"]:
-    noise = noise * jnp.ptp(images, axis=(1, 2, 3), keepdims=True)
-    gradient = target_gradient(predict, images + noise, targets)
+    noise = noise[None] * jnp.ptp(images, axis=(1, 2, 3), keepdims=True)
+    gradient = target_gradient(predict, images + noise, targets).astype(total.dtype)
     return total + jnp.where(squared, jnp.square(gradient), gradient)
 
 

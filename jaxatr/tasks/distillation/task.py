@@ -75,6 +75,11 @@ class Distillation(Task):
         self.examples = Examples(config)
         self.split, self.parts = self.examples.split, self.examples.parts
         self.target = load_target(fields.target)
+        if self.target.classes == (*self.split.known, "unknown"):
+            raise ValueError(
+                f"distillation.target: {fields.target} has a class of negatives "
+                "(open_set.negatives), which no surrogate can learn"
+            )
         if self.target.classes != self.split.known:
             raise ValueError(
                 f"distillation.target: the known classes of {fields.target} are "

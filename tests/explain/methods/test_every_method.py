@@ -247,3 +247,18 @@ def test_the_caller_may_fill_the_images_anew(read_in_place):
     given = checked_images(images)
     images[...] = 0
     np.testing.assert_array_equal(given, np.ones((2, 8, 8, 3)))
+
+
+@every
+def test_promotion_and_byte_order_change_nothing(name):
+    images = np.random.default_rng(0).normal(size=(2, 12, 10, 2)).astype(np.float32)
+    weights = np.random.default_rng(1).normal(size=(2, 3)).astype(np.float32)
+    network = SimpleNamespace(
+        predict=lambda x: jnp.tanh(x.mean(axis=(1, 2))) @ weights,
+        features=lambda x: jax.nn.relu(x),
+        head=lambda maps: jnp.square(maps.mean(axis=(1, 2))) @ weights,
+    )
+    wanted = explain(name, network, images, targets=np.array([1, 2]))
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        found = explain(name, network, images.astype(">f4"), targets=np.array([1, 2], ">i8"))
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
