@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jaxatr.tasks.detection.predictor import Detector
     from jaxatr.tasks.embedding.predictor import Retriever
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 __all__ = [
     "Detector",
     "Explainer",
