@@ -145,8 +145,8 @@ class Checkpoints:
             if snapshot is not None:
                 return snapshot
             self._set_aside(step)
-        aside = self._workdir / SET_ASIDE
-        if aside.is_dir() and (lost := [int(path.stem) for path in aside.iterdir()]):
+        lost = [int(path.stem) for path in (self._workdir / SET_ASIDE).glob("[0-9]*.*")]
+        if lost:
             raise CheckpointError(
                 f"none of the checkpoints {sorted(lost, reverse=True)} of {self._workdir} is "
                 f"usable (they are now in {SET_ASIDE}): use another workdir, restore an intact "
