@@ -246,9 +246,10 @@ INDEXING = {
     "clipped": lambda x: jnp.take(x, jnp.array([0, 9, 1]), axis=2, mode="clip"),
     "computed": lambda x: x[:, _int(x[0, 0, :2]) % 4],
     "beyond": lambda x: (
-        x[:, _int(9 * x[0, 0])],
-        x[:, _int(9 * x[0, 0]), _int(9 * x[0, 1])],
-        jax.vmap(lambda one: one[_int(9 * one[0])])(x),
+        x[:, _int(-9 * jnp.abs(x[0, 0]))],
+        x[:, _int(-9 * jnp.abs(x[0, 0])), _int(-9 * jnp.abs(x[0, 1]))],
+        jax.vmap(lambda one: one[_int(-9 * jnp.abs(one[0]))])(x),
+        x[_int(9 * x[0, 0, 0])],
         slices(x, _int(9 * x[0, :, :2]), "promise_in_bounds"),
     ),
     "points": lambda x: (x[:, jnp.array([0, 1]), jnp.array([1, 2])], x[jnp.arange(len_(x)), 1]),

@@ -93,10 +93,6 @@ def _part_from(
 
 @rule("gather")
 def _gather(t: Translator, equation: Equation) -> Tensor | list[Tensor]:
-    if equation.params["mode"] == lax.GatherScatterMode.PROMISE_IN_BOUNDS:
-        # It is the default of indexing, and jax clips; ONNX would count -1 from the end.
-        params = equation.params.replaced(mode=lax.GatherScatterMode.CLIP)
-        equation = equation._replace(params=params)
     equation = _sliced_first(t, equation)
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     shape = equation.in_avals[0].shape
@@ -104,9 +100,16 @@ def _gather(t: Translator, equation: Equation) -> Tensor | list[Tensor]:
     batch = list(map(int, numbers.operand_batching_dims))
     if any(sizes[axis] != shape[axis] for axis in _others(shape, [*picked, *batch])):
         raise Unsupported(f"of slices {sizes} of {shape}")
-    if len(equation.in_avals[1].shape) == 1:
+    of_elements = sorted(picked) == sorted(numbers.collapsed_slice_dims)
+    one = len(equation.in_avals[1].shape) == 1
+    if equation.params["mode"] == lax.GatherScatterMode.PROMISE_IN_BOUNDS and (
+        one or not of_elements
+    ):
+        params = equation.params.replaced(mode=lax.GatherScatterMode.CLIP)  # as jax does
+        equation = equation._replace(params=params)
+    if one:
         return _one_slice(t, equation, picked)
-    if sorted(picked) != sorted(numbers.collapsed_slice_dims):
+    if not of_elements:
         return t.written(partial(_of_elements, equation.params), equation)
     if len(picked) == 1 and not batch:
         return _along_one(t, equation, picked[0])
@@ -275,6 +278,12 @@ def _numbers(t: Translator, equation: Equation, most: list[Dim]) -> tuple[Tensor
     """Returns the clipped indices, and which were in bounds, or None if that does not matter."""
     numbers = t.cast(t.operand(equation, 1), np.int64)
     mode, array = equation.params["mode"], numbers.array
+    if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS:
+        # It is the default of indexing, where jax clips. ONNX would count -1 from the end; indices
+        # beyond it are refused when the file is run, on which `data.traced_chip` relies.
+        if array is not None:
+            return _int64(np.maximum(array, 0)), None
+        return t.pointwise("Max", numbers, _int64(0)), None
     if array is not None and is_static(tuple(most)):
         clipped = _int64(np.clip(array, 0, most))
         if mode == lax.GatherScatterMode.CLIP or np.array_equal(clipped.array, array):
