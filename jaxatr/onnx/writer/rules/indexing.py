@@ -100,16 +100,15 @@ def _gather(t: Translator, equation: Equation) -> Tensor | list[Tensor]:
     batch = list(map(int, numbers.operand_batching_dims))
     if any(sizes[axis] != shape[axis] for axis in _others(shape, [*picked, *batch])):
         raise Unsupported(f"of slices {sizes} of {shape}")
-    of_elements = sorted(picked) == sorted(numbers.collapsed_slice_dims)
     one = len(equation.in_avals[1].shape) == 1
-    if equation.params["mode"] == lax.GatherScatterMode.PROMISE_IN_BOUNDS and (
-        one or not of_elements
-    ):
-        params = equation.params.replaced(mode=lax.GatherScatterMode.CLIP)  # as jax does
+    slices = sorted(picked) != sorted(numbers.collapsed_slice_dims)
+    promised = equation.params["mode"] == lax.GatherScatterMode.PROMISE_IN_BOUNDS
+    if promised and (one or slices):  # jax moves such slices into the array
+        params = equation.params.replaced(mode=lax.GatherScatterMode.CLIP)
         equation = equation._replace(params=params)
     if one:
         return _one_slice(t, equation, picked)
-    if not of_elements:
+    if slices:
         return t.written(partial(_of_elements, equation.params), equation)
     if len(picked) == 1 and not batch:
         return _along_one(t, equation, picked[0])
